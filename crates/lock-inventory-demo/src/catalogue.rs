@@ -1,4 +1,4 @@
-//! Reads a catalogue from CSV: the result is a valid [`Catalogue`], or one sentence with the number of a line.
+//! Reads a catalogue from CSV. An error is one sentence with the number of the line.
 
 use crate::domain::{Catalogue, CatalogueRule, Cents, Product, Quantity, Sku, SkuError};
 use csv::{ReaderBuilder, StringRecord};
@@ -7,26 +7,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The catalogue that comes with the program.
+/// The built-in catalogue.
 pub const DEFAULT: &str = include_str!("../data/catalogue.csv");
 
-/// The columns that a file needs, in any order; others are left alone.
+/// The columns that a file needs, in any order. Other columns are ignored.
 pub const COLUMNS: [&str; 5] = ["sku", "title", "category", "price_cents", "stock"];
 
 /// Reads the file at `path`.
 ///
 /// # Errors
-/// [`CatalogueError`] when it cannot be read or is no catalogue.
+/// Returns [`CatalogueError`] if the file cannot be read or is not a valid catalogue.
 pub fn read(path: &Path) -> Result<Catalogue, CatalogueError> {
     let unreadable = |source| CatalogueError::Unreadable { path: path.into(), source };
-    // Bytes first: a wrong encoding is then told with its line.
+    // Reading bytes instead of text lets the error name the line with the wrong encoding.
     parse(&std::fs::read(path).map_err(unreadable)?)
 }
 
 /// Reads CSV text.
 ///
 /// # Errors
-/// [`CatalogueError`] when it is no catalogue.
+/// Returns [`CatalogueError`] if the text is not a valid catalogue.
 pub fn parse(text: &[u8]) -> Result<Catalogue, CatalogueError> {
     let mut reader = ReaderBuilder::new().from_reader(text);
     let columns = columns(reader.headers().map_err(CatalogueError::from)?)?;
@@ -74,79 +74,79 @@ fn product(record: &StringRecord, columns: &[usize; 5]) -> Result<Product, RowPr
     Ok(Product { sku, title: title.into(), category: category.into(), price, stock })
 }
 
-/// Why a file is no catalogue.
+/// The reason that a file is not a valid catalogue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogueError {
     /// The file cannot be read.
     #[error("could not read the catalogue {}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// Cause of the failure.
         source: io::Error,
     },
     /// The first line lacks a column.
     #[error("the catalogue has no column `{column}`: its first line must name {}", COLUMNS.join(", "))]
     MissingColumn {
-        /// Which.
+        /// Name of the missing column.
         column: &'static str,
     },
-    /// A line is no product.
+    /// A line is not a valid product.
     #[error("catalogue, line {line}: {problem}")]
     Row {
-        /// The line in the file, from 1; a product that spans lines counts by its first.
+        /// Number of the line in the file, from 1. For a product that spans lines, the first of them.
         line: u64,
-        /// What is wrong with it.
+        /// Problem of the line.
         problem: RowProblem,
     },
-    /// There is a header and no product.
+    /// The file has a header but no products.
     #[error("the catalogue has no product: add at least one line below the header")]
     Empty,
 }
 
-/// What is wrong with one line.
+/// A problem of one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RowProblem {
-    /// The code is none.
+    /// The product code is not valid.
     #[error(transparent)]
     Sku(SkuError),
     /// Another line has the same code.
     #[error("the sku {sku} is already on line {first}: give each product its own")]
     Duplicate {
-        /// The code.
+        /// The duplicate code.
         sku: Sku,
-        /// The line that had it first.
+        /// Number of the line that has the code first.
         first: u64,
     },
     /// The title is empty.
     #[error("the title is empty: give every product one")]
     NoTitle,
-    /// The price is no positive number of cents.
+    /// The price is not a positive number of cents.
     #[error("the price {found:?} is not a whole, positive number of cents: write 1290 for 12.90")]
     Price {
-        /// What stands there.
+        /// Text of the field.
         found: String,
     },
     /// The stock is negative.
     #[error("the stock {found} is negative: write 0 or more")]
     NegativeStock {
-        /// What stands there.
+        /// Value of the field.
         found: i64,
     },
-    /// The stock is no number of pieces.
+    /// The stock is not a whole number.
     #[error("the stock {found:?} is not a whole number: write 0 or more")]
     Stock {
-        /// What stands there.
+        /// Text of the field.
         found: String,
     },
     /// The line has more or fewer fields than the header.
     #[error("there are {found} fields where the header has {expected}: put quotes around commas")]
     Fields {
-        /// How many the header has.
+        /// Number of fields in the header.
         expected: u64,
-        /// How many the line has.
+        /// Number of fields in the line.
         found: u64,
     },
     /// The line is not UTF-8.
@@ -161,7 +161,7 @@ impl From<csv::Error> for CatalogueError {
             csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
                 RowProblem::Fields { expected: *expected_len, found: *len }
             }
-            // The text is in memory: nothing else can go wrong with it.
+            // The text is in memory, so no other error is possible.
             _ => RowProblem::NotText,
         };
         Self::Row { line, problem }

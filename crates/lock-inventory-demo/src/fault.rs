@@ -1,5 +1,5 @@
-//! Faults that a shop inflicts on itself inside of a critical section, between its read and its write. They come at an exact
-//! place, so that a run with a fault shows the same each time.
+//! Faults that a shop injects into its own critical sections, between the read and the write. The exact place makes
+//! runs with faults reproducible.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -8,26 +8,27 @@ use std::{
 };
 use tokio::{sync::Semaphore, time::sleep};
 
-/// A fault.
+/// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// The process stops itself with SIGSTOP. A supervisor has to send SIGCONT: a stopped process cannot.
+    /// The process stops itself with SIGSTOP. A supervisor must send SIGCONT, because a stopped process cannot resume
+    /// itself.
     Pause,
     /// The database call after the payment takes longer.
     Stall,
 }
 
-/// A fault, and for how many sections it is armed.
+/// A fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// Its kind.
+    /// Kind of the fault.
     pub kind: FaultKind,
-    /// The length of a stall, in milliseconds: at most a minute. A pause ends with SIGCONT.
+    /// Length of a stall in milliseconds, at most a minute. It has no effect on a pause, which ends with SIGCONT.
     #[serde(default)]
     pub millis: u64,
-    /// Whether only the next section is struck; otherwise all are, until another fault is armed.
+    /// `true` if only the next section is affected. Otherwise all sections are, until another fault is armed.
     #[serde(default)]
     pub once: bool,
 }
@@ -35,7 +36,7 @@ pub struct Fault {
 /// The longest stall.
 const MAX_STALL: Duration = Duration::from_secs(60);
 
-/// A barrier that stops sections until it is opened.
+/// A gate that stops critical sections until it is opened.
 #[derive(Debug)]
 pub struct Gate {
     arrived: Semaphore,
@@ -49,12 +50,12 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Waits until so many sections have arrived.
+    /// Waits until this many sections have arrived.
     pub async fn arrived(&self, sections: u32) {
         let _ = self.arrived.acquire_many(sections).await;
     }
 
-    /// Lets all sections go on, also those to come.
+    /// Lets all sections continue, including later ones.
     pub fn open(&self) {
         self.open.close();
     }
@@ -71,26 +72,26 @@ enum Armed {
     Gate(Arc<Gate>),
 }
 
-/// The faults of a shop. Clones are the same.
+/// The faults of a shop. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     armed: Arc<Mutex<Option<Armed>>>,
 }
 
 impl Faults {
-    /// Faults that stop each section at this gate.
+    /// Creates faults that stop each section at this gate.
     #[must_use]
     pub fn gate(gate: Arc<Gate>) -> Self {
         Self { armed: Arc::new(Mutex::new(Some(Armed::Gate(gate)))) }
     }
 
-    /// Arms a fault in the place of the one that is armed. A stall of 0 ms disarms.
+    /// Arms a fault and replaces the current one. A stall of 0 ms disarms.
     pub fn arm(&self, fault: Fault) {
         let none = fault.kind == FaultKind::Stall && fault.millis == 0;
         *self.armed.lock().unwrap_or_else(PoisonError::into_inner) = (!none).then_some(Armed::Fault(fault));
     }
 
-    /// Strikes the caller, if a fault is armed.
+    /// Injects the armed fault, if any, into the calling section.
     pub(crate) async fn strike(&self) {
         match self.next() {
             None => {}
@@ -111,19 +112,19 @@ impl Faults {
     }
 }
 
-/// How long a signal to this process may take until it has stopped the thread that sent it.
+/// Time within which a stop signal takes effect on the thread that sent it.
 #[cfg(unix)]
 const TAKES_EFFECT: Duration = Duration::from_millis(100);
 
-/// Stops all threads of this process, at once.
+/// Stops all threads of this process immediately.
 #[cfg(unix)]
 fn stop_process() {
     use rustix::process::{Signal, getpid, kill_process};
     if let Err(error) = kill_process(getpid(), Signal::STOP) {
         tracing::error!(%error, "this process cannot stop itself");
     }
-    // Another thread may take the signal. This one must not go on to its write before it stands still as well: stopped in the
-    // middle of a transaction it would keep SQLite's lock.
+    // Another thread may handle the signal first. Until this thread is stopped too, it must not continue to its write:
+    // if it stopped in the middle of a transaction, it would keep SQLite's lock.
     std::thread::sleep(TAKES_EFFECT);
 }
 

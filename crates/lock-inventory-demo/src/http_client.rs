@@ -1,4 +1,5 @@
-//! Reused HTTP/1 connections to one server, which say of each failure whether the request may have been delivered.
+//! An HTTP/1 client that reuses its connections to one server. Its errors show whether the request may have been
+//! delivered.
 
 use http::{HeaderValue, Request, Response, header::HOST};
 use hyper::{
@@ -25,15 +26,15 @@ pub struct HttpClient<B> {
 /// A failed exchange.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError<B> {
-    /// The server does not have any byte of the request, which may be sent elsewhere.
+    /// The server has received no part of the request, which may be sent elsewhere.
     #[error("could not reach the server")]
     NotSent {
-        /// The request.
+        /// The undelivered request.
         request: Box<Request<B>>,
-        /// The cause.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// The connection failed after the request was sent in part: the server may have carried it out.
+    /// The connection failed after a part of the request was sent. The server may have carried it out.
     #[error("the connection ended before the response")]
     Lost(#[source] hyper::Error),
 }
@@ -48,7 +49,7 @@ where
         Self { server, connections: Mutex::default() }
     }
 
-    /// The address of the server.
+    /// Returns the address of the server.
     #[must_use]
     pub fn server(&self) -> SocketAddr {
         self.server
@@ -58,7 +59,7 @@ where
     /// response.
     ///
     /// # Errors
-    /// [`SendError`], which says whether the request may have been delivered.
+    /// Returns [`SendError`], which shows whether the request may have been delivered.
     ///
     /// # Cancel safety
     /// Dropping this closes the connection. The server may have carried out the request.
@@ -97,7 +98,7 @@ where
         }
     }
 
-    /// A connection whose last response was read to its end.
+    /// Takes a connection whose last response was read completely.
     fn idle(&self) -> Option<SendRequest<B>> {
         self.with(|connections| {
             connections.retain(|connection| !connection.is_closed());
@@ -110,7 +111,7 @@ where
         let stream = TcpStream::connect(self.server).await?;
         stream.set_nodelay(true)?;
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        // It ends when the server closes, or the sender is dropped and its response was read.
+        // The task ends when the server closes the connection, or once the sender is dropped and its response is read.
         tokio::spawn(connection);
         sender.ready().await.map_err(io::Error::other)?;
         Ok(sender)

@@ -1,4 +1,4 @@
-//! Where the locks are, and the runs of the jobs: in the memory of this process, or on Redis.
+//! The store of the locks and of the jobs' runs: the memory of this process, or Redis.
 
 use lock_core::{LockError, MemoryBackend, Store};
 use lock_cron::{MemoryLedger, RunLedger};
@@ -6,10 +6,11 @@ use lock_fred::{RedisBackend, RedisBackendBuilder};
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 use url::Url;
 
-/// How long Redis keeps an unused fencing counter. Tokens grow also over the end of a counter.
+/// Time for which Redis keeps an unused fencing counter. Tokens keep increasing after a counter has expired.
 const RETENTION: Duration = Duration::from_secs(60);
 
-/// The address of the locks: `memory`, or the URL of a Redis. Its texts contain neither user nor password.
+/// The address of the locks: `memory`, or the URL of a Redis server. `Display` and `Debug` show neither user nor
+/// password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LocksUrl(Address);
 
@@ -23,8 +24,8 @@ impl LocksUrl {
     /// The memory of this process.
     pub const MEMORY: Self = Self(Address::Memory);
 
-    /// Returns the URL of the Redis with its password, for a process of one's own. Give it in the environment: command lines are
-    /// visible to other users.
+    /// Returns the URL of the Redis server with its password, for a child process. Pass it in the environment, because
+    /// other users can see command lines.
     #[must_use]
     pub fn reveal(&self) -> Option<&str> {
         match &self.0 {
@@ -41,7 +42,7 @@ impl FromStr for LocksUrl {
         if text == "memory" {
             return Ok(Self::MEMORY);
         }
-        // The backend judges; this keeps what it accepts.
+        // The backend validates the URL. This value keeps the accepted text.
         let _judged = RedisBackendBuilder::from_url(text)?;
         let url = Url::parse(text).map_err(|_| LockError::invalid_url("it is not a URL"))?;
         Ok(Self(Address::Redis(url)))
@@ -75,16 +76,16 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Locks in the memory of this process: they exclude only the shops that are given clones of this value.
+    /// Creates locks in the memory of this process. They only exclude shops that share clones of this value.
     #[must_use]
     pub fn in_memory() -> Self {
         Self { store: MemoryBackend::new().into(), ledger: Arc::new(MemoryLedger::new()), redis: None }
     }
 
-    /// Connects.
+    /// Connects to the store.
     ///
     /// # Errors
-    /// [`LockError`] that names the remedy, and no secret.
+    /// Returns [`LockError`] with a remedy and without secrets.
     ///
     /// # Cancel safety
     /// Dropping this closes the connections.
@@ -100,16 +101,16 @@ impl Locks {
         self.store.clone()
     }
 
-    /// Returns the ledger of the jobs' runs.
+    /// Returns the run ledger of the jobs.
     #[must_use]
     pub fn ledger(&self) -> Arc<dyn RunLedger> {
         self.ledger.clone()
     }
 
-    /// Asks the store of the locks for a sign of life.
+    /// Checks that the store of the locks answers.
     ///
     /// # Errors
-    /// [`LockError`] without one.
+    /// Returns [`LockError`] if it does not answer.
     ///
     /// # Cancel safety
     /// Cancel safe.

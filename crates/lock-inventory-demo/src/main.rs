@@ -1,4 +1,4 @@
-//! A flash sale without and with the distributed lock, and everything around it; see `--help`.
+//! A flash sale without and with the distributed lock, and tools around it. See `--help`.
 
 use clap::Parser;
 use lock_inventory_demo::cli::{Cli, FAILED};

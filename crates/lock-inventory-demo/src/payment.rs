@@ -1,4 +1,4 @@
-//! The payment service: another system, which takes its time. Simulated.
+//! A simulated payment service, which is a separate, slow system.
 
 use crate::{
     domain::{IdempotencyKey, Order},
@@ -15,10 +15,10 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// The payment service, as every shop sees it. Clones are the same service.
+/// A client of the payment service. Clones share the service.
 ///
-/// A real one is called with the order's key, charges once for each key, and is asked about the key before a refund that
-/// follows an error.
+/// A real service is called with the key of the order and charges once for each key. After an error, ask it about the
+/// key before a refund.
 #[derive(Debug, Clone)]
 pub struct Payments {
     seed: u64,
@@ -26,34 +26,34 @@ pub struct Payments {
     faults: Faults,
 }
 
-/// Money that was taken. [`Payments::refund`] returns it.
+/// A payment that was taken. [`Payments::refund`] returns it.
 #[derive(Debug)]
 #[must_use]
 pub struct Payment {
     cents: u64,
 }
 
-/// The service did not take the money.
+/// The service declined the payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Declined;
 
 impl Payments {
-    /// The most that the service takes at once, in cents.
+    /// Largest payment, in cents.
     pub const LIMIT: u64 = 1_000_000;
 
-    /// A service whose delays come from `seed`. The faults come when an answer is under way.
+    /// Creates a service whose delays are derived from `seed`. Faults are injected before an answer returns.
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Self {
         Self { seed, taken: Arc::default(), faults }
     }
 
-    /// Takes the money for `order`. It takes 2 to 6 ms, the same for one seed and key.
+    /// Charges `order`. This takes 2 to 6 ms, always the same time for a seed and a key.
     ///
     /// # Errors
-    /// [`Declined`] above [`LIMIT`](Self::LIMIT).
+    /// Returns [`Declined`] above [`LIMIT`](Self::LIMIT).
     ///
     /// # Cancel safety
-    /// A dropped call leaves open whether money was taken.
+    /// After a dropped call, the payment may or may not have been taken.
     pub async fn charge(&self, order: &Order) -> Result<Payment, Declined> {
         sleep(self.delay(&order.key)).await;
         if order.cents > Self::LIMIT {
@@ -64,12 +64,12 @@ impl Payments {
         Ok(Payment { cents: order.cents })
     }
 
-    /// Returns the money.
+    /// Refunds a payment.
     pub async fn refund(&self, payment: Payment) {
         self.taken.fetch_sub(payment.cents, Ordering::Relaxed);
     }
 
-    /// Returns the sum that was taken and not returned, in cents.
+    /// Returns the sum of payments that were not refunded, in cents.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)

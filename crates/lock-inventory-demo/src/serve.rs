@@ -1,4 +1,4 @@
-//! One shop process: its composition, and the order in which it ends.
+//! One shop process: its parts, and the order in which it shuts down.
 
 use crate::{
     catalogue::{self, CatalogueError},
@@ -27,28 +27,28 @@ use std::{
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, time::timeout};
 
-/// How long requests may take to end.
+/// Time for requests to end during the shutdown.
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// The settings of a shop process.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The address to listen on. Port 0 chooses a free one.
+    /// Address to listen on. Port 0 selects a free port.
     pub listen: SocketAddr,
-    /// The database; a file of SQLite in a temporary directory if there is none.
+    /// Database; `None` for a SQLite file in a temporary directory.
     pub database: Option<DatabaseUrl>,
-    /// Where the locks are.
+    /// Store of the locks.
     pub locks: LocksUrl,
-    /// The products of an empty database: a CSV file, or the built-in catalogue.
+    /// CSV file with the products of an empty database; `None` for the built-in catalogue.
     pub catalogue: Option<PathBuf>,
-    /// Whether the routes under `/admin` exist. They need a loopback address.
+    /// Availability of the routes under `/admin`, which require a loopback address.
     pub admin: Admin,
-    /// The shop.
+    /// Settings of the shop.
     pub shop: ShopConfig,
 }
 
 impl Default for Config {
-    /// A free port on loopback, a temporary SQLite, locks in memory, the built-in catalogue, and no `/admin`.
+    /// Returns a free loopback port, a temporary SQLite file, locks in memory, the built-in catalogue, and no `/admin`.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -61,18 +61,18 @@ impl Default for Config {
     }
 }
 
-/// The line on stdout that says that the shop is ready.
+/// The line on stdout that announces that the shop is ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
-    /// The address.
+    /// Address on which the shop listens.
     pub listening: SocketAddr,
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// The name of the shop.
+    /// Name of the shop.
     pub shop: String,
 }
 
-/// A shop that is open: it serves when [`run`](Self::run) is called.
+/// An open shop. [`run`](Self::run) serves its requests.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -84,13 +84,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Connects to database and locks, and binds the address.
+    /// Connects to the database and the locks, and binds the address.
     ///
     /// # Errors
-    /// [`ServeError`] that names what is missing.
+    /// Returns [`ServeError`], which names the missing part.
     ///
     /// # Cancel safety
-    /// Dropping this closes what was opened.
+    /// Dropping this closes everything that was opened.
     pub async fn open(config: Config) -> Result<Self, ServeError> {
         let Config { listen, database, locks, catalogue, admin, shop } = config;
         if admin == Admin::Open && !listen.ip().is_loopback() {
@@ -116,7 +116,7 @@ impl Server {
         Ok(Self { listener, ready, admin, shop, cron, _directory: directory })
     }
 
-    /// Returns where it listens.
+    /// Returns the address on which the shop listens.
     #[must_use]
     pub fn ready(&self) -> &Ready {
         &self.ready
@@ -128,14 +128,14 @@ impl Server {
         &self.shop
     }
 
-    /// Serves until `stop` completes, then ends in this order: it accepts no more connections, the jobs go to another shop,
-    /// requests end, the locks are given back, the database is closed.
+    /// Serves until `stop` completes, then shuts down in this order: stops accepting connections, hands the jobs over
+    /// to another shop, waits for requests to end, releases the locks, and closes the database.
     ///
     /// # Errors
-    /// [`ServeError`] if the server or the scheduler failed, or something did not end in time.
+    /// Returns [`ServeError`] if the server or the scheduler failed, or a part did not end in time.
     ///
     /// # Cancel safety
-    /// Dropping this ends requests where they are: prefer `stop`.
+    /// Dropping this aborts requests. Prefer `stop`.
     pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
         let Self { listener, admin, shop, cron, _directory, .. } = self;
         let (stop_jobs, jobs_stop) = oneshot::channel::<()>();
@@ -155,7 +155,7 @@ impl Server {
             _ = stopped => None,
             ended = &mut serving => Some(ended),
         };
-        // From here on it accepts nothing. Streams end, so that their connections do.
+        // From here on, the shop accepts no connections. Streams end, so that their connections close.
         shop.begin_closing();
         drop(stop_jobs);
         let jobs = jobs.await;
@@ -174,20 +174,21 @@ impl Server {
     }
 }
 
-/// Opens a shop, says on stdout where it listens, and serves until `stop` completes.
+/// Opens a shop, prints its address on stdout, and serves until `stop` completes.
 ///
 /// # Errors
-/// [`ServeError`].
+/// Returns [`ServeError`] as [`Server::open`] and [`Server::run`] do.
 ///
 /// # Cancel safety
-/// Dropping this ends requests where they are: prefer `stop`.
+/// Dropping this aborts requests. Prefer `stop`.
 pub async fn run(config: Config, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
     let server = Server::open(config).await?;
     announce(server.ready()).map_err(ServeError::Announce)?;
     server.run(stop).await
 }
 
-/// Connects to Redis for strategies that send their own commands. A shop that may change to one of them later can do without.
+/// Connects to Redis for strategies that send their own commands. Without Redis, a shop that starts with another
+/// strategy still works.
 async fn connect_strategies(shop: &ShopConfig, locks: &LocksUrl) -> Result<Option<RedisStock>, ServeError> {
     let strategy = shop.strategy;
     let connected = match locks.reveal() {
@@ -211,14 +212,14 @@ fn read(catalogue: Option<PathBuf>) -> Result<Catalogue, CatalogueError> {
     }
 }
 
-/// Completes when this process is asked to end: by SIGTERM, SIGINT, or the end of stdin if `until_stdin_ends`.
+/// Completes when this process is asked to end by SIGTERM, SIGINT, or the end of stdin if `until_stdin_ends` is set.
 ///
 /// # Errors
-/// [`io::Error`] if signals cannot be received.
+/// Returns [`io::Error`] if signals cannot be received.
 pub fn asked_to_stop(until_stdin_ends: bool) -> io::Result<impl Future<Output = ()> + Send + 'static> {
     let (ended, stdin) = oneshot::channel::<()>();
-    // A parent that is killed sends no signal, but its end of the pipe closes. A thread of its own: tokio's stdin would keep
-    // the runtime from ending.
+    // A killed parent sends no signal, but its end of the pipe closes. A separate thread reads stdin, because tokio's
+    // stdin would keep the runtime from ending.
     let keep = match until_stdin_ends {
         true => {
             thread::spawn(move || {
@@ -249,14 +250,14 @@ pub fn asked_to_stop(until_stdin_ends: bool) -> io::Result<impl Future<Output = 
     })
 }
 
-/// A shop process could not serve.
+/// The reason that a shop process could not serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The catalogue is not usable.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
-    /// There is no directory for the database.
+    /// The directory for the database could not be created.
     #[error("could not create a temporary directory: give the address of a database to --database")]
     Directory(#[source] io::Error),
     /// The database is not usable.
@@ -265,35 +266,35 @@ pub enum ServeError {
     /// The strategy needs Redis.
     #[error("the strategy `{strategy}` keeps its data in Redis: give the address of one to --locks")]
     NeedsRedis {
-        /// The strategy.
+        /// Name of the strategy.
         strategy: Strategy,
     },
-    /// The Redis of the strategy did not let us in.
+    /// Connecting to Redis for the strategy failed.
     #[error("Redis could not be reached for commands of the strategy")]
     Redis(#[source] fred::error::Error),
-    /// The store of the locks did not let us in.
+    /// Connecting to the store of the locks failed.
     #[error("the locks could not be reached")]
     Locks(#[source] LockError),
-    /// The shop could not be opened, or not closed.
+    /// The shop could not be opened or closed.
     #[error(transparent)]
     Shop(#[from] ShopError),
     /// The jobs failed.
     #[error("the jobs of the shop failed")]
     Jobs(#[from] CronError),
-    /// The routes under `/admin` would be open to others.
+    /// The routes under `/admin` would be reachable from other machines.
     #[error(
         "--admin needs no password, so it needs an address that only this machine reaches: listen on 127.0.0.1 instead of {listen}"
     )]
     AdminNotLocal {
-        /// The address.
+        /// Address to listen on.
         listen: SocketAddr,
     },
-    /// The address is not free.
+    /// The address could not be bound.
     #[error("could not listen on {listen}: choose another address, or port 0 for a free one")]
     Listen {
-        /// The address.
+        /// Address to listen on.
         listen: SocketAddr,
-        /// The cause.
+        /// Cause of the failure.
         source: io::Error,
     },
     /// The server failed.
@@ -302,7 +303,7 @@ pub enum ServeError {
     /// A task panicked.
     #[error("a task of the shop panicked: its message is above")]
     Task(#[source] tokio::task::JoinError),
-    /// Nobody reads stdout.
+    /// Writing to stdout failed.
     #[error("could not write to stdout")]
     Announce(#[source] io::Error),
 }

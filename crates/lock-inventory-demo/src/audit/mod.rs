@@ -1,4 +1,4 @@
-//! The audit of a database: its rows against its counters, and against what its clients know.
+//! The audit of a database, which compares its rows with its counters and with the outcomes that its clients know.
 
 use crate::{
     domain::{Audit, ClientOutcome, thousands},
@@ -10,10 +10,10 @@ use std::{
     io::{self, Write},
 };
 
-/// Audits the database; with the entries of all its clients' journals also against those.
+/// Audits the database. If the journals of all its clients are given, also compares their entries.
 ///
 /// # Errors
-/// [`StoreError`] when the database cannot be read.
+/// Returns [`StoreError`] if the database cannot be read.
 ///
 /// # Cancel safety
 /// Dropping this closes the connection.
@@ -24,10 +24,10 @@ pub async fn run(database: &DatabaseUrl, clients: Option<&[Entry]>) -> Result<Au
     Ok(Audit::of(&books?, clients.map(outcomes).as_ref()))
 }
 
-/// Prints the result, one line per breach.
+/// Prints the result, with one line for each breach.
 ///
 /// # Errors
-/// That of `out`.
+/// Returns the error of `out`.
 pub fn print(audit: &Audit, clients: Option<&[Entry]>, out: &mut impl Write) -> io::Result<()> {
     for breach in &audit.breaches {
         writeln!(out, "{breach}")?;
@@ -50,7 +50,7 @@ pub fn print(audit: &Audit, clients: Option<&[Entry]>, out: &mut impl Write) -> 
     }
 }
 
-/// The outcomes as the audit takes them.
+/// Returns the outcomes by key, for the audit.
 pub(crate) fn outcomes(entries: &[Entry]) -> BTreeMap<String, ClientOutcome> {
     let outcome = |entry: &Entry| match entry.outcome {
         Outcome::Acknowledged { .. } => ClientOutcome::Acknowledged,

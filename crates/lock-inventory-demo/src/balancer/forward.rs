@@ -1,4 +1,4 @@
-//! One request: to the first server that takes it, and its answer back.
+//! Forwards a request to the first server that accepts it, and returns the answer.
 
 use super::Servers;
 use crate::http_client::SendError;
@@ -14,7 +14,7 @@ use http::{
 };
 use std::net::SocketAddr;
 
-/// The header that names the client to the server.
+/// The header with the address of the client.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 pub(super) async fn forward(
@@ -60,7 +60,7 @@ fn problem(status: StatusCode, body: &'static str) -> Response {
     (status, [(CONTENT_TYPE, "application/problem+json")], body).into_response()
 }
 
-/// Removes the headers that concern one connection (RFC 9110, 7.6.1), and those that `Connection` names.
+/// Removes the headers that apply to one connection only (RFC 9110, 7.6.1), and those that `Connection` names.
 fn remove_hop_by_hop(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(CONNECTION)

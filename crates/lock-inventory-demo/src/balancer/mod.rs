@@ -1,7 +1,7 @@
-//! A round-robin reverse proxy over the shops. It streams bodies in both directions.
+//! A round-robin reverse proxy for the shops. It streams bodies in both directions.
 //!
-//! A request goes to the next server that accepts a connection. Once a byte of it may have been delivered it is never
-//! sent again: a repeated `POST` is the client's decision, with its `Idempotency-Key`.
+//! A request goes to the next server that accepts a connection. It is never sent again once a byte of it may have been
+//! delivered: only the client may repeat a `POST`, with its `Idempotency-Key`.
 
 mod forward;
 mod servers;
@@ -21,14 +21,14 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// Listens at `address` and forwards to `servers`, a list that may change at any time.
+    /// Listens on `address` and forwards to `servers`. The list may change at any time.
     ///
     /// # Errors
-    /// That of the system when it cannot listen there.
+    /// Returns the error of the system if the address cannot be bound.
     pub async fn start(address: SocketAddr, servers: Servers) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        // Small answers would wait for the client's delayed acknowledgements.
+        // Without this, small answers would wait for the client's delayed acknowledgements.
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         let router = Router::new().fallback(any(forward::forward)).with_state(servers.clone());
         let service = router.into_make_service_with_connect_info::<SocketAddr>();
@@ -36,13 +36,13 @@ impl Balancer {
         Ok(Self { address, servers, task })
     }
 
-    /// The address at which it listens.
+    /// Returns the address on which the balancer listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The servers behind it.
+    /// Returns the servers behind the balancer.
     #[must_use]
     pub fn servers(&self) -> &Servers {
         &self.servers

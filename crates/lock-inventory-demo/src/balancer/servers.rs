@@ -1,4 +1,4 @@
-//! The servers behind a balancer: whose turn it is, and how many requests each had.
+//! The servers behind a balancer, their order, and their request counts.
 
 use crate::http_client::HttpClient;
 use axum::body::Body;
@@ -12,17 +12,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a server that refused a connection gets no request, while others accept them.
+/// Time for which a server that refused a connection is tried last.
 const SKIPPED: Duration = Duration::from_millis(200);
 
-/// A list of servers. Cloning shares it.
+/// A list of servers. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Servers {
     list: Arc<Mutex<Vec<Arc<Server>>>>,
     turn: Arc<AtomicUsize>,
 }
 
-/// One server, at one address.
+/// A server at one address.
 #[derive(Debug)]
 pub(super) struct Server {
     name: String,
@@ -31,17 +31,17 @@ pub(super) struct Server {
     refused: Mutex<Option<Instant>>,
 }
 
-/// The requests of one server.
+/// The request count of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// The server's name.
+    /// Name of the server.
     pub name: String,
-    /// How many requests were delivered to it, under all its addresses.
+    /// Number of requests delivered to the server, at all its addresses.
     pub requests: u64,
 }
 
 impl Servers {
-    /// A list of these servers.
+    /// Creates a list of these servers.
     #[must_use]
     pub fn of(servers: impl IntoIterator<Item = (String, SocketAddr)>) -> Self {
         let list = Self::default();
@@ -49,7 +49,7 @@ impl Servers {
         list
     }
 
-    /// Adds the server `name`, or gives it a new address. Its count goes on.
+    /// Adds the server `name`, or changes its address and keeps its request count.
     pub fn set(&self, name: String, address: SocketAddr) {
         let mut list = self.list();
         let known = list.iter().position(|server| server.name == name);
@@ -62,7 +62,7 @@ impl Servers {
         }
     }
 
-    /// The requests of each server, in the order in which they were added.
+    /// Returns the request count of each server, in the order in which they were added.
     #[must_use]
     pub fn shares(&self) -> Vec<Share> {
         let share = |server: &Arc<Server>| Share {
@@ -72,7 +72,8 @@ impl Servers {
         self.list().iter().map(share).collect()
     }
 
-    /// All servers in the order in which a request tries them: round robin, then those that refused connections.
+    /// Returns all servers in the order in which a request tries them: round robin, followed by those that recently
+    /// refused connections.
     pub(super) fn in_turn(&self) -> Vec<Arc<Server>> {
         let servers = self.list().clone();
         let (skipped, mut servers): (Vec<_>, Vec<_>) =

@@ -1,4 +1,4 @@
-//! `all`: every part, and a report.
+//! `all`: runs every part and writes a report.
 
 use super::{Ended, Place, verdict};
 use crate::{
@@ -8,26 +8,26 @@ use crate::{
 use clap::{Args, value_parser};
 use std::{io::Write, path::PathBuf};
 
-/// Every scenario in real processes.
+/// Options of `all`.
 #[derive(Debug, Clone, Args)]
 pub struct All {
-    /// Small stocks and short rounds: under three minutes in all
+    /// Use small stocks and short rounds, for a run of less than three minutes
     #[arg(long)]
     pub quick: bool,
 
-    /// Only these parts, separated by commas: S0 to S10, stall, comparison
+    /// Run only these parts, separated by commas: S0 to S10, stall, comparison
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     pub only: Vec<Part>,
 
-    /// How often the scenarios are run
+    /// Number of runs of each scenario
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..=1_000))]
     pub runs: u32,
 
-    /// Where report.html and results.json go
+    /// Directory for report.html and results.json
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
 
-    /// The servers.
+    /// Options of the servers.
     #[command(flatten)]
     pub place: Place,
 }
@@ -36,10 +36,11 @@ impl All {
     /// Runs the parts and writes the report.
     ///
     /// # Errors
-    /// The failure that ended the run.
+    /// Returns the failure that ended the run.
     ///
     /// # Cancel safety
-    /// Dropping this ends all processes and removes all files. Keys and databases on servers of others stay.
+    /// Dropping this ends all processes and removes all files. Keys and databases on servers that the run did not start
+    /// stay.
     pub async fn run(self, out: &mut (impl Write + Send)) -> Ended {
         let parts = if self.only.is_empty() { Part::every().collect() } else { self.only };
         let size = if self.quick { Size::Quick } else { Size::Full };

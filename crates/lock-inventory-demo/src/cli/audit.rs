@@ -1,30 +1,30 @@
-//! `audit`: a database against itself and against the journals of clients.
+//! `audit`: checks a database against its own counters and against the journals of clients.
 
 use super::{Ended, Secret, verdict};
 use crate::{audit, load};
 use clap::Args;
 use std::{io::Write, path::PathBuf};
 
-/// A database and the journals of its clients.
+/// Options of `audit`.
 #[derive(Debug, Clone, Args)]
 pub struct Audit {
-    /// The database: sqlite:///path or postgres://…
+    /// Database to audit: sqlite:///path or postgres://…
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub database: Secret,
 
-    /// A journal of `load`, of all clients of the database; may be given several times
+    /// Journal of `load` to compare; repeat it for the journals of all clients of the database
     #[arg(long, value_name = "FILE")]
     pub journal: Vec<PathBuf>,
 }
 
 impl Audit {
-    /// Audits, and prints every breach.
+    /// Audits the database and prints every breach.
     ///
     /// # Errors
-    /// A database or journal that cannot be read.
+    /// Returns an error if the database or a journal cannot be read.
     ///
     /// # Cancel safety
-    /// Dropping this closes the connection; nothing is changed.
+    /// Dropping this closes the connection. The audit never changes data.
     pub async fn run(self, out: &mut (impl Write + Send)) -> Ended {
         let mut entries = Vec::new();
         for journal in &self.journal {

@@ -1,4 +1,4 @@
-//! `balancer`: requests go round.
+//! `balancer`: distributes requests over shops.
 
 use super::Ended;
 use crate::balancer::{self, Servers};
@@ -6,23 +6,23 @@ use clap::Args;
 use serde_json::json;
 use std::{io::Write, net::SocketAddr};
 
-/// Shops behind one address.
+/// Options of `balancer`.
 #[derive(Debug, Clone, Args)]
 pub struct Balancer {
-    /// The address to listen at; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
 
-    /// A shop; may be given several times
+    /// Address of a shop; may be repeated
     #[arg(long = "server", value_name = "ADDRESS", required = true)]
     pub servers: Vec<SocketAddr>,
 }
 
 impl Balancer {
-    /// Balances until it is dropped. Prints its address as one line of JSON when it listens.
+    /// Forwards requests until it is dropped. Prints its address as one line of JSON once it listens.
     ///
     /// # Errors
-    /// An address that cannot be listened at.
+    /// Returns an error if the address cannot be bound.
     ///
     /// # Cancel safety
     /// Dropping this closes the port.

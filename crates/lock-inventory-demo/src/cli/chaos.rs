@@ -1,34 +1,34 @@
-//! `chaos`: scenarios with faults, again and again.
+//! `chaos`: runs scenarios with faults repeatedly.
 
 use super::{Ended, Place, verdict};
 use crate::scenario::{AllPlan, Part, Size};
 use clap::{Args, value_parser};
 use std::io::Write;
 
-/// Scenarios with faults.
+/// Options of `chaos`.
 #[derive(Debug, Clone, Args)]
 pub struct Chaos {
-    /// The scenarios
+    /// Scenarios to run
     #[arg(value_name = "SCENARIO", default_values = ["S4", "S4c", "S5", "S6", "S7", "S8"])]
     pub scenarios: Vec<Part>,
 
-    /// How often each is run
+    /// Number of runs of each scenario
     #[arg(long, value_name = "N", default_value = "10", value_parser = value_parser!(u32).range(1..=1_000))]
     pub runs: u32,
 
-    /// The servers.
+    /// Options of the servers.
     #[command(flatten)]
     pub place: Place,
 }
 
 impl Chaos {
-    /// Runs the scenarios and says what broke.
+    /// Runs the scenarios and prints the expectations that do not hold.
     ///
     /// # Errors
-    /// The failure that ended the run.
+    /// Returns the failure that ended the run.
     ///
     /// # Cancel safety
-    /// As that of `all`.
+    /// As for `all`.
     pub async fn run(self, out: &mut (impl Write + Send)) -> Ended {
         let plan =
             AllPlan { parts: self.scenarios, runs: self.runs, size: Size::Quick, seed: self.place.seed };

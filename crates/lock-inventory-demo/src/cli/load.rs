@@ -1,4 +1,4 @@
-//! `load`: orders over HTTP.
+//! `load`: places orders over HTTP.
 
 use super::{Ended, verdict};
 use crate::load::{self, Aborts, Extent, LoadPlan, OrderMix, Profile};
@@ -6,72 +6,73 @@ use clap::{ArgGroup, Args, value_parser};
 use std::{error::Error, io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 use tokio::time::Instant;
 
-/// Orders over HTTP.
+/// Options of `load`.
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("profile").required(true).args(["rate", "burst", "clients"]))]
 #[command(group = ArgGroup::new("extent").required(true).args(["orders", "seconds"]))]
 pub struct Load {
-    /// The address of a shop or a balancer
+    /// Address of a shop or a balancer
     #[arg(value_name = "HOST:PORT")]
     pub target: String,
 
-    /// Open model: so many orders a second, whatever the shops do
+    /// Open model: place this many orders per second, independent of the answers
     #[arg(long, value_name = "PER SECOND", value_parser = value_parser!(u32).range(1..=100_000))]
     pub rate: Option<u32>,
 
-    /// Open model: so many orders a second, and five times as many in one second of five
+    /// Open model: place this many orders per second, and five times as many during every fifth second
     #[arg(long, value_name = "PER SECOND", value_parser = value_parser!(u32).range(1..=20_000))]
     pub burst: Option<u32>,
 
-    /// Closed model: so many clients, each with one order under way
+    /// Closed model: run this many clients, each with one order in flight
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=10_000))]
     pub clients: Option<u32>,
 
-    /// Ends after so many orders
+    /// Stop after this many orders
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=10_000_000))]
     pub orders: Option<u64>,
 
-    /// Ends after so many seconds
+    /// Stop after this many seconds
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
 
-    /// A product that is ordered; may be given several times
+    /// Code of a product to order; may be repeated
     #[arg(long = "sku", value_name = "CODE", required = true)]
     pub skus: Vec<String>,
 
-    /// The largest number of pieces in an order
+    /// Maximum number of pieces in an order
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..=1_000))]
     pub max_quantity: u32,
 
-    /// How many of 100 requests are aborted and repeated
+    /// Percentage of requests that are aborted and repeated
     #[arg(long, value_name = "PERCENT", value_parser = value_parser!(u32).range(1..=100))]
     pub abort: Option<u32>,
 
-    /// How long a client waits for an answer, in milliseconds
+    /// Time that a client waits for an answer, in milliseconds
     #[arg(long, value_name = "MS", default_value = "30000", value_parser = value_parser!(u64).range(1..=600_000))]
     pub timeout: u64,
 
-    /// The first part of all idempotency keys: another one for each load on a database
+    /// Prefix of all idempotency keys; use a different one for each load on the same database
     #[arg(long, value_name = "TEXT", default_value = "load")]
     pub keys: String,
 
-    /// What orders and aborts are derived from
+    /// Seed of the orders and aborts
     #[arg(long, value_name = "SEED", default_value = "42")]
     pub seed: u64,
 
-    /// Where the outcomes go, one line of JSON per order
+    /// File for the outcomes, one line of JSON per order
     #[arg(long, value_name = "FILE", default_value = "journal.jsonl")]
     pub journal: PathBuf,
 }
 
 impl Load {
-    /// Places the orders and prints a summary as JSON. The verdict is whether the rate was the one that was asked for.
+    /// Places the orders and prints a summary as JSON. Exits with [`BROKEN`](super::BROKEN) if the requested rate was
+    /// not achieved.
     ///
     /// # Errors
-    /// A target that has no address, or a journal that cannot be written.
+    /// Returns an error if the target has no address or the journal cannot be written.
     ///
     /// # Cancel safety
-    /// Dropping this drops all requests. The journal keeps what ended before.
+    /// Dropping this drops all requests. The journal keeps the orders that ended before.
     pub async fn run(self, out: &mut (impl Write + Send)) -> Ended {
         let plan = self.plan().await?;
         let (summary, _) = load::run(plan).await?;

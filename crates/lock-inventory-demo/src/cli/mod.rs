@@ -1,4 +1,4 @@
-//! The command line: becomes valid values, or one sentence that says what to do. One file per command.
+//! The command line, one file per command. Invalid input results in one sentence with a remedy.
 
 mod all;
 mod audit;
@@ -27,10 +27,10 @@ pub use serve::Serve;
 use clap::{Parser, Subcommand};
 use std::{error::Error, io::Write, process::ExitCode};
 
-/// A flash sale over several shops, without and with a distributed lock.
+/// Simulates a flash sale over several shops, without and with a distributed lock.
 ///
-/// Without a command: two sales on embedded parts (SQLite, a lock in memory), one without and one with the lock, and a
-/// verdict. Nothing is needed beside this program.
+/// Without a command, runs one sale without and one with the lock, on embedded parts (SQLite and an in-memory lock),
+/// and prints a verdict. This needs nothing besides this program.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "lock-inventory-demo", version, after_help = AFTER, args_conflicts_with_subcommands = true)]
 pub struct Cli {
@@ -45,45 +45,45 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Command {
-    /// Open several shops with a dashboard, or be one shop (`--headless`): HTTP API, jobs, health and metrics
+    /// Start several shops with a dashboard, or serve one shop without it (`--headless`)
     Serve(Serve),
-    /// Spread requests over shops, round robin
+    /// Distribute requests over shops, round robin
     Balancer(Balancer),
-    /// Place orders at a fixed rate or by waiting clients, and keep a journal of their outcomes
+    /// Place orders at a fixed rate or from a fixed number of clients, and write a journal of their outcomes
     Load(Load),
-    /// Run scenarios with faults, again and again, and audit each
+    /// Run scenarios with faults repeatedly, and audit each run
     Chaos(Chaos),
-    /// Compare a database with its own counters and with the journals of clients
+    /// Check the orders in a database against its counters and against the journals of clients
     Audit(Audit),
-    /// Make report.html from a results.json
+    /// Generate report.html from the results.json of an earlier run
     Report(Report),
-    /// Run every scenario in real processes, and write report.html and results.json
+    /// Run every scenario in real processes and write report.html and results.json
     All(All),
 }
 
 /// The result of a command.
 pub type Ended = Result<ExitCode, Box<dyn Error + Send + Sync>>;
 
-/// An expectation does not hold.
+/// The exit code if an expectation does not hold.
 pub const BROKEN: u8 = 1;
-/// The input is not usable, or the command could not finish.
+/// The exit code if the input is not usable or the command could not finish.
 pub const FAILED: u8 = 2;
 
 impl Cli {
-    /// Runs the command until it ends or a signal ends it. Results go to `out`, progress to stderr.
+    /// Runs the command until it ends or a signal ends it. Results go to `out`, progress goes to stderr.
     ///
     /// # Errors
-    /// The failure that ended the command; the exit code is then [`FAILED`].
+    /// Returns the failure that ended the command. The exit code is then [`FAILED`].
     ///
     /// # Cancel safety
-    /// Dropping this ends all that the command started.
+    /// Dropping this ends everything that the command started.
     pub async fn run(self, out: &mut (impl Write + Send)) -> Ended {
         match self.command {
-            // These have something to do when a signal comes.
+            // These commands handle signals themselves.
             Some(Command::Serve(serve)) => serve.run(out).await,
             Some(Command::Chaos(chaos)) => chaos.run(out).await,
             Some(Command::All(all)) => all.run(out).await,
-            // The others are dropped.
+            // The other commands are dropped on a signal.
             None => until_stopped(self.quick.run(out)).await,
             Some(Command::Balancer(balancer)) => until_stopped(balancer.run(out)).await,
             Some(Command::Load(load)) => until_stopped(load.run(out)).await,
@@ -100,14 +100,13 @@ async fn until_stopped(command: impl Future<Output = Ended>) -> Ended {
     }
 }
 
-/// The exit code of expectations.
+/// Returns the exit code for expectations that hold or do not hold.
 fn verdict(holds: bool) -> ExitCode {
     if holds { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) }
 }
 
 const AFTER: &str = "\
-Exit code: 0 when every expectation holds, 1 when one is broken, 2 when the input is not usable or the run could not \
-finish.
+Exit codes: 0 if every expectation holds, 1 if one does not hold, 2 if the input is not usable or the run could not finish.
 
 Examples:
   lock-inventory-demo                            the quick version

@@ -1,4 +1,4 @@
-//! The servers of `all` and `chaos`.
+//! The options of `all` and `chaos` for their servers.
 
 use super::{
     Secret,
@@ -14,30 +14,30 @@ use crate::{
 use clap::Args;
 use std::{env, error::Error, pin::pin, process::ExitCode};
 
-/// The servers of the scenarios. Without an option: a private redis-server, and SQLite.
+/// The servers of the scenarios; by default a private redis-server, and SQLite.
 #[derive(Debug, Clone, Args)]
 pub struct Place {
-    /// Keep locks on the Redis at this address (or the environment's DEMO_REDIS) instead of a private one; the keys of the
-    /// run are removed in the end
+    /// Keep the locks on this Redis server instead of a private one, and remove the keys of the run at the end [env:
+    /// DEMO_REDIS]
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub redis: Option<Secret>,
 
-    /// Keep the stock on a private PostgreSQL, started for this run and gone after it
+    /// Keep the stock on a private PostgreSQL that is started for this run and removed after it
     #[arg(long, conflicts_with = "database")]
     pub postgres: bool,
 
-    /// Keep the stock on the PostgreSQL at this address (or the environment's DEMO_DATABASE), in databases that are created
-    /// for the run and dropped after it
+    /// Keep the stock on this PostgreSQL server, in databases that are created for the run and dropped after it [env:
+    /// DEMO_DATABASE]
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub database: Option<Secret>,
 
-    /// What all random draws are derived from; the same seed repeats them
+    /// Seed of all random choices; the same seed repeats them
     #[arg(long, value_name = "SEED", default_value = "42")]
     pub seed: u64,
 }
 
 impl Place {
-    /// Runs the parts. A signal ends them: then its exit code is returned, and nothing is left on any server.
+    /// Runs the parts. If a signal ends them, cleans up all servers and returns the exit code of the signal.
     pub(super) async fn run(
         &self,
         plan: &AllPlan,

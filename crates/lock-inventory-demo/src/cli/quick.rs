@@ -1,4 +1,4 @@
-//! The default command: two sales on embedded parts.
+//! The default command, which runs two sales on embedded parts.
 
 use super::{Ended, Secret, UsageError, secret::parse_locks, verdict};
 use crate::quick;
@@ -8,31 +8,31 @@ use std::{io::Write, path::PathBuf};
 /// The options of the flash sale.
 #[derive(Debug, Clone, Args)]
 pub struct Quick {
-    /// How many buyers order at the same time (2 to 2000)
+    /// Number of buyers that order at the same time (2 to 2000)
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "200", value_parser = value_parser!(u32).range(2..=2_000))]
     pub buyers: u32,
 
-    /// How many shops there are, each with its own lock factory (1 to 64)
+    /// Number of shops, each with its own lock factory (1 to 64)
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "4", value_parser = value_parser!(u32).range(1..=64))]
     pub shops: u32,
 
-    /// How many orders are placed (1 to 1000000)
+    /// Number of orders (1 to 1000000)
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "20000", value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub orders: u32,
 
-    /// How many orders stall in their payment until the lock has passed on (0 to 100)
+    /// Number of orders that stall in their payment until another shop holds the lock (0 to 100)
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "5", value_parser = value_parser!(u32).range(0..=100))]
     pub stalls: u32,
 
-    /// The seed of the demand and of the payments' delays
+    /// Seed of the demand and of the payment delays
     #[arg(long, value_name = "SEED", allow_negative_numbers = true, default_value = "42")]
     pub seed: u64,
 
-    /// A catalogue to sell instead of the built-in one: CSV with the columns sku, title, category, price_cents and stock
+    /// Catalogue to sell instead of the built-in one: CSV with the columns sku, title, category, price_cents and stock
     #[arg(long, value_name = "FILE")]
     pub catalogue: Option<PathBuf>,
 
-    /// Where the locks are: `memory`, or the URL of a Redis [default: the environment's DEMO_REDIS, or memory]
+    /// Store of the locks: `memory`, or the URL of a Redis server [env: DEMO_REDIS] [default: memory]
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub locks: Option<Secret>,
 }
@@ -41,7 +41,7 @@ impl Quick {
     /// Returns the options of the sale.
     ///
     /// # Errors
-    /// [`UsageError`] for an address that is none.
+    /// Returns [`UsageError`] if an address is not valid.
     pub fn options(self) -> Result<quick::Options, UsageError> {
         let Self { buyers, shops, orders, stalls, seed, catalogue, locks } = self;
         Ok(quick::Options { buyers, shops, orders, stalls, seed, catalogue, locks: parse_locks(locks)? })
@@ -50,7 +50,7 @@ impl Quick {
     /// Runs the sales and prints the verdict.
     ///
     /// # Errors
-    /// The failure that ended the run.
+    /// Returns the failure that ended the run.
     ///
     /// # Cancel safety
     /// Dropping this ends the sale and removes its database.

@@ -1,4 +1,4 @@
-//! How far a long command is, on stderr: lines, and on a terminal also a spinner below them.
+//! The progress of a long command on stderr: lines, and on a terminal also a spinner below them.
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::{
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// The display of a long command.
+/// The progress display of a long command.
 #[derive(Debug)]
 pub(super) struct Say {
     spinner: Option<ProgressBar>,

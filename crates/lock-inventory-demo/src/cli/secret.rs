@@ -1,4 +1,4 @@
-//! Addresses, which may have passwords.
+//! Addresses, which may contain passwords.
 
 use crate::{
     locks::LocksUrl,
@@ -7,7 +7,7 @@ use crate::{
 use lock_core::LockError;
 use std::{convert::Infallible, env, fmt};
 
-/// The environment variables of addresses: command lines are visible to other users.
+/// The environment variables of addresses. Unlike command lines, they are not visible to other users.
 const LOCKS: &str = "DEMO_REDIS";
 const DATABASE: &str = "DEMO_DATABASE";
 
@@ -27,7 +27,7 @@ fn given_or(given: Option<Secret>, variable: &str) -> Option<String> {
     given.map(|secret| secret.0).or_else(|| env::var(variable).ok())
 }
 
-/// A text that may have a password. Any text is taken here and judged later: clap repeats what it refuses.
+/// A text that may contain a password. It is validated later, because clap's error messages repeat invalid values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -52,10 +52,10 @@ impl fmt::Debug for Secret {
 /// An address is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
-    /// That of the database.
+    /// The address of the database is not usable.
     #[error(transparent)]
     Database(#[from] StoreError),
-    /// That of the locks.
+    /// The address of the locks is not usable.
     #[error("--locks was not given the address of a Redis")]
     Locks(#[from] LockError),
 }

@@ -1,4 +1,4 @@
-//! `serve`: several shops with a dashboard, or one shop.
+//! `serve`: starts several shops with a dashboard, or serves one shop.
 
 use super::{
     Ended, Secret, UsageError,
@@ -9,55 +9,55 @@ use clap::{Args, value_parser};
 use lock_core::LockOptions;
 use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
-/// The options of a shop.
+/// Options of `serve`.
 #[derive(Debug, Clone, Args)]
 pub struct Serve {
-    /// The address to listen on; port 0 chooses a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
 
-    /// The name of the shop
+    /// Name of the shop
     #[arg(long, value_name = "NAME", default_value = "shop-1")]
     pub shop: String,
 
-    /// `sqlite:///path` or `postgres://…` [default: the environment's DEMO_DATABASE, or an SQLite in a
-    /// temporary directory]
+    /// Database: `sqlite:///path` or `postgres://…` [env: DEMO_DATABASE] [default: SQLite in a temporary directory]
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub database: Option<Secret>,
 
-    /// Where the locks are: `memory`, or the URL of a Redis [default: the environment's DEMO_REDIS, or memory]
+    /// Store of the locks: `memory`, or the URL of a Redis server [env: DEMO_REDIS] [default: memory, or a private
+    /// redis-server for the dashboard]
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub locks: Option<Secret>,
 
-    /// A word before the names of all locks, for shops that share a Redis with others
+    /// Prefix of the names of all locks, for shops that share a Redis server with other applications
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub prefix: String,
 
-    /// The way to sell: none, mutex, setnx, lock, lock-write-fence, fenced, conditional, for-update, units or redis-lua
+    /// Strategy: none, mutex, setnx, lock, lock-write-fence, fenced, conditional, for-update, units or redis-lua
     #[arg(long, value_name = "NAME", default_value = "fenced")]
     pub strategy: Strategy,
 
-    /// The products of an empty database: CSV
+    /// CSV file with the products of an empty database
     #[arg(long, value_name = "FILE")]
     pub catalogue: Option<PathBuf>,
 
-    /// The seed of the payments' delays
+    /// Seed of the payment delays
     #[arg(long, value_name = "SEED", default_value = "42")]
     pub seed: u64,
 
-    /// The lease of the locks, in milliseconds
+    /// Lease of the locks, in milliseconds
     #[arg(long, value_name = "MS", default_value = "10000", value_parser = value_parser!(u64).range(100..=600_000))]
     pub lease: u64,
 
-    /// How long a request waits for its lock, in milliseconds
+    /// Time that a request waits for its lock, in milliseconds
     #[arg(long, value_name = "MS", default_value = "1000", value_parser = value_parser!(u64).range(0..=600_000))]
     pub wait: u64,
 
-    /// Fill products with fewer pieces than this up to their initial stock, every minute
+    /// Every minute, restock products with fewer pieces than this to their initial stock; 0 disables it
     #[arg(long, value_name = "N", default_value = "0")]
     pub restock_below: u32,
 
-    /// Open the routes under /admin, on loopback alone
+    /// Enable the routes under /admin; only on a loopback address
     #[arg(long)]
     pub admin: bool,
 
@@ -65,15 +65,15 @@ pub struct Serve {
     #[arg(long)]
     pub headless: bool,
 
-    /// The dashboard: how many shops to start (1 to 16); one if there is no Redis and no redis-server
+    /// Dashboard: number of shops to start (1 to 16); only one without Redis
     #[arg(long, value_name = "N", default_value = "3", value_parser = value_parser!(u8).range(1..=16), conflicts_with = "headless")]
     pub shops: u8,
 
-    /// The dashboard: the orders per second of its load (1 to 1000)
+    /// Dashboard: orders per second of its load (1 to 1000)
     #[arg(long, value_name = "N", default_value = "120", value_parser = value_parser!(u32).range(1..=1_000), conflicts_with = "headless")]
     pub rate: u32,
 
-    /// End when stdin ends
+    /// Exit when stdin ends
     #[arg(long)]
     pub until_stdin_ends: bool,
 }
@@ -82,7 +82,7 @@ impl Serve {
     /// Returns the settings of the shop.
     ///
     /// # Errors
-    /// [`UsageError`] for an address that is none.
+    /// Returns [`UsageError`] if an address is not valid.
     pub fn config(self) -> Result<serve::Config, UsageError> {
         let lease = LockOptions::new().lease(Duration::from_millis(self.lease));
         Ok(serve::Config {
@@ -107,7 +107,7 @@ impl Serve {
     /// Returns the settings of the dashboard.
     ///
     /// # Errors
-    /// [`UsageError`] for an address that is none.
+    /// Returns [`UsageError`] if an address is not valid.
     pub fn dashboard(self) -> Result<dashboard::Config, UsageError> {
         let options = [("--seed", self.seed), ("--lease", self.lease), ("--wait", self.wait)];
         Ok(dashboard::Config {
@@ -127,10 +127,10 @@ impl Serve {
     /// Serves until SIGTERM, Ctrl-C or the end of stdin.
     ///
     /// # Errors
-    /// The failure that ended the shop or the dashboard.
+    /// Returns the failure that ended the shop or the dashboard.
     ///
     /// # Cancel safety
-    /// Dropping this ends requests where they are.
+    /// Dropping this aborts requests.
     pub async fn run(self, out: &mut impl Write) -> Ended {
         let stop = serve::asked_to_stop(self.until_stdin_ends)?;
         match self.headless {

@@ -1,28 +1,28 @@
-//! The actions of the page, and their way to the task that carries them out.
+//! The actions of the page, and the channel to the task that carries them out.
 
 use tokio::sync::{mpsc, oneshot};
 
-/// One action of the page.
+/// An action of the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Sells by this strategy from now on, on every server.
+    /// Switches every server to this strategy.
     Strategy(String),
     /// Starts the load generator.
     StartLoad,
     /// Stops the load generator.
     StopLoad,
-    /// Does something to one server.
+    /// Carries out an action on one server.
     Server(String, ServerAction),
 }
 
-/// An action on one server.
+/// An action on a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerAction {
     /// Stops its process with SIGSTOP.
     Pause,
     /// Ends its process with SIGKILL.
     Kill,
-    /// Continues a paused process, starts a new one for a dead server.
+    /// Resumes a paused process, or starts a new one for a dead server.
     Revive,
 }
 
@@ -30,13 +30,13 @@ pub enum ServerAction {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ActionError {
-    /// There is no server of this name.
+    /// No server has this name.
     #[error("there is no server {0}: reload the page")]
     NoSuchServer(String),
-    /// There is no strategy of this name, or not with this database.
+    /// The strategy does not exist, or is not available with this database.
     #[error("{0}")]
     Strategy(String),
-    /// The server cannot do this in its present state.
+    /// The action is not possible in the present state of the server.
     #[error("{0}")]
     Server(String),
     /// The dashboard is shutting down.
@@ -44,34 +44,34 @@ pub enum ActionError {
     Closed,
 }
 
-/// An action on its way.
+/// An action to carry out, with a channel for its result.
 #[derive(Debug)]
 pub struct Request {
     /// The action.
     pub action: Action,
-    /// Takes the result.
+    /// Channel for the result.
     pub reply: oneshot::Sender<Result<(), ActionError>>,
 }
 
-/// Sends actions to the task that carries them out. Cloning is cheap.
+/// The sender of actions to the task that carries them out. Clones are cheap.
 #[derive(Debug, Clone)]
 pub struct Actions(mpsc::Sender<Request>);
 
 impl Actions {
-    /// Creates the sender, and the receiver for the task that carries them out.
+    /// Creates the sender, and the receiver for the task.
     #[must_use]
     pub fn channel() -> (Self, mpsc::Receiver<Request>) {
         let (sender, receiver) = mpsc::channel(16);
         (Self(sender), receiver)
     }
 
-    /// Has `action` carried out, and waits for its result.
+    /// Requests `action` and waits for its result.
     ///
     /// # Errors
-    /// [`ActionError`] if it was not carried out.
+    /// Returns [`ActionError`] if the action was not carried out.
     ///
     /// # Cancel safety
-    /// Dropping this does not take back an action that is on its way.
+    /// Dropping this does not cancel an action that was already sent.
     pub async fn take(&self, action: Action) -> Result<(), ActionError> {
         let (reply, result) = oneshot::channel();
         self.0.send(Request { action, reply }).await.map_err(|_| ActionError::Closed)?;

@@ -1,8 +1,8 @@
-//! Counters that outlive the processes that count: a server that starts again counts from 0, their sum does not.
+//! Sums of counters that survive restarts: a restarted server counts from 0, but the sums continue.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The sum of one counter over servers.
+/// The sum of a counter over all servers.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     ended: u64,
@@ -10,7 +10,7 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Takes the counter of `server`, whose process is `pid`.
+    /// Records the counter of `server`, which runs as process `pid`.
     pub(super) fn record(&mut self, server: &str, pid: u32, count: u64) {
         match self.latest.get_mut(server) {
             Some((known, latest)) if *known == pid => *latest = count,
@@ -27,7 +27,7 @@ impl Sum {
     }
 }
 
-/// The rate of a counter over a window of time.
+/// The rate of a counter over a time window.
 #[derive(Debug)]
 pub(super) struct Rate {
     window: u64,
@@ -35,12 +35,12 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Creates the rate over the last `window` milliseconds.
+    /// Creates a rate over the last `window` milliseconds.
     pub(super) fn over(window: u64) -> Self {
         Self { window, readings: VecDeque::new() }
     }
 
-    /// Takes the counter at the time `at`, in milliseconds, and returns the rate per second.
+    /// Records the counter at the time `at`, in milliseconds, and returns the rate per second.
     pub(super) fn record(&mut self, at: u64, count: u64) -> f64 {
         self.readings.push_back((at, count));
         while self.readings.get(1).is_some_and(|(next, _)| next + self.window <= at) {
@@ -52,7 +52,7 @@ impl Rate {
     }
 }
 
-/// The growth of a count since a switch. The count may fall; only its growth is added up.
+/// The growth of a count since a switch. The count may also fall; only increases are added up.
 #[derive(Debug, Default)]
 pub(super) struct SinceSwitch {
     latest: u64,
@@ -61,12 +61,12 @@ pub(super) struct SinceSwitch {
 }
 
 impl SinceSwitch {
-    /// Starts again: all growth so far came before the switch.
+    /// Marks a switch: all growth so far counts as before it.
     pub(super) fn restart(&mut self) {
         self.before += std::mem::take(&mut self.since);
     }
 
-    /// Takes the count.
+    /// Records the count.
     pub(super) fn record(&mut self, count: u64) {
         self.since += count.saturating_sub(self.latest);
         self.latest = count;

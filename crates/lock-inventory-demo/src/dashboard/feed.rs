@@ -1,4 +1,4 @@
-//! The stream of snapshots, serialized once for all pages that watch it.
+//! The stream of snapshots. Each one is serialized once for all open pages.
 
 use super::snapshot::Snapshot;
 use axum::response::sse;
@@ -6,15 +6,15 @@ use futures_util::{Stream, StreamExt, stream};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
-/// The pause before a page reconnects.
+/// Pause before a page reconnects.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
-/// Publishes snapshots. Dropping it ends the streams of all pages.
+/// The publisher of snapshots. Dropping it ends the streams of all pages.
 #[derive(Debug)]
 pub struct Publisher(watch::Sender<Arc<str>>);
 
 impl Publisher {
-    /// Creates a publisher whose first snapshot is `first`, and what the pages read.
+    /// Creates a publisher with the snapshot `first`, and the feed for the pages.
     #[must_use]
     pub fn new(first: &Snapshot) -> (Self, Feed) {
         let (sender, receiver) = watch::channel(json(first));
@@ -27,7 +27,7 @@ impl Publisher {
     }
 }
 
-/// The latest snapshot, and the ones to come. Cloning is cheap.
+/// The latest snapshot and all later ones. Clones are cheap.
 #[derive(Debug, Clone)]
 pub struct Feed(watch::Receiver<Arc<str>>);
 
@@ -38,7 +38,8 @@ impl Feed {
         self.0.borrow().clone()
     }
 
-    /// Returns the latest snapshot and those to come. A page that reads slowly misses the ones in between.
+    /// Returns a stream of the latest snapshot and all later ones. A page that reads slowly misses snapshots in
+    /// between.
     pub(super) fn events(&self) -> impl Stream<Item = Result<sse::Event, Infallible>> + use<> {
         let mut receiver = self.0.clone();
         receiver.mark_changed();

@@ -1,4 +1,4 @@
-//! Decides which requests may be answered: none that names a foreign host, and no action from another site's page.
+//! Rejects requests that name a foreign host, and actions that come from the page of another site.
 
 use crate::http::problem::Problem;
 use axum::{
@@ -12,7 +12,8 @@ use std::net::IpAddr;
 /// The addresses from which the page is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// A loopback address: the `Host` of a request must be one, so that no foreign name can be made to point here.
+    /// A loopback address. The `Host` of each request must also be a loopback address, so that foreign names that
+    /// resolve to this address are rejected.
     Loopback,
     /// Any address.
     Network,
@@ -26,7 +27,7 @@ impl Reach {
     }
 }
 
-/// The middleware.
+/// Rejects requests that are not allowed (middleware).
 pub(super) async fn guard(State(reach): State<Reach>, request: Request, next: Next) -> Response {
     match check(reach, request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
@@ -58,7 +59,8 @@ fn check(reach: Reach, method: &Method, headers: &HeaderMap) -> Result<(), Probl
     Ok(())
 }
 
-/// Browsers send at least one of the two headers with each POST, and no script can change them.
+/// Returns `true` if the request comes from a page of the same origin. Browsers send at least one of the two headers
+/// with each POST, and scripts cannot change them.
 fn is_same_origin(headers: &HeaderMap, host: Option<&str>) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site == "same-origin";

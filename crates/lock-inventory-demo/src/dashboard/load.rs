@@ -1,22 +1,22 @@
-//! The load that the page switches on and off: single units of the hot products, in the open model.
+//! The load generator of the page, which orders single units of the hot products in the open model.
 
 use super::snapshot::LoadInfo;
 use crate::load::{self, Extent, LoadPlan, OrderMix, Profile};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{task::JoinHandle, time::Instant};
 
-/// The length of one part of the load. Parts follow one another; each forgets the answers of the one before.
+/// Length of one part of the load. Parts follow one another, and each discards the answers of the previous one.
 const PART: Duration = Duration::from_secs(30);
-/// The time that a client waits for an answer.
+/// Time that a client waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The load of the page. Dropping it stops the load.
+/// The load generator of the page. Dropping it stops the load.
 #[derive(Debug)]
 pub(super) struct PageLoad {
     target: SocketAddr,
     per_second: u32,
     skus: Vec<String>,
-    /// The first part of every key.
+    /// Prefix of all idempotency keys.
     keys: String,
     started: u64,
     task: Option<JoinHandle<()>>,
@@ -27,7 +27,7 @@ impl PageLoad {
         Self { target, per_second, skus, keys, started: 0, task: None }
     }
 
-    /// Starts the load, if it is off.
+    /// Starts the load if it is off.
     pub(super) fn start(&mut self) {
         if self.task.is_some() {
             return;
@@ -53,13 +53,13 @@ impl PageLoad {
                     journal: None,
                     zero: Instant::now(),
                 };
-                // Without a journal it has nothing to fail with.
+                // Only writing a journal can fail, and this load has none.
                 let _ = load::run(plan).await;
             }
         }));
     }
 
-    /// Stops the load. Orders under way are given up.
+    /// Stops the load and abandons the orders in flight.
     pub(super) fn stop(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();

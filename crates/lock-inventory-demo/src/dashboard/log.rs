@@ -1,9 +1,9 @@
-//! The event log: what has changed between two snapshots, as sentences.
+//! The event log, which describes the changes between two snapshots in sentences.
 
 use super::snapshot::{LogEntry, LogKind, ServerInfo, ServerState, Snapshot};
 use std::collections::VecDeque;
 
-/// Entries that are kept.
+/// Maximum number of entries.
 const MAX_ENTRIES: usize = 100;
 
 /// The latest events.
@@ -14,7 +14,7 @@ pub(super) struct EventLog {
 }
 
 impl EventLog {
-    /// Adds a line of the time `at`, in Unix milliseconds.
+    /// Adds an entry with the time `at`, in Unix milliseconds.
     fn add(&mut self, at: u64, kind: LogKind, text: String) {
         self.latest += 1;
         self.entries.push_back(LogEntry { id: self.latest, at, kind, text });
@@ -23,21 +23,21 @@ impl EventLog {
         }
     }
 
-    /// Adds the first lines: the servers of `first`.
+    /// Adds the first entries, one for each server of `first`.
     pub(super) fn begin(&mut self, at: u64, first: &Snapshot) {
         for (kind, text) in first.servers.iter().filter_map(|server| process_change(None, server)) {
             self.add(at, kind, text);
         }
     }
 
-    /// Adds a line for each change from `before` to `after`.
+    /// Adds an entry for each change from `before` to `after`.
     pub(super) fn compare(&mut self, at: u64, before: &Snapshot, after: &Snapshot) {
         for (kind, text) in changes(before, after) {
             self.add(at, kind, text);
         }
     }
 
-    /// Returns the lines, oldest first.
+    /// Returns the entries, oldest first.
     pub(super) fn entries(&self) -> Vec<LogEntry> {
         self.entries.iter().cloned().collect()
     }
@@ -83,7 +83,7 @@ fn changes(before: &Snapshot, after: &Snapshot) -> Vec<(LogKind, String)> {
     }
     for job in &after.jobs {
         let earlier = before.jobs.iter().find(|earlier| earlier.name == job.name);
-        // Runs that succeed would push everything else out of the log.
+        // Successful runs are left out, because they would displace all other entries.
         if earlier.is_some_and(|earlier| (&earlier.last, &earlier.outcome) != (&job.last, &job.outcome))
             && let Some(outcome) = job.outcome.as_deref().filter(|outcome| *outcome != "succeeded")
         {
@@ -101,7 +101,7 @@ fn process_change(earlier: Option<&ServerInfo>, now: &ServerInfo) -> Option<(Log
     match (earlier.state, now.state) {
         (Dead, Running) => Some(started()),
         (Running, Running) if earlier.pid != now.pid => Some(started()),
-        (Paused, Running) => Some((LogKind::Good, format!("{name} continues"))),
+        (Paused, Running) => Some((LogKind::Good, format!("{name} resumed"))),
         (_, Paused) if earlier.state != Paused => Some((LogKind::Warning, format!("{name} is paused"))),
         (_, Dead) if earlier.state != Dead => Some((LogKind::Fault, format!("{name} is dead"))),
         _ => None,

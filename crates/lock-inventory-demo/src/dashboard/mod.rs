@@ -1,7 +1,8 @@
-//! The dashboard: one page that shows the servers, the stock and the locks, and acts on them.
+//! The dashboard, a page that shows and controls the servers, the stock and the locks.
 //!
-//! The page is one HTML file inside the program and asks no other host. `GET /events` sends snapshots as server-sent
-//! events; actions are `POST` with a JSON body, refused unless they come from the page itself.
+//! The page is one HTML file inside the program and contacts no other host. `GET /events` sends snapshots as
+//! server-sent events. Actions are `POST` requests with a JSON body. They are rejected unless they come from the page
+//! itself.
 
 mod action;
 mod counts;

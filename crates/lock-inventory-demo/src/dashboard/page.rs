@@ -1,4 +1,4 @@
-//! Renders the page: one file, with the latest snapshot in it, so that the first paint is complete.
+//! Renders the page, one file that includes the latest snapshot so that the first paint is complete.
 
 use axum::{
     http::header::{
@@ -10,10 +10,11 @@ use uuid::Uuid;
 
 const PAGE: &str = include_str!("page.html");
 
-/// Returns the page with `snapshot` (JSON) in it. The browser may ask no other host, and runs this page's own script alone.
+/// Returns the page with `snapshot` (JSON) in it. Its policy lets the browser contact no other host and run only the
+/// script of this page.
 pub(super) fn render(snapshot: &str) -> impl IntoResponse + use<> {
     let nonce = Uuid::new_v4().simple().to_string();
-    // Inside a script element only `</` and `<!--` end JSON early.
+    // Only `</` and `<!--` could end the script element inside the JSON.
     let body = PAGE.replace("{{nonce}}", &nonce).replace("{{snapshot}}", &snapshot.replace('<', "\\u003c"));
     let policy = format!(
         "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \

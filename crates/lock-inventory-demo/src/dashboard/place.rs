@@ -14,29 +14,29 @@ use std::{ffi::OsString, fmt, io, path::Path};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-/// Products on the page. The load orders nothing else.
+/// Number of products on the page. The load orders only these.
 const HOT: usize = 8;
-/// Products of the built-in catalogue that are sold, each with this stock.
+/// Number of products of the built-in catalogue that are sold.
 const SOLD: usize = 24;
 const STOCK: u32 = 2_000;
-/// The stock below which a job fills a product up.
+/// Stock below which a job restocks a product.
 const RESTOCK_BELOW: u32 = 400;
 
 const ALONE: &str = "One server, with its locks in memory: there is no redis-server on the PATH. \
-    Install one (Debian: apt-get install redis-server), or give --locks redis://… to start several servers.";
+    Install it (Debian: apt-get install redis-server), or use --locks redis://… to start several servers.";
 
-/// The stores. Dropping it removes what is temporary.
+/// The stores. Dropping this removes the temporary ones.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// The number of servers.
+    /// Number of servers.
     pub(super) servers: usize,
-    /// The reason for one server only.
+    /// Reason for starting only one server.
     pub(super) note: Option<&'static str>,
-    /// The hot products: code and title.
+    /// Code and title of the hot products.
     pub(super) products: Vec<(String, String)>,
     database: Option<DatabaseUrl>,
     locks: LocksAt,
-    /// A password may be in it: it goes into the environment of the servers.
+    /// Address of Redis. It may contain a password, so the servers get it in their environment.
     redis: Option<String>,
     directory: TempDir,
 }
@@ -83,7 +83,7 @@ impl Place {
         })
     }
 
-    /// The folder for the servers' logs.
+    /// Returns the directory for the logs of the servers.
     pub(super) fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -93,7 +93,7 @@ impl Place {
         strategies::offered(if self.redis.is_some() { Locks::Redis } else { Locks::Memory })
     }
 
-    /// Returns the command of a server.
+    /// Returns the command that starts a server.
     pub(super) fn command(&self, config: &Config) -> Result<ShopCommand, PlaceError> {
         let mut prefix = config.prefix.clone();
         let mut restock_below = config.restock_below;
@@ -105,7 +105,7 @@ impl Place {
             None => {
                 let database = DatabaseUrl::sqlite(&self.directory().join("shop.sqlite"))?;
                 arguments.extend(["--database".into(), database.reveal().into()]);
-                // Locks of another run on the same Redis are not ours.
+                // A separate prefix keeps the locks of other runs on the same Redis apart.
                 if prefix.is_empty() {
                     prefix = format!("demo-{}", Uuid::new_v4().simple());
                 }
@@ -147,7 +147,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The built-in catalogue's first products, each with enough stock for minutes of load, as CSV.
+/// Returns the first products of the built-in catalogue as CSV, each with enough stock for minutes of load.
 fn shelf() -> Result<String, PlaceError> {
     let all = catalogue::parse(catalogue::DEFAULT.as_bytes())?;
     let mut csv = csv::Writer::from_writer(Vec::new());
@@ -161,11 +161,11 @@ fn shelf() -> Result<String, PlaceError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A store could not be prepared.
+/// The reason that a store could not be prepared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// There is no temporary directory.
+    /// The temporary directory could not be created or written.
     #[error("could not write to a temporary directory")]
     Directory(#[source] io::Error),
     /// The private redis-server did not start.
@@ -180,7 +180,7 @@ pub enum PlaceError {
     /// The database is not usable.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system does not name the file of this program.
+    /// The path of this program is unknown.
     #[error("could not find the file of this program")]
     Program(#[source] io::Error),
 }

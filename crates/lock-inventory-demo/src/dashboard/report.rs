@@ -1,9 +1,9 @@
-//! The report of one server: the answer to `GET /state`.
+//! The report of a server, which is its answer to `GET /state`.
 
 use super::snapshot::JobInfo;
 use serde::Deserialize;
 
-/// What a server says of itself.
+/// The state of a server, as it reports it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Report {
     pub(super) pid: u32,
@@ -11,26 +11,27 @@ pub(super) struct Report {
     pub(super) stock: Vec<Stock>,
     pub(super) counters: Counters,
     pub(super) jobs: Vec<JobInfo>,
-    /// `true` while it leads the scheduler.
+    /// `true` while the server leads the scheduler.
     pub(super) leader: bool,
 }
 
-/// One product. The numbers come from the database, the lock is that of this server alone.
+/// A product. The counts come from the database; the lock data covers only this server.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct Stock {
     pub(super) sku: String,
     pub(super) stock: i64,
     pub(super) sold: i64,
-    /// Units supplied, restocked ones included.
+    /// Units supplied, including restocks.
     pub(super) initial: i64,
-    /// The server's own name while it holds the lock.
+    /// Name of this server while it holds the lock.
     pub(super) holder: Option<String>,
     pub(super) token: Option<u64>,
     pub(super) waiters: u64,
 }
 
 impl Stock {
-    /// Units that were sold and are still counted as stock: each of them is sold twice, sooner or later.
+    /// Returns the number of units that were sold but are still counted as stock. Each of them is sold twice sooner or
+    /// later.
     pub(super) fn oversold(&self) -> u64 {
         u64::try_from(self.stock.max(0) + self.sold - self.initial).unwrap_or(0)
     }

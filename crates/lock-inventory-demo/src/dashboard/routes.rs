@@ -1,4 +1,4 @@
-//! The routes of the dashboard: the page, its stream of snapshots, its actions.
+//! The routes of the dashboard: the page, the stream of snapshots, and the actions.
 
 use super::{
     action::{Action, ActionError, Actions, ServerAction},

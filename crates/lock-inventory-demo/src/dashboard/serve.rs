@@ -1,4 +1,4 @@
-//! The dashboard as a program: what it starts, and the order in which that ends.
+//! Runs the dashboard: starts its parts, and shuts them down in order.
 
 use super::{
     action::Actions,
@@ -28,29 +28,29 @@ use std::{
 };
 use tokio::{net::TcpListener, sync::oneshot, time::timeout};
 
-/// The time that pages have to read their last bytes.
+/// Time for pages to read their last bytes.
 const PAGES_END_WITHIN: Duration = Duration::from_secs(2);
 
 /// The settings of a dashboard.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The address of the page. Port 0 chooses a free one.
+    /// Address of the page. Port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Servers to start, where they can share a lock.
+    /// Number of servers to start, if they can share locks.
     pub servers: usize,
-    /// Orders per second of the page's load.
+    /// Orders per second of the load generator.
     pub orders_per_second: u32,
-    /// The database; a file of SQLite in a temporary directory if there is none.
+    /// Database; `None` for a SQLite file in a temporary directory.
     pub database: Option<DatabaseUrl>,
-    /// The locks; a private redis-server if there is none.
+    /// Store of the locks; `None` for a private redis-server.
     pub locks: Option<LocksUrl>,
-    /// The strategy at first.
+    /// Initial strategy.
     pub strategy: Strategy,
-    /// The products of an empty database; some of the built-in ones if there is none.
+    /// CSV file with the products of an empty database; `None` for some of the built-in ones.
     pub catalogue: Option<PathBuf>,
-    /// The prefix of the names of all locks. A temporary database has one of its own.
+    /// Prefix of the names of all locks. If it is empty, the dashboard generates one for a temporary database.
     pub prefix: String,
-    /// The stock below which a job fills a product up; the built-in products are filled up also with 0.
+    /// Stock below which a job restocks a product. The built-in products are restocked even with 0.
     pub restock_below: u32,
     /// Further options of the servers, by name.
     pub options: Vec<(&'static str, String)>,
@@ -59,10 +59,10 @@ pub struct Config {
 /// Starts the servers, prints the address of the page, and serves until `stop` completes.
 ///
 /// # Errors
-/// [`DashboardError`] that names the remedy.
+/// Returns [`DashboardError`], which names the remedy.
 ///
 /// # Cancel safety
-/// Dropping this ends the servers as [`Fleet`] says.
+/// Dropping this ends the servers as dropping [`Fleet`] does.
 pub async fn run(
     config: Config,
     out: &mut impl Write,
@@ -105,7 +105,7 @@ pub async fn run(
     let serving = tokio::spawn(serving.into_future());
 
     announce(out, address, balancer.address(), &place).map_err(DashboardError::Announce)?;
-    // It drops the publisher when it ends, and with it the streams of the pages.
+    // When the supervisor ends, it drops the publisher, which ends the streams of the pages.
     let fleet = supervisor.run(publisher, requests, stop).await;
     drop(stopping);
     let _ = timeout(PAGES_END_WITHIN, serving).await;
@@ -126,7 +126,7 @@ fn announce(out: &mut impl Write, page: SocketAddr, shops: SocketAddr, place: &P
     out.flush()
 }
 
-/// The dashboard could not be started, or did not end in order.
+/// The reason that the dashboard could not start or end in order.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DashboardError {
@@ -139,19 +139,19 @@ pub enum DashboardError {
     /// A server did not start or end.
     #[error(transparent)]
     Fleet(#[from] FleetError),
-    /// The address is not free.
+    /// The address could not be bound.
     #[error("could not listen on {listen}: choose another address, or port 0 for a free one")]
     Listen {
-        /// The address.
+        /// Address to listen on.
         listen: SocketAddr,
-        /// The cause.
+        /// Cause of the failure.
         #[source]
         source: io::Error,
     },
     /// The balancer could not listen.
     #[error("the balancer could not listen on a free port")]
     Balancer(#[source] io::Error),
-    /// Nobody reads the output.
+    /// Writing the output failed.
     #[error("could not write the address of the page")]
     Announce(#[source] io::Error),
 }

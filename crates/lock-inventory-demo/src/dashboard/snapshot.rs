@@ -1,53 +1,53 @@
-//! The value that the page shows: each update carries all of it.
+//! The data of the page. Each update contains all of it.
 
 use serde::{Deserialize, Serialize};
 
-/// Everything on the page at one moment.
+/// The data of the page at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// When this dashboard started, in Unix milliseconds. It tells two runs on one address apart.
+    /// Start of this dashboard, in Unix milliseconds. It distinguishes runs at the same address.
     pub since: u64,
-    /// The stores in use, for people.
+    /// Description of the stores in use.
     pub place: String,
-    /// The reason for running one server only, if there is one.
+    /// Reason for running only one server, if there is one.
     pub note: Option<String>,
-    /// The strategy in use.
+    /// Strategy in use.
     pub strategy: String,
-    /// The strategies to choose from.
+    /// Strategies to choose from.
     pub strategies: Vec<StrategyInfo>,
-    /// The load generator.
+    /// State of the load generator.
     pub load: LoadInfo,
     /// Sums over servers and products.
     pub totals: Totals,
-    /// The servers, in the order in which they were started.
+    /// Servers, in the order in which they were started.
     pub servers: Vec<ServerInfo>,
-    /// The products that sell most.
+    /// Hot products.
     pub products: Vec<ProductInfo>,
-    /// The cron jobs.
+    /// Cron jobs.
     pub jobs: Vec<JobInfo>,
-    /// The server that leads the scheduler.
+    /// Name of the server that leads the scheduler.
     pub leader: Option<String>,
-    /// The latest events, oldest first.
+    /// Latest events, oldest first.
     pub log: Vec<LogEntry>,
 }
 
-/// One way to sell an order.
+/// A strategy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StrategyInfo {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: String,
-    /// One sentence for people.
+    /// Description in one sentence.
     pub about: String,
-    /// `true` if it never sells more than the stock.
+    /// `true` if the strategy never sells more than the stock.
     pub exact: bool,
 }
 
 /// The load generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LoadInfo {
-    /// `true` while it sends orders.
+    /// `true` while the load generator sends orders.
     pub on: bool,
-    /// Orders per second while it is on.
+    /// Orders per second while the load is on.
     pub per_second: u32,
 }
 
@@ -56,36 +56,36 @@ pub struct LoadInfo {
 pub struct Totals {
     /// Number of products in the catalogue.
     pub products: u64,
-    /// Units in stock at the beginning, restocked ones included.
+    /// Units in stock at the beginning, plus restocks.
     pub initial: u64,
     /// Units sold.
     pub sold: u64,
-    /// Units that were sold and stayed in the stock, so that they are sold twice, since the strategy was switched.
+    /// Units sold since the last switch of the strategy that were still counted as stock, and are therefore sold twice.
     pub oversold: u64,
-    /// The same before that.
+    /// Such units sold before that switch.
     pub oversold_before: u64,
-    /// Orders accepted per second, over the last two seconds.
+    /// Accepted orders per second over the last two seconds.
     pub orders_per_second: f64,
-    /// Writes that the store refused because of an old fencing token.
+    /// Number of writes that the store refused because of a stale fencing token.
     pub stale: u64,
-    /// Orders refused because the lock was not granted in time.
+    /// Number of orders refused because the lock was not granted in time.
     pub lock_timeouts: u64,
-    /// Orders refused because the product was sold out.
+    /// Number of orders refused because the product was sold out.
     pub sold_out: u64,
 }
 
-/// One server.
+/// A server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ServerInfo {
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// Whether its process runs.
+    /// State of its process.
     pub state: ServerState,
-    /// Its process id, while it has a process.
+    /// Process id; `None` while the server has no process.
     pub pid: Option<u32>,
-    /// Requests that the balancer sent to it.
+    /// Number of requests that the balancer sent to the server.
     pub requests: u64,
-    /// Its part of all requests, from 0 to 1.
+    /// Share of all requests, from 0 to 1.
     pub share: f64,
 }
 
@@ -97,28 +97,28 @@ pub enum ServerState {
     Running,
     /// The process is stopped by SIGSTOP.
     Paused,
-    /// There is no process.
+    /// The server has no process.
     Dead,
 }
 
 /// One product.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProductInfo {
-    /// Its code.
+    /// Code of the product.
     pub sku: String,
-    /// Its name for people.
+    /// Title of the product.
     pub title: String,
-    /// Units left.
+    /// Units in stock.
     pub stock: i64,
     /// Units sold.
     pub sold: u64,
-    /// Units that were sold and stayed in the stock, since the strategy was switched.
+    /// Units sold since the last switch of the strategy that were still counted as stock.
     pub oversold: u64,
-    /// The server that holds its lock.
+    /// Name of the server that holds the lock.
     pub holder: Option<String>,
-    /// The fencing token of the current or the latest hold.
+    /// Fencing token of the current or latest hold.
     pub token: Option<u64>,
-    /// Requests that wait for its lock, on all servers.
+    /// Number of requests that wait for the lock, on all servers.
     pub waiters: u64,
 }
 
@@ -127,37 +127,37 @@ pub struct ProductInfo {
 pub struct JobInfo {
     /// Its name.
     pub name: String,
-    /// The start of its latest run (RFC 3339).
+    /// Start of the latest run (RFC 3339).
     pub last: Option<String>,
-    /// Its next instant (RFC 3339).
+    /// Next scheduled instant (RFC 3339).
     pub next: Option<String>,
-    /// How its latest run ended.
+    /// Outcome of the latest run.
     pub outcome: Option<String>,
 }
 
-/// One line of the event log.
+/// An entry of the event log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogEntry {
-    /// Its number, from 1 on.
+    /// Number of the entry, from 1.
     pub id: u64,
-    /// Its time, in Unix milliseconds.
+    /// Time of the entry, in Unix milliseconds.
     pub at: u64,
-    /// Its weight.
+    /// Kind of the entry.
     pub kind: LogKind,
-    /// Its sentence.
+    /// Text of the entry.
     pub text: String,
 }
 
-/// The weight of a line.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogKind {
-    /// Something was done.
+    /// An action or a neutral change.
     Info,
-    /// Something is well again.
+    /// A recovery.
     Good,
-    /// Something needs attention.
+    /// A state that needs attention.
     Warning,
-    /// Something broke.
+    /// A failure.
     Fault,
 }

@@ -1,9 +1,9 @@
-//! The strategies that the page offers, each with a sentence.
+//! The strategies that the page offers, with their descriptions.
 
 use super::snapshot::StrategyInfo;
 use crate::strategy::Strategy;
 
-/// The place of the locks, as far as strategies care.
+/// The kind of store that the locks are in, on which the available strategies depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Locks {
     /// The memory of one process.
@@ -12,7 +12,7 @@ pub(super) enum Locks {
     Redis,
 }
 
-/// Returns those that a running shop can switch to.
+/// Returns the strategies to which a running shop can switch.
 pub(super) fn offered(locks: Locks) -> Vec<StrategyInfo> {
     Strategy::ALL
         .into_iter()
@@ -26,24 +26,24 @@ pub(super) fn offered(locks: Locks) -> Vec<StrategyInfo> {
 
 fn describe(strategy: Strategy) -> (&'static str, bool) {
     match strategy {
-        Strategy::None => ("No lock. Orders that overlap write the same new stock.", false),
-        Strategy::Mutex => ("A mutex inside each process. Two processes do not see each other's.", false),
+        Strategy::None => ("No lock. Concurrent orders overwrite each other's stock.", false),
+        Strategy::Mutex => ("A mutex inside each process. It does not exclude other processes.", false),
         Strategy::Setnx => {
             ("SET NX with a short TTL and a plain DEL. A payment slower than the TTL loses the lock.", false)
         }
         Strategy::Lock => (
-            "The distributed lock, no fencing. A server that pauses past its lease writes over the next one.",
+            "The distributed lock without fencing. A server that pauses past its lease overwrites newer stock.",
             false,
         ),
         Strategy::LockWriteFence => (
-            "The token is checked on the write only. A stale write lands between another's read and write.",
+            "The token is checked only on the write. A stale write can land between a newer read and write.",
             false,
         ),
         Strategy::Fenced => {
             ("The distributed lock; the store checks its token on the read and on the write.", true)
         }
         Strategy::Conditional => {
-            ("One conditional update, no lock: enough where the stock is one row of one database.", true)
+            ("One conditional update, no lock. This is enough if the stock is one row of one database.", true)
         }
         Strategy::ForUpdate => ("A row lock of the database, held while the payment runs.", true),
         Strategy::Units => ("One row for each unit, taken with SKIP LOCKED.", true),

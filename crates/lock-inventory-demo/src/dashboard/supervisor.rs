@@ -1,4 +1,4 @@
-//! The task behind the page: it asks the servers five times a second, carries out actions, and publishes snapshots.
+//! The task behind the page. It queries the servers five times a second, carries out actions, and publishes snapshots.
 
 use super::{
     action::{Action, ActionError, Request, ServerAction},
@@ -31,14 +31,14 @@ use tokio::{
     time::{MissedTickBehavior, interval, timeout},
 };
 
-/// The time between two snapshots.
+/// Time between two snapshots.
 const TICK: Duration = Duration::from_millis(200);
-/// The time that a server has for its report. A server that is slower keeps its old one.
+/// Time limit for a server's report. If a server is slower, its previous report is used.
 const REPORT_WITHIN: Duration = Duration::from_millis(180);
 
 type Client = HttpClient<Full<Bytes>>;
 
-/// The servers and all that acts on them.
+/// The servers and the parts that act on them.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     pub(super) fleet: Arc<Fleet>,
@@ -49,7 +49,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Runs until `stop` completes, and returns the fleet. The streams of the pages end then.
+    /// Runs until `stop` completes, then ends the streams of the pages and returns the fleet.
     pub(super) async fn run(
         mut self,
         publisher: Publisher,
@@ -59,7 +59,7 @@ impl Supervisor {
         let mut stop = pin!(stop);
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Starting a server takes a while, and the page goes on meanwhile.
+        // Starting a server takes a while. The page is updated in the meantime.
         let mut starting = JoinSet::new();
         loop {
             tokio::select! {
@@ -74,7 +74,7 @@ impl Supervisor {
         self.fleet
     }
 
-    /// Asks every server that runs for its report, and for the strategy if it sells by another one.
+    /// Requests a report from every running server, and switches servers that do not use the current strategy.
     pub(super) async fn look(&mut self) {
         let running: Vec<_> =
             self.fleet.statuses().into_iter().filter(|status| status.state == ShopState::Running).collect();
@@ -146,17 +146,17 @@ impl Supervisor {
                 }
             }
         };
-        // A page that was closed does not wait for it.
+        // The receiver is gone if the page was closed.
         let _ = reply.send(result);
     }
 
-    /// Returns the page of this moment.
+    /// Returns the current snapshot.
     pub(super) fn snapshot(&mut self) -> Snapshot {
         let moment = self.moment();
         self.view.snapshot(moment)
     }
 
-    /// Returns what is known without asking the servers.
+    /// Returns the data that does not come from the servers' reports.
     fn moment(&self) -> Moment {
         let shares = self.servers.shares();
         let all: u64 = shares.iter().map(|share| share.requests).sum();
@@ -196,7 +196,7 @@ async fn send(client: &Client, method: Method, path: &str, body: Bytes) -> Optio
     Some(response.into_body().collect().await.ok()?.to_bytes())
 }
 
-/// The time, in Unix milliseconds.
+/// Returns the time in Unix milliseconds.
 pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

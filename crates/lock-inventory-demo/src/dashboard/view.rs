@@ -1,4 +1,4 @@
-//! The reports of the servers, put together to what the page shows.
+//! Combines the reports of the servers into the data of the page.
 
 use super::{
     counts::{Rate, SinceSwitch, Sum},
@@ -8,35 +8,35 @@ use super::{
 };
 use std::collections::BTreeMap;
 
-/// The window of the rate of orders, in milliseconds.
+/// Window of the order rate, in milliseconds.
 const RATE_WINDOW: u64 = 2_000;
-/// The time for which orders that are under way at a switch of the strategy may go on, in milliseconds.
+/// Time for orders in flight to end after a switch of the strategy, in milliseconds.
 const SETTLING: u64 = 2_000;
-/// The time between two looks of the event log, in milliseconds: counters that run make one line for each.
+/// Time between two updates of the event log, in milliseconds. A counter that keeps growing adds one entry per update.
 const LOG_EVERY: u64 = 1_000;
 
-/// The facts that do not change.
+/// Data that does not change.
 #[derive(Debug, Clone)]
 pub(super) struct Setting {
-    /// The start, in Unix milliseconds.
+    /// Start of the dashboard, in Unix milliseconds.
     pub(super) since: u64,
     pub(super) place: String,
     pub(super) note: Option<String>,
     pub(super) strategies: Vec<StrategyInfo>,
-    /// The products on the page, in their order: code and title.
+    /// Code and title of the products on the page, in their order.
     pub(super) products: Vec<(String, String)>,
 }
 
-/// The facts of one moment that no server reports.
+/// Data of one moment that does not come from the servers' reports.
 #[derive(Debug)]
 pub(super) struct Moment {
-    /// In Unix milliseconds.
+    /// Time in Unix milliseconds.
     pub(super) at: u64,
     pub(super) servers: Vec<ServerInfo>,
     pub(super) load: LoadInfo,
 }
 
-/// Sums of the servers' counters.
+/// Sums of the counters of all servers.
 #[derive(Debug, Default)]
 struct Sums {
     orders: Sum,
@@ -54,23 +54,23 @@ impl Sums {
     }
 }
 
-/// The state of the page.
+/// The state from which snapshots are made.
 #[derive(Debug)]
 pub(super) struct View {
     setting: Setting,
     strategy: String,
-    /// The latest report of each server.
+    /// Latest report of each server.
     reports: BTreeMap<String, Report>,
-    /// The latest stock. All servers read it from one database.
+    /// Latest stock, which all servers read from the same database.
     stock: Vec<Stock>,
     sums: Sums,
     rate: Rate,
     oversold: BTreeMap<String, SinceSwitch>,
     settled_at: u64,
-    /// The highest token of each product so far.
+    /// Highest token of each product so far.
     tokens: BTreeMap<String, u64>,
     log: EventLog,
-    /// The time of the log's last look, and what it saw.
+    /// Time and snapshot of the latest update of the event log.
     looked: Option<(u64, Snapshot)>,
 }
 
@@ -91,12 +91,12 @@ impl View {
         }
     }
 
-    /// Returns the strategy by which every server is to sell.
+    /// Returns the strategy that every server should use.
     pub(super) fn strategy(&self) -> &str {
         &self.strategy
     }
 
-    /// Returns whether the page offers a strategy of this name.
+    /// Returns `true` if the page offers a strategy with this name.
     pub(super) fn offers(&self, strategy: &str) -> bool {
         self.setting.strategies.iter().any(|offered| offered.name == strategy)
     }
@@ -109,7 +109,7 @@ impl View {
         }
     }
 
-    /// Takes the report of `server`.
+    /// Records the report of `server`.
     pub(super) fn record(&mut self, server: &str, report: Report) {
         self.sums.record(server, report.pid, report.counters);
         for (sku, token) in report.stock.iter().filter_map(|stock| Some((&stock.sku, stock.token?))) {
@@ -120,10 +120,10 @@ impl View {
         self.reports.insert(server.into(), report);
     }
 
-    /// Returns the page of this moment.
+    /// Returns the current snapshot.
     pub(super) fn snapshot(&mut self, moment: Moment) -> Snapshot {
         let Moment { at, servers, load } = moment;
-        // What a dead server said of its locks and its leadership is over.
+        // The reports of dead servers about locks and leadership are outdated.
         self.reports
             .retain(|name, _| servers.iter().any(|one| one.name == *name && one.state != ServerState::Dead));
         let totals = self.totals(at);
@@ -187,7 +187,8 @@ impl View {
         let everywhere = || {
             self.reports.values().flat_map(|report| report.stock.iter().filter(move |stock| stock.sku == sku))
         };
-        // A paused server still believes in a lock that another one has by now: the higher token holds.
+        // A paused server still reports a lock that another one may hold by now. The highest token is the current
+        // holder's.
         let holder = everywhere().filter(|stock| stock.holder.is_some()).max_by_key(|stock| stock.token);
         ProductInfo {
             sku: sku.into(),

@@ -1,18 +1,19 @@
-//! The rules of the audit: it trusts rows of orders and restocks, and checks the counters against them.
+//! The rules of the audit, which trusts the rows of orders and restocks and checks the counters against them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-/// Everything that the audit reads from the store. The values are unchecked: an auditor trusts no row.
+/// The data that the audit reads from the store. The values are not validated, because the audit must also find invalid
+/// ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Books {
-    /// The orders, in the order in which they were written.
+    /// Orders, in the order in which they were written.
     pub ledger: Vec<LedgerRow>,
-    /// The counters of every product.
+    /// Counters of every product.
     pub stock: Vec<StockRow>,
-    /// The restocks.
+    /// Restocks.
     pub restocks: Vec<RestockRow>,
 }
 
@@ -38,11 +39,11 @@ pub struct StockRow {
     pub initial: i64,
     /// The pieces that are left, by the counter.
     pub stock: i64,
-    /// The pieces in reservations that are open.
+    /// Pieces in open reservations.
     pub reserved: i64,
 }
 
-/// Pieces that a job added.
+/// Pieces that the restock job added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestockRow {
     /// The product's code.
@@ -51,36 +52,36 @@ pub struct RestockRow {
     pub quantity: i64,
 }
 
-/// The outcome of an order as its client knows it, after all its retries.
+/// The outcome of an order from the client's point of view, after all its retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientOutcome {
     /// The shop accepted it.
     Acknowledged,
-    /// The shop refused it, and said that nothing was sold.
+    /// The shop refused it and confirmed that nothing was sold.
     Refused,
-    /// The client had no answer, or one that leaves it open.
+    /// The client has no answer, or one that does not show the outcome.
     Unknown,
 }
 
 /// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Audit {
-    /// The pieces that there were: the initial stock and all restocks.
+    /// Number of pieces supplied: the initial stock and all restocks.
     pub supplied: i64,
-    /// The orders in the ledger.
+    /// Number of orders in the ledger.
     pub orders: u64,
-    /// The pieces sold.
+    /// Number of pieces sold.
     pub sold: i64,
-    /// The pieces sold that did not exist.
+    /// Number of pieces sold that did not exist.
     pub oversold: i64,
-    /// Everything that does not add up.
+    /// Inconsistencies.
     pub breaches: Vec<Breach>,
 }
 
-/// Something that does not add up.
+/// An inconsistency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Breach {
-    /// More pieces were sold than there were.
+    /// More pieces were sold than supplied.
     Oversold {
         /// The product.
         sku: String,
@@ -102,7 +103,8 @@ pub enum Breach {
         /// The pieces sold.
         sold: i64,
     },
-    /// An order has no higher token than the one before it for the same product: two holds overlapped.
+    /// The token of an order is not higher than the token of the previous order of the same product: two holds
+    /// overlapped.
     TokenDidNotRise {
         /// The product.
         sku: String,
@@ -120,17 +122,17 @@ pub enum Breach {
         /// The number of rows.
         rows: usize,
     },
-    /// The client was told that its order is accepted, and the ledger does not have it.
+    /// The shop acknowledged the order to its client, but the ledger does not have it.
     Missing {
         /// The order.
         order: String,
     },
-    /// The ledger has an order that its client was refused, or that no client placed.
+    /// The ledger has an order that was refused to its client, or that no client placed.
     NotAcknowledged {
         /// The order.
         order: String,
     },
-    /// The ledger sells a product that the store does not have.
+    /// The ledger has an order of a product that the store does not have.
     UnknownProduct {
         /// The product.
         sku: String,
@@ -138,7 +140,7 @@ pub enum Breach {
 }
 
 impl Audit {
-    /// Audits the books; with the outcomes of all clients by key, if they are known, also against those.
+    /// Audits the books, and also compares them with the outcomes of all clients by key, if these are known.
     #[must_use]
     pub fn of(books: &Books, outcomes: Option<&BTreeMap<String, ClientOutcome>>) -> Self {
         let mut audit = Self { orders: books.ledger.len() as u64, ..Self::default() };

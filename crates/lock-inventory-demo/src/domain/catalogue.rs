@@ -1,9 +1,9 @@
-//! All products of a shop: at least one, and every code once.
+//! The products of a shop, at least one and each with a unique code.
 
 use super::{Product, Sku};
 use std::collections::HashMap;
 
-/// The products by code. There is at least one.
+/// The products by code, at least one.
 #[derive(Debug, Clone)]
 pub struct Catalogue {
     products: Vec<Product>,
@@ -11,10 +11,10 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Checks the rules between products.
+    /// Creates a catalogue and checks the rules between products.
     ///
     /// # Errors
-    /// [`CatalogueRule`] when there is no product, or two have the same code.
+    /// Returns [`CatalogueRule`] if there is no product or two products have the same code.
     pub fn new(products: Vec<Product>) -> Result<Self, CatalogueRule> {
         let mut by_sku = HashMap::with_capacity(products.len());
         for (index, product) in products.iter().enumerate() {
@@ -28,26 +28,26 @@ impl Catalogue {
         Ok(Self { products, by_sku })
     }
 
-    /// The products in the order of the file.
+    /// Returns the products in the order of the file.
     #[must_use]
     pub fn products(&self) -> &[Product] {
         &self.products
     }
 
-    /// The product of this code.
+    /// Returns the product with this code.
     #[must_use]
     pub fn get(&self, sku: &Sku) -> Option<&Product> {
         self.by_sku.get(sku).map(|&index| &self.products[index])
     }
 
-    /// How many pieces there are of everything together.
+    /// Returns the number of pieces of all products together.
     #[must_use]
     pub fn units(&self) -> u64 {
         self.products.iter().map(|p| u64::from(p.stock.get())).sum()
     }
 }
 
-/// A rule between products that is broken; products are counted from 0.
+/// A violated rule between products. Products are counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueRule {
     /// There is no product.
@@ -56,11 +56,11 @@ pub enum CatalogueRule {
     /// Two products have the same code.
     #[error("the products {first} and {second} have the same sku {sku}: give each its own")]
     Duplicate {
-        /// The code.
+        /// The duplicate code.
         sku: Sku,
-        /// The product that had it first.
+        /// Index of the first product with the code.
         first: usize,
-        /// The product that has it again.
+        /// Index of the second product with the code.
         second: usize,
     },
 }

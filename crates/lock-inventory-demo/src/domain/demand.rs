@@ -1,4 +1,4 @@
-//! The demand of a crowd: the same seed gives the same orders, most of them for a few hot products.
+//! The demand of a crowd, most of it for a few hot products. The same seed gives the same orders.
 
 use super::{Catalogue, IdempotencyKey, Order, Quantity, Sku};
 use rand::{
@@ -9,14 +9,14 @@ use rand::{
 };
 use std::collections::HashMap;
 
-/// How large the crowd's demand is.
+/// The size of a demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DemandSize {
-    /// How many orders.
+    /// Number of orders.
     pub orders: u32,
-    /// How many of them fall to the shop that stalls in its payment.
+    /// Number of these orders that go to the shop that stalls in its payment.
     pub stalls: u32,
-    /// What everything random is derived from.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -28,19 +28,19 @@ pub struct Demand {
     contested: usize,
 }
 
-/// Zipf's exponent: at 1.1 the most wanted of 320 products draws about a fifth of all orders.
+/// Zipf's exponent. With 1.1, the most popular of 320 products gets about a fifth of all orders.
 const SKEW: f64 = 1.1;
 
 impl Demand {
-    /// Draws the orders: the product by Zipf's law over a shuffled catalogue, mostly one piece, at times two or
-    /// three.
+    /// Draws the orders. The product follows Zipf's law over a shuffled catalogue. Most orders are for one piece, some
+    /// for two or three.
     ///
-    /// The stalled orders are the first ones for the most wanted products, one product each, so that others are
-    /// sure to come after each of them.
+    /// The stalled orders are the first orders for the most popular products, one for each product, so that other
+    /// orders for the same product are certain to follow.
     ///
     /// # Errors
-    /// [`DemandError`] when no product is wanted more often than it is there, since such a sale would show
-    /// nothing, or when there are not enough products to stall on.
+    /// Returns [`DemandError`] if no product has more demand than stock, since such a sale would show nothing, or if
+    /// there are not enough products to stall on.
     pub fn draw(catalogue: &Catalogue, size: DemandSize) -> Result<Self, DemandError> {
         let mut random = StdRng::seed_from_u64(size.seed);
         let mut products: Vec<_> = catalogue.products().iter().collect();
@@ -74,7 +74,7 @@ impl Demand {
             .filter_map(|p| wanted.get(&p.sku).map(|w| (p, w)))
             .filter(|(product, w)| w.orders >= 2 && product.stock.take(crowd[w.first].quantity).is_some())
             .collect();
-        // The rank breaks ties, so that the choice depends on the seed alone.
+        // The rank breaks ties, so that the choice depends only on the seed.
         hot.sort_by_key(|(_, w)| std::cmp::Reverse(w.orders));
         let stalls = size.stalls as usize;
         if hot.len() < stalls {
@@ -82,31 +82,31 @@ impl Demand {
         }
         let mut first: Vec<usize> = hot[..stalls].iter().map(|(_, w)| w.first).collect();
         first.sort_unstable();
-        // From the end, so that the indices before stay right.
+        // Removing from the end keeps the earlier indices valid.
         let mut stalled: Vec<Order> = first.iter().rev().map(|&index| crowd.remove(index)).collect();
         stalled.reverse();
         Ok(Self { stalled, crowd, contested })
     }
 
-    /// The orders that fall to the shop that stalls, each for another product.
+    /// Returns the orders for the shop that stalls, each for a different product.
     #[must_use]
     pub fn stalled(&self) -> &[Order] {
         &self.stalled
     }
 
-    /// All other orders.
+    /// Returns all other orders.
     #[must_use]
     pub fn crowd(&self) -> &[Order] {
         &self.crowd
     }
 
-    /// How many orders there are in all.
+    /// Returns the total number of orders.
     #[must_use]
     pub fn orders(&self) -> usize {
         self.stalled.len() + self.crowd.len()
     }
 
-    /// How many products are wanted more often than they are there.
+    /// Returns the number of products with more demand than stock.
     #[must_use]
     pub fn contested(&self) -> usize {
         self.contested
@@ -139,27 +139,27 @@ impl From<Quantity> for u64 {
     }
 }
 
-/// Why a demand makes no sale worth watching.
+/// The reason that a demand is not usable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DemandError {
-    /// No product is wanted more often than it is there.
+    /// No product has more demand than stock.
     #[error(
-        "with --orders {orders} no product is wanted more often than it is in stock, so nothing could oversell: \
-         raise --orders, or use a catalogue with less stock"
+        "with --orders {orders}, no product has more demand than stock, so nothing could oversell: raise --orders, \
+         or use a catalogue with less stock"
     )]
     NothingContested {
-        /// How many orders there are.
+        /// Number of orders.
         orders: u32,
     },
-    /// Fewer products are wanted at least twice than stalls are asked for.
+    /// Fewer products are ordered at least twice than there are stalls.
     #[error(
-        "{stalls} stalls need as many products that are wanted at least twice: use at most {most} --stalls, \
-         or raise --orders"
+        "{stalls} stalls need the same number of products that are ordered at least twice: use at most {most} \
+         --stalls, or raise --orders"
     )]
     TooManyStalls {
-        /// How many stalls are asked for.
+        /// Requested number of stalls.
         stalls: u32,
-        /// How many are possible.
+        /// Largest possible number of stalls.
         most: usize,
     },
 }

@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Numbers in readable form.
 
-/// A number with its thousands apart: `12,345`.
+/// Formats a number with thousands separators: `12,345`.
 #[must_use]
 pub fn thousands(n: u64) -> String {
     let digits = n.to_string();

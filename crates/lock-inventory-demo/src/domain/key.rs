@@ -1,21 +1,21 @@
-//! The name that a client gives to an order.
+//! The idempotency key, by which a client names an order.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// The value of an `Idempotency-Key` header: 1 to 255 visible ASCII characters. Cloning is cheap.
+/// The value of an `Idempotency-Key` header: 1 to 255 visible ASCII characters. Clones are cheap.
 ///
-/// The client chooses it before the first attempt and repeats it with each retry. It names the order in the ledger and
-/// at the payment service. The fencing token cannot replace it: each attempt has a new token.
+/// The client chooses the key before the first attempt and repeats it with each retry. The key names the order in the
+/// ledger and at the payment service. A fencing token cannot replace it, because each attempt has a new token.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct IdempotencyKey(Arc<str>);
 
 impl IdempotencyKey {
-    /// The longest key, in bytes.
+    /// Maximum length in bytes.
     pub const MAX_BYTES: usize = 255;
 
-    /// The key as the client wrote it.
+    /// Returns the key as the client wrote it.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -59,7 +59,7 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// The rule that a text breaks as an idempotency key.
+/// The rule of idempotency keys that a text violates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text is empty.
@@ -70,10 +70,10 @@ pub enum KeyError {
     /// The text is too long.
     #[error("the Idempotency-Key has {bytes} bytes: use at most 255")]
     TooLong {
-        /// Its length.
+        /// Length in bytes.
         bytes: usize,
     },
-    /// The text contains a space, a control character or a character outside of ASCII.
+    /// The text contains a space, a control character or a non-ASCII character.
     #[error(
         "the Idempotency-Key has a character that is not visible ASCII: use letters, digits and punctuation"
     )]

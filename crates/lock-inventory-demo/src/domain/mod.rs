@@ -1,4 +1,4 @@
-//! The shop without any IO: values, demand, and the rules that judge a sale.
+//! The parts of the shop without I/O: values, demand, and the rules by which a sale is judged.
 
 mod audit;
 mod catalogue;

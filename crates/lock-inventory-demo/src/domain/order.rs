@@ -1,48 +1,48 @@
-//! An order, and its outcome.
+//! Orders and their outcomes.
 
 use super::{IdempotencyKey, Quantity, Sku};
 use lock_core::FencingToken;
 
-/// Pieces of one product for one client.
+/// An order of a client for pieces of one product.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// The key that the client chose.
+    /// Key that the client chose.
     pub key: IdempotencyKey,
-    /// The product.
+    /// Code of the product.
     pub sku: Sku,
-    /// The number of pieces.
+    /// Number of pieces.
     pub quantity: Quantity,
-    /// The price of all of them, in cents.
+    /// Price of all pieces, in cents.
     pub cents: u64,
 }
 
 impl Order {
-    /// The most pieces that one order may have.
+    /// Maximum number of pieces in one order.
     pub const MAX_QUANTITY: u32 = 100;
 }
 
-/// An order as the ledger has it.
+/// An order in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
-    /// The key of the order.
+    /// Key of the order.
     pub key: IdempotencyKey,
-    /// The product.
+    /// Code of the product.
     pub sku: Sku,
-    /// The number of pieces.
+    /// Number of pieces.
     pub quantity: Quantity,
-    /// The fencing token of the hold under which it was sold, if there was one.
+    /// Fencing token of the hold under which the order was sold; `None` without a lock.
     pub token: Option<FencingToken>,
 }
 
 impl Receipt {
-    /// The receipt of this order, once the ledger has it.
+    /// Returns the receipt of this order, as it is once the ledger has the order.
     #[must_use]
     pub fn of(order: &Order, token: Option<FencingToken>) -> Self {
         Self { key: order.key.clone(), sku: order.sku.clone(), quantity: order.quantity, token }
     }
 
-    /// Returns the answer to a repetition of the order: the same receipt, or a refusal if the client sends another order
-    /// under the same key.
+    /// Returns the answer to a repetition: the same receipt, or a refusal if the client sends a different order with
+    /// the same key.
     #[must_use]
     pub fn repeated_by(self, order: &Order) -> Outcome {
         match self.sku == order.sku && self.quantity == order.quantity {
@@ -55,15 +55,15 @@ impl Receipt {
 /// The outcome of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The ledger has it now.
+    /// The ledger now has the order.
     Accepted(Receipt),
-    /// The ledger had it before: the client repeated the request.
+    /// The ledger already had the order, because the client repeated the request.
     Repeated(Receipt),
-    /// The ledger has another order under this key.
+    /// The ledger has a different order with this key.
     KeyReused,
-    /// Another request with this key is being worked on.
+    /// Another request with this key is in progress.
     InProgress,
-    /// There are not that many pieces left. Nothing was charged.
+    /// Too few pieces are left. Nothing was charged.
     SoldOut,
     /// The payment service declined. Nothing was sold.
     Declined,
@@ -71,11 +71,11 @@ pub enum Outcome {
     Stale(Stale),
 }
 
-/// A refused holder.
+/// The refusal of a stale holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stale {
-    /// The token of the refused holder.
+    /// Token of the refused holder.
     pub mine: FencingToken,
-    /// The newest token that the store has seen.
+    /// Newest token that the store has seen.
     pub newer: FencingToken,
 }

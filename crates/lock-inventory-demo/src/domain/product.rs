@@ -1,18 +1,18 @@
-//! Products, and the units in which they are sold. Every value is valid.
+//! Products, and validated quantities and prices.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// The code of a product: 1 to 64 ASCII letters, digits, `-`, `_` or `.`. Cloning is cheap.
+/// The code of a product: 1 to 64 ASCII letters, digits, `-`, `_` or `.`. Clones are cheap.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Sku(Arc<str>);
 
 impl Sku {
-    /// Checks `code` and takes it.
+    /// Validates a code.
     ///
     /// # Errors
-    /// A [`SkuError`] that says which rule is broken.
+    /// Returns [`SkuError`] with the violated rule.
     pub fn parse(code: &str) -> Result<Self, SkuError> {
         if code.is_empty() {
             return Err(SkuError::Empty);
@@ -26,7 +26,7 @@ impl Sku {
         }
     }
 
-    /// The code as it was given.
+    /// Returns the code as it was given.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -61,7 +61,7 @@ impl fmt::Display for Sku {
     }
 }
 
-/// The rule that a text breaks as a product code.
+/// The rule of product codes that a text violates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SkuError {
     /// The text is empty.
@@ -70,23 +70,23 @@ pub enum SkuError {
     /// The text is longer than 64 bytes.
     #[error("the sku has {bytes} bytes: use at most 64")]
     TooLong {
-        /// Its length.
+        /// Length in bytes.
         bytes: usize,
     },
-    /// The text has a character that product codes do not have.
+    /// The text contains a character that is not allowed.
     #[error("the sku contains {character:?}: use ASCII letters, digits, '-', '_' or '.'")]
     Character {
-        /// The first one.
+        /// First such character.
         character: char,
     },
 }
 
-/// A number of pieces, of one product on the shelf or in an order.
+/// A number of pieces of one product, in stock or in an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Quantity(u32);
 
 impl Quantity {
-    /// This many pieces.
+    /// Creates a quantity of this many pieces.
     #[must_use]
     pub const fn new(pieces: u32) -> Self {
         Self(pieces)
@@ -98,25 +98,25 @@ impl Quantity {
         self.0
     }
 
-    /// Returns what is left after `wanted` pieces are taken away; `None` if there are not that many.
+    /// Returns the quantity left without `wanted` pieces, or `None` if there are too few.
     #[must_use]
     pub fn take(self, wanted: Self) -> Option<Self> {
         self.0.checked_sub(wanted.0).map(Self)
     }
 }
 
-/// A price or an amount, in cents.
+/// An amount of money, in cents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cents(u32);
 
 impl Cents {
-    /// This many cents.
+    /// Creates an amount of this many cents.
     #[must_use]
     pub const fn new(cents: u32) -> Self {
         Self(cents)
     }
 
-    /// Returns the price of `quantity` pieces.
+    /// Returns the amount for `quantity` pieces at this price.
     #[must_use]
     pub fn times(self, quantity: Quantity) -> u64 {
         u64::from(self.0) * u64::from(quantity.0)
@@ -132,15 +132,15 @@ impl Cents {
 /// One line of the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Product {
-    /// Its code.
+    /// Code of the product.
     pub sku: Sku,
-    /// Its title.
+    /// Title of the product.
     pub title: String,
-    /// Its department.
+    /// Category of the product.
     pub category: String,
-    /// The price of one piece.
+    /// Price of one piece.
     pub price: Cents,
-    /// The pieces in stock before the first sale.
+    /// Number of pieces in stock before the first sale.
     pub stock: Quantity,
 }
 

@@ -1,47 +1,47 @@
-//! Pieces that are kept for a client for a limited time.
+//! Reservations, which keep pieces for a client for a limited time.
 
 use super::{Quantity, Sku};
 use std::fmt;
 
-/// A reservation as the store has it.
+/// A reservation in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
-    /// Its id.
+    /// Id of the reservation.
     pub id: String,
-    /// The product.
+    /// Code of the product.
     pub sku: Sku,
-    /// The number of pieces.
+    /// Number of pieces.
     pub quantity: Quantity,
-    /// The price of all of them, in cents.
+    /// Price of all pieces, in cents.
     pub cents: u64,
-    /// The time at which the pieces go back, in milliseconds since 1970 UTC.
+    /// Time at which the pieces return to the stock, in milliseconds since 1970 UTC.
     pub expires_at: i64,
-    /// Its state.
+    /// State of the reservation.
     pub state: ReservationState,
 }
 
 impl Reservation {
-    /// The longest reservation, in seconds.
+    /// Maximum duration of a reservation, in seconds.
     pub const MAX_SECONDS: u32 = 3_600;
 }
 
-/// The state of a reservation. It leaves [`Held`](Self::Held) once.
+/// The state of a reservation. It leaves [`Held`](Self::Held) exactly once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReservationState {
-    /// Its pieces are kept.
+    /// The pieces are kept for the client.
     Held,
-    /// It became an order.
+    /// The reservation became an order.
     Confirmed,
-    /// The client gave the pieces back.
+    /// The client cancelled, and the pieces returned to the stock.
     Cancelled,
-    /// Its time is over, and the pieces went back.
+    /// The reservation expired, and the pieces returned to the stock.
     Expired,
 }
 
 impl ReservationState {
     const ALL: [Self; 4] = [Self::Held, Self::Confirmed, Self::Cancelled, Self::Expired];
 
-    /// Returns the word of the state, as it is stored.
+    /// Returns the stored word for this state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl ReservationState {
         }
     }
 
-    /// Returns the state of a stored word.
+    /// Returns the state for a stored word.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)

@@ -1,69 +1,70 @@
-//! What the two sales prove, or why they prove nothing.
+//! The verdict over two sales, without and with the lock.
 
 use super::{Audit, thousands};
 use std::fmt;
 
-/// What was seen in both sales.
+/// The observations of both sales.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
-    /// The audit of the sale without the lock.
+    /// Audit of the sale without the lock.
     pub without: &'a Audit,
-    /// The audit of the sale with the lock.
+    /// Audit of the sale with the lock.
     pub with: &'a Audit,
-    /// How many stale writes the store refused in the sale with the lock.
+    /// Number of stale writes that the store refused in the sale with the lock.
     pub refused: u64,
-    /// How many writes were made stale on purpose.
+    /// Number of writes that were made stale on purpose.
     pub stalls: u64,
 }
 
-/// Whether the sales went as they must.
+/// The verdict over both sales.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Without the lock pieces were sold that do not exist; with it none were, and every stale write was refused.
+    /// The sale without the lock sold pieces that do not exist. The sale with the lock did not, and all its stale
+    /// writes were refused.
     Proven {
-        /// How many pieces the sale without the lock sold too many.
+        /// Number of pieces that the sale without the lock oversold.
         oversold: i64,
-        /// How many stale writes were refused in the sale with it.
+        /// Number of stale writes that were refused in the sale with the lock.
         refused: u64,
     },
-    /// An expectation does not hold.
+    /// Expectations that do not hold.
     Broken(Vec<Broken>),
 }
 
 /// An expectation that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Broken {
-    /// The sale without the lock oversold nothing: a control that cannot fail shows nothing about the lock.
+    /// The sale without the lock did not oversell. A control that cannot fail shows nothing about the lock.
     ControlHeld,
     /// The sale with the lock oversold.
     Oversold {
-        /// How many pieces.
+        /// Number of oversold pieces.
         units: i64,
     },
-    /// The books of the sale with the lock do not add up.
+    /// The books of the sale with the lock are inconsistent.
     Books {
-        /// In how many places.
+        /// Number of inconsistencies.
         breaches: usize,
     },
     /// A write that was stale on purpose was not refused.
     StaleWriteAccepted {
-        /// How many were refused.
+        /// Number of refused writes.
         refused: u64,
-        /// How many were stale on purpose.
+        /// Number of writes that were stale on purpose.
         stalls: u64,
     },
-    /// More writes were refused than were stale on purpose: the fence saved the stock, but it was the lock that let
-    /// two shops in at the same time. Without this rule a lock that locks nothing would pass.
+    /// More writes were refused than were stale on purpose: the lock admitted two shops at the same time, and only the
+    /// fence saved the stock. Without this rule, a lock that excludes nobody would pass.
     LetSeveralIn {
-        /// How many were refused.
+        /// Number of refused writes.
         refused: u64,
-        /// How many were stale on purpose.
+        /// Number of writes that were stale on purpose.
         stalls: u64,
     },
 }
 
 impl Verdict {
-    /// Judges.
+    /// Judges the sales.
     #[must_use]
     pub fn of(seen: Evidence<'_>) -> Self {
         let mut broken = Vec::new();
@@ -88,7 +89,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the sales went as they must.
+    /// Returns `true` if every expectation holds.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         matches!(self, Self::Proven { .. })
@@ -99,8 +100,8 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Proven { oversold, refused } => {
-                write!(f, "Without the lock the shops sold {} that did not exist; ", pieces(*oversold))?;
-                write!(f, "with it they sold none too many")?;
+                write!(f, "Without the lock, the shops sold {} that did not exist. ", pieces(*oversold))?;
+                write!(f, "With the lock, they oversold nothing")?;
                 match refused {
                     0 => write!(f, "."),
                     1 => write!(f, ", and the store refused the 1 write that came too late."),
@@ -131,15 +132,15 @@ impl fmt::Display for Broken {
             }
             Self::Books { breaches } => {
                 let places = if *breaches == 1 { "place" } else { "places" };
-                write!(f, "the books of the sale with the lock do not add up in {breaches} {places}")
+                write!(f, "the books of the sale with the lock are inconsistent in {breaches} {places}")
             }
             Self::StaleWriteAccepted { refused, stalls } => {
-                write!(f, "of {stalls} writes that came too late the store refused only {refused}")
+                write!(f, "the store refused only {refused} of {stalls} writes that came too late")
             }
             Self::LetSeveralIn { refused, stalls } => write!(
                 f,
-                "the store refused {refused} late writes where {stalls} were to be late, so the lock let several shops \
-                 in at the same time (or this machine slept for longer than a lease)"
+                "the store refused {refused} late writes, but only {stalls} were late on purpose, so the lock admitted several \
+                 shops at the same time (or this machine slept for longer than a lease)"
             ),
         }
     }
@@ -179,18 +180,18 @@ mod tests {
         let verdict = |oversold, refused| Verdict::Proven { oversold, refused }.to_string();
         assert_eq!(
             verdict(4_002, 5),
-            "Without the lock the shops sold 4,002 pieces that did not exist; with it they sold none too many, and the \
-             store refused all 5 writes that came too late."
+            "Without the lock, the shops sold 4,002 pieces that did not exist. With the lock, they oversold nothing, and \
+             the store refused all 5 writes that came too late."
         );
         assert_eq!(
             verdict(1, 0),
-            "Without the lock the shops sold 1 piece that did not exist; with it they sold none too many."
+            "Without the lock, the shops sold 1 piece that did not exist. With the lock, they oversold nothing."
         );
         let broken = vec![Broken::Oversold { units: 2 }, Broken::Books { breaches: 1 }];
         assert_eq!(
             Verdict::Broken(broken).to_string(),
             "This run failed: the sale with the lock sold 2 pieces that did not exist; the books of the sale with the \
-             lock do not add up in 1 place."
+             lock are inconsistent in 1 place."
         );
     }
 

@@ -9,23 +9,24 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A program that serves as a shop: it prints one line of JSON with its address when it is ready, and ends when its
-/// stdin does.
+/// The command of a shop. The program prints one line of JSON with its address when it is ready, and ends when its
+/// stdin ends.
 #[derive(Clone)]
 pub struct ShopCommand {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its arguments, the same for all shops.
+    /// Arguments, the same for all shops.
     pub arguments: Vec<OsString>,
-    /// Variables that other users must not read in a list of processes, such as addresses with passwords.
+    /// Environment variables with values that other users must not see in process lists, such as addresses with
+    /// passwords.
     pub secrets: Vec<(String, String)>,
 }
 
 impl ShopCommand {
-    /// This program itself, with these arguments.
+    /// Returns the command of this program itself with these arguments.
     ///
     /// # Errors
-    /// That of the system when it does not say where this program is.
+    /// Returns the error of the system if the path of this program is unknown.
     pub fn this_program(arguments: impl IntoIterator<Item = OsString>) -> io::Result<Self> {
         Ok(Self {
             program: env::current_exe()?,
@@ -38,7 +39,8 @@ impl ShopCommand {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).arg("--shop").arg(name);
         command.envs(self.secrets.iter().map(|(name, value)| (name, value)));
-        // Ctrl-C on a terminal goes to a whole group. This process alone takes it, and ends the shops in order.
+        // Ctrl-C on a terminal goes to a whole process group. In a separate group, the shops do not receive it, so that
+        // this process can end them in order.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         command
     }

@@ -1,12 +1,12 @@
-//! Failures of processes.
+//! Failures of the processes of a fleet.
 
 use std::{io, path::PathBuf, process::ExitStatus};
 
-/// A process of the fleet failed.
+/// A failure of a process.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FleetError {
-    /// The system did not start it.
+    /// The process could not be started.
     #[error("could not start {name}")]
     Spawn {
         /// The shop.
@@ -14,7 +14,7 @@ pub enum FleetError {
         /// The cause.
         source: io::Error,
     },
-    /// It ended before it was ready.
+    /// The process ended before it was ready.
     #[error("{name} ended before it was ready; its log says:\n{log}")]
     NotReady {
         /// The shop.
@@ -22,22 +22,22 @@ pub enum FleetError {
         /// The end of its log.
         log: String,
     },
-    /// It printed something else than its address.
+    /// The process printed something other than its address.
     #[error("{name} printed no address but `{line}`: is {program} this version of the program?", program = program.display())]
     NotUnderstood {
         /// The shop.
         name: String,
-        /// Its first line.
+        /// First line that the process printed.
         line: String,
-        /// The program.
+        /// Path of the program.
         program: PathBuf,
     },
-    /// It did not end in order.
+    /// The process did not end with success.
     #[error("{name} ended with {status}; its log says:\n{log}")]
     Ended {
         /// The shop.
         name: String,
-        /// How it ended.
+        /// Exit status.
         status: ExitStatus,
         /// The end of its log.
         log: String,

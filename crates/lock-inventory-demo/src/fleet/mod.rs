@@ -1,13 +1,13 @@
-//! The processes of a run: shops, and the servers that they need. None is left when it ends, on whatever path.
+//! The processes of a run: shops and the servers that they need. No process is left when the run ends, in any way:
 //!
-//! | end | what happens |
+//! | end | effect |
 //! | --- | --- |
-//! | [`Fleet::stop`] | every shop gets SIGTERM, releases its locks and ends; after 10 s it is killed |
-//! | drop (an error, Ctrl-C) | the same with 2 s, and the thread blocks meanwhile |
-//! | SIGKILL of this process | the shops' stdin ends, and so do they; shells that watch over servers and directories do the rest |
+//! | [`Fleet::stop`] | every shop receives SIGTERM, releases its locks and ends; after 10 s it is killed |
+//! | drop (an error, Ctrl-C) | the same with 2 s, during which the thread blocks |
+//! | SIGKILL of this process | the stdin of the shops ends, and so do the shops; shells that watch the servers and directories clean up the rest |
 //!
-//! A stopped shop (SIGSTOP) is continued first, or killed, which works on stopped processes as well. Shops are in
-//! process groups of their own: Ctrl-C on a terminal reaches this process alone.
+//! A stopped shop (SIGSTOP) is resumed first, or killed, which also works on stopped processes. Shops are in separate
+//! process groups, so that Ctrl-C on a terminal only reaches this process.
 
 mod command;
 mod error;

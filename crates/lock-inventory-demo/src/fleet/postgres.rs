@@ -1,4 +1,4 @@
-//! A private PostgreSQL: its own port, its own directory, and a user other than root.
+//! A private PostgreSQL server with its own port and directory, which runs as a user other than root.
 
 use rustix::process::geteuid;
 use std::{
@@ -16,14 +16,14 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// How long the server may take to start.
+/// Time limit for the start of the server.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
-/// The users as whom a caller that is root runs the server, the first that exists.
+/// Users that may run the server if the caller is root. The first one that exists is used.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 const SCRIPT: &str = include_str!("postgres.sh");
 
-/// A running PostgreSQL. Dropping it ends the server and removes its directory; so does the end of this process.
+/// A running PostgreSQL server. It ends and its directory is removed when this value is dropped or this process ends.
 #[derive(Debug)]
 pub struct PostgresServer {
     port: u16,
@@ -32,7 +32,7 @@ pub struct PostgresServer {
     directory: TempDir,
 }
 
-/// There is no PostgreSQL.
+/// The reason that there is no PostgreSQL server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostgresError {
@@ -42,10 +42,10 @@ pub enum PostgresError {
          into the PATH, or give the address of a running one to --database"
     )]
     NotInstalled,
-    /// This is root, and no other user may run the server.
+    /// The caller is root, and no other user exists that may run the server.
     #[error("PostgreSQL does not run as root: create a user `postgres`")]
     NoUser,
-    /// The system refused something.
+    /// A system call failed.
     #[error("could not start PostgreSQL")]
     System(#[from] io::Error),
     /// A blocking step ended early.
@@ -56,22 +56,22 @@ pub enum PostgresError {
     Failed(String),
 }
 
-/// Where the programs are, and as whom they run.
+/// The location of the programs, and the user that runs them.
 #[derive(Debug, Clone)]
 struct Installation {
     initdb: PathBuf,
     postgres: PathBuf,
-    /// The ids of a user and its group, if not those of this process.
+    /// User id and group id to run as; `None` for those of this process.
     user: Option<(u32, u32)>,
 }
 
 impl PostgresServer {
     /// Starts a server with one database and waits until it accepts connections.
     ///
-    /// It does not wait for its disk (`fsync=off`): its data are those of one run.
+    /// The server does not wait for its disk (`fsync=off`), because its data is only needed for one run.
     ///
     /// # Errors
-    /// [`PostgresError`] when there is none, or it does not start.
+    /// Returns [`PostgresError`] if PostgreSQL is not installed or does not start.
     ///
     /// # Cancel safety
     /// Dropping this ends the server.
@@ -105,6 +105,7 @@ impl PostgresServer {
         if !made.status.success() {
             return Err(PostgresError::Failed(text(&made.stderr)));
         }
+        // Another process may take the port before the server does. The server then reports an error.
         let port = lock_testkit::unused_address().port();
         let shell = installation
             .command(OsStr::new("sh"), directory.path())
@@ -115,19 +116,19 @@ impl PostgresServer {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // What a terminal sends to this process' group must not end it.
+            // Signals that a terminal sends to the process group of this process must not end the server.
             .process_group(0)
             .spawn()?;
         Ok(Self { port, version, shell, directory })
     }
 
-    /// Its address, with the user `demo`, who needs no password, and the database `postgres`.
+    /// Returns the address, with the user `demo`, who needs no password, and the database `postgres`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("postgres://demo@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Its version, as `postgres --version` says it.
+    /// Returns the version, as printed by `postgres --version`.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
@@ -141,7 +142,7 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // Its stdin ends, and the shell ends the server.
+        // When its stdin ends, the shell ends the server.
         self.shell.stdin.take();
         let _ = self.shell.wait();
     }
@@ -159,7 +160,7 @@ impl Installation {
             .iter()
             .find(|folder| ["initdb", "postgres"].iter().all(|name| folder.join(name).exists()));
         let folder = folder.ok_or(PostgresError::NotInstalled)?;
-        // Their neighbours are found beside the file itself, not beside a link to it.
+        // PostgreSQL finds its other files relative to the real path of the program, not relative to a link.
         let program = |name| folder.join(name).canonicalize();
         let user = if geteuid().is_root() { Some(other_user()?) } else { None };
         Ok(Self { initdb: program("initdb")?, postgres: program("postgres")?, user })
@@ -184,7 +185,7 @@ impl Installation {
     }
 }
 
-/// The folders of Debian's packages, the newest version first.
+/// Returns the program folders of Debian's packages, newest version first.
 fn debian_folders() -> Vec<PathBuf> {
     let entries = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut folders: Vec<_> = entries.map(|entry| entry.path().join("bin")).collect();

@@ -1,4 +1,4 @@
-//! One shop process: how it starts, stands still, goes on, and ends.
+//! One shop process: starting, pausing, resuming and ending it.
 
 use super::{FleetError, ShopCommand};
 use rustix::{
@@ -17,40 +17,40 @@ use std::{
 };
 use tokio::{sync::oneshot, time::timeout};
 
-/// How long a shop may take until it is ready.
+/// Time limit for a shop to become ready.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How many lines of a log are repeated in an error.
+/// Number of log lines that an error quotes.
 const LAST_LINES: usize = 12;
 
-/// A shop in a process of its own. Dropping it kills the process and waits for its end.
+/// A shop in a separate process. Dropping this kills the process and waits for its end.
 #[derive(Debug)]
 pub struct ShopProcess {
     name: String,
     address: SocketAddr,
     child: Child,
-    /// Open as long as the shop may run.
+    /// Standard input of the shop, which runs as long as this is open.
     stdin: Option<ChildStdin>,
     log: PathBuf,
 }
 
-/// What a process does at the moment.
+/// The state of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShopState {
-    /// It runs.
+    /// The process runs.
     Running,
-    /// It is stopped by SIGSTOP.
+    /// The process is stopped by SIGSTOP.
     Stopped,
-    /// It has ended.
+    /// The process has ended.
     Ended,
 }
 
-/// The first line of a shop.
+/// The first line that a shop prints.
 #[derive(Debug, Deserialize)]
 struct Ready {
     listening: SocketAddr,
 }
 
-/// Kills what is not ready yet.
+/// A process that is not ready yet. Dropping this kills it.
 struct Starting(Option<Child>);
 
 impl Drop for Starting {
@@ -62,10 +62,10 @@ impl Drop for Starting {
 }
 
 impl ShopProcess {
-    /// Starts a shop and waits until it is ready. It logs to `NAME.log` in `directory`.
+    /// Starts a shop and waits until it is ready. The shop logs to `NAME.log` in `directory`.
     ///
     /// # Errors
-    /// [`FleetError`] when it does not start, or ends before.
+    /// Returns [`FleetError`] if the shop does not start or ends before it is ready.
     ///
     /// # Cancel safety
     /// Dropping this kills the process.
@@ -95,31 +95,31 @@ impl ShopProcess {
         Ok(Self { name: name.into(), address: listening, child, stdin, log })
     }
 
-    /// Its name.
+    /// Returns the name of the shop.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The address at which it listens.
+    /// Returns the address on which the shop listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its process id.
+    /// Returns the process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it does at the moment.
+    /// Returns the state of the process.
     #[must_use]
     pub fn state(&mut self) -> ShopState {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return ShopState::Ended;
         }
-        // NOWAIT leaves the news there for the next question.
+        // NOWAIT keeps the state change available for the next call.
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         match retry_on_intr(|| waitid(WaitId::Pid(Pid::from_child(&self.child)), stopped)) {
             Ok(Some(_)) => ShopState::Stopped,
@@ -127,42 +127,42 @@ impl ShopProcess {
         }
     }
 
-    /// Stops it (SIGSTOP): connections stay and are accepted, nothing is answered.
+    /// Stops the process (SIGSTOP). Its connections stay open and the system accepts new ones, but nothing is answered.
     pub fn pause(&mut self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes the process (SIGCONT).
     pub fn resume(&mut self) {
         self.signal(Signal::CONT);
     }
 
-    /// Kills it (SIGKILL) and returns when it is gone.
+    /// Kills the process (SIGKILL) and waits until it is gone.
     pub fn kill(&mut self) {
         bury(&mut self.child);
     }
 
-    /// Asks it to end: it continues if it is stopped, gets SIGTERM, and its stdin ends.
+    /// Asks the process to end: resumes it if it is stopped, sends SIGTERM, and closes its stdin.
     pub fn ask_to_end(&mut self) {
         self.resume();
         self.signal(Signal::TERM);
         self.stdin.take();
     }
 
-    /// Its end, if it has come.
+    /// Returns the exit status if the process has ended.
     #[must_use]
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// The end of its log.
+    /// Returns the last lines of the log.
     #[must_use]
     pub fn log(&self) -> String {
         tail(&self.log)
     }
 
     fn signal(&mut self, signal: Signal) {
-        // The id of a process that was waited for may be another's.
+        // After a process was waited for, its id may belong to another process.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process(Pid::from_child(&self.child), signal);
         }
@@ -176,12 +176,13 @@ impl Drop for ShopProcess {
 }
 
 fn bury(child: &mut Child) {
-    // An error means that it has ended. SIGKILL works on stopped processes too, so the wait is short.
+    // An error means that the process has ended. SIGKILL also works on stopped processes, so the wait is short.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// The first line. A thread reads the rest as well, so that the shop never waits for a reader; it ends with the shop.
+/// Returns the first line. A thread also reads the rest, so that the shop never blocks on a full pipe. The thread ends
+/// with the shop.
 fn first_line(stdout: impl io::Read + Send + 'static) -> oneshot::Receiver<String> {
     let (send, receive) = oneshot::channel();
     thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! A private Redis that can lose its data, and the keys that a run leaves on one that is not its own.
+//! A private Redis server that can lose its data, and the cleanup of keys on a shared one.
 
 use lock_fred::fred::{
     clients::Client,
@@ -14,16 +14,16 @@ use std::{
 };
 use tokio::task::{JoinError, spawn_blocking};
 
-/// How many keys one `SCAN` looks at.
+/// Number of keys that one `SCAN` examines.
 const AT_ONCE: &str = "1000";
 
-/// A `redis-server` of this process. It ends with the last clone, and with this process.
+/// A private `redis-server`. It ends with the last clone of this value or with this process.
 #[derive(Debug, Clone)]
 pub struct PrivateRedis {
     server: Arc<RedisServer>,
 }
 
-/// There is no private Redis.
+/// The reason that there is no private Redis server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrivateRedisError {
@@ -42,12 +42,12 @@ impl PrivateRedis {
     /// Starts a server and waits until it answers.
     ///
     /// # Errors
-    /// [`PrivateRedisError`] with what to install.
+    /// Returns [`PrivateRedisError`], which names what to install.
     ///
     /// # Cancel safety
     /// Dropping this ends the server as soon as it has started.
     pub async fn start() -> Result<Self, PrivateRedisError> {
-        // The server's own start would panic without it.
+        // Without this check, `RedisServer` would panic.
         let binary = env::var_os(RedisServer::VARIABLE).unwrap_or_else(|| "redis-server".into());
         let found =
             Command::new(binary).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -56,42 +56,42 @@ impl PrivateRedis {
         Ok(Self { server: Arc::new(server) })
     }
 
-    /// Its address.
+    /// Returns the address of the server.
     #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// Kills it and starts it again without its data.
+    /// Kills the server and starts it again without its data.
     ///
     /// # Errors
-    /// [`PrivateRedisError`] when it does not start again.
+    /// Returns [`PrivateRedisError`] if the server does not start again.
     ///
     /// # Cancel safety
-    /// The restart goes on when this is dropped.
+    /// If this is dropped, the restart continues.
     pub async fn restart_empty(&self) -> Result<(), PrivateRedisError> {
         let server = Arc::clone(&self.server);
         spawn_blocking(move || server.restart_empty()).await.map_err(PrivateRedisError::Start)
     }
 
-    /// A way to it that can be cut.
+    /// Returns a proxy to the server that can be cut.
     #[must_use]
     pub fn proxy(&self) -> TcpProxy {
         TcpProxy::start(self.server.address())
     }
 }
 
-/// A connection to a Redis for what a run has to do there itself.
+/// A Redis connection for the run's own commands.
 #[derive(Clone)]
 pub struct RedisAdmin {
     client: Client,
 }
 
 impl RedisAdmin {
-    /// Connects.
+    /// Connects to Redis.
     ///
     /// # Errors
-    /// fred's error, without the address.
+    /// Returns fred's error, without the address.
     ///
     /// # Cancel safety
     /// Dropping this closes the connection.
@@ -103,10 +103,10 @@ impl RedisAdmin {
         Ok(Self { client })
     }
 
-    /// Returns the server's version, such as `7.0.15`.
+    /// Returns the version of the server, such as `7.0.15`.
     ///
     /// # Errors
-    /// fred's error.
+    /// Returns fred's error.
     pub async fn version(&self) -> Result<String, Error> {
         let info: String = self.command("INFO", vec!["server".to_owned()]).await?;
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
@@ -116,10 +116,10 @@ impl RedisAdmin {
     /// Removes all keys whose names contain `part`.
     ///
     /// # Errors
-    /// fred's error.
+    /// Returns fred's error.
     ///
     /// # Cancel safety
-    /// Dropping this leaves some of the keys.
+    /// If this is dropped, some of the keys may remain.
     pub async fn remove_keys(&self, part: &str) -> Result<(), Error> {
         let pattern = format!("*{part}*");
         let mut cursor = "0".to_owned();
@@ -143,7 +143,7 @@ impl RedisAdmin {
 
 impl fmt::Debug for RedisAdmin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the client: its configuration may have a password.
+        // The client is left out, because its configuration may contain a password.
         f.debug_struct("RedisAdmin").finish_non_exhaustive()
     }
 }

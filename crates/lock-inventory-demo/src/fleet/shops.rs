@@ -1,4 +1,4 @@
-//! All shops of a run, behind one list of servers.
+//! The shops of a run, and the list of servers for the balancer.
 
 use super::{FleetError, ShopCommand, ShopProcess, ShopState};
 use crate::balancer::Servers;
@@ -12,13 +12,13 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// How long shops may take to release their locks.
+/// Time for shops to release their locks.
 const ORDERLY: Duration = Duration::from_secs(10);
-/// The same, when the run is given up.
+/// Time for shops to release their locks if the run is aborted.
 const HURRIED: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Shop processes, `shop-1` first. Dropping it ends them all.
+/// Shop processes, `shop-1` first. Dropping this ends all of them.
 #[derive(Debug)]
 pub struct Fleet {
     commands: Vec<ShopCommand>,
@@ -27,28 +27,28 @@ pub struct Fleet {
     shops: Vec<Mutex<ShopProcess>>,
 }
 
-/// One shop, as a list shows it.
+/// A shop in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShopStatus {
-    /// Its name.
+    /// Name of the shop.
     pub name: String,
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
-    /// Its address.
+    /// Address on which the shop listens.
     pub address: SocketAddr,
-    /// What it does.
+    /// State of the process.
     pub state: ShopState,
 }
 
 impl Fleet {
-    /// Starts a shop with each command, side by side, waits until all are ready, and adds them to `servers`. Their logs
+    /// Starts a shop with each command concurrently, waits until all are ready, and adds them to `servers`. Their logs
     /// are in `directory`.
     ///
     /// # Errors
-    /// [`FleetError`] of the first that fails. The others are ended.
+    /// Returns the [`FleetError`] of the first shop that fails, and ends the others.
     ///
     /// # Cancel safety
-    /// Dropping this ends all that were started.
+    /// Dropping this ends all shops that were started.
     pub async fn start(
         commands: Vec<ShopCommand>,
         servers: Servers,
@@ -65,28 +65,28 @@ impl Fleet {
         Ok(Self { commands, directory: directory.to_owned(), servers, shops })
     }
 
-    /// The number of shops, ended ones included.
+    /// Returns the number of shops, including those that have ended.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shops.len()
     }
 
-    /// Returns whether there is no shop.
+    /// Returns `true` if there is no shop.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.shops.is_empty()
     }
 
-    /// Every shop.
+    /// Returns every shop.
     #[must_use]
     pub fn statuses(&self) -> Vec<ShopStatus> {
         (0..self.shops.len()).map(|index| self.status(index)).collect()
     }
 
-    /// The shop with this index, from 0.
+    /// Returns the shop with this index, from 0.
     ///
     /// # Panics
-    /// If there is none; so do the other methods.
+    /// Panics if there is no such shop, like all methods with an index.
     #[must_use]
     pub fn status(&self, index: usize) -> ShopStatus {
         self.with(index, |shop| ShopStatus {
@@ -102,17 +102,17 @@ impl Fleet {
         self.with(index, ShopProcess::pause);
     }
 
-    /// Lets a stopped shop go on (SIGCONT).
+    /// Resumes a stopped shop (SIGCONT).
     pub fn resume(&self, index: usize) {
         self.with(index, ShopProcess::resume);
     }
 
-    /// Kills a shop (SIGKILL); it is gone when this returns.
+    /// Kills a shop (SIGKILL) and waits until it is gone.
     pub fn kill(&self, index: usize) {
         self.with(index, ShopProcess::kill);
     }
 
-    /// Waits until a shop stands still or has ended, for at most `limit`, and returns its state then.
+    /// Waits until a shop is stopped or has ended, for at most `limit`, and returns its state.
     pub async fn stopped(&self, index: usize, limit: Duration) -> ShopState {
         let begin = Instant::now();
         loop {
@@ -124,13 +124,13 @@ impl Fleet {
         }
     }
 
-    /// Starts a shop again, at a new address; kills it first if it runs.
+    /// Starts a shop again at a new address. Kills it first if it still runs.
     ///
     /// # Errors
-    /// [`FleetError`] when it does not start; the shop stays ended.
+    /// Returns [`FleetError`] if the shop does not start. It then stays ended.
     ///
     /// # Cancel safety
-    /// Dropping this leaves the shop ended.
+    /// If this is dropped, the shop stays ended.
     pub async fn revive(&self, index: usize) -> Result<(), FleetError> {
         self.kill(index);
         let name = self.with(index, |shop| shop.name().to_owned());
@@ -140,13 +140,13 @@ impl Fleet {
         Ok(())
     }
 
-    /// Ends all shops in order and waits for them. Those that were killed before are not waited for.
+    /// Ends all shops in order and waits for those that were not killed before.
     ///
     /// # Errors
-    /// [`FleetError`] of the first shop that did not end with success within 10 s.
+    /// Returns the [`FleetError`] of the first shop that did not end with success within 10 s.
     ///
     /// # Cancel safety
-    /// Dropping this gives the shops 2 s.
+    /// Dropping this gives the shops 2 s to end.
     pub async fn stop(self) -> Result<(), FleetError> {
         let running: Vec<_> = (0..self.shops.len())
             .filter(|index| self.with(*index, ShopProcess::state) != ShopState::Ended)
@@ -186,7 +186,8 @@ impl Fleet {
 }
 
 impl Drop for Fleet {
-    /// Blocks its thread, mostly for some milliseconds: what comes next may remove the database, or end this program.
+    /// Ends the shops. Blocks its thread, mostly for some milliseconds, because the caller may remove the database or
+    /// end this program afterwards.
     fn drop(&mut self) {
         self.ask_to_end();
         let begin = Instant::now();

@@ -1,5 +1,5 @@
-//! `POST /admin/strategy` and `POST /admin/fault`, for demonstrations. They take JSON alone: a page of another origin cannot
-//! send it without being asked first.
+//! `POST /admin/strategy` and `POST /admin/fault`, for demonstrations. They accept only JSON, which pages of other
+//! origins cannot send without a preflight request.
 
 use super::{App, problem::Problem};
 use crate::{fault::Fault, strategy::Strategy};
@@ -17,7 +17,7 @@ pub(super) struct Change {
     strategy: Strategy,
 }
 
-/// Orders that are under way end with the strategy that they began with.
+/// Switches the strategy. Orders in flight end with the strategy with which they began.
 pub(super) async fn strategy(
     State(shop): State<App>,
     body: Result<Json<Change>, JsonRejection>,

@@ -1,4 +1,4 @@
-//! What a request names, checked at the edge: everything behind has valid values.
+//! Extractors that validate requests, so that handlers receive only valid values.
 
 use super::{App, problem::Problem};
 use crate::domain::{Cents, IdempotencyKey, KeyError, Order, Quantity, Sku};
@@ -7,7 +7,7 @@ use axum::{
     http::{StatusCode, request::Parts},
 };
 
-/// A product of the catalogue, by the path.
+/// A product of the catalogue, from the path.
 pub(super) struct Listed {
     pub(super) sku: Sku,
     pub(super) price: Cents,
@@ -29,7 +29,7 @@ impl FromRequestParts<App> for Listed {
 
 const KEY: &str = "idempotency-key";
 
-/// The key of an order, by the header `Idempotency-Key`.
+/// The key of an order, from the header `Idempotency-Key`.
 pub(super) struct Key(pub(super) IdempotencyKey);
 
 impl FromRequestParts<App> for Key {
@@ -52,7 +52,7 @@ impl FromRequestParts<App> for Key {
     }
 }
 
-/// Checks a number of pieces.
+/// Validates a number of pieces.
 pub(super) fn quantity(pieces: u32) -> Result<Quantity, Problem> {
     match (1..=Order::MAX_QUANTITY).contains(&pieces) {
         true => Ok(Quantity::new(pieces)),

@@ -11,15 +11,15 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How long database and locks may take to answer.
+/// Time limit for the answers of the database and of the locks' store.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// The process runs. It asks nobody: a restart would not repair a database.
+/// Reports that the process runs. It does not check the database, which a restart would not repair.
 pub(super) async fn live() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-/// The shop can sell. A node that does not lead the jobs is as ready as the one that does.
+/// Reports whether the shop can sell. Leadership of the jobs does not matter.
 pub(super) async fn ready(State(shop): State<App>) -> Response {
     let (store, locks) =
         tokio::join!(timeout(WITHIN, shop.store().ping()), timeout(WITHIN, shop.lock_store.ping()));

@@ -4,14 +4,14 @@ use crate::{domain::Sku, shop::Shop};
 use lock_tower::{BufferRequestLayer, KeyTemplate, LockLayer, OnLost, observer::OtelLayerObserver};
 use std::time::Duration;
 
-/// The longest hold. A section takes some milliseconds; with a slow database, seconds.
+/// Longest hold. A section takes some milliseconds, or seconds with a slow database.
 const MAX_HOLD: Duration = Duration::from_secs(30);
 
-/// The layer that takes the lock of `{sku}`. Routes add `detach`: a handler that is dropped between payment and write, because its
-/// client has left, would keep the money and write no order.
+/// Returns the layer that acquires the lock of `{sku}`. Routes add `detach`: if a handler were dropped between payment
+/// and write because its client has left, it would keep the money and write no order.
 ///
-/// For the same reason a lost lock is only signalled. Dropping the handler would not stop a write that is already on its way to the
-/// database; the fence does, and the handler then returns the payment.
+/// For the same reason, a lost lock is only signalled to the handler. Dropping the handler would not stop a write that
+/// is already on its way to the database. The fence stops it, and the handler then refunds the payment.
 pub(super) fn lock(shop: &Shop) -> LockLayer<KeyTemplate> {
     let layer = LockLayer::new(shop.locks.clone())
         .key(KeyTemplate::of("stock").path_as::<Sku>("sku"))
@@ -27,7 +27,7 @@ pub(super) fn lock(shop: &Shop) -> LockLayer<KeyTemplate> {
     }
 }
 
-/// The layer that reads the body before the lock is taken: a slow upload keeps no product.
+/// Returns the layer that reads the body before the lock is acquired, so that a slow upload does not hold a lock.
 pub(super) fn buffer() -> BufferRequestLayer {
     BufferRequestLayer::new().limit(super::MAX_BODY)
 }

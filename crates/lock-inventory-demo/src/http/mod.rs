@@ -1,16 +1,16 @@
 //! The routes of a shop.
 //!
-//! | route | does |
+//! | route | effect |
 //! | --- | --- |
-//! | `GET /skus`, `GET /skus/{sku}` | show products |
+//! | `GET /skus`, `GET /skus/{sku}` | shows products |
 //! | `POST /skus/{sku}/orders` | sells, under the product's lock if the strategy needs it |
-//! | `POST /skus/{sku}/reservations` | keeps pieces for a time, under the product's lock |
-//! | `POST /reservations/{id}/confirm`, `DELETE /reservations/{id}` | end a reservation |
-//! | `GET /health/live`, `GET /health/ready`, `GET /metrics` | for orchestrators and Prometheus |
-//! | `GET /state`, `GET /events` | the state as JSON, once or as a stream |
-//! | `POST /admin/strategy`, `POST /admin/fault` | only with [`Admin::Open`] |
+//! | `POST /skus/{sku}/reservations` | reserves pieces for a limited time, under the product's lock |
+//! | `POST /reservations/{id}/confirm`, `DELETE /reservations/{id}` | ends a reservation |
+//! | `GET /health/live`, `GET /health/ready`, `GET /metrics` | serves orchestrators and Prometheus |
+//! | `GET /state`, `GET /events` | returns the state as JSON, once or as a stream |
+//! | `POST /admin/strategy`, `POST /admin/fault` | changes the strategy or injects a fault, only with [`Admin::Open`] |
 //!
-//! Every refusal is a problem document (RFC 9457). Every answer names its shop in `x-shop`.
+//! Every refusal is a problem document (RFC 9457). Every answer names the shop in its `x-shop` header.
 
 mod admin;
 mod extract;
@@ -34,18 +34,18 @@ use axum::{
 use problem::Problem;
 use std::sync::Arc;
 
-/// The name of the header with the name and the process of the shop.
+/// Name of the header that contains the name and the process id of the shop.
 pub const SHOP_HEADER: HeaderName = HeaderName::from_static("x-shop");
 
-/// The largest body of a request, in bytes.
+/// Maximum size of a request body, in bytes.
 const MAX_BODY: usize = 16 * 1024;
 
-/// Whether the routes under `/admin` exist. They need no password: open them only on loopback.
+/// The availability of the routes under `/admin`. They need no password, so enable them only on a loopback address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admin {
-    /// They exist.
+    /// The routes are available.
     Open,
-    /// They are answered with 404.
+    /// The routes answer with 404.
     Closed,
 }
 

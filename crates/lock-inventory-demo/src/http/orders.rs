@@ -25,8 +25,8 @@ use serde::Deserialize;
 use serde_json::json;
 use std::{panic, sync::Arc};
 
-/// On the method and not on the router: a GET is answered with 405 and takes no lock. The layer that is added last comes
-/// first.
+/// Returns the route. The layers are on the method and not on the router, so that a GET is answered with 405 and
+/// acquires no lock. The layer that is added last runs first.
 pub(super) fn route(shop: &Arc<Shop>) -> MethodRouter<App> {
     let lock = layer::lock(shop)
         .detach(&shop.detached)
@@ -37,7 +37,8 @@ pub(super) fn route(shop: &Arc<Shop>) -> MethodRouter<App> {
         .route_layer(from_fn_with_state(shop.clone(), admit))
 }
 
-/// Refuses what needs no lock to be refused, and fixes the strategy: layer and handler see the same one.
+/// Refuses requests that need no lock to be refused, and fixes the strategy, so that layer and handler use the same
+/// one.
 async fn admit(
     State(shop): State<App>,
     _listed: Listed,
@@ -72,7 +73,7 @@ async fn place(
         async move { shop.seller.sell(strategy, &order, token).await }
     };
     let outcome = match token {
-        // The layer has detached this handler already.
+        // The layer has already detached this handler.
         Some(_) => selling.await?,
         None => shop.finish(selling).await?,
     };
@@ -81,20 +82,20 @@ async fn place(
 }
 
 impl Shop {
-    /// Runs work to its end although the client leaves.
+    /// Runs work to its end even if the client leaves.
     pub(super) async fn finish<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> T {
         match self.tasks.spawn(work).await {
             Ok(done) => done,
-            // Nobody aborts these tasks.
+            // These tasks are never aborted.
             Err(ended) => panic::resume_unwind(ended.into_panic()),
         }
     }
 }
 
-/// The answer to an order. Only 201 and 200 acknowledge it.
+/// Returns the answer to an order. Only 201 and 200 acknowledge the order.
 pub(super) fn answer(outcome: Outcome) -> Result<Response, Problem> {
     match outcome {
         Outcome::Accepted(receipt) => Ok(acknowledge(StatusCode::CREATED, &receipt)),

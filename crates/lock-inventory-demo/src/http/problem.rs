@@ -13,7 +13,7 @@ use axum::{
 use serde_json::{Map, Value};
 use std::error::Error;
 
-/// A refusal: a status, a stable word for programs, and a sentence for people that names the remedy.
+/// A refusal: a status, a stable word for programs, and a sentence that names the remedy.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -34,13 +34,13 @@ impl Problem {
         self
     }
 
-    /// Invites the client to repeat the request after so many seconds.
+    /// Asks the client to repeat the request after this many seconds.
     pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// A failure whose causes are for the log alone.
+    /// Creates a failure whose causes appear only in the log.
     fn internal(status: StatusCode, word: &'static str, detail: &str, error: &dyn Error) -> Self {
         let mut causes = error.to_string();
         let mut next = error.source();

@@ -41,7 +41,8 @@ struct Body {
     seconds: u32,
 }
 
-/// Under the lock whatever the strategy: another holder that has read the stock would overwrite this change.
+/// Creates a reservation, under the lock with every strategy. Without it, a holder that has already read the stock
+/// would overwrite this change.
 async fn reserve(
     State(shop): State<App>,
     lock: LockHandle,
@@ -75,8 +76,8 @@ async fn reserve(
     }
 }
 
-/// It changes no stock, so it takes no lock. Whoever ends the reservation first, a confirmation or the job, the state of the row
-/// decides.
+/// Confirms a reservation. This does not change the stock, so it needs no lock. The state of the row decides whether
+/// the confirmation or the expiry comes first.
 pub(super) async fn confirm(State(shop): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
     let reservation = find(&shop, &id).await?;
     let work = {
@@ -91,7 +92,7 @@ pub(super) async fn confirm(State(shop): State<App>, Path(id): Path<String>) -> 
 impl Shop {
     async fn confirm(&self, reservation: &Reservation) -> Result<Outcome, Problem> {
         let Reservation { id, sku, quantity, cents, .. } = reservation.clone();
-        // The id of the reservation is the key of its order: a repeated confirmation finds it.
+        // The id of the reservation is the key of its order, so that a repeated confirmation finds the order.
         let key: IdempotencyKey = id.parse().map_err(|_| gone(reservation.state))?;
         let order = Order { key, sku, quantity, cents };
         if let Some(receipt) = self.store().receipt(&order.key).await? {
@@ -109,7 +110,7 @@ impl Shop {
     }
 }
 
-/// The key of the lock is not in the path, so the handler takes the lock itself.
+/// Cancels a reservation. The product is not in the path, so the handler acquires the lock itself.
 pub(super) async fn cancel(State(shop): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
     let reservation = find(&shop, &id).await?;
     if reservation.state == ReservationState::Held {
@@ -127,7 +128,7 @@ pub(super) async fn cancel(State(shop): State<App>, Path(id): Path<String>) -> R
     }
 }
 
-/// Only ids of this route: the strategy `conditional` keeps reservations of its own.
+/// Returns a reservation of this route. Reservations of the strategy `conditional` are not found.
 async fn find(shop: &Shop, id: &str) -> Result<Reservation, Problem> {
     let found = match Uuid::parse_str(id) {
         Ok(id) => shop.store().reservation(&id.to_string()).await?,

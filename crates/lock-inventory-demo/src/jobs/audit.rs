@@ -1,10 +1,10 @@
-//! Audits the books while the shops sell.
+//! The nightly audit of the books, which runs while the shops sell.
 
 use crate::{domain::Audit, shop::Shop};
 use lock_cron::{RunContext, RunResult};
 use std::sync::Arc;
 
-/// Breaches fail the run, so that the history and the metrics show them.
+/// Audits the books. Breaches fail the run, so that the history and the metrics show them.
 pub(super) async fn run(shop: Arc<Shop>, run: RunContext) -> RunResult {
     let audit = Audit::of(&shop.store().books().await?, None);
     shop.store().keep_audit(&run.id().to_string(), &audit).await?;

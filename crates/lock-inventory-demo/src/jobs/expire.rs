@@ -1,10 +1,10 @@
-//! Gives the pieces of expired reservations back.
+//! Returns the pieces of expired reservations to the stock.
 
 use crate::{domain::ReservationState, shop::Shop};
 use lock_cron::{RunContext, RunResult, UtcTime};
 use std::sync::Arc;
 
-/// What it does not finish is still due at the next run. A stale attempt has written nothing.
+/// Expires reservations that are due. Unfinished ones are still due at the next run. A stale attempt writes nothing.
 pub(super) async fn run(shop: Arc<Shop>, run: RunContext) -> RunResult {
     for reservation in shop.store().reservations_due(UtcTime::now().as_millis()).await? {
         if run.is_cancelled() {

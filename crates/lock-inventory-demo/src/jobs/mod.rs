@@ -1,4 +1,4 @@
-//! The jobs of the fleet: each run is started once, by whichever shop leads.
+//! The jobs of the fleet. Each run is started once, by the shop that leads.
 
 mod audit;
 mod expire;
@@ -13,24 +13,24 @@ use lock_cron::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The name of the job that gives expired reservations back. Names are stable: the store keeps a history of each.
+/// Name of the job that expires reservations. Names of jobs are stable, because the store keeps a history of each.
 pub const EXPIRE: &str = "expire-reservations";
-/// The name of the job that fills the stock up.
+/// Name of the job that restocks products.
 pub const RESTOCK: &str = "restock";
-/// The name of the nightly audit.
+/// Name of the nightly audit.
 pub const AUDIT: &str = "nightly-audit";
 
-/// How long a shop that died keeps the leadership.
+/// Time for which a shop that died keeps the leadership.
 const LEADERSHIP: Duration = Duration::from_secs(2);
-/// How long a run whose shop died counts as running.
+/// Time for which a run counts as running after its shop died.
 const RUN_LEASE: Duration = Duration::from_secs(10);
-/// How long running jobs may take when the shop ends.
+/// Time for running jobs to end when the shop shuts down.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// Makes the scheduler of a shop, and registers its jobs.
+/// Creates the scheduler of a shop and registers its jobs.
 ///
 /// # Errors
-/// [`CronError`] if a schedule or a name is refused.
+/// Returns [`CronError`] if a schedule or a name is invalid.
 pub fn schedule(shop: &Arc<Shop>) -> Result<Scheduler, CronError> {
     let cron = Scheduler::builder(shop.locks.clone(), shop.lock_store.ledger())
         .group(shop.config.qualified("shop"))
@@ -48,7 +48,8 @@ pub fn schedule(shop: &Arc<Shop>) -> Result<Scheduler, CronError> {
     Ok(cron)
 }
 
-/// A run whose shop died is run again: each of these jobs finds what an earlier attempt has done.
+/// Registers a job. A run whose shop died is attempted again, because each of these jobs recognises the effects of an
+/// earlier attempt.
 fn register<W>(
     cron: &Scheduler,
     name: &'static str,

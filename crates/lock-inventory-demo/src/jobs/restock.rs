@@ -1,10 +1,10 @@
-//! Fills products up that run out.
+//! Restocks products that run out.
 
 use crate::shop::Shop;
 use lock_cron::{RunContext, RunResult};
 use std::sync::Arc;
 
-/// The id of the run is stored with its effect: a second attempt finds it there.
+/// Restocks products. The id of the run is stored with its effect, so that a second attempt finds it.
 pub(super) async fn run(shop: Arc<Shop>, run: RunContext) -> RunResult {
     let id = run.id().to_string();
     for (sku, missing) in shop.store().running_out(shop.config.restock_below).await? {

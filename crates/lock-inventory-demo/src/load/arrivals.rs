@@ -1,28 +1,28 @@
-//! The times at which orders arrive in an open model.
+//! The arrival times of orders.
 
 use std::time::Duration;
 
-/// How orders arrive.
+/// The arrival model of a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Profile {
-    /// So many orders a second, evenly.
+    /// Orders at a fixed rate, evenly spaced.
     Open {
         /// Orders per second, above 0.
         rate: f64,
     },
-    /// As `Open`, but a second in five has five times as many.
+    /// Like `Open`, but with five times the rate during every fifth second.
     Burst {
         /// Orders per second outside of the bursts, above 0.
         rate: f64,
     },
-    /// So many clients, each with one order under way.
+    /// A fixed number of clients, each with one order in flight.
     Closed {
-        /// The number of clients.
+        /// Number of clients.
         clients: u32,
     },
 }
 
-/// The intended starts of an open model, from the begin of the load on. The iterator does not end.
+/// An endless iterator over the intended starts of an open model, relative to the start of the load.
 #[derive(Debug, Clone)]
 pub struct Arrivals {
     interval: Duration,
@@ -35,7 +35,7 @@ const BURST_LASTS: Duration = Duration::from_secs(1);
 const BURST_FACTOR: u32 = 5;
 
 impl Profile {
-    /// The arrivals; `None` in the closed model, where clients decide.
+    /// Returns the arrivals, or `None` in the closed model, in which the clients determine the times.
     #[must_use]
     pub fn arrivals(self) -> Option<Arrivals> {
         let (rate, is_bursty) = match self {

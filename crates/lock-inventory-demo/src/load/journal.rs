@@ -1,4 +1,4 @@
-//! The journal: one JSON line per order, as its client saw it end.
+//! The journal, with one line of JSON for each order and its outcome from the client's point of view.
 
 use super::Outcome;
 use serde::{Deserialize, Serialize};
@@ -11,62 +11,62 @@ use std::{
 /// A line of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The `Idempotency-Key`.
+    /// Value of the `Idempotency-Key`.
     pub key: String,
-    /// The code of the product.
+    /// Code of the product.
     pub sku: String,
-    /// How many pieces.
+    /// Number of pieces.
     pub quantity: u32,
-    /// The end.
+    /// Outcome of the order.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// The `x-shop` header of the last answer: the name and the process id of the shop.
+    /// Value of the `x-shop` header of the last answer: name and process id of the shop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The intended start, in microseconds after the begin of the run.
+    /// Intended start, in microseconds after the start of the run.
     pub start_us: u64,
-    /// From the intended start to the end, in microseconds.
+    /// Time from the intended start to the end, in microseconds.
     pub latency_us: u64,
-    /// How often the request was sent.
+    /// Number of times that the request was sent.
     pub attempts: u32,
 }
 
 impl Entry {
-    /// The end, in microseconds after the begin of the run.
+    /// Returns the end, in microseconds after the start of the run.
     #[must_use]
     pub fn end_us(&self) -> u64 {
         self.start_us + self.latency_us
     }
 }
 
-/// A journal that is being written. Dropping it flushes what it has.
+/// A journal that is being written. Dropping it flushes it.
 #[derive(Debug)]
 pub struct Journal {
     file: BufWriter<File>,
 }
 
 impl Journal {
-    /// Creates the file, or empties it.
+    /// Creates the file, or truncates an existing one.
     ///
     /// # Errors
-    /// That of the system.
+    /// Returns the error of the system.
     pub fn create(path: &Path) -> io::Result<Self> {
         Ok(Self { file: BufWriter::new(File::create(path)?) })
     }
 
-    /// Adds a line.
+    /// Appends a line.
     ///
     /// # Errors
-    /// That of the system.
+    /// Returns the error of the system.
     pub fn record(&mut self, entry: &Entry) -> io::Result<()> {
         serde_json::to_writer(&mut self.file, entry)?;
         self.file.write_all(b"\n")
     }
 
-    /// Passes all lines to the system.
+    /// Flushes all lines to the system.
     ///
     /// # Errors
-    /// That of the system.
+    /// Returns the error of the system.
     pub fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
@@ -75,7 +75,7 @@ impl Journal {
 /// Reads a journal.
 ///
 /// # Errors
-/// [`JournalError`] with the number of the line.
+/// Returns [`JournalError`], which names an invalid line.
 pub fn read(path: &Path) -> Result<Vec<Entry>, JournalError> {
     let lines = File::open(path).map(|file| BufReader::new(file).lines());
     let mut entries = Vec::new();
@@ -87,19 +87,19 @@ pub fn read(path: &Path) -> Result<Vec<Entry>, JournalError> {
     Ok(entries)
 }
 
-/// The journal is not readable.
+/// The reason that a journal cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The file.
+    /// The file could not be read.
     #[error("could not read the journal")]
     Read(#[source] io::Error),
-    /// A line.
+    /// A line is not a valid entry.
     #[error("journal, line {line}: not an entry of `load`")]
     Line {
-        /// Its number, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// The cause.
+        /// Cause of the failure.
         source: serde_json::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Latencies in a histogram with three significant digits, and what a report needs of it.
+//! Latencies, from a histogram with three significant digits.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -10,39 +10,39 @@ const MAX: u64 = 3_600_000_000;
 /// The distribution of latencies.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many there are.
+    /// Number of latencies.
     pub count: u64,
-    /// The median, in milliseconds.
+    /// Median, in milliseconds.
     pub p50_ms: f64,
-    /// 90 % are at most this long, in milliseconds.
+    /// 90th percentile, in milliseconds.
     pub p90_ms: f64,
-    /// 99 % are at most this long, in milliseconds.
+    /// 99th percentile, in milliseconds.
     pub p99_ms: f64,
-    /// 99.9 % are at most this long, in milliseconds.
+    /// 99.9th percentile, in milliseconds.
     pub p999_ms: f64,
-    /// The longest, in milliseconds.
+    /// Maximum, in milliseconds.
     pub max_ms: f64,
-    /// The cumulative distribution.
+    /// Cumulative distribution.
     pub distribution: Vec<Point>,
 }
 
 /// A point of a cumulative distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// A latency, in milliseconds.
+    /// Latency, in milliseconds.
     pub ms: f64,
-    /// The fraction of latencies that are at most this long.
+    /// Fraction of the latencies that are at most this long.
     pub fraction: f64,
 }
 
-/// The quantiles of the distribution: the tail in ever finer steps.
+/// The quantiles of the distribution, with finer steps towards the tail.
 const QUANTILES: [f64; 24] = [
     0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.98,
     0.985, 0.99, 0.995, 0.999, 0.9999, 1.0,
 ];
 
 impl Latency {
-    /// The distribution of these latencies.
+    /// Returns the distribution of these latencies.
     #[must_use]
     pub fn of(latencies: impl IntoIterator<Item = Duration>) -> Self {
         let mut histogram = Histogram::<u64>::new_with_bounds(1, MAX, 3).expect("the bounds are constants");

@@ -1,12 +1,12 @@
-//! Load over HTTP: who orders when, what the shops answer, and how long that takes.
+//! The load generator: orders over HTTP, their outcomes and their latencies.
 //!
 //! | model | arrivals | latency |
 //! | --- | --- | --- |
-//! | open, burst | at fixed times, whatever the shops do | from the *intended* start: a stall delays all that arrive meanwhile, and each counts |
-//! | closed | each client sends its next order when it has the answer | from the start |
+//! | open, burst | at fixed times, independent of the answers | from the *intended* start, so that a stall adds to the latency of every order that arrives during it |
+//! | closed | each client sends its next order after an answer | from the actual start |
 //!
-//! One seed gives the same orders, keys and arrivals. Every outcome is a line of the [journal](Entry), with which
-//! `audit` compares the ledger.
+//! The same seed gives the same orders, keys and arrivals. Every outcome is a line of the [journal](Entry). The command
+//! `audit` compares the journal with the ledger.
 
 mod arrivals;
 mod journal;

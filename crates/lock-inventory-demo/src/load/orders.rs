@@ -1,34 +1,34 @@
-//! The orders of a load: one seed, the same orders.
+//! The orders of a load. The same seed gives the same orders.
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-/// The orders to draw from.
+/// The mix of orders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderMix {
-    /// The codes of the products, each drawn as often as the others. Not empty.
+    /// Codes of the products, drawn with equal probability. Must not be empty.
     pub skus: Vec<String>,
-    /// The largest number of pieces in an order, at least 1.
+    /// Maximum number of pieces in an order, at least 1.
     pub max_quantity: u32,
-    /// The first part of every key. It keeps the loads of one database apart.
+    /// Prefix of every key, which distinguishes the loads on one database.
     pub keys: String,
-    /// The seed.
+    /// Seed of the orders.
     pub seed: u64,
 }
 
-/// One order that a client wants to place.
+/// An order that a client wants to place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
-    /// The `Idempotency-Key`: one per order, also when it is sent again.
+    /// Value of the `Idempotency-Key`, which is the same for all attempts of the order.
     pub key: String,
-    /// The code of the product.
+    /// Code of the product.
     pub sku: String,
-    /// How many pieces.
+    /// Number of pieces.
     pub quantity: u32,
-    /// A seed for all further draws about this order.
+    /// Seed for all further random choices about this order.
     pub seed: u64,
 }
 
-/// The stream of orders. It does not end.
+/// An endless iterator over orders.
 #[derive(Debug)]
 pub struct Orders {
     mix: OrderMix,
@@ -37,10 +37,10 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// The orders of `mix`, from the first on.
+    /// Returns the orders of `mix`.
     ///
     /// # Panics
-    /// If the mix has no product.
+    /// Panics if the mix has no product.
     #[must_use]
     pub fn new(mix: OrderMix) -> Self {
         assert!(!mix.skus.is_empty(), "orders are drawn from at least one product");

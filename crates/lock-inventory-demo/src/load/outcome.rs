@@ -1,36 +1,36 @@
-//! The end of an order as its client saw it.
+//! The outcome of an order from the client's point of view.
 
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-/// The end of an order as its client saw it.
+/// The outcome of an order from the client's point of view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
-    /// The shop confirmed the order: the ledger must have exactly one row of its key.
+    /// The shop confirmed the order. The ledger must have exactly one row with its key.
     Acknowledged {
-        /// The fencing token of the hold that sold it, if there was one.
+        /// Fencing token of the hold that sold the order; `None` without a lock.
         token: Option<i64>,
     },
-    /// The shop refused it, and said so: the ledger must not have it.
+    /// The shop refused the order. The ledger must not have it.
     Refused {
-        /// The last word of the problem's type.
+        /// Last word of the problem type.
         reason: String,
-        /// The token of a stale write.
+        /// Token of a stale write.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<i64>,
-        /// The newer token, by which a stale write was refused.
+        /// Newer token because of which a stale write was refused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         newer: Option<i64>,
     },
-    /// The client does not know: the ledger may have it or not.
+    /// The client does not know the outcome. The ledger may or may not have the order.
     Unknown {
-        /// The last word of the problem's type, or the failure of the connection.
+        /// Last word of the problem type, or the failure of the connection.
         reason: String,
     },
 }
 
-/// The members of an order's answer and of a problem that matter here.
+/// The used members of an order's answer or of a problem document.
 #[derive(Debug, Default, Deserialize)]
 struct Body {
     #[serde(default, rename = "type")]
@@ -40,12 +40,12 @@ struct Body {
 }
 
 impl Outcome {
-    /// The refusal of a write that came after a newer holder had read.
+    /// Reason of a refused write: a newer holder had already read.
     pub const STALE: &str = "stale-holder";
-    /// The refusal of an order for more pieces than are left.
+    /// Reason of a refused order: too few pieces are left.
     pub const SOLD_OUT: &str = "sold-out";
 
-    /// Reads an answer.
+    /// Returns the outcome of an answer.
     #[must_use]
     pub fn of(status: StatusCode, body: &[u8]) -> Self {
         let body: Body = serde_json::from_slice(body).unwrap_or_default();
@@ -54,10 +54,10 @@ impl Outcome {
         }
         let word = body.kind.rsplit([':', '/']).next().unwrap_or_default();
         let reason = if word.is_empty() { status.as_str() } else { word }.to_owned();
-        // A handler that lost its lock, or ended before its answer, may have written before.
+        // A handler that lost its lock, or ended before its answer, may have written the order before.
         let may_be_done = match status {
             StatusCode::SERVICE_UNAVAILABLE => word.is_empty() || word == "lost",
-            // Another attempt with this key is still being worked on.
+            // Another attempt with this key is still in progress.
             StatusCode::CONFLICT => word == "in-progress",
             status => status.is_server_error(),
         };
@@ -67,8 +67,8 @@ impl Outcome {
         }
     }
 
-    /// This outcome of a repeated order: while an earlier attempt without an answer may still be carried out, a
-    /// refusal says nothing about it.
+    /// Returns the outcome of an order with an earlier attempt that was not answered. A refusal then shows nothing,
+    /// because the earlier attempt may still be carried out.
     #[must_use]
     pub(super) fn after_unknown(self) -> Self {
         match self {
@@ -79,7 +79,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome in one word, and the reason if there is one.
+    /// Returns the outcome in one word, with the reason if there is one.
     #[must_use]
     pub fn label(&self) -> String {
         match self {

@@ -1,4 +1,4 @@
-//! A load from its first order to its last answer.
+//! Runs a load from its first order to its last answer.
 
 use super::{Entry, Journal, OrderMix, Orders, Profile, Rate, Summary, send::Sender};
 use crate::http_client::HttpClient;
@@ -15,44 +15,44 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// A load to run.
+/// The plan of a load.
 #[derive(Debug, Clone)]
 pub struct LoadPlan {
-    /// The shop or the balancer.
+    /// Address of the shop or the balancer.
     pub target: SocketAddr,
-    /// How orders arrive.
+    /// Arrival model.
     pub profile: Profile,
-    /// When the load ends.
+    /// End of the load.
     pub extent: Extent,
-    /// The orders.
+    /// Mix of orders.
     pub mix: OrderMix,
-    /// How long a client waits for one answer.
+    /// Time that a client waits for one answer.
     pub timeout: Duration,
-    /// Clients that abort their requests and repeat them.
+    /// Aborted requests; `None` for no aborts.
     pub aborts: Option<Aborts>,
-    /// The journal; none is written without a path.
+    /// Path of the journal; `None` for no journal.
     pub journal: Option<PathBuf>,
-    /// The begin of the run, from which the journal counts.
+    /// Start of the run, to which the times in the journal are relative.
     pub zero: Instant,
 }
 
 /// The end of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// After so many orders.
+    /// After this many orders.
     Orders(u64),
-    /// No order starts after this time.
+    /// After this time, at which no further order starts.
     Time(Duration),
 }
 
-/// Clients that abort their requests and repeat them with the same key until they know the end.
+/// Requests that clients abort and repeat with the same key until they know the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Aborts {
-    /// How many of 100 orders are aborted, at most 100.
+    /// Percentage of the orders that are aborted, at most 100.
     pub percent: u32,
 }
 
-/// The load did not come to its end.
+/// The reason that a load did not end regularly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -64,10 +64,10 @@ pub enum LoadError {
 /// Runs a load and returns its entries in the order of their ends.
 ///
 /// # Errors
-/// [`LoadError`] when the journal cannot be written.
+/// Returns [`LoadError`] if the journal cannot be written.
 ///
 /// # Cancel safety
-/// Dropping this drops all requests that are under way. The journal keeps what ended before.
+/// Dropping this drops all requests in flight. The journal keeps the orders that ended before.
 pub async fn run(plan: LoadPlan) -> Result<(Summary, Vec<Entry>), LoadError> {
     let mut journal = plan.journal.as_deref().map(Journal::create).transpose()?;
     let sender = Arc::new(Sender {
@@ -102,7 +102,7 @@ pub async fn run(plan: LoadPlan) -> Result<(Summary, Vec<Entry>), LoadError> {
     Ok((Summary::of(&entries, begin.elapsed(), rate), entries))
 }
 
-/// The open model: orders start at their times, however many are under way.
+/// Runs the open model: orders start at their times, regardless of the number in flight.
 async fn arrive(
     plan: &LoadPlan,
     profile: Profile,
@@ -123,7 +123,7 @@ async fn arrive(
         let (sender, ended) = (Arc::clone(sender), ended.clone());
         tasks.spawn(async move {
             let entry = sender.place(wish, begin + at).await;
-            // The receiver is there until all senders are gone.
+            // The receiver exists until all senders are dropped.
             let _ = ended.send(entry);
         });
         sent += 1;
@@ -131,7 +131,7 @@ async fn arrive(
     }
     drop(ended);
     let sent = sent as f64;
-    // The last interval is that of the plan: the lateness of the last start is what differs.
+    // The last interval is planned, so only the lateness of the last start changes the elapsed time.
     let late = last.saturating_sub(intended);
     let rate = (sent > 0.0).then(|| Rate {
         requested: sent / intended.as_secs_f64(),
@@ -142,7 +142,7 @@ async fn arrive(
     rate
 }
 
-/// The closed model: each client waits for its answer.
+/// Runs the closed model: each client waits for its answer before its next order.
 async fn closed(plan: &LoadPlan, clients: u32, sender: &Arc<Sender>, ended: mpsc::UnboundedSender<Entry>) {
     let begin = Instant::now();
     let orders = Arc::new(Mutex::new((Orders::new(plan.mix.clone()), 0_u64)));

@@ -1,4 +1,4 @@
-//! One order on the wire, until its client knows the end or gives up.
+//! Sends an order until its client knows the outcome or gives up.
 
 use super::{Aborts, Entry, Outcome, Wish};
 use crate::http_client::{HttpClient, SendError};
@@ -9,13 +9,13 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::{error::Error, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
-/// The longest answer that is read, in bytes.
+/// Maximum size of an answer, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
-/// How often a client sends an order that it does not know the end of.
+/// Maximum number of attempts to send an order with an unknown outcome.
 const MAX_ATTEMPTS: u32 = 20;
-/// Between two attempts.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A client that aborts does so within this time.
+/// Time within which an aborting client aborts.
 const ABORTED_WITHIN: Duration = Duration::from_millis(12);
 
 /// A client of the shops.
@@ -24,7 +24,7 @@ pub(super) struct Sender {
     pub(super) client: HttpClient<Full<Bytes>>,
     pub(super) timeout: Duration,
     pub(super) aborts: Option<Aborts>,
-    /// The begin of the run.
+    /// Start of the run.
     pub(super) zero: Instant,
 }
 

@@ -1,44 +1,45 @@
-//! The result of a load: outcomes, latencies, and whether the rate was the one that was asked for.
+//! The result of a load: outcomes, latencies, and the achieved rate.
 
 use super::{Entry, Latency, Outcome};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-/// How far the achieved rate may be from the requested one.
+/// Tolerated relative difference between the achieved and the requested rate.
 const TOLERANCE: f64 = 0.02;
 
 /// The result of a load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many orders ended in which way.
+    /// Number of orders by outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// Acknowledged orders.
+    /// Number of acknowledged orders.
     pub acknowledged: u64,
-    /// From the begin to the last answer, in seconds.
+    /// Time from the start to the last answer, in seconds.
     pub seconds: f64,
     /// Acknowledged orders per second.
     pub throughput: f64,
-    /// The latency of all orders, refused ones and unanswered ones included.
+    /// Latency of all orders, including refused and unanswered ones.
     pub latency: Latency,
-    /// The latency of acknowledged orders.
+    /// Latency of acknowledged orders.
     pub acknowledged_latency: Latency,
-    /// The rate of an open model.
+    /// Rate of an open model; `None` for a closed model.
     pub rate: Option<Rate>,
 }
 
-/// The rate of arrivals.
+/// The arrival rate of an open model.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
-    /// Orders per second that were asked for.
+    /// Requested orders per second.
     pub requested: f64,
-    /// Orders per second that were sent.
+    /// Sent orders per second.
     pub achieved: f64,
-    /// The longest delay between the intended and the actual start of an order, in milliseconds. It counts as latency.
+    /// Longest delay between the intended and the actual start of an order, in milliseconds. It is included in the
+    /// latency.
     pub max_lag_ms: f64,
 }
 
 impl Rate {
-    /// Returns whether the load was the one that was asked for: within 2 %.
+    /// Returns `true` if the achieved rate is within 2 % of the requested one.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         ((self.achieved - self.requested) / self.requested).abs() <= TOLERANCE
@@ -46,7 +47,7 @@ impl Rate {
 }
 
 impl Summary {
-    /// Sums up the orders that were sent within `elapsed`.
+    /// Summarizes the orders that were sent within `elapsed`.
     #[must_use]
     pub fn of(entries: &[Entry], elapsed: Duration, rate: Option<Rate>) -> Self {
         let mut outcomes = BTreeMap::<String, u64>::new();
@@ -68,7 +69,7 @@ impl Summary {
         }
     }
 
-    /// Returns whether the load was the one that was asked for. That of a closed model always is.
+    /// Returns `true` if the requested rate was achieved. This is always the case for a closed model.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.rate.as_ref().is_none_or(Rate::is_valid)

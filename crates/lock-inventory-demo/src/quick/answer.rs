@@ -1,4 +1,4 @@
-//! A request to a shop, and its answer.
+//! Requests to a shop, and their answers.
 
 use super::QuickError;
 use crate::domain::Order;
@@ -10,7 +10,7 @@ use axum::{
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// The answers that a sale has.
+/// The possible answers to an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Accepted,
@@ -18,7 +18,7 @@ pub(super) enum Answer {
     Stale,
 }
 
-/// The largest answer, in bytes.
+/// Maximum size of an answer, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// Places an order.

@@ -1,4 +1,4 @@
-//! The buyers: each places its next order when the last one was answered.
+//! The buyers. Each places its next order after the previous one was answered.
 
 use super::{
     QuickError,
@@ -13,14 +13,14 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// What buyers were told, as it happens.
+/// The running counts of the answers to the buyers.
 #[derive(Debug)]
 pub(super) struct Journal {
     tally: Mutex<Tally>,
     progress: Progress,
 }
 
-/// The sums.
+/// The final counts.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) answered: u64,
@@ -34,7 +34,7 @@ impl Journal {
         Arc::new(Self { tally: Mutex::default(), progress })
     }
 
-    /// Places an order, and notes the answer.
+    /// Places an order and counts the answer.
     pub(super) async fn place(&self, shop: &Router, order: &Order) -> Result<(), QuickError> {
         let answer = place(shop, order).await?;
         let answered = {
@@ -53,7 +53,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the sums, and ends the display.
+    /// Returns the final counts and ends the progress display.
     pub(super) fn close(&self) -> Tally {
         self.progress.finish();
         std::mem::take(&mut *self.tally())
@@ -64,7 +64,7 @@ impl Journal {
     }
 }
 
-/// Lets the buyers in. Order `n` goes to shop `n` modulo their number, as a balancer would send it.
+/// Starts the buyers. Order `n` goes to shop `n` modulo the number of shops, as a balancer would send it.
 pub(super) fn enter(
     tasks: &mut JoinSet<Result<(), QuickError>>,
     buyers: u32,
@@ -84,7 +84,7 @@ pub(super) fn enter(
     }
 }
 
-/// Waits for all tasks. The first error ends them.
+/// Waits for all tasks. The first error aborts the others.
 pub(super) async fn all(mut tasks: JoinSet<Result<(), QuickError>>) -> Result<(), QuickError> {
     while let Some(ended) = tasks.join_next().await {
         ended??;

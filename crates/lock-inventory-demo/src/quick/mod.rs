@@ -1,6 +1,7 @@
-//! The default command: a flash sale without and with the lock, on embedded parts, and a verdict.
+//! The default command: a flash sale without and one with the lock, on embedded parts, and a verdict.
 //!
-//! The shops are those of [`serve`](crate::serve), in one process, and are asked through their routes without a network.
+//! The shops are the same as in [`serve`](crate::serve), but in one process. Orders go through their routes without a
+//! network.
 
 mod answer;
 mod crowd;
@@ -28,22 +29,22 @@ use progress::Progress;
 use std::{io, io::Write, path::PathBuf};
 use tokio::task::JoinError;
 
-/// The size of the sale.
+/// The options of the sale.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The buyers who order at the same time: 2 to 2,000.
+    /// Number of buyers that order at the same time, 2 to 2,000.
     pub buyers: u32,
-    /// The shops: 1 to 64. They exclude one another as processes do.
+    /// Number of shops, 1 to 64. Their locks exclude each other like those of separate processes.
     pub shops: u32,
-    /// The orders.
+    /// Number of orders.
     pub orders: u32,
-    /// The orders whose payment takes longer than their lease.
+    /// Number of orders whose payment takes longer than their lease.
     pub stalls: u32,
-    /// The seed of the demand and of the payments' delays.
+    /// Seed of the demand and of the payment delays.
     pub seed: u64,
-    /// The products: a CSV file, or the built-in catalogue.
+    /// CSV file with the products; `None` for the built-in catalogue.
     pub catalogue: Option<PathBuf>,
-    /// Where the locks are.
+    /// Store of the locks.
     pub locks: LocksUrl,
 }
 
@@ -61,7 +62,7 @@ impl Default for Options {
     }
 }
 
-/// The options, read and connected.
+/// The options, with the catalogue loaded and the locks connected.
 struct Plan {
     options: Options,
     catalogue: Catalogue,
@@ -79,16 +80,16 @@ impl Plan {
         let size = DemandSize { orders: options.orders, stalls: options.stalls, seed: options.seed };
         let demand = Demand::draw(&catalogue, size)?;
         let locks = Locks::connect(&options.locks).await.map_err(QuickError::Locks)?;
-        // Runs on one Redis do not wait for one another, nor for an application.
+        // A random prefix keeps runs on the same Redis apart from each other and from applications.
         let prefix = format!("demo-{}", ProcessId::random());
         Ok(Self { options, catalogue, demand, locks, prefix })
     }
 }
 
-/// Runs the sale without and with the lock, measures the throughput, and writes the result to `out`.
+/// Runs the sales without and with the lock, measures the throughput, and writes the result to `out`.
 ///
 /// # Errors
-/// [`QuickError`] if the options are not usable, or the sale does not come to its end.
+/// Returns [`QuickError`] if the options are not usable or a sale does not end regularly.
 ///
 /// # Cancel safety
 /// Dropping this ends the sale and removes its database.
@@ -103,40 +104,40 @@ pub async fn run(options: Options, out: &mut impl Write) -> Result<Verdict, Quic
     Ok(report::close(out, &plan, &without, &with, &throughput)?)
 }
 
-/// There is no verdict.
+/// The reason that there is no verdict.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuickError {
     /// The catalogue is not usable.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
-    /// The demand would show nothing.
+    /// The demand is not usable.
     #[error(transparent)]
     Demand(#[from] DemandError),
-    /// The store of the locks did not let us in.
+    /// Connecting to the store of the locks failed.
     #[error("the locks could not be reached")]
     Locks(#[source] LockError),
-    /// There is no directory for the database.
+    /// The directory for the database could not be created.
     #[error("could not create a temporary directory for the database")]
     Directory(#[source] io::Error),
     /// The database failed.
     #[error("the database of the sale failed")]
     Store(#[from] StoreError),
-    /// A shop could not be opened, or not closed.
+    /// A shop could not be opened or closed.
     #[error(transparent)]
     Shop(#[from] ShopError),
-    /// A shop gave an answer that a sale does not have.
+    /// A shop gave an unexpected answer.
     #[error("a shop answered an order with {status}: {body}")]
     Answer {
-        /// The status.
+        /// Status of the answer.
         status: StatusCode,
-        /// The body.
+        /// Body of the answer.
         body: String,
     },
-    /// An order that was to stall was answered before.
+    /// An order that should stall was answered before it stalled.
     #[error("an order was answered before it could stall")]
     DidNotStall,
-    /// The lock never passed to another shop.
+    /// No other shop acquired the lock of a stalled order.
     #[error("orders stalled past their lease, and no other shop took the lock within a minute")]
     NobodyCame,
     /// A task ended early.

@@ -1,25 +1,25 @@
-//! The progress of a sale, on stderr: a bar on a terminal, a few plain lines elsewhere. Results go to stdout.
+//! The progress of a sale on stderr: a bar on a terminal, otherwise a few plain lines. Results go to stdout.
 
 use crate::domain::thousands;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 
-/// The display of one sale.
+/// The progress display of a sale.
 #[derive(Debug)]
 pub(super) enum Progress {
-    /// A bar that is drawn in place.
+    /// A bar that is updated in place.
     Bar(ProgressBar),
-    /// A line per quarter.
+    /// A line for each quarter.
     Lines {
-        /// The name of what runs.
+        /// Name of the sale.
         label: &'static str,
-        /// The number of orders.
+        /// Number of orders.
         orders: u64,
     },
 }
 
 impl Progress {
-    /// Chooses what suits stderr.
+    /// Chooses the display that suits stderr.
     pub(super) fn on_stderr(label: &'static str, orders: u64) -> Self {
         if !stderr().is_terminal() {
             return Self::Lines { label, orders };
@@ -29,7 +29,7 @@ impl Progress {
         Self::Bar(bar.with_style(style.expect("the template is a constant")).with_prefix(label))
     }
 
-    /// Shows that so many orders are answered.
+    /// Shows that this many orders are answered.
     pub(super) fn answered(&self, answered: u64) {
         match self {
             Self::Bar(bar) => bar.set_position(answered),
@@ -42,7 +42,7 @@ impl Progress {
         }
     }
 
-    /// Removes the bar: the result comes.
+    /// Removes the bar before the result is printed.
     pub(super) fn finish(&self) {
         if let Self::Bar(bar) = self {
             bar.finish_and_clear();

@@ -1,14 +1,14 @@
-//! The result for people: two tables, the worst example, what does not add up, one sentence, and what to try next.
+//! The printed result: two tables, the worst example, inconsistencies, the verdict, and suggestions for the next steps.
 
 use super::{Plan, Sale, Throughput, stall::STALLED_LEASE};
 use crate::domain::{Breach, Catalogue, Evidence, Sku, Verdict, thousands};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use std::io::{self, Write};
 
-/// How many breaches are listed before the rest is only counted.
+/// Maximum number of breaches that are listed. The rest is only counted.
 const LISTED: usize = 10;
 
-/// Says what is about to happen.
+/// Prints a description of the sales to come.
 pub(super) fn open(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
     let options = &plan.options;
     writeln!(
@@ -20,19 +20,19 @@ pub(super) fn open(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
         plan.catalogue.products().len(),
         options.seed,
     )?;
-    writeln!(out, "The stock is in a temporary SQLite, and the locks are in {}.", options.locks)?;
-    writeln!(out, "{} products are wanted more often than they are in stock.", plan.demand.contested())?;
+    writeln!(out, "The stock is in a temporary SQLite database, and the locks are in {}.", options.locks)?;
+    writeln!(out, "The demand for {} products exceeds their stock.", plan.demand.contested())?;
     match options.stalls {
         0 => Ok(()),
         stalls => writeln!(
             out,
-            "With the lock, {stalls} orders stall in their payment for longer than their lease of {STALLED_LEASE:?}: the lock \
-             passes on,\nand what they write afterwards must be refused."
+            "With the lock, {stalls} orders stall in their payment for longer than their lease of {STALLED_LEASE:?}. Other \
+             shops acquire\ntheir locks, and the late writes must be refused."
         ),
     }
 }
 
-/// Prints the sales and the throughput, and judges.
+/// Prints the sales and the throughput, and returns the verdict.
 pub(super) fn close(
     out: &mut impl Write,
     plan: &Plan,
@@ -49,7 +49,7 @@ pub(super) fn close(
     writeln!(out, "\n{}", table(without, with))?;
     writeln!(
         out,
-        "The longest waits are for the most wanted products: the orders of one product are paid one after the other, about \
+        "The longest waits are for the most popular products. The orders of a product are paid one after the other, about \
          {:.1} ms\neach, and up to {} buyers wait in its queue.",
         throughput.section.as_secs_f64() * 1e3,
         thousands(plan.options.buyers.into()),
@@ -70,19 +70,20 @@ pub(super) fn close(
 }
 
 const NEXT: &str = "\
-One row in one database needs no lock: the conditional update is right without one. (Here it also keeps a reservation for the
-time of the payment, which is more work for the database.) A lock pays where the critical section spans systems, as stock
-and payment here, and then only with the fencing token.
+A single row in a single database needs no lock: the conditional update is correct without one. (Here it also keeps a
+reservation during the payment, which is more work for the database.) A lock is useful if the critical section spans several
+systems, like the stock and the payment here, and it is only safe with the fencing token.
 
-Next: `serve` opens the shop and its dashboard, `all --quick` runs every scenario in real processes, and `--help` lists the rest.";
+Next: `serve` starts several shops with a dashboard, `all --quick` runs every scenario in real processes, and `--help` lists
+all commands.";
 
-/// The throughput, and the share of what is possible.
+/// Returns the table of the throughput, compared with the possible throughput.
 fn speed(throughput: &Throughput) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header([
         "throughput",
         "orders per second",
-        "of what is possible",
+        "share of the limit",
     ]);
     let section = throughput.section.as_secs_f64();
     let rows = [
@@ -101,7 +102,7 @@ fn speed(throughput: &Throughput) -> Table {
     table
 }
 
-/// One row of the table, from one sale.
+/// A function that returns the value of a table row for a sale.
 type Value = fn(&Sale) -> String;
 
 fn table(without: &Sale, with: &Sale) -> Table {
@@ -142,7 +143,7 @@ fn wait(sale: &Sale, quantile: f64) -> String {
     }
 }
 
-/// The product of which the sale without the lock sold the most pieces too many.
+/// Returns a sentence about the product that was oversold most in the sale without the lock.
 fn worst(catalogue: &Catalogue, without: &Sale) -> Option<String> {
     let oversold = without.audit.breaches.iter().filter_map(|breach| match breach {
         Breach::Oversold { sku, supplied, sold } => Some((sold - supplied, sku, supplied, sold)),

@@ -1,4 +1,4 @@
-//! One flash sale: a fresh database, several shops, a crowd of buyers, and the audit afterwards.
+//! A flash sale: a new database, several shops, a crowd of buyers, and the audit afterwards.
 
 use super::{
     Plan, QuickError,
@@ -24,32 +24,32 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// What a sale did.
+/// The result of a sale.
 #[derive(Debug)]
 pub struct Sale {
-    /// The way in which the shops sold.
+    /// Strategy of the shops.
     pub strategy: Strategy,
-    /// The audit of its books.
+    /// Audit of the books.
     pub audit: Audit,
-    /// The orders that were answered.
+    /// Number of orders that were answered.
     pub answered: u64,
-    /// The orders that found too little stock.
+    /// Number of orders for which there was too little stock.
     pub sold_out: u64,
-    /// The orders that the store refused as stale.
+    /// Number of orders that the store refused as stale.
     pub refused: u64,
-    /// The time from the first order of the crowd to the last answer.
+    /// Time from the first order of the crowd to the last answer.
     pub elapsed: Duration,
-    /// The waits for the locks, in microseconds.
+    /// Waits for the locks, in microseconds.
     pub waits: Histogram<u64>,
 }
 
-/// No request of a sale gives up.
+/// Time that a request waits for its lock, long enough for every request to get it.
 const WAIT: Duration = Duration::from_secs(120);
 
-/// How long requests may take to end.
+/// Time for requests to end when a shop closes.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// A shop of a sale.
+/// Opens a shop of a sale.
 pub(super) async fn open(
     plan: &Plan,
     store: &Store,
@@ -72,10 +72,10 @@ pub(super) async fn open(
     Ok(Shop::open(config, store.clone(), plan.locks.clone(), None, faults).await?)
 }
 
-/// Runs a sale. In one with the lock, one more shop stalls: see [`stall`].
+/// Runs a sale. With the lock, an additional shop stalls; see [`stall`].
 pub(super) async fn run(plan: &Plan, strategy: Strategy, progress: Progress) -> Result<Sale, QuickError> {
     let directory = tempfile::tempdir().map_err(QuickError::Directory)?;
-    // One store for all shops, as a server of databases would be.
+    // All shops share one store, like a database server.
     let store = Store::open(&DatabaseUrl::sqlite(&directory.path().join("shop.sqlite"))?).await?;
     store.set_up(&plan.catalogue).await?;
     let timings = Arc::new(Timings::default());

@@ -1,8 +1,9 @@
-//! The stalled shop: its lease is not renewed, and its payment does not answer until the lock has passed to another shop. Its
+//! The stalled shop. Its lease is not renewed, and its payment does not answer until another shop holds the lock. Its
 //! write comes too late, and the store must refuse it.
 //!
-//! Nothing here guesses a duration. The stalled orders go first; the crowd enters when all of them wait at the gate; the gate
-//! opens when the store has seen a newer holder of each product. The crowd wants the same products, so that one comes.
+//! No step depends on a guessed duration. The stalled orders start first. The crowd enters once all of them wait at the
+//! gate. The gate opens once the store has seen a newer holder of each product. Such a holder is certain to come,
+//! because the crowd orders the same products.
 
 use super::{Plan, QuickError, crowd::Journal, sale::open};
 use crate::{
@@ -20,23 +21,23 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// The lease of the stalled shop. No watchdog renews it, as in a process that is paused.
+/// Lease of the stalled shop. No watchdog renews it, as in a paused process.
 pub(super) const STALLED_LEASE: Duration = Duration::from_millis(250);
 
-/// How often the stored fence is read.
+/// Interval at which the stored fence is read.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// When another shop must have come at the latest: far beyond any lease here.
+/// Time limit for another shop to acquire the lock, much longer than any lease here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Orders that hold their locks at the gate.
+/// The orders that hold their locks at the gate.
 pub(super) struct Stalled {
     pub(super) shop: Arc<Shop>,
     gate: Arc<Gate>,
     holds: Vec<(Order, FencingToken)>,
 }
 
-/// Places the stalled orders, and returns when all of them are at the gate.
+/// Places the stalled orders, and returns once all of them wait at the gate.
 pub(super) async fn begin(
     plan: &Plan,
     store: &Store,

@@ -1,5 +1,6 @@
-//! The throughput under the lock, beside what is possible: at one product the critical sections follow one another, at a
-//! hundred the database is the limit, and the conditional update shows where that is.
+//! The throughput under the lock, compared with the possible throughput. With one product, the limit is that critical
+//! sections run one after the other. With a hundred products, the database is the limit, which the conditional update
+//! shows.
 
 use super::{
     Plan, QuickError,
@@ -22,37 +23,38 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// The orders per second of each measurement.
+/// The throughput of each measurement, in orders per second.
 #[derive(Debug, Clone, Copy)]
 pub struct Throughput {
-    /// One product under the lock.
+    /// Throughput of one product under the lock.
     pub hot: f64,
-    /// The mean time for which the lock of that product was held.
+    /// Mean time for which the lock of that product was held.
     pub section: Duration,
-    /// A hundred products under their locks.
+    /// Throughput of a hundred products under their locks.
     pub spread: f64,
-    /// A hundred products by the conditional update.
+    /// Throughput of a hundred products with the conditional update.
     pub conditional: f64,
 }
 
 impl Throughput {
-    /// Returns the share of what one product allows: 1 / the mean section.
+    /// Returns the throughput of one product relative to its limit, which is 1 / the mean section.
     #[must_use]
     pub fn hot_share(&self) -> f64 {
         self.hot * self.section.as_secs_f64()
     }
 
-    /// Returns the share of what the conditional update sells.
+    /// Returns the throughput of a hundred products relative to the conditional update.
     #[must_use]
     pub fn spread_share(&self) -> f64 {
         self.spread / self.conditional
     }
 }
 
-/// The orders of a measurement at one product, and at a hundred.
+/// Number of orders in the measurement with one product.
 const HOT_ORDERS: u32 = 500;
+/// Number of orders in each measurement with a hundred products.
 const SPREAD_ORDERS: u32 = 6_000;
-/// The buyers of each measurement.
+/// Number of buyers in each measurement.
 const BUYERS: u32 = 100;
 
 pub(super) async fn measure(plan: &Plan) -> Result<Throughput, QuickError> {
@@ -99,7 +101,7 @@ async fn sell(
     Ok(Measured { per_second, section: timings.mean_hold() })
 }
 
-/// Products that do not sell out.
+/// Returns products that do not sell out.
 fn shelves(products: u32, stock: u32) -> Catalogue {
     let product = |number| Product {
         sku: sku(number),

@@ -1,4 +1,4 @@
-//! How long requests waited for their locks and held them, from the events of the layer.
+//! The times that requests waited for their locks and held them, from the events of the layer.
 
 use hdrhistogram::Histogram;
 use lock_tower::observer::{LayerEvent, LayerObserver};
@@ -7,14 +7,14 @@ use std::{
     time::Duration,
 };
 
-/// The histograms, in microseconds.
+/// The histograms of the times, in microseconds.
 #[derive(Debug)]
 pub(super) struct Timings {
     waits: Mutex<Histogram<u64>>,
     holds: Mutex<Histogram<u64>>,
 }
 
-/// Longer times count as this.
+/// Maximum recorded time, in microseconds. Longer times count as this.
 const MAX_MICROS: u64 = 600_000_000;
 
 fn histogram() -> Mutex<Histogram<u64>> {
@@ -33,7 +33,7 @@ impl Timings {
         locked(&self.waits).clone()
     }
 
-    /// Returns the mean time that a lock was held; zero if none was.
+    /// Returns the mean time that a lock was held, or zero if no lock was held.
     pub(super) fn mean_hold(&self) -> Duration {
         Duration::from_secs_f64(locked(&self.holds).mean() / 1e6)
     }

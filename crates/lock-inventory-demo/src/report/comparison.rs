@@ -1,4 +1,4 @@
-//! The part of the page that compares the strategies.
+//! The section of the page that compares the strategies.
 
 use super::{
     Comparison, ReportError,
@@ -7,21 +7,21 @@ use super::{
 };
 use std::collections::BTreeSet;
 
-/// Advice that the figures alone do not give.
+/// Advice that the figures alone do not show.
 pub(super) const WHERE_NOT: &str = "\
 <h3>Where not to use a lock</h3>
 <ul>
-<li><b>One row in one database.</b> <code>update … set stock = stock - $q where stock >= $q</code> decides and writes in \
-one statement. It cannot oversell, has no lease and no second system, and no order waits for the one before it to be paid.</li>
+<li><b>A single row in a single database.</b> <code>update … set stock = stock - $q where stock >= $q</code> decides and writes in \
+one statement. It cannot oversell, it needs no lease and no second system, and no order waits for the payment of another.</li>
 <li><b>Several rows in one database.</b> <code>select … for update</code> in a transaction: the database already has the \
 lock, and releases it when the connection dies.</li>
-<li><b>A counter alone.</b> A Lua script in Redis is atomic. But the order is written to another system afterwards: a \
-crash between the two loses pieces, and somebody has to reconcile them.</li>
-<li><b>Repeated requests.</b> A lock does not recognise them. A unique <code>Idempotency-Key</code> does.</li>
+<li><b>Only a counter.</b> A Lua script in Redis is atomic. But the order is written to another system afterwards, so a \
+crash between the two loses pieces until both systems are reconciled.</li>
+<li><b>Repeated requests.</b> A lock does not detect them. A unique <code>Idempotency-Key</code> does.</li>
 </ul>
-<p>A lock pays where the critical section spans systems: read here, take payment there, write here again. Then its token \
-must be checked on the read <em>and</em> on the write, as in <code>fenced</code>: the lock alone makes overselling rare, \
-not impossible.</p>";
+<p>A lock is useful if the critical section spans several systems: read here, take the payment there, write here again. Its \
+token must then be checked on the read <em>and</em> on the write, as in <code>fenced</code>. The lock alone makes \
+overselling rare, but not impossible.</p>";
 
 pub(super) fn part(all: &[Comparison]) -> Result<String, ReportError> {
     let mut html = String::new();

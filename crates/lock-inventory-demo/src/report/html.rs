@@ -1,8 +1,8 @@
-//! Text as HTML.
+//! HTML helpers: escaping, tables and figures.
 
 use std::fmt::Write;
 
-/// Writes `text` so that it is text in an element and in an attribute.
+/// Escapes `text` for use in elements and attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -23,7 +23,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Begins a table; a head is its text and its class, `n` above numbers.
+    /// Begins a table. Each head consists of its text and its class, which is `n` above numbers.
     pub(super) fn new(heads: &[(&str, &str)]) -> Self {
         let mut html = String::from("<div class=\"scroll\"><table><thead><tr>");
         for (head, class) in heads {
@@ -33,7 +33,7 @@ impl Table {
         Self { html }
     }
 
-    /// Adds a row; a cell is its text and its class.
+    /// Adds a row. Each cell consists of its text and its class.
     pub(super) fn row(&mut self, cells: &[(&str, &str)]) {
         self.html.push_str("<tr>");
         for (text, class) in cells {
@@ -48,7 +48,7 @@ impl Table {
     }
 }
 
-/// A chart with its caption and, if there is one, its legend.
+/// Returns a chart with its caption and, if it is not empty, its legend.
 pub(super) fn figure(svg: &str, caption: &str, legend: &[(&str, &str)]) -> String {
     let mut html = format!("<figure>{svg}");
     if !legend.is_empty() {

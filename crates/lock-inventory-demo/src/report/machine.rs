@@ -1,8 +1,8 @@
-//! The machine, for the footer.
+//! The description of the machine in the footer.
 
 use std::{fs, thread};
 
-/// The model of the processor and the number of processors that this process may use.
+/// Returns the model of the processor, and the number of processors that this process may use.
 #[must_use]
 pub fn processor() -> String {
     let count = thread::available_parallelism().map_or(1, usize::from);
@@ -12,7 +12,7 @@ pub fn processor() -> String {
     format!("{count} × {model}")
 }
 
-/// The kernel and its version.
+/// Returns the kernel and its version.
 #[must_use]
 pub fn kernel() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

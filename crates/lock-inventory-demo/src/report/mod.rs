@@ -1,4 +1,4 @@
-//! `report.html` and `results.json`: one page that needs nothing else, and the figures that it is made of.
+//! `report.html`, a self-contained page, and `results.json`, the results that it is generated from.
 
 mod charts;
 mod comparison;
@@ -20,15 +20,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The names of the files.
+/// Name of the file with the results.
 pub const RESULTS: &str = "results.json";
-/// The page.
+/// Name of the file with the page.
 pub const PAGE: &str = "report.html";
 
 /// Writes both files to `directory`.
 ///
 /// # Errors
-/// [`ReportError`] when a chart cannot be drawn or a file not written.
+/// Returns [`ReportError`] if a chart cannot be drawn or a file cannot be written.
 pub fn write(results: &Results, directory: &Path) -> Result<(), ReportError> {
     let results_path = directory.join(RESULTS);
     let json =
@@ -38,10 +38,10 @@ pub fn write(results: &Results, directory: &Path) -> Result<(), ReportError> {
     write_page(results, directory)
 }
 
-/// Writes the page alone to `directory`.
+/// Writes only the page to `directory`.
 ///
 /// # Errors
-/// [`ReportError`] when a chart cannot be drawn or the file not written.
+/// Returns [`ReportError`] if a chart cannot be drawn or the file cannot be written.
 pub fn write_page(results: &Results, directory: &Path) -> Result<(), ReportError> {
     let path = directory.join(PAGE);
     fs::write(&path, page(results)?).map_err(ReportError::of(&path))
@@ -50,33 +50,33 @@ pub fn write_page(results: &Results, directory: &Path) -> Result<(), ReportError
 /// Reads the results of an earlier run.
 ///
 /// # Errors
-/// [`ReportError`] when they cannot be read.
+/// Returns [`ReportError`] if they cannot be read.
 pub fn read(path: &Path) -> Result<Results, ReportError> {
     let json = fs::read(path).map_err(ReportError::of(path))?;
     serde_json::from_slice(&json).map_err(|source| ReportError::NoResults { path: path.into(), source })
 }
 
-/// There is no report.
+/// The reason that there is no report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
     /// A file could not be read or written.
     #[error("could not read or write {}", path.display())]
     File {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The cause.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// The file has something else in it.
+    /// The file does not contain results.
     #[error("{} has no results: give the results.json that `all` wrote", path.display())]
     NoResults {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// Cause of the failure.
         source: serde_json::Error,
     },
-    /// A chart.
+    /// A chart could not be drawn.
     #[error("could not draw a chart: {0}")]
     Chart(String),
 }

@@ -1,4 +1,4 @@
-//! The page: one file that loads nothing else.
+//! The page, one file that loads no other resources.
 
 use super::{
     ReportError, Results, StallResult, charts, comparison,
@@ -9,10 +9,10 @@ use std::fmt::Write;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Makes the page.
+/// Returns the page as HTML.
 ///
 /// # Errors
-/// [`ReportError`] when a chart cannot be drawn.
+/// Returns [`ReportError`] if a chart cannot be drawn.
 pub fn page(results: &Results) -> Result<String, ReportError> {
     let mut html = format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -30,7 +30,7 @@ pub fn page(results: &Results) -> Result<String, ReportError> {
         html.push_str(&stall(one)?);
     }
     if !results.comparison.is_empty() {
-        html.push_str("<h2>The same load, other ways</h2>");
+        html.push_str("<h2>Strategies under the same load</h2>");
         html.push_str(&comparison::part(&results.comparison)?);
     }
     if !results.scenarios.is_empty() {
@@ -57,7 +57,7 @@ fn verdict(results: &Results) -> String {
     };
     format!(
         "<p class=\"verdict {class}\">{sentence}</p><p>Scenarios without the lock, or with a lock that is not fenced, \
-         must oversell: a control that cannot fail shows nothing. The others must not.</p>"
+          must oversell, because a control that cannot fail shows nothing. The others must not oversell.</p>"
     )
 }
 
@@ -71,9 +71,9 @@ fn stall(stall: &StallResult) -> Result<String, ReportError> {
     let latency = &stall.load.latency;
     let _ = write!(
         html,
-        "<p>Half of the capacity of {:.0} orders per second; the database stalls once for {} ms inside a shop's call. \
-         {}p50 {:.0} ms, p99 {:.0} ms, longest {:.0} ms. Latency counts from the intended start, and refusals count \
-         with theirs.</p>",
+        "<p>Orders arrive at half of the capacity of {:.0} per second. The database stalls once for {} ms inside a shop's \
+         call. {}p50 {:.0} ms, p99 {:.0} ms, longest {:.0} ms. Latencies count from the intended start and include \
+         refused orders.</p>",
         stall.capacity,
         stall.stall_ms,
         escape(&rate),

@@ -1,210 +1,210 @@
-//! The results of a run, as `results.json` has them. The page is made of nothing else.
+//! The results of a run, which `results.json` contains and from which the page is generated.
 
 use crate::load::{Latency, Summary};
 use serde::{Deserialize, Serialize};
 
-/// All that a run has shown.
+/// The results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// The machine and the versions.
+    /// Machine and versions.
     pub footer: Footer,
-    /// The scenarios, in the order in which they ran.
+    /// Scenarios, in the order in which they ran.
     pub scenarios: Vec<ScenarioResult>,
-    /// The stall under an open model.
+    /// Stall under an open model.
     pub stall: Option<StallResult>,
-    /// The strategies under the same load.
+    /// Strategies under the same load.
     pub comparison: Vec<Comparison>,
 }
 
-/// The circumstances of the figures.
+/// The conditions under which the figures were measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footer {
-    /// The version of this program.
+    /// Version of this program.
     pub program: String,
-    /// Whether it was compiled with optimisation.
+    /// `true` if the program was compiled with optimisation.
     pub optimised: bool,
-    /// The model of the processor, and how many there are.
+    /// Model and number of processors.
     pub processor: String,
-    /// The kernel.
+    /// Kernel and its version.
     pub kernel: String,
-    /// The version of Redis.
+    /// Version of Redis.
     pub redis: String,
-    /// The database and its version.
+    /// Database and its version.
     pub database: String,
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// When the run began, in UTC.
+    /// Start of the run, in UTC.
     pub began: String,
-    /// How long it took, in seconds.
+    /// Duration of the run, in seconds.
     pub seconds: u64,
 }
 
-/// One scenario.
+/// The result of a scenario.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScenarioResult {
-    /// `S0` to `S10`, with a letter for a variant.
+    /// Id of the scenario: `S0` to `S10`, with a letter for a variant.
     pub id: String,
-    /// What happens, in a few words.
+    /// Short description of the scenario.
     pub title: String,
-    /// The strategy's name on the command line.
+    /// Name of the strategy on the command line.
     pub strategy: String,
-    /// The verdict that was expected.
+    /// Expected verdict.
     pub expected: String,
-    /// Every expectation that does not hold. None: the scenario passed.
+    /// Expectations that do not hold. The scenario passed if there are none.
     pub failures: Vec<String>,
-    /// Pieces in stock before.
+    /// Pieces in stock before the first sale.
     pub initial: i64,
-    /// Pieces sold, by the rows of orders.
+    /// Pieces sold, according to the rows of orders.
     pub sold: i64,
     /// Pieces sold beyond the initial stock.
     pub oversold: i64,
-    /// What else the audit found.
+    /// Other findings of the audit.
     pub breaches: Vec<String>,
-    /// The shops, and their shares of the requests.
+    /// Shops, and their shares of the requests.
     pub servers: Vec<ServerShare>,
-    /// The clients' side.
+    /// Outcomes and latencies, from the clients' point of view.
     pub load: Summary,
-    /// The writes that were refused as stale.
+    /// Writes that were refused as stale.
     pub stale: Vec<StaleWrite>,
-    /// The stock over time.
+    /// Stock over time.
     pub stock: Vec<StockPoint>,
-    /// The faults.
+    /// Faults during the scenario.
     pub faults: Vec<Fault>,
-    /// Who held the lock, as the answers and the faults tell.
+    /// Holds of the lock, derived from the answers and the faults.
     pub holds: Vec<Hold>,
     /// Further figures.
     pub figures: Vec<Figure>,
-    /// How long it took, in seconds.
+    /// Duration of the scenario, in seconds.
     pub seconds: f64,
 }
 
 impl ScenarioResult {
-    /// Returns whether every expectation holds.
+    /// Returns `true` if every expectation holds.
     #[must_use]
     pub fn has_passed(&self) -> bool {
         self.failures.is_empty()
     }
 }
 
-/// One shop and its part of the requests.
+/// A shop and its share of the requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerShare {
-    /// Its name.
+    /// Name of the shop.
     pub name: String,
-    /// Its process id at the begin.
+    /// Process id at the start.
     pub pid: u32,
-    /// The requests that the balancer delivered to it.
+    /// Number of requests that the balancer delivered to the shop.
     pub requests: u64,
-    /// Their part of all requests, from 0 to 1.
+    /// Share of all requests, from 0 to 1.
     pub share: f64,
 }
 
 /// A write that the store refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaleWrite {
-    /// The order, which was not acknowledged.
+    /// Key of the order, which was not acknowledged.
     pub key: String,
-    /// The shop that wrote, and its process id.
+    /// Name and process id of the shop that wrote.
     pub server: String,
-    /// Its token.
+    /// Token of the write.
     pub token: i64,
-    /// The newer token that the store had seen.
+    /// Newer token that the store had seen.
     pub newer: i64,
 }
 
 /// The stock at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StockPoint {
-    /// Milliseconds after the begin.
+    /// Time, in milliseconds after the start.
     pub ms: u64,
-    /// The counter of the database.
+    /// Stock, according to the counter of the database.
     pub stock: i64,
-    /// The rows of orders, in pieces.
+    /// Pieces sold, according to the rows of orders.
     pub sold: i64,
 }
 
-/// A fault from its begin to its end.
+/// A fault and the time for which it lasted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// Milliseconds after the begin.
+    /// Start of the fault, in milliseconds after the start of the scenario.
     pub from_ms: u64,
-    /// Milliseconds after the begin.
+    /// End of the fault, in milliseconds after the start of the scenario.
     pub to_ms: u64,
-    /// What was done, to whom.
+    /// Description of the fault and its target.
     pub what: String,
 }
 
-/// One hold of the lock.
+/// A hold of the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// The shop.
+    /// Name of the shop.
     pub server: String,
-    /// The fencing token.
+    /// Fencing token.
     pub token: i64,
-    /// Milliseconds after the begin.
+    /// Start of the hold, in milliseconds after the start of the scenario.
     pub from_ms: u64,
-    /// Milliseconds after the begin.
+    /// End of the hold, in milliseconds after the start of the scenario.
     pub to_ms: u64,
-    /// Whether its write was refused as stale.
+    /// `true` if its write was refused as stale.
     pub is_stale: bool,
 }
 
 /// A figure of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is.
+    /// Name of the figure.
     pub name: String,
-    /// The figure with its unit.
+    /// Value with its unit.
     pub value: String,
 }
 
 /// The stall of the database under an open model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StallResult {
-    /// The capacity that was measured before, in orders per second.
+    /// Capacity that was measured before, in orders per second.
     pub capacity: f64,
-    /// The load.
+    /// Result of the load.
     pub load: Summary,
-    /// How long the database stalled, in milliseconds.
+    /// Duration of the stall, in milliseconds.
     pub stall_ms: u64,
-    /// Every expectation that does not hold.
+    /// Expectations that do not hold.
     pub failures: Vec<String>,
 }
 
-/// One strategy under the load that all have.
+/// The result of a strategy under the same load as the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The strategy's name on the command line.
+    /// Name of the strategy on the command line.
     pub strategy: String,
-    /// Its description.
+    /// Description of the strategy.
     pub title: String,
-    /// The load: `one hot SKU` or `100 SKUs`.
+    /// Load: `one hot SKU` or `100 SKUs`.
     pub load: String,
     /// Acknowledged orders per second.
     pub throughput: Spread,
-    /// The 99th percentile of latency, in milliseconds.
+    /// 99th percentile of the latency, in milliseconds.
     pub p99_ms: Spread,
-    /// The latencies of the run with the median throughput.
+    /// Latencies of the run with the median throughput.
     pub latency: Latency,
-    /// What the audit found after all rounds.
+    /// Findings of the audit after all rounds.
     pub failures: Vec<String>,
 }
 
-/// The median of several runs, and the runs around it.
+/// The median and the range of several runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The median.
+    /// Median.
     pub median: f64,
-    /// The lowest.
+    /// Minimum.
     pub min: f64,
-    /// The highest.
+    /// Maximum.
     pub max: f64,
-    /// How many runs there were.
+    /// Number of runs.
     pub runs: usize,
 }
 
 impl Spread {
-    /// The spread of these values. Without values it is all zeros.
+    /// Returns the spread of these values, or zeros if there are none.
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<_> = values.into_iter().collect();
@@ -220,7 +220,7 @@ impl Spread {
 }
 
 impl Results {
-    /// Every expectation that does not hold, with the part that it belongs to.
+    /// Returns every expectation that does not hold, with the part to which it belongs.
     pub fn failures(&self) -> impl Iterator<Item = String> {
         let scenarios =
             self.scenarios.iter().flat_map(|one| one.failures.iter().map(move |why| (one.id.as_str(), why)));
@@ -232,7 +232,7 @@ impl Results {
         scenarios.chain(stall).chain(compared).map(|(part, why)| format!("{part}: {why}"))
     }
 
-    /// Returns whether every expectation of every part holds.
+    /// Returns `true` if every expectation of every part holds.
     #[must_use]
     pub fn have_passed(&self) -> bool {
         self.failures().next().is_none()

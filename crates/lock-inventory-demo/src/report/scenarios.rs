@@ -1,4 +1,4 @@
-//! The part of the page about scenarios.
+//! The section of the page about the scenarios.
 
 use super::{
     ReportError, ScenarioResult, charts,
@@ -56,7 +56,7 @@ pub(super) fn oversold(scenarios: &[ScenarioResult]) -> Result<String, ReportErr
     ))
 }
 
-/// What is worth a look in one scenario.
+/// Returns the details of a scenario: failures, figures, charts and tables.
 pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> {
     let mut html = format!("<h3>{} {}</h3>", escape(&scenario.id), escape(&scenario.title));
     for failure in &scenario.failures {
@@ -75,8 +75,8 @@ pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> 
     if scenario.stock.len() > 1 {
         let svg = charts::stock(&format!("{}: stock and sales over time", scenario.id), scenario)?;
         let legend = [
-            ("good-mark", "stock, as the database says"),
-            ("bad-mark", "pieces sold, by rows of orders"),
+            ("good-mark", "stock, by the counter of the database"),
+            ("bad-mark", "pieces sold, by the rows of orders"),
             ("ink-mark", "initial stock"),
             ("band-mark", "fault"),
         ];
@@ -92,8 +92,7 @@ pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> 
             ("bad-mark", "hold whose write was stale"),
             ("band-mark", "fault"),
         ];
-        let caption =
-            "From the answers of the shops: a hold ends with its answer and begins after the one before it.";
+        let caption = "From the answers of the shops: a hold ends with its answer and begins at the end of the previous one.";
         html.push_str(&figure(&svg, caption, &legend));
     }
     Ok(html)
@@ -118,7 +117,7 @@ fn stale(scenario: &ScenarioResult) -> String {
         ("shop / process", ""),
         ("its token", "n"),
         ("newer token", "n"),
-        ("its client", ""),
+        ("answer to the client", ""),
     ]);
     for write in &scenario.stale {
         table.row(&[

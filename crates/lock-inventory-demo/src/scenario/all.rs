@@ -1,4 +1,4 @@
-//! Every part of a run, into one report.
+//! Runs every part and collects the results.
 
 use super::{
     comparison, jobs, run,
@@ -12,41 +12,41 @@ use lock_cron::UtcTime;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A run.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct AllPlan {
-    /// The parts, in their order.
+    /// Parts to run, in their order.
     pub parts: Vec<Part>,
-    /// How often the scenarios are run.
+    /// Number of runs of each scenario.
     pub runs: u32,
-    /// How much is sold and measured.
+    /// Amount of work.
     pub size: Size,
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
 }
 
-/// How much is sold and measured.
+/// The amount of work in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// Under three minutes in all.
+    /// Less than three minutes for all parts.
     Quick,
     /// Larger stocks, and longer rounds of the comparison.
     Full,
 }
 
 impl Size {
-    /// The pieces of a scenario.
+    /// Returns the number of pieces for a scenario.
     fn stock(self, script: &Script) -> u32 {
         let pieces = match self {
             Self::Quick => 90,
             Self::Full => 400,
         };
-        // Every section takes 70 ms there.
+        // Every section of this scenario takes 70 ms.
         let pieces = if script.id == "S2" { pieces / 3 } else { pieces };
         if script.products > 1 { pieces.max(script.products * 2) } else { pieces }
     }
 
-    /// The length of a round of the comparison.
+    /// Returns the length of a round of the comparison.
     fn round(self) -> Duration {
         match self {
             Self::Quick => Duration::from_secs(1),
@@ -55,14 +55,14 @@ impl Size {
     }
 }
 
-/// Runs all parts and returns their results. `say` gets a line before each part and after it.
+/// Runs all parts and returns their results. Calls `say` with a line before and after each part.
 ///
 /// # Errors
-/// [`ScenarioError`] when a part does not come to its end. A verdict that is not the expected one is no error: see
+/// Returns [`ScenarioError`] if a part does not end regularly. An unexpected verdict is not an error; see
 /// [`Results::have_passed`].
 ///
 /// # Cancel safety
-/// Dropping this ends all processes and removes all files. On servers that are not the run's own, keys and databases
+/// Dropping this ends all processes and removes all files. On servers that the run did not start, keys and databases
 /// stay until [`Site::close`].
 pub async fn all(site: &Site, plan: &AllPlan, say: &(dyn Fn(&str) + Sync)) -> Result<Results, ScenarioError> {
     let (began, begin) = (UtcTime::now(), Instant::now());
@@ -75,7 +75,7 @@ pub async fn all(site: &Site, plan: &AllPlan, say: &(dyn Fn(&str) + Sync)) -> Re
                 false => Ok(None),
             }
         };
-        // The jobs mostly wait for their next instant.
+        // The part about the jobs mostly waits, so it runs at the same time.
         let (done, jobs) = tokio::try_join!(scenarios(site, plan, round, &tag, say), jobs)?;
         results.scenarios.extend(done);
         if let Some(jobs) = jobs {

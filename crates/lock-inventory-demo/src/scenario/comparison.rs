@@ -1,5 +1,5 @@
-//! The strategies under the same load. All fleets run from the begin on, and the rounds go round, so that a change of the
-//! machine meets all of them.
+//! Compares the strategies under the same load. All fleets run all the time, and the strategies take turns in each
+//! round, so that a change of the machine affects all of them.
 
 use super::{
     site::Site,
@@ -12,14 +12,14 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The rounds: the median of five.
+/// Number of rounds, of which the median counts.
 const ROUNDS: usize = 5;
 const CLIENTS: u32 = 32;
-/// Enough pieces for all rounds.
+/// Number of pieces, enough for all rounds.
 const PIECES: u32 = 1_000_000;
 const SKUS: usize = 100;
 
-/// The strategies, and what they are called.
+/// The compared strategies and their titles.
 const STRATEGIES: [(Strategy, &str); 5] = [
     (Strategy::Lock, "lock"),
     (Strategy::Fenced, "lock + fence"),
@@ -28,7 +28,7 @@ const STRATEGIES: [(Strategy, &str); 5] = [
     (Strategy::RedisLua, "Redis Lua"),
 ];
 
-/// One strategy with its fleet and what was measured.
+/// A strategy with its fleet and its measurements.
 struct Lane {
     strategy: Strategy,
     title: &'static str,
@@ -38,7 +38,7 @@ struct Lane {
     many: Vec<Summary>,
 }
 
-/// Measures every strategy in every round, for `each` a round.
+/// Measures every strategy in every round, each time for the duration `each`.
 pub(super) async fn run(
     site: &Site,
     seed: u64,

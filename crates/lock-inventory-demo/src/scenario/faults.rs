@@ -1,5 +1,5 @@
-//! Faults at exact places: a pause is raised by the shop itself inside of its critical section, and what follows waits
-//! for what the other shops do, not for a time.
+//! Faults at exact places. A shop pauses itself inside its critical section, and the following steps wait for the
+//! actions of other shops instead of fixed times.
 
 use super::{
     script::Trouble,
@@ -12,27 +12,27 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::{task::block_in_place, time::sleep};
 
-/// The first pieces are sold before anything goes wrong.
+/// Number of pieces that are sold before the first fault.
 const BEFORE: i64 = 10;
-/// So many pieces are sold by others before a stopped holder goes on.
+/// Number of pieces that other shops sell before a stopped holder is resumed.
 const MEANWHILE: i64 = 15;
-/// The stall of the section into which a stale write falls.
+/// Stall of the section into which a stale write falls.
 const SECTION: Duration = Duration::from_millis(1_500);
-/// A payment that is slower than the TTL of the strategy `setnx`.
+/// Duration of a payment that is slower than the TTL of the strategy `setnx`.
 const SLOW: Duration = Duration::from_millis(70);
-/// How long a shop is cut off from Redis.
+/// Time for which a shop is cut off from Redis.
 const CUT: Duration = Duration::from_millis(1_500);
-/// How long a shop may take to come to its pause.
+/// Time limit for a shop to reach its pause.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The faults that took place, and when a holder was killed.
+/// The faults that occurred, and the time at which a holder was killed.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) faults: Vec<Fault>,
     pub(super) killed_ms: Option<u64>,
 }
 
-/// Does what the script says while the load runs.
+/// Carries out the faults of the script while the load runs.
 pub(super) async fn trouble(
     trouble: Trouble,
     site: &Site,
@@ -58,7 +58,7 @@ pub(super) async fn trouble(
     Ok(done)
 }
 
-/// Makes every payment slower than the TTL, before the load begins.
+/// Carries out the faults that come before the load: slow payments.
 pub(super) async fn before_load(trouble: Trouble, stage: &Stage) -> Result<(), ScenarioError> {
     if trouble == Trouble::SlowPayments {
         for shop in 0..stage.fleet.len() {
@@ -68,7 +68,7 @@ pub(super) async fn before_load(trouble: Trouble, stage: &Stage) -> Result<(), S
     Ok(())
 }
 
-/// The holder stands still until others have sold.
+/// Pauses the holder until other shops have sold.
 async fn pause(stage: &Stage) -> Result<Fault, ScenarioError> {
     let from_ms = stop_holder(stage).await?;
     let sold = stage.look().await?.sold;
@@ -77,25 +77,25 @@ async fn pause(stage: &Stage) -> Result<Fault, ScenarioError> {
     Ok(Fault { from_ms, to_ms: stage.now_ms(), what: "shop-1 is stopped in its section".into() })
 }
 
-/// The holder stands still until another one is between its read and its write.
+/// Pauses the holder until another one is between its read and its write.
 async fn pause_into_section(stage: &Stage) -> Result<Fault, ScenarioError> {
     let from_ms = stop_holder(stage).await?;
     for shop in 1..stage.fleet.len() {
         stage.admin(shop, "/admin/fault", &fault("stall", SECTION, true)).await?;
     }
     stage.until_held(1..stage.fleet.len()).await?;
-    // The next holder reads at once, and does not write before its stall is over.
+    // The next holder reads immediately, and does not write before its stall ends.
     sleep(SECTION / 4).await;
     stage.fleet.resume(0);
     let to_ms = stage.now_ms();
     for shop in 1..stage.fleet.len() {
         stage.admin(shop, "/admin/fault", &fault("stall", Duration::ZERO, true)).await?;
     }
-    let what = "shop-1 is stopped in its section, and goes on in that of another shop".into();
+    let what = "shop-1 is stopped in its section, and resumed during the section of another shop".into();
     Ok(Fault { from_ms, to_ms, what })
 }
 
-/// The holder is killed while it stands still in its section.
+/// Kills the holder while it is paused in its section.
 async fn kill(stage: &Stage) -> Result<(Fault, u64), ScenarioError> {
     let from_ms = stop_holder(stage).await?;
     stage.fleet.kill(0);
@@ -105,7 +105,7 @@ async fn kill(stage: &Stage) -> Result<(Fault, u64), ScenarioError> {
     Ok((Fault { from_ms, to_ms: stage.now_ms(), what: "shop-1 is killed in its section".into() }, killed))
 }
 
-/// Lets the first shop stop itself in its next section, and returns the time at which it stood still.
+/// Makes the first shop stop itself in its next section, and returns the time at which it was stopped.
 async fn stop_holder(stage: &Stage) -> Result<u64, ScenarioError> {
     let sold = stage.look().await?.sold;
     stage.until_sold(sold.max(1) + BEFORE).await?;
@@ -116,7 +116,7 @@ async fn stop_holder(stage: &Stage) -> Result<u64, ScenarioError> {
     }
 }
 
-/// Redis loses its data, if it is a private one; then the last shop is cut off from it.
+/// Restarts Redis without its data if it is a private server, then cuts the last shop off from it.
 async fn redis(site: &Site, stage: &Stage, way: Option<&TcpProxy>) -> Result<Vec<Fault>, ScenarioError> {
     let mut faults = Vec::new();
     stage.until_sold(BEFORE).await?;

@@ -1,4 +1,5 @@
-//! The timeline of holders, from the answers: a hold ends with its answer, and begins when the one before it ended.
+//! The timeline of holders, derived from the answers. A hold ends with its answer and begins at the end of the previous
+//! one.
 
 use crate::{
     load::{Entry, Outcome},
@@ -6,7 +7,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The holds of one product's lock, by token. After a stopped holder the next one begins when the lease has ended.
+/// Returns the holds of a product's lock, by token. After a stopped holder, the next hold begins at the end of the
+/// lease.
 pub(super) fn holds(entries: &[Entry], faults: &[Fault], lease: Duration) -> Vec<Hold> {
     let mut ends: Vec<_> = entries.iter().filter_map(|entry| Some((token(entry)?, entry))).collect();
     ends.sort_by_key(|((token, _), _)| *token);
@@ -27,7 +29,7 @@ pub(super) fn holds(entries: &[Entry], faults: &[Fault], lease: Duration) -> Vec
     holds
 }
 
-/// The writes that the store refused.
+/// Returns the writes that the store refused.
 pub(super) fn stale_writes(entries: &[Entry]) -> Vec<StaleWrite> {
     let stale = entries.iter().filter_map(|entry| match &entry.outcome {
         Outcome::Refused { reason, token: Some(token), newer: Some(newer) } if reason == Outcome::STALE => {
@@ -39,7 +41,7 @@ pub(super) fn stale_writes(entries: &[Entry]) -> Vec<StaleWrite> {
     stale.collect()
 }
 
-/// The token of a hold that wrote or tried to, and whether it came too late.
+/// Returns the token of a hold that wrote or tried to write, and `true` if the write was stale.
 fn token(entry: &Entry) -> Option<(i64, bool)> {
     match &entry.outcome {
         Outcome::Acknowledged { token } => token.map(|token| (token, false)),

@@ -1,4 +1,5 @@
-//! S10: the jobs of the shops over a kill of their leader. Every start of a run is a row of the database, written before
+//! S10: the jobs of the shops while their leader is killed. Every start of a run is recorded as a row of the database
+//! before
 //! its work, so that a run that started twice has two rows.
 
 use super::{
@@ -21,15 +22,15 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 const PIECES: u32 = 50;
-/// Reservations that expire while the leader is killed.
+/// Number of reservations that expire around the kill of the leader.
 const RESERVED: i64 = 8;
-/// How long the first run, and those after the kill, may take to come.
+/// Time limit for the first run, and for the runs after the kill.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So many instants of a job are run after the kill.
+/// Number of instants of a job to await after the kill.
 const AFTER: usize = 2;
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Kills the leader between two runs and looks at every start of a run.
+/// Kills the leader between two runs and checks every start of a run.
 pub(super) async fn run(site: &Site, name: &str, seed: u64) -> Result<ScenarioResult, ScenarioError> {
     let begin = Instant::now();
     let plan = StagePlan {
@@ -67,7 +68,7 @@ pub(super) async fn run(site: &Site, name: &str, seed: u64) -> Result<ScenarioRe
     failures.extend(audit.breaches.iter().map(ToString::to_string));
     if end.stock != i64::from(PIECES) {
         failures.push(format!(
-            "of {RESERVED} expired reservations {} were not given back",
+            "{} of {RESERVED} expired reservations were not returned to the stock",
             i64::from(PIECES) - end.stock
         ));
     }
@@ -76,7 +77,7 @@ pub(super) async fn run(site: &Site, name: &str, seed: u64) -> Result<ScenarioRe
     let value = |ms: Option<i64>| ms.map_or("none".to_owned(), |ms| format!("{ms} ms"));
     Ok(ScenarioResult {
         id: "S10".into(),
-        title: "Jobs over a kill of the leader".into(),
+        title: "Jobs while their leader is killed".into(),
         strategy: Strategy::Fenced.name().into(),
         expected: "each instant runs once".into(),
         failures,
@@ -102,7 +103,8 @@ pub(super) async fn run(site: &Site, name: &str, seed: u64) -> Result<ScenarioRe
     })
 }
 
-/// Every instant of every job once, none left out. Only a run whose shop was killed may have a second attempt.
+/// Checks that every instant of every job ran once and that none is missing. Only a run whose shop was killed may have
+/// a second attempt.
 fn failures(runs: &[JobRun], killed: &str) -> Vec<String> {
     let mut failures = Vec::new();
     let mut jobs = BTreeMap::<&str, BTreeMap<i64, Vec<&JobRun>>>::new();
@@ -130,7 +132,7 @@ fn failures(runs: &[JobRun], killed: &str) -> Vec<String> {
     failures
 }
 
-/// The index and the name of the shop that leads.
+/// Returns the index and the name of the shop that leads.
 async fn leader(stage: &Stage) -> Result<(usize, String), ScenarioError> {
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {

@@ -1,4 +1,4 @@
-//! The expectations, and the rules by which a result breaks them.
+//! The expectations, and the rules that check them.
 
 use super::script::{Script, Trouble, Verdict};
 use crate::{
@@ -7,12 +7,12 @@ use crate::{
     report::{ServerShare, StaleWrite},
 };
 
-/// The least part of the stock that a shop has to sell.
+/// Minimum fraction of the stock that must be sold.
 const SOLD: f64 = 0.95;
-/// The least part of the requests of each of four shops.
+/// Minimum share of the requests for each of four shops.
 const SHARE: f64 = 0.15;
 
-/// All that a verdict is made of.
+/// The data on which a verdict is based.
 #[derive(Debug)]
 pub(super) struct Evidence<'a> {
     pub(super) script: &'a Script,
@@ -20,11 +20,11 @@ pub(super) struct Evidence<'a> {
     pub(super) servers: &'a [ServerShare],
     pub(super) entries: &'a [Entry],
     pub(super) stale: &'a [StaleWrite],
-    /// The kill of a holder was not followed by a sale.
+    /// `true` if no sale followed the kill of a holder.
     pub(super) ended_with_holder: bool,
 }
 
-/// Every expectation that does not hold.
+/// Returns every expectation that does not hold.
 pub(super) fn failures(seen: &Evidence<'_>) -> Vec<String> {
     let Evidence { script, audit, .. } = *seen;
     let mut failures = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn failures(seen: &Evidence<'_>) -> Vec<String> {
     if script.trouble == Trouble::BothPauses {
         failures.extend(stale(seen));
     }
-    // A shop that is stopped, killed or cut off answers less.
+    // A shop that is stopped, killed or cut off answers fewer requests.
     if script.shops > 1 && matches!(script.trouble, Trouble::None | Trouble::SlowPayments | Trouble::Aborts) {
         let few = seen.servers.iter().filter(|server| server.share < SHARE);
         failures.extend(
@@ -62,7 +62,7 @@ pub(super) fn failures(seen: &Evidence<'_>) -> Vec<String> {
     failures
 }
 
-/// An oversold control has these breaches by its nature.
+/// Returns `true` for breaches that every oversold control has.
 fn is_expected(breach: &Breach, verdict: Verdict) -> bool {
     let by_nature = matches!(
         breach,

@@ -1,17 +1,17 @@
-//! The scenarios S0 to S10, in real processes behind the balancer, each with the verdict that it must have.
+//! The scenarios S0 to S10, in real processes behind the balancer, with their expected verdicts.
 //!
-//! | file | has |
+//! | file | contains |
 //! | --- | --- |
-//! | `script` | the table of scenarios: who sells how, what goes wrong, what must come out |
+//! | `script` | the table of scenarios: strategy, fault and expected verdict |
 //! | `site` | the servers of a run: Redis, the databases, the directory |
-//! | `stage` | the processes of one scenario, from the first start to the audit |
+//! | `stage` | the processes of a scenario, from the first start to the audit |
 //! | `faults` | pauses, kills, restarts and partitions, each at an exact place |
-//! | `judge` | the expectations, and the rules by which a result breaks them |
-//! | `holds` | the timeline of holders, from the answers |
-//! | `jobs` | S10: the scheduler over a kill of its leader |
-//! | `stall`, `comparison` | the stall under an open model, and the strategies under the same load |
-//! | `run` | one scenario of the table |
-//! | `all` | everything, into one report |
+//! | `judge` | the expectations, and the rules that check them |
+//! | `holds` | the timeline of holders, derived from the answers |
+//! | `jobs` | S10: the scheduler while its leader is killed |
+//! | `stall`, `comparison` | the stall under an open model, and the comparison of the strategies |
+//! | `run` | the run of one scenario of the table |
+//! | `all` | the run of all parts |
 
 mod all;
 mod comparison;

@@ -1,4 +1,4 @@
-//! One scenario of the table, from its first process to its verdict.
+//! Runs one scenario of the table, from its first process to its verdict.
 
 use super::{
     faults,
@@ -16,15 +16,15 @@ use lock_testkit::TcpProxy;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The lease of the locks: short, so that a stopped holder loses it soon.
+/// Lease of the locks, short so that a stopped holder loses its lock soon.
 pub(super) const LEASE: Duration = Duration::from_secs(1);
-/// How long requests wait for the lock.
+/// Time that requests wait for the lock.
 const WAIT: Duration = Duration::from_secs(10);
-/// How long clients wait for an answer.
+/// Time that clients wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The clients of the closed model.
+/// Number of clients in the closed model.
 const CLIENTS: u32 = 32;
-/// How many of 100 requests are aborted.
+/// Percentage of aborted requests.
 const ABORTED: Aborts = Aborts { percent: 30 };
 
 /// Runs a scenario once. `stock` is the number of pieces of all products together.
@@ -109,7 +109,7 @@ pub(super) async fn run(
     })
 }
 
-/// The stock in equal parts.
+/// Returns the products, with the stock in equal parts.
 fn products(script: &Script, stock: u32) -> Vec<(String, u32)> {
     match script.products {
         1 => vec![(HOT.to_owned(), stock)],
@@ -117,13 +117,14 @@ fn products(script: &Script, stock: u32) -> Vec<(String, u32)> {
     }
 }
 
-/// More orders than pieces. With many products each must be asked for often enough.
+/// Returns the number of orders, which exceeds the number of pieces. With many products, each of them must be ordered
+/// often enough.
 fn orders(script: &Script, stock: u32) -> u64 {
     let stock = u64::from(stock);
     if script.products == 1 { stock * 3 / 2 } else { stock * 3 }
 }
 
-/// From the kill of a holder to the end of the next order that was acknowledged.
+/// Returns the time from the kill of a holder to the end of the next acknowledged order.
 fn next_sale(entries: &[Entry], killed_ms: u64) -> Option<Duration> {
     let sales = entries.iter().filter(|entry| matches!(entry.outcome, Outcome::Acknowledged { .. }));
     let next = sales.map(Entry::end_us).filter(|end| *end > killed_ms * 1000).min()?;

@@ -3,12 +3,12 @@
 use crate::strategy::Strategy;
 use std::{fmt, str::FromStr};
 
-/// A part of a run, by its name on the command line.
+/// A part of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// A scenario.
     Scenario(&'static Script),
-    /// The scheduler over a kill of its leader: S10.
+    /// S10: the scheduler while its leader is killed.
     Jobs,
     /// The stall under an open model.
     Stall,
@@ -16,35 +16,35 @@ pub enum Part {
     Comparison,
 }
 
-/// A scenario: who sells how, what goes wrong, and what must come out.
+/// A scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Script {
-    /// `S0` to `S9`, with a letter for a variant.
+    /// Id of the scenario: `S0` to `S9`, with a letter for a variant.
     pub id: &'static str,
-    /// What happens, in a few words.
+    /// Short description.
     pub title: &'static str,
-    /// The way to sell.
+    /// Strategy of the shops.
     pub strategy: Strategy,
-    /// The number of shops.
+    /// Number of shops.
     pub shops: u32,
-    /// The number of products; each has the same part of the stock.
+    /// Number of products, which share the stock equally.
     pub products: u32,
-    /// What goes wrong.
+    /// Faults during the scenario.
     pub trouble: Trouble,
-    /// The verdict.
+    /// Expected verdict.
     pub verdict: Verdict,
 }
 
-/// What goes wrong in a scenario.
+/// The faults of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nothing.
+    /// No fault.
     None,
-    /// Every payment takes longer than the TTL of a lock that nobody renews.
+    /// Every payment takes longer than the TTL of a lock that is not renewed.
     SlowPayments,
     /// The holder is stopped between its read and its write for longer than its lease.
     Pause,
-    /// As `Pause`, and it goes on while the next holder is between its own read and write.
+    /// Like `Pause`, but the holder is resumed while the next holder is between its read and its write.
     PauseIntoSection,
     /// Both pauses, one after the other.
     BothPauses,
@@ -56,14 +56,15 @@ pub enum Trouble {
     Aborts,
 }
 
-/// What must come out.
+/// The expected verdict of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// More pieces are sold than there are: a control that does not oversell fails the run.
+    /// More pieces are sold than exist. A control that does not oversell fails the run.
     Oversells,
-    /// Not one piece too many.
+    /// No piece is oversold.
     Exact,
-    /// Not one piece too many, and at least 95 % of the stock: a shop that refuses everything prevents nothing.
+    /// No piece is oversold, and at least 95 % of the stock is sold. Otherwise a shop that refuses every order would
+    /// pass.
     SellsOut,
 }
 
@@ -159,12 +160,12 @@ pub static SCRIPTS: [Script; 16] = [
 ];
 
 impl Part {
-    /// All parts, in the order in which they run.
+    /// Returns all parts, in the order in which they run.
     pub fn every() -> impl Iterator<Item = Self> {
         SCRIPTS.iter().map(Self::Scenario).chain([Self::Jobs, Self::Stall, Self::Comparison])
     }
 
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -195,7 +196,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A text that names no part.
+/// The error for an unknown part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no part `{name}`: use {}", Part::every().map(|part| part.name()).collect::<Vec<_>>().join(", "))]
 pub struct UnknownPart {

@@ -1,4 +1,4 @@
-//! The servers of a run: Redis, the databases, and the directory of everything else.
+//! The servers of a run: Redis and the databases, and the directory for all files.
 
 use crate::{
     fleet::{PostgresError, PostgresServer, PrivateRedis, PrivateRedisError, RedisAdmin},
@@ -16,29 +16,30 @@ use std::{
 use tempfile::TempDir;
 use url::Url;
 
-/// The servers that a run is to use.
+/// The servers that a run uses.
 #[derive(Debug, Clone)]
 pub struct SitePlan {
-    /// The program that serves as a shop.
+    /// Path of the program of the shops.
     pub program: PathBuf,
-    /// A Redis that exists. Without one a private server is started.
+    /// Address of an existing Redis server; `None` to start a private one.
     pub redis: Option<LocksUrl>,
-    /// The databases.
+    /// Databases of the scenarios.
     pub database: DatabasePlan,
 }
 
-/// The databases that a run is to use: each scenario has one of its own.
+/// The databases that a run uses. Each scenario has a separate database.
 #[derive(Debug, Clone)]
 pub enum DatabasePlan {
-    /// Files of SQLite.
+    /// SQLite files.
     Sqlite,
-    /// A private PostgreSQL.
+    /// Databases on a private PostgreSQL server.
     PrivatePostgres,
-    /// Databases on this PostgreSQL, which are created and dropped. The user needs the right to create databases.
+    /// Databases on this PostgreSQL server, which are created and dropped. The user needs the permission to create
+    /// databases.
     Postgres(DatabaseUrl),
 }
 
-/// The servers of a run. Everything that was started ends when this is dropped.
+/// The servers of a run. Dropping this ends everything that was started.
 #[derive(Debug)]
 pub struct Site {
     pub(super) program: PathBuf,
@@ -46,7 +47,7 @@ pub struct Site {
     pub(super) private_redis: Option<PrivateRedis>,
     databases: Databases,
     id: String,
-    // The last field: the others have files in it.
+    // This must be the last field, because the others have files in this directory.
     directory: TempDir,
 }
 
@@ -56,11 +57,11 @@ enum Databases {
     Postgres { server: Option<PostgresServer>, url: Url, created: Mutex<Vec<String>> },
 }
 
-/// The servers of a run could not be started.
+/// The reason that the servers of a run could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SiteError {
-    /// There is no Redis.
+    /// The private Redis server did not start.
     #[error(transparent)]
     NoRedis(#[from] PrivateRedisError),
     /// The address of Redis.
@@ -69,30 +70,30 @@ pub enum SiteError {
     /// Redis did not answer.
     #[error("Redis could not be reached")]
     Redis(#[from] fred::error::Error),
-    /// PostgreSQL.
+    /// The private PostgreSQL server did not start.
     #[error(transparent)]
     Postgres(#[from] PostgresError),
-    /// The database refused something.
+    /// The database refused an operation.
     #[error("could not {attempted} a database: the user needs the right to create databases")]
     Database {
-        /// What was attempted.
+        /// Attempted operation.
         attempted: &'static str,
-        /// The cause.
+        /// Cause of the failure.
         source: sqlx::Error,
     },
-    /// The directory.
+    /// The directory could not be used.
     #[error("could not use the directory of the run")]
     Directory(#[from] io::Error),
 }
 
 impl Site {
-    /// Starts what is missing.
+    /// Starts the servers that do not exist yet.
     ///
     /// # Errors
-    /// [`SiteError`] with what to install.
+    /// Returns [`SiteError`], which names missing programs.
     ///
     /// # Cancel safety
-    /// Dropping this ends what was started.
+    /// Dropping this ends everything that was started.
     pub async fn open(plan: SitePlan) -> Result<Self, SiteError> {
         let directory = tempfile::Builder::new().prefix("lock-inventory-demo-").tempdir()?;
         let (redis, private_redis) = match plan.redis {
@@ -118,18 +119,18 @@ impl Site {
         Ok(Self { program: plan.program, redis, private_redis, databases, id, directory })
     }
 
-    /// Returns whether the databases are on PostgreSQL.
+    /// Returns `true` if the databases are on PostgreSQL.
     #[must_use]
     pub fn is_postgres(&self) -> bool {
         matches!(self.databases, Databases::Postgres { .. })
     }
 
-    /// The address of Redis with its password, for the environment of the shops.
+    /// Returns the address of Redis with its password, for the environment of the shops.
     pub(super) fn redis_url(&self) -> &str {
         self.redis.reveal().unwrap_or("memory")
     }
 
-    /// The version of Redis, for the footer.
+    /// Returns the version of Redis, for the footer.
     pub(super) async fn redis_version(&self) -> Result<String, SiteError> {
         let version = RedisAdmin::connect(self.redis_url()).await?.version().await?;
         Ok(match self.private_redis {
@@ -138,19 +139,19 @@ impl Site {
         })
     }
 
-    /// The first part of the names of all keys and databases of the run.
+    /// Returns the prefix of the names of all keys and databases of the run.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// A directory for one scenario.
+    /// Creates a directory for a scenario.
     pub(super) fn directory(&self, name: &str) -> Result<PathBuf, SiteError> {
         let path = self.directory.path().join(name);
         std::fs::create_dir_all(&path)?;
         Ok(path)
     }
 
-    /// An empty database for one scenario.
+    /// Creates an empty database for a scenario.
     pub(super) async fn database(&self, name: &str) -> Result<String, SiteError> {
         match &self.databases {
             Databases::Sqlite => {
@@ -168,7 +169,7 @@ impl Site {
         }
     }
 
-    /// The version of the database, for the footer.
+    /// Returns the version of the database, for the footer.
     pub(super) async fn database_version(&self) -> Result<String, SiteError> {
         match &self.databases {
             Databases::Sqlite => {
@@ -185,10 +186,10 @@ impl Site {
         }
     }
 
-    /// Removes what the run has left on servers that are not its own.
+    /// Removes the keys and databases of the run from servers that it did not start.
     ///
     /// # Errors
-    /// [`SiteError`] when a server does not answer.
+    /// Returns [`SiteError`] if a server does not answer.
     pub async fn close(self) -> Result<(), SiteError> {
         if self.private_redis.is_none() {
             RedisAdmin::connect(self.redis_url()).await?.remove_keys(&self.id).await?;
@@ -202,7 +203,7 @@ impl Site {
         Ok(())
     }
 
-    /// The directory of the run.
+    /// Returns the directory of the run.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.directory.path()

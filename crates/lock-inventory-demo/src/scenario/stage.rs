@@ -1,4 +1,4 @@
-//! The processes of one scenario, from the first start to the audit.
+//! The processes of a scenario, from the first start to the audit.
 
 use super::site::{Site, SiteError};
 use crate::{
@@ -27,30 +27,30 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 
-/// The code of the one hot product.
+/// Code of the hot product.
 pub(super) const HOT: &str = "HOT-1";
-/// How often the stock is looked at.
+/// Interval at which the stock is read.
 const SAMPLE: Duration = Duration::from_millis(50);
-/// How long a condition may take to come about.
+/// Time limit for a condition to become true.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The shops of a scenario and what they sell.
+/// The shops and products of a scenario.
 #[derive(Debug, Clone)]
 pub(super) struct StagePlan {
-    /// A word, once per run.
+    /// Name of the stage, unique within the run.
     pub(super) name: String,
     pub(super) strategy: Strategy,
     pub(super) shops: u32,
-    /// The address of Redis for the last shop, if it is another one.
+    /// Address of Redis for the last shop, if it differs.
     pub(super) last_shop_by: Option<String>,
-    /// The products, and the pieces of each.
+    /// Products and the number of pieces of each.
     pub(super) products: Vec<(String, u32)>,
     pub(super) lease: Duration,
     pub(super) wait: Duration,
     pub(super) seed: u64,
 }
 
-/// Shops over one database behind a balancer.
+/// The shops of a scenario, with one database, behind a balancer.
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) fleet: Fleet,
@@ -61,45 +61,45 @@ pub(super) struct Stage {
     pids: Vec<u32>,
 }
 
-/// A scenario did not come to its end.
+/// The reason that a scenario did not end regularly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// The servers.
+    /// The servers of the run failed.
     #[error(transparent)]
     Site(#[from] SiteError),
-    /// The shops.
+    /// A shop failed.
     #[error(transparent)]
     Fleet(#[from] FleetError),
     /// Redis did not start again.
     #[error(transparent)]
     Redis(#[from] PrivateRedisError),
-    /// The load.
+    /// The load failed.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The database.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system.
+    /// A system call failed.
     #[error("could not run the scenario")]
     System(#[from] io::Error),
-    /// A shop refused what the run asked of it.
+    /// A shop refused a command of the run.
     #[error("{shop} did not {what}: {answer}")]
     Refused {
-        /// The address of the shop.
+        /// Address of the shop.
         shop: SocketAddr,
-        /// What it was asked to do.
+        /// Action that was requested.
         what: &'static str,
-        /// What it said.
+        /// Answer of the shop.
         answer: String,
     },
-    /// A condition did not come about.
+    /// A condition did not become true.
     #[error("{0} did not happen within {PATIENCE:?}")]
     Never(&'static str),
 }
 
 impl Stage {
-    /// Starts the shops over an empty database that gets the products.
+    /// Starts the shops with a new database that contains the products.
     pub(super) async fn open(site: &Site, plan: &StagePlan) -> Result<Self, ScenarioError> {
         let directory = site.directory(&plan.name)?;
         let catalogue = directory.join("catalogue.csv");
@@ -118,19 +118,19 @@ impl Stage {
         Ok(Self { fleet, balancer, store, directory, zero: Instant::now(), pids })
     }
 
-    /// Milliseconds since the begin.
+    /// Returns the milliseconds since the start.
     pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.zero.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Asks a shop for a document.
+    /// Requests a document from a shop.
     pub(super) async fn get(&self, address: SocketAddr, path: &str) -> Result<Value, ScenarioError> {
         let request = Request::get(path).body(Full::default()).map_err(io::Error::other)?;
         let body = exchange(address, "answer", request).await?;
         serde_json::from_slice(&body).map_err(|error| ScenarioError::System(error.into()))
     }
 
-    /// The counters of all products together.
+    /// Returns the counters of all products together.
     pub(super) async fn look(&self) -> Result<StockPoint, ScenarioError> {
         let products = self.store.products().await?;
         let (stock, sold) =
@@ -138,7 +138,7 @@ impl Stage {
         Ok(StockPoint { ms: self.now_ms(), stock, sold })
     }
 
-    /// Looks at the stock again and again, until it is dropped.
+    /// Records the stock repeatedly until it is dropped.
     pub(super) async fn watch(&self, points: &mut Vec<StockPoint>) -> Result<(), ScenarioError> {
         loop {
             points.push(self.look().await?);
@@ -146,7 +146,7 @@ impl Stage {
         }
     }
 
-    /// Waits until so many pieces are sold.
+    /// Waits until this many pieces are sold.
     pub(super) async fn until_sold(&self, pieces: i64) -> Result<(), ScenarioError> {
         let begin = Instant::now();
         while self.look().await?.sold < pieces {
@@ -176,7 +176,7 @@ impl Stage {
         }
     }
 
-    /// Sends a shop a command of its operator.
+    /// Sends an admin command to a shop.
     pub(super) async fn admin(&self, shop: usize, path: &str, body: &Value) -> Result<(), ScenarioError> {
         let request = Request::post(path)
             .header(http::header::CONTENT_TYPE, "application/json")
@@ -185,7 +185,7 @@ impl Stage {
         exchange(self.fleet.status(shop).address, "take a command", request).await.map(drop)
     }
 
-    /// The shops' parts of the requests.
+    /// Returns the shares of the requests by shop.
     pub(super) fn shares(&self) -> Vec<ServerShare> {
         let shares = self.balancer.servers().shares();
         let all: u64 = shares.iter().map(|share| share.requests).sum();

@@ -1,4 +1,4 @@
-//! A stall of the database under an open model, at half of the capacity: a closed model would hide it.
+//! A stall of the database under an open model, at half of the capacity. A closed model would hide the stall.
 
 use super::{
     site::Site,
@@ -13,21 +13,21 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The stall, inside of a shop's critical section.
+/// Duration of the stall, inside a shop's critical section.
 const STALL: Duration = Duration::from_secs(2);
-/// When it comes.
+/// Start of the stall, after the start of the load.
 const AT: Duration = Duration::from_secs(10);
-/// How long the load goes on.
+/// Duration of the load.
 const LASTS: Duration = Duration::from_secs(30);
-/// How long requests wait for the lock: longer than the stall, so that none is refused for it.
+/// Time that requests wait for the lock, longer than the stall so that none is refused because of it.
 const WAIT: Duration = Duration::from_secs(6);
-/// How long the capacity is measured.
+/// Time for which the capacity is measured.
 const CAPACITY: Duration = Duration::from_secs(3);
-/// What the 99th percentile must show of the stall, in milliseconds.
+/// Minimum of the 99th percentile, in milliseconds, which shows that the stall is measured.
 const SHOWN_MS: f64 = 1_000.0;
 const PIECES: u32 = 1_000_000;
 
-/// Measures the capacity, and then the stall at half of it.
+/// Measures the capacity, then the latencies with a stall at half of the capacity.
 pub(super) async fn run(site: &Site, seed: u64) -> Result<StallResult, ScenarioError> {
     let plan = StagePlan {
         name: "stall".into(),
@@ -66,7 +66,7 @@ pub(super) async fn run(site: &Site, seed: u64) -> Result<StallResult, ScenarioE
     let mut failures: Vec<_> = audit.breaches.iter().map(ToString::to_string).collect();
     if let Some(rate) = summary.rate.filter(|rate| !rate.is_valid()) {
         failures.push(format!(
-            "this run is invalid: {:.1} orders a second were sent of {:.1}",
+            "this run is invalid: {:.1} of {:.1} orders per second were sent",
             rate.achieved, rate.requested
         ));
     }

@@ -1,4 +1,4 @@
-//! What a shop has done since it opened.
+//! Counters of a shop since it opened.
 
 use crate::domain::Outcome;
 use lock_tower::{
@@ -21,15 +21,15 @@ pub struct Counters {
 /// The values of the counters at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
-    /// Orders accepted; a repetition is not counted again.
+    /// Accepted orders. Repetitions are not counted.
     pub orders: u64,
-    /// Orders refused since there were too few pieces.
+    /// Orders refused because there were too few pieces.
     pub sold_out: u64,
-    /// Orders refused since the store had seen a newer holder.
+    /// Orders refused because the store had seen a newer holder.
     pub stale: u64,
     /// Requests that did not get their lock in time.
     pub lock_timeouts: u64,
-    /// Requests whose lock was lost before they ended.
+    /// Requests that lost their lock before they ended.
     pub lost: u64,
 }
 
@@ -44,7 +44,7 @@ impl Counters {
         };
     }
 
-    /// Returns the values now.
+    /// Returns the current values.
     #[must_use]
     pub fn now(&self) -> Counts {
         Counts {

@@ -1,4 +1,5 @@
-//! The products whose locks this process holds or waits for, from the events of its factory: no request to the store.
+//! The products whose locks this process holds or waits for. The data comes from the events of its factory, without
+//! requests to the store.
 
 use lock_core::{
     FencingToken,
@@ -12,13 +13,13 @@ use std::{
 /// A product's lock as this process sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LocalLock {
-    /// The token of the hold of this process, if it has one.
+    /// Token of this process's hold, if it has one.
     pub token: Option<FencingToken>,
-    /// The requests of this process that wait.
+    /// Number of waiting requests of this process.
     pub waiters: usize,
 }
 
-/// The locks in use, by the code of the product.
+/// The locks in use, by product code.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
     locks: Mutex<HashMap<String, LocalLock>>,
@@ -37,7 +38,7 @@ impl Holders {
 
 impl LockObserver for Holders {
     fn on_event(&self, event: &LockEvent<'_>) {
-        // The leadership of the jobs is a lock of another kind.
+        // Other names are not locks of products, such as the leadership of the jobs.
         let Some(sku) = event.name().as_str().strip_prefix("stock:") else { return };
         let mut locks = self.locks();
         let lock = locks.entry(sku.to_owned()).or_default();
@@ -45,7 +46,7 @@ impl LockObserver for Holders {
             LockEvent::WaitStarted { .. } => lock.waiters += 1,
             LockEvent::WaitEnded { .. } => lock.waiters = lock.waiters.saturating_sub(1),
             LockEvent::Granted { token, .. } => lock.token = Some(*token),
-            // The end of a hold may be told after the grant of the next one.
+            // The event of the end of a hold may arrive after the grant of the next one.
             LockEvent::Ended { token, .. } if lock.token == Some(*token) => lock.token = None,
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Metrics through OpenTelemetry, shown as Prometheus text by its exporter.
+//! OpenTelemetry metrics, exported as Prometheus text.
 
 use super::Counters;
 use opentelemetry::{
@@ -9,23 +9,23 @@ use opentelemetry_sdk::{Resource, error::OTelSdkError, metrics::SdkMeterProvider
 use prometheus::{Registry, TextEncoder};
 use std::sync::Arc;
 
-/// The instruments of a shop, and the registry that shows them.
+/// The instruments of a shop, and the registry that exports them.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
     meter: Meter,
-    /// Its end would stop the instruments.
+    /// Kept alive, because dropping the provider would stop the instruments.
     _provider: SdkMeterProvider,
 }
 
-/// The metrics could not be set up or shown.
+/// A failure to set up or export the metrics.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetricsError {
-    /// The exporter could not be made.
+    /// The exporter could not be created.
     #[error("the exporter could not be made")]
     Exporter(#[from] OTelSdkError),
-    /// The text could not be made.
+    /// The text could not be written.
     #[error("the metrics could not be written as text")]
     Text(#[from] prometheus::Error),
 }
@@ -57,7 +57,7 @@ impl Metrics {
         &self.meter
     }
 
-    /// Returns all metrics in Prometheus' text format.
+    /// Returns all metrics in the Prometheus text format.
     pub(crate) fn text(&self) -> Result<String, MetricsError> {
         Ok(TextEncoder::new().encode_to_string(&self.registry.gather())?)
     }

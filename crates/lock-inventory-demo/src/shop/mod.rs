@@ -1,4 +1,4 @@
-//! One shop: what its routes and its jobs share.
+//! A shop, with the state that its routes and jobs share.
 
 mod counters;
 mod holders;
@@ -37,27 +37,28 @@ use tokio_util::task::TaskTracker;
 /// The settings of a shop.
 #[derive(Debug, Clone)]
 pub struct ShopConfig {
-    /// Its name, in the ledger and in the header `x-shop`.
+    /// Name of the shop, in the ledger and in the header `x-shop`.
     pub name: String,
-    /// The way in which it sells at first.
+    /// Initial strategy.
     pub strategy: Strategy,
-    /// A word before the names of all its locks, jobs and keys in Redis, for shops that share a Redis with others: see
-    /// [`LockFactoryBuilder::prefix`](lock_core::LockFactoryBuilder::prefix). Empty for none. Shops over one stock need the same one.
+    /// Prefix of the names of all its locks, jobs and keys in Redis, for shops that share a Redis server with other
+    /// applications; see [`LockFactoryBuilder::prefix`](lock_core::LockFactoryBuilder::prefix). Empty for none. Shops
+    /// that sell the same stock need the same prefix.
     pub prefix: String,
-    /// The terms of its locks.
+    /// Options of its locks.
     pub options: LockOptions,
-    /// How long a request waits for its lock.
+    /// Time that a request waits for its lock.
     pub wait: Duration,
-    /// The seed of the payments' delays.
+    /// Seed of the payment delays.
     pub seed: u64,
-    /// An observer of the routes that take locks, beside the metrics.
+    /// Observer of the routes that acquire locks, in addition to the metrics.
     pub observer: Option<Arc<dyn LayerObserver>>,
-    /// The stock below which the job fills a product up to its initial stock. With 0 it never does.
+    /// Stock below which the restock job fills a product up to its initial stock; 0 disables it.
     pub restock_below: u32,
 }
 
 impl Default for ShopConfig {
-    /// A lease of 10 s, a wait of 1 s, the strategy [`Fenced`](Strategy::Fenced), and no restock.
+    /// Returns a lease of 10 s, a wait of 1 s, the strategy [`Fenced`](Strategy::Fenced), and no restocking.
     fn default() -> Self {
         Self {
             name: "shop-1".into(),
@@ -73,7 +74,7 @@ impl Default for ShopConfig {
 }
 
 impl ShopConfig {
-    /// Returns a name after the prefix.
+    /// Returns a name with the prefix.
     pub(crate) fn qualified(&self, name: &str) -> String {
         match &*self.prefix {
             "" => name.to_owned(),
@@ -82,7 +83,7 @@ impl ShopConfig {
     }
 }
 
-/// One shop. Several of them, in one process or in many, share nothing but the database and the store of the locks.
+/// A shop. Several shops, in one process or in many, share only the database and the store of the locks.
 #[derive(Debug)]
 pub struct Shop {
     pub(crate) config: ShopConfig,
@@ -94,9 +95,9 @@ pub struct Shop {
     pub(crate) counters: Arc<Counters>,
     pub(crate) holders: Arc<Holders>,
     pub(crate) metrics: Metrics,
-    /// The handlers that hold a lock.
+    /// Handlers that hold a lock.
     pub(crate) detached: DetachedTasks,
-    /// The handlers that sell without one.
+    /// Handlers that sell without a lock.
     pub(crate) tasks: TaskTracker,
     pub(crate) board: Board,
     strategy: Mutex<Strategy>,
@@ -108,7 +109,7 @@ impl Shop {
     /// Opens a shop over a database that is [set up](Store::set_up).
     ///
     /// # Errors
-    /// [`ShopError`] if the database fails or an option of the locks is not usable.
+    /// Returns [`ShopError`] if the database fails or an option of the locks is not valid.
     ///
     /// # Cancel safety
     /// Dropping this leaves nothing behind.
@@ -156,31 +157,31 @@ impl Shop {
         }))
     }
 
-    /// Returns the name and the process, as in the header `x-shop`.
+    /// Returns the name and the process id, as in the header `x-shop`.
     #[must_use]
     pub fn instance(&self) -> String {
         format!("{}/{}", self.config.name, process::id())
     }
 
-    /// Returns what it sells with.
+    /// Returns the seller.
     #[must_use]
     pub fn seller(&self) -> &Seller {
         &self.seller
     }
 
-    /// Returns its store.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &Store {
         self.seller.store()
     }
 
-    /// Returns its counters.
+    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counters.now()
     }
 
-    /// Returns the way in which it sells now.
+    /// Returns the current strategy.
     #[must_use]
     pub fn strategy(&self) -> Strategy {
         *self.strategy.lock().unwrap_or_else(PoisonError::into_inner)
@@ -190,12 +191,12 @@ impl Shop {
         *self.strategy.lock().unwrap_or_else(PoisonError::into_inner) = strategy;
     }
 
-    /// Returns the lock of a product, by the name that the layer gives it.
+    /// Returns the lock of a product, with the same name as in the layer.
     pub(crate) fn lock(&self, sku: &Sku) -> Result<Lock, LockError> {
         self.locks.named(LockName::of(("stock", sku))?)
     }
 
-    /// Gives the shop its scheduler.
+    /// Sets the scheduler of the shop.
     pub(crate) fn set_cron(&self, cron: Scheduler) {
         let _ = self.cron.set(cron);
     }
@@ -204,12 +205,12 @@ impl Shop {
         self.cron.get()
     }
 
-    /// Ends streams that would go on for ever, when the server begins to drain.
+    /// Ends the endless streams when the server begins to drain.
     pub(crate) fn begin_closing(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Completes when the server drains.
+    /// Completes when the server begins to drain.
     pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut closing = self.closing.subscribe();
         async move {
@@ -217,11 +218,11 @@ impl Shop {
         }
     }
 
-    /// Waits for the handlers that still run, whether or not their clients are there, and gives the locks back.
+    /// Waits for the handlers that still run, even those whose clients have left, and releases the locks.
     ///
     /// # Errors
-    /// [`ShopError::StillBusy`] if handlers still run after `within`, [`ShopError::LeftLocked`] if the release of a lock was not
-    /// confirmed. The lock then ends with its lease.
+    /// Returns [`ShopError::StillBusy`] if handlers still run after `within`, and [`ShopError::LeftLocked`] if the
+    /// release of a lock was not confirmed. Such a lock expires with its lease.
     pub async fn drain(&self, within: Duration) -> Result<(), ShopError> {
         self.tasks.close();
         let drained = async { tokio::join!(self.detached.drain(within), self.tasks.wait()).0 };
@@ -237,7 +238,7 @@ impl Shop {
     }
 }
 
-/// A shop could not be opened or closed.
+/// The reason that a shop could not be opened or closed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShopError {
@@ -253,13 +254,13 @@ pub enum ShopError {
     /// Handlers still ran at the end.
     #[error("orders still ran {within:?} after the shop had closed: look for a call without a time-out")]
     StillBusy {
-        /// How long it waited.
+        /// Time that the shop waited.
         within: Duration,
     },
-    /// A lock was left.
+    /// The release of a lock was not confirmed.
     #[error("the shop closed and left {name} locked: it is free when its lease is over")]
     LeftLocked {
-        /// Its name.
+        /// Name of the lock.
         name: LockName,
     },
 }

@@ -1,4 +1,4 @@
-//! The state of a shop at one time, as JSON. Any number of viewers cost one look at the database every 200 ms.
+//! The state of a shop as JSON. For any number of viewers, the database is read at most once every 200 ms.
 
 use super::Shop;
 use crate::store::StoreError;
@@ -11,13 +11,13 @@ use std::{
 };
 use tokio::{sync::Mutex, time::timeout};
 
-/// How long a snapshot is shown.
+/// Time for which a snapshot is reused.
 pub(crate) const FRESH: Duration = Duration::from_millis(200);
 
-/// How long the jobs are asked for: without their store, the rest is still shown.
+/// Time limit for reading the jobs. If their store does not answer, the rest is still shown.
 const JOBS_WITHIN: Duration = Duration::from_millis(100);
 
-/// The last snapshot, and the last answer about the jobs.
+/// The latest snapshot and the latest known jobs.
 #[derive(Debug)]
 pub(crate) struct Board {
     last: Mutex<Option<(Instant, Arc<str>)>>,
@@ -71,7 +71,7 @@ impl Shop {
         }))
     }
 
-    /// Returns the jobs, or what was last known of them.
+    /// Returns the jobs, or their latest known state.
     async fn jobs(&self) -> Value {
         let mut known = self.board.jobs.lock().await;
         if let Ok(Ok(jobs)) = timeout(JOBS_WITHIN, self.ask_for_jobs()).await {

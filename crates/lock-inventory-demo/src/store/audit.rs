@@ -1,13 +1,13 @@
-//! The rows that the audit reads, and its results.
+//! Reads the rows for the audit, and stores its results.
 
 use super::{Store, StoreError};
 use crate::domain::{Audit, Books, LedgerRow, RestockRow, StockRow};
 
 impl Store {
-    /// Reads the books, in one state of all tables: sales may go on.
+    /// Reads the books from a consistent snapshot of all tables, while sales may continue.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// Returns [`StoreError::Database`].
     pub async fn books(&self) -> Result<Books, StoreError> {
         self.read_books().await.map_err(StoreError::of("read the books"))
     }
@@ -37,10 +37,10 @@ impl Store {
         })
     }
 
-    /// Keeps the result of an audit, once for each run of the job.
+    /// Stores the result of an audit, once for each run of the job.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// Returns [`StoreError::Database`].
     pub async fn keep_audit(&self, run: &str, audit: &Audit) -> Result<(), StoreError> {
         sqlx::query(
             "insert into audits (run, breaches, oversold) values ($1, $2, $3) on conflict (run) do nothing",

@@ -1,14 +1,14 @@
-//! The few differences between SQLite and PostgreSQL. All other statements are the same for both.
+//! The differences between SQLite and PostgreSQL. All other statements are the same for both.
 
 use super::StoreError;
 use sqlx::{AnyConnection, AnyPool, Executor, any::AnyPoolOptions, migrate::Migrator};
 use std::{fmt, path::Path, str::FromStr, time::Duration};
 use url::Url;
 
-/// How long a statement waits for a connection, and an SQLite connection for the lock of the database.
+/// Time that a statement waits for a connection, and that a SQLite connection waits for the lock of the database.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The address of a database. Its texts do not contain the password.
+/// The address of a database. `Display` and `Debug` do not show the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseUrl {
     url: Url,
@@ -26,16 +26,16 @@ static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
 static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
 
 impl DatabaseUrl {
-    /// The SQLite database in this file.
+    /// Returns the address of the SQLite database in this file.
     ///
     /// # Errors
-    /// [`StoreError::Address`] for a path that is not absolute.
+    /// Returns [`StoreError::Address`] for a path that is not absolute.
     pub fn sqlite(file: &Path) -> Result<Self, StoreError> {
         let url = Url::from_file_path(file).map_err(|()| StoreError::Address)?;
         format!("sqlite://{}", url.path()).parse()
     }
 
-    /// Returns the address with its password, for the command line or the environment of a process of one's own.
+    /// Returns the address with its password, for the environment of a child process.
     #[must_use]
     pub fn reveal(&self) -> &str {
         self.url.as_str()
@@ -45,23 +45,24 @@ impl DatabaseUrl {
         sqlx::any::install_default_drivers();
         let (mut url, options) = (self.url.clone(), AnyPoolOptions::new().acquire_timeout(PATIENCE));
         let options = match self.dialect {
-            // SQLite has one writer, and nearly every statement here writes. Connections of one process would poll for the
-            // lock of the file with pauses of up to 100 ms; the pool serves them in their order instead.
+            // SQLite has one writer, and nearly every statement here writes. Several connections of a process would
+            // poll for the lock of the file with pauses of up to 100 ms. With one connection, the pool serves
+            // statements in order.
             Dialect::Sqlite => {
                 if !url.query_pairs().any(|(name, _)| name == "mode") {
                     url.query_pairs_mut().append_pair("mode", "rwc");
                 }
                 options.max_connections(1).after_connect(|connection, _| Box::pin(prepare(connection)))
             }
-            // Four shops fit into the 100 connections that a server allows by default.
+            // Four shops fit into the 100 connections that a PostgreSQL server allows by default.
             Dialect::Postgres => options.max_connections(20),
         };
         options.connect(url.as_str()).await
     }
 }
 
-/// WAL lets readers go on beside the writer. With `normal` a commit survives the end of the process, but the last
-/// commits may be lost with the power; a shop sets `full`.
+/// Sets up a SQLite connection. WAL lets readers continue while a writer is active. With `normal`, a commit survives
+/// the end of the process, but a power failure may lose the latest commits. A real shop would set `full`.
 async fn prepare(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
     connection.execute("pragma busy_timeout = 30000").await?;
     connection.execute("pragma journal_mode = wal").await?;
@@ -78,8 +79,8 @@ impl Dialect {
         }
     }
 
-    /// Begins a transaction that writes. SQLite takes its write lock at once: a transaction that begins with a read could
-    /// be refused when it writes.
+    /// Returns the statement that begins a writing transaction. SQLite acquires its write lock immediately, because a
+    /// transaction that begins with a read could fail at its first write.
     pub(super) fn begin(self) -> &'static str {
         match self {
             Self::Sqlite => "begin immediate",
@@ -87,7 +88,7 @@ impl Dialect {
         }
     }
 
-    /// Begins a transaction that sees one state of all tables.
+    /// Returns the statement that begins a transaction with a consistent snapshot of all tables.
     pub(super) fn begin_snapshot(self) -> &'static str {
         match self {
             Self::Sqlite => "begin",
@@ -95,7 +96,8 @@ impl Dialect {
         }
     }
 
-    /// Reads the stock for a write in the same transaction. SQLite's transaction has locked the whole database.
+    /// Returns the query that reads the stock for a write in the same transaction. On SQLite, the transaction has
+    /// already locked the whole database.
     pub(super) fn select_for_update(self) -> &'static str {
         match self {
             Self::Sqlite => "select stock from sku where id = $1",

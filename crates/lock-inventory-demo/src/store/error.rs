@@ -2,11 +2,11 @@
 
 use crate::domain::Sku;
 
-/// The store did not do what it was asked. Unless a commit failed, nothing was written.
+/// A failure of the store. Unless a commit failed, nothing was written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The text is no address of a database.
+    /// The text is not a valid address of a database.
     #[error(
         "the address of the database is not usable: write `sqlite:///path/to/shop.sqlite` or \
          `postgres://user:password@host/database`"
@@ -15,26 +15,26 @@ pub enum StoreError {
     /// The database failed.
     #[error("could not {attempted}")]
     Database {
-        /// The attempted action.
+        /// Attempted action.
         attempted: &'static str,
-        /// The cause.
+        /// Cause of the failure.
         source: sqlx::Error,
     },
     /// The migrations failed.
     #[error("could not create the tables: give a database of this version of the program, or an empty one")]
     Migrate(#[from] sqlx::migrate::MigrateError),
-    /// There is no such product.
+    /// The product does not exist.
     #[error("the store has no product {sku}: restart the shop after a change of the catalogue")]
     NoProduct {
-        /// Its code.
+        /// Code of the product.
         sku: Sku,
     },
-    /// A stored value is not of its kind.
+    /// A stored value is not valid.
     #[error("the column `{column}` has {value:?}, which is not valid: repair the row by hand")]
     Invalid {
-        /// The column.
+        /// Name of the column.
         column: &'static str,
-        /// The value.
+        /// Stored value.
         value: String,
     },
     /// The strategy needs another database.

@@ -1,4 +1,4 @@
-//! The read and the write that refuse a holder whose lock has passed on. **These are the two statements to copy.**
+//! The read and the write that refuse a stale holder. **These are the two statements to copy.**
 //!
 //! Both check the token. Checking it only on the write is not enough: a stale holder can still write between the new
 //! holder's read and its write. [`write_fenced_only`](Store::write_fenced_only) shows that.
@@ -14,21 +14,22 @@ use lock_core::FencingToken;
 /// The result of a fenced read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// The stock. From now on the store refuses every older holder.
+    /// The stock. From now on, the store refuses every older holder.
     Fresh(Quantity),
-    /// A newer holder was here.
+    /// The store has seen a newer holder.
     Stale(Stale),
 }
 
 impl Store {
-    /// Reads the stock, and leaves the token at it.
+    /// Reads the stock and stores the token with it.
     ///
-    /// It is a transaction of its own, committed when this returns: the holder then calls other systems without one.
+    /// The transaction is committed when this returns, so the holder can call other systems without an open
+    /// transaction.
     ///
     /// # Errors
-    /// [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
     pub async fn fenced_read(&self, sku: &Sku, mine: FencingToken) -> Result<Read, StoreError> {
-        // All rows, although there is one at most: the error of a commit comes after the rows.
+        // Reads all rows although there is at most one, because the error of a commit comes after the rows.
         let rows: Vec<i64> =
             sqlx::query_scalar("update sku set fence = $1 where id = $2 and fence <= $1 returning stock")
                 .bind(mine.as_i64())
@@ -42,11 +43,11 @@ impl Store {
         }
     }
 
-    /// Writes the stock that is `left` after the order, and the order, in one transaction.
+    /// Writes the order, and `left` as the stock, in one transaction.
     ///
     /// # Errors
-    /// [`StoreError::Database`], [`StoreError::NoProduct`]. A failed commit leaves open whether the order is written: the
-    /// client repeats the request with its key.
+    /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`]. After a failed commit, the order may or may not
+    /// be written. The client then repeats the request with its key.
     pub async fn fenced_write(
         &self,
         entry: Entry<'_>,
@@ -58,10 +59,11 @@ impl Store {
         self.write_unless_stale(statement, entry, left, mine).await
     }
 
-    /// Writes as [`fenced_write`](Self::fenced_write) does, for a holder that left no token when it read. Do not copy.
+    /// Writes like [`fenced_write`](Self::fenced_write), for a holder that did not store its token when it read. Do not
+    /// copy.
     ///
     /// # Errors
-    /// As [`fenced_write`](Self::fenced_write).
+    /// Fails like [`fenced_write`](Self::fenced_write).
     pub async fn write_fenced_only(
         &self,
         entry: Entry<'_>,
@@ -106,7 +108,7 @@ impl Store {
     /// Returns the newest token that the store has seen for the product.
     ///
     /// # Errors
-    /// [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
     pub async fn fence(&self, sku: &Sku) -> Result<FencingToken, StoreError> {
         let fence: Option<i64> = sqlx::query_scalar("select fence from sku where id = $1")
             .bind(sku.as_str())

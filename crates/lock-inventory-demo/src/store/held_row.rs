@@ -7,23 +7,23 @@ use super::{
 };
 use crate::domain::{Quantity, Sku};
 
-/// The row of a product, locked by an open transaction. Dropping it rolls back.
+/// The row of a product, locked by an open transaction. Dropping this rolls the transaction back.
 #[derive(Debug)]
 pub struct HeldRow {
     tx: Tx,
-    /// The stock.
+    /// Number of pieces in stock.
     pub stock: Quantity,
 }
 
 impl Store {
-    /// Locks the row of a product, and reads its stock. It takes a connection for as long as the row is held. On SQLite
-    /// it locks the database.
+    /// Locks the row of a product and reads its stock. This occupies a connection for as long as the row is held. On
+    /// SQLite, it locks the whole database.
     ///
     /// # Errors
-    /// [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
     ///
     /// # Cancel safety
-    /// Dropping this, or its result, rolls back.
+    /// Dropping this or its result rolls the transaction back.
     pub async fn hold_row(&self, sku: &Sku) -> Result<HeldRow, StoreError> {
         let read = async {
             let mut tx = self.begin().await?;
@@ -40,10 +40,10 @@ impl Store {
 }
 
 impl HeldRow {
-    /// Writes the stock that is `left` after the order, and the order, and commits.
+    /// Writes the order, and `left` as the stock, and commits.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// Returns [`StoreError::Database`].
     pub async fn write(self, entry: Entry<'_>, left: Quantity) -> Result<Written, StoreError> {
         let mut tx = self.tx;
         let write = async {
@@ -53,10 +53,10 @@ impl HeldRow {
         write.await.map_err(StoreError::of("write the order"))
     }
 
-    /// Gives the row back unchanged.
+    /// Releases the row unchanged.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// Returns [`StoreError::Database`].
     pub async fn give_back(self) -> Result<(), StoreError> {
         self.tx.rollback().await.map_err(StoreError::of("unlock the stock"))
     }

@@ -1,4 +1,4 @@
-//! Stock, orders and reservations in SQLite or PostgreSQL, through sqlx's `Any` driver: each statement is written once.
+//! Stock, orders and reservations in SQLite or PostgreSQL. sqlx's `Any` driver allows the same statements for both.
 
 mod audit;
 mod dialect;
@@ -28,7 +28,7 @@ pub use units::HeldUnits;
 use dialect::Dialect;
 use sqlx::{Any, AnyPool, Transaction};
 
-/// A shop's connections to its database. Clones share them.
+/// The connections of a shop to its database. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Store {
     pool: AnyPool,
@@ -38,10 +38,10 @@ pub struct Store {
 type Tx = Transaction<'static, Any>;
 
 impl Store {
-    /// Connects to the database. A file of SQLite is created if it is missing.
+    /// Connects to the database. A missing SQLite file is created.
     ///
     /// # Errors
-    /// [`StoreError::Database`] if it does not let us in.
+    /// Returns [`StoreError::Database`] if connecting fails.
     ///
     /// # Cancel safety
     /// Dropping this closes the connections.
@@ -50,16 +50,16 @@ impl Store {
         Ok(Self { pool, dialect: url.dialect })
     }
 
-    /// Asks the database for a sign of life.
+    /// Checks that the database answers.
     ///
     /// # Errors
-    /// [`StoreError::Database`] without one.
+    /// Returns [`StoreError::Database`] if it does not answer.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let answer = sqlx::query("select 1").execute(&self.pool).await;
         answer.map(drop).map_err(StoreError::of("reach the database"))
     }
 
-    /// Closes all connections, after the statements that are under way.
+    /// Closes all connections after the statements in progress have ended.
     pub async fn close(&self) {
         self.pool.close().await;
     }

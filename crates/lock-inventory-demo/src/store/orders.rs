@@ -4,33 +4,33 @@ use super::{Store, StoreError, Tx, products::quantity};
 use crate::domain::{IdempotencyKey, Order, Quantity, Receipt, Sku, Stale};
 use lock_core::FencingToken;
 
-/// An order as it is to be written.
+/// An order to write.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
-    /// The order.
+    /// Order of the client.
     pub order: &'a Order,
-    /// The name of the shop.
+    /// Name of the shop.
     pub shop: &'a str,
-    /// The token of the hold under which it is sold.
+    /// Token of the hold under which the order is sold; `None` without a lock.
     pub token: Option<FencingToken>,
 }
 
-/// The result of a write. Unless it is recorded, nothing is written.
+/// The result of a write. Nothing is written unless it is [`Recorded`](Self::Recorded).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     /// Stock and order are committed.
     Recorded,
-    /// The ledger has an order with this key already.
+    /// The ledger already has an order with this key.
     KeyTaken,
     /// The store has seen a newer holder.
     Stale(Stale),
 }
 
 impl Store {
-    /// Returns the order with this key, if the ledger has it.
+    /// Returns the receipt of the order with this key, if the ledger has it.
     ///
     /// # Errors
-    /// [`StoreError::Database`], [`StoreError::Invalid`].
+    /// Returns [`StoreError::Database`], [`StoreError::Invalid`].
     pub async fn receipt(&self, key: &IdempotencyKey) -> Result<Option<Receipt>, StoreError> {
         let row: Option<(String, i64, Option<i64>)> =
             sqlx::query_as("select sku, quantity, token from orders where key = $1")
@@ -44,10 +44,10 @@ impl Store {
         Ok(Some(Receipt { key: key.clone(), sku, quantity: quantity(pieces)?, token }))
     }
 
-    /// Writes an order whose pieces were counted elsewhere, and takes them off the counter here.
+    /// Writes an order whose pieces were already deducted in another system, and deducts them from the counter.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// Returns [`StoreError::Database`].
     pub async fn record_sale(&self, entry: Entry<'_>) -> Result<Written, StoreError> {
         let write = async {
             let mut tx = self.begin().await?;
@@ -58,7 +58,7 @@ impl Store {
     }
 }
 
-/// Takes the pieces of an order off the counter, relative to what it is.
+/// Deducts the pieces of an order from the current value of the counter.
 pub(super) async fn take_off(tx: &mut Tx, order: &Order) -> Result<(), sqlx::Error> {
     sqlx::query("update sku set stock = stock - $1, sold = sold + $1 where id = $2")
         .bind(i64::from(order.quantity.get()))
@@ -68,7 +68,7 @@ pub(super) async fn take_off(tx: &mut Tx, order: &Order) -> Result<(), sqlx::Err
     Ok(())
 }
 
-/// Sets the counter to what is `left` after an order.
+/// Sets the counter to `left`, the stock after an order.
 pub(super) async fn set_stock(tx: &mut Tx, order: &Order, left: Quantity) -> Result<(), sqlx::Error> {
     sqlx::query("update sku set stock = $1, sold = sold + $2 where id = $3")
         .bind(i64::from(left.get()))
@@ -79,14 +79,15 @@ pub(super) async fn set_stock(tx: &mut Tx, order: &Order, left: Quantity) -> Res
     Ok(())
 }
 
-/// Reads a stored token.
+/// Returns the token for a stored number.
 pub(super) fn token(number: i64) -> FencingToken {
     FencingToken::new(u64::try_from(number).unwrap_or_default())
 }
 
-/// Writes an order, and ends the transaction: without it, nothing else of the transaction stays.
+/// Writes an order and ends the transaction. If the order cannot be written, the transaction is rolled back.
 ///
-/// The row of the product has to be written before: its lock keeps `seq` in the order of the commits.
+/// The transaction must have written the row of the product before. The lock on that row keeps `seq` in the order of
+/// the commits.
 pub(super) async fn record(mut tx: Tx, entry: Entry<'_>) -> Result<Written, sqlx::Error> {
     let Entry { order, shop, token } = entry;
     let recorded = sqlx::query(

@@ -1,25 +1,25 @@
-//! Products as the shop shows them.
+//! Products with their counters.
 
 use super::{Store, StoreError};
 use crate::domain::{Quantity, Sku};
 use serde::Serialize;
 use sqlx::FromRow;
 
-/// A product and its counters.
+/// A product with its counters.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow, Serialize)]
 pub struct ProductRow {
-    /// The code.
+    /// Code of the product.
     pub sku: String,
-    /// The title.
+    /// Title of the product.
     pub title: String,
-    /// The price of one piece, in cents.
+    /// Price of one piece, in cents.
     pub price_cents: i64,
-    /// The pieces that there were: the initial stock and all restocks.
+    /// Number of pieces supplied: the initial stock and all restocks.
     #[serde(skip)]
     pub supplied: i64,
-    /// The pieces that are left.
+    /// Number of pieces in stock.
     pub stock: i64,
-    /// The pieces sold.
+    /// Number of pieces sold.
     pub sold: i64,
 }
 
@@ -36,7 +36,7 @@ impl Store {
     /// Returns all products, in the order of their codes.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// Returns [`StoreError::Database`].
     pub async fn products(&self) -> Result<Vec<ProductRow>, StoreError> {
         let all = sqlx::query_as(select!("order by id")).fetch_all(&self.pool).await;
         all.map_err(StoreError::of("read the products"))
@@ -45,7 +45,7 @@ impl Store {
     /// Returns a product.
     ///
     /// # Errors
-    /// [`StoreError::NoProduct`], [`StoreError::Database`].
+    /// Returns [`StoreError::NoProduct`], [`StoreError::Database`].
     pub async fn product(&self, sku: &Sku) -> Result<ProductRow, StoreError> {
         let one = sqlx::query_as(select!("where id = $1")).bind(sku.as_str()).fetch_optional(&self.pool);
         let one = one.await.map_err(StoreError::of("read a product"))?;
@@ -53,7 +53,7 @@ impl Store {
     }
 }
 
-/// Checks a stored number of pieces.
+/// Validates a stored number of pieces.
 pub(super) fn quantity(pieces: i64) -> Result<Quantity, StoreError> {
     u32::try_from(pieces).map(Quantity::new).map_err(|_| StoreError::invalid("stock", pieces))
 }

@@ -1,4 +1,5 @@
-//! Pieces that are taken off the stock for a time. The writes are relative: they are right with and without a lock.
+//! Reservations, which take pieces off the stock for a limited time. The writes are relative, so they are correct with
+//! and without a lock.
 
 use super::{
     Store, StoreError, Tx,
@@ -12,11 +13,11 @@ use lock_core::FencingToken;
 /// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserved {
-    /// Its pieces are kept.
+    /// The pieces are reserved.
     Held,
-    /// There are not that many pieces.
+    /// There are too few pieces.
     SoldOut,
-    /// There is an open or a confirmed reservation with this id.
+    /// An open or confirmed reservation with this id exists.
     IdTaken,
     /// The store has seen a newer holder.
     Stale(Stale),
@@ -25,10 +26,10 @@ pub enum Reserved {
 type Row = (String, String, i64, i64, i64, String);
 
 impl Store {
-    /// Takes the pieces of a reservation off the stock. A holder of the product's lock gives its token.
+    /// Takes the pieces of a reservation off the stock. A holder of the product's lock passes its token.
     ///
     /// # Errors
-    /// [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
     pub async fn reserve(
         &self,
         reservation: &Reservation,
@@ -41,7 +42,7 @@ impl Store {
             if !change_stock(&mut tx, sku, -pieces, token).await? {
                 return tx.rollback().await.map(|()| None);
             }
-            // A client may repeat what was cancelled or has expired.
+            // A client may repeat a reservation that was cancelled or has expired.
             let new = sqlx::query(
                 "insert into reservations (id, sku, quantity, cents, state, expires_at) values ($1, $2, $3, $4, 'held', \
                  $5) on conflict (id) do update set sku = $2, quantity = $3, cents = $4, state = 'held', expires_at = \
@@ -65,10 +66,10 @@ impl Store {
         }
     }
 
-    /// Makes an order of an open reservation; `None` if it is no longer open.
+    /// Turns an open reservation into an order. Returns `None` if the reservation is not open any more.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// Returns [`StoreError::Database`].
     pub async fn confirm(
         &self,
         reservation: &Reservation,
@@ -89,10 +90,11 @@ impl Store {
         write.await.map_err(StoreError::of("confirm the reservation"))
     }
 
-    /// Gives the pieces of an open reservation back, once. A holder of the product's lock gives its token.
+    /// Returns the pieces of an open reservation to the stock, exactly once. A holder of the product's lock passes its
+    /// token.
     ///
     /// # Errors
-    /// [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
     pub async fn give_back(
         &self,
         reservation: &Reservation,
@@ -119,10 +121,10 @@ impl Store {
         }
     }
 
-    /// Returns a reservation, if there is one with this id.
+    /// Returns the reservation with this id, if it exists.
     ///
     /// # Errors
-    /// [`StoreError::Database`], [`StoreError::Invalid`].
+    /// Returns [`StoreError::Database`], [`StoreError::Invalid`].
     pub async fn reservation(&self, id: &str) -> Result<Option<Reservation>, StoreError> {
         let row: Option<Row> = sqlx::query_as(
             "select id, sku, quantity, cents, expires_at, state from reservations where id = $1",
@@ -134,10 +136,11 @@ impl Store {
         row.map(reservation).transpose()
     }
 
-    /// Returns open reservations whose time is over at `now`, in milliseconds since 1970 UTC: the oldest first, at most 1,000.
+    /// Returns at most 1,000 open reservations that have expired at `now`, oldest first. `now` is in milliseconds since
+    /// 1970 UTC.
     ///
     /// # Errors
-    /// [`StoreError::Database`], [`StoreError::Invalid`].
+    /// Returns [`StoreError::Database`], [`StoreError::Invalid`].
     pub async fn reservations_due(&self, now: i64) -> Result<Vec<Reservation>, StoreError> {
         let rows: Vec<Row> = sqlx::query_as(
             "select id, sku, quantity, cents, expires_at, state from reservations where state = 'held' and expires_at \
@@ -150,15 +153,15 @@ impl Store {
         rows.into_iter().map(reservation).collect()
     }
 
-    /// Returns why a holder was refused, if it was.
+    /// Returns the newer token if this holder is stale.
     async fn stale(&self, sku: &Sku, mine: Option<FencingToken>) -> Result<Option<Stale>, StoreError> {
         let newer = self.fence(sku).await?;
         Ok(mine.filter(|mine| *mine < newer).map(|mine| Stale { mine, newer }))
     }
 }
 
-/// Changes the stock, unless it would be negative or a newer holder was here. It leaves the token, so that an older holder
-/// cannot overwrite the change with what it has read before.
+/// Changes the stock, unless the result would be negative or the store has seen a newer holder. Stores the token, so
+/// that an older holder cannot overwrite the change with a value based on an earlier read.
 async fn change_stock(
     tx: &mut Tx,
     sku: &Sku,

@@ -1,25 +1,26 @@
-//! Pieces that a job adds.
+//! Restocks, by which a job adds pieces.
 
 use super::{Store, StoreError, products::quantity};
 use crate::domain::{Quantity, Sku, Stale};
 use lock_core::FencingToken;
 
-/// The result of a change of the stock under a lock.
+/// The result of a stock change under a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Changed {
-    /// It is committed.
+    /// The change is committed.
     Done,
-    /// It was done before, or its reason is gone.
+    /// The change was made before, or is no longer needed.
     NothingToDo,
     /// The store has seen a newer holder.
     Stale(Stale),
 }
 
 impl Store {
-    /// Returns the products with fewer than `below` pieces, and the pieces that each lacks to its initial stock.
+    /// Returns the products with fewer than `below` pieces, and the number of pieces that each is below its initial
+    /// stock.
     ///
     /// # Errors
-    /// [`StoreError::Database`], [`StoreError::Invalid`].
+    /// Returns [`StoreError::Database`], [`StoreError::Invalid`].
     pub async fn running_out(&self, below: u32) -> Result<Vec<(Sku, Quantity)>, StoreError> {
         let rows: Vec<(String, i64)> = sqlx::query_as(
             "select id, initial - stock from sku where stock < $1 and stock < initial order by id",
@@ -34,10 +35,10 @@ impl Store {
         rows.into_iter().map(row).collect()
     }
 
-    /// Adds pieces of a product, once for each run of the job. The holder of the product's lock calls it.
+    /// Adds pieces of a product, once for each run of the job. The caller must hold the lock of the product.
     ///
     /// # Errors
-    /// [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
     pub async fn restock(
         &self,
         run: &str,

@@ -1,23 +1,24 @@
-//! Tables and the first stock. Any number of shops may start over one empty database.
+//! Creates the tables and the initial stock. Any number of shops may start with the same empty database.
 
 use super::{Store, StoreError, dialect::Dialect};
 use crate::domain::{Catalogue, Product};
 use sqlx::AnyConnection;
 
-/// The number of the advisory lock under which one shop at a time sets a PostgreSQL up.
+/// Acquires the advisory lock under which one shop at a time sets up a PostgreSQL database.
 const SETUP_LOCK: &str = "select pg_advisory_xact_lock(5070212)::text";
 
 impl Store {
-    /// Creates the tables, and fills an empty stock with the catalogue. A database that has products keeps them.
+    /// Creates the tables and fills an empty stock from the catalogue. Existing products stay unchanged.
     ///
     /// # Errors
-    /// [`StoreError::Migrate`] for a database of another version, [`StoreError::Database`] if it fails.
+    /// Returns [`StoreError::Migrate`] for a database of another version, and [`StoreError::Database`] if it fails.
     ///
     /// # Cancel safety
     /// A dropped call changes nothing.
     pub async fn set_up(&self, catalogue: &Catalogue) -> Result<(), StoreError> {
         let failed = || StoreError::of("fill the stock");
-        // In one transaction. SQLite's excludes other shops by itself; sqlx's migrations alone would not.
+        // One transaction covers the whole setup. On SQLite, it also excludes other shops, which sqlx's migrations
+        // alone would not do.
         let mut tx = self.begin().await.map_err(StoreError::of("set the database up"))?;
         if self.dialect == Dialect::Postgres {
             sqlx::query(SETUP_LOCK).execute(&mut *tx).await.map_err(StoreError::of("set the database up"))?;

@@ -1,4 +1,4 @@
-//! The same read and write without a token. Do not copy.
+//! The read and the write without a token. Do not copy.
 
 use super::{
     Store, StoreError,
@@ -11,7 +11,7 @@ impl Store {
     /// Reads the stock.
     ///
     /// # Errors
-    /// [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
     pub async fn read(&self, sku: &Sku) -> Result<Quantity, StoreError> {
         let stock: Option<i64> = sqlx::query_scalar("select stock from sku where id = $1")
             .bind(sku.as_str())
@@ -21,11 +21,10 @@ impl Store {
         quantity(stock.ok_or_else(|| StoreError::NoProduct { sku: sku.clone() })?)
     }
 
-    /// Writes the stock that is `left` after the order, and the order, in one transaction. It overwrites every change
-    /// since the read.
+    /// Writes the order, and `left` as the stock, in one transaction. This overwrites every change since the read.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// Returns [`StoreError::Database`].
     pub async fn write(&self, entry: Entry<'_>, left: Quantity) -> Result<Written, StoreError> {
         let write = async {
             let mut tx = self.begin().await?;

@@ -1,4 +1,5 @@
-//! One row per piece, taken with `skip locked`: buyers of one product do not wait for one another. PostgreSQL only.
+//! One row per piece, taken with `skip locked`, so that buyers of a product do not wait for each other. PostgreSQL
+//! only.
 
 use super::{
     Store, StoreError, Tx,
@@ -7,21 +8,21 @@ use super::{
 };
 use crate::domain::Order;
 
-/// The rows of some pieces, locked by an open transaction. Dropping it rolls back.
+/// The rows of some pieces, locked by an open transaction. Dropping this rolls the transaction back.
 #[derive(Debug)]
 pub struct HeldUnits {
     tx: Tx,
 }
 
 impl Store {
-    /// Locks as many free pieces as the order needs, and marks them with its key; `None` if there are too few that no other
-    /// transaction has locked.
+    /// Locks as many free pieces as the order needs and marks them with its key. Returns `None` if there are too few
+    /// pieces that are free and not locked by another transaction.
     ///
     /// # Errors
-    /// [`StoreError::NeedsPostgres`], [`StoreError::Database`].
+    /// Returns [`StoreError::NeedsPostgres`], [`StoreError::Database`].
     ///
     /// # Cancel safety
-    /// Dropping this, or its result, rolls back.
+    /// Dropping this or its result rolls the transaction back.
     pub async fn hold_units(&self, order: &Order) -> Result<Option<HeldUnits>, StoreError> {
         if self.dialect != Dialect::Postgres {
             return Err(StoreError::NeedsPostgres);
@@ -47,11 +48,11 @@ impl Store {
 }
 
 impl HeldUnits {
-    /// Takes the pieces off the counter, writes the order, and commits. The row of the product is locked for this
-    /// moment alone.
+    /// Deducts the pieces from the counter, writes the order, and commits. The row of the product is locked only during
+    /// this step.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// Returns [`StoreError::Database`].
     pub async fn write(self, entry: Entry<'_>) -> Result<Written, StoreError> {
         let mut tx = self.tx;
         let write = async {
@@ -61,10 +62,10 @@ impl HeldUnits {
         write.await.map_err(StoreError::of("write the order"))
     }
 
-    /// Gives the pieces back.
+    /// Releases the pieces.
     ///
     /// # Errors
-    /// [`StoreError::Database`].
+    /// Returns [`StoreError::Database`].
     pub async fn give_back(self) -> Result<(), StoreError> {
         self.tx.rollback().await.map_err(StoreError::of("unlock the pieces"))
     }

@@ -1,6 +1,6 @@
-//! No lock: one conditional statement takes the pieces, a reservation keeps them during the payment, and a second transaction
-//! makes an order of it. Where the stock is one row of one database, this is the simplest solution:
-//! buyers of one product do not wait for the payments of others.
+//! No lock: one conditional statement takes the pieces, a reservation keeps them during the payment, and a second
+//! transaction turns the reservation into an order. This is the simplest solution if the stock is one row of one
+//! database. Buyers of a product do not wait for the payments of others.
 
 use super::seller::{SellError, Seller};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 };
 use lock_cron::UtcTime;
 
-/// How long the pieces are kept for a payment whose shop died.
+/// Time for which the pieces stay reserved if the shop dies during the payment.
 const KEPT_FOR_MILLIS: i64 = 60_000;
 
 pub(super) async fn sell(seller: &Seller, order: &Order) -> Result<Outcome, SellError> {
@@ -34,7 +34,7 @@ pub(super) async fn sell(seller: &Seller, order: &Order) -> Result<Outcome, Sell
         seller.store.give_back(&reservation, ReservationState::Cancelled, None).await?;
         return Ok(Outcome::Declined);
     };
-    // A reservation that expired meanwhile is no longer there to confirm.
+    // A reservation that has expired in the meantime cannot be confirmed.
     let written = seller.store.confirm(&reservation, seller.entry(order, None)).await?;
     seller.conclude(order, None, payment, written.unwrap_or(Written::KeyTaken)).await
 }

@@ -1,31 +1,32 @@
-//! The names of the strategies, and what each needs.
+//! The names and requirements of the strategies.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// A way to sell an order.
+/// A strategy by which orders are sold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// Read, pay, write. It oversells.
+    /// Read, pay, write. Oversells.
     None,
-    /// The same under a mutex of the process. It oversells with two processes.
+    /// The same under a mutex in each process. Oversells with two processes.
     Mutex,
-    /// The same under `SET NX PX` and a plain `DEL`. It oversells when a section takes longer than the TTL.
+    /// The same under `SET NX PX` and a plain `DEL`. Oversells if a section takes longer than the TTL.
     Setnx,
-    /// The same under the distributed lock. It oversells when a holder is paused past its lease.
+    /// The same under the distributed lock. Oversells if a holder is paused past its lease.
     Lock,
-    /// The distributed lock, and a token that is checked only on the write. It oversells in the same case, more rarely.
+    /// The distributed lock with a token that is checked only on the write. Oversells in the same case, but more
+    /// rarely.
     LockWriteFence,
-    /// The distributed lock, and a token that is checked on the read and on the write. **The one to copy.**
+    /// The distributed lock with a token that is checked on the read and on the write. **The one to copy.**
     Fenced,
     /// No lock: `update … where stock >= q`, then the payment, then the order.
     Conditional,
-    /// No lock: a transaction that locks the row for the time of the payment.
+    /// No lock: a transaction that locks the row during the payment.
     ForUpdate,
     /// No lock: one row per piece, taken with `skip locked`. PostgreSQL only.
     Units,
-    /// No lock: the stock in Redis, counted by a script.
+    /// No lock: the stock in Redis, deducted by a script.
     RedisLua,
 }
 
@@ -61,25 +62,25 @@ impl Strategy {
         }
     }
 
-    /// Returns whether the route has to hold the product's lock.
+    /// Returns `true` if the route must hold the lock of the product.
     #[must_use]
     pub const fn needs_lock(self) -> bool {
         matches!(self, Self::Lock | Self::LockWriteFence | Self::Fenced)
     }
 
-    /// Returns whether it sends commands of its own to Redis.
+    /// Returns `true` if the strategy sends its own commands to Redis.
     #[must_use]
     pub const fn needs_redis(self) -> bool {
         matches!(self, Self::Setnx | Self::RedisLua)
     }
 
-    /// Returns whether it needs PostgreSQL.
+    /// Returns `true` if the strategy needs PostgreSQL.
     #[must_use]
     pub const fn needs_postgres(self) -> bool {
         matches!(self, Self::Units)
     }
 
-    /// Returns whether it counts the stock in a place of its own, so that a shop cannot change to it between two orders.
+    /// Returns `true` if the strategy keeps its own count of the stock, so that a running shop cannot switch to it.
     #[must_use]
     pub const fn keeps_own_stock(self) -> bool {
         matches!(self, Self::Units | Self::RedisLua)
@@ -101,7 +102,7 @@ impl fmt::Display for Strategy {
     }
 }
 
-/// A text that names no strategy.
+/// The error for an unknown strategy name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no strategy `{name}`: use one of {}", Strategy::ALL.map(Strategy::name).join(", "))]
 pub struct UnknownStrategy {

@@ -1,4 +1,5 @@
-//! The distributed lock without a token at the store: right as long as no holder is paused past its lease.
+//! The distributed lock without a token check in the store. It is correct as long as no holder is paused past its
+//! lease.
 
 use super::{
     sections,

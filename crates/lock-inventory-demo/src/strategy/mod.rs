@@ -1,7 +1,8 @@
-//! The ways to sell an order, one file each. `fenced.rs` is the one to copy; several others are wrong on purpose.
+//! The strategies by which orders are sold, one file each. `fenced.rs` is the one to copy; several others are wrong on
+//! purpose.
 //!
-//! All of them do the same work: read the stock, call the payment service, write the stock and the order. The written stock
-//! is absolute, computed from the read: a relative `stock - 1` would hide a lost update.
+//! All of them do the same work: read the stock, call the payment service, write the stock and the order. The written
+//! stock is an absolute value computed from the read, because a relative `stock - 1` would hide a lost update.
 
 mod conditional;
 mod fenced;

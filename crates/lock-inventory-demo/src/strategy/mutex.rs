@@ -1,4 +1,4 @@
-//! A mutex of the process for each product: right on one server, and on a laptop.
+//! A mutex for each product inside the process. It is correct on one server, and therefore on every laptop.
 
 use super::{
     sections,
@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The mutexes of a process. There is at most one for each product of the catalogue.
+/// The mutexes of a process, at most one for each product of the catalogue.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mutexes(Arc<Mutex<HashMap<Sku, Arc<tokio::sync::Mutex<()>>>>>);
 

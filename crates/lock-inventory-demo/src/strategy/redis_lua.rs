@@ -1,5 +1,5 @@
-//! No lock: the stock is counted in Redis by a script, and the order is written afterwards. Fast, but the two can part: a shop
-//! that dies in between loses pieces, and a Redis that loses its data sells them twice.
+//! No lock: a script deducts the stock in Redis, and the order is written afterwards. This is fast, but the two can
+//! diverge: a shop that dies in between loses pieces, and a Redis server that loses its data sells them twice.
 
 use super::seller::{SellError, Seller};
 use crate::domain::{Order, Outcome, Quantity, Sku};
@@ -11,24 +11,24 @@ use lock_fred::fred::{
 };
 use std::{fmt, time::Duration};
 
-/// A plain connection to Redis, for strategies that send their own commands. Clones share it.
+/// A plain Redis connection, for strategies that send their own commands. Clones share it.
 #[derive(Clone)]
 pub struct RedisStock {
     client: Client,
     prefix: String,
 }
 
-/// Takes ARGV[1] pieces off KEYS[1]. Replies: 1 taken, 0 too few, -1 not counted yet.
+/// Deducts ARGV[1] pieces from KEYS[1]. Replies: 1 deducted, 0 too few, -1 no count yet.
 const TAKE: &str = "local stock = redis.call('get', KEYS[1]) \
                     if not stock then return -1 end \
                     if tonumber(stock) < tonumber(ARGV[1]) then return 0 end \
                     redis.call('decrby', KEYS[1], ARGV[1]) return 1";
 
 impl RedisStock {
-    /// Connects. The names of all keys begin with `prefix`.
+    /// Connects to Redis. The names of all keys start with `prefix`.
     ///
     /// # Errors
-    /// fred's error, without the address.
+    /// Returns fred's error, without the address.
     ///
     /// # Cancel safety
     /// Dropping this closes the connection.
@@ -62,7 +62,7 @@ impl RedisStock {
         self.command("DEL", vec![key.to_owned()]).await
     }
 
-    /// Takes pieces off a stock; `None` if it is not counted yet.
+    /// Deducts pieces from a stock. Returns `Some(false)` if there are too few, and `None` if Redis has no count yet.
     async fn take(&self, sku: &Sku, pieces: Quantity) -> Result<Option<bool>, Error> {
         let arguments = vec![TAKE.to_owned(), "1".to_owned(), self.key(sku), pieces.get().to_string()];
         let reply: i64 = self.command("EVAL", arguments).await?;
@@ -84,7 +84,7 @@ impl RedisStock {
 
 impl fmt::Debug for RedisStock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the client: its configuration may have a password.
+        // The client is left out, because its configuration may contain a password.
         f.debug_struct("RedisStock").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }

@@ -1,10 +1,10 @@
-//! The critical section without a token: right only if nothing else writes meanwhile.
+//! The critical section without a token. It is correct only if nothing else writes in the meantime.
 
 use super::seller::{SellError, Seller};
 use crate::domain::{Order, Outcome};
 use lock_core::FencingToken;
 
-/// Reads, pays and writes. `token` is only noted in the ledger.
+/// Reads, pays and writes. `token` is only recorded in the ledger.
 pub(super) async fn unfenced(
     seller: &Seller,
     order: &Order,

@@ -1,4 +1,4 @@
-//! What every strategy sells with, and the frame around all of them.
+//! The parts that every strategy uses, and the steps that all strategies share.
 
 use super::{
     Strategy, conditional, fenced, for_update, lock, mutex::Mutexes, none, redis_lua, redis_lua::RedisStock,
@@ -12,7 +12,7 @@ use crate::{
 use lock_core::FencingToken;
 use lock_fred::fred;
 
-/// A shop's stock, payment service and Redis. Clones are the same.
+/// The store, the payment service and the Redis connection of a shop. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Seller {
     pub(super) shop: String,
@@ -23,7 +23,8 @@ pub struct Seller {
 }
 
 impl Seller {
-    /// A seller under this name. Only the strategies [`Setnx`](Strategy::Setnx) and [`RedisLua`](Strategy::RedisLua)
+    /// Creates a seller with this name. Only the strategies [`Setnx`](Strategy::Setnx) and
+    /// [`RedisLua`](Strategy::RedisLua)
     /// need `redis`.
     #[must_use]
     pub fn new(shop: &str, store: Store, payments: Payments, redis: Option<RedisStock>) -> Self {
@@ -42,28 +43,29 @@ impl Seller {
         &self.payments
     }
 
-    /// Returns whether strategies that send their own commands to Redis can be used.
+    /// Returns `true` if strategies that send their own commands to Redis can be used.
     #[must_use]
     pub fn has_redis(&self) -> bool {
         self.redis.is_some()
     }
 
-    /// Sells an order, or says why not. A strategy that [needs the lock](Strategy::needs_lock) is called by its holder, with the
-    /// holder's token.
+    /// Sells an order and returns its outcome. For a strategy that [needs the lock](Strategy::needs_lock), the caller
+    /// must hold the lock and pass its token.
     ///
     /// # Errors
-    /// [`SellError`] if the outcome is not known: the client repeats the request with its key.
+    /// Returns [`SellError`] if the outcome is unknown. The client then repeats the request with its key.
     ///
     /// # Cancel safety
-    /// A dropped call may have taken a payment without writing the order: run it in a task that its client cannot end.
+    /// A dropped call may have taken a payment without writing the order. Run it in a task that the client cannot
+    /// cancel.
     pub async fn sell(
         &self,
         strategy: Strategy,
         order: &Order,
         token: Option<FencingToken>,
     ) -> Result<Outcome, SellError> {
-        // A lock is not idempotency: the ledger is. Under the lock, so that of two requests with one key the second
-        // finds the order of the first.
+        // The lock does not make requests idempotent; the ledger does. Reading it under the lock ensures that the
+        // second of two requests with one key finds the order of the first.
         if let Some(receipt) = self.store.receipt(&order.key).await? {
             return Ok(receipt.repeated_by(order));
         }
@@ -86,7 +88,7 @@ impl Seller {
         Entry { order, shop: &self.shop, token }
     }
 
-    /// Turns the result of a write into the outcome. A write that is not recorded returns the payment.
+    /// Converts the result of a write into the outcome. Refunds the payment if the write was not recorded.
     pub(crate) async fn conclude(
         &self,
         order: &Order,
@@ -100,7 +102,7 @@ impl Seller {
         self.payments.refund(payment).await;
         match written {
             Written::Stale(stale) => Ok(Outcome::Stale(stale)),
-            // Another request with this key was faster, for another product or at a shop without the lock.
+            // Another request with this key was faster: for a different product, or at a shop without the lock.
             _ => match self.store.receipt(&order.key).await? {
                 Some(receipt) => Ok(receipt.repeated_by(order)),
                 None => Ok(Outcome::InProgress),
@@ -113,17 +115,17 @@ impl Seller {
     }
 }
 
-/// An order has no known outcome.
+/// The reason that the outcome of an order is unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SellError {
     /// The store failed.
     #[error("the stock could not be read or written")]
     Store(#[from] StoreError),
-    /// Redis failed, in a strategy that sends its own commands.
+    /// A command that the strategy sent to Redis failed.
     #[error("Redis could not be asked")]
     Redis(#[from] fred::error::Error),
-    /// The strategy needs a Redis.
+    /// The strategy needs Redis.
     #[error("this strategy keeps its data in Redis: give the address of one to --locks")]
     NeedsRedis,
     /// The caller does not hold the lock.

@@ -1,7 +1,7 @@
 //! The lock that many teams write first: `SET key 1 NX PX ttl`, and `DEL key` at the end.
 //!
-//! Two faults: nobody renews it, so that a section that takes longer than the TTL runs beside the next one; and its `DEL`
-//! then deletes the lock of that next one, which lets a third one in.
+//! It has two faults. It is not renewed, so a section that takes longer than the TTL overlaps the next one. Its `DEL`
+//! then deletes the lock of the next section, which admits a third one.
 
 use super::{
     sections,
@@ -11,10 +11,10 @@ use crate::domain::{Order, Outcome};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// The TTL of the lock: longer than any payment without a fault.
+/// The TTL of the lock, which is longer than any payment without a fault.
 pub const SETNX_TTL: Duration = Duration::from_millis(50);
 
-/// The pause between two attempts.
+/// Pause between two attempts.
 const RETRY: Duration = Duration::from_millis(2);
 
 pub(super) async fn sell(seller: &Seller, order: &Order) -> Result<Outcome, SellError> {

@@ -1,6 +1,7 @@
-//! The distributed lock, with a token that is checked only on the write.
+//! The distributed lock with a token that is checked only on the write.
 //!
-//! The read leaves no trace. A stale holder whose write lands between the new holder's read and its write is accepted, and
+//! The read does not store the token. A stale write between the new holder's read and its write is therefore accepted,
+//! and
 //! then overwritten.
 
 use super::seller::{SellError, Seller};

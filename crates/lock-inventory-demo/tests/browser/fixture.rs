@@ -1,4 +1,4 @@
-//! A dashboard whose fleet is a few numbers that change ten times a second.
+//! A dashboard with a simulated fleet: a few numbers that change ten times a second.
 
 use lock_inventory_demo::dashboard::{
     Action, Actions, JobInfo, LoadInfo, LogEntry, LogKind, ProductInfo, Publisher, Reach, Request,
@@ -19,7 +19,7 @@ impl Fixture {
         Self::at("127.0.0.1:0".parse().unwrap(), 1).await
     }
 
-    /// Starts the dashboard of another run at `address`.
+    /// Starts the dashboard of a different run at `address`.
     pub(crate) async fn at(address: SocketAddr, since: u64) -> Self {
         let listener = loop {
             // The connections of an earlier dashboard may still be closing.

@@ -1,4 +1,4 @@
-//! The page, over numbers that the test controls.
+//! The page with numbers that the test controls.
 
 use crate::fixture::Fixture;
 use lock_browser::{Browser, ColorScheme, Key, Screen};
@@ -14,7 +14,7 @@ async fn opened(fixture: &Fixture) -> Browser {
     browser
 }
 
-/// Moves the focus with Tab until it is on the element that `selector` names.
+/// Moves the focus with Tab until it is on the element of `selector`.
 async fn tab_to(browser: &Browser, selector: &str) {
     for _ in 0..40 {
         browser.press(Key::Tab).await.unwrap();
@@ -92,7 +92,7 @@ async fn keyboard_alone_is_enough() {
     tab_to(&browser, "[aria-label=\"Pause shop-2\"]").await;
     browser.press(Key::Enter).await.unwrap();
     browser.wait_for(&format!("{STATE_OF_SHOP_2} === '‖ paused'")).await.unwrap();
-    // The button has another word now, and still has the focus, where a person sees it.
+    // The label of the button has changed, and the button still has the focus.
     assert_eq!(browser.value("document.activeElement.ariaLabel").await.unwrap(), "Resume shop-2");
     assert_eq!(
         browser.value("getComputedStyle(document.activeElement).outlineStyle").await.unwrap(),
@@ -122,7 +122,7 @@ async fn narrow_screens_need_no_sideways_scrolling() {
 async fn light_and_dark_have_contrast() {
     let fixture = Fixture::start().await;
     let browser = opened(&fixture).await;
-    // WCAG's contrast of each visible text with the nearest background that is not transparent.
+    // The WCAG contrast of each visible text with its nearest background that is not transparent.
     let contrast = "
         const luminance = colour => { const [r, g, b] = colour.match(/[0-9.]+/g).map(value => { value /= 255;
             return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4; });
@@ -169,7 +169,7 @@ async fn page_reconnects_after_a_restart() {
     browser.wait_for("document.querySelector('#link').textContent === '● Live'").await.unwrap();
     browser.click("#load").await.unwrap();
     browser.wait_for("document.querySelector('#load').textContent === 'Stop load'").await.unwrap();
-    // The event log is that of the new run, once.
+    // The event log shows the new run, without duplicates.
     assert_eq!(browser.value("document.querySelectorAll('#log li').length").await.unwrap(), 4);
     drop(again);
 }

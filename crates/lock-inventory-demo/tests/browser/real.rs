@@ -1,4 +1,4 @@
-//! The dashboard over real processes: `serve` with its servers, its balancer and a private redis-server.
+//! The dashboard with real processes: `serve` with its servers, its balancer and a private redis-server.
 
 use crate::page::STATE_OF_SHOP_2;
 use lock_browser::{Browser, ColorScheme, Device, Screen};
@@ -9,7 +9,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// A running `serve`. Dropping it ends it, and with it all that it started.
+/// A running `serve`. Dropping this ends it and everything that it started.
 struct Program {
     child: Child,
     url: String,
@@ -51,7 +51,7 @@ async fn choose(browser: &Browser, strategy: &str) {
     browser.wait_for(&changed).await.unwrap();
 }
 
-/// A number of the page.
+/// Returns the expression for a number on the page.
 fn number(selector: &str) -> String {
     format!("Number(document.querySelector('{selector}').textContent.replace(/\\D/g, ''))")
 }
@@ -102,7 +102,7 @@ async fn page_drives_real_servers() {
     browser.wait_for("document.querySelector('#link').textContent === '○ Reconnecting'").await.unwrap();
 }
 
-/// Writes pictures of the page to the folder that `PICTURES` names, if it names one.
+/// Writes screenshots of the page to the directory in the environment variable `PICTURES`, if it is set.
 async fn pictures(browser: &Browser, name: &str) {
     let Some(folder) = std::env::var_os("PICTURES").map(PathBuf::from) else { return };
     let phone = Screen { height: 2700, ..Screen::PHONE };

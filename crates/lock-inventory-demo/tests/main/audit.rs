@@ -1,11 +1,11 @@
-//! The auditor must find what is wrong.
+//! The audit finds every inconsistency.
 
 use crate::support::{Shelf, catalogue, entry, order, pieces, sku};
 use lock_core::FencingToken;
 use lock_inventory_demo::domain::{Audit, Breach, ClientOutcome};
 use std::collections::BTreeMap;
 
-/// Three orders of one piece each, one after the other, under the tokens 1, 2, 3.
+/// Sells three orders of one piece each, with the tokens 1, 2 and 3.
 async fn sold(shelf: &Shelf) {
     for (key, token) in [("a", 1), ("b", 2), ("c", 3)] {
         let order = order(key);

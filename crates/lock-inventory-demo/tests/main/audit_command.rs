@@ -1,4 +1,4 @@
-//! `audit`: honest books pass, and every corrupted row is found.
+//! `audit`: correct books pass, and every corrupted row is found.
 
 use crate::program::{command, text};
 use lock_inventory_demo::{
@@ -56,7 +56,7 @@ impl Books {
         self
     }
 
-    /// The exit code and what it printed.
+    /// Runs `audit` and returns its exit code and output.
     fn audit(&self) -> (Option<i32>, String) {
         let journal = self.directory.path().join("journal.jsonl");
         let arguments =
@@ -73,7 +73,7 @@ impl Books {
 }
 
 #[tokio::test]
-async fn honest_books_pass_and_open_outcomes_may_go_either_way() {
+async fn correct_books_pass_and_unknown_outcomes_may_go_either_way() {
     let open = |key| entry(key, Outcome::Unknown { reason: "timeout".into() });
     let books = Books::of(&[open("k-6")]).await;
     let (code, out) = books.audit();

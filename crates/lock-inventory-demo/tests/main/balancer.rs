@@ -1,4 +1,4 @@
-//! The balancer before small servers: whose turn it is, dead servers, and requests that may have been delivered.
+//! The balancer with small servers: the order of servers, dead servers, and requests that may have been delivered.
 
 use axum::{Router, body::Body, extract::State, routing::any};
 use bytes::Bytes;
@@ -32,7 +32,7 @@ async fn serve(router: Router) -> SocketAddr {
     address
 }
 
-/// A server that answers with this text.
+/// Starts a server that answers with this text.
 async fn saying(text: &'static str) -> SocketAddr {
     serve(Router::new().fallback(any(move || async move { text }))).await
 }
@@ -58,7 +58,7 @@ fn counts(balancer: &Balancer) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn requests_go_round() {
+async fn requests_are_distributed_round_robin() {
     let servers = [("a", saying("a").await), ("b", saying("b").await), ("c", saying("c").await)];
     let balancer = balancer(&servers).await;
     let client = client(&balancer);
@@ -85,7 +85,7 @@ async fn dead_server_is_skipped_until_it_has_another_address() {
 }
 
 #[tokio::test]
-async fn without_a_server_the_answer_is_a_refusal() {
+async fn request_without_a_server_is_refused() {
     let balancer = balancer(&[("dead", unused_address())]).await;
     let (status, body) = get(&client(&balancer)).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
@@ -97,7 +97,7 @@ async fn request_that_may_have_been_delivered_is_not_sent_again() {
     let listener = TcpListener::bind(ANY).await.unwrap();
     let address = listener.local_addr().unwrap();
     let arrived = Arc::new(AtomicU32::new(0));
-    // It reads the request and closes the connection.
+    // This server reads the request and closes the connection.
     tokio::spawn({
         let arrived = Arc::clone(&arrived);
         async move {
@@ -118,7 +118,7 @@ async fn request_that_may_have_been_delivered_is_not_sent_again() {
 
 #[tokio::test]
 async fn bodies_stream_in_both_directions() {
-    // The server answers with what it gets, part by part.
+    // The server echoes the request body part by part.
     let echo = |body: Body| async move { Body::from_stream(body.into_data_stream()) };
     let balancer = balancer(&[("echo", serve(Router::new().fallback(any(echo))).await)]).await;
     let go_on = Arc::new(Notify::new());
@@ -138,7 +138,7 @@ async fn bodies_stream_in_both_directions() {
 }
 
 #[tokio::test]
-async fn headers_of_one_connection_do_not_pass() {
+async fn hop_by_hop_headers_are_not_forwarded() {
     let show = |State(()): State<()>, headers: http::HeaderMap| async move {
         let names: Vec<_> = headers.keys().map(|name| name.as_str().to_owned()).collect();
         (

@@ -8,7 +8,7 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
-fn the_built_in_catalogue_is_a_real_one() {
+fn the_built_in_catalogue_is_realistic() {
     let catalogue = parse(DEFAULT.as_bytes()).unwrap();
     assert!(catalogue.products().len() >= 300);
     let titles: BTreeSet<_> = catalogue.products().iter().map(|product| &product.title).collect();
@@ -19,7 +19,7 @@ fn the_built_in_catalogue_is_a_real_one() {
 }
 
 #[test]
-fn a_bad_row_is_told_with_its_line_and_its_cure() {
+fn a_bad_row_is_reported_with_its_line_and_a_remedy() {
     let cases = [
         (",Tea,Drinks,500,3", "line 3: the sku is empty: give every product a code"),
         ("A B,Tea,Drinks,500,3", "line 3: the sku contains ' ': use ASCII letters"),
@@ -49,7 +49,7 @@ fn a_title_that_spans_lines_does_not_shift_the_line_numbers() {
 }
 
 #[test]
-fn text_in_another_encoding_is_told_with_its_line() {
+fn text_in_another_encoding_is_reported_with_its_line() {
     let mut text = format!("{HEADER}\nA-1,Coffee,Drinks,1290,84\nB-1,").into_bytes();
     text.extend(b"K\xe4se,Food,900,3\n");
     let refusal = parse(&text).unwrap_err().to_string();
@@ -77,7 +77,7 @@ fn columns_may_come_in_any_order_and_with_others() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let error = read("no/such/file.csv".as_ref()).unwrap_err();
     assert!(matches!(error, CatalogueError::Unreadable { .. }));
     assert!(error.to_string().contains("no/such/file.csv") && error.source().is_some());

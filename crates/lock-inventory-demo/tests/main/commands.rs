@@ -1,4 +1,4 @@
-//! The commands of a person who runs the parts one by one: shops, a balancer, a load, an audit, chaos, a report.
+//! The parts as separate commands: shops, a balancer, a load, an audit, chaos and a report.
 
 use crate::{
     program::{command, text},
@@ -13,7 +13,7 @@ use std::{
     process::{Child, Output, Stdio},
 };
 
-/// A balancer in a process of its own. It is killed with the test.
+/// A balancer in a separate process. It is killed at the end of the test.
 struct Balancer {
     child: Child,
     listening: String,
@@ -41,7 +41,7 @@ impl Drop for Balancer {
     }
 }
 
-/// The output of a command that succeeds.
+/// Runs a command that must succeed, and returns its output.
 fn succeed(arguments: &[&str]) -> String {
     let Output { status, stdout, stderr } = command(arguments).output().unwrap();
     assert!(status.success(), "{arguments:?}: {}{}", text(&stdout), text(&stderr));

@@ -1,4 +1,4 @@
-//! The dashboard's routes: which requests they answer, and which actions they take.
+//! The routes of the dashboard: the requests that they answer and the actions that they accept.
 
 use axum::{Router, body::Body, http::Request};
 use futures_util::StreamExt;
@@ -33,7 +33,7 @@ fn dashboard(place: &str, ip: &str) -> (Router, Publisher, mpsc::Receiver<Reques
     (router(feed, actions, Reach::of(ip.parse::<IpAddr>().unwrap())), publisher, requests)
 }
 
-/// The status of a request with these headers.
+/// Returns the status of a request with these headers.
 async fn status(router: &Router, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
@@ -47,7 +47,7 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 const HOST: (&str, &str) = ("host", "127.0.0.1:8080");
 
 #[tokio::test]
-async fn loopback_answers_no_foreign_host() {
+async fn foreign_host_is_refused_on_loopback() {
     let (router, _publisher, _requests) = dashboard("", "127.0.0.1");
     for host in ["127.0.0.1:8080", "localhost:8080", "[::1]:8080", "127.0.0.2"] {
         assert_eq!(status(&router, "GET", "/state", &[("host", host)]).await, 200, "{host}");
@@ -80,7 +80,7 @@ async fn actions_are_refused_from_another_origin() {
 }
 
 #[tokio::test]
-async fn own_page_takes_actions() {
+async fn actions_of_the_own_page_are_accepted() {
     let (router, _publisher, mut requests) = dashboard("", "127.0.0.1");
     let taken = tokio::spawn(async move {
         let mut actions = Vec::new();

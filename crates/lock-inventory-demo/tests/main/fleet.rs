@@ -1,4 +1,4 @@
-//! Processes: they start together, stand still, die, come back, and none is left.
+//! Shop processes start together, pause, die and come back, and none is left at the end.
 
 use lock_inventory_demo::{
     balancer::Servers,
@@ -9,12 +9,12 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A program that says where it listens and ends when it is told to.
+/// A program that prints an address and ends on request.
 const SHOP: &str =
     r#"trap 'exit 0' TERM; echo '{"listening":"127.0.0.1:1","pid":1,"shop":"any"}'; read -r _; exit 0"#;
 
 fn shell(script: &str) -> ShopCommand {
-    // `sh -c SCRIPT --shop NAME`: the rest is arguments of the script.
+    // In `sh -c SCRIPT --shop NAME`, the words after the script are its arguments.
     ShopCommand {
         program: "/bin/sh".into(),
         arguments: ["-c", script].map(Into::into).to_vec(),
@@ -88,7 +88,7 @@ async fn killed_shop_comes_back_under_its_name() {
 }
 
 #[tokio::test]
-async fn shop_that_fails_ends_the_others_and_is_quoted() {
+async fn shop_that_fails_ends_the_others_and_its_log_is_quoted() {
     // The second shop's name is the argument after `--shop`.
     let script = format!(r#"if [ "$1" = shop-2 ]; then echo 'no stock' >&2; exit 3; fi; {SHOP}"#);
     let (fleet, directory) = fleet(&script, 2).await;
@@ -98,12 +98,12 @@ async fn shop_that_fails_ends_the_others_and_is_quoted() {
 }
 
 #[tokio::test]
-async fn shop_that_says_something_else_is_not_understood() {
+async fn unexpected_first_line_is_an_error() {
     let (fleet, _directory) = fleet("echo hello; read -r _", 1).await;
     assert!(fleet.unwrap_err().to_string().contains("printed no address but `hello`"));
 }
 
-/// The processes whose logs are in this directory.
+/// Returns the processes that log to this directory.
 fn processes_in(directory: &Path) -> Vec<u32> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     all.filter(|process| {

@@ -1,4 +1,4 @@
-//! The jobs, with two schedulers over one store.
+//! The jobs, with two schedulers that share a store.
 
 use crate::support::{Client, Shelf, catalogue, config, entry, order, pieces, shop, sku};
 use axum::http::StatusCode;
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
-/// Two shops with running schedulers. They end in good order when `stop` is sent.
+/// Two shops with running schedulers. They shut down in order when `stop` is sent.
 struct Nodes {
     crons: Vec<Scheduler>,
     running: Vec<JoinHandle<()>>,
@@ -41,7 +41,7 @@ impl Nodes {
         Self { crons, running, stop, client: clients.remove(0) }
     }
 
-    /// Triggers a job, and waits for its end.
+    /// Triggers a job and waits for its end.
     async fn run(&self, job: &str) -> RunOutcome {
         let id = self.crons[0].trigger(job).await.unwrap();
         self.ended(job, id).await

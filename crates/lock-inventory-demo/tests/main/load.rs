@@ -1,4 +1,4 @@
-//! The load generator before small servers: stalls are not hidden, and outcomes are those that the server gave.
+//! The load generator with small servers: stalls are visible, and outcomes match the answers of the server.
 
 use axum::{Json, Router, extract::State, http::HeaderMap, response::IntoResponse, routing::post};
 use http::StatusCode;
@@ -68,7 +68,7 @@ async fn stall_is_seen_by_all_orders_of_the_open_model_and_by_one_client_of_the_
     let (_shop, address) = shop().await;
     let open = plan(address, Profile::Open { rate: 100.0 }, Extent::Orders(250));
     let (_, entries) = load::run(open).await.unwrap();
-    // 70 orders arrive in the first 0.7 s of the stall.
+    // During the first 0.7 s of the stall, 70 orders arrive.
     assert!(slow(&entries) >= 60, "{}", slow(&entries));
 
     let (_shop, address) = shop().await;
@@ -106,7 +106,7 @@ async fn aborted_orders_are_sent_again_with_their_key() {
 }
 
 #[tokio::test]
-async fn server_that_is_gone_refuses_every_order() {
+async fn orders_to_a_dead_server_are_refused() {
     let gone = plan(lock_testkit::unused_address(), Profile::Open { rate: 500.0 }, Extent::Orders(50));
     let (summary, entries) = load::run(gone).await.unwrap();
     let refused = Outcome::Refused { reason: "not-sent".into(), token: None, newer: None };

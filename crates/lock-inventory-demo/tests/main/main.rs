@@ -1,6 +1,6 @@
 //! Tests of the application, by part.
 
-// What they share may unwrap as they do.
+// Shared test code may unwrap, too.
 #![allow(clippy::unwrap_used)]
 
 mod audit;
@@ -19,7 +19,7 @@ mod routes;
 mod run;
 mod sale;
 mod scenarios;
-#[cfg(target_os = "linux")] // it looks into /proc
+#[cfg(target_os = "linux")] // reads /proc
 mod serve;
 mod store;
 mod support;

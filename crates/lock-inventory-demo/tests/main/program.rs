@@ -1,4 +1,4 @@
-//! The program as a person runs it: arguments in, text and an exit code out.
+//! The program as users run it: arguments in, text and an exit code out.
 
 use clap::{CommandFactory, Parser};
 use lock_inventory_demo::cli::Cli;

@@ -1,4 +1,4 @@
-//! The report: one file that needs nothing else, with every figure of the results.
+//! The report is one self-contained file with every figure of the results.
 
 use lock_inventory_demo::{
     load::{Latency, Summary},
@@ -83,7 +83,7 @@ fn every_colour_of_a_chart_has_a_dark_variant() {
 }
 
 #[test]
-fn failed_expectation_is_said_first() {
+fn failed_expectation_comes_first() {
     let mut results = results();
     results.scenarios[0].failures.push("it oversold 3 pieces".into());
     let page = report::page(&results).unwrap();

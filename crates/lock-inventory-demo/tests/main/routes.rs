@@ -1,4 +1,4 @@
-//! The routes: what they refuse at the edge, and what a repeated or abandoned request does.
+//! The routes: validation of requests, and the effects of repeated and abandoned requests.
 
 use crate::support::{Client, Shelf, catalogue, config, lone_shop, order_request, shop, short_lease};
 use axum::{
@@ -176,7 +176,7 @@ async fn only_orders_of_strategies_with_a_lock_wait_for_it() {
     assert_eq!((shop.counts().lock_timeouts, shop.counts().orders), (1, 1));
 }
 
-/// Holds a shop's section of `P-0` at the gate, under a lock that is lost meanwhile, and sells at another shop.
+/// Holds a shop's section of `P-0` at the gate until its lock is lost, and sells at another shop in the meantime.
 async fn stale_section(strategy: Strategy) -> (Shelf, crate::support::Reply, u64) {
     let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
     let (locks, gate) = (Locks::in_memory(), Arc::new(Gate::default()));
@@ -275,7 +275,7 @@ async fn cancelled_reservation_gives_its_pieces_back_once() {
 }
 
 #[tokio::test]
-async fn reservations_of_orders_are_not_reached_by_their_route() {
+async fn reservations_of_orders_are_not_found_by_the_route() {
     let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
     let client = Client::of(&lone_shop(&shelf, Strategy::Conditional).await);
     assert_eq!(client.order("key", 1).await.status, StatusCode::CREATED);
@@ -332,7 +332,7 @@ async fn state_shows_stock_holder_and_counters() {
     for reply in asked {
         assert_eq!(reply.await.unwrap().status, StatusCode::CREATED);
     }
-    sleep(Duration::from_millis(250)).await; // a snapshot is shown for 200 ms
+    sleep(Duration::from_millis(250)).await; // a snapshot is reused for 200 ms
     let state = client.get("/state").await.json();
     assert_eq!((&state["stock"][0]["stock"], &state["stock"][0]["sold"]), (&json!(8), &json!(2)));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The program in a process of its own, and what it leaves behind.
+//! The program in a separate process, and the absence of remains after it.
 
 use crate::program::command;
 use std::{
@@ -11,17 +11,17 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// What hangs is not waited for longer.
+/// Time limit for every wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A run of the program with a directory for temporary files of its own, by which what it leaves is found.
+/// A run of the program with a separate directory for temporary files, by which its remains are found.
 pub(crate) struct Run {
     child: Child,
     stderr: BufReader<ChildStderr>,
     directory: TempDir,
 }
 
-/// Killed with the test, also with one that fails.
+/// Child process, killed at the end of the test even if the test fails.
 impl Drop for Run {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -46,7 +46,7 @@ impl Run {
         Self { child, stderr, directory }
     }
 
-    /// Waits until a line of its progress begins with `word`.
+    /// Waits until a line of the progress begins with `word`.
     pub(crate) fn says(&mut self, word: &str) {
         let begins = self.stderr.by_ref().lines().map_while(Result::ok).any(|line| line.starts_with(word));
         assert!(begins, "it ended and never said `{word}`");
@@ -56,12 +56,12 @@ impl Run {
         signal(name, self.child.id());
     }
 
-    /// The shops that it has started, by their logs in its directory.
+    /// Returns the shops of the run, by their logs in its directory.
     pub(crate) fn shops(&self) -> Vec<u32> {
         shops_in(self.directory.path())
     }
 
-    /// Waits until some of its shops are like this, and returns one of them.
+    /// Waits until some of its shops satisfy `is`, and returns one of them.
     pub(crate) fn until_shop(&self, is: impl Fn(u32) -> bool) -> u32 {
         let begin = Instant::now();
         loop {
@@ -73,7 +73,7 @@ impl Run {
         }
     }
 
-    /// Waits for its end, which must come.
+    /// Waits for the end of the run, and fails after the time limit.
     pub(crate) fn end(mut self) -> Ended {
         let begin = Instant::now();
         let status = loop {
@@ -91,7 +91,7 @@ impl Run {
 }
 
 impl Ended {
-    /// No shop, no server and no file is left.
+    /// Asserts that no shop, no server and no file is left.
     pub(crate) fn leaves_nothing(&self) {
         assert_eq!(shops_in(self.directory.path()), [0; 0]);
         assert_eq!(working_in(self.directory.path()), [0; 0]);
@@ -99,7 +99,7 @@ impl Ended {
         assert!(files.is_empty(), "{files:?}");
     }
 
-    /// No shop is left, as soon as those that are ending have ended.
+    /// Waits until no shop is left, since shops may still be ending.
     pub(crate) fn leaves_no_shop(&self) {
         let begin = Instant::now();
         while !shops_in(self.directory.path()).is_empty() {
@@ -113,7 +113,7 @@ pub(crate) fn signal(name: &str, process: u32) {
     assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
 }
 
-/// Whether a process is stopped by a signal.
+/// Returns `true` if the process is stopped by a signal.
 pub(crate) fn is_stopped(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
@@ -134,7 +134,7 @@ fn shops_in(directory: &Path) -> Vec<u32> {
     })
 }
 
-/// Servers of its own, by their working directories.
+/// Returns the private servers of the run, by their working directories.
 fn working_in(directory: &Path) -> Vec<u32> {
     processes(|process| fs::read_link(process.join("cwd")).is_ok_and(|at| at.starts_with(directory)))
 }

@@ -1,4 +1,4 @@
-//! Every strategy under load: the ones that must oversell do, the others sell out exactly.
+//! Every strategy under load: the unsafe strategies oversell, the others sell out exactly.
 
 use crate::support::{Client, Shelf, catalogue, config, shop};
 use axum::http::StatusCode;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 const STOCK: u32 = 30;
 const BUYERS: usize = 40;
 
-/// Lets all buyers order one piece at the same time, at the shops in turn.
+/// Lets all buyers order one piece at the same time, round robin over the shops.
 async fn rush(shelf: &Shelf, shops: &[Arc<Shop>]) -> Audit {
     let clients: Vec<_> = shops.iter().map(|shop| Arc::new(Client::of(shop))).collect();
     let asked = (0..BUYERS).map(|buyer| {
@@ -29,7 +29,7 @@ async fn rush(shelf: &Shelf, shops: &[Arc<Shop>]) -> Audit {
     Audit::of(&shelf.store.books().await.unwrap(), None)
 }
 
-/// Two shops over one stock, as two processes are.
+/// Opens two shops that share a stock like two processes.
 async fn two(shelf: &Shelf, strategy: Strategy) -> [Arc<Shop>; 2] {
     let locks = Locks::in_memory();
     let open = || shop(shelf, &locks, config(strategy), Faults::default());

@@ -1,4 +1,4 @@
-//! The scenarios in real processes, on SQLite and on PostgreSQL, and the ends of a run.
+//! The scenarios in real processes, on SQLite and on PostgreSQL, and the ways in which a run can end.
 
 use crate::run::{Run, is_stopped};
 use lock_inventory_demo::{
@@ -8,7 +8,7 @@ use lock_inventory_demo::{
 use lock_testkit::RedisServer;
 use std::env;
 
-/// Ten runs in a row with the long tier, else one.
+/// Returns the number of runs: ten in the long tier, otherwise one.
 fn runs() -> u32 {
     if env::var_os("LOCK_LONG").is_some() { 10 } else { 1 }
 }
@@ -62,7 +62,7 @@ async fn stall_of_the_database_shows_in_the_open_model() {
     assert!(stall.load.latency.p99_ms >= 1_000.0 && stall.load.is_valid(), "{stall:?}");
 }
 
-/// The keys of runs on a Redis, without the cards of processes, which expire.
+/// Returns the keys of runs on Redis, without the cards of processes, which expire.
 fn keys(redis: &RedisServer) -> Vec<String> {
     redis.keys().into_iter().filter(|key| !key.starts_with("distlock:process:")).collect()
 }
@@ -93,7 +93,7 @@ fn run_that_ends_while_a_shop_is_stopped_leaves_nothing() {
 }
 
 #[test]
-fn shops_of_a_run_that_is_killed_end_by_themselves() {
+fn shops_of_a_killed_run_end() {
     let redis = RedisServer::start();
     let run = Run::start(&["all", "--quick", "--only", "S3", "--redis", &redis.url()], &[]);
     run.until_shop(|_| true);
@@ -102,7 +102,7 @@ fn shops_of_a_run_that_is_killed_end_by_themselves() {
 }
 
 #[test]
-fn without_a_redis_server_it_says_what_to_install() {
+fn error_without_a_redis_server_names_the_package() {
     let ended = Run::start(&["all", "--quick"], &[("REDIS_SERVER", "/nowhere/redis-server")]).end();
     assert_eq!(ended.status.code(), Some(2));
     assert!(ended.err.contains("apt-get install redis-server"), "{}", ended.err);

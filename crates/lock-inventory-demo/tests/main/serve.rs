@@ -1,4 +1,4 @@
-//! Shop processes: how they begin, end, and are paused.
+//! Shop processes: start, pause and shutdown.
 
 use crate::support::{Shelf, catalogue};
 use lock_inventory_demo::serve::Ready;
@@ -13,10 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What hangs is not waited for longer.
+/// Time limit for every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A shop process. It is killed with the test.
+/// A shop process. It is killed at the end of the test.
 pub(crate) struct Process {
     child: Child,
     pub(crate) ready: Ready,
@@ -74,7 +74,7 @@ impl Process {
         assert_eq!(ask(self.ready.listening, "POST", "/admin/fault", Some(fault)).0, 204);
     }
 
-    /// Orders a piece of `P-0`, in a thread.
+    /// Orders a piece of `P-0` in a thread.
     fn order(&self, key: &str) -> JoinHandle<(u16, Value)> {
         let (at, key) = (self.ready.listening, key.to_owned());
         thread::spawn(move || {
@@ -90,7 +90,7 @@ impl Drop for Process {
     }
 }
 
-/// Asks over a connection of its own. A `\r` in the path begins the idempotency key.
+/// Sends a request over a new connection. A `\r` in the path precedes the idempotency key.
 fn ask(at: SocketAddr, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
     let (path, key) = path.split_once('\r').unwrap_or((path, "none"));
     let body = body.map_or(String::new(), |body| body.to_string());
@@ -140,15 +140,15 @@ async fn sigterm_ends_requests_jobs_and_locks_in_order() {
     first.signal(Signal::TERM);
     until("it accepts no more", || TcpStream::connect(first.ready.listening).is_err());
     until("the jobs have passed on", || second.state()["leader"] == true);
-    assert_eq!(order.join().unwrap().0, 201, "a request that was under way ends");
+    assert_eq!(order.join().unwrap().0, 201, "a request in flight ends");
     assert!(first.ended().success());
-    assert_eq!(locks(&redis, ":stock:"), [""; 0], "its locks are given back");
-    events.read_to_string(&mut stream).unwrap(); // it ends
+    assert_eq!(locks(&redis, ":stock:"), [""; 0], "its locks are released");
+    events.read_to_string(&mut stream).unwrap(); // the stream ends
     assert_eq!(second.order("after").join().unwrap().0, 201);
     assert_eq!(shelf.keys().await, ["under-way", "after"]);
 }
 
-/// The keys of locks on Redis whose names have this part.
+/// Returns the keys of locks on Redis whose names contain `part`.
 fn locks(redis: &RedisServer, part: &str) -> Vec<String> {
     let is_lock = |key: &String| key.contains(part) && !key.contains("token");
     redis.keys().into_iter().filter(is_lock).collect()
@@ -162,7 +162,7 @@ async fn shop_ends_when_its_parent_does() {
     assert!(process.ended().success());
 }
 
-/// Pauses a holder for longer than its lease, and sells at another shop meanwhile.
+/// Pauses a holder for longer than its lease, and sells at another shop in the meantime.
 async fn pause(strategy: &str) -> (Shelf, u16, Value) {
     let (redis, shelf) = (RedisServer::start(), Shelf::sqlite(&catalogue(1, 10)).await);
     let options = ["--strategy", strategy, "--lease", "2000"];
@@ -171,7 +171,11 @@ async fn pause(strategy: &str) -> (Shelf, u16, Value) {
     paused.arm(json!({"kind": "pause", "once": true}));
     let late = paused.order("late");
     until("it has stopped itself", || paused.is_stopped());
-    assert_eq!(healthy.order("current").join().unwrap().0, 201, "the lease ends, and the lock passes on");
+    assert_eq!(
+        healthy.order("current").join().unwrap().0,
+        201,
+        "the lease expires, and another shop acquires the lock"
+    );
     paused.signal(Signal::CONT);
     let (status, body) = late.join().unwrap();
     (shelf, status, body)

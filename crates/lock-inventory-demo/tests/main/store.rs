@@ -70,7 +70,7 @@ async fn fence_on_the_write_alone_lets_a_stale_write_land_between_read_and_write
         let store = &shelf.store;
         let (late, current) = (order("late"), order("current"));
         assert_eq!(store.read(&sku(0)).await.unwrap(), pieces(10), "the old holder reads");
-        assert_eq!(store.read(&sku(0)).await.unwrap(), pieces(10), "and the new one");
+        assert_eq!(store.read(&sku(0)).await.unwrap(), pieces(10), "the new holder reads");
         let first = store.write_fenced_only(entry(&late, Some(7)), pieces(9), OLD).await.unwrap();
         let second = store.write_fenced_only(entry(&current, Some(8)), pieces(9), NEW).await.unwrap();
         assert_eq!((first, second), (Written::Recorded, Written::Recorded));
@@ -126,7 +126,7 @@ async fn held_row_keeps_others_from_reading_for_a_write() {
         tokio::task::yield_now().await;
         let one = order("one");
         assert_eq!(first.write(entry(&one, None), pieces(9)).await.unwrap(), Written::Recorded);
-        assert_eq!(second.await.unwrap(), pieces(9), "it read after the write");
+        assert_eq!(second.await.unwrap(), pieces(9), "the second reader waited for the write");
     }
 }
 
@@ -144,7 +144,7 @@ async fn units_are_taken_side_by_side_and_never_twice() {
     );
     assert_eq!(second.write(entry(&one, None)).await.unwrap(), Written::Recorded);
     first.give_back().await.unwrap();
-    assert!(shelf.store.hold_units(&more).await.unwrap().is_some(), "what was given back is free");
+    assert!(shelf.store.hold_units(&more).await.unwrap().is_some(), "released pieces are free again");
     assert_eq!((shelf.stock().await, shelf.keys().await), (2, vec!["one".to_owned()]));
 
     let sqlite = Shelf::sqlite(&catalogue(1, 3)).await;
@@ -171,7 +171,11 @@ async fn reservation_ends_once() {
 
         let paid = order("kept");
         let confirmed = store.confirm(&kept, entry(&paid, None)).await.unwrap();
-        assert_eq!((confirmed, shelf.keys().await.len()), (None, 0), "it is too late to confirm");
+        assert_eq!(
+            (confirmed, shelf.keys().await.len()),
+            (None, 0),
+            "a cancelled or expired reservation cannot be confirmed"
+        );
         assert_eq!(
             store.reserve(&kept, None).await.unwrap(),
             Reserved::Held,
@@ -191,7 +195,7 @@ async fn reservation_refuses_an_older_holder_and_makes_one_stale() {
         store.fenced_read(&sku(0), OLD).await.unwrap();
         assert_eq!(store.reserve(&reservation("new", 1), Some(NEW)).await.unwrap(), Reserved::Held);
         let written = store.fenced_write(entry(&late, Some(7)), pieces(9), OLD).await.unwrap();
-        assert_eq!(written, Written::Stale(STALE), "it would overwrite the reservation");
+        assert_eq!(written, Written::Stale(STALE), "the stale write would overwrite the reservation");
         assert_eq!(store.reserve(&reservation("old", 1), Some(OLD)).await.unwrap(), Reserved::Stale(STALE));
         let back =
             store.give_back(&reservation("new", 1), ReservationState::Expired, Some(OLD)).await.unwrap();
@@ -217,7 +221,7 @@ async fn restock_happens_once_per_run_and_is_fenced() {
 }
 
 #[tokio::test]
-async fn many_shops_set_one_empty_database_up() {
+async fn many_shops_set_up_one_empty_database() {
     let directory = tempfile::tempdir().unwrap();
     let sqlite = DatabaseUrl::sqlite(&directory.path().join("shop.sqlite")).unwrap();
     for url in [sqlite, empty_postgres().await] {
@@ -229,6 +233,6 @@ async fn many_shops_set_one_empty_database_up() {
         let stores = join_all((0..8).map(|_| open())).await;
         assert_eq!(stores[7].products().await.unwrap().len(), 3, "{url}");
         stores[0].set_up(&catalogue(5, 1)).await.unwrap();
-        assert_eq!(stores[0].products().await.unwrap().len(), 3, "a stock that is there stays");
+        assert_eq!(stores[0].products().await.unwrap().len(), 3, "an existing stock stays");
     }
 }

@@ -1,4 +1,4 @@
-//! Databases and shops for tests.
+//! Databases and shops for the tests.
 
 use axum::{
     Router,
@@ -29,14 +29,14 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use tower::ServiceExt;
 
-/// A database of its own, with a stock.
+/// A separate database with a stock.
 pub(crate) struct Shelf {
     pub(crate) store: Store,
     pub(crate) url: DatabaseUrl,
     _directory: Option<TempDir>,
 }
 
-/// The server of all tests of this process. It ends with the process.
+/// The PostgreSQL server of all tests in this process. It ends with the process.
 static POSTGRES: OnceCell<PostgresServer> = OnceCell::const_new();
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
@@ -51,7 +51,7 @@ impl Shelf {
         Self::filled(empty_postgres().await, None, catalogue).await
     }
 
-    /// The same stock on SQLite and on PostgreSQL: what holds for one has to hold for the other.
+    /// Creates the same stock on SQLite and on PostgreSQL.
     pub(crate) async fn both(catalogue: &Catalogue) -> [Self; 2] {
         [Self::sqlite(catalogue).await, Self::postgres(catalogue).await]
     }
@@ -72,7 +72,7 @@ impl Shelf {
         self.store.books().await.unwrap().ledger.into_iter().map(|row| row.order).collect()
     }
 
-    /// Does by hand what no code here does.
+    /// Corrupts the database with a statement that no product code contains.
     pub(crate) async fn corrupt(&self, sql: &'static str) {
         let pool = AnyPool::connect(self.url.reveal()).await.unwrap();
         let done = sqlx::query(sql).execute(&pool).await.unwrap();
@@ -81,7 +81,7 @@ impl Shelf {
     }
 }
 
-/// An empty database on the server of this process.
+/// Creates an empty database on the server of this process.
 pub(crate) async fn empty_postgres() -> DatabaseUrl {
     let server = POSTGRES.get_or_init(async || PostgresServer::start().await.unwrap()).await;
     let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
@@ -93,7 +93,7 @@ pub(crate) async fn empty_postgres() -> DatabaseUrl {
     format!("{server}/{name}").parse().unwrap()
 }
 
-/// `products` products, `P-0` first, with `stock` pieces each, for 2.50.
+/// Returns this many products, `P-0` first, with `stock` pieces each for 2.50.
 pub(crate) fn catalogue(products: u32, stock: u32) -> Catalogue {
     let product = |number| Product {
         sku: sku(number),
@@ -109,7 +109,7 @@ pub(crate) fn sku(number: u32) -> Sku {
     Sku::parse(&format!("P-{number}")).unwrap()
 }
 
-/// An order for one piece of `P-0`.
+/// Returns an order for one piece of `P-0`.
 pub(crate) fn order(key: &str) -> Order {
     Order { key: key.parse().unwrap(), sku: sku(0), quantity: Quantity::new(1), cents: 250 }
 }
@@ -122,7 +122,7 @@ pub(crate) fn pieces(count: u32) -> Quantity {
     Quantity::new(count)
 }
 
-/// The settings of a shop whose requests wait long enough for any test.
+/// Returns the settings of a shop whose requests wait long enough for every test.
 pub(crate) fn config(strategy: Strategy) -> ShopConfig {
     ShopConfig { strategy, wait: Duration::from_secs(60), ..ShopConfig::default() }
 }
@@ -131,20 +131,20 @@ pub(crate) async fn shop(shelf: &Shelf, locks: &Locks, config: ShopConfig, fault
     Shop::open(config, shelf.store.clone(), locks.clone(), None, faults).await.unwrap()
 }
 
-/// A shop that sells with this strategy, with locks of its own.
+/// Opens a shop with this strategy and separate locks.
 pub(crate) async fn lone_shop(shelf: &Shelf, strategy: Strategy) -> Arc<Shop> {
     shop(shelf, &Locks::in_memory(), config(strategy), Faults::default()).await
 }
 
-/// Terms under which a lock is lost soon: nobody renews it, as in a process that is paused.
+/// Returns options with which a lock is lost soon, because it is not renewed, as in a paused process.
 pub(crate) fn short_lease() -> LockOptions {
     LockOptions::new().fixed_lease(Duration::from_millis(100))
 }
 
-/// The routes of a shop, asked without a network.
+/// The routes of a shop, called without a network.
 pub(crate) struct Client(pub(crate) Router);
 
-/// An answer.
+/// The answer to a request.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,

@@ -1,4 +1,4 @@
-//! The shops behind a real nginx: `cargo test -p lock-inventory-demo --test nginx`.
+//! The shops behind nginx: `cargo test -p lock-inventory-demo --test nginx`.
 
 // Tests may unwrap.
 #![allow(clippy::unwrap_used)]
@@ -56,7 +56,7 @@ async fn four_shops_share_the_requests_and_none_fails() {
     fleet.stop().await.unwrap();
 }
 
-/// The first product.
+/// Returns the code of the first product.
 async fn sku(client: &HttpClient<Full<Bytes>>) -> String {
     let request = Request::get("/skus").body(Full::default()).unwrap();
     let body = client.send(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
@@ -64,7 +64,7 @@ async fn sku(client: &HttpClient<Full<Bytes>>) -> String {
     products[0]["sku"].as_str().unwrap().to_owned()
 }
 
-/// Places orders one after the other, and returns the shop that answered each.
+/// Places orders one after the other, and returns the shop that answered each order.
 async fn orders(client: Arc<HttpClient<Full<Bytes>>>, sku: String, number: usize) -> Vec<String> {
     let mut shops = Vec::new();
     for order in 0..ORDERS_EACH {

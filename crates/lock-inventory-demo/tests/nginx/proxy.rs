@@ -1,4 +1,4 @@
-//! Debian's nginx with the file that compose.yaml gives it, in a folder of its own.
+//! Debian's nginx in a separate directory, with the configuration that compose.yaml uses.
 
 use lock_testkit::unused_address;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 const CONFIGURATION: &str = include_str!("../../nginx.conf");
 
-/// A running nginx. Dropping it ends all its processes.
+/// A running nginx. Dropping this ends all its processes.
 pub(crate) struct Nginx {
     pub(crate) address: SocketAddr,
     master: Child,
@@ -21,7 +21,7 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// Starts an nginx before `shops`, and returns when it accepts connections.
+    /// Starts an nginx in front of `shops`, and returns once it accepts connections.
     pub(crate) fn start(shops: &[SocketAddr]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let address = unused_address();
@@ -43,7 +43,7 @@ impl Nginx {
         nginx
     }
 
-    /// Has nginx check the file without starting it, with `shops` in the place of the containers.
+    /// Lets nginx check the configuration without starting, with `shops` instead of the containers.
     pub(crate) fn check(shops: &[SocketAddr]) -> Output {
         let home = tempfile::tempdir().unwrap();
         let file = written(&home, &configuration(&home, shops, unused_address()));
@@ -66,7 +66,7 @@ impl Drop for Nginx {
     }
 }
 
-/// The file, with our own addresses and folders in the place of the containers'.
+/// Returns the configuration, with local addresses and directories instead of those of the containers.
 fn configuration(home: &TempDir, shops: &[SocketAddr], address: SocketAddr) -> String {
     let (own, container): (Vec<_>, Vec<_>) =
         CONFIGURATION.lines().partition(|line| !line.trim().starts_with("server shop-"));

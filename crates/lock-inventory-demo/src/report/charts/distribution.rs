@@ -4,7 +4,7 @@ use super::{CURVES, GRID, INK, draw, line, text};
 use crate::{load::Latency, report::ReportError};
 use plotters::{chart::ChartBuilder, coord::combinators::IntoLogRange, series::LineSeries, style::Color};
 
-/// One curve. Its colour is that of its place.
+/// A curve. Its position determines its colour.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::report) struct Curve<'a> {
     pub(in crate::report) latency: &'a Latency,

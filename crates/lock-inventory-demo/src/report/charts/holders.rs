@@ -1,4 +1,4 @@
-//! Who held the lock, and when: one row per shop, one bar per hold.
+//! The holders of the lock over time: one row for each shop, one bar for each hold.
 
 use super::{BAD, BAND, GOOD, GRID, INK, draw, line, text};
 use crate::report::{ReportError, ScenarioResult};
@@ -10,7 +10,7 @@ use plotters::{
 };
 use std::collections::BTreeSet;
 
-/// Holds of at least this part of the time have their token written on them.
+/// Minimum fraction of the time at which a hold is labelled with its token.
 const WIDE: f64 = 0.03;
 
 pub(in crate::report) fn holders(title: &str, scenario: &ScenarioResult) -> Result<String, ReportError> {

@@ -1,5 +1,4 @@
-//! Charts as SVG. Their colours are classes of the page in disguise: `style.css` gives each of them a light and a dark
-//! variant.
+//! Charts as SVG. `style.css` selects elements by these colours and gives each a light and a dark variant.
 
 mod bars;
 mod distribution;
@@ -26,7 +25,7 @@ pub(super) const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 pub(super) const GOOD: RGBColor = RGBColor(0x00, 0x72, 0xb2);
 pub(super) const BAD: RGBColor = RGBColor(0xd5, 0x2e, 0x00);
 pub(super) const BAND: RGBColor = RGBColor(0xff, 0xe0, 0xb3);
-/// For curves. The page's legend has the same as classes `c0` to `c4`.
+/// Colours of the curves, which are the classes `c0` to `c4` in the legend of the page.
 pub(super) const CURVES: [RGBColor; 5] = [
     GOOD,
     RGBColor(0xe6, 0x9f, 0x00),
@@ -37,7 +36,7 @@ pub(super) const CURVES: [RGBColor; 5] = [
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Draws on an area of this size; the result scales with the page.
+/// Draws on an area of this size. The result scales with the page.
 fn draw<E: fmt::Display>(
     size: (u32, u32),
     title: &str,
@@ -49,7 +48,7 @@ fn draw<E: fmt::Display>(
         paint(&area).map_err(|error| ReportError::Chart(error.to_string()))?;
         area.present().map_err(|error| ReportError::Chart(error.to_string()))?;
     }
-    // Screen readers say this instead of the shapes.
+    // Screen readers read this label instead of the shapes.
     let label = format!("<svg role=\"img\" aria-label=\"{}\" ", super::html::escape(title));
     Ok(svg.replacen("<svg ", &label, 1))
 }

@@ -1,4 +1,4 @@
-//! The stock over time, the pieces sold, and the times of the faults.
+//! The stock and the pieces sold over time, with the times of the faults.
 
 use super::{BAD, BAND, GOOD, GRID, INK, draw, line, text};
 use crate::report::{ReportError, ScenarioResult};
