@@ -31,8 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     .timeout(Duration::from_secs(600))
     .register()?;
 
-    // In production, until SIGTERM: `run_until(async { sigterm.recv().await; })` with tokio's
-    // `signal(SignalKind::terminate())?`.
+    // In production: `run_until(lock_core::shutdown_signal()?)`.
     let two_runs = async {
         for _ in 0..2 {
             runs.recv().await;

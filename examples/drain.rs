@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let app = Router::new().route("/report", post(write).route_layer(layer));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/report", listener.local_addr()?);
-    let (stop, stopped) = oneshot::channel::<()>(); // in production: SIGTERM, with tokio's `signal(SignalKind::terminate())?`
+    let (stop, stopped) = oneshot::channel::<()>(); // in production: `lock_core::shutdown_signal()?`
     let serving = axum::serve(listener, app).with_graceful_shutdown(async move { drop(stopped.await) });
     let serving = tokio::spawn(async move { serving.await });
 

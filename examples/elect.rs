@@ -23,7 +23,8 @@ fn probe(election: &Election) -> Router {
     Router::new().route("/ready", get(ready))
 }
 
-/// A server that campaigns until `shutdown` is dropped; in production until SIGTERM, by tokio's `signal(SignalKind::terminate())?`.
+/// A server that campaigns until `shutdown` is dropped; in production until
+/// `lock_core::shutdown_signal()?` completes.
 fn server(election: &Election, shutdown: oneshot::Receiver<()>) -> JoinHandle<Result<LeadEnd, LockError>> {
     let leading = election.lead(|term| async move {
         println!("relaying messages under token {}", term.fencing_token());

@@ -24,6 +24,8 @@
 //! | `cancellation-token` | off | `Hold::cancellation_token` |
 //! | `testing` | off | for tests: `clock::TestClock`, and the contents of a [`MemoryBackend`] |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod connect;
 
 pub use connect::connect;

@@ -65,7 +65,10 @@
 //! | --- | --- | --- |
 //! | `otel` | off | `OtelObserver`, on the OpenTelemetry API 0.33 |
 //! | `test-util` | off | for tests: `clock::TestClock`, and `MemoryBackend::{clear, names, held, watched}` |
+//! | `signal` | off | `shutdown_signal`, which completes at SIGTERM or Ctrl-C |
 //! | `cancellation-token` | off | `Hold::cancellation_token`, a tokio-util token that is cancelled when the hold ends, by a release as well |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
 pub mod backend;
@@ -93,6 +96,8 @@ mod owner;
 pub mod quorum;
 mod random;
 pub mod set;
+#[cfg(feature = "signal")]
+mod signal;
 mod spec;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod store;
@@ -117,6 +122,8 @@ pub use memory::MemoryBackend;
 pub use name::{LockName, NameError};
 pub use options::{Limits, LockOptions, OptionsError};
 pub use owner::Owner;
+#[cfg(feature = "signal")]
+pub use signal::shutdown_signal;
 pub use token::FencingToken;
 
 /// The futures of acquires, for signatures that name them.
@@ -155,3 +162,8 @@ pub mod model {
         terms::{HandOffBudget, Keep, TermValues, Terms},
     };
 }
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -18,20 +18,8 @@
 //!     Ok(())
 //! })
 //! .register()?;
-//! cron.run_until(shutdown()).await?;
+//! cron.run_until(lock_core::shutdown_signal()?).await?; // SIGTERM or Ctrl-C: the feature `signal` of lock-core
 //! # Ok(()) }
-//!
-//! /// Ctrl-C, or SIGTERM, which is what Kubernetes and systemd send.
-//! # #[cfg(unix)]
-//! async fn shutdown() {
-//!     use tokio::signal::{ctrl_c, unix};
-//!     let mut terminate = unix::signal(unix::SignalKind::terminate()).expect("signals can be received");
-//!     tokio::select! {
-//!         _ = ctrl_c() => {}
-//!         _ = terminate.recv() => {}
-//!     }
-//! }
-//! # #[cfg(not(unix))] async fn shutdown() {}
 //! ```
 //!
 //! # Guarantees
@@ -55,6 +43,8 @@
 //! | `axum` | off | `router`, the jobs and their history as JSON and as a page |
 //! | `bundled-zones` | on | a copy of the time zone database in the binary, for machines without one; that of the system is preferred |
 //! | `otel` | off | `observer::OtelCronObserver`, on the OpenTelemetry API 0.33 |
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
 mod body;
@@ -96,3 +86,8 @@ pub use scheduler_builder::SchedulerBuilder;
 pub use time::UtcTime;
 #[cfg(feature = "axum")]
 pub use web::router;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -21,6 +21,8 @@
 //! | --- | --- | --- |
 //! | `tls` | off | `rediss://`, using rustls with ring |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod client;
 mod config;
 mod connection;
@@ -58,3 +60,8 @@ pub type RedisBackend = lock_redis::RedisBackend<Fred>;
 /// # Ok(()) }
 /// ```
 pub type RedisBackendBuilder = lock_redis::RedisBackendBuilder<Fred>;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -230,21 +230,11 @@ pub fn asked_to_stop(until_stdin_ends: bool) -> io::Result<impl Future<Output = 
         }
         false => Some(ended),
     };
-    #[cfg(unix)]
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    #[cfg(unix)]
-    let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+    let signalled = lock_core::shutdown_signal()?;
     Ok(async move {
         let _keep = keep;
-        #[cfg(unix)]
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = stdin => {}
-        }
-        #[cfg(not(unix))]
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
+            () = signalled => {}
             _ = stdin => {}
         }
     })

@@ -7,6 +7,8 @@
 //! [`RunLedger`] is the contract. [`MemoryLedger`] implements it in the memory of this process; stores on a server
 //! implement it in their own crates. Applications use it through `lock-cron`.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod connector;
 mod control;
 mod ids;
@@ -32,3 +34,8 @@ pub use request::{
 pub use rules::GroupLedger;
 pub use run::{Attempt, CatchUp, OpenRun, RunOutcome, RunState};
 pub use run_ledger::RunLedger;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

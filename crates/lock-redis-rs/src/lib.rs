@@ -29,6 +29,8 @@
 //! | --- | --- | --- |
 //! | `tls` | off | `rediss://`, using rustls with ring |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod client;
 mod config;
 mod connection;
@@ -68,3 +70,8 @@ pub type RedisBackend = lock_redis::RedisBackend<RedisRs>;
 /// # Ok(()) }
 /// ```
 pub type RedisBackendBuilder = lock_redis::RedisBackendBuilder<RedisRs>;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -38,6 +38,8 @@
 //! [quorum](lock_core::quorum). `docs/topologies.md` says what each survives; `docs/protocol.md` lists the tested
 //! versions. Replies about a lease come from a master only; a replica behind the address refuses the request.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod backend;
 mod builder;
 mod check;
@@ -75,3 +77,8 @@ pub use url::{Address, SCHEMES};
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub mod model;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! A distributed lock as a [`tower`](https://docs.rs/tower) layer: requests with the same key run one at a time,
+//! A distributed lock as a `tower` layer: requests with the same key run one at a time,
 //! across all processes that share the store.
 //!
 //! ```
@@ -167,6 +167,8 @@
 //! With axum: `lock-tower = { path = "…/crates/lock-tower", features = ["axum"] }`. Without it, keys are read from
 //! headers, the query or by a function, and the handler finds its lock in the extensions of the request.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod acquire;
 mod body;
 mod buffer;
@@ -195,3 +197,8 @@ pub use key::{InvalidKey, KeyError, KeyErrorKind, KeyParts, KeyTemplate};
 pub use layer::LockLayer;
 pub use policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};
 pub use reject::{KeyHash, RejectReason, Rejection, RejectionBody};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -64,7 +64,7 @@ pub(super) async fn acquire(
     let clock = shared.quorum_time(begun).as_micros();
     let nodes = shared.nodes.len();
     let Some(record) = fresh_record(shared, &request, begun + budget).await else {
-        let message = "acquired with a lease id that is still being released: use a fresh id";
+        let message = "this lease id is still being released: acquire with a fresh id";
         return Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message));
     };
     let round = Round::begin(nodes, reserve, floor.max(record.reached()), clock);

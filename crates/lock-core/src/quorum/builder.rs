@@ -67,7 +67,7 @@ impl QuorumBuilder {
         if nodes.is_multiple_of(2) {
             tracing::warn!(
                 nodes,
-                "quorum of an even number of nodes: one node less survives as many failures"
+                "even number of quorum nodes: one node fewer survives the same number of failures"
             );
         }
         let clock = self.clock.unwrap_or_else(|| Arc::new(BootClock::new()));

@@ -109,8 +109,8 @@ impl Shared {
         (lease > self.max_lease).then(|| {
             let most = self.max_lease;
             let message = format!(
-                "a lease of {lease:?} is longer than the {most:?} of this quorum: use a shorter lease, or raise \
-                 `max_lease` of the quorum on all clients"
+                "a lease of {lease:?} exceeds `max_lease` ({most:?}) of this quorum: use a shorter lease, or raise \
+                 `max_lease` on all clients"
             );
             BackendError::new(BackendErrorKind::Unsupported, Applied::No, message)
         })

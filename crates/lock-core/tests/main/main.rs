@@ -37,6 +37,8 @@ mod runtimes;
 mod scale;
 mod sets;
 mod shutdowns;
+#[cfg(all(unix, feature = "signal"))]
+mod signal;
 mod silent_pipelines;
 mod starvation;
 mod store_answers;

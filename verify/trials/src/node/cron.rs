@@ -5,17 +5,14 @@ use crate::{
     fenced::FencedTable,
     line::{Order, Report},
 };
-use lock_core::LockFactory;
+use lock_core::{LockFactory, shutdown_signal};
 use lock_cron::{
     Misfire, OnOrphan, Overlap, RunContext, RunResult, Schedule, Scheduler,
     observer::{CronEvent, CronObserver},
 };
 use lock_ledger::{GroupName, RunLedger};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::Notify,
-};
+use tokio::sync::Notify;
 
 const JOB: &str = "job";
 
@@ -72,11 +69,11 @@ pub(super) async fn run(
     Report::Ready.say();
     let stop = Arc::new(Notify::new());
     let obeying = tokio::spawn(obey(cron.clone(), orders, stop.clone()));
-    let mut terminate = signal(SignalKind::terminate())?;
+    let terminated = shutdown_signal()?;
     let ended = cron.run_until(async {
         tokio::select! {
             () = stop.notified() => {}
-            _ = terminate.recv() => {}
+            () = terminated => {}
         }
     });
     ended.await?;

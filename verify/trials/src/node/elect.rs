@@ -9,9 +9,9 @@ use crate::{
 use lock_core::{
     LockFactory,
     election::{Election, ElectionOptions, Role, Term},
+    shutdown_signal,
 };
 use std::{convert::Infallible, future::pending, time::Duration};
-use tokio::signal::unix::{SignalKind, signal};
 
 pub(super) async fn run(
     locks: &LockFactory,
@@ -35,8 +35,7 @@ pub(super) async fn run(
             pending::<Result<(), Infallible>>().await
         }
     };
-    let mut terminate = signal(SignalKind::terminate())?;
-    election.lead(body).until(async { _ = terminate.recv().await }).await?;
+    election.lead(body).until(shutdown_signal()?).await?;
     obeying.abort();
     Report::Stopped.say();
     Ok(())
