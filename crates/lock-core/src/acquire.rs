@@ -5,9 +5,9 @@ use crate::{
     driver::{AcquireParams, AcquireResult, Handle, HoldState, PendingAcquire},
     error::{LockError, LockErrorKind},
     guard::LockGuard,
-    machine::{HoldId, MAX_OPEN_UNDOS, Refusal, WaitPolicy},
+    machine::{Join, MAX_OPEN_UNDOS, Refusal, WaitPolicy},
     observer::{AcquireOutcome, AcquireSpan},
-    options::OptionsError,
+    options::{LockOptions, OptionsError},
     owner::Owner,
     spec::LockSpec,
     time::Moment,
@@ -46,7 +46,7 @@ pub struct AcquireFuture {
     wait: Wait,
     /// Set at the first poll.
     wait_policy: Option<WaitPolicy>,
-    join: Option<HoldId>,
+    join: Option<Join>,
     pending: Option<PendingAcquire>,
     /// Opened at the first poll. Dropped last, so that it covers the work of a cancellation.
     span: Option<AcquireSpan>,
@@ -58,8 +58,8 @@ impl AcquireFuture {
         Self { handle, spec, wait, wait_policy: None, join: None, pending: None, span: None, done: false }
     }
 
-    fn joining(handle: Arc<Handle>, spec: LockSpec, hold: HoldId) -> Self {
-        Self { join: Some(hold), ..Self::new(handle, spec, Wait::Forever) }
+    fn joining(handle: Arc<Handle>, spec: LockSpec, join: Join) -> Self {
+        Self { join: Some(join), ..Self::new(handle, spec, Wait::Forever) }
     }
 
     fn params(&mut self) -> AcquireParams {
@@ -194,7 +194,40 @@ impl LockGuard {
     /// Cancel safe: dropping the future leaves the depth unchanged.
     pub fn reenter(&self) -> AcquireFuture {
         let spec = LockSpec { owner: Some(*self.owner()), ..self.spec.clone() };
-        AcquireFuture::joining(self.handle.clone(), spec, self.hold.id())
+        AcquireFuture::joining(self.handle.clone(), spec, Join::Reenter(self.hold.id()))
+    }
+
+    /// Extends a [fixed lease](crate::LockOptions::fixed_lease): from now it lasts at least `lease`, in whole
+    /// milliseconds. A lease that already lasts longer is not shortened, and `max_hold` still ends the hold. A lease that
+    /// the watchdog renews needs no extension.
+    ///
+    /// This is a re-entry whose guard is dropped at once, and observers see it as one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockFactory, MemoryBackend};
+    /// use std::time::Duration;
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("import")?.with_fixed_lease(Duration::from_secs(60))?.acquire().await?;
+    /// // … the first part is done, and the second may take two minutes …
+    /// guard.extend(Duration::from_secs(120)).await?;
+    /// assert!(guard.remaining() > Duration::from_secs(60));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`LockErrorKind::Lost`] if this hold is over; [`LockErrorKind::InvalidOptions`] if `lease` is shorter than
+    /// [`LockOptions::MIN_LEASE`](crate::LockOptions::MIN_LEASE), not longer than the margin of the hold and an operation
+    /// timeout, or longer than the factory allows; otherwise as [`Lock::acquire`](crate::Lock::acquire). After an error the lease may have been extended.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: if the future is dropped, the lease may or may not be extended, and the hold continues.
+    pub async fn extend(&self, lease: Duration) -> Result<(), LockError> {
+        let options = LockOptions::extension(&self.spec.terms, lease);
+        let terms = self.handle.terms(&options).map_err(|error| LockError::from(error).of(self.name()))?;
+        let spec = LockSpec { name: self.name().clone(), owner: Some(*self.owner()), terms };
+        AcquireFuture::joining(self.handle.clone(), spec, Join::Extend(self.hold.id())).await.map(drop)
     }
 }
 

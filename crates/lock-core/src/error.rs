@@ -286,6 +286,28 @@ pub enum RunError {
     MemberLost(MemberLost),
 }
 
+impl RunError {
+    /// Returns the kind: that of the error if the lock was not acquired, and otherwise that of the loss.
+    #[must_use]
+    pub fn kind(&self) -> LockErrorKind {
+        match self {
+            Self::NotAcquired(error) => error.kind(),
+            Self::Lost(_) => LockErrorKind::Lost,
+            Self::MemberLost(_) => LockErrorKind::MemberLost,
+        }
+    }
+
+    /// Returns `true` if the work never started and the same call may succeed later without intervention. Work that was
+    /// stopped may be half done, so whether it may be repeated is for the caller to decide.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::NotAcquired(error) => error.is_retryable(),
+            Self::Lost(_) | Self::MemberLost(_) => false,
+        }
+    }
+}
+
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

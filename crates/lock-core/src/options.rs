@@ -212,6 +212,24 @@ impl LockOptions {
         self
     }
 
+    /// Returns the options that extend a lease of these terms. The margin grows with the lease.
+    pub(crate) fn extension(terms: &Terms, lease: Duration) -> Self {
+        let factor = (lease.as_secs_f64() / terms.lease.as_secs_f64()).max(1.0);
+        Self {
+            lease,
+            fixed: true,
+            renew_every: None,
+            operation_timeout: Some(terms.operation_timeout.min(lease / 10)),
+            margin: Some(terms.margin.mul_f64(factor)),
+            outage_budget: Some(terms.outage_budget),
+            poll_interval: terms.poll_interval,
+            max_hold: terms.max_hold,
+            token_floor: terms.token_floor,
+            retention: terms.retention,
+            hand_off: terms.hand_off,
+        }
+    }
+
     /// Checks that the options do not contradict each other. Every function that takes options does this.
     ///
     /// # Errors

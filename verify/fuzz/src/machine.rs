@@ -7,8 +7,8 @@ use lock_core::{
     backend::{AcquireMode, Acquired, Released, Renewed},
     clock::{Moment, ServerTime},
     model::{
-        Command, Entry, Env, Event, HandOffBudget, HoldEnd, HoldId, Keep, Machine, MachineConfig, OwnerId,
-        TermValues, Terms, Ticket, WaitPolicy, WaiterId,
+        Command, Entry, Env, Event, HandOffBudget, HoldEnd, HoldId, Join, Keep, Machine, MachineConfig,
+        OwnerId, TermValues, Terms, Ticket, WaitPolicy, WaiterId,
     },
 };
 use std::{

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     error::{LockError, LockErrorKind},
-    machine::{Entry, Event, HoldId, Refusal, WaitPolicy, WaiterId},
+    machine::{Entry, Event, Join, Refusal, WaitPolicy, WaiterId},
     name::LockName,
     observer::{AcquireOutcome, LockEvent},
     owner::Owner,
@@ -43,8 +43,8 @@ pub(crate) struct AcquireParams {
     pub(crate) wait_policy: WaitPolicy,
     /// The time at which the wait begins.
     pub(crate) entered: Moment,
-    /// The hold to re-enter.
-    pub(crate) join: Option<HoldId>,
+    /// The re-entry through a guard.
+    pub(crate) join: Option<Join>,
 }
 
 impl Shared {

@@ -9,7 +9,7 @@ use super::{
     backoff,
     command::{Command, Grant, GrantSource, LostReason, Refusal},
     context::Ctx,
-    event::{Failure, WaitPolicy, WaiterId},
+    event::{Entry, Failure, Join, WaitPolicy, WaiterId},
     outstanding::deadline,
     replies::ReleaseReplies,
     state::{Depth, DepthChange, Hold, Machine},
@@ -97,9 +97,15 @@ impl Machine {
             let asked = self.queue.reentrants().map(|entry| &entry.terms);
             let longest = asked.chain([&hold.terms]).max_by_key(|terms| terms.lease).unwrap_or(&hold.terms);
             let lease_time = match hold.terms.keep {
-                // A fixed lease keeps its end, unless a longer one is requested.
-                Keep::Fixed if longest.lease == hold.terms.lease => NO_LONGER,
-                Keep::Fixed | Keep::Renewed { .. } => longest.lease,
+                // A fixed lease keeps its end, unless a longer one or an extension is requested.
+                Keep::Fixed => {
+                    let extends = |entry: &&Entry| {
+                        matches!(entry.join, Some(Join::Extend(_))) || entry.terms.lease > hold.terms.lease
+                    };
+                    let asked = self.queue.reentrants().filter(extends).map(|entry| entry.terms.lease);
+                    asked.max().unwrap_or(NO_LONGER)
+                }
+                Keep::Renewed { .. } => longest.lease,
             };
             let operation_timeout = hold.terms.operation_timeout;
             let terms = match (longest.lease, longest.operation_timeout) == (lease_time, operation_timeout) {

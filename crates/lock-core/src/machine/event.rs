@@ -33,8 +33,25 @@ pub struct Entry {
     pub terms: Terms,
     /// The time it waits.
     pub wait_policy: WaitPolicy,
-    /// The hold to re-enter, if requested through a guard.
-    pub join: Option<HoldId>,
+    /// The re-entry, if requested through a guard.
+    pub join: Option<Join>,
+}
+
+/// A re-entry that is requested through a guard of this hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Join {
+    /// A fixed lease keeps its end, unless a longer one is requested.
+    Reenter(HoldId),
+    /// A fixed lease lasts at least as long as the requested one, from now.
+    Extend(HoldId),
+}
+
+impl Join {
+    pub(super) fn hold(self) -> HoldId {
+        match self {
+            Self::Reenter(hold) | Self::Extend(hold) => hold,
+        }
+    }
 }
 
 /// The id of a hold in guards. The token alone is not sufficient: if a store loses its counter and its clock steps

@@ -58,7 +58,7 @@ pub use command::{
     RenewalOutcome, Unconfirmed,
 };
 pub use context::Env;
-pub use event::{Entry, Event, Failure, HoldId, OwnerId, Ticket, WaitPolicy, WaiterId, WatchAnswer};
+pub use event::{Entry, Event, Failure, HoldId, Join, OwnerId, Ticket, WaitPolicy, WaiterId, WatchAnswer};
 pub use state::{Machine, MachineConfig};
 
 use crate::time::Moment;
@@ -200,7 +200,7 @@ impl Machine {
         }
         let hold = self.hold.as_ref().filter(|hold| !hold.ended);
         let joins = match entry.join {
-            Some(id) => Some(hold.filter(|hold| hold.id == id).ok_or(Refusal::Lost)?),
+            Some(join) => Some(hold.filter(|hold| hold.id == join.hold()).ok_or(Refusal::Lost)?),
             None => hold.filter(|hold| hold.owner == entry.owner),
         };
         if self.queue.len() >= self.config.max_waiters {

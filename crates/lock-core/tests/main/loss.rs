@@ -1,10 +1,12 @@
 //! The end of a hold is visible to every later call, and to waiting futures before the worker runs.
 
-use crate::support::secs;
+use crate::support::{World, secs};
 use lock_core::{
-    LockFactory, LockOptions, LostReason, MemoryBackend, RunError,
+    LockErrorKind, LockFactory, LockOptions, LostReason, MemoryBackend, RunError,
+    backend::BackendErrorKind,
     clock::{Clock, Moment, ServerTime},
 };
+use lock_testkit::{Fault, Op};
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -79,4 +81,17 @@ async fn work_is_not_polled_once_more_after_the_lease() {
     };
     assert!(matches!(result, Poll::Ready(Err(RunError::Lost(LostReason::Expired)))), "{result:?}");
     assert_eq!(polls.into_inner(), 1, "the work went on after its lease");
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_errors_tell_what_happened() {
+    let world = World::new();
+    let lock = world.locks.named("x").unwrap();
+    world.faulty.next(Op::Acquire, Fault::FailBefore(BackendErrorKind::Unavailable));
+    let error = lock.try_run(async |_| ()).await.unwrap_err();
+    assert!(matches!(error, RunError::NotAcquired(_)));
+    assert_eq!((error.kind(), error.is_retryable()), (LockErrorKind::Unavailable, true));
+    let fixed = lock.with_fixed_lease(secs(5)).unwrap();
+    let error = fixed.run(async |_| tokio::time::sleep(secs(10)).await).await.unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (LockErrorKind::Lost, false));
 }

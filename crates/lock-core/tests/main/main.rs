@@ -12,6 +12,7 @@ mod docs;
 mod drop_anywhere;
 mod election;
 mod exclusion;
+mod extension;
 mod gauge;
 mod given_up_calls;
 mod hand_off;

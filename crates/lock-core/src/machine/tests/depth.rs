@@ -114,7 +114,7 @@ fn an_owner_that_has_not_put_down_a_lost_hold_is_refused() {
     let (_, sent) = story.at(10.0).renews();
     story.renewed(lease, sent, Renewed::Gone).loses(hold, LostReason::Gone);
     story.enters_as(B, A).refuses(B, Refusal::Lost);
-    story.enters_with(B, |entry| entry.join = Some(hold)).refuses(B, Refusal::Lost);
+    story.enters_with(B, |entry| entry.join = Some(Join::Reenter(hold))).refuses(B, Refusal::Lost);
     story.tell(Event::Drop { hold });
     story.enters_as(B, A).tries();
 }
@@ -174,7 +174,7 @@ fn a_guard_of_a_hold_that_ended_cannot_re_enter_the_next_one() {
     let next = story.tries();
     story.granted(next);
     story.grants(B);
-    story.enters_with(C, |entry| entry.join = Some(hold)).refuses(C, Refusal::Lost);
+    story.enters_with(C, |entry| entry.join = Some(Join::Reenter(hold))).refuses(C, Refusal::Lost);
 }
 
 #[test]
@@ -211,4 +211,25 @@ fn re_entry_extends_a_fixed_lease_only_on_request() {
     story.tries_to_keep(3);
     story.acquired(lease, Acquired::Reentered);
     story.says(Command::Extended { hold, deadline: at(4.0 + 100.0 - 1.002) });
+}
+
+#[test]
+fn extension_counts_from_now_although_it_is_no_longer_than_the_lease() {
+    let mut story = Story::begins();
+    story.enters_with(A, |entry| entry.terms = fixed(Duration::from_secs(5)));
+    let lease = story.tries();
+    let hold = story.granted(lease);
+    story.grants(A);
+    story.at(4.0).enters_with(B, |entry| {
+        (entry.owner, entry.terms) = (OwnerId(A.0), fixed(Duration::from_secs(3)));
+        entry.join = Some(Join::Extend(hold));
+    });
+    match story.next() {
+        Command::TryAcquire { terms, .. } => assert_eq!(terms.lease, Duration::from_secs(3)),
+        other => panic!("not a re-entry: {other:?}"),
+    }
+    story.acquired(lease, Acquired::Reentered);
+    // The margin is still that of the longer lease.
+    story.says(Command::Extended { hold, deadline: at(4.0 + 3.0 - 0.052) });
+    story.grants(B);
 }
