@@ -7,10 +7,38 @@ use super::{
     reason::RejectReason,
     retry,
 };
+use crate::key::KeyError;
 use http::{Response, StatusCode};
+use lock_core::{LockError, LockErrorKind, LostReason, NameError, RunError};
 use std::time::Duration;
 
 /// A rejected request. [`LockLayer::on_reject`](crate::LockLayer::on_reject) turns it into an answer.
+///
+/// A handler that acquires a lock itself can reject requests like a layer: a rejection is created from the error, or from
+/// a [`RejectReason`]. With the feature `axum` it is a response.
+///
+/// ```
+/// use lock_core::{LockFactory, LockName};
+/// use lock_tower::{RejectReason, Rejection};
+///
+/// async fn order(locks: &LockFactory, sku: &str) -> Result<String, Rejection> {
+///     let lock = locks.named(LockName::of(("stock", sku))?)?;
+///     let guard = lock.try_acquire().await?.ok_or(RejectReason::Contended)?;
+///     // … work, with the fencing token …
+///     let token = guard.fencing_token();
+///     let _ = guard.release().await; // no `?`: the work is done
+///     Ok(format!("sold under token {token}"))
+/// }
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// # let locks = LockFactory::new(lock_core::MemoryBackend::new());
+/// # let _guard = locks.named("stock:7").unwrap().acquire().await.unwrap();
+/// let rejection = order(&locks, "7").await.unwrap_err();
+/// assert_eq!(rejection.into_response().status(), 409);
+/// # }
+/// ```
+///
+/// Such a rejection is not logged and not counted, and has no [hash of a key](Self::key_hash). Reject before other work
+/// is done: the answer may suggest a retry.
 #[derive(Debug, Clone)]
 pub struct Rejection {
     reason: RejectReason,
@@ -28,6 +56,12 @@ impl Rejection {
     ) -> Self {
         let retry_after = reason.may_pass().then(|| retry::after(wait));
         Self { reason, status, key, retry_after }
+    }
+
+    /// Creates the rejection of a handler, which has no layer to know its key and its wait.
+    fn of(reason: RejectReason) -> Self {
+        let status = reason.status();
+        Self::new(reason, status, None, Duration::ZERO)
     }
 
     /// Returns the reason. A [`LockError`](lock_core::LockError) in it names the lock: it is for logs, not for
@@ -100,5 +134,47 @@ impl Rejection {
     #[must_use]
     pub fn into_grpc_response(self) -> Response<RejectionBody> {
         grpc::trailers_only(&self.reason, self.retry_after)
+    }
+}
+
+impl From<RejectReason> for Rejection {
+    fn from(reason: RejectReason) -> Self {
+        Self::of(reason)
+    }
+}
+
+/// A name that is invalid, or too long with the prefix of the factory, is the client's fault: 400.
+impl From<LockError> for Rejection {
+    fn from(error: LockError) -> Self {
+        Self::of(match error.kind() {
+            LockErrorKind::Timeout => RejectReason::Timeout,
+            LockErrorKind::InvalidName => RejectReason::Key(KeyError::bad_request("it is no valid name")),
+            _ => RejectReason::of(error, Duration::ZERO),
+        })
+    }
+}
+
+impl From<NameError> for Rejection {
+    fn from(error: NameError) -> Self {
+        LockError::from(error).into()
+    }
+}
+
+/// Work that was stopped because its lock was lost may be half done, so the answer suggests no retry.
+impl From<RunError> for Rejection {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::NotAcquired(error) => error.into(),
+            RunError::Lost(reason) => Self::of(RejectReason::Lost(reason)),
+            RunError::MemberLost(lost) => Self::of(RejectReason::Lost(lost.reason)),
+            _ => Self::of(RejectReason::Lost(LostReason::Gone)),
+        }
+    }
+}
+
+#[cfg(feature = "axum")]
+impl axum::response::IntoResponse for Rejection {
+    fn into_response(self) -> axum::response::Response {
+        Self::into_response(self).map(axum::body::Body::new)
     }
 }

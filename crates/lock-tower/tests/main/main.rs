@@ -7,6 +7,7 @@ mod allocations;
 mod buffer;
 mod detach;
 mod extractors;
+mod handlers;
 mod keys;
 mod lost;
 mod max_hold;
