@@ -1,6 +1,6 @@
 //! Selection of a backend by URL, so that it can be configured.
 
-use crate::{backend::Store, error::LockError, memory};
+use crate::{backend::Store, error::LockError, memory, worker::Worker};
 use async_trait::async_trait;
 use std::{fmt::Debug, sync::Arc};
 
@@ -36,6 +36,7 @@ pub trait Connector: Debug + Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct Connectors {
     known: Vec<Arc<dyn Connector>>,
+    worker: Option<Worker>,
 }
 
 /// Schemes served by this workspace, and the crates that serve them.
@@ -58,6 +59,13 @@ impl Connectors {
     #[must_use]
     pub fn with(mut self, connector: impl Connector) -> Self {
         self.known.insert(0, Arc::new(connector));
+        self
+    }
+
+    /// Connects in the runtime of a worker, where the connections of the store then live.
+    #[must_use]
+    pub fn worker(mut self, worker: Worker) -> Self {
+        self.worker = Some(worker);
         self
     }
 
@@ -85,11 +93,18 @@ impl Connectors {
         let Some(scheme) = scheme else { return Err(self.no_scheme()) };
         let (scheme, rest) = (&*scheme.to_ascii_lowercase(), &url[scheme.len()..]);
         match self.known.iter().find(|connector| connector.schemes().contains(&scheme)) {
-            Some(connector) => connector.connect(url).await,
+            Some(connector) => self.open(connector.clone(), url).await,
             None if rest.starts_with("://") => Err(LockError::invalid_url(self.unknown(scheme))),
             // The scheme may be the first half of a password.
             None => Err(self.no_scheme()),
         }
+    }
+
+    async fn open(&self, connector: Arc<dyn Connector>, url: &str) -> Result<Store, LockError> {
+        let Some(worker) = &self.worker else { return connector.connect(url).await };
+        let url = url.to_owned();
+        let store = worker.run(async move { connector.connect(&url).await }).await??;
+        Ok(store.on(worker.clone()))
     }
 
     fn no_scheme(&self) -> LockError {
@@ -121,7 +136,7 @@ fn is_scheme(text: &str) -> bool {
 impl Default for Connectors {
     /// Returns a set that serves `memory:`.
     fn default() -> Self {
-        Self { known: vec![Arc::new(Memory)] }
+        Self { known: vec![Arc::new(Memory)], worker: None }
     }
 }
 

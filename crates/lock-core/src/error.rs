@@ -59,6 +59,8 @@ pub enum LockErrorKind {
     /// There is no tokio runtime, or it has no timer. (The latter is detected by catching a panic, so the panic
     /// message is printed; under `panic = "abort"` the process aborts.)
     NoRuntime,
+    /// A blocking call was made in a task of a tokio runtime, which would block a thread that other tasks need.
+    AsyncContext,
     /// The store did not confirm a release: it did not answer in time, or its answer was lost. The guard is gone and
     /// the release continues in the background, so nothing is left to do for the lock. The work was protected unless
     /// the lock was released by force or the store lost its data; in that case a resource that checks the fencing
@@ -98,7 +100,13 @@ impl LockErrorKind {
                 "the owner belongs to another factory: use `owner()` of the factory of this lock"
             }
             Self::ShutDown => "the lock factory is shut down",
-            Self::NoRuntime => "no tokio runtime with a timer: poll the lock inside one",
+            Self::NoRuntime => {
+                "no tokio runtime with a timer: poll the lock inside one, or give the factory a `Worker`"
+            }
+            Self::AsyncContext => {
+                "a blocking call in an async context: await `acquire` or `release`, or make the call in \
+                 `spawn_blocking`"
+            }
             Self::Unconfirmed => {
                 "the store did not confirm that the lock was held until its release: it is free now, or will be when the \
                  lease ends"
@@ -180,6 +188,7 @@ impl LockError {
             | LockErrorKind::ForeignOwner
             | LockErrorKind::ShutDown
             | LockErrorKind::NoRuntime
+            | LockErrorKind::AsyncContext
             | LockErrorKind::Unconfirmed => false,
         }
     }

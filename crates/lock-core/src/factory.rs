@@ -19,6 +19,7 @@ use crate::{
     options::{Limits, LockOptions, OptionsError},
     owner::Owner,
     random::Random,
+    worker::Worker,
 };
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -29,7 +30,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 ///
 /// No runtime is needed to create one, so it may be a `static`. Its worker, the task that renews and releases, is
 /// started by the first acquire, in the tokio runtime of that acquire. A factory that is used from several runtimes
-/// has one worker in each.
+/// has one worker in each. With a [`Worker`] of its own it depends on none of them.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -89,10 +90,23 @@ impl LockFactory {
             Some(prefix) => with_prefix(b.store, prefix),
             None => b.store,
         };
+        let worker = b.worker.or_else(|| store.worker.clone());
         let (options, random) = (b.options, b.random);
-        let parts =
-            Parts { process, store, clock, options, limits, prefix, observers, config, random, has_backstop };
-        Self { handle: driver::start(parts) }
+        Self {
+            handle: driver::start(Parts {
+                process,
+                store,
+                clock,
+                options,
+                limits,
+                prefix,
+                observers,
+                config,
+                random,
+                has_backstop,
+                worker,
+            }),
+        }
     }
 
     /// Returns the lock of that name, without any IO.
@@ -283,6 +297,7 @@ impl LockFactory {
 /// | [`observer`](Self::observer) | none; `tracing` events are always emitted |
 /// | [`clock`](Self::clock) | [`BootClock`] |
 /// | [`prefix`](Self::prefix) | none |
+/// | [`worker`](Self::worker) | that of the store; none |
 ///
 /// ```
 /// use lock_core::{LockFactory, LockOptions, MemoryBackend};
@@ -302,6 +317,7 @@ pub struct LockFactoryBuilder {
     observers: Vec<Arc<dyn LockObserver>>,
     clock: Option<Arc<dyn Clock>>,
     prefix: Option<String>,
+    worker: Option<Worker>,
     process: Option<ProcessId>,
     random: Random,
 }
@@ -316,6 +332,7 @@ impl LockFactoryBuilder {
             observers: Vec::new(),
             clock: None,
             prefix: None,
+            worker: None,
             process: None,
             random: Random::default(),
         }
@@ -370,6 +387,13 @@ impl LockFactoryBuilder {
     /// ```
     pub fn prefix(mut self, word: impl Into<String>) -> Self {
         self.prefix = Some(word.into());
+        self
+    }
+
+    /// Sets the runtime in which the factory renews leases, ends waits and sends releases: a [`Worker`] instead of the
+    /// runtimes in which it is used. Without this call it is the worker of the store, if that has one.
+    pub fn worker(mut self, worker: Worker) -> Self {
+        self.worker = Some(worker);
         self
     }
 

@@ -73,6 +73,7 @@
 mod acquire;
 pub mod backend;
 mod backoff;
+mod blocking;
 pub mod clock;
 mod connect;
 mod driver;
@@ -107,6 +108,7 @@ mod terms;
 mod time;
 mod token;
 mod wake;
+mod worker;
 
 #[doc(no_inline)]
 pub use backend::{Retention, Store};
@@ -125,6 +127,7 @@ pub use owner::Owner;
 #[cfg(feature = "signal")]
 pub use signal::shutdown_signal;
 pub use token::FencingToken;
+pub use worker::Worker;
 
 /// The futures of acquires, for signatures that name them.
 pub mod future {

@@ -18,3 +18,9 @@ pub(crate) use tokio::{
     runtime::{Handle, Id},
     time::{Instant, Sleep, sleep, timeout},
 };
+
+/// Calls `f` in the context of a runtime, so that timers which it creates belong to that runtime.
+pub(crate) fn enter<T>(runtime: &Handle, f: impl FnOnce() -> T) -> T {
+    let _entered = runtime.enter();
+    f()
+}

@@ -7,7 +7,7 @@ mod runtime;
 mod time;
 
 pub use runtime::Runtime;
-pub(crate) use runtime::{Handle, Id};
+pub(crate) use runtime::{Handle, Id, enter};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 pub use time::{ExploredClock, advance, elapsed, next_timer, restart_time};
 pub(crate) use time::{Instant, Sleep, sleep, timeout};

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 /// Returns the store with a prefix: it is added to each name sent to the store, and removed from each name received.
 pub(crate) fn with_prefix(store: Store, prefix: &Prefix) -> Store {
-    let Store { backend, subscriptions, pipeline } = store;
+    let Store { backend, subscriptions, pipeline, worker } = store;
     let prefix = || prefix.clone();
     Store {
         backend: Arc::new(PrefixedBackend { prefix: prefix(), inner: backend }),
@@ -25,6 +25,7 @@ pub(crate) fn with_prefix(store: Store, prefix: &Prefix) -> Store {
             Arc::new(PrefixedSubscriptions { prefix: prefix(), inner, listener }) as _
         }),
         pipeline: pipeline.map(|inner| Arc::new(PrefixedPipeline { prefix: prefix(), inner }) as _),
+        worker,
     }
 }
 

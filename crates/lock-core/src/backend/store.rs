@@ -1,6 +1,7 @@
 //! The backend of a factory, with its optional subscriptions and pipeline.
 
 use super::{Backend, Pipeline, Subscriptions};
+use crate::worker::Worker;
 use std::sync::Arc;
 
 /// A store of locks: a backend, and subscriptions that wake waiters if the store can push.
@@ -25,25 +26,34 @@ pub struct Store {
     /// Carries the acquires, renewals and releases of many locks over one connection. Without a pipeline the futures
     /// of `backend` are called.
     pub pipeline: Option<Arc<dyn Pipeline>>,
+    /// The runtime in which the connections of the store live. Factories renew there as well, unless they are given
+    /// another worker.
+    pub worker: Option<Worker>,
 }
 
 impl Store {
     /// Creates a store that does not push releases: waiters poll.
     #[must_use]
     pub fn polling(backend: impl Backend) -> Self {
-        Self { backend: Arc::new(backend), subscriptions: None, pipeline: None }
+        Self { backend: Arc::new(backend), subscriptions: None, pipeline: None, worker: None }
     }
 
     /// Creates a store whose releases are pushed by `subscriptions`.
     #[must_use]
     pub fn pushing(backend: Arc<dyn Backend>, subscriptions: Arc<dyn Subscriptions>) -> Self {
-        Self { backend, subscriptions: Some(subscriptions), pipeline: None }
+        Self { backend, subscriptions: Some(subscriptions), pipeline: None, worker: None }
     }
 
     /// Adds a pipeline to the store.
     #[must_use]
     pub fn pipelined(self, pipeline: Arc<dyn Pipeline>) -> Self {
         Self { pipeline: Some(pipeline), ..self }
+    }
+
+    /// Sets the runtime in which the connections of the store live.
+    #[must_use]
+    pub fn on(self, worker: Worker) -> Self {
+        Self { worker: Some(worker), ..self }
     }
 }
 

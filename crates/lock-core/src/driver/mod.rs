@@ -60,7 +60,7 @@ pub(crate) use acquire::{AcquireParams, PendingAcquire};
 pub(crate) use entry::LockEntry;
 pub(crate) use handle::Handle;
 pub(crate) use hold_state::HoldState;
-pub(crate) use runtime::has_timer;
+pub(crate) use runtime::{has_timer, is_async_context};
 pub(crate) use shared::Parts;
 pub use shutdown::ShutdownReport;
 pub(crate) use slot::AcquireResult;

@@ -7,9 +7,10 @@ use crate::{
 use std::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
+use tokio::task::coop::poll_proceed;
 
 /// The maximum length of a sleep while a task depends on it, so that a resumption of a suspended machine is noticed
 /// soon: tokio's timers stop during suspend.
@@ -18,6 +19,29 @@ pub(super) const MAX_SLEEP: Duration = Duration::from_secs(1);
 /// Returns `true` inside a runtime with a timer. A runtime without one reports it only by a panic.
 pub(crate) fn has_timer() -> bool {
     Handle::try_current().is_ok() && std::panic::catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
+}
+
+/// More than tokio's cooperative budget, the 128 steps of a task between two yields.
+const MANY_STEPS: usize = 1_024;
+
+/// Returns `true` while a runtime polls a task on this thread. tokio tells it only by a panic, so this asks whether the
+/// cooperative budget ends, as it does for tasks alone. The budget is given back.
+pub(crate) fn is_async_context() -> bool {
+    if Handle::try_current().is_err() {
+        return false;
+    }
+    let cx = &mut Context::from_waker(Waker::noop());
+    let mut steps = Vec::with_capacity(MANY_STEPS);
+    let ends = loop {
+        match poll_proceed(cx) {
+            Poll::Pending => break true,
+            Poll::Ready(_) if steps.len() == MANY_STEPS => break false,
+            Poll::Ready(step) => steps.push(step),
+        }
+    };
+    // In reverse, since each restores the budget that it found.
+    while steps.pop().is_some() {}
+    ends
 }
 
 /// Wakes the polling task at a deadline that may move, in any runtime.

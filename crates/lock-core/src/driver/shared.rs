@@ -21,12 +21,13 @@ use crate::{
     owner::Owner,
     random::Random,
     sync::{
-        Id, Mutex,
+        Handle, Id, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
         lock, rank,
     },
     terms::Terms,
     time::Moment,
+    worker::Worker,
 };
 use std::{
     fmt,
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub(super) random: Random,
     /// `true` if the clock is the real one, so that a thread may watch the alarms.
     pub(super) has_backstop: bool,
+    /// The runtime that the factory was given. Without one its tasks run where it is used.
+    pub(super) worker: Option<Worker>,
     /// For holds, which use it as their watchdog, and for wake-ups.
     pub(super) me: Weak<Self>,
     pub(super) table: LockTable,
@@ -82,12 +85,13 @@ pub(crate) struct Parts {
     pub(crate) config: MachineConfig,
     pub(crate) random: Random,
     pub(crate) has_backstop: bool,
+    pub(crate) worker: Option<Worker>,
 }
 
 /// The runtimes that have a worker, and those that had ended before one could start.
 #[derive(Debug, Default)]
 pub(super) struct Runtimes {
-    pub(super) with_worker: Mutex<rank::RuntimesWithWorker, Vec<Id>>,
+    pub(super) with_worker: Mutex<rank::RuntimesWithWorker, Vec<Handle>>,
     /// Ended runtimes in which `Handle::block_on` may still poll: such a poll would start a worker, be woken by its
     /// end, and start another one, forever.
     pub(super) ended: Mutex<rank::RuntimesEnded, Vec<Id>>,
@@ -99,7 +103,12 @@ impl Runtimes {
     }
 
     pub(super) fn has_worker(&self, runtime: Id) -> bool {
-        lock(&self.with_worker).contains(&runtime)
+        lock(&self.with_worker).iter().any(|other| other.id() == runtime)
+    }
+
+    /// Returns the one that has had a worker for the longest time.
+    fn first(&self) -> Option<Handle> {
+        lock(&self.with_worker).first().cloned()
     }
 
     pub(super) fn has_ended(&self, runtime: Id) -> bool {
@@ -109,7 +118,7 @@ impl Runtimes {
 
 impl Shared {
     pub(super) fn new(parts: Parts, me: Weak<Self>) -> Self {
-        let Store { backend, subscriptions, pipeline } = parts.store;
+        let Store { backend, subscriptions, pipeline, .. } = parts.store;
         Self {
             process: parts.process,
             backend,
@@ -125,6 +134,7 @@ impl Shared {
             config: parts.config,
             random: parts.random,
             has_backstop: parts.has_backstop,
+            worker: parts.worker,
             me,
             table: LockTable::default(),
             schedule: Mutex::default(),
@@ -205,6 +215,19 @@ impl Shared {
     /// Returns `true` if no work is left.
     pub(super) fn is_drained(&self) -> bool {
         self.activity.is_zero() && self.work.is_empty()
+    }
+
+    /// Returns the runtime for tasks that the caller needs.
+    pub(super) fn runtime(&self) -> Option<Handle> {
+        match &self.worker {
+            Some(worker) => Some(worker.handle().clone()),
+            None => Handle::try_current().ok(),
+        }
+    }
+
+    /// Returns the runtime in which a thread that blocks polls.
+    pub(crate) fn runtime_for_threads(&self) -> Option<Handle> {
+        self.runtime().or_else(|| self.runtimes.first())
     }
 
     /// Makes every timekeeper run at `at` or earlier.

@@ -1,8 +1,8 @@
 //! The task that callers wake. It waits for the calls that were not answered at once, and handles dropped guards and
 //! wake-ups. Timeouts are the timekeeper's task.
 //!
-//! Each runtime in which the factory is used has one worker and one timekeeper; nearly always there is a single one.
-//! If all runtimes shared one worker, waiters and holds would lose their watchdog when its runtime ends or is not
+//! Each runtime in which the factory is used has one worker and one timekeeper; nearly always there is a single one. A
+//! factory that was given a runtime has them only there. If all runtimes shared one worker, waiters and holds would lose their watchdog when its runtime ends or is not
 //! driven (a current-thread runtime outside of `block_on`).
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 use crate::{
     error::{LockError, LockErrorKind},
     machine::Event,
-    sync::{Handle, Id, Instant, atomic::Ordering, lock, sleep},
+    sync::{Handle, Id, Instant, atomic::Ordering, enter, lock, sleep},
 };
 use futures_util::StreamExt;
 use std::{sync::Arc, time::Duration};
@@ -36,7 +36,7 @@ impl Drop for Worker {
         if !self.begun {
             lock(&runtimes.ended).push(self.runtime);
         }
-        lock(&runtimes.with_worker).retain(|id| *id != self.runtime);
+        lock(&runtimes.with_worker).retain(|other| other.id() != self.runtime);
         work.remove_worker(&self.notified);
         alarms.remove(&self.alarm);
         self.alarm.stop();
@@ -88,12 +88,13 @@ impl Worker {
 }
 
 impl Shared {
-    /// Starts a worker if none runs in the runtime of the caller. Outside of a runtime, any worker will do.
+    /// Starts a worker if none runs in the runtime that the factory was given, or else in that of the caller. Outside of
+    /// a runtime, any worker will do.
     pub(crate) fn ensure_worker(self: &Arc<Self>) -> Result<(), LockError> {
-        let runtime = match Handle::try_current() {
-            Ok(runtime) => runtime,
-            Err(_) if self.runtimes.any() => return Ok(()),
-            Err(_) => return Err(LockError::new(LockErrorKind::NoRuntime)),
+        let runtime = match self.runtime() {
+            Some(runtime) => runtime,
+            None if self.runtimes.any() => return Ok(()),
+            None => return Err(LockError::new(LockErrorKind::NoRuntime)),
         };
         let id = runtime.id();
         if self.runtimes.has_worker(id) {
@@ -104,15 +105,15 @@ impl Shared {
             self.work.give_up_calls_of(id);
             return Err(ended());
         }
-        self.needs_runtime()?;
+        enter(&runtime, || self.needs_runtime())?;
         {
             let mut runtimes = lock(&self.runtimes.with_worker);
-            if runtimes.contains(&id) {
+            if runtimes.iter().any(|other| other.id() == id) {
                 return Ok(());
             }
-            runtimes.push(id);
+            runtimes.push(runtime.clone());
         }
-        self.spawn_worker(&runtime);
+        enter(&runtime, || self.spawn_worker(&runtime));
         if self.runtimes.has_ended(id) { Err(ended()) } else { Ok(()) }
     }
 
@@ -130,7 +131,7 @@ impl Shared {
         });
     }
 
-    /// Returns an error unless there is a runtime with a timer.
+    /// Returns an error unless the caller is in a runtime with a timer.
     pub(crate) fn needs_runtime(&self) -> Result<(), LockError> {
         match Handle::try_current() {
             Ok(runtime) if self.runtimes.has_worker(runtime.id()) || has_timer() => Ok(()),

@@ -29,6 +29,11 @@ shuttle::thread_local! {
     static CURRENT: RefCell<Option<Runtime>> = RefCell::new(None);
 }
 
+/// Runs the function in this runtime.
+pub(crate) fn enter<T>(runtime: &Handle, f: impl FnOnce() -> T) -> T {
+    runtime.enter(f)
+}
+
 impl Runtime {
     /// Creates a runtime. Runtimes are distinguished by their numbers.
     #[must_use]

@@ -1,0 +1,91 @@
+//! Acquires and releases that block their thread.
+
+use crate::{
+    driver::{Handle, is_async_context},
+    error::{LockError, LockErrorKind},
+    guard::LockGuard,
+    lock::Lock,
+    machine::ReleaseOutcome,
+    name::LockName,
+};
+use std::{future::Future, time::Duration};
+
+/// For threads: code without `async`, thread pools, `spawn_blocking`. Other waiters of this process, of both kinds, are
+/// served in the order of their arrival.
+///
+/// These functions use the [`Worker`](crate::Worker) of the factory. Without one they use the runtime of the thread, as
+/// in `spawn_blocking`, or else the one in which the factory was first used. That runtime must make progress meanwhile: a
+/// current-thread runtime only does so within its `block_on`. A worker of its own always does.
+impl Lock {
+    /// Blocks the thread until the lock is acquired.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lock_core::{LockFactory, MemoryBackend, Worker};
+    ///
+    /// let locks = LockFactory::builder(MemoryBackend::new()).worker(Worker::thread()?).build()?;
+    /// let guard = locks.named("stock:42")?.acquire_blocking()?;
+    /// println!("held with token {}", guard.fencing_token());
+    /// guard.release_blocking()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire). [`LockErrorKind::AsyncContext`] in a task of a tokio runtime, whose thread must not
+    /// block; [`LockErrorKind::NoRuntime`] without a worker and before the factory was used in a runtime, or if that
+    /// runtime has ended.
+    ///
+    /// # Panics
+    /// In a future under [`tokio::task::unconstrained`], which cannot be told from a thread that may block.
+    pub fn acquire_blocking(&self) -> Result<LockGuard, LockError> {
+        block_on(self.handle(), self.name(), self.acquire())?
+    }
+
+    /// Tries once, and blocks the thread until the store has answered. Returns `None` if the lock is held, or if another
+    /// task of this process waits for it.
+    ///
+    /// # Errors
+    /// As [`try_acquire`](Self::try_acquire) and [`acquire_blocking`](Self::acquire_blocking).
+    ///
+    /// # Panics
+    /// As [`acquire_blocking`](Self::acquire_blocking).
+    pub fn try_acquire_blocking(&self) -> Result<Option<LockGuard>, LockError> {
+        block_on(self.handle(), self.name(), self.try_acquire())?
+    }
+
+    /// Blocks the thread until the lock is acquired, but no longer than `wait`. Zero means a single try.
+    ///
+    /// # Errors
+    /// As [`acquire_timeout`](Self::acquire_timeout) and [`acquire_blocking`](Self::acquire_blocking).
+    ///
+    /// # Panics
+    /// As [`acquire_blocking`](Self::acquire_blocking).
+    pub fn acquire_timeout_blocking(&self, wait: Duration) -> Result<LockGuard, LockError> {
+        block_on(self.handle(), self.name(), self.acquire_timeout(wait))?
+    }
+}
+
+impl LockGuard {
+    /// Releases the lock, and blocks the thread until the store has answered; see [`release`](Self::release).
+    ///
+    /// # Errors
+    /// As [`release`](Self::release). With [`LockErrorKind::AsyncContext`] or [`LockErrorKind::NoRuntime`] the lock is
+    /// released as by a drop of the guard.
+    ///
+    /// # Panics
+    /// As [`Lock::acquire_blocking`].
+    pub fn release_blocking(self) -> Result<ReleaseOutcome, LockError> {
+        let (handle, name) = (self.handle.clone(), self.name().clone());
+        block_on(&handle, &name, self.release())?
+    }
+}
+
+fn block_on<T>(handle: &Handle, name: &LockName, work: impl Future<Output = T>) -> Result<T, LockError> {
+    if is_async_context() {
+        return Err(LockError::new(LockErrorKind::AsyncContext).of(name));
+    }
+    match handle.runtime_for_threads() {
+        Some(runtime) => Ok(runtime.block_on(work)),
+        None => Err(LockError::new(LockErrorKind::NoRuntime).of(name)),
+    }
+}

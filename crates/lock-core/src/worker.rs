@@ -1,0 +1,95 @@
+//! A runtime for background work, apart from the runtimes of the application.
+
+use crate::{
+    error::{LockError, LockErrorKind},
+    sync::Handle,
+};
+use std::{convert::Infallible, fmt, future::Future, io, sync::Arc, thread};
+use tokio::{runtime::Builder, sync::oneshot};
+
+/// A runtime for the background work of factories and stores: their watchdogs, timers and connections.
+///
+/// Without one, a factory renews its leases in the runtimes in which it is used, and a connection lives in the runtime
+/// that opened it. An application whose tasks compute for long without an `.await` then delays renewals, and loses its
+/// locks if it delays them past the end of a lease. With a worker, neither waits for tasks of the application. It also
+/// lets threads without a runtime [acquire locks](crate::Lock::acquire_blocking).
+///
+/// Give it to the builder of the store. A factory uses the worker of its store, unless
+/// [`LockFactoryBuilder::worker`](crate::LockFactoryBuilder::worker) gives it another one. The price is a switch of
+/// threads for each request to the store.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lock_core::{LockFactory, MemoryBackend, Worker};
+///
+/// let locks = LockFactory::builder(MemoryBackend::new()).worker(Worker::thread()?).build()?;
+/// let guard = locks.named("report")?.acquire_blocking()?; // in a thread without a runtime
+/// guard.release_blocking()?;
+/// # Ok(()) }
+/// ```
+///
+/// Clones refer to the same runtime. The thread of [`Worker::thread`] ends, in the background, when the last of its
+/// clones, factories and stores is dropped and the work of those factories is done.
+#[derive(Clone)]
+pub struct Worker {
+    handle: Handle,
+    /// Keeps the thread running, if this worker has its own.
+    _running: Option<Arc<oneshot::Sender<Infallible>>>,
+}
+
+impl Worker {
+    /// Starts a thread named `lock-worker` with a runtime of its own.
+    ///
+    /// # Errors
+    /// The error of the operating system if it refuses the thread or the runtime.
+    pub fn thread() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (running, stopped) = oneshot::channel::<Infallible>();
+        thread::Builder::new().name("lock-worker".to_owned()).spawn(move || runtime.block_on(stopped))?;
+        Ok(Self { handle, _running: Some(Arc::new(running)) })
+    }
+
+    /// Uses a runtime that the application keeps for work that never blocks. It must have timers, and IO for stores
+    /// with connections. When it ends, holds are no longer renewed and acquires fail with
+    /// [`NoRuntime`](LockErrorKind::NoRuntime).
+    #[must_use]
+    pub fn on(runtime: Handle) -> Self {
+        Self { handle: runtime, _running: None }
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Runs a future in the runtime of this worker, for stores that open their connections there.
+    ///
+    /// # Errors
+    /// [`LockErrorKind::NoRuntime`] if the runtime has ended.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops `work` as well.
+    #[doc(hidden)]
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, LockError> {
+        let (mut done, value) = oneshot::channel();
+        self.handle.spawn(async move {
+            let value = tokio::select! {
+                value = work => Some(value),
+                () = done.closed() => None,
+            };
+            // The receiver may be gone.
+            let _ = value.map(|value| done.send(value));
+        });
+        let ended = |_| LockError::new(LockErrorKind::NoRuntime).detail("the worker has ended");
+        value.await.map_err(ended)
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("runtime", &self.handle.id()).finish_non_exhaustive()
+    }
+}
