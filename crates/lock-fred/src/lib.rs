@@ -42,8 +42,8 @@ pub use lock_redis::{Address, ConnectWarning};
 /// A Redis backend in the layout of Redisson: one server, the master of sentinels, or a cluster.
 ///
 /// Created by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their
-/// [connections](lock_redis#connections), which close with the last clone. The connections live in the tokio runtime
-/// that created them.
+/// [connections](lock_redis#connections), which close with the last clone. The connections live in the
+/// [worker](lock_redis::RedisBackendBuilder::worker), or in the tokio runtime that created them.
 pub type RedisBackend = lock_redis::RedisBackend<Fred>;
 
 /// The settings of a [`RedisBackend`].

@@ -13,7 +13,7 @@ use crate::{
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use lock_core::{
-    LockError, LockName,
+    LockError, LockName, Worker,
     backend::{
         AcquireRequest, Acquired, Backend, BackendError, Capabilities, Completion, ForceReleaseRequest,
         ForceReleased, Inspected, Operation, Pipeline, ReleaseRequest, Released, RenewRequest, Renewed,
@@ -34,7 +34,8 @@ use tokio::time::Instant;
 /// Locks on one Redis server, in the layout of Redisson, over the client library `C`.
 ///
 /// Created by [`connect`](Self::connect) or [`RedisBackendBuilder`](crate::RedisBackendBuilder). Clones share the
-/// connections, which close with the last clone. The connections live in the tokio runtime that created them.
+/// connections, which close with the last clone. The connections live in the
+/// [worker](crate::RedisBackendBuilder::worker), or in the tokio runtime that created them.
 pub struct RedisBackend<C: Client> {
     inner: Arc<Inner<C>>,
     warnings: Arc<[ConnectWarning]>,
@@ -44,6 +45,8 @@ struct Inner<C: Client> {
     route: Route<C>,
     /// Set once the commands that the ledger needs were tried.
     ledger_probed: AtomicBool,
+    /// The runtime of the connections. Dropped last.
+    worker: Option<Worker>,
 }
 
 impl<C: Client> RedisBackend<C> {
@@ -74,8 +77,8 @@ impl<C: Client> RedisBackend<C> {
         Ok(asked.elapsed())
     }
 
-    pub(crate) fn new(route: Route<C>, warnings: Vec<ConnectWarning>) -> Self {
-        let inner = Inner { route, ledger_probed: AtomicBool::new(false) };
+    pub(crate) fn new(route: Route<C>, warnings: Vec<ConnectWarning>, worker: Option<Worker>) -> Self {
+        let inner = Inner { route, ledger_probed: AtomicBool::new(false), worker };
         Self { inner: Arc::new(inner), warnings: warnings.into() }
     }
 
@@ -188,8 +191,12 @@ impl<C: Client> lock_core::backend::Subscriptions for RedisBackend<C> {
 
 impl<C: Client> From<RedisBackend<C>> for Store {
     fn from(redis: RedisBackend<C>) -> Self {
-        let redis = Arc::new(redis);
-        Self::from(redis.clone()).pipelined(redis)
+        let (worker, redis) = (redis.inner.worker.clone(), Arc::new(redis));
+        let store = Self::from(redis.clone()).pipelined(redis);
+        match worker {
+            Some(worker) => store.on(worker),
+            None => store,
+        }
     }
 }
 

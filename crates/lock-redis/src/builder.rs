@@ -15,7 +15,7 @@ use crate::{
     url::Address,
     wake::Subscriptions,
 };
-use lock_core::{LockError, Store, backend::BackendError};
+use lock_core::{LockError, Store, Worker, backend::BackendError};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// The default retention of an unused fencing counter.
@@ -35,6 +35,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// | [`connect_timeout`](Self::connect_timeout) | 5 s | time limit of each connect and reconnect |
 /// | [`tls`](Self::tls) | by the URL | trusted authorities and client certificate |
 /// | [`replicas`](Self::replicas) | 0 | number of replicas that must have a lease before it counts |
+/// | [`foreign_strings_are_busy`](Self::foreign_strings_are_busy) | `false` | the lock of a `SET NX PX` client counts as busy |
+/// | [`worker`](Self::worker) | the current runtime | runtime in which the connections live |
 ///
 /// A client crate such as lock-fred exports an alias of this type with its own client as `C`.
 #[must_use]
@@ -44,6 +46,15 @@ pub struct RedisBackendBuilder<C> {
     pub(crate) retention: Option<Duration>,
     pub(crate) connect_timeout: Duration,
     pub(crate) replicas: u32,
+    pub(crate) foreign_strings: ForeignStrings,
+    pub(crate) worker: Option<Worker>,
+}
+
+/// The answer to an acquire whose name is a string with an expiry, as other locks keep it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ForeignStrings {
+    Refused,
+    Busy,
 }
 
 impl<C: Client> RedisBackendBuilder<C> {
@@ -64,7 +75,15 @@ impl<C: Client> RedisBackendBuilder<C> {
 
     /// Creates a builder from an address and a client that was prepared for it.
     pub fn new(client: C, address: Address) -> Self {
-        Self { client, address, retention: Some(RETENTION), connect_timeout: CONNECT, replicas: 0 }
+        Self {
+            client,
+            address,
+            retention: Some(RETENTION),
+            connect_timeout: CONNECT,
+            replicas: 0,
+            foreign_strings: ForeignStrings::Refused,
+            worker: None,
+        }
     }
 
     /// Sets how long the fencing counter of a name is kept after its latest grant: 1 s to 100 years, 1 h by default.
@@ -108,22 +127,61 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
+    /// Treats a string with an expiry under the name of a lock as another holder, for the rest of that expiry. Without
+    /// this, such a name is refused as a key of the wrong type.
+    ///
+    /// This is for a rolling move from clients that lock by `SET NX PX`, such as rslock: during the move, old and new
+    /// processes exclude each other. Old clients send no message when they release, so a new one waits until the expiry or
+    /// its [`poll_interval`](lock_core::LockOptions::poll_interval); set that to a fraction of a second until the move is
+    /// complete. A string *without* an expiry is still refused, since it may never go away. Inspecting such a name fails.
+    ///
+    /// For one server, sentinels and a cluster. A quorum is refused.
+    pub fn foreign_strings_are_busy(mut self, yes: bool) -> Self {
+        self.foreign_strings = if yes { ForeignStrings::Busy } else { ForeignStrings::Refused };
+        self
+    }
+
+    /// Sets the runtime in which the connections live and answers are read: a [`Worker`] instead of the runtime that
+    /// connects. Factories of this backend renew there as well. So tasks of the application that compute for long do not
+    /// delay renewals.
+    ///
+    /// ```no_run
+    /// # use lock_core::{LockError, LockFactory, Worker};
+    /// # use lock_redis::{RedisBackendBuilder, client::Client};
+    /// # async fn connect<C: Client>() -> Result<(), Box<dyn std::error::Error>> {
+    /// let backend = RedisBackendBuilder::<C>::from_url("redis://cache:6379")?.worker(Worker::thread()?).connect().await?;
+    /// let locks = LockFactory::new(backend);
+    /// # Ok(()) }
+    /// ```
+    pub fn worker(mut self, worker: Worker) -> Self {
+        self.worker = Some(worker);
+        self
+    }
+
     /// Connects, and checks that the server can keep locks and that the login has the required rights.
     ///
-    /// The connections live in the current tokio runtime and end with it.
+    /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime, and end with it.
     ///
     /// # Errors
     /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if no server answers in time.
     /// [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if the server refuses the password, denies a
     /// right (named in the text), is too old, or is of a kind that cannot keep locks. Usable but doubtful settings
     /// are logged, and kept in [`RedisBackend::warnings`].
+    /// [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) if the worker has ended.
     ///
     /// # Cancel safety
     /// Dropping it closes the connections.
-    pub async fn connect(mut self) -> Result<RedisBackend<C>, LockError> {
+    pub async fn connect(self) -> Result<RedisBackend<C>, LockError> {
+        match self.worker.clone() {
+            Some(worker) => worker.run(self.open()).await?,
+            None => self.open().await,
+        }
+    }
+
+    async fn open(mut self) -> Result<RedisBackend<C>, LockError> {
         let client = self.checked()?;
-        let (retention, limit) = (self.retention, self.connect_timeout);
-        let Self { address: Address { topology, credentials, .. }, replicas, .. } = self;
+        let (rules, limit) = (self.rules(), self.connect_timeout);
+        let Self { address: Address { topology, credentials, .. }, replicas, worker, .. } = self;
         let target = match topology {
             Topology::Standalone(endpoint) => Target::Fixed(endpoint),
             Topology::Sentinel(address) => {
@@ -136,9 +194,9 @@ impl<C: Client> RedisBackendBuilder<C> {
                 .into());
             }
             Topology::Cluster(seeds) => {
-                let settings = cluster::Settings { client, seeds, credentials, limit, retention };
+                let settings = cluster::Settings { client, seeds, credentials, limit, rules };
                 let (cluster, warnings) = Box::pin(ClusterHandle::connect(settings)).await?;
-                return Ok(RedisBackend::new(Route::Cluster(cluster), warnings));
+                return Ok(RedisBackend::new(Route::Cluster(cluster), warnings, worker));
             }
             Topology::Quorum(_) => {
                 let why = "a quorum has no run ledger: use `connect_quorum` for locks alone";
@@ -146,9 +204,13 @@ impl<C: Client> RedisBackendBuilder<C> {
             }
         };
         let dialer = Dialer { client, target, credentials, limit, lost: None };
-        let settings = Settings { retention, replicas, expected: Expected::Master };
+        let settings = Settings { rules, replicas, expected: Expected::Master };
         let (server, warnings) = one_server(Arc::new(dialer), settings).await?;
-        Ok(RedisBackend::new(Route::One(server), warnings))
+        Ok(RedisBackend::new(Route::One(server), warnings, worker))
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        Rules { retention: self.retention, foreign_strings: self.foreign_strings }
     }
 
     /// Calls [`connect_quorum`](Self::connect_quorum) for the address of a quorum, and [`connect`](Self::connect) for
@@ -161,7 +223,14 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Dropping it closes the connections.
     pub async fn connect_store(self) -> Result<Store, LockError> {
         match self.address.topology {
-            Topology::Quorum(_) => Ok(self.connect_quorum().await?.into()),
+            Topology::Quorum(_) => {
+                let worker = self.worker.clone();
+                let store = Store::from(self.connect_quorum().await?);
+                Ok(match worker {
+                    Some(worker) => store.on(worker),
+                    None => store,
+                })
+            }
             _ => Ok(self.connect().await?.into()),
         }
     }
@@ -192,9 +261,17 @@ impl<C: Client> RedisBackendBuilder<C> {
     }
 }
 
+/// The settings of operations, the same for each server of a backend.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// The retention of locks that do not choose their own.
+    pub(crate) retention: Option<Duration>,
+    pub(crate) foreign_strings: ForeignStrings,
+}
+
 /// The settings of a connection to one server.
 pub(crate) struct Settings {
-    pub(crate) retention: Option<Duration>,
+    pub(crate) rules: Rules,
     pub(crate) replicas: u32,
     pub(crate) expected: Expected,
 }
@@ -202,7 +279,7 @@ pub(crate) struct Settings {
 /// Connects to one server, or to the master that the sentinels name, and checks it.
 pub(crate) async fn one_server<C: Client>(
     dialer: Arc<Dialer<C>>,
-    Settings { retention, replicas, expected }: Settings,
+    Settings { rules, replicas, expected }: Settings,
 ) -> Result<(OneServer<C>, Vec<ConnectWarning>), BackendError> {
     let (connection, subscriptions) = tokio::try_join!(
         ManagedConnection::open(dialer.clone(), Purpose::Requests),
@@ -221,7 +298,7 @@ pub(crate) async fn one_server<C: Client>(
     let checked = tokio::time::timeout(dialer.limit, Box::pin(checks)).await;
     let server = connection.server();
     let warnings = checked.map_err(|_| dialer.nobody_answers(server.as_ref()))??;
-    let shared = Shared::new(connection, subscriptions, clock, retention);
+    let shared = Shared::new(connection, subscriptions, clock, rules);
     let shared = Arc::new(match replicas {
         0 => shared,
         replicas => {
@@ -261,6 +338,8 @@ impl<C> fmt::Debug for RedisBackendBuilder<C> {
             .field("retention", &self.retention)
             .field("connect_timeout", &self.connect_timeout)
             .field("replicas", &self.replicas)
+            .field("foreign_strings", &self.foreign_strings)
+            .field("worker", &self.worker)
             .finish_non_exhaustive()
     }
 }

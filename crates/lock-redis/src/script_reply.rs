@@ -1,6 +1,7 @@
 //! Strict decoding of script replies. A reply that the header of a script does not list is an error.
 
 use crate::{
+    builder::ForeignStrings,
     client::Reply as RawReply,
     error::{RequestError, refused_by_script, server_error, unacknowledged, unexpected_reply},
 };
@@ -27,6 +28,10 @@ const HEAD: usize = 2;
 /// The number of parts of a grant, the longest reply.
 const MAX_PARTS: usize = HEAD + 3;
 
+/// The error for a string in place of a lock.
+const FOREIGN: &str = "WRONGTYPE the key is a string with an expiry: if it is a lock of `SET NX PX`, see \
+                       `RedisBackendBuilder::foreign_strings_are_busy`";
+
 impl ScriptReply {
     pub(crate) fn read(what: &'static str, reply: RawReply) -> Result<Self, RequestError> {
         let parts = list(what, reply)?;
@@ -39,6 +44,14 @@ impl ScriptReply {
             Some("error") => Err(server_error(what, reply.text(0)?)),
             Some(_) => Ok(reply),
             None => Err(unexpected_reply(what)),
+        }
+    }
+
+    /// Fails if the name is a string with an expiry and that is no other holder for this backend.
+    pub(crate) fn with_foreign_strings(self, strings: ForeignStrings) -> Result<Self, RequestError> {
+        match (self.word(), strings) {
+            ("foreign", ForeignStrings::Refused) => Err(refused_by_script(self.what, FOREIGN)),
+            _ => Ok(self),
         }
     }
 
@@ -93,7 +106,7 @@ impl ScriptReply {
                 let (first, last) = (self.number(0)?, self.number(1)?);
                 Acquired::Granted { first: FencingToken::new(first), last: FencingToken::new(last) }
             }
-            "busy" => Acquired::Busy { remaining: self.remaining(0)? },
+            "busy" | "foreign" => Acquired::Busy { remaining: self.remaining(0)? },
             "late" => Acquired::Late,
             "reentered" => Acquired::Reentered,
             "gone" => Acquired::Gone,

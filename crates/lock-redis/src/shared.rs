@@ -1,6 +1,7 @@
 //! State shared by the requests to one server: its connections, its clock, and warnings that are logged once.
 
 use crate::{
+    builder::Rules,
     client::{Client, PubSub, Server},
     clock::ServerClock,
     cluster::{Membership, Redirected},
@@ -11,7 +12,7 @@ use crate::{
     wake::Subscriptions,
 };
 use lock_core::{LockName, backend::Operation};
-use std::{sync::Once, time::Duration};
+use std::sync::Once;
 use tokio::time::Instant;
 
 /// One server, as the backend and its request task use it.
@@ -23,7 +24,7 @@ pub(crate) struct Shared<C: Client> {
     direct: Option<ManagedConnection<C>>,
     /// The number of replicas that have to acknowledge a grant or a renewal.
     pub(crate) replicas: Option<u32>,
-    pub(crate) retention: Option<Duration>,
+    pub(crate) rules: Rules,
     pub(crate) pubsub: PubSub,
     /// The membership in a cluster, if this is a node of one.
     pub(crate) cluster: Option<Membership<C>>,
@@ -36,22 +37,12 @@ impl<C: Client> Shared<C> {
         connection: ManagedConnection<C>,
         subscriptions: Subscriptions<C>,
         clock: ServerClock,
-        retention: Option<Duration>,
+        rules: Rules,
     ) -> Self {
         let pubsub = subscriptions.kind();
         let foreign_counters = Once::new();
         let (direct, replicas, cluster) = (None, None, None);
-        Self {
-            connection,
-            subscriptions,
-            clock,
-            direct,
-            replicas,
-            retention,
-            pubsub,
-            cluster,
-            foreign_counters,
-        }
+        Self { connection, subscriptions, clock, direct, replicas, rules, pubsub, cluster, foreign_counters }
     }
 
     /// Requires this many replicas to acknowledge grants and renewals. Other requests use `direct`.
@@ -117,6 +108,15 @@ impl<C: Client> Shared<C> {
         }
     }
 
+    /// Applies the settings of the backend to a reply.
+    pub(crate) fn accepted(
+        &self,
+        reply: ScriptReply,
+        is_acknowledged: bool,
+    ) -> Result<ScriptReply, RequestError> {
+        reply.with_foreign_strings(self.rules.foreign_strings)?.kept_by_replicas(is_acknowledged)
+    }
+
     /// Leaves a server that is no longer the master.
     pub(crate) fn follow(&self, master: &Server) {
         self.connection.follow(master);
@@ -127,7 +127,7 @@ impl<C: Client> Shared<C> {
     /// Warns, once per backend, if the counter of a name was found far below the clock. Without a retention there is
     /// nothing to change.
     pub(crate) fn warn_of_foreign_counter(&self, name: &LockName, reply: &ScriptReply) {
-        if self.retention.is_some() && reply.has_foreign_counter() {
+        if self.rules.retention.is_some() && reply.has_foreign_counter() {
             self.foreign_counters.call_once(|| {
                 tracing::warn!(
                     lock = %name,

@@ -25,6 +25,7 @@ pub(crate) use redirect::Redirected;
 pub(crate) use slots::{Redirection, slot_of};
 
 use crate::{
+    builder::Rules,
     check::{self, ConnectWarning},
     client::{Client, Credentials, PubSub, Server},
     clock::ServerClock,
@@ -61,7 +62,7 @@ pub(crate) struct Settings<C> {
     pub(crate) credentials: Credentials,
     /// The time limit of each dial.
     pub(crate) limit: Duration,
-    pub(crate) retention: Option<Duration>,
+    pub(crate) rules: Rules,
 }
 
 /// The handle of a cluster. Dropping it ends the task of the cluster.

@@ -41,7 +41,7 @@ impl<C: Client> Node<C> {
         server: Server,
         (connection, subscriptions, clock): (ManagedConnection<C>, Subscriptions<C>, ServerClock),
     ) -> Self {
-        let shared = Shared::new(connection, subscriptions, clock, settings.retention);
+        let shared = Shared::new(connection, subscriptions, clock, settings.rules);
         let shared = Arc::new(shared.node_of(Membership { cluster, server: server.clone() }));
         let pipeline = RequestPipeline::start(shared.clone());
         let unused_since = Mutex::new(Some(Instant::now()));

@@ -61,13 +61,13 @@ pub(crate) async fn alone<C: Client>(
     let script = script(operation).ok_or_else(unsupported)?;
     let write = |words: &mut Words| {
         write_keys(operation, words);
-        write_arguments(operation, shared.retention, shared.pubsub, words);
+        write_arguments(operation, shared.rules.retention, shared.pubsub, words);
     };
     let sent = Instant::now();
     let answer = script.run(dialled, delivery, keys(operation), write).await;
     let answer = answer.map_err(|error| error.during(script.name));
     let reply = answer.and_then(|Delivered { reply, is_acknowledged }| {
-        ScriptReply::read(script.name, reply)?.kept_by_replicas(is_acknowledged)
+        shared.accepted(ScriptReply::read(script.name, reply)?, is_acknowledged)
     });
     shared.observe(sent, std::slice::from_ref(&reply));
     reply
@@ -86,8 +86,8 @@ async fn together<C: Client>(
         Ok(Delivered { reply, is_acknowledged }) => {
             match script_reply::batch(&whats().collect::<Vec<_>>(), reply) {
                 Some(replies) => {
-                    let kept = |reply: Result<ScriptReply, _>| reply?.kept_by_replicas(is_acknowledged);
-                    replies.into_iter().map(kept).collect()
+                    let accepted = |reply: Result<_, _>| shared.accepted(reply?, is_acknowledged);
+                    replies.into_iter().map(accepted).collect()
                 }
                 None => whats().map(|what| Err(unexpected_reply(what))).collect(),
             }
@@ -117,7 +117,7 @@ async fn batch<C: Client>(
         operations.iter().for_each(|operation| write_keys(operation, words));
         for operation in operations {
             words.push(Cow::Borrowed(function(operation)));
-            write_arguments(operation, shared.retention, shared.pubsub, words);
+            write_arguments(operation, shared.rules.retention, shared.pubsub, words);
         }
     };
     let delivery = delivery(shared, operations);

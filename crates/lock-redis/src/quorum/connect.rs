@@ -3,7 +3,7 @@
 use super::node::accepted;
 use crate::{
     backend::RedisBackend,
-    builder::{RedisBackendBuilder, Settings, one_server},
+    builder::{ForeignStrings, RedisBackendBuilder, Rules, Settings, one_server},
     check::Expected,
     client::{Client, PubSub, Server},
     clock::ServerClock,
@@ -17,7 +17,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use lock_core::{
-    LockError,
+    LockError, Worker,
     backend::{Applied, BackendError, BackendErrorKind, NodeVote, VoteKind},
     quorum::{Member, QuorumBackend},
 };
@@ -33,6 +33,12 @@ struct Candidate<C> {
     dialer: Arc<Dialer<C>>,
 }
 
+/// The settings that all nodes share.
+struct NodeSettings {
+    rules: Rules,
+    worker: Option<Worker>,
+}
+
 impl<C: Client> RedisBackendBuilder<C> {
     /// Connects to the nodes of a `redlock://` address and checks each of them. The options apply to each node;
     /// `replicas` is not allowed. [`lock_core::quorum`] describes how a majority decides.
@@ -40,7 +46,8 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Connecting succeeds if a majority answers. It then waits at most 1 s longer for the remaining nodes. A node that
     /// cannot be reached is dialled until it answers; its permissions are not tested in advance.
     ///
-    /// The connections belong to the current tokio runtime and end with it.
+    /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime, and end with it. Give the worker
+    /// to the factory as well, or use [`connect_store`](Self::connect_store).
     ///
     /// # Errors
     /// Each error names the node. Returns [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) with
@@ -51,11 +58,18 @@ impl<C: Client> RedisBackendBuilder<C> {
     ///
     /// # Cancel safety
     /// Dropping it closes the connections.
-    pub async fn connect_quorum(mut self) -> Result<QuorumBackend, LockError> {
+    pub async fn connect_quorum(self) -> Result<QuorumBackend, LockError> {
+        match self.worker.clone() {
+            Some(worker) => worker.run(self.open_quorum()).await?,
+            None => self.open_quorum().await,
+        }
+    }
+
+    async fn open_quorum(mut self) -> Result<QuorumBackend, LockError> {
         let client = self.checked()?;
-        let Self {
-            address: Address { topology, credentials, .. }, retention, connect_timeout: limit, ..
-        } = self;
+        let rules = self.rules();
+        let Self { address: Address { topology, credentials, .. }, connect_timeout: limit, worker, .. } =
+            self;
         let Topology::Quorum(QuorumAddress { nodes, max_lease, durable }) = topology else {
             return Err(
                 misconfigured("this is no address of a quorum: write `redlock://host,host,host`").into()
@@ -65,13 +79,18 @@ impl<C: Client> RedisBackendBuilder<C> {
             let why = "`replicas` is for one server or for sentinels, not for a quorum";
             return Err(misconfigured(why).into());
         }
+        if rules.foreign_strings == ForeignStrings::Busy {
+            let why = "`foreign_strings_are_busy` is for one server, for sentinels or for a cluster, not for a quorum";
+            return Err(misconfigured(why).into());
+        }
         let candidates = nodes.into_iter().map(|endpoint| {
             let (client, credentials, server) =
                 (client.clone(), credentials.clone(), endpoint.server.clone());
             let target = Target::Fixed(endpoint);
             Candidate { server, dialer: Arc::new(Dialer { client, target, credentials, limit, lost: None }) }
         });
-        let backends = connect(&candidates.collect::<Vec<_>>(), retention).await?;
+        let settings = NodeSettings { rules, worker };
+        let backends = connect(&candidates.collect::<Vec<_>>(), &settings).await?;
         if durable {
             backends.iter().for_each(|(server, backend)| warn_of_loss(server, backend));
         }
@@ -102,7 +121,7 @@ impl<C: Client> RedisBackend<C> {
 
 async fn connect<C: Client>(
     candidates: &[Candidate<C>],
-    retention: Option<Duration>,
+    settings: &NodeSettings,
 ) -> Result<Vec<(Server, RedisBackend<C>)>, BackendError> {
     let (majority, answered) = (candidates.len() / 2 + 1, watch::Sender::new(0));
     let opening = candidates.iter().map(async |candidate| {
@@ -112,7 +131,7 @@ async fn connect<C: Client>(
         };
         tokio::select! {
             biased;
-            opened = Box::pin(open(candidate, retention)) => {
+            opened = Box::pin(open(candidate, settings)) => {
                 if opened.is_ok() {
                     answered.send_modify(|answered| *answered += 1);
                 }
@@ -132,7 +151,7 @@ async fn connect<C: Client>(
         return Err(no_majority(candidates, &opened, majority));
     }
     let nodes = candidates.iter().zip(opened).map(|(candidate, opened)| {
-        let backend = opened.unwrap_or_else(|_| begin(candidate, retention));
+        let backend = opened.unwrap_or_else(|_| begin(candidate, settings));
         (candidate.server.clone(), backend)
     });
     let nodes: Vec<_> = nodes.collect();
@@ -143,23 +162,27 @@ async fn connect<C: Client>(
 /// Connects to a node and checks that it may be one.
 async fn open<C: Client>(
     Candidate { server, dialer }: &Candidate<C>,
-    retention: Option<Duration>,
+    NodeSettings { rules, worker }: &NodeSettings,
 ) -> Result<RedisBackend<C>, BackendError> {
-    let settings = Settings { retention, replicas: 0, expected: Expected::QuorumNode };
+    let settings = Settings { rules: *rules, replicas: 0, expected: Expected::QuorumNode };
     let opened = one_server(dialer.clone(), settings).await;
     let (one, warnings) = opened.map_err(|error| named(server, &error))?;
-    let backend = RedisBackend::new(Route::One(one), warnings);
+    let backend = RedisBackend::new(Route::One(one), warnings, worker.clone());
     let dialled = backend.node()?.connection.connected("check a node").await?;
     accepted(&dialled).await?;
     Ok(backend)
 }
 
 /// Returns a node that is dialled in the background until it answers.
-fn begin<C: Client>(Candidate { dialer, .. }: &Candidate<C>, retention: Option<Duration>) -> RedisBackend<C> {
+fn begin<C: Client>(
+    Candidate { dialer, .. }: &Candidate<C>,
+    NodeSettings { rules, worker }: &NodeSettings,
+) -> RedisBackend<C> {
     let connection = ManagedConnection::begin(dialer.clone(), Purpose::Requests);
     let subscriptions = Subscriptions::begin(dialer.clone(), PubSub::Plain, None);
-    let shared = Shared::new(connection, subscriptions, ServerClock::default(), retention);
-    RedisBackend::new(Route::One(OneServer::new(Arc::new(shared), None)), Vec::new())
+    let shared = Shared::new(connection, subscriptions, ServerClock::default(), *rules);
+    let route = Route::One(OneServer::new(Arc::new(shared), None));
+    RedisBackend::new(route, Vec::new(), worker.clone())
 }
 
 fn no_majority<C>(

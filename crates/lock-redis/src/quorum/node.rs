@@ -173,6 +173,6 @@ fn write_keys(name: &LockName, words: &mut Words) {
 }
 
 fn retention<C: Client>(retention: Retention, server: &Shared<C>) -> String {
-    let retention = retention.unless(server.retention);
+    let retention = retention.unless(server.rules.retention);
     retention.map_or(String::new(), |retention| millis(retention.max(MIN_COUNTER_RETENTION)))
 }

@@ -8,6 +8,7 @@
 --   granted, first, last, foreign   the lock is held by this lease id, also after a repeat, which gets new tokens; foreign
 --                            is 1 if the counter was no time, as one that Redisson began, else 0
 --   busy, pttl               another lease holds it; a negative pttl means unknown
+--   foreign, pttl            the key is a string with this expiry, as other locks keep it
 --   late                     executed after `not after`: nothing was done
 --   refused, error           a key holds another type, or a right is missing: nothing was done, except that a refused
 --                            counter may lose its expiry if argument 6 is a retention
@@ -19,7 +20,16 @@ local function acquire(lock, counter, lease, duration, not_after, reserve, floor
   local free = lasts == -2
   if not free then
     local depth = type(lasts) == 'table' and lasts or redis.pcall('HGET', lock, lease)
-    if type(depth) == 'table' then return 'refused', depth.err end
+    if type(depth) == 'table' then
+      local expires = type(lasts) == 'number' and lasts >= 0
+      if expires and type(redis.pcall('GET', lock)) == 'string' then
+        -- A write that fails everywhere. A replica, whose data may be stale, has another error.
+        local write = redis.pcall('HDEL', lock, lease)
+        if string.find(write.err, '^WRONGTYPE') then return 'foreign', lasts end
+        return 'refused', write.err
+      end
+      return 'refused', depth.err
+    end
     if not depth then
       -- A write that changes nothing. A replica, whose data may be stale, refuses it.
       redis.call('HDEL', lock, lease)

@@ -11,7 +11,7 @@ use lock_core::backend::{
 };
 use lock_core::{
     Connectors, HoldEnd, Limits, LockErrorKind, LockFactory, LockName, LockOptions, LostReason,
-    MemoryBackend, ReleaseOutcome, RunError, Store,
+    MemoryBackend, ReleaseOutcome, RunError, Store, Worker,
     backend::{Applied, BackendErrorKind, LeaseId, LeaseNumber},
     clock::{BootClock, Moment, ServerTime, SteadyClock, TestClock},
     inspect::ForceReleaseOutcome,
@@ -221,6 +221,7 @@ fn plain(shown: &mut Shown, locks: &LockFactory) {
     shown.hear("OptionsError", &LockOptions::new().lease(Duration::ZERO).check().unwrap_err());
     shown.see("LeaseNumber", &LeaseNumber::new(1));
     shown.see("LeaseId", &LeaseId::new(locks.process_id(), LeaseNumber::new(1)));
+    shown.see("Worker", &Worker::on(tokio::runtime::Handle::current()));
     shown.see("Limits", &Limits::new());
     shown.see("LockOptions", &LockOptions::new());
     shown.see("MemoryBackend", &MemoryBackend::new());

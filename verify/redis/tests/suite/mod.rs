@@ -10,6 +10,7 @@ mod cluster;
 mod conformance;
 mod connecting;
 mod counterexamples;
+mod foreign;
 mod golden;
 mod links;
 mod no_lock;
@@ -27,3 +28,4 @@ pub(crate) mod support;
 #[cfg(feature = "tls")]
 mod tls;
 mod waking;
+mod workers;
