@@ -20,6 +20,7 @@
 //! | `tower` | off | `tower`: a lock as a tower layer |
 //! | `axum` | off | path keys and extractors for the layer (turns `tower` on), and the page of the scheduler |
 //! | `cron` | off | `cron`: jobs that start once in a fleet |
+//! | `macros` | off | `#[derive(LockKey)]`: the lock of a value, by templates over its fields |
 //! | `otel` | off | metrics on the OpenTelemetry API, for the parts that are on |
 //! | `cancellation-token` | off | `Hold::cancellation_token` |
 //! | `testing` | off | for tests: `clock::TestClock`, and the contents of a [`MemoryBackend`] |
@@ -42,6 +43,9 @@ pub use lock_fred as redis;
 /// The run ledger, by which a scheduler starts each run once.
 #[cfg(any(feature = "cron", feature = "redis", feature = "redis-rs"))]
 pub use lock_ledger as ledger;
+// The macro of this name in lock-core, if it is there, makes code that names lock-core, which programs may not depend on.
+#[cfg(feature = "macros")]
+pub use lock_macros::DistlockLockKey as LockKey;
 /// The backend on Redis and Valkey, through the client `redis` (redis-rs).
 #[cfg(feature = "redis-rs")]
 pub use lock_redis_rs as redis_rs;

@@ -37,7 +37,7 @@
 //! | [`election`] | leader election |
 //! | [`future`] | the futures of acquires, for signatures |
 //! | [`inspect`] | the holder as the store sees it, and forced releases |
-//! | [`names`] | the parts of lock names, for signatures |
+//! | [`names`] | the names of a key and the parts of names, for signatures |
 //! | [`observer`] | events for metrics and logs |
 //! | [`quorum`] | one store over several independent ones, of which a majority decides |
 //! | [`set`] | several locks at once |
@@ -63,6 +63,7 @@
 //! # Features
 //! | feature | default | gives |
 //! | --- | --- | --- |
+//! | `macros` | off | `#[derive(LockKey)]`: the lock of a value, by templates over its fields |
 //! | `otel` | off | `OtelObserver`, on the OpenTelemetry API 0.33 |
 //! | `test-util` | off | for tests: `clock::TestClock`, and `MemoryBackend::{clear, names, held, watched}` |
 //! | `signal` | off | `shutdown_signal`, which completes at SIGTERM or Ctrl-C |
@@ -119,9 +120,11 @@ pub use factory::{LockFactory, LockFactoryBuilder};
 pub use guard::LockGuard;
 pub use hold::Hold;
 pub use lock::Lock;
+#[cfg(feature = "macros")]
+pub use lock_macros::LockKey;
 pub use machine::{HoldEnd, LostReason, ReleaseOutcome};
 pub use memory::MemoryBackend;
-pub use name::{LockName, NameError};
+pub use name::{LockKey, LockName, NameError};
 pub use options::{Limits, LockOptions, OptionsError};
 pub use owner::Owner;
 #[cfg(feature = "signal")]
@@ -134,9 +137,9 @@ pub mod future {
     pub use crate::acquire::{AcquireFuture, TryAcquireFuture};
 }
 
-/// The parts of lock names, for signatures that name them.
+/// The names of a key, and the parts of names, for signatures that name them.
 pub mod names {
-    pub use crate::name::NameParts;
+    pub use crate::name::{LockNames, NameParts};
 }
 
 /// Helpers shared by the crates of this workspace. Not covered by any promise of stability.
@@ -146,7 +149,7 @@ pub mod __private {
     pub use crate::observer::Instruments;
     pub use crate::{
         backoff::Backoff,
-        name::{escape as escape_part, may_stand_in_a_part},
+        name::{TemplateName, escape as escape_part, separates},
         observer::notify_all,
         store::{Counter as TokenCounter, draw as draw_tokens, expiry},
         sync::lock_raw as lock,

@@ -1,11 +1,17 @@
 //! Lock names, parsed once at the edge, so that every [`LockName`] is valid.
 
+mod key;
+mod names;
 mod parts;
 mod prefix;
 mod rule;
+mod template;
 
-pub use parts::{NameParts, escape, may_stand_in_a_part};
+pub use key::LockKey;
+pub use names::LockNames;
+pub use parts::{NameParts, escape};
 pub(crate) use prefix::Prefix;
+pub use template::{TemplateName, separates};
 
 use std::{
     cmp::Ordering,
@@ -150,7 +156,8 @@ pub enum NameError {
     BrokenHashTag,
     /// A part of the name is empty.
     EmptyPart {
-        /// The place of the part in the tuple of [`LockName::of`], from 0; 0 for [`LockName::part`].
+        /// The place of the part in the tuple of [`LockName::of`] or among the fields of a template, from 0; 0 for
+        /// [`LockName::part`].
         part: usize,
     },
     /// The [`Display`](fmt::Display) of a part of the name failed.

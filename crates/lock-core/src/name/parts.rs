@@ -13,9 +13,8 @@ pub fn escape(part: &[u8]) -> impl Iterator<Item = &str> {
 }
 
 /// Returns whether an escaped part may contain this character.
-#[must_use]
-pub fn may_stand_in_a_part(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "-_.~%".contains(c)
+pub(super) const fn may_stand_in_a_part(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '%')
 }
 
 impl LockName {
@@ -90,12 +89,18 @@ pub struct Joined {
 }
 
 impl Joined {
+    /// Adds a part, after a `:` unless it is the first.
     fn add(&mut self, part: &dyn Display) -> Result<(), NameError> {
-        let place = self.parts;
-        self.parts += 1;
         if self.bytes > 0 {
             self.push(":");
         }
+        self.value(part)
+    }
+
+    /// Adds the text of a value, percent-encoded.
+    pub(super) fn value(&mut self, part: &dyn Display) -> Result<(), NameError> {
+        let place = self.parts;
+        self.parts += 1;
         let before = self.bytes;
         write!(self, "{part}").map_err(|_| NameError::UnwrittenPart { part: place })?;
         match self.bytes == before {
@@ -105,14 +110,14 @@ impl Joined {
     }
 
     /// Adds text. Text beyond the longest name is counted and not stored.
-    fn push(&mut self, text: &str) {
+    pub(super) fn push(&mut self, text: &str) {
         self.bytes += text.len();
         if self.bytes <= LockName::MAX_BYTES {
             self.text.push_str(text);
         }
     }
 
-    fn finish(self) -> Result<String, NameError> {
+    pub(super) fn finish(self) -> Result<String, NameError> {
         match self.bytes {
             bytes if bytes > LockName::MAX_BYTES => Err(NameError::TooLong { bytes }),
             _ => Ok(self.text),

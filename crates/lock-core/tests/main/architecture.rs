@@ -14,7 +14,8 @@ pub(crate) fn root() -> PathBuf {
 /// are not restricted and not listed.
 fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
     let allowed: &[&str] = match krate {
-        "lock-core" => &["tokio", "tokio-util", "opentelemetry"],
+        "lock-core" => &["lock-macros", "tokio", "tokio-util", "opentelemetry"],
+        "lock-macros" => &[],
         "lock-ledger" => &["lock-core"],
         "lock-redis" => &["lock-core", "lock-ledger", "tokio"],
         "lock-fred" => &["lock-core", "lock-ledger", "lock-redis", "fred", "tokio"],
@@ -24,7 +25,15 @@ fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
         }
         "lock-cron" => &["lock-core", "lock-ledger", "croner", "jiff", "opentelemetry", "tokio", "axum"],
         "lock-testkit" => &["lock-core", "lock-ledger", "tokio"],
-        "distlock" => &["lock-core", "lock-ledger", "lock-fred", "lock-redis-rs", "lock-tower", "lock-cron"],
+        "distlock" => &[
+            "lock-core",
+            "lock-ledger",
+            "lock-fred",
+            "lock-redis-rs",
+            "lock-macros",
+            "lock-tower",
+            "lock-cron",
+        ],
         _ => return None,
     };
     Some(allowed.iter().copied().collect())
@@ -305,12 +314,13 @@ fn every_async_function_says_whether_it_is_cancel_safe() {
 fn the_root_of_lock_core_has_at_most_25_names() {
     let root = std::fs::read_to_string(root().join("crates/lock-core/src/lib.rs")).unwrap();
     let public = root.lines().filter(|line| line.starts_with("pub use "));
-    let names: Vec<_> = public
+    // A trait and its derive are one name.
+    let names: BTreeSet<_> = public
         .flat_map(|line| {
             line.trim_end_matches(';').rsplit("::").next().unwrap().trim_matches(['{', '}']).split(',')
         })
         .map(str::trim)
         .collect();
-    assert!(names.contains(&"LockFactory") && names.contains(&"LockGuard"), "{names:?}");
+    assert!(names.contains("LockFactory") && names.contains("LockGuard"), "{names:?}");
     assert!(names.len() <= 25, "{} names: {names:?}", names.len());
 }

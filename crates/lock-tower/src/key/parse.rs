@@ -1,6 +1,7 @@
 //! The parser of templates such as `"stock:{sku}"`. It runs once, when the layer is built.
 
 use super::{error::InvalidKey, piece::Piece, source::is_path_parameter};
+use lock_core::__private::separates;
 
 pub(super) fn pieces(template: &str) -> Result<Vec<Piece>, InvalidKey> {
     let mut pieces = Vec::new();
@@ -35,11 +36,6 @@ pub(super) fn pieces(template: &str) -> Result<Vec<Piece>, InvalidKey> {
 
 fn is_value(piece: &Piece) -> bool {
     piece.literal().is_none()
-}
-
-/// Returns `true` if a literal marks the end of the value before it.
-fn separates(literal: &str) -> bool {
-    !literal.chars().all(lock_core::__private::may_stand_in_a_part)
 }
 
 #[cfg(feature = "axum")]

@@ -15,6 +15,7 @@ use lock_core::{
     backend::{Applied, BackendErrorKind, LeaseId, LeaseNumber},
     clock::{BootClock, Moment, ServerTime, SteadyClock, TestClock},
     inspect::ForceReleaseOutcome,
+    names::LockNames,
     observer::{
         AcquireOutcome, GrantSource, LockEvent, LockObserver, ReleaseKind, RenewalOutcome, TermEnd,
         Unconfirmed, WakeSource,
@@ -34,7 +35,7 @@ use std::{
 };
 
 /// Exported items that are not printable types.
-const TRAITS_AND_CONSTANTS: [&str; 12] = [
+const TRAITS_AND_CONSTANTS: [&str; 13] = [
     "Backend",
     "Pipeline",
     "Clock",
@@ -43,6 +44,7 @@ const TRAITS_AND_CONSTANTS: [&str; 12] = [
     "WakeListener",
     "Subscriptions",
     "NameParts",
+    "LockKey",
     "SCHEMES",
     "MAX_BYTES",
     "Floor",         // an `Option` of a type in this list
@@ -115,6 +117,7 @@ async fn no_public_type_prints_a_password() {
     shown.see("Owner", guard.owner());
     shown.see("FencingToken", &guard.fencing_token());
     shown.see("LockName", guard.name());
+    shown.see("LockNames", &LockNames::from(guard.name().clone()));
     let inspection = locks.inspect("x").await.unwrap();
     shown.see("Inspection", &inspection);
     let local = inspection.local.unwrap();

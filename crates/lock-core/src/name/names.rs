@@ -1,0 +1,92 @@
+//! The names of a key: one, or several that are locked together.
+
+use super::LockName;
+
+/// The names that a [`LockKey`](crate::LockKey) locks: one name, or several that are acquired together.
+///
+/// The names of several are sorted, and duplicates are merged. A set acquires at most
+/// [`LockSet::MAX_MEMBERS`](crate::set::LockSet::MAX_MEMBERS) names, and at least one; more or none is an error of the acquire.
+///
+/// ```
+/// use lock_core::{LockFactory, LockName, MemoryBackend, NameError, names::LockNames};
+///
+/// let lines = ["b", "a", "b"]; // of an order
+/// let names: LockNames = lines.iter().map(|sku| LockName::of(("stock", sku))).collect::<Result<_, _>>()?;
+/// assert_eq!(names.iter().map(LockName::as_str).collect::<Vec<_>>(), ["stock:a", "stock:b"]);
+///
+/// let locks = LockFactory::new(MemoryBackend::new());
+/// let set = locks.all(names); // the locks that a route has under this key
+/// # assert!(set.is_ok());
+/// # Ok::<(), NameError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockNames(Names);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Names {
+    One(LockName),
+    /// Sorted, different.
+    Several(Vec<LockName>),
+}
+
+impl LockNames {
+    /// Returns the names, sorted.
+    pub fn iter(&self) -> std::slice::Iter<'_, LockName> {
+        self.as_slice().iter()
+    }
+
+    /// Returns the name of a key that has one. A key of several names has none, even if they are equal.
+    #[must_use]
+    pub fn single(&self) -> Option<&LockName> {
+        match &self.0 {
+            Names::One(name) => Some(name),
+            Names::Several(_) => None,
+        }
+    }
+
+    /// Returns the names, sorted.
+    #[must_use]
+    pub fn as_slice(&self) -> &[LockName] {
+        match &self.0 {
+            Names::One(name) => std::slice::from_ref(name),
+            Names::Several(names) => names,
+        }
+    }
+}
+
+impl From<LockName> for LockNames {
+    fn from(name: LockName) -> Self {
+        Self(Names::One(name))
+    }
+}
+
+impl FromIterator<LockName> for LockNames {
+    /// Collects the names of a key of several, also if there is only one.
+    fn from_iter<I: IntoIterator<Item = LockName>>(names: I) -> Self {
+        let mut names: Vec<_> = names.into_iter().collect();
+        names.sort_unstable();
+        names.dedup();
+        Self(Names::Several(names))
+    }
+}
+
+impl IntoIterator for LockNames {
+    type Item = LockName;
+    type IntoIter = std::vec::IntoIter<LockName>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        match self.0 {
+            Names::One(name) => vec![name].into_iter(),
+            Names::Several(names) => names.into_iter(),
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a LockNames {
+    type Item = &'a LockName;
+    type IntoIter = std::slice::Iter<'a, LockName>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}

@@ -1,0 +1,121 @@
+//! The implementation of `LockKey` for a struct.
+
+use crate::{
+    attribute::Arguments,
+    template::{self, Piece},
+};
+use proc_macro2::{Ident, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::{Data, DeriveInput, Error, Fields, LitStr, Member, Path, Result, Type, parse_quote};
+
+/// Returns the implementation. The generated code names `from`, unless the attribute names another crate.
+pub(crate) fn lock_key(input: &DeriveInput, from: &Path) -> Result<TokenStream> {
+    let fields = match &input.data {
+        Data::Struct(data) => &data.fields,
+        Data::Enum(_) | Data::Union(_) => {
+            let say = "`LockKey` is derived for structs only: implement it by hand for this type";
+            return Err(Error::new(input.ident.span(), say));
+        }
+    };
+    let Arguments { templates, from: chosen } = Arguments::of(input)?;
+    let from = chosen.as_ref().unwrap_or(from);
+    let subject = Subject { name: &input.ident, fields, from };
+
+    let mut generics = input.generics.clone();
+    let is_generic = generics.type_params().next().is_some();
+    let mut names = Vec::new();
+    for template in &templates {
+        let (name, displayed) = subject.name_of(template)?;
+        names.push(name);
+        if is_generic {
+            let bounds = displayed.into_iter().map(|field| parse_quote!(#field: ::core::fmt::Display));
+            generics.make_where_clause().predicates.extend::<Vec<syn::WherePredicate>>(bounds.collect());
+        }
+    }
+    let names = match &names[..] {
+        [name] => quote!(::core::convert::From::from(#name)),
+        names => quote!(::core::iter::FromIterator::from_iter([#(#names),*])),
+    };
+    let (name, (parameters, arguments, bounds)) = (&input.ident, generics.split_for_impl());
+    Ok(quote! {
+        #[automatically_derived]
+        impl #parameters #from::LockKey for #name #arguments #bounds {
+            fn lock_names(
+                &self,
+            ) -> ::core::result::Result<#from::names::LockNames, #from::NameError> {
+                ::core::result::Result::Ok(#names)
+            }
+        }
+    })
+}
+
+/// The struct, and the crate of `LockKey`.
+struct Subject<'a> {
+    name: &'a Ident,
+    fields: &'a Fields,
+    from: &'a Path,
+}
+
+impl Subject<'_> {
+    /// Returns the expression of one name, and the types of the fields that it displays. All errors point at the template.
+    fn name_of(&self, template: &LitStr) -> Result<(TokenStream, Vec<&Type>)> {
+        let (span, from) = (template.span(), self.from);
+        let pieces = template::pieces(template)?;
+        let mut name = quote!(#from::__private::TemplateName::default());
+        let (mut displayed, mut sample, mut checks) = (Vec::new(), String::new(), TokenStream::new());
+        for (place, piece) in pieces.iter().enumerate() {
+            match piece {
+                Piece::Text(text) => {
+                    sample.push_str(text);
+                    name.extend(quote!(.text(#text)));
+                    let is_between = place > 0 && place + 1 < pieces.len();
+                    if is_between {
+                        checks.extend(quote_spanned! {span=> const _: () = ::core::assert!(
+                            #from::__private::separates(#text),
+                            "nothing separates two fields of a lock key: put a character such as `:` between",
+                        );});
+                    }
+                }
+                Piece::Field(field, inner) => {
+                    let (member, ty) = self.field(field, template)?;
+                    if inner.is_empty() {
+                        displayed.push(ty);
+                    }
+                    // Any value will do for the check of the texts.
+                    sample.push('x');
+                    let value = quote_spanned!(span=> &self.#member #(.#inner)*);
+                    name.extend(quote!(.field(#value)?));
+                }
+            }
+        }
+        checks.extend(quote_spanned! {span=>
+            const _: #from::LockName = #from::LockName::from_static(#sample);
+        });
+        Ok((quote!({ #checks #name.finish()? }), displayed))
+    }
+
+    fn field(&self, field: &str, template: &LitStr) -> Result<(Member, &Type)> {
+        let mut members = self.fields.members().zip(self.fields);
+        match members.find(|(member, _)| plain(member) == field) {
+            Some((member, found)) => Ok((member, &found.ty)),
+            None => {
+                let known: Vec<_> =
+                    self.fields.members().map(|member| format!("`{}`", plain(&member))).collect();
+                let remedy = match &known[..] {
+                    [] => "it has no fields".to_owned(),
+                    known => format!("use {}", known.join(" or ")),
+                };
+                let say = format!("`{}` has no field `{field}`: {remedy}", self.name);
+                Err(Error::new(template.span(), say))
+            }
+        }
+    }
+}
+
+/// Returns the name of a field as it stands in templates: `type` for `r#type`.
+fn plain(member: &Member) -> String {
+    match member {
+        Member::Named(name) => name.to_string().trim_start_matches("r#").to_owned(),
+        Member::Unnamed(index) => index.index.to_string(),
+    }
+}

@@ -1,0 +1,87 @@
+//! `#[derive(LockKey)]`, for values that know their lock. Use it from `distlock` or `lock-core`, with the feature `macros`.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod attribute;
+mod derive;
+mod template;
+
+#[cfg(test)]
+mod tests;
+
+use proc_macro::TokenStream;
+use syn::{DeriveInput, Path, parse_macro_input, parse_quote};
+
+/// Derives `LockKey` from templates: `#[lock_key("stock:{sku}")]`.
+///
+/// | in a template | means |
+/// | --- | --- |
+/// | `{sku}`, `{0}` | a field, written by its `Display` and percent-encoded |
+/// | `{item.sku}` | a field of a field |
+/// | `{{`, `}}` | a brace |
+///
+/// Several templates, `#[lock_key("account:{from}", "account:{to}")]`, are several locks, which are acquired together. The
+/// attribute may also be repeated.
+///
+/// The generated code names the crate from which the macro is used. If your program has that crate under another name, add
+/// `#[lock_key(crate = other_name)]`.
+///
+/// ```
+/// use lock_core::{LockKey, LockName};
+///
+/// #[derive(LockKey)]
+/// #[lock_key("stock:{sku}")]
+/// struct NewOrder {
+///     sku: u64,
+/// }
+///
+/// assert_eq!(NewOrder { sku: 7 }.lock_names().unwrap().single(), Some(&LockName::from_static("stock:7")));
+/// ```
+///
+/// A template that names an unknown field does not compile:
+/// ```compile_fail
+/// # use lock_core::LockKey;
+/// #[derive(LockKey)]
+/// #[lock_key("stock:{skuu}")] // `NewOrder` has no field `skuu`: use `sku`
+/// struct NewOrder {
+///     sku: u64,
+/// }
+/// ```
+/// Nor does one of which no name can be made, or whose fields would run together:
+/// ```compile_fail
+/// # use lock_core::LockKey;
+/// #[derive(LockKey)]
+/// #[lock_key("distlock:{sku}")]
+/// struct NewOrder {
+///     sku: u64,
+/// }
+/// ```
+/// ```compile_fail
+/// # use lock_core::LockKey;
+/// #[derive(LockKey)]
+/// #[lock_key("stock:{house}{sku}")]
+/// struct NewOrder {
+///     house: u64,
+///     sku: u64,
+/// }
+/// ```
+#[proc_macro_derive(LockKey, attributes(lock_key))]
+pub fn lock_key(input: TokenStream) -> TokenStream {
+    expand(parse_macro_input!(input), &parse_quote!(::lock_core))
+}
+
+/// The same derive for programs that use the facade, which re-exports it as `LockKey`.
+#[doc(hidden)]
+#[proc_macro_derive(DistlockLockKey, attributes(lock_key))]
+pub fn distlock_lock_key(input: TokenStream) -> TokenStream {
+    expand(parse_macro_input!(input), &parse_quote!(::distlock))
+}
+
+fn expand(input: DeriveInput, from: &Path) -> TokenStream {
+    derive::lock_key(&input, from).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

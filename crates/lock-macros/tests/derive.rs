@@ -1,0 +1,102 @@
+//! The names of derived keys.
+
+#![allow(clippy::unwrap_used)]
+
+use lock_core::{LockKey, LockName, NameError};
+use std::fmt::Display;
+
+fn one(key: &impl LockKey) -> String {
+    key.lock_names().unwrap().single().unwrap().to_string()
+}
+
+#[derive(LockKey)]
+#[lock_key("stock:{house}:{sku}")]
+struct Order<'a> {
+    house: &'a str,
+    sku: u64,
+}
+
+#[test]
+fn derived_names_are_those_of_parts() {
+    for house in ["eu", "a:b", "A 1", "%3A", "{x}", "Größe", "\n"] {
+        let order = Order { house, sku: 7 };
+        assert_eq!(order.lock_names().unwrap(), LockName::of(("stock", house, 7)).unwrap().into());
+    }
+}
+
+#[test]
+fn empty_and_long_texts_are_refused() {
+    let names = |house: &str| Order { house, sku: 7 }.lock_names().map(drop);
+    assert_eq!(names(""), Err(NameError::EmptyPart { part: 0 }));
+    assert_eq!(names(&"x".repeat(600)), Err(NameError::TooLong { bytes: 608 }));
+    assert_eq!(names(&":".repeat(168)), Ok(()));
+    assert_eq!(names(&":".repeat(169)), Err(NameError::TooLong { bytes: 515 }));
+}
+
+#[test]
+fn places_of_every_kind_are_fields() {
+    #[derive(LockKey)]
+    #[lock_key("{{eu}}:tuple:{0}/{1.sku}")]
+    struct Tuple<T>(T, Order<'static>);
+    assert_eq!(one(&Tuple('x', Order { house: "eu", sku: 7 })), "{eu}:tuple:x/7");
+
+    #[derive(LockKey)]
+    #[lock_key("{type}:{pair.1}")]
+    struct Raw {
+        r#type: &'static str,
+        pair: (u8, u8),
+    }
+    let raw = Raw { r#type: "a b", pair: (1, 2) };
+    assert_eq!((one(&raw), raw.pair.0), ("a%20b:2".to_owned(), 1));
+
+    #[derive(LockKey)]
+    #[lock_key("report")]
+    struct Unit;
+    assert_eq!(one(&&Unit), "report");
+}
+
+#[test]
+fn reserved_names_are_refused_for_values_too() {
+    #[derive(LockKey)]
+    #[lock_key("{kind}:{id}")]
+    struct Any {
+        kind: String,
+        id: u64,
+    }
+    let any = Any { kind: "distlock".to_owned(), id: 1 };
+    assert_eq!(any.lock_names().unwrap_err(), NameError::ReservedPrefix { prefix: "distlock:" });
+}
+
+#[test]
+fn several_templates_are_several_names() {
+    #[derive(LockKey)]
+    #[lock_key("account:{from}", "account:{to}")]
+    #[lock_key("bank")]
+    struct Transfer<T: Display, const N: usize> {
+        from: T,
+        to: T,
+    }
+    let names = |from, to| Transfer::<u64, 3> { from, to }.lock_names().unwrap();
+    assert_eq!(names(2, 1).as_slice(), ["account:1", "account:2", "bank"].map(LockName::from_static));
+    assert_eq!(names(1, 1).as_slice(), ["account:1", "bank"].map(LockName::from_static));
+    assert_eq!(names(1, 1).single(), None);
+}
+
+#[test]
+fn the_facade_and_other_names_of_the_crate_work() {
+    mod facade {
+        #[derive(distlock::LockKey)]
+        #[lock_key("stock:{0}")]
+        pub(super) struct Order(pub(super) u64);
+    }
+    mod renamed {
+        use lock_core as locks;
+        #[derive(lock_core::LockKey)]
+        #[lock_key("stock:{0}", crate = locks)]
+        pub(super) struct Order(pub(super) u64);
+    }
+    assert_eq!(
+        (one(&facade::Order(7)), one(&renamed::Order(7))),
+        ("stock:7".to_owned(), "stock:7".to_owned())
+    );
+}
