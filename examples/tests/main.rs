@@ -108,6 +108,16 @@ fn axum_route_lets_one_request_of_a_key_in() {
 }
 
 #[test]
+fn typed_key_locks_by_the_parsed_body() {
+    shows(env!("CARGO_BIN_EXE_typed_key"), "2 of 7 under stock:7, token ");
+    shows(
+        env!("CARGO_BIN_EXE_typed_key"),
+        "from 8 to 7 under 2 locks\nwhile a worker has it: 503 Service Unavailable\n\
+         a missing field: 422 Unprocessable Entity\n",
+    );
+}
+
+#[test]
 fn hyper_service_locks_by_header_and_query() {
     shows(
         env!("CARGO_BIN_EXE_hyper_service"),

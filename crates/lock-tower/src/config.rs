@@ -3,13 +3,14 @@
 use crate::{
     acquire::Acquire,
     detach::DetachedTasks,
-    key::Names,
     observer::{LayerObserver, Observers},
     policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
     reject::{KeyHash, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Request, Response, StatusCode, request::Parts};
-use lock_core::{__private::lock, Lock, LockError, LockFactory, LockName, LockOptions, set::LockSet};
+use lock_core::{
+    __private::lock, Lock, LockError, LockFactory, LockName, LockOptions, names::LockNames, set::LockSet,
+};
 use std::{
     collections::HashSet,
     sync::{Arc, Mutex, OnceLock},
@@ -116,14 +117,12 @@ impl Config {
         self.tasks.as_ref().filter(|_| self.mode == Mode::Enforce)
     }
 
-    pub(crate) fn acquire(&self, names: Names) -> Result<Acquire, LockError> {
-        match names {
-            Names::One(name) => Ok(Acquire::One(self.lock(name)?.acquire_timeout(self.wait))),
-            Names::Set(names) => {
-                let locks: Result<Vec<_>, _> = names.into_iter().map(|name| self.lock(name)).collect();
-                Ok(Acquire::Set(Box::pin(LockSet::of(locks?)?.acquire_timeout(self.wait))))
-            }
+    pub(crate) fn acquire(&self, names: LockNames) -> Result<Acquire, LockError> {
+        if let Some(name) = names.single() {
+            return Ok(Acquire::One(self.lock(name.clone())?.acquire_timeout(self.wait)));
         }
+        let locks: Result<Vec<_>, _> = names.into_iter().map(|name| self.lock(name)).collect();
+        Ok(Acquire::Set(Box::pin(LockSet::of(locks?)?.acquire_timeout(self.wait))))
     }
 
     /// Returns the lock of that name, with the options of the layer.
@@ -164,7 +163,7 @@ impl Config {
         }
     }
 
-    pub(crate) fn key_hash(&self, names: &Names) -> KeyHash {
+    pub(crate) fn key_hash(&self, names: &LockNames) -> KeyHash {
         KeyHash::of_names(self.key_hash_secret, names.as_slice())
     }
 
@@ -186,12 +185,12 @@ fn covers(methods: &[Method], asked: &Method) -> bool {
 }
 
 #[cfg(feature = "axum")]
-fn matched_route(extensions: &Extensions) -> Option<&str> {
+pub(crate) fn matched_route(extensions: &Extensions) -> Option<&str> {
     extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str)
 }
 
 #[cfg(not(feature = "axum"))]
-fn matched_route(_: &Extensions) -> Option<&str> {
+pub(crate) fn matched_route(_: &Extensions) -> Option<&str> {
     None
 }
 

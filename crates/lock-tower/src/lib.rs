@@ -5,7 +5,7 @@
 //! # #[cfg(feature = "axum")] {
 //! use axum::{Router, extract::Path, routing::post};
 //! use lock_core::{LockFactory, MemoryBackend};
-//! use lock_tower::{KeyTemplate, LockHandle, LockLayer};
+//! use lock_tower::{KeyTemplate, LockHandle, LockLayer, LockedExt};
 //! use std::time::Duration;
 //!
 //! async fn order(lock: LockHandle, Path(sku): Path<u64>) -> String {
@@ -13,15 +13,25 @@
 //! }
 //!
 //! let locks = LockFactory::new(MemoryBackend::new()); // in production: Redis, by `lock-fred`
-//! let lock = LockLayer::new(locks)
-//!     .key(KeyTemplate::of("stock").path_as::<u64>("sku"))
-//!     .wait(Duration::from_millis(500));
-//! let app: Router = Router::new().route("/skus/{sku}/orders", post(order).route_layer(lock));
+//! let lock = LockLayer::new(locks).wait(Duration::from_millis(500)); // for all routes
+//! let sku = KeyTemplate::of("stock").path_as::<u64>("sku"); // `7` and `07` are one lock
+//! let app: Router = Router::new().route("/skus/{sku}/orders", post(order).locked(&lock, sku));
 //! # }
 //! ```
 //!
 //! The lock is acquired before the handler is called, and kept until the body of the response has ended, was dropped,
 //! or failed. Requests that do not acquire the lock receive a response; the service's error type is unchanged.
+//!
+//! # Keys
+//! | the key is | write |
+//! | --- | --- |
+//! | made of path, query or headers | `post(order).locked(&lock, key)` with axum, else [`LockLayer::key`]; see [`KeyTemplate`] |
+//! | a value that the handler's extractor parses: JSON, form, query, path | `Locked<Json<NewOrder>>` as an argument, behind `post(order).layer(lock.in_handler())` |
+//! | made of several extractors, such as path and body | a [`LockSlot`] as an argument, behind the same layer |
+//! | in the body, without axum | [`LockLayer::body_key`] |
+//! | several names | [`LockLayer::keys`], or a key of several names in any of these |
+//!
+//! Prefer a parsed value to text: the lock then means what the handler means.
 //!
 //! # Answers
 //! | event | default answer | setting |
@@ -65,7 +75,7 @@
 //!
 //! # Slow clients
 //! The lock is held while the handler reads the request body and while the client reads the response. A client that
-//! sends one byte per minute blocks the key for everyone else. Two settings bound this:
+//! sends one byte per minute blocks the key for everyone else. These bound it:
 //! - [`max_hold`](LockLayer::max_hold) ends a hold after 30 s by default. The handler is dropped and the
 //!   request answered with 503, or the body is cut. Set it a little above the slowest handler. Streams that
 //!   clients keep open need a longer one, or [`no_max_hold`](LockLayer::no_max_hold).
@@ -73,6 +83,8 @@
 //!   handler reads a body from clients that you do not trust. The bodies of waiting requests stay in memory,
 //!   64 MiB of them by default; above this [`budget`](BufferRequestLayer::budget), requests are answered with
 //!   503.
+//! - [`in_handler`](LockLayer::in_handler) acquires the lock after the handler's extractor has read and parsed the request. An
+//!   upload then holds nothing; its limits and its timeout are those of the server.
 //!
 //! # Outside of the lock
 //! A request that is rejected before the lock does not affect other requests. These belong outside:
@@ -101,11 +113,11 @@
 //! ```
 //!
 //! # Placement
-//! With axum, put the layer on the method: `post(order).route_layer(lock)`, or `post(order.layer(lock))` for the
-//! handler alone. `Router::route_layer`, `Router::layer` and `MethodRouter::layer` also wrap the answers of other
+//! With axum, put the layer on the method: `post(order).locked(&lock, key)`, which is `post(order).route_layer(lock.key(key))`, or
+//! `post(order.layer(lock))` for the handler alone. `Router::route_layer`, `Router::layer` and `MethodRouter::layer` also wrap the answers of other
 //! methods: a GET that would be answered with 405, and the OPTIONS of a CORS preflight, then wait for the lock and
 //! are answered with 503 while it is held. Reads of the same path stay without a lock in
-//! `get(list).merge(post(create).route_layer(lock))`.
+//! `get(list).merge(post(create).locked(&lock, key))`.
 //!
 //! Path templates read axum's path parameters. These are available in all of these places, but not in a service that
 //! wraps the `Router`, nor in its fallback. A request whose route does not have a parameter is answered with 500 and
@@ -161,7 +173,7 @@
 //! # Features
 //! | feature | default | gives |
 //! | --- | --- | --- |
-//! | `axum` | off | path templates, the extractors [`LockHandle`] and [`LockStatus`], the matched route as a label |
+//! | `axum` | off | path templates, `LockedExt`, the extractors `Locked`, [`LockSlot`], [`LockHandle`] and [`LockStatus`], the matched route as a label |
 //! | `otel` | off | `observer::OtelLayerObserver`, on the OpenTelemetry API 0.33 |
 //!
 //! With axum: `lock-tower = { path = "…/crates/lock-tower", features = ["axum"] }`. Without it, keys are read from
@@ -176,8 +188,11 @@ mod config;
 mod detach;
 mod error;
 mod handle;
+mod in_handler;
 mod key;
 mod layer;
+#[cfg(feature = "axum")]
+mod locked_ext;
 pub mod observer;
 mod policy;
 mod reject;
@@ -190,11 +205,14 @@ pub use body::LockLost;
 pub use buffer::BufferRequestLayer;
 pub use detach::{DetachedTasks, DrainTimeout};
 pub use error::BoxError;
+pub use handle::{LockHandle, LockMissing, LockSetHandle, LockStatus, LockView, Unlocked};
+pub use in_handler::LockSlot;
 #[cfg(feature = "axum")]
-pub use handle::LockMissing;
-pub use handle::{LockHandle, LockSetHandle, LockStatus, Unlocked};
+pub use in_handler::{Locked, LockedRejection};
 pub use key::{InvalidKey, KeyError, KeyErrorKind, KeyParts, KeyTemplate};
 pub use layer::LockLayer;
+#[cfg(feature = "axum")]
+pub use locked_ext::LockedExt;
 pub use policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};
 pub use reject::{KeyHash, RejectReason, Rejection, RejectionBody};
 

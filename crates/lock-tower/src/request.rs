@@ -4,14 +4,14 @@ use crate::{
     acquire::Acquire,
     config::{Config, Mode},
     detach::{DetachedTasks, KeepLock, TaskSlot},
-    handle::{Held, Unlocked},
-    key::{KeyErrorKind, Names},
+    handle::{Held, RequestGuard, Unlocked},
+    key::KeyErrorKind,
     observer::{Disposition, LayerEvent, Observers, elapsed},
     policy::{OnBadKey, OnUnavailable},
     reject::{RejectReason, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Response, request::Parts};
-use lock_core::{FencingToken, LockError, LockErrorKind};
+use lock_core::{LockError, LockErrorKind, names::LockNames};
 use std::sync::Arc;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -26,7 +26,7 @@ pub(crate) struct LockRequest {
     pub(crate) config: Arc<Config>,
     pub(crate) observers: Observers,
     pub(crate) method: Method,
-    names: Option<Names>,
+    names: Option<LockNames>,
     arrived: Option<Instant>,
     waiter_permit: Option<OwnedSemaphorePermit>,
     task_slot: Option<TaskSlot>,
@@ -37,26 +37,43 @@ pub(crate) struct LockRequest {
 /// Notifies the observers of a client that left before the outcome was known.
 impl Drop for LockRequest {
     fn drop(&mut self) {
-        if self.undecided {
-            let waited = elapsed(self.arrived);
-            self.observers.notify(|route| LayerEvent::Cancelled { route, waited });
-        }
+        self.leave();
     }
 }
 
 impl LockRequest {
     pub(crate) fn new(config: Arc<Config>, parts: &Parts) -> Self {
+        let mut request = Self::unasked(config, parts);
+        request.ask();
+        request
+    }
+
+    /// Creates a request whose handler has not asked for its lock yet.
+    pub(crate) fn unasked(config: Arc<Config>, parts: &Parts) -> Self {
         let observers = config.observers(&parts.extensions);
-        let (method, arrived) = (parts.method.clone(), observers.now());
         Self {
             config,
             observers,
-            method,
+            method: parts.method.clone(),
             names: None,
-            arrived,
+            arrived: None,
             waiter_permit: None,
             task_slot: None,
-            undecided: true,
+            undecided: false,
+        }
+    }
+
+    /// Begins the wait. From here on the observers are notified of an outcome.
+    pub(crate) fn ask(&mut self) {
+        (self.arrived, self.undecided) = (self.observers.now(), true);
+    }
+
+    /// Gives up a wait that its handler has left.
+    pub(crate) fn leave(&mut self) {
+        self.waiter_permit = None;
+        if std::mem::take(&mut self.undecided) {
+            let waited = elapsed(self.arrived);
+            self.observers.notify(|route| LayerEvent::Cancelled { route, waited });
         }
     }
 
@@ -72,19 +89,15 @@ impl LockRequest {
     }
 
     /// Starts to acquire the locks of these names.
-    pub(crate) fn acquire(&mut self, names: Names) -> Result<Acquire, RejectReason> {
+    pub(crate) fn acquire(&mut self, names: LockNames) -> Result<Acquire, RejectReason> {
         self.observers.record_key(|| self.config.key_hash(&names));
         self.names = Some(names.clone());
         self.enter_queue()?;
-        self.config.acquire(names).map_err(|error| self.reason(error))
-    }
-
-    pub(crate) fn reason(&self, error: LockError) -> RejectReason {
-        RejectReason::of(error, self.config.wait)
+        self.config.acquire(names).map_err(|error| RejectReason::of(error, self.config.wait))
     }
 
     /// Reserves a task for the handler, if the layer detaches handlers.
-    pub(crate) fn take_task_slot(&mut self) -> Result<(), RejectReason> {
+    fn take_task_slot(&mut self) -> Result<(), RejectReason> {
         if let Some(tasks) = self.config.tasks() {
             self.task_slot = Some(tasks.slot().ok_or(RejectReason::TooManyDetached)?);
         }
@@ -105,17 +118,26 @@ impl LockRequest {
         })
     }
 
-    pub(crate) fn acquired(&mut self, token: Option<FencingToken>) {
+    /// Takes the result of the acquire, and notifies the observers of a success.
+    pub(crate) fn acquired(
+        &mut self,
+        guard: Result<RequestGuard, LockError>,
+    ) -> Result<Arc<Held>, RejectReason> {
+        let guard = guard.map_err(|error| RejectReason::of(error, self.config.wait))?;
+        // If there are too many tasks already, the guard is dropped and the lock released.
+        self.take_task_slot()?;
         (self.waiter_permit, self.undecided) = (None, false);
-        if let Some(token) = token {
+        if let Some(token) = guard.fencing_token() {
             self.observers.record_token(token);
         }
         let waited = elapsed(self.arrived);
         self.observers.notify(|route| LayerEvent::Acquired { route, waited });
+        Ok(Arc::new(Held::new(guard, self.observers.clone())))
     }
 
-    /// Decides the treatment of the request without its lock, and notifies the observers.
-    pub(crate) fn without_lock(&mut self, reason: RejectReason, extensions: &Extensions) -> Fallback {
+    /// Decides the treatment of the request without its lock, and notifies the observers. The extensions name the route, for the
+    /// log of a template that does not fit it.
+    pub(crate) fn without_lock(&mut self, reason: RejectReason, extensions: Option<&Extensions>) -> Fallback {
         let passes = self.passes_through(&reason).map(|unlocked| (unlocked, self.take_task_slot()));
         let (reason, unlocked) = match passes {
             Some((unlocked, Ok(()))) => (reason, Some(unlocked)),
@@ -170,7 +192,7 @@ impl LockRequest {
     }
 
     /// Logs the reason. Timeouts and full queues are normal: they are logged at debug level, and counted by metrics.
-    fn log(&self, reason: &RejectReason, disposition: Disposition, extensions: &Extensions) {
+    fn log(&self, reason: &RejectReason, disposition: Disposition, extensions: Option<&Extensions>) {
         let outcome = reason.as_str();
         match reason {
             RejectReason::Misconfigured(error) => tracing::error!(
@@ -179,7 +201,7 @@ impl LockRequest {
                 "lock layer misconfigured"
             ),
             RejectReason::Key(error) if error.kind() == KeyErrorKind::Misconfigured => {
-                let route = self.config.route(extensions);
+                let route = extensions.and_then(|extensions| self.config.route(extensions));
                 if !error.is_of_template() || self.config.logged_routes.is_new(route) {
                     tracing::error!(
                         lock.outcome = outcome,

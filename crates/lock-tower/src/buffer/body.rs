@@ -22,6 +22,11 @@ impl BufferedBody {
     }
 
     /// Returns the bytes that were not read yet.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.data
+    }
+
+    /// Returns the bytes that were not read yet.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         self.data

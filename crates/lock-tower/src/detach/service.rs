@@ -4,7 +4,7 @@ use super::{
     body::DetachedBody,
     task::{BodyFrame, Head, KeepLock, abandon_after, poll_panic, run_to_end},
 };
-use crate::error::BoxError;
+use crate::{error::BoxError, in_handler::LockSlot};
 use http::{Request, Response};
 use http_body::Body;
 use pin_project_lite::pin_project;
@@ -57,31 +57,15 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let Some(keep) = request.extensions_mut().remove::<KeepLock>() else {
-            return DetachFuture { mode: Mode::Inline { handler: self.inner.call(request) } };
+        let keep = request.extensions_mut().remove::<KeepLock>();
+        let later = request.extensions().get::<LockSlot>().and_then(LockSlot::take_keep);
+        let handler = self.inner.call(request);
+        let mode = match (keep, later) {
+            (Some(keep), _) => Mode::detached(Box::pin(handler), keep),
+            (None, Some(keep)) => Mode::Attached { handler: Some(Box::pin(handler)), keep: Some(keep) },
+            (None, None) => Mode::Inline { handler },
         };
-        let tasks = keep.tasks.clone();
-        let (head, waits_for_head) = oneshot::channel();
-        // The handler is at most one frame ahead of the client.
-        let (frames, waits_for_frames) = mpsc::channel(1);
-        let abandoned = abandon_after(tasks.orphan_time_limit(), frames.clone());
-        let running = run_to_end::<_, R, _>(self.inner.call(request), keep, head, frames);
-        let running = async move {
-            tokio::select! {
-                biased;
-                () = running => {}
-                () = abandoned => {}
-            }
-        };
-        // `DetachedTasks::drain` waits for the task; the end of its lock stops it.
-        let task = tasks.tracker().spawn(running.in_current_span());
-        DetachFuture {
-            mode: Mode::Detached {
-                head: Some(waits_for_head),
-                rest: Some((waits_for_frames, task)),
-                _body: PhantomData,
-            },
-        }
+        DetachFuture { mode }
     }
 }
 
@@ -89,7 +73,7 @@ pin_project! {
     /// The future of a [`DetachService`].
     ///
     /// # Cancel safety
-    /// The handler continues to run when the future is dropped.
+    /// A handler with its lock continues to run when the future is dropped.
     #[must_use = "futures do nothing unless polled"]
     pub struct DetachFuture<F, R, E> where R: Body {
         #[pin]
@@ -103,6 +87,8 @@ pin_project! {
     #[project = ModeProj]
     enum Mode<F, R, E> where R: Body {
         Inline { #[pin] handler: F },
+        /// The handler ends with its client until it has its lock.
+        Attached { handler: Option<Pin<Box<F>>>, keep: Option<oneshot::Receiver<KeepLock>> },
         Detached {
             head: Option<oneshot::Receiver<Result<Head, E>>>,
             rest: Option<Rest<R::Data>>,
@@ -111,34 +97,102 @@ pin_project! {
     }
 }
 
+impl<F, R, E> Mode<F, R, E>
+where
+    F: Future<Output = Result<Response<R>, E>> + Send + 'static,
+    E: Send + 'static,
+    R: Body + Send + 'static,
+    R::Data: Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    /// Moves a handler to a task of its own.
+    fn detached(handler: Pin<Box<F>>, keep: KeepLock) -> Self {
+        let tasks = keep.tasks.clone();
+        let (head, waits_for_head) = oneshot::channel();
+        // The handler is at most one frame ahead of the client.
+        let (frames, waits_for_frames) = mpsc::channel(1);
+        let abandoned = abandon_after(tasks.orphan_time_limit(), frames.clone());
+        let running = run_to_end::<_, R, _>(handler, keep, head, frames);
+        let running = async move {
+            tokio::select! {
+                biased;
+                () = running => {}
+                () = abandoned => {}
+            }
+        };
+        // `DetachedTasks::drain` waits for the task; the end of its lock stops it.
+        let task = tasks.tracker().spawn(running.in_current_span());
+        Self::Detached {
+            head: Some(waits_for_head),
+            rest: Some((waits_for_frames, task)),
+            _body: PhantomData,
+        }
+    }
+}
+
 impl<F, R, E> Future for DetachFuture<F, R, E>
 where
-    F: Future<Output = Result<Response<R>, E>>,
-    R: Body,
+    F: Future<Output = Result<Response<R>, E>> + Send + 'static,
+    E: Send + 'static,
+    R: Body + Send + 'static,
+    R::Data: Send + 'static,
+    R::Error: Into<BoxError>,
 {
     type Output = Result<Response<DetachedBody<R>>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (head, rest) = match self.project().mode.project() {
-            ModeProj::Inline { handler } => {
-                return handler.poll(cx).map_ok(|response| response.map(DetachedBody::inline));
-            }
-            ModeProj::Detached { head, rest, .. } => (head, rest),
-        };
-        let Some((_, task)) = rest else { panic!("`DetachFuture` polled after completion") };
-        if let Some(waits) = head {
-            let came = ready!(Pin::new(waits).poll(cx));
-            // Polled once: a handler that panics drops its sender before its task has ended.
-            *head = None;
-            if let Ok(came) = came {
-                let body = rest.take();
-                return Poll::Ready(came.map(|Head { parts, size, ended }| {
-                    Response::from_parts(parts, DetachedBody::piped(body, size, ended))
-                }));
+        let mut mode = self.project().mode;
+        loop {
+            match mode.as_mut().project() {
+                ModeProj::Inline { handler } => {
+                    return handler.poll(cx).map_ok(|response| response.map(DetachedBody::inline));
+                }
+                ModeProj::Attached { handler: attached, keep } => {
+                    let Some(mut handler) = attached.take() else {
+                        panic!("`DetachFuture` polled after completion")
+                    };
+                    let Some(keep) = poll_keep(keep, cx) else {
+                        let polled = handler.as_mut().poll(cx);
+                        *attached = Some(handler);
+                        return polled.map_ok(|response| response.map(DetachedBody::inline));
+                    };
+                    mode.set(Mode::detached(handler, keep));
+                }
+                ModeProj::Detached { head, rest, .. } => return poll_detached(head, rest, cx),
             }
         }
-        ready!(poll_panic(task, cx));
-        // The handler was stopped: either the lock is lost and the layer answers, or the runtime is ending.
-        Poll::Pending
     }
+}
+
+/// Returns the lock of the handler, once it has one.
+fn poll_keep(keep: &mut Option<oneshot::Receiver<KeepLock>>, cx: &mut Context<'_>) -> Option<KeepLock> {
+    match Pin::new(keep.as_mut()?).poll(cx) {
+        Poll::Ready(came) => {
+            *keep = None;
+            came.ok()
+        }
+        Poll::Pending => None,
+    }
+}
+
+fn poll_detached<R: Body, E>(
+    head: &mut Option<oneshot::Receiver<Result<Head, E>>>,
+    rest: &mut Option<Rest<R::Data>>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Response<DetachedBody<R>>, E>> {
+    let Some((_, task)) = rest else { panic!("`DetachFuture` polled after completion") };
+    if let Some(waits) = head {
+        let came = ready!(Pin::new(waits).poll(cx));
+        // Polled once: a handler that panics drops its sender before its task has ended.
+        *head = None;
+        if let Ok(came) = came {
+            let body = rest.take();
+            return Poll::Ready(came.map(|Head { parts, size, ended }| {
+                Response::from_parts(parts, DetachedBody::piped(body, size, ended))
+            }));
+        }
+    }
+    ready!(poll_panic(task, cx));
+    // The handler was stopped: either the lock is lost and the layer answers, or the runtime is ending.
+    Poll::Pending
 }

@@ -58,7 +58,7 @@ pub(super) async fn abandon_after<D>(max_orphan_time: Duration, frames: Frames<D
 
 /// Runs the handler. If the senders are dropped without a message, the handler was stopped or panicked.
 pub(super) async fn run_to_end<F, R, E>(
-    handler: F,
+    mut handler: Pin<Box<F>>,
     keep: KeepLock,
     head: oneshot::Sender<Result<Head, E>>,
     frames: Frames<R::Data>,
@@ -69,7 +69,6 @@ pub(super) async fn run_to_end<F, R, E>(
 {
     // Declared before the handler, and so dropped after it.
     let mut watch = keep.held.map(|held| Watch::new(held, keep.on_lost));
-    let mut handler = Box::pin(handler);
     let response = tokio::select! {
         biased;
         // The layer also notices the loss, and answers.

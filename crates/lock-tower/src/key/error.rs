@@ -160,15 +160,23 @@ impl KeyError {
     }
 }
 
-/// Checks a key as a name. The fixed parts were checked when the layer was built, so the client can fix the
-/// error.
-pub(super) fn name(text: &str) -> Result<LockName, KeyError> {
-    LockName::new(text).map_err(|error| {
-        KeyError::bad_request(match error {
+/// The fixed parts of a key were checked when the layer was built or the key was compiled, so the client can fix the error.
+impl From<NameError> for KeyError {
+    fn from(error: NameError) -> Self {
+        Self::bad_request(match error {
             NameError::Empty => "it is empty",
+            NameError::EmptyPart { .. } => "a part of it is empty",
             NameError::TooLong { .. } => "it is too long",
             NameError::ReservedPrefix { .. } => "it begins with a reserved prefix",
+            NameError::UnwrittenPart { .. } => {
+                return Self::misconfigured("a part of it could not be written: check its `Display`");
+            }
             _ => "it has characters that a key must not have",
         })
-    })
+    }
+}
+
+/// Checks a key as a name.
+pub(super) fn name(text: &str) -> Result<LockName, KeyError> {
+    LockName::new(text).map_err(KeyError::from)
 }

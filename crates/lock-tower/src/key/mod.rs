@@ -1,9 +1,9 @@
 //! The lock name of a request, made from its path, headers, query, or by a function.
 
+mod body;
 mod error;
 mod escape;
 mod function;
-mod names;
 mod parse;
 mod parts;
 mod piece;
@@ -14,9 +14,9 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+pub use body::BodyKey;
 pub use error::{InvalidKey, KeyError, KeyErrorKind};
 pub use parts::KeyParts;
 pub use template::KeyTemplate;
 
-pub(crate) use names::Names;
 pub(crate) use template::Read;

@@ -2,9 +2,7 @@
 
 use super::{
     error::{InvalidKey, KeyError},
-    escape, function,
-    names::Names,
-    parse,
+    escape, function, parse,
     parts::KeyParts,
     piece::Piece,
     rule::{ReadName, Rule},
@@ -14,7 +12,7 @@ use futures_util::{
     future::{BoxFuture, ready, try_join_all},
 };
 use http::request::Parts;
-use lock_core::{LockName, set::LockSet};
+use lock_core::{LockName, names::LockNames, set::LockSet};
 use std::{fmt, future::Future, sync::Arc};
 
 /// The rule that turns a request into the name of its lock.
@@ -75,8 +73,8 @@ enum Rules {
 
 /// The names of a request, or a future of them.
 pub(crate) enum Read {
-    Now(Result<Names, KeyError>),
-    Later(BoxFuture<'static, Result<Names, KeyError>>),
+    Now(Result<LockNames, KeyError>),
+    Later(BoxFuture<'static, Result<LockNames, KeyError>>),
 }
 
 impl KeyTemplate {
@@ -182,8 +180,8 @@ impl KeyTemplate {
     pub(crate) fn read(&self, parts: &mut Parts) -> Read {
         match &self.0 {
             Rules::One(rule) => match rule.read(parts) {
-                ReadName::Now(name) => Read::Now(name.map(Names::One)),
-                ReadName::Later(name) => Read::Later(name.map_ok(Names::One).boxed()),
+                ReadName::Now(name) => Read::Now(name.map(LockNames::from)),
+                ReadName::Later(name) => Read::Later(name.map_ok(LockNames::from).boxed()),
             },
             Rules::Set(rules) => read_all(rules.iter().map(|rule| rule.read(parts)).collect()),
         }
@@ -197,13 +195,13 @@ fn read_all(names: Vec<ReadName>) -> Read {
             ReadName::Now(name) => ready(name).boxed(),
             ReadName::Later(name) => name,
         });
-        return Read::Later(try_join_all(names).map_ok(Names::set).boxed());
+        return Read::Later(try_join_all(names).map_ok(LockNames::from_iter).boxed());
     }
     let names = names.into_iter().filter_map(|name| match name {
         ReadName::Now(name) => Some(name),
         ReadName::Later(_) => None,
     });
-    Read::Now(names.collect::<Result<_, _>>().map(Names::set))
+    Read::Now(names.collect())
 }
 
 impl TryFrom<&str> for KeyTemplate {

@@ -1,27 +1,28 @@
-//! The layer: its key, the options of its locks, and the answers to requests that do not acquire them.
+//! The layer: the options of its locks, and the answers to requests that do not acquire them.
+
+mod build;
+mod key;
 
 use crate::{
-    config::{Config, LoggedRoutes, MaxHold, Mode, Waiters},
-    detach::{DetachService, DetachedTasks},
+    config::{Config, MaxHold, Mode, Waiters},
+    detach::DetachedTasks,
     error::BoxError,
-    key::{InvalidKey, KeyTemplate},
     observer::LayerObserver,
     policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
     reject::{Rejection, boxed},
-    service::LockService,
     typestate::{Cancel, Detach, NoKey},
 };
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, request::Parts};
 use lock_core::{LockError, LockFactory, LockOptions};
 use std::{error::Error, fmt, sync::Arc, time::Duration};
-use tower_layer::Layer;
 
 /// A layer that serves one request per key at a time, across all processes that share the store.
 ///
 /// | option | default |
 /// | --- | --- |
 /// | [`key`](Self::key), [`keys`](Self::keys), [`try_key`](Self::try_key), [`try_keys`](Self::try_keys) | none: a `LockLayer` without a key does not implement `Layer` |
+/// | [`body_key`](Self::body_key), [`in_handler`](Self::in_handler) | instead of a key from the head of the request |
 /// | [`wait`](Self::wait), [`fail_fast`](Self::fail_fast) | waits 1 s |
 /// | [`methods`](Self::methods), [`filter`](Self::filter) | every request needs the lock |
 /// | [`options`](Self::options) | those of the factory |
@@ -70,98 +71,14 @@ impl LockLayer {
     }
 }
 
-impl<D> LockLayer<NoKey, D> {
-    /// Sets the rule that turns a request into the name of its lock: a template, or a [`KeyTemplate`].
-    ///
-    /// # Panics
-    /// If the template is malformed, as axum's routes do; [`try_key`](Self::try_key) returns the error.
-    #[track_caller]
-    pub fn key<T>(self, key: T) -> LockLayer<KeyTemplate, D>
-    where
-        T: TryInto<KeyTemplate>,
-        InvalidKey: From<T::Error>,
-    {
-        match self.try_key(key) {
-            Ok(layer) => layer,
-            Err(error) => panic!("{}", with_cause(&error)),
-        }
-    }
-
-    /// Like [`key`](Self::key), for templates that are not known before run time.
-    ///
-    /// # Errors
-    /// An [`InvalidKey`] that says what to change.
-    pub fn try_key<T>(self, key: T) -> Result<LockLayer<KeyTemplate, D>, InvalidKey>
-    where
-        T: TryInto<KeyTemplate>,
-        InvalidKey: From<T::Error>,
-    {
-        Ok(self.with_key(key.try_into()?))
-    }
-
-    /// Sets several keys, at most 64. A request acquires all of their locks, in the order of their names, so requests cannot
-    /// deadlock whatever the order of the keys. Equal names are one lock. The [`wait`](Self::wait) is for all locks together.
-    ///
-    /// A handler finds its locks as a [`LockSetHandle`](crate::LockSetHandle), with a fencing token for each name. If one of the
-    /// locks is lost, the request ends as it does for a single lock.
-    ///
-    /// ```
-    /// # #[cfg(feature = "axum")] {
-    /// use axum::{Router, extract::Path, routing::post};
-    /// use lock_tower::{KeyTemplate, LockLayer, LockSetHandle};
-    /// # use lock_core::{LockFactory, MemoryBackend};
-    /// # let locks = LockFactory::new(MemoryBackend::new());
-    ///
-    /// async fn transfer(Path((from, to)): Path<(u64, u64)>, locks: LockSetHandle) {}
-    ///
-    /// let account = |parameter| KeyTemplate::of("account").path_as::<u64>(parameter);
-    /// let lock = LockLayer::new(locks).keys([account("from"), account("to")]);
-    /// let app: Router = Router::new().route("/transfer/{from}/{to}", post(transfer).route_layer(lock));
-    /// # }
-    /// ```
-    ///
-    /// # Panics
-    /// If a template is malformed, or if there are no keys or more than 64; [`try_keys`](Self::try_keys) returns the error.
-    #[track_caller]
-    pub fn keys<I>(self, keys: I) -> LockLayer<KeyTemplate, D>
-    where
-        I: IntoIterator,
-        I::Item: TryInto<KeyTemplate>,
-        InvalidKey: From<<I::Item as TryInto<KeyTemplate>>::Error>,
-    {
-        match self.try_keys(keys) {
-            Ok(layer) => layer,
-            Err(error) => panic!("{}", with_cause(&error)),
-        }
-    }
-
-    /// As [`keys`](Self::keys), for templates that are not known before run time.
-    ///
-    /// # Errors
-    /// An [`InvalidKey`] that says what to change.
-    pub fn try_keys<I>(self, keys: I) -> Result<LockLayer<KeyTemplate, D>, InvalidKey>
-    where
-        I: IntoIterator,
-        I::Item: TryInto<KeyTemplate>,
-        InvalidKey: From<<I::Item as TryInto<KeyTemplate>>::Error>,
-    {
-        Ok(self.with_key(KeyTemplate::all(keys)?))
-    }
-
-    fn with_key(self, key: KeyTemplate) -> LockLayer<KeyTemplate, D> {
-        let this = self.with(|config| config.logged_routes = LoggedRoutes::default());
-        LockLayer { config: this.config, key, disconnect: this.disconnect }
-    }
-}
-
 impl<K> LockLayer<K, Cancel> {
     /// Runs each handler in a task, to the end of its body, even if its client leaves. The handler keeps the
     /// lock until then. Use it for handlers that write.
     ///
     /// A handler that loses its lock is still dropped, also at [`max_hold`](Self::max_hold), 30 s by default. A
     /// handler that released its lock early is dropped [15 minutes](DetachedTasks::max_orphan_time) after its client
-    /// has left. A request that waits for its lock ends with its client, since its handler was not called yet.
-    /// called yet.
+    /// has left. A request that waits for its lock ends with its client, since its handler was not called
+    /// yet.
     pub fn detach(self, tasks: &DetachedTasks) -> LockLayer<K, Detach> {
         let this = self.with(|config| config.tasks = Some(tasks.clone()));
         LockLayer { config: this.config, key: this.key, disconnect: Detach(()) }
@@ -372,22 +289,6 @@ fn with_cause(error: &dyn Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {cause}"),
         None => error.to_string(),
-    }
-}
-
-impl<S> Layer<S> for LockLayer<KeyTemplate, Cancel> {
-    type Service = LockService<S>;
-
-    fn layer(&self, inner: S) -> LockService<S> {
-        LockService::new(inner, self.config.clone(), self.key.clone())
-    }
-}
-
-impl<S> Layer<S> for LockLayer<KeyTemplate, Detach> {
-    type Service = LockService<DetachService<S>>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        LockService::new(DetachService::new(inner), self.config.clone(), self.key.clone())
     }
 }
 

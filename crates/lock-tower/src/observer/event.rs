@@ -50,7 +50,7 @@ pub enum LayerEvent<'a> {
     Acquired {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
-        /// The time from the arrival of the request.
+        /// The time from the arrival of the request, or from the call of its handler for the lock.
         waited: Duration,
     },
     /// The lock was not acquired.
@@ -59,7 +59,7 @@ pub enum LayerEvent<'a> {
         route: Option<&'a Arc<str>>,
         /// The reason.
         reason: &'a RejectReason,
-        /// The time from the arrival of the request.
+        /// The time from the arrival of the request, or from the call of its handler for the lock.
         waited: Duration,
         /// The treatment of the request.
         disposition: Disposition,
@@ -69,7 +69,7 @@ pub enum LayerEvent<'a> {
     Cancelled {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
-        /// The time from the arrival of the request.
+        /// The time from the arrival of the request, or from the call of its handler for the lock.
         waited: Duration,
     },
     /// The lock was lost while the handler ran, or its body was sent.

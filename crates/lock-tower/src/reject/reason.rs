@@ -46,6 +46,8 @@ impl RejectReason {
             | LockErrorKind::MemberLost => Self::Unavailable(error),
             // Keys are names. Only the prefix of the factory can make one invalid.
             LockErrorKind::InvalidName => Self::Key(KeyError::bad_request("it is too long")),
+            // The keys of a layer were counted when it was built, so these come from a value of the request.
+            LockErrorKind::InvalidSet => Self::Key(KeyError::bad_request("it has no names, or too many")),
             LockErrorKind::ShutDown => Self::ShutDown,
             _ => Self::Misconfigured(error),
         }

@@ -1,18 +1,19 @@
 //! The future of one request: it resolves the key, acquires the lock, and runs the handler to the head of its
 //! response.
 
+use super::running::{HandlerEnd, Running};
 use crate::{
     acquire::Acquire,
     body::LockedBody,
     handle::{Held, LockStatus, RequestGuard, Watch},
-    key::{KeyError, Names, Read},
+    key::{KeyError, Read},
     reject::{RejectReason, RejectionBody},
     request::{Fallback, LockRequest},
 };
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body;
-use lock_core::LockError;
+use lock_core::{LockError, names::LockNames};
 use pin_project_lite::pin_project;
 use std::{
     future::Future,
@@ -46,11 +47,11 @@ pin_project! {
     enum Stage<F, S, B> {
         NoLockNeeded { #[pin] handler: F },
         /// A function of the user looks up the key.
-        ResolvingKey { names: BoxFuture<'static, Result<Names, KeyError>>, waiting: Option<Waiting<S, B>> },
+        ResolvingKey { names: BoxFuture<'static, Result<LockNames, KeyError>>, waiting: Option<Waiting<S, B>> },
         /// The request waits for its lock, or for the next of several.
         Acquiring { acquire: Acquire, waiting: Option<Waiting<S, B>> },
         /// The handler runs, with the lock or without.
-        Running { #[pin] handler: F, watch: Option<Watch>, lock: LockRequest },
+        Running { #[pin] running: Running<F> },
         /// The layer answers instead of the handler.
         Rejected { response: Option<Response<RejectionBody>> },
     }
@@ -86,14 +87,14 @@ where
     S: Service<Request<B>>,
 {
     /// A look-up counts as a waiter, too.
-    fn look_up(mut self, names: BoxFuture<'static, Result<Names, KeyError>>) -> Stage<S::Future, S, B> {
+    fn look_up(mut self, names: BoxFuture<'static, Result<LockNames, KeyError>>) -> Stage<S::Future, S, B> {
         match self.lock.enter_queue() {
             Ok(()) => Stage::ResolvingKey { names, waiting: Some(self) },
             Err(reason) => self.without_lock(reason),
         }
     }
 
-    fn resolved(mut self, names: Result<Names, KeyError>) -> Stage<S::Future, S, B> {
+    fn resolved(mut self, names: Result<LockNames, KeyError>) -> Stage<S::Future, S, B> {
         match names.map_err(RejectReason::Key).and_then(|names| self.lock.acquire(names)) {
             Ok(acquire) => Stage::Acquiring { acquire, waiting: Some(self) },
             Err(reason) => self.without_lock(reason),
@@ -101,24 +102,14 @@ where
     }
 
     fn acquired(mut self, guard: Result<RequestGuard, LockError>) -> Stage<S::Future, S, B> {
-        let guard = match guard {
-            Ok(guard) => guard,
-            Err(error) => {
-                let reason = self.lock.reason(error);
-                return self.without_lock(reason);
-            }
-        };
-        if let Err(full) = self.lock.take_task_slot() {
-            drop(guard);
-            return self.without_lock(full);
+        match self.lock.acquired(guard) {
+            Ok(held) => self.run(LockStatus::held(&held), Some(held)),
+            Err(reason) => self.without_lock(reason),
         }
-        self.lock.acquired(guard.fencing_token());
-        let held = Arc::new(Held::new(guard, self.lock.observers.clone()));
-        self.run(LockStatus::held(&held), Some(held))
     }
 
     fn without_lock(mut self, reason: RejectReason) -> Stage<S::Future, S, B> {
-        match self.lock.without_lock(reason, self.request.extensions()) {
+        match self.lock.without_lock(reason, Some(self.request.extensions())) {
             Fallback::PassThrough(unlocked) => self.run(LockStatus::Unlocked(unlocked), None),
             Fallback::Reject(response) => Stage::Rejected { response: Some(response) },
         }
@@ -132,7 +123,7 @@ where
         }
         let watch = held.map(|held| Watch::new(held, self.lock.config.on_lost()));
         let handler = self.service.call(self.request);
-        Stage::Running { handler, watch, lock: self.lock }
+        Stage::Running { running: Running::new(handler, watch, self.lock) }
     }
 }
 
@@ -160,22 +151,10 @@ where
                     let guard = ready!(Pin::new(acquire).poll(cx));
                     take(waiting).acquired(guard)
                 }
-                StageProj::Running { handler, watch, lock } => {
-                    let reason = match ready!(Watch::poll_under(watch, cx, |cx| handler.poll(cx))) {
-                        Err(reason) => reason,
-                        // A response made after the lease must not look like a success.
-                        Ok(response) => {
-                            let lost = watch.as_ref().filter(|_| response.is_ok()).and_then(Watch::lost_now);
-                            let Some(reason) = lost else {
-                                let watch = watch.take();
-                                let response = response.map(|response| keep_until_end(response, watch, lock));
-                                return Poll::Ready(response);
-                            };
-                            reason
-                        }
-                    };
-                    Stage::Rejected { response: Some(lock.reject(RejectReason::Lost(reason))) }
-                }
+                StageProj::Running { running } => match ready!(running.poll_head(cx)) {
+                    HandlerEnd::Answered(response) => return Poll::Ready(response),
+                    HandlerEnd::Stopped(response) => Stage::Rejected { response: Some(response) },
+                },
                 StageProj::Rejected { response } => {
                     let response = take(response);
                     return Poll::Ready(Ok(response.map(LockedBody::ready_made)));
@@ -184,23 +163,6 @@ where
             stage.set(next);
         }
     }
-}
-
-/// Passes the lock to the body, unless nothing is left to protect.
-fn keep_until_end<R: Body>(
-    response: Response<R>,
-    watch: Option<Watch>,
-    lock: &LockRequest,
-) -> Response<LockedBody<R>> {
-    let ends_here =
-        lock.config.release_on.ends_with(response.status(), &lock.method) || response.body().is_end_stream();
-    if !ends_here {
-        return response.map(|body| LockedBody::new(body, watch));
-    }
-    if let Some(watch) = watch {
-        watch.release();
-    }
-    response.map(LockedBody::unlocked)
 }
 
 /// Takes the value left by the previous stage.

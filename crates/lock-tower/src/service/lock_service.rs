@@ -3,11 +3,12 @@
 use super::future::ResponseFuture;
 use crate::{
     body::LockedBody,
+    buffer::BufferedBody,
     config::{Config, Routing},
-    key::KeyTemplate,
+    key::{BodyKey, KeyTemplate, Read},
     request::LockRequest,
 };
-use http::{Request, Response};
+use http::{Request, Response, request::Parts};
 use std::{
     fmt, mem,
     sync::Arc,
@@ -17,14 +18,14 @@ use tower_service::Service;
 
 /// A service behind a lock, made by a [`LockLayer`](crate::LockLayer).
 #[derive(Clone)]
-pub struct LockService<S> {
+pub struct LockService<S, K = KeyTemplate> {
     inner: S,
     config: Arc<Config>,
-    key: KeyTemplate,
+    key: K,
 }
 
-impl<S> LockService<S> {
-    pub(crate) fn new(inner: S, config: Arc<Config>, key: KeyTemplate) -> Self {
+impl<S, K> LockService<S, K> {
+    pub(crate) fn new(inner: S, config: Arc<Config>, key: K) -> Self {
         Self { inner, config, key }
     }
 
@@ -59,20 +60,52 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture<S, B> {
+        self.begin(request, |key, parts, _| key.read(parts))
+    }
+}
+
+impl<S, R> Service<Request<BufferedBody>> for LockService<S, BodyKey>
+where
+    S: Service<Request<BufferedBody>, Response = Response<R>> + Clone,
+    R: http_body::Body,
+{
+    type Response = Response<LockedBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, BufferedBody>;
+
+    /// Polls the inner service. The lock depends on the request, so it is not acquired here.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<BufferedBody>) -> Self::Future {
+        self.begin(request, |key, parts, body| Read::Now(key.read(parts, body)))
+    }
+}
+
+impl<S, K> LockService<S, K> {
+    fn begin<B>(
+        &mut self,
+        request: Request<B>,
+        read: impl FnOnce(&K, &mut Parts, &B) -> Read,
+    ) -> ResponseFuture<S, B>
+    where
+        S: Service<Request<B>> + Clone,
+    {
         let (mut parts, body) = match self.config.classify(request) {
             Routing::NeedsLock(parts, body) => (parts, body),
             Routing::NeedsNoLock(request) => return ResponseFuture::no_lock_needed(self.inner.call(request)),
         };
         let lock = LockRequest::new(self.config.clone(), &parts);
-        let name = self.key.read(&mut parts);
+        let names = read(&self.key, &mut parts, &body);
         // The request takes the service that is ready. Its clone is not, and is polled before the next call.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
-        ResponseFuture::begin(name, lock, ready, Request::from_parts(parts, body))
+        ResponseFuture::begin(names, lock, ready, Request::from_parts(parts, body))
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for LockService<S> {
+impl<S: fmt::Debug, K: fmt::Debug> fmt::Debug for LockService<S, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockService")
             .field("inner", &self.inner)

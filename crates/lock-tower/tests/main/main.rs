@@ -4,10 +4,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod allocations;
+mod annotation;
+mod body_key;
 mod buffer;
 mod detach;
 mod extractors;
 mod handlers;
+mod in_handler;
 mod keys;
 mod lost;
 mod max_hold;

@@ -1,0 +1,78 @@
+//! The reason why a handler has no handle of its lock.
+
+use super::status::LockStatus;
+use crate::config::matched_route;
+use http::{Extensions, StatusCode};
+
+/// The reason why a handler cannot have its [`LockHandle`](crate::LockHandle) or [`LockSetHandle`](crate::LockSetHandle).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockMissing {
+    /// The route has no layer, or the layer's filter let the request pass.
+    #[error(
+        "this request has no lock: put a LockLayer on its route, or take `Option<LockHandle>` if its filter lets some \
+         requests pass"
+    )]
+    NoLayer,
+    /// The layer passed the request through without its lock; see [`Unlocked`](crate::Unlocked).
+    #[error(
+        "this request was passed through without its lock: take `Option<LockHandle>` or `LockStatus` to run without it"
+    )]
+    Unlocked,
+    /// A [`LockSetHandle`](crate::LockSetHandle) was asked for, and the key has one name.
+    #[error("this route has one lock: take `LockHandle`")]
+    OneKey,
+    /// A [`LockHandle`](crate::LockHandle) was asked for, and the key has several names.
+    #[error("this route has several locks: take `LockSetHandle`")]
+    SeveralKeys,
+    /// A `Locked` or a [`LockSlot`](crate::LockSlot) was asked for on a route whose lock is not acquired in the handler.
+    #[error(
+        "this route has no layer for locks of the handler: put one on its method, as in \
+         `post(handler).layer(lock.in_handler())`"
+    )]
+    NotInHandler,
+    /// A handle was extracted before the lock.
+    #[error(
+        "the lock of this route is acquired in the handler: take the handle from `Locked` or `LockSlot`, or extract it \
+         after a `Locked`"
+    )]
+    BeforeLock,
+    /// The request has asked for a lock before.
+    #[error(
+        "this request has asked for a lock before: acquire all of its locks at once, by a key of several names"
+    )]
+    SecondLock,
+    /// The request has ended, so that nothing acquires its lock.
+    #[error("this request has ended: a task that outlives it needs a lock of its own")]
+    RequestEnded,
+}
+
+impl LockMissing {
+    /// Returns the status of the answer: 503 for a request without its lock, and otherwise 500.
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Unlocked | Self::RequestEnded => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// Returns why the status of a request has not the handle that was asked for.
+    pub(super) fn of(status: Option<&LockStatus>) -> Self {
+        match status {
+            Some(LockStatus::Held(_)) => Self::OneKey,
+            Some(LockStatus::HeldSet(_)) => Self::SeveralKeys,
+            Some(LockStatus::Unlocked(_)) => Self::Unlocked,
+            None => Self::NoLayer,
+        }
+    }
+
+    /// Logs the route, and not the path, which contains keys.
+    pub(crate) fn log(self, extensions: Option<&Extensions>) -> Self {
+        match self.status() {
+            StatusCode::SERVICE_UNAVAILABLE => tracing::warn!("{self}"),
+            _ => tracing::error!(http.route = extensions.and_then(matched_route), "{self}"),
+        }
+        self
+    }
+}

@@ -1,0 +1,141 @@
+//! Extractors whose parsed value is the key of the lock.
+
+use super::slot::LockSlot;
+use crate::handle::{LockHandle, LockMissing, LockStatus, LockView};
+use axum::{
+    extract::{FromRequest, FromRequestParts, Request},
+    response::{IntoResponse, Response},
+};
+use http::{Extensions, request::Parts};
+use lock_core::LockKey;
+use std::ops::Deref;
+
+/// An extractor with the lock of its value: `Locked(Json(order), lock): Locked<Json<NewOrder>>`.
+///
+/// The request is read, parsed and validated by `E` first. Then the lock of the *parsed* value is acquired, so `7`, `07` and `+7`
+/// are one lock, and a client that uploads slowly holds nothing. `E` is any extractor that dereferences to a [`LockKey`], such
+/// as axum's `Json`, `Path`, `Query` and `Form`. If `E` rejects the request, its answer is unchanged, and no lock is taken.
+///
+/// The route needs a layer made by [`in_handler`](crate::LockLayer::in_handler). The layer answers requests that do not acquire
+/// their lock, and keeps the lock to the end of the response, by its terms.
+///
+/// | second argument | for |
+/// | --- | --- |
+/// | [`LockHandle`], the default | a key of one name |
+/// | [`LockSetHandle`](crate::LockSetHandle) | a key of several names |
+/// | `Option` of either | requests that may run without a lock: the layer's filter, or [`Unlocked`](crate::Unlocked) |
+/// | [`LockStatus`] | all of these |
+///
+/// A route without such a layer, the handle of the other number of names, a second lock in one request and a [`LockHandle`]
+/// that is extracted before the lock are errors of the server (500), with an explanation in the log; see [`LockMissing`].
+/// If the key needs several extractors, such as path and body, use a [`LockSlot`].
+///
+/// ```
+/// use axum::{Json, Router, routing::post};
+/// use lock_core::LockKey;
+/// use lock_tower::{LockLayer, Locked};
+/// # use lock_core::{LockFactory, MemoryBackend};
+/// # let locks = LockFactory::new(MemoryBackend::new());
+///
+/// #[derive(serde::Deserialize, LockKey)]
+/// #[lock_key("stock:{sku}")]
+/// struct NewOrder {
+///     sku: u64,
+///     count: u32,
+/// }
+///
+/// async fn order(Locked(Json(order), lock): Locked<Json<NewOrder>>) -> String {
+///     format!("sold {} of {} under token {}", order.count, order.sku, lock.fencing_token())
+/// }
+///
+/// let lock = LockLayer::new(locks);
+/// let app: Router = Router::new().route("/orders", post(order).layer(lock.in_handler()));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Locked<E, H = LockHandle>(pub E, pub H);
+
+/// The reason why a [`Locked`] could not be extracted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockedRejection<R> {
+    /// The inner extractor rejected the request. Its answer is unchanged.
+    #[error(transparent)]
+    Extractor(R),
+    /// The request has no lock, and the handler needs one.
+    #[error(transparent)]
+    Lock(LockMissing),
+}
+
+impl<R: IntoResponse> IntoResponse for LockedRejection<R> {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Extractor(rejection) => rejection.into_response(),
+            Self::Lock(missing) => missing.into_response(),
+        }
+    }
+}
+
+impl<S, E, H> FromRequest<S> for Locked<E, H>
+where
+    S: Send + Sync,
+    E: FromRequest<S> + Deref + Send,
+    E::Target: LockKey,
+    H: LockView,
+{
+    type Rejection = LockedRejection<E::Rejection>;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
+        let slot = slot(request.extensions()).map_err(LockedRejection::Lock)?;
+        let inner = E::from_request(request, state).await.map_err(LockedRejection::Extractor)?;
+        let (handle, _) = acquire(&slot, &*inner).await.map_err(LockedRejection::Lock)?;
+        Ok(Self(inner, handle))
+    }
+}
+
+impl<S, E, H> FromRequestParts<S> for Locked<E, H>
+where
+    S: Send + Sync,
+    E: FromRequestParts<S> + Deref + Send,
+    E::Target: LockKey,
+    H: LockView,
+{
+    type Rejection = LockedRejection<E::Rejection>;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let slot = slot(&parts.extensions).map_err(LockedRejection::Lock)?;
+        let inner = E::from_request_parts(parts, state).await.map_err(LockedRejection::Extractor)?;
+        let (handle, status) = acquire(&slot, &*inner).await.map_err(LockedRejection::Lock)?;
+        // For extractors after this one.
+        if let Some(status) = status {
+            parts.extensions.insert(status);
+        }
+        Ok(Self(inner, handle))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for LockSlot {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
+        slot(&parts.extensions)
+    }
+}
+
+/// Returns the slot of the request. It is looked up before the request is read: a route that is wired wrongly reads none.
+fn slot(extensions: &Extensions) -> Result<LockSlot, LockMissing> {
+    let slot = extensions.get::<LockSlot>().cloned();
+    slot.ok_or_else(|| LockMissing::NotInHandler.log(Some(extensions)))
+}
+
+/// Acquires the lock of a parsed value.
+fn acquire<H: LockView>(
+    slot: &LockSlot,
+    key: &(impl LockKey + ?Sized),
+) -> impl Future<Output = Result<(H, Option<LockStatus>), LockMissing>> + Send {
+    let names = key.lock_names();
+    async move {
+        let status = slot.status(names).await.map_err(|missing| missing.log(None))?;
+        let handle = H::of(status.as_ref()).map_err(|missing| missing.log(None))?;
+        Ok((handle, status))
+    }
+}

@@ -1,0 +1,14 @@
+//! Locks that a handler acquires by a value that it has parsed.
+
+mod claim;
+mod future;
+#[cfg(feature = "axum")]
+mod locked;
+mod service;
+mod slot;
+
+pub use future::InHandlerFuture;
+#[cfg(feature = "axum")]
+pub use locked::{Locked, LockedRejection};
+pub use service::InHandlerService;
+pub use slot::LockSlot;

@@ -1,0 +1,131 @@
+//! The way from a handler to the layer that acquires its lock.
+
+use crate::{
+    detach::KeepLock,
+    handle::{LockHandle, LockMissing, LockSetHandle, LockStatus, LockView},
+    key::KeyError,
+};
+use lock_core::{__private::lock, LockName, NameError, names::LockNames};
+use std::{
+    fmt,
+    sync::{Arc, Mutex},
+};
+use tokio::sync::oneshot;
+
+/// Acquires the lock of a request in its handler, by names that are made of several values, such as the path and the body. The
+/// route needs a layer made by [`in_handler`](crate::LockLayer::in_handler), whose terms hold as for any other lock.
+///
+/// With axum it is an extractor. Otherwise it is in the extensions of the request.
+///
+/// ```
+/// # #[cfg(feature = "axum")] {
+/// use axum::{Router, extract::Path, routing::post};
+/// use lock_core::LockName;
+/// use lock_tower::{LockLayer, LockMissing, LockSlot};
+/// # use lock_core::{LockFactory, MemoryBackend};
+/// # let locks = LockFactory::new(MemoryBackend::new());
+///
+/// async fn order(Path(house): Path<u64>, slot: LockSlot, sku: String) -> Result<String, LockMissing> {
+///     let lock = slot.lock(LockName::of(("stock", house, &sku))).await?;
+///     Ok(format!("sold one {sku} under token {}", lock.fencing_token()))
+/// }
+///
+/// let order = post(order).layer(LockLayer::new(locks).in_handler());
+/// let app: Router = Router::new().route("/houses/{house}/orders", order);
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LockSlot(Option<Arc<Shared>>);
+
+struct Shared {
+    ask: Mutex<Option<oneshot::Sender<LockCall>>>,
+    keep: Mutex<Option<oneshot::Receiver<KeepLock>>>,
+}
+
+/// The question of a handler for its lock.
+pub(super) struct LockCall {
+    pub(super) names: Result<LockNames, KeyError>,
+    pub(super) reply: oneshot::Sender<LockStatus>,
+}
+
+impl LockSlot {
+    /// Creates the slot of a request, for its call and for the lock that its detached handler keeps.
+    pub(super) fn new(ask: oneshot::Sender<LockCall>, keep: Option<oneshot::Receiver<KeepLock>>) -> Self {
+        Self(Some(Arc::new(Shared { ask: Mutex::new(Some(ask)), keep: Mutex::new(keep) })))
+    }
+
+    /// Creates the slot of a request that needs no lock.
+    pub(super) fn not_needed() -> Self {
+        Self(None)
+    }
+
+    /// Returns `true` if the request has no lock, and needs one.
+    #[cfg(feature = "axum")]
+    pub(crate) fn is_needed(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Returns the receiver of the lock for a handler that will be detached. Returns `None` after the first call.
+    pub(crate) fn take_keep(&self) -> Option<oneshot::Receiver<KeepLock>> {
+        lock(&self.0.as_ref()?.keep).take()
+    }
+
+    /// Acquires the lock of this name. A request that does not acquire it is answered by the layer, and its handler is dropped
+    /// at this await. So it is with a name that is not valid: the answer is 400.
+    ///
+    /// # Errors
+    /// - [`LockMissing::Unlocked`] if the layer lets the request run without its lock;
+    /// - [`LockMissing::NoLayer`] if the layer's filter let the request pass;
+    /// - [`LockMissing::SecondLock`] if the request has asked for a lock before;
+    /// - [`LockMissing::RequestEnded`] if the request has ended, for example in a task that outlives it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped future leaves the queue, or releases the lock. The request cannot ask again.
+    pub async fn lock(&self, name: Result<LockName, NameError>) -> Result<LockHandle, LockMissing> {
+        self.acquire(name.map(LockNames::from)).await
+    }
+
+    /// Acquires the locks of several names together, in one order for all requests.
+    ///
+    /// ```
+    /// # use lock_core::{LockName, names::LockNames};
+    /// # async fn handler(slot: lock_tower::LockSlot, from: u64, to: u64) -> Result<(), lock_tower::LockMissing> {
+    /// let accounts = [from, to].into_iter().map(|account| LockName::of(("account", account)));
+    /// let locks = slot.lock_all(accounts.collect()).await?;
+    /// # drop(locks); Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Cancel safety
+    /// As [`lock`](Self::lock).
+    pub async fn lock_all(&self, names: Result<LockNames, NameError>) -> Result<LockSetHandle, LockMissing> {
+        let several = |names: LockNames| names.into_iter().collect();
+        self.acquire(names.map(several)).await
+    }
+
+    async fn acquire<H: LockView>(&self, names: Result<LockNames, NameError>) -> Result<H, LockMissing> {
+        let status = self.status(names).await;
+        status.and_then(|status| H::of(status.as_ref())).map_err(|missing| missing.log(None))
+    }
+
+    /// Waits for the lock of these names, or for the decision to go on without it. `None` is a request that needs no lock.
+    pub(super) async fn status(
+        &self,
+        names: Result<LockNames, NameError>,
+    ) -> Result<Option<LockStatus>, LockMissing> {
+        let Some(shared) = &self.0 else { return Ok(None) };
+        let ask = lock(&shared.ask).take().ok_or(LockMissing::SecondLock)?;
+        let (reply, decided) = oneshot::channel();
+        let call = LockCall { names: names.map_err(KeyError::from), reply };
+        ask.send(call).map_err(|_| LockMissing::RequestEnded)?;
+        decided.await.map(Some).map_err(|_| LockMissing::RequestEnded)
+    }
+}
+
+impl fmt::Debug for LockSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockSlot").finish_non_exhaustive()
+    }
+}

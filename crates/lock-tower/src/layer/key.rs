@@ -1,0 +1,168 @@
+//! The key of a layer, or the place where it is determined.
+
+use super::{LockLayer, with_cause};
+use crate::{
+    buffer::BufferRequestLayer,
+    config::LoggedRoutes,
+    key::{BodyKey, InvalidKey, KeyError, KeyTemplate},
+    typestate::{InHandler, NoKey},
+};
+use bytes::Bytes;
+use http::request::Parts;
+use lock_core::names::LockNames;
+
+impl<D> LockLayer<NoKey, D> {
+    /// Sets the rule that turns a request into the name of its lock: a template, or a [`KeyTemplate`].
+    ///
+    /// # Panics
+    /// If the template is malformed, as axum's routes do; [`try_key`](Self::try_key) returns the error.
+    #[track_caller]
+    pub fn key<T>(self, key: T) -> LockLayer<KeyTemplate, D>
+    where
+        T: TryInto<KeyTemplate>,
+        InvalidKey: From<T::Error>,
+    {
+        match self.try_key(key) {
+            Ok(layer) => layer,
+            Err(error) => panic!("{}", with_cause(&error)),
+        }
+    }
+
+    /// Like [`key`](Self::key), for templates that are not known before run time.
+    ///
+    /// # Errors
+    /// An [`InvalidKey`] that says what to change.
+    pub fn try_key<T>(self, key: T) -> Result<LockLayer<KeyTemplate, D>, InvalidKey>
+    where
+        T: TryInto<KeyTemplate>,
+        InvalidKey: From<T::Error>,
+    {
+        Ok(self.with_key(key.try_into()?))
+    }
+
+    /// Sets several keys, at most 64. A request acquires all of their locks, in the order of their names, so requests cannot
+    /// deadlock whatever the order of the keys. Equal names are one lock. The [`wait`](Self::wait) is for all locks together.
+    ///
+    /// A handler finds its locks as a [`LockSetHandle`](crate::LockSetHandle), with a fencing token for each name. If one of the
+    /// locks is lost, the request ends as it does for a single lock.
+    ///
+    /// ```
+    /// # #[cfg(feature = "axum")] {
+    /// use axum::{Router, extract::Path, routing::post};
+    /// use lock_tower::{KeyTemplate, LockLayer, LockSetHandle};
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    ///
+    /// async fn transfer(Path((from, to)): Path<(u64, u64)>, locks: LockSetHandle) {}
+    ///
+    /// let account = |parameter| KeyTemplate::of("account").path_as::<u64>(parameter);
+    /// let lock = LockLayer::new(locks).keys([account("from"), account("to")]);
+    /// let app: Router = Router::new().route("/transfer/{from}/{to}", post(transfer).route_layer(lock));
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If a template is malformed, or if there are no keys or more than 64; [`try_keys`](Self::try_keys) returns the error.
+    #[track_caller]
+    pub fn keys<I>(self, keys: I) -> LockLayer<KeyTemplate, D>
+    where
+        I: IntoIterator,
+        I::Item: TryInto<KeyTemplate>,
+        InvalidKey: From<<I::Item as TryInto<KeyTemplate>>::Error>,
+    {
+        match self.try_keys(keys) {
+            Ok(layer) => layer,
+            Err(error) => panic!("{}", with_cause(&error)),
+        }
+    }
+
+    /// As [`keys`](Self::keys), for templates that are not known before run time.
+    ///
+    /// # Errors
+    /// An [`InvalidKey`] that says what to change.
+    pub fn try_keys<I>(self, keys: I) -> Result<LockLayer<KeyTemplate, D>, InvalidKey>
+    where
+        I: IntoIterator,
+        I::Item: TryInto<KeyTemplate>,
+        InvalidKey: From<<I::Item as TryInto<KeyTemplate>>::Error>,
+    {
+        Ok(self.with_key(KeyTemplate::all(keys)?))
+    }
+
+    /// Sets the key by a function of the head and the body of a request, for services without axum; with axum, use
+    /// [`in_handler`](Self::in_handler). The body is read into memory first, within the limit, the budget and the timeout of
+    /// `buffer`, and the service receives the same bytes. An upload that fails is answered by `buffer`, without a lock.
+    ///
+    /// A name that is not valid is answered with 400. Bodies are also read for methods and requests that need no lock.
+    ///
+    /// ```
+    /// use lock_core::{LockFactory, LockName, MemoryBackend};
+    /// use lock_tower::{BufferRequestLayer, KeyError, LockLayer};
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// let buffer = BufferRequestLayer::new().limit(16 * 1024);
+    /// let lock = LockLayer::new(locks).body_key(buffer, |_head, body| {
+    ///     let sku: u64 = str::from_utf8(body)
+    ///         .ok()
+    ///         .and_then(|text| text.parse().ok())
+    ///         .ok_or(KeyError::bad_request("the body is no SKU"))?;
+    ///     Ok(LockName::of(("stock", sku))?)
+    /// });
+    /// # drop(lock);
+    /// ```
+    pub fn body_key<F, N>(self, buffer: BufferRequestLayer, read: F) -> LockLayer<BodyKey, D>
+    where
+        F: Fn(&Parts, &Bytes) -> Result<N, KeyError> + Send + Sync + 'static,
+        N: Into<LockNames>,
+    {
+        self.with_key(BodyKey::new(buffer, read))
+    }
+
+    /// Leaves the key to the handler. It acquires its lock with [`Locked`](crate::Locked), by the parsed value of its
+    /// own extractor, or with a [`LockSlot`](crate::LockSlot). The terms of the layer hold from then on; before, and if the
+    /// extractor rejects the request, there is no lock.
+    ///
+    /// Requests wait for the lock after their body has arrived. A client that uploads slowly holds nothing.
+    ///
+    /// ```
+    /// # #[cfg(feature = "axum")] {
+    /// use axum::{Router, extract::Path, routing::post};
+    /// use lock_core::{LockKey, LockName, NameError, names::LockNames};
+    /// use lock_tower::{LockLayer, Locked};
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    ///
+    /// #[derive(Clone, Copy)]
+    /// struct Sku(u64);
+    ///
+    /// impl LockKey for Sku { // or derived: `#[derive(LockKey)] #[lock_key("stock:{0}")]`
+    ///     fn lock_names(&self) -> Result<LockNames, NameError> {
+    ///         LockName::of(("stock", self.0)).map(LockNames::from)
+    ///     }
+    /// }
+    /// # impl<'de> serde::Deserialize<'de> for Sku {
+    /// #     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+    /// #         u64::deserialize(from).map(Self)
+    /// #     }
+    /// # }
+    ///
+    /// async fn order(Locked(Path(sku), lock): Locked<Path<Sku>>) -> String {
+    ///     format!("sold one {} under token {}", sku.0, lock.fencing_token())
+    /// }
+    ///
+    /// let lock = LockLayer::new(locks);
+    /// let app: Router = Router::new().route("/skus/{sku}/orders", post(order).layer(lock.in_handler()));
+    /// # }
+    /// ```
+    ///
+    /// With [`detach`](Self::detach), a handler continues without its client once it has its lock. Before that, it ends with
+    /// its client.
+    pub fn in_handler(self) -> LockLayer<InHandler, D> {
+        self.with_key(InHandler(()))
+    }
+
+    fn with_key<K>(self, key: K) -> LockLayer<K, D> {
+        let this = self.with(|config| config.logged_routes = LoggedRoutes::default());
+        LockLayer { config: this.config, key, disconnect: this.disconnect }
+    }
+}

@@ -1,0 +1,86 @@
+//! Locks as annotations of axum's method routers.
+
+use crate::{
+    key::{InvalidKey, KeyTemplate},
+    layer::LockLayer,
+    typestate::{Disconnect, NoKey},
+};
+use axum::routing::MethodRouter;
+use std::convert::Infallible;
+
+/// Locks the methods of a route: `post(order).locked(&lock, "stock:{sku}")`.
+///
+/// Only requests of the methods that the router has so far need the lock. A request of another method is answered with 405, and
+/// the OPTIONS of a CORS preflight and a HEAD without a GET take no lock. The HEAD of a locked GET runs its handler, and needs
+/// the lock.
+///
+/// ```
+/// use axum::{Router, extract::Path, routing::{get, post}};
+/// use lock_tower::{KeyTemplate, LockHandle, LockLayer, LockedExt};
+/// # use lock_core::{LockFactory, MemoryBackend};
+/// # let locks = LockFactory::new(MemoryBackend::new());
+///
+/// async fn list(Path(sku): Path<u64>) {}
+/// async fn order(lock: LockHandle, Path(sku): Path<u64>) {}
+/// async fn transfer(Path((from, to)): Path<(u64, u64)>) {}
+///
+/// let lock = LockLayer::new(locks); // one for all routes
+/// let sku = KeyTemplate::template("stock:{sku}").typed::<u64>("sku");
+/// let app: Router = Router::new()
+///     .route("/skus/{sku}/orders", get(list).merge(post(order).locked(&lock, sku)))
+///     .route("/moves/{from}/{to}", post(transfer).locked_all(&lock, ["stock:{from}", "stock:{to}"]));
+/// ```
+///
+/// A router learns its path only from a request. If the path lacks a parameter of the template, every request is answered with 500
+/// and takes no lock; the parameters that exist are logged once.
+pub trait LockedExt: Sized + sealed::Sealed {
+    /// Locks by one key: a template, or a [`KeyTemplate`].
+    ///
+    /// # Panics
+    /// If the template is malformed, or the router has no methods; `any` has none.
+    #[track_caller]
+    fn locked<T, D>(self, lock: &LockLayer<NoKey, D>, key: T) -> Self
+    where
+        T: TryInto<KeyTemplate>,
+        InvalidKey: From<T::Error>,
+        D: Disconnect;
+
+    /// Locks by several keys, whose locks a request acquires together; see [`LockLayer::keys`].
+    ///
+    /// # Panics
+    /// As [`locked`](Self::locked), and if there are no keys or more than 64.
+    #[track_caller]
+    fn locked_all<I, D>(self, lock: &LockLayer<NoKey, D>, keys: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: TryInto<KeyTemplate>,
+        InvalidKey: From<<I::Item as TryInto<KeyTemplate>>::Error>,
+        D: Disconnect;
+}
+
+impl<S: Clone + Send + Sync + 'static> LockedExt for MethodRouter<S, Infallible> {
+    fn locked<T, D>(self, lock: &LockLayer<NoKey, D>, key: T) -> Self
+    where
+        T: TryInto<KeyTemplate>,
+        InvalidKey: From<T::Error>,
+        D: Disconnect,
+    {
+        D::lock_methods(self, lock.clone().key(key))
+    }
+
+    fn locked_all<I, D>(self, lock: &LockLayer<NoKey, D>, keys: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: TryInto<KeyTemplate>,
+        InvalidKey: From<<I::Item as TryInto<KeyTemplate>>::Error>,
+        D: Disconnect,
+    {
+        D::lock_methods(self, lock.clone().keys(keys))
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl<S> Sealed for axum::routing::MethodRouter<S, std::convert::Infallible> {}
+}

@@ -1,0 +1,93 @@
+//! A handler that runs, with its lock or without, to the head of its response.
+
+use crate::{
+    body::LockedBody,
+    handle::Watch,
+    reject::{RejectReason, RejectionBody},
+    request::LockRequest,
+};
+use http::Response;
+use http_body::Body;
+use pin_project_lite::pin_project;
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+pin_project! {
+    #[project = RunningProj]
+    /// A handler, its share of the lock if it has one, and the terms of its layer.
+    // The handler is dropped before its lock.
+    pub(crate) struct Running<F> {
+        #[pin]
+        handler: F,
+        watch: Option<Watch>,
+        lock: LockRequest,
+    }
+}
+
+/// The end of a handler.
+pub(crate) enum HandlerEnd<T> {
+    Answered(T),
+    /// The lock is lost: the layer answers.
+    Stopped(Response<RejectionBody>),
+}
+
+impl<F> Running<F> {
+    pub(crate) fn new(handler: F, watch: Option<Watch>, lock: LockRequest) -> Self {
+        Self { handler, watch, lock }
+    }
+
+    pub(crate) fn lock(self: Pin<&mut Self>) -> &mut LockRequest {
+        self.project().lock
+    }
+
+    /// Gives the handler a lock, which is released with the response from now on.
+    pub(crate) fn watch(self: Pin<&mut Self>, watch: Option<Watch>) {
+        *self.project().watch = watch;
+    }
+
+    /// Polls the handler. If it loses its lock, the caller drops it and answers for it.
+    pub(crate) fn poll_head<R, E>(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<HandlerEnd<Result<Response<LockedBody<R>>, E>>>
+    where
+        F: Future<Output = Result<Response<R>, E>>,
+        R: Body,
+    {
+        let RunningProj { handler, watch, lock } = self.project();
+        let reason = match ready!(Watch::poll_under(watch, cx, |cx| handler.poll(cx))) {
+            Err(reason) => reason,
+            // A response made after the lease must not look like a success.
+            Ok(response) => {
+                let lost = watch.as_ref().filter(|_| response.is_ok()).and_then(Watch::lost_now);
+                let Some(reason) = lost else {
+                    let watch = watch.take();
+                    let response = response.map(|response| keep_until_end(response, watch, lock));
+                    return Poll::Ready(HandlerEnd::Answered(response));
+                };
+                reason
+            }
+        };
+        Poll::Ready(HandlerEnd::Stopped(lock.reject(RejectReason::Lost(reason))))
+    }
+}
+
+/// Passes the lock to the body, unless nothing is left to protect.
+fn keep_until_end<R: Body>(
+    response: Response<R>,
+    watch: Option<Watch>,
+    lock: &LockRequest,
+) -> Response<LockedBody<R>> {
+    let ends_here =
+        lock.config.release_on.ends_with(response.status(), &lock.method) || response.body().is_end_stream();
+    if !ends_here {
+        return response.map(|body| LockedBody::new(body, watch));
+    }
+    if let Some(watch) = watch {
+        watch.release();
+    }
+    response.map(LockedBody::unlocked)
+}

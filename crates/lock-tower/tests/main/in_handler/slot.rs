@@ -1,0 +1,140 @@
+//! Keys of several values: path and body.
+
+use super::{Sku, json, layer};
+use crate::support::{Recorder, World, ask, millis, post, problem, secs, text};
+use axum::{Json, Router, extract::Path, routing::post as on_post};
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use lock_core::{LockName, NameError};
+use lock_testkit::Op;
+use lock_tower::{LockMissing, LockSlot};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+use tower::{Layer, ServiceExt, service_fn};
+
+#[tokio::test(start_paused = true)]
+async fn path_and_body_are_one_key() {
+    let world = World::new();
+    let handler = async |Path(house): Path<u64>, slot: LockSlot, Json(sku): Json<Sku>| {
+        let lock = slot.lock(LockName::of(("stock", house, sku.sku))).await?;
+        assert!(lock.is_held());
+        Ok::<_, LockMissing>(lock.name().to_string())
+    };
+    let app = Router::new().route("/{house}", on_post(handler).layer(layer(&world)));
+    assert_eq!(text(ask(&app, json("/01", "{\"sku\":7}")).await).await, "stock:1:7");
+    world.settle().await;
+    world.assert_released(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_names_are_locked_together() {
+    let world = World::new();
+    let handler = async |Path((from, to)): Path<(u64, u64)>, slot: LockSlot| {
+        let names = [from, to].into_iter().map(|account| LockName::of(("account", account)));
+        let locks = slot.lock_all(names.collect()).await?;
+        Ok::<_, LockMissing>(locks.names().map(LockName::as_str).collect::<Vec<_>>().join(" "))
+    };
+    let app = Router::new().route("/{from}/{to}", on_post(handler).layer(layer(&world)));
+    assert_eq!(text(ask(&app, post("/2/1")).await).await, "account:1 account:2");
+    assert_eq!(text(ask(&app, post("/1/1")).await).await, "account:1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_names_are_answered_by_the_layer() {
+    let world = World::new();
+    let handler = async |slot: LockSlot, name: String| -> String {
+        let lock = slot.lock(LockName::of(("stock", name))).await;
+        panic!("the handler went on: {lock:?}")
+    };
+    let app = Router::new().route("/", on_post(handler).layer(layer(&world)));
+    problem(ask(&app, post("/")).await, StatusCode::BAD_REQUEST).await;
+    let unwritten = async |slot: LockSlot| -> String {
+        let lock = slot.lock(Err(NameError::UnwrittenPart { part: 0 })).await;
+        panic!("the handler went on: {lock:?}")
+    };
+    let app = Router::new().route("/", on_post(unwritten).layer(layer(&world)));
+    problem(ask(&app, post("/")).await, StatusCode::INTERNAL_SERVER_ERROR).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn second_call_is_an_error_that_the_handler_sees() {
+    let world = World::new();
+    let handler = async |slot: LockSlot| {
+        let one = slot.lock(LockName::new("one")).await.unwrap();
+        assert_eq!(slot.clone().lock(LockName::new("two")).await.unwrap_err(), LockMissing::SecondLock);
+        one.is_held().to_string()
+    };
+    let app = Router::new().route("/", on_post(handler).layer(layer(&world)));
+    assert_eq!(text(ask(&app, post("/")).await).await, "true");
+    world.settle().await;
+    world.assert_released(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn abandoned_wait_leaves_the_queue() {
+    let (world, recorder) = (World::new(), Recorder::default());
+    let handler = async |slot: LockSlot| {
+        let waited = tokio::time::timeout(millis(100), slot.lock(LockName::new("one"))).await;
+        assert!(waited.is_err());
+        tokio::time::sleep(secs(10)).await;
+        "without"
+    };
+    let lock = layer(&world).wait(secs(5)).observer(recorder.clone());
+    let app = Router::new().route("/", on_post(handler).layer(lock));
+    let held = world.another_process().named("one").unwrap().acquire().await.unwrap();
+    assert_eq!(text(ask(&app, post("/")).await).await, "without");
+    assert_eq!(recorder.take(), ["/: cancelled after 100 ms"]);
+    held.release().await.unwrap();
+    world.settle().await;
+    assert_eq!(world.faulty.calls(Op::Release), 0, "it was never acquired");
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn slot_of_an_ended_request_locks_nothing() {
+    let (world, kept) = (World::new(), Arc::new(Mutex::new(None)));
+    let keeps = kept.clone();
+    let handler = async move |slot: LockSlot| *keeps.lock().unwrap() = Some(slot);
+    let app = Router::new().route("/", on_post(handler).layer(layer(&world)));
+    assert_eq!(ask(&app, post("/")).await.status(), StatusCode::OK);
+    let slot = kept.lock().unwrap().take().unwrap();
+    assert_eq!(slot.lock(LockName::new("one")).await.unwrap_err(), LockMissing::RequestEnded);
+    assert_eq!(world.faulty.calls(Op::Acquire), 0);
+}
+
+/// Another task may ask for the lock of a request that still runs.
+#[tokio::test(start_paused = true)]
+async fn task_of_the_handler_can_ask() {
+    let world = World::new();
+    let handler = async |slot: LockSlot| {
+        let asks = tokio::spawn(async move {
+            tokio::time::sleep(millis(10)).await;
+            slot.lock(LockName::new("one")).await.unwrap()
+        });
+        asks.await.unwrap().is_held().to_string()
+    };
+    let app = Router::new().route("/", on_post(handler).layer(layer(&world)));
+    assert_eq!(text(ask(&app, post("/")).await).await, "true");
+    world.settle().await;
+    world.assert_released(1);
+}
+
+/// A service without axum finds the slot in the extensions.
+#[tokio::test(start_paused = true)]
+async fn service_without_axum_asks_by_the_slot_of_its_request() {
+    let world = World::new();
+    let service = service_fn(async |request: Request<Full<Bytes>>| {
+        let slot = request.extensions().get::<LockSlot>().unwrap().clone();
+        let body = request.into_body().collect().await?.to_bytes();
+        let lock = slot.lock(LockName::of(("stock", String::from_utf8_lossy(&body)))).await.unwrap();
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from(lock.name().to_string())))
+    });
+    let request = Request::post("/").body(Full::from("7")).unwrap();
+    let answer = layer(&world).layer(service).oneshot(request).await.unwrap();
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "stock:7");
+    world.settle().await;
+    world.assert_released(1);
+}

@@ -1,0 +1,117 @@
+//! Routes that are wired wrongly answer 500, and say in the log what is wrong.
+
+use super::{Sku, Transfer, json, layer, order, orders, sku};
+use crate::support::{World, ask, get, problem, text};
+use axum::{
+    Json, Router,
+    extract::Path,
+    routing::{get as on_get, post},
+};
+use http::{Method, Request, StatusCode};
+use lock_testkit::{Op, ThreadLog};
+use lock_tower::{LockHandle, LockSetHandle, LockSlot, LockStatus, Locked};
+use tracing::level_filters::LevelFilter;
+
+/// Checks for a 500 whose reason is logged, and not sent.
+async fn says(app: &Router, request: Request<axum::body::Body>, why: &str) {
+    let log = ThreadLog::listen(LevelFilter::INFO);
+    let json = problem(ask(app, request).await, StatusCode::INTERNAL_SERVER_ERROR).await;
+    assert_eq!(json["detail"], "the server is misconfigured");
+    let said = log.text();
+    assert!(said.contains("ERROR") && said.contains(why), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn route_without_in_handler_says_so() {
+    let world = World::new();
+    let why = "put one on its method, as in `post(handler).layer(lock.in_handler())`";
+    let bare = Router::new()
+        .route("/orders", post(order))
+        .route("/slot", post(async |_: LockSlot| "never"))
+        .route("/skus/{sku}", post(async |_: Locked<Path<Sku>>| "never"));
+    for path in ["/orders", "/slot", "/skus/7"] {
+        says(&bare, json(path, "not read"), why).await;
+    }
+    let keyed = Router::new().route("/orders", post(order).route_layer(world.layer().key("one")));
+    says(&keyed, sku(7), why).await;
+    world.settle().await;
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn handle_before_the_lock_says_so() {
+    let world = World::new();
+    let app = Router::new()
+        .route("/handle", post(async |_: LockHandle, _: Locked<Json<Sku>>| "never"))
+        .route("/option", post(async |_: Option<LockHandle>, _: Locked<Json<Sku>>| "never"))
+        .route("/set", post(async |_: Option<LockSetHandle>| "never"))
+        .route("/status", post(async |_: LockStatus| "never"))
+        .route_layer(layer(&world));
+    for path in ["/handle", "/option", "/set", "/status"] {
+        says(&app, json(path, "{\"sku\":7}"), "take the handle from `Locked` or `LockSlot`").await;
+    }
+    assert_eq!(world.faulty.calls(Op::Acquire), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn handle_after_the_lock_is_its_handle() {
+    let world = World::new();
+    let handler = async |Locked(Path(sku), one): Locked<Path<Sku>>, two: LockHandle, _: LockStatus| {
+        assert_eq!(one.fencing_token(), two.fencing_token());
+        format!("{} {}", sku.sku, two.name())
+    };
+    let app = Router::new().route("/{sku}", on_get(handler).layer(layer(&world)));
+    assert_eq!(text(ask(&app, get("/07")).await).await, "7 stock:7");
+}
+
+#[tokio::test(start_paused = true)]
+async fn second_lock_in_one_request_says_so() {
+    let world = World::new();
+    let handler = async |_: Locked<Path<Sku>>, _: Locked<Json<Sku>>| "never";
+    let app = Router::new().route("/{sku}", post(handler).layer(layer(&world)));
+    says(&app, json("/1", "{\"sku\":2}"), "acquire all of its locks at once").await;
+    world.settle().await;
+    world.assert_released(1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn handle_of_the_other_number_of_names_says_so() {
+    let world = World::new();
+    let app = Router::new()
+        .route("/one", post(async |_: Locked<Json<Sku>, LockSetHandle>| "never"))
+        .route("/several", post(async |_: Locked<Json<Transfer>, Option<LockHandle>>| "never"))
+        .route("/right", post(async |_: Locked<Json<Transfer>, Option<LockSetHandle>>| "served"))
+        .route_layer(layer(&world));
+    says(&app, json("/one", "{\"sku\":7}"), "take `LockHandle`").await;
+    says(&app, json("/several", "{\"from\":1,\"to\":1}"), "take `LockSetHandle`").await;
+    assert_eq!(text(ask(&app, json("/right", "{\"from\":1,\"to\":2}")).await).await, "served");
+    world.settle().await;
+    world.assert_nothing_left();
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_methods_take_no_lock() {
+    let world = World::new();
+    let app = orders(layer(&world));
+    for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::DELETE] {
+        let request = Request::builder().method(method).uri("/orders").body("".into()).unwrap();
+        assert_eq!(ask(&app, request).await.status(), StatusCode::METHOD_NOT_ALLOWED);
+    }
+    assert_eq!(world.faulty.calls(Op::Acquire), 0);
+}
+
+/// A filter decides whether a handler must have the lock, as for keys of the layer.
+#[tokio::test(start_paused = true)]
+async fn filtered_requests_need_the_option() {
+    let world = World::new();
+    let option =
+        async |Locked(Json(_), lock): Locked<Json<Sku>, Option<LockHandle>>| lock.is_some().to_string();
+    let app =
+        |layer| Router::new().route("/handle", post(order)).route("/option", post(option)).route_layer(layer);
+    let filtered = app(layer(&world).filter(|_| false));
+    says(&filtered, json("/handle", "{\"sku\":7}"), "take `Option<LockHandle>` if its filter").await;
+    assert_eq!(text(ask(&filtered, json("/option", "{\"sku\":7}")).await).await, "false");
+    assert_eq!(world.faulty.calls(Op::Acquire), 0);
+    let locked = app(layer(&world).methods([Method::POST]));
+    assert_eq!(text(ask(&locked, json("/option", "{\"sku\":7}")).await).await, "true");
+}
