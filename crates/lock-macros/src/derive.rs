@@ -4,8 +4,8 @@ use crate::{
     attribute::Arguments,
     template::{self, Piece},
 };
-use proc_macro2::{Ident, TokenStream};
-use quote::{quote, quote_spanned};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use quote::quote;
 use syn::{Data, DeriveInput, Error, Fields, LitStr, Member, Path, Result, Type, parse_quote};
 
 /// Returns the implementation. The generated code names `from`, unless the attribute names another crate.
@@ -57,9 +57,9 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Returns the expression of one name, and the types of the fields that it displays. All errors point at the template.
+    /// Returns the expression of one name, and the types of the fields that it displays.
     fn name_of(&self, template: &LitStr) -> Result<(TokenStream, Vec<&Type>)> {
-        let (span, from) = (template.span(), self.from);
+        let from = self.from;
         let pieces = template::pieces(template)?;
         let mut name = quote!(#from::__private::TemplateName::default());
         let (mut displayed, mut sample, mut checks) = (Vec::new(), String::new(), TokenStream::new());
@@ -70,7 +70,7 @@ impl Subject<'_> {
                     name.extend(quote!(.text(#text)));
                     let is_between = place > 0 && place + 1 < pieces.len();
                     if is_between {
-                        checks.extend(quote_spanned! {span=> const _: () = ::core::assert!(
+                        checks.extend(quote! { const _: () = ::core::assert!(
                             #from::__private::separates(#text),
                             "nothing separates two fields of a lock key: put a character such as `:` between",
                         );});
@@ -83,15 +83,17 @@ impl Subject<'_> {
                     }
                     // Any value will do for the check of the texts.
                     sample.push('x');
-                    let value = quote_spanned!(span=> &self.#member #(.#inner)*);
+                    let value = quote!(&self.#member #(.#inner)*);
                     name.extend(quote!(.field(#value)?));
                 }
             }
         }
-        checks.extend(quote_spanned! {span=>
+        checks.extend(quote! {
             const _: #from::LockName = #from::LockName::from_static(#sample);
         });
-        Ok((quote!({ #checks #name.finish()? }), displayed))
+        // Names are resolved as in the rest of the generated code, also where the template comes from another macro.
+        let span = Span::call_site().located_at(template.span());
+        Ok((at(span, quote!({ #checks #name.finish()? })), displayed))
     }
 
     fn field(&self, field: &str, template: &LitStr) -> Result<(Member, &Type)> {
@@ -110,6 +112,19 @@ impl Subject<'_> {
             }
         }
     }
+}
+
+/// Gives all tokens this span, so that the compiler shows its errors there.
+fn at(span: Span, tokens: TokenStream) -> TokenStream {
+    let moved = tokens.into_iter().map(|token| {
+        let mut token = match token {
+            TokenTree::Group(group) => Group::new(group.delimiter(), at(span, group.stream())).into(),
+            token => token,
+        };
+        token.set_span(span);
+        token
+    });
+    moved.collect()
 }
 
 /// Returns the name of a field as it stands in templates: `type` for `r#type`.

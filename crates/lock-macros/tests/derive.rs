@@ -100,3 +100,25 @@ fn the_facade_and_other_names_of_the_crate_work() {
         ("stock:7".to_owned(), "stock:7".to_owned())
     );
 }
+
+#[test]
+fn templates_may_come_from_a_macro() {
+    macro_rules! keyed {
+        ($name:ident, $template:literal) => {
+            #[derive(LockKey)]
+            #[lock_key($template)]
+            struct $name {
+                sku: u64,
+            }
+        };
+        ($name:ident) => {
+            keyed!($name, "stock:{sku}");
+        };
+    }
+    keyed!(Given, "given:{sku}");
+    keyed!(Default);
+    assert_eq!(
+        (one(&Given { sku: 7 }), one(&Default { sku: 7 })),
+        ("given:7".to_owned(), "stock:7".to_owned())
+    );
+}
