@@ -6,8 +6,8 @@ use super::{
 };
 use crate::key::{KeyError, KeyErrorKind};
 use http::StatusCode;
-use lock_core::{LockError, LockErrorKind, LostReason};
-use std::time::Duration;
+use lock_core::{LockError, LockErrorKind, LostReason, set::SetError};
+use std::{error::Error, time::Duration};
 
 /// The reason why a request was rejected.
 #[derive(Debug, Clone)]
@@ -47,7 +47,9 @@ impl RejectReason {
             // Keys are names. Only the prefix of the factory can make one invalid.
             LockErrorKind::InvalidName => Self::Key(KeyError::bad_request("it is too long")),
             // The keys of a layer were counted when it was built, so these come from a value of the request.
-            LockErrorKind::InvalidSet => Self::Key(KeyError::bad_request("it has no names, or too many")),
+            LockErrorKind::InvalidSet if is_of_number(&error) => {
+                Self::Key(KeyError::bad_request("it has no names, or too many"))
+            }
             LockErrorKind::ShutDown => Self::ShutDown,
             _ => Self::Misconfigured(error),
         }
@@ -131,4 +133,10 @@ impl RejectReason {
             Self::Misconfigured(_) => "the server is misconfigured",
         }
     }
+}
+
+/// Returns `true` for a set without names or with too many. Members that differ are an error of the program.
+fn is_of_number(error: &LockError) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    matches!(cause, Some(SetError::Empty | SetError::TooMany { .. }))
 }
