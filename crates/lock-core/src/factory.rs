@@ -3,15 +3,12 @@
 #[cfg(doc)]
 use crate::error::LockErrorKind;
 use crate::{
-    backend::{
-        Applied, BackendError, BackendErrorKind, ForceReleaseRequest, ForceReleased, Inspected, Reply, Store,
-        StoredHold, with_prefix,
-    },
+    backend::{Store, with_prefix},
+    card::CardOptions,
     clock::{BootClock, Clock},
     driver::{self, Handle, Parts, SHUTDOWN, ShutdownReport},
     error::LockError,
     ids::ProcessId,
-    inspect::{ForceReleaseOutcome, Inspection},
     lock::Lock,
     machine::MachineConfig,
     name::{LockName, NameError, Prefix},
@@ -21,7 +18,7 @@ use crate::{
     random::Random,
     worker::Worker,
 };
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// A factory of locks, with a store, a process id and a worker.
 ///
@@ -90,23 +87,24 @@ impl LockFactory {
             Some(prefix) => with_prefix(b.store, prefix),
             None => b.store,
         };
-        let worker = b.worker.or_else(|| store.worker.clone());
+        let card = store.directory.as_ref().and_then(|_| b.card.card(clock.wall()));
         let (options, random) = (b.options, b.random);
-        Self {
-            handle: driver::start(Parts {
-                process,
-                store,
-                clock,
-                options,
-                limits,
-                prefix,
-                observers,
-                config,
-                random,
-                has_backstop,
-                worker,
-            }),
-        }
+        let worker = b.worker.or_else(|| store.worker.clone());
+        let parts = Parts {
+            process,
+            store,
+            clock,
+            options,
+            limits,
+            prefix,
+            observers,
+            config,
+            random,
+            has_backstop,
+            worker,
+            card,
+        };
+        Self { handle: driver::start(parts) }
     }
 
     /// Returns the lock of that name, without any IO.
@@ -169,84 +167,7 @@ impl LockFactory {
         &self.handle.clock
     }
 
-    /// Returns the holder of a name according to the store, and the holder and the waiters in this process.
-    ///
-    /// # Errors
-    /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store
-    /// fails or does not answer within the operation timeout.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: it changes nothing.
-    pub async fn inspect<N>(&self, name: N) -> Result<Inspection, LockError>
-    where
-        N: TryInto<LockName>,
-        NameError: From<N::Error>,
-    {
-        let name = self.parse(name)?;
-        let Reply { outcome, votes, .. } = self.stored(&name).await?;
-        let stored = match outcome {
-            Inspected::Held(stored) => Some(stored),
-            Inspected::Free => None,
-        };
-        Ok(Inspection { stored, local: self.handle.local_view(&name), votes })
-    }
-
-    /// Releases a lock by force: looks up the holder, and frees the lock if that holder still has it. The holder
-    /// notices at its next renewal, or at its deadline at the latest. Only the fencing token prevents its late
-    /// writes.
-    ///
-    /// # Errors
-    /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store
-    /// fails; the lock may then have been freed.
-    ///
-    /// # Cancel safety
-    /// A dropped call may or may not have freed the lock. Repeating the call is safe: it only frees the holder that
-    /// it finds.
-    pub async fn force_release<N>(&self, name: N) -> Result<ForceReleaseOutcome, LockError>
-    where
-        N: TryInto<LockName>,
-        NameError: From<N::Error>,
-    {
-        let name = self.parse(name)?;
-        let Inspected::Held(StoredHold { lease, .. }) = self.stored(&name).await?.outcome else {
-            return Ok(ForceReleaseOutcome::NotHeld);
-        };
-        let request = ForceReleaseRequest { name: name.clone(), seen: lease.clone() };
-        let freed = self.in_time(&name, Applied::Unknown, self.handle.backend.force_release(request));
-        let reply = freed.await?;
-        // If the hold was ours, the holder learns of it at once instead of at its next renewal.
-        self.handle.suspect(&name);
-        Ok(match reply.outcome {
-            ForceReleased::Released => ForceReleaseOutcome::Released { lease },
-            ForceReleased::HolderChanged => ForceReleaseOutcome::HolderChanged,
-        })
-    }
-
-    async fn stored(&self, name: &LockName) -> Result<Reply<Inspected>, LockError> {
-        self.in_time(name, Applied::No, self.handle.backend.inspect(name.clone())).await
-    }
-
-    /// Applies the operation timeout to `call`. `overdue` states what is known of a call that is not answered in
-    /// time.
-    async fn in_time<T>(
-        &self,
-        name: &LockName,
-        overdue: Applied,
-        call: impl Future<Output = Result<T, BackendError>>,
-    ) -> Result<T, LockError> {
-        let timeout = self.handle.terms(&self.handle.options)?.operation_timeout;
-        self.handle.needs_runtime()?;
-        match tokio::time::timeout(timeout, call).await {
-            Ok(answer) => answer.map_err(|e| LockError::from(e).of(name)),
-            Err(_) => {
-                let message = format!("the store did not answer within {timeout:?}");
-                let error = BackendError::new(BackendErrorKind::Timeout, overdue, message);
-                Err(LockError::from(error).of(name))
-            }
-        }
-    }
-
-    fn parse<N>(&self, name: N) -> Result<LockName, LockError>
+    pub(crate) fn parse<N>(&self, name: N) -> Result<LockName, LockError>
     where
         N: TryInto<LockName>,
         NameError: From<N::Error>,
@@ -298,6 +219,8 @@ impl LockFactory {
 /// | [`clock`](Self::clock) | [`BootClock`] |
 /// | [`prefix`](Self::prefix) | none |
 /// | [`worker`](Self::worker) | that of the store; none |
+/// | [`program`](Self::program) | the name of the executable, without a version |
+/// | [`without_card`](Self::without_card) | a card in the store, if it keeps cards |
 ///
 /// ```
 /// use lock_core::{LockFactory, LockOptions, MemoryBackend};
@@ -320,6 +243,7 @@ pub struct LockFactoryBuilder {
     worker: Option<Worker>,
     process: Option<ProcessId>,
     random: Random,
+    card: CardOptions,
 }
 
 impl LockFactoryBuilder {
@@ -335,6 +259,7 @@ impl LockFactoryBuilder {
             worker: None,
             process: None,
             random: Random::default(),
+            card: CardOptions::default(),
         }
     }
 
@@ -394,6 +319,25 @@ impl LockFactoryBuilder {
     /// runtimes in which it is used. Without this call it is the worker of the store, if that has one.
     pub fn worker(mut self, worker: Worker) -> Self {
         self.worker = Some(worker);
+        self
+    }
+
+    /// Sets the program and its version, for the [card](crate::inspect::ProcessCard) of this process: usually
+    /// `.program(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))`. Each is cut after 200 characters.
+    pub fn program(mut self, name: impl AsRef<str>, version: impl AsRef<str>) -> Self {
+        self.card.program(name.as_ref(), version.as_ref());
+        self
+    }
+
+    /// Turns the card of this process off. An [`inspect`](LockFactory::inspect) elsewhere then does not tell which
+    /// process holds a lock. Nothing else changes.
+    ///
+    /// With a card, the store keeps host, process id, program and version of this process, for example in Redis under
+    /// `distlock:process:<process id>`. It is written in the background, half a second after the first acquire, and
+    /// renewed every 20 s. It disappears with the [`shutdown`](LockFactory::shutdown), or 60 s after the process has
+    /// ended. If the store refuses it, one warning is logged and no card is written.
+    pub fn without_card(mut self) -> Self {
+        self.card.turn_off();
         self
     }
 

@@ -89,6 +89,18 @@ impl LockGuard {
         self.hold.remaining()
     }
 
+    /// Sets a note on this hold, such as `"42 %"`, that [`inspect`](crate::LockFactory::inspect) shows in other
+    /// processes, and replaces an earlier one. It does no IO. The note is written with the card of the process, in the
+    /// background and at most once per second, and disappears within 20 s after the end of the hold.
+    ///
+    /// Notes are for people. They are cut after [`MAX_TEXT_CHARS`](crate::inspect::ProcessCard::MAX_TEXT_CHARS), and a
+    /// factory shows at most [`MAX_NOTES`](crate::inspect::ProcessCard::MAX_NOTES) of them: a further one is dropped.
+    /// Without a card (see [`LockFactoryBuilder::without_card`](crate::LockFactoryBuilder::without_card)) this does
+    /// nothing.
+    pub fn note(&self, text: impl AsRef<str>) {
+        self.handle.note(self.name(), self.hold.id(), text.as_ref());
+    }
+
     /// Completes when the hold is lost: its lease expired without a renewal, the store no longer had it, it reached
     /// `max_hold`, or the factory was shut down.
     ///

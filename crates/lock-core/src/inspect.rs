@@ -1,7 +1,13 @@
 //! The state of a lock, as seen from outside.
 
+pub use crate::{
+    card::ProcessCard,
+    listing::{ListLimits, Listing},
+};
+
 use crate::{
-    backend::{StoredHold, Votes},
+    backend::{LeaseId, StoredHold, Votes},
+    name::LockName,
     owner::Owner,
     token::FencingToken,
 };
@@ -13,10 +19,22 @@ use std::time::Duration;
 pub struct Inspection {
     /// The stored hold, if the lock is held.
     pub stored: Option<StoredHold>,
+    /// The process of the stored hold, if it has a card in the store. Redisson writes none, and a process writes its
+    /// card half a second after its first acquire.
+    pub process: Option<ProcessCard>,
     /// The state in this process, if it holds or waits for the lock.
     pub local: Option<LocalView>,
     /// The answer of each node of a quorum; empty if the store is not a quorum.
     pub votes: Votes,
+}
+
+impl Inspection {
+    /// Returns the note of the holder on its hold; see [`LockGuard::note`](crate::LockGuard::note).
+    #[must_use]
+    pub fn note(&self) -> Option<&str> {
+        let lease: LeaseId = self.stored.as_ref()?.lease.parse().ok()?;
+        self.process.as_ref()?.notes.get(&lease.number()).map(String::as_str)
+    }
 }
 
 /// The state of a name in this process.
@@ -39,10 +57,22 @@ pub struct LocalHold {
     pub token: FencingToken,
     /// The number of its guards.
     pub depth: u32,
+    /// The time since it was acquired.
+    pub held_for: Duration,
     /// The time the hold stays valid without renewal.
     pub remaining: Duration,
     /// Set if a renewal failed or the clocks jumped, until the hold is renewed.
     pub suspect: bool,
+}
+
+/// A lock that this process holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeldLock {
+    /// The name of the lock.
+    pub name: LockName,
+    /// The hold.
+    pub hold: LocalHold,
 }
 
 /// The result of a forced release.

@@ -36,7 +36,7 @@
 //! | [`clock`] | the clock of a factory |
 //! | [`election`] | leader election |
 //! | [`future`] | the futures of acquires, for signatures |
-//! | [`inspect`] | the holder as the store sees it, and forced releases |
+//! | [`inspect`] | the holder as the store sees it, its process, lists of held locks, and forced releases |
 //! | [`names`] | the names of a key and the parts of names, for signatures |
 //! | [`observer`] | events for metrics and logs |
 //! | [`quorum`] | one store over several independent ones, of which a majority decides |
@@ -75,6 +75,7 @@ mod acquire;
 pub mod backend;
 mod backoff;
 mod blocking;
+mod card;
 pub mod clock;
 mod connect;
 mod driver;
@@ -86,6 +87,7 @@ mod guard;
 mod hold;
 mod ids;
 pub mod inspect;
+mod listing;
 mod lock;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod machine;
@@ -94,6 +96,7 @@ mod name;
 pub mod observer;
 mod options;
 mod owner;
+mod queries;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 pub mod quorum;
 mod random;

@@ -134,7 +134,9 @@ impl World {
     fn enter(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let waiter = WaiterId(self.fresh());
         let owner = OwnerId(u.int_in_range(0..=2)?);
-        let join = if u.arbitrary()? { one_of(self.guards.keys(), u)? } else { None };
+        let guard = if u.arbitrary()? { one_of(self.guards.keys(), u)? } else { None };
+        let kind = if u.arbitrary()? { Join::Extend } else { Join::Reenter };
+        let join = guard.map(kind);
         let wait_policy = match u.int_in_range(0..=2)? {
             0 => WaitPolicy::NoWait,
             1 => WaitPolicy::Deadline(self.dice.now + millis_below(u, 60_000)?),

@@ -1,8 +1,10 @@
 //! The traits that a store implements to carry locks.
 //!
-//! To add a backend, implement [`Backend`], and [`Subscriptions`] if the store can push wake-ups. Then write a small
-//! harness and run the conformance suite of `lock-testkit`. A [`Store`] passes both to a factory.
+//! To add a backend, implement [`Backend`], [`Subscriptions`] if the store can push wake-ups, and
+//! [`Directory`] if it can tell which process holds what. Then write a small harness and run the conformance suite of
+//! `lock-testkit`. A [`Store`] passes them to a factory.
 
+mod directory;
 mod error;
 mod listener;
 mod pipeline;
@@ -18,6 +20,7 @@ pub use crate::{
     connect::Connector,
     ids::{LeaseId, LeaseNumber, ParseLeaseIdError, ProcessId},
 };
+pub use directory::Directory;
 pub use error::{Applied, BackendError, BackendErrorKind};
 pub use listener::{MissedWakes, SubscriberId, WakeListener};
 pub(crate) use pipeline::Complete;

@@ -3,20 +3,26 @@
 //! The driver above it has the names of the application; the store below it, also a quorum, has the stored names.
 
 use super::{
-    AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
-    Inspected, MissedWakes, Operation, Pipeline, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
-    Store, SubscriberId, Subscriptions, WakeListener,
+    AcquireRequest, Acquired, Backend, BackendError, Capabilities, Directory, ForceReleaseRequest,
+    ForceReleased, Inspected, MissedWakes, Operation, Pipeline, ReleaseRequest, Released, RenewRequest,
+    Renewed, Reply, Store, SubscriberId, Subscriptions, WakeListener,
 };
 use crate::{
+    card::ProcessCard,
+    ids::ProcessId,
+    listing::{ListLimits, Listing},
     name::{LockName, Prefix},
     time::ServerTime,
 };
 use async_trait::async_trait;
-use std::sync::{Arc, OnceLock, Weak};
+use std::{
+    sync::{Arc, OnceLock, Weak},
+    time::Duration,
+};
 
 /// Returns the store with a prefix: it is added to each name sent to the store, and removed from each name received.
 pub(crate) fn with_prefix(store: Store, prefix: &Prefix) -> Store {
-    let Store { backend, subscriptions, pipeline, worker } = store;
+    let Store { backend, subscriptions, pipeline, directory, worker } = store;
     let prefix = || prefix.clone();
     Store {
         backend: Arc::new(PrefixedBackend { prefix: prefix(), inner: backend }),
@@ -25,6 +31,7 @@ pub(crate) fn with_prefix(store: Store, prefix: &Prefix) -> Store {
             Arc::new(PrefixedSubscriptions { prefix: prefix(), inner, listener }) as _
         }),
         pipeline: pipeline.map(|inner| Arc::new(PrefixedPipeline { prefix: prefix(), inner }) as _),
+        directory: directory.map(|inner| Arc::new(PrefixedDirectory { prefix: prefix(), inner }) as _),
         worker,
     }
 }
@@ -142,5 +149,38 @@ impl WakeListener for PrefixedListener {
         if let Some(listener) = self.inner.upgrade() {
             listener.server_restarted();
         }
+    }
+}
+
+#[derive(Debug)]
+struct PrefixedDirectory {
+    prefix: Prefix,
+    inner: Arc<dyn Directory>,
+}
+
+/// Cards belong to processes, whose ids have no prefix.
+#[async_trait]
+impl Directory for PrefixedDirectory {
+    async fn write_card(
+        &self,
+        process: ProcessId,
+        card: ProcessCard,
+        ttl: Duration,
+    ) -> Result<(), BackendError> {
+        self.inner.write_card(process, card, ttl).await
+    }
+
+    async fn remove_card(&self, process: ProcessId) -> Result<(), BackendError> {
+        self.inner.remove_card(process).await
+    }
+
+    async fn read_card(&self, process: ProcessId) -> Result<Option<ProcessCard>, BackendError> {
+        self.inner.read_card(process).await
+    }
+
+    async fn list(&self, prefix: String, limits: ListLimits) -> Result<Listing, BackendError> {
+        let Listing { names, truncated } = self.inner.list(self.prefix.stored_start(&prefix), limits).await?;
+        let names = names.iter().filter_map(|stored| self.prefix.unstored(stored));
+        Ok(Listing::new(names, truncated))
     }
 }

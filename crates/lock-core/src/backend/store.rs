@@ -1,6 +1,6 @@
-//! The backend of a factory, with its optional subscriptions and pipeline.
+//! The backend of a factory, with its optional subscriptions, pipeline and directory.
 
-use super::{Backend, Pipeline, Subscriptions};
+use super::{Backend, Directory, Pipeline, Subscriptions};
 use crate::worker::Worker;
 use std::sync::Arc;
 
@@ -26,6 +26,9 @@ pub struct Store {
     /// Carries the acquires, renewals and releases of many locks over one connection. Without a pipeline the futures
     /// of `backend` are called.
     pub pipeline: Option<Arc<dyn Pipeline>>,
+    /// Keeps the cards of processes and lists the held locks. Without a directory an inspection does not tell the
+    /// process of a holder.
+    pub directory: Option<Arc<dyn Directory>>,
     /// The runtime in which the connections of the store live. Factories renew there as well, unless they are given
     /// another worker.
     pub worker: Option<Worker>,
@@ -35,19 +38,31 @@ impl Store {
     /// Creates a store that does not push releases: waiters poll.
     #[must_use]
     pub fn polling(backend: impl Backend) -> Self {
-        Self { backend: Arc::new(backend), subscriptions: None, pipeline: None, worker: None }
+        Self {
+            backend: Arc::new(backend),
+            subscriptions: None,
+            pipeline: None,
+            directory: None,
+            worker: None,
+        }
     }
 
     /// Creates a store whose releases are pushed by `subscriptions`.
     #[must_use]
     pub fn pushing(backend: Arc<dyn Backend>, subscriptions: Arc<dyn Subscriptions>) -> Self {
-        Self { backend, subscriptions: Some(subscriptions), pipeline: None, worker: None }
+        Self { backend, subscriptions: Some(subscriptions), pipeline: None, directory: None, worker: None }
     }
 
     /// Adds a pipeline to the store.
     #[must_use]
     pub fn pipelined(self, pipeline: Arc<dyn Pipeline>) -> Self {
         Self { pipeline: Some(pipeline), ..self }
+    }
+
+    /// Adds a directory to the store.
+    #[must_use]
+    pub fn with_directory(self, directory: Arc<dyn Directory>) -> Self {
+        Self { directory: Some(directory), ..self }
     }
 
     /// Sets the runtime in which the connections of the store live.

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   5  acquire, release ── shutdown, handle ── listener      what callers and stores use
-//!   4  worker ── timekeeper ── work                          the tasks of a runtime
+//!   4  worker ── timekeeper ── work ── card                  the tasks of a runtime
 //!   3  dispatch ── notification                              event ▶ machine ▶ commands ▶ effects
 //!      io ── submit, call                                    operations on the store, each becomes one event
 //!   2  shared                                                the parts of a factory, together
-//!   1  op, work_queue, deadlines, schedule                   what is to be done, left to do, due
+//!   1  op, work_queue, deadlines, schedule, own_card         what is to be done, left to do, due
 //!      table ── entry ── slot, hold_state                    a lock name of this process
 //!   0  activity, alarm ── backstop, waker_set, runtime       helpers that know no lock
 //! ```
@@ -33,6 +33,7 @@ mod activity;
 mod alarm;
 mod backstop;
 mod call;
+mod card;
 mod deadlines;
 mod dispatch;
 mod entry;
@@ -42,6 +43,7 @@ mod io;
 mod listener;
 mod notification;
 mod op;
+mod own_card;
 mod release;
 mod runtime;
 mod schedule;

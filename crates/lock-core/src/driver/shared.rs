@@ -5,15 +5,17 @@ use super::{
     alarm::Alarms,
     deadlines::{Deadlines, TimedCall},
     entry::{DeferredEvents, LockEntry, QueueKind},
+    own_card::OwnCard,
     schedule::Schedule,
     table::LockTable,
     work_queue::{Work, WorkQueue},
 };
 use crate::{
-    backend::{Backend, Pipeline, Store, SubscriberId, Subscriptions},
+    backend::{Backend, Directory, Pipeline, Store, SubscriberId, Subscriptions},
+    card::ProcessCard,
     clock::Clock,
     ids::ProcessId,
-    inspect::{LocalHold, LocalView},
+    inspect::{HeldLock, LocalHold, LocalView},
     machine::{HoldId, MachineConfig, OwnerId},
     name::{LockName, NameError, Prefix},
     observer::{LockEvent, Observers},
@@ -42,6 +44,9 @@ pub(crate) struct Shared {
     pub(crate) process: ProcessId,
     pub(crate) backend: Arc<dyn Backend>,
     pub(super) pipeline: Option<Arc<dyn Pipeline>>,
+    pub(crate) directory: Option<Arc<dyn Directory>>,
+    /// `None` if the store has no directory, or if the card is turned off.
+    pub(super) own_card: Option<OwnCard>,
     pub(super) subscriptions: Option<Arc<dyn Subscriptions>>,
     pub(super) subscriber: OnceLock<SubscriberId>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -86,6 +91,8 @@ pub(crate) struct Parts {
     pub(crate) random: Random,
     pub(crate) has_backstop: bool,
     pub(crate) worker: Option<Worker>,
+    /// The card of this process, unless it is turned off.
+    pub(crate) card: Option<ProcessCard>,
 }
 
 /// The runtimes that have a worker, and those that had ended before one could start.
@@ -118,11 +125,15 @@ impl Runtimes {
 
 impl Shared {
     pub(super) fn new(parts: Parts, me: Weak<Self>) -> Self {
-        let Store { backend, subscriptions, pipeline, .. } = parts.store;
+        let Store { backend, subscriptions, pipeline, directory, .. } = parts.store;
+        let own_card = directory.clone().zip(parts.card);
+        let own_card = own_card.map(|(directory, card)| OwnCard::new(directory, card));
         Self {
             process: parts.process,
             backend,
             pipeline,
+            directory,
+            own_card,
             subscriptions,
             subscriber: OnceLock::new(),
             clock: parts.clock,
@@ -196,16 +207,32 @@ impl Shared {
 
     /// Returns the local state of a name.
     pub(crate) fn local_view(&self, name: &LockName) -> Option<LocalView> {
-        let entry = self.table.get(name)?;
+        Some(self.view_of(&*self.table.get(name)?))
+    }
+
+    /// Returns the holds of this factory, sorted by name.
+    pub(crate) fn local_holds(&self) -> Vec<HeldLock> {
+        let held = |entry: Arc<LockEntry>| {
+            let hold = self.view_of(&entry).hold?;
+            Some(HeldLock { name: entry.name.clone(), hold })
+        };
+        let mut holds: Vec<_> = self.table.all().into_iter().filter_map(held).collect();
+        holds.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        holds
+    }
+
+    fn view_of(&self, entry: &LockEntry) -> LocalView {
         let state = lock(&entry.state);
+        let now = self.clock.now();
         let hold = state.machine.holder().map(|(owner, hold, depth, deadline)| LocalHold {
             owner: Owner::new(self.process, owner),
             token: hold.token,
             depth,
-            remaining: deadline.since(self.clock.now()),
+            held_for: state.hold.as_ref().map_or(Duration::ZERO, |hold| now.since(hold.since)),
+            remaining: deadline.since(now),
             suspect: state.machine.is_suspect(),
         });
-        Some(LocalView { hold, waiters: state.machine.waiters() })
+        LocalView { hold, waiters: state.machine.waiters() }
     }
 
     pub(super) fn is_closed(&self) -> bool {

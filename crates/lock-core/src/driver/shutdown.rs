@@ -35,9 +35,14 @@ impl Shared {
         self.activity.close();
         self.close_entries();
         // Without a timer the wait cannot be bounded; the workers continue in the background.
-        if !self.is_drained() && self.needs_runtime().is_ok() && self.ensure_worker().is_ok() {
+        let can_wait = self.needs_runtime().is_ok();
+        if can_wait && (self.is_drained() || self.ensure_worker().is_ok()) {
             self.work.notify();
-            let _ = timeout(within, self.drained()).await;
+            let rest = async {
+                self.drained().await;
+                self.remove_card().await;
+            };
+            let _ = timeout(within, rest).await;
         }
         // Nothing else wakes an idle worker; it ends.
         self.work.notify();

@@ -1,5 +1,5 @@
 //! The task that callers wake. It waits for the calls that were not answered at once, and handles dropped guards and
-//! wake-ups. Timeouts are the timekeeper's task.
+//! wake-ups, and keeps the card of the process. Timeouts are the timekeeper's task.
 //!
 //! Each runtime in which the factory is used has one worker and one timekeeper; nearly always there is a single one. A
 //! factory that was given a runtime has them only there. If all runtimes shared one worker, waiters and holds would lose their watchdog when its runtime ends or is not
@@ -15,7 +15,7 @@ use crate::{
     sync::{Handle, Id, Instant, atomic::Ordering, enter, lock, sleep},
 };
 use futures_util::StreamExt;
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::{sync::Notify, task::coop::unconstrained};
 
 /// The default time that a shutdown waits for the store to confirm every release.
@@ -58,6 +58,7 @@ impl Worker {
         let shared = &self.shared;
         let mut calls = Calls::new();
         let mut closed_at: Option<Instant> = None;
+        let (mut card, mut keeps_card) = (pin!(shared.keep_card()), true);
         while !self.alarm.is_stopped() {
             // Work queued from now on sends a notification, so none is missed.
             shared.do_queued_work(self.runtime, &calls);
@@ -80,6 +81,7 @@ impl Worker {
                     shared.deliver_all(answered, &mut calls);
                 }
                 () = self.notified.notified() => {}
+                () = &mut card, if keeps_card => keeps_card = false,
                 () = sleep(left), if leave.is_some() => {}
             }
             tokio::task::coop::consume_budget().await;
@@ -128,6 +130,11 @@ impl Shared {
         runtime.spawn(async move {
             worker.begun = true;
             worker.run().await;
+            let shared = worker.shared.clone();
+            drop(worker);
+            if shared.is_closed() {
+                shared.remove_card().await;
+            }
         });
     }
 

@@ -5,6 +5,7 @@ use super::{
     role::{Leader, Role},
 };
 use crate::{
+    backend::Inspected,
     error::{LockError, LockErrorKind},
     guard::LockGuard,
     sync::sleep,
@@ -68,8 +69,9 @@ impl Candidate {
     }
 
     async fn leader(&self) -> Option<Leader> {
-        match self.locks.inspect(self.lock.name().clone()).await {
-            Ok(inspection) => inspection.stored.map(|stored| Leader { lease: stored.lease }),
+        match self.locks.stored(self.lock.name()).await.map(|reply| reply.outcome) {
+            Ok(Inspected::Held(stored)) => Some(Leader { lease: stored.lease }),
+            Ok(Inspected::Free) => None,
             Err(error) => {
                 tracing::debug!(lock.name = self.lock.name().as_str(), error = %format_args!("{error:#}"), "leader not known");
                 None

@@ -1,5 +1,7 @@
 //! The in-memory backend: the store rules behind a mutex.
 
+mod card_map;
+mod directory;
 mod node;
 mod registry;
 mod slot_map;
@@ -18,6 +20,7 @@ use crate::{
     time::ServerTime,
 };
 use async_trait::async_trait;
+use card_map::CardMap;
 pub(crate) use registry::connect;
 use slot_map::SlotMap;
 use std::{
@@ -51,6 +54,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     slots: Mutex<rank::SlotMap, SlotMap>,
     watchers: SubscriptionRegistry,
+    cards: Mutex<rank::CardMap, CardMap>,
 }
 
 impl MemoryBackend {
@@ -64,7 +68,8 @@ impl MemoryBackend {
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let slots = Mutex::new(SlotMap::empty_since(clock.wall()));
-        Self { inner: Arc::new(Inner { clock, slots, watchers: SubscriptionRegistry::default() }) }
+        let (watchers, cards) = (SubscriptionRegistry::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { clock, slots, watchers, cards }) }
     }
 }
 
@@ -175,7 +180,8 @@ impl Subscriptions for MemoryBackend {
 
 impl From<MemoryBackend> for Store {
     fn from(memory: MemoryBackend) -> Self {
-        Self::from(Arc::new(memory))
+        let memory = Arc::new(memory);
+        Self::from(memory.clone()).with_directory(memory)
     }
 }
 

@@ -65,7 +65,7 @@ impl SlotMap {
         self.sweep_at = self.slots.len() * 2;
     }
 
-    #[cfg(feature = "test-util")]
+    /// Returns the held names, sorted.
     pub(super) fn held(&mut self, now: ServerTime) -> Vec<LockName> {
         let held = self.slots.iter_mut().filter_map(|(name, slot)| slot.inspect(now).map(|_| name.clone()));
         let mut names: Vec<_> = held.collect();

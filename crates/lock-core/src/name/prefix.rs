@@ -37,6 +37,11 @@ impl Prefix {
         })
     }
 
+    /// Returns the start in the store of names that start with `start`.
+    pub(crate) fn stored_start(&self, start: &str) -> String {
+        [&*self.0, start].concat()
+    }
+
     /// Returns the name whose stored name this is; `None` if it does not have this prefix.
     pub(crate) fn unstored(&self, stored: &LockName) -> Option<LockName> {
         let prefix = &*self.0;

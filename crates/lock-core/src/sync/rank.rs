@@ -63,6 +63,8 @@ ranks! {
     Alarm,
     /// The alarms that the backstop thread watches.
     Backstop,
+    /// The card of a process, with its notes.
+    Card,
     /// The leases that a quorum requested from its nodes. From here on these are mutexes of stores, which the driver
     /// calls without any mutex held.
     QuorumLeases,
@@ -76,6 +78,8 @@ ranks! {
     NamedStores,
     /// The contents of an in-memory store.
     SlotMap,
+    /// The cards in an in-memory store.
+    CardMap,
     /// The subscriptions to names.
     Subscriptions,
     /// The sender of an answer to a future.

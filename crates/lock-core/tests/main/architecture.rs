@@ -210,6 +210,7 @@ fn effects_live_in_the_driver() {
                 "driver/worker.rs",
                 "driver/alarm.rs",
                 "driver/runtime.rs",
+                "driver/card.rs",
                 "quorum/timer.rs",
                 "election/follow.rs",
             ],

@@ -28,7 +28,7 @@ const MACHINE: [&str; 17] = [
 ];
 
 /// The files of the driver, from the bottom up.
-const DRIVER: [&str; 28] = [
+const DRIVER: [&str; 30] = [
     "runtime",
     "waker_set",
     "backstop",
@@ -42,6 +42,7 @@ const DRIVER: [&str; 28] = [
     "op",
     "work_queue",
     "deadlines",
+    "own_card",
     "shared",
     "notification",
     "submit",
@@ -50,6 +51,7 @@ const DRIVER: [&str; 28] = [
     "dispatch",
     "work",
     "timekeeper",
+    "card",
     "worker",
     "release",
     "acquire",

@@ -14,7 +14,7 @@ use lock_core::{
     MemoryBackend, ReleaseOutcome, RunError, Store, Worker,
     backend::{Applied, BackendErrorKind, LeaseId, LeaseNumber},
     clock::{BootClock, Moment, ServerTime, SteadyClock, TestClock},
-    inspect::ForceReleaseOutcome,
+    inspect::{ForceReleaseOutcome, ListLimits, Listing, ProcessCard},
     names::LockNames,
     observer::{
         AcquireOutcome, GrantSource, LockEvent, LockObserver, ReleaseKind, RenewalOutcome, TermEnd,
@@ -35,9 +35,10 @@ use std::{
 };
 
 /// Exported items that are not printable types.
-const TRAITS_AND_CONSTANTS: [&str; 13] = [
+const TRAITS_AND_CONSTANTS: [&str; 14] = [
     "Backend",
     "Pipeline",
+    "Directory",
     "Clock",
     "Connector",
     "LockObserver",
@@ -123,6 +124,8 @@ async fn no_public_type_prints_a_password() {
     let local = inspection.local.unwrap();
     shown.see("LocalView", &local);
     shown.see("LocalHold", &local.hold.unwrap());
+    shown.see("HeldLock", &locks.holds()[0]);
+    shown.see("Listing", &Listing::default());
     let outcome = guard.release().await.unwrap();
     shown.see("ReleaseOutcome", &outcome);
     let set = locks.all(["x", "y"]).unwrap();
@@ -234,6 +237,8 @@ fn plain(shown: &mut Shown, locks: &LockFactory) {
     shown.see("Moment", &Moment::START);
     shown.see("ServerTime", &ServerTime::from_micros(1));
     shown.see("ForceReleaseOutcome", &ForceReleaseOutcome::NotHeld);
+    shown.see("ListLimits", &ListLimits::new());
+    shown.see("ProcessCard", &ProcessCard::new("host", 1, "program", ServerTime::from_micros(1)));
     shown.see("Applied", &Applied::Unknown);
     shown.see("BackendErrorKind", &BackendErrorKind::Denied);
     shown.see("LockErrorKind", &LockErrorKind::Backend);

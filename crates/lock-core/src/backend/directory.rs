@@ -1,0 +1,37 @@
+//! Stores that can tell people which process holds a lock, and which locks are held.
+
+use super::BackendError;
+use crate::{
+    card::ProcessCard,
+    ids::ProcessId,
+    listing::{ListLimits, Listing},
+};
+use async_trait::async_trait;
+use std::{fmt::Debug, time::Duration};
+
+/// The cards of processes, and the list of the held locks. A store that keeps neither does not implement this trait.
+///
+/// Nothing here affects a lock. A login that may use the locks need not have the rights for it.
+///
+/// Futures of this trait may be dropped at any await; a write or a removal may then have happened or not.
+#[async_trait]
+pub trait Directory: Debug + Send + Sync + 'static {
+    /// Stores the card of a process for the time `ttl`, in place of an earlier one.
+    async fn write_card(
+        &self,
+        process: ProcessId,
+        card: ProcessCard,
+        ttl: Duration,
+    ) -> Result<(), BackendError>;
+
+    /// Removes the card of a process, if there is one.
+    async fn remove_card(&self, process: ProcessId) -> Result<(), BackendError>;
+
+    /// Reads the card of a process. Answers `None` if there is none, or if what is stored is not a card or longer
+    /// than a card can be. The amount of data that it reads is bounded.
+    async fn read_card(&self, process: ProcessId) -> Result<Option<ProcessCard>, BackendError>;
+
+    /// Returns the held locks whose names begin with `prefix`, without [reserved](crate::LockName::reserved) names.
+    /// It stops at the limits and reports that the list is truncated.
+    async fn list(&self, prefix: String, limits: ListLimits) -> Result<Listing, BackendError>;
+}

@@ -1,0 +1,81 @@
+//! Keeps the card of this process in the store: the worker writes and renews it, a shutdown removes it.
+//!
+//! No acquire or release waits for it, and no lock depends on it.
+
+use super::{
+    own_card::{OwnCard, TTL, Turn},
+    shared::Shared,
+};
+use crate::{
+    backend::BackendErrorKind,
+    machine::HoldId,
+    name::LockName,
+    sync::{sleep, timeout},
+};
+use std::{pin::pin, time::Duration};
+
+/// The time limit of a write or removal.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+impl Shared {
+    /// Writes the card and renews it, until the factory is closed or the store refuses the card.
+    pub(super) async fn keep_card(&self) {
+        let Some(own) = &self.own_card else { return };
+        loop {
+            let mut moved = pin!(own.moved.notified());
+            moved.as_mut().enable();
+            if self.is_closed() {
+                return;
+            }
+            match own.turn(self.clock.now()) {
+                Turn::Write => self.write_card(own).await,
+                Turn::Wait(wait) => tokio::select! {
+                    () = sleep(wait) => {}
+                    () = moved => {}
+                },
+                Turn::End => return,
+            }
+        }
+    }
+
+    async fn write_card(&self, own: &OwnCard) {
+        let card = own.current(|name, token| {
+            let hold = self.local_view(name).and_then(|view| view.hold);
+            hold.is_some_and(|hold| hold.token == token)
+        });
+        let answer = timeout(ANSWER_WITHIN, own.directory.write_card(self.process, card, TTL)).await;
+        match answer {
+            Ok(Ok(())) => {}
+            Ok(Err(error))
+                if matches!(error.kind(), BackendErrorKind::Denied | BackendErrorKind::Unsupported) =>
+            {
+                if own.refused() {
+                    tracing::warn!(error = %error, "process card refused: no further cards are written");
+                }
+            }
+            Ok(Err(error)) => tracing::debug!(error = %error, "process card not written"),
+            Err(_) => tracing::debug!("process card not written in time"),
+        }
+        // A removal at the shutdown may have been executed before this write.
+        if self.is_closed() {
+            self.remove_card().await;
+        }
+    }
+
+    /// Removes the card from the store, if it may be there.
+    pub(super) async fn remove_card(&self) {
+        let Some(own) = self.own_card.as_ref().filter(|own| own.may_be_stored()) else { return };
+        match timeout(ANSWER_WITHIN, own.directory.remove_card(self.process)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(error = %error, "process card not removed"),
+            Err(_) => tracing::debug!("process card not removed in time"),
+        }
+    }
+
+    /// Sets the note of a hold, if this factory has a card.
+    pub(crate) fn note(&self, name: &LockName, hold: HoldId, text: &str) {
+        if let Some(own) = &self.own_card {
+            own.note(name, hold, text, self.clock.now());
+        }
+    }
+}

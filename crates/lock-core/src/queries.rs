@@ -1,0 +1,174 @@
+//! Questions of people about locks: the holder, its process, the list of held locks; and the forced release.
+
+#[cfg(doc)]
+use crate::error::LockErrorKind;
+use crate::{
+    backend::{
+        Applied, BackendError, BackendErrorKind, ForceReleaseRequest, ForceReleased, Inspected, LeaseId,
+        Reply, StoredHold,
+    },
+    error::LockError,
+    factory::LockFactory,
+    inspect::{ForceReleaseOutcome, HeldLock, Inspection, ListLimits, Listing, ProcessCard},
+    name::{LockName, NameError},
+};
+use std::future::Future;
+
+impl LockFactory {
+    /// Returns the holder of a name according to the store, the [card](ProcessCard) of its process, and the holder and
+    /// the waiters in this process. The card is read after the holder, and is missing if it cannot be read within the
+    /// operation timeout.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockFactory, MemoryBackend};
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// let inspection = locks.inspect("stock:42").await?;
+    /// match (&inspection.stored, &inspection.process) {
+    ///     (None, _) => println!("free"),
+    ///     (Some(held), None) => println!("held by {}", held.lease),
+    ///     (Some(held), Some(process)) => println!("held by {}: {process}", held.lease),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store
+    /// fails or does not answer within the operation timeout.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it changes nothing.
+    pub async fn inspect<N>(&self, name: N) -> Result<Inspection, LockError>
+    where
+        N: TryInto<LockName>,
+        NameError: From<N::Error>,
+    {
+        let name = self.parse(name)?;
+        let Reply { outcome, votes, .. } = self.stored(&name).await?;
+        let stored = match outcome {
+            Inspected::Held(stored) => Some(stored),
+            Inspected::Free => None,
+        };
+        let process = match &stored {
+            Some(stored) => self.card_of(stored).await,
+            None => None,
+        };
+        Ok(Inspection { stored, process, local: self.handle().local_view(&name), votes })
+    }
+
+    /// Releases a lock by force: looks up the holder, and frees the lock if that holder still has it. The holder
+    /// notices at its next renewal, or at its deadline at the latest. Only the fencing token prevents its late
+    /// writes.
+    ///
+    /// # Errors
+    /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store
+    /// fails; the lock may then have been freed.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have freed the lock. Repeating the call is safe: it only frees the holder that
+    /// it finds.
+    pub async fn force_release<N>(&self, name: N) -> Result<ForceReleaseOutcome, LockError>
+    where
+        N: TryInto<LockName>,
+        NameError: From<N::Error>,
+    {
+        let name = self.parse(name)?;
+        let Inspected::Held(StoredHold { lease, .. }) = self.stored(&name).await?.outcome else {
+            return Ok(ForceReleaseOutcome::NotHeld);
+        };
+        let request = ForceReleaseRequest { name: name.clone(), seen: lease.clone() };
+        let freed = self.in_time(&name, Applied::Unknown, self.handle().backend.force_release(request));
+        let reply = freed.await?;
+        // If the hold was ours, the holder learns of it at once instead of at its next renewal.
+        self.handle().suspect(&name);
+        Ok(match reply.outcome {
+            ForceReleased::Released => ForceReleaseOutcome::Released { lease },
+            ForceReleased::HolderChanged => ForceReleaseOutcome::HolderChanged,
+        })
+    }
+
+    /// Returns the locks that this factory holds, sorted by name, without any IO.
+    #[must_use]
+    pub fn holds(&self) -> Vec<HeldLock> {
+        self.handle().local_holds()
+    }
+
+    /// Returns the names in the store that begin with `prefix` and are held by anyone, within the limits. Meant for
+    /// operators: a store may have to read all of its keys, and a busy one changes meanwhile. A lock that is taken or
+    /// released during the search may be listed or not.
+    ///
+    /// On Redis each key that is a hash is taken for a lock. [`inspect`](Self::inspect) tells whether it is one. In a
+    /// cluster each master is searched. With a [prefix](crate::LockFactoryBuilder::prefix) of the factory, only its
+    /// own names are listed.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockFactory, MemoryBackend, inspect::ListLimits};
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// let _guard = locks.named("stock:42")?.acquire().await?;
+    /// let listing = locks.list("stock:", ListLimits::new().max_names(100)).await?;
+    /// assert_eq!(listing.names[0].as_str(), "stock:42");
+    /// assert!(!listing.truncated);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`LockErrorKind::Backend`] if the store cannot list locks, as a quorum, or if the login lacks the right (`SCAN`
+    /// on Redis); [`LockErrorKind::Unavailable`] if the store fails or does not answer at all within the limits.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it changes nothing.
+    pub async fn list(&self, prefix: &str, limits: ListLimits) -> Result<Listing, LockError> {
+        self.handle().needs_runtime()?;
+        let Some(directory) = &self.handle().directory else {
+            let message = "this store cannot list its locks: ask each of its nodes";
+            return Err(BackendError::new(BackendErrorKind::Unsupported, Applied::No, message).into());
+        };
+        Ok(directory.list(prefix.to_owned(), limits).await?)
+    }
+
+    /// Returns the card of the holder's process. Nobody depends on it, so failures count as a missing card.
+    async fn card_of(&self, stored: &StoredHold) -> Option<ProcessCard> {
+        let lease: LeaseId = stored.lease.parse().ok()?;
+        let directory = self.handle().directory.as_ref()?;
+        let within = self.handle().terms(&self.handle().options).ok()?.operation_timeout;
+        match tokio::time::timeout(within, directory.read_card(lease.process())).await {
+            Ok(Ok(card)) => card.map(ProcessCard::printable),
+            Ok(Err(error)) => {
+                tracing::debug!(error = %error, "process card not read");
+                None
+            }
+            Err(_) => {
+                tracing::debug!("process card not read in time");
+                None
+            }
+        }
+    }
+
+    /// Reads the stored record of a name.
+    pub(crate) async fn stored(&self, name: &LockName) -> Result<Reply<Inspected>, LockError> {
+        self.in_time(name, Applied::No, self.handle().backend.inspect(name.clone())).await
+    }
+
+    /// Applies the operation timeout to `call`. `overdue` states what is known of a call that is not answered in
+    /// time.
+    async fn in_time<T>(
+        &self,
+        name: &LockName,
+        overdue: Applied,
+        call: impl Future<Output = Result<T, BackendError>>,
+    ) -> Result<T, LockError> {
+        let timeout = self.handle().terms(&self.handle().options)?.operation_timeout;
+        self.handle().needs_runtime()?;
+        match tokio::time::timeout(timeout, call).await {
+            Ok(answer) => answer.map_err(|e| LockError::from(e).of(name)),
+            Err(_) => {
+                let message = format!("the store did not answer within {timeout:?}");
+                let error = BackendError::new(BackendErrorKind::Timeout, overdue, message);
+                Err(LockError::from(error).of(name))
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The lists of held locks: those of this process, and those in the store.
+
+use crate::support::{World, millis, name, secs};
+use lock_core::{
+    LockErrorKind, LockFactory, MemoryBackend, Store,
+    backend::BackendErrorKind,
+    inspect::{ListLimits, Listing},
+};
+
+#[tokio::test(start_paused = true)]
+async fn holds_are_those_of_this_process() {
+    let world = World::new();
+    assert_eq!(world.locks.holds(), []);
+    let outer = world.locks.named("b").unwrap().acquire().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    tokio::time::sleep(secs(5)).await;
+    let other = world.locks.named("a").unwrap().acquire().await.unwrap();
+    let _foreign = world.another_process().named("c").unwrap().acquire().await.unwrap();
+    let _waiter = tokio::spawn(world.locks.named("c").unwrap().acquire());
+    tokio::time::sleep(millis(1)).await;
+
+    let holds = world.locks.holds();
+    let names: Vec<_> = holds.iter().map(|held| held.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"], "without the lock that this process waits for");
+    let hold = &holds[1].hold;
+    assert_eq!((hold.token, hold.depth, hold.owner), (outer.fencing_token(), 2, *outer.owner()));
+    assert_eq!(hold.held_for, secs(5) + millis(1));
+    assert_eq!(hold.remaining, outer.remaining());
+    drop((outer, inner));
+    other.release().await.unwrap();
+    world.settle().await;
+    assert_eq!(world.locks.holds(), []);
+}
+
+fn names(listing: &Listing) -> Vec<&str> {
+    listing.names.iter().map(|name| name.as_str()).collect()
+}
+
+#[tokio::test]
+async fn list_has_the_held_names_of_a_prefix() {
+    let store = MemoryBackend::new();
+    let (locks, other) = (LockFactory::new(store.clone()), LockFactory::new(store.clone()));
+    let shop = LockFactory::builder(store.clone()).prefix("shop").build().unwrap();
+    let mut guards = Vec::new();
+    for name in ["stock:2", "stock:1", "stocks", "order:1"] {
+        guards.push(other.named(name).unwrap().acquire().await.unwrap());
+    }
+    guards.push(shop.named("stock:7").unwrap().acquire().await.unwrap());
+    locks.named("stock:3").unwrap().acquire().await.unwrap().release().await.unwrap();
+
+    let all = ListLimits::new();
+    assert_eq!(names(&locks.list("stock:", all).await.unwrap()), ["stock:1", "stock:2"]);
+    let listing = locks.list("", all).await.unwrap();
+    assert_eq!(names(&listing), ["order:1", "shop:stock:7", "stock:1", "stock:2", "stocks"]);
+    assert!(!listing.truncated);
+    assert_eq!(names(&shop.list("", all).await.unwrap()), ["stock:7"]);
+    assert_eq!(names(&shop.list("stock:", all).await.unwrap()), ["stock:7"]);
+
+    let most = locks.list("stock", ListLimits::new().max_names(3)).await.unwrap();
+    assert!(!most.truncated && most.names.len() == 3, "{most:?}");
+    let cut = locks.list("stock", ListLimits::new().max_names(2)).await.unwrap();
+    assert!(cut.truncated && cut.names.len() == 2, "{cut:?}");
+    let none = locks.list("stock", ListLimits::new().max_names(0)).await.unwrap();
+    assert!(none.truncated && none.names.is_empty(), "{none:?}");
+}
+
+#[tokio::test]
+async fn a_store_without_directory_cannot_list() {
+    let locks = LockFactory::new(Store::polling(MemoryBackend::new()));
+    let guard = locks.named("x").unwrap().acquire().await.unwrap();
+    guard.note("42 %");
+    let error = locks.list("", ListLimits::new()).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Backend);
+    assert_eq!(error.backend_error().unwrap().kind(), BackendErrorKind::Unsupported);
+    assert!(!error.is_retryable());
+    let inspection = locks.inspect("x").await.unwrap();
+    assert!(inspection.stored.is_some() && inspection.process.is_none());
+    assert_eq!(locks.holds()[0].name, name("x"));
+}
