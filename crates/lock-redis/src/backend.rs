@@ -99,6 +99,11 @@ impl<C: Client> RedisBackend<C> {
         self.inner.route.server_time(key)
     }
 
+    /// Returns the servers of this backend.
+    pub(crate) fn route(&self) -> &Route<C> {
+        &self.inner.route
+    }
+
     /// Returns the only server, or an error if this backend cannot be a node of a quorum.
     pub(crate) fn node(&self) -> Result<&Shared<C>, BackendError> {
         self.inner.route.node()
@@ -192,7 +197,7 @@ impl<C: Client> lock_core::backend::Subscriptions for RedisBackend<C> {
 impl<C: Client> From<RedisBackend<C>> for Store {
     fn from(redis: RedisBackend<C>) -> Self {
         let (worker, redis) = (redis.inner.worker.clone(), Arc::new(redis));
-        let store = Self::from(redis.clone()).pipelined(redis);
+        let store = Self::from(redis.clone()).pipelined(redis.clone()).with_directory(redis);
         match worker {
             Some(worker) => store.on(worker),
             None => store,

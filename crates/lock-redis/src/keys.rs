@@ -1,7 +1,7 @@
 //! Redis keys of a lock. The layout is Redisson's, so that Java and Rust contend for the same lock.
 
 use crate::client::PubSub;
-use lock_core::LockName;
+use lock_core::{LockName, backend::ProcessId};
 use lock_ledger::GroupName;
 
 /// The keys and the channel of one lock, all in one slot of a cluster.
@@ -17,6 +17,11 @@ pub(crate) struct Keys {
 
 /// The key that marks a node of a quorum, one per database.
 pub(crate) const NODE_MARKER: &str = "distlock:node";
+
+/// Returns the key of the card of a process: STRING, JSON, with an expiry.
+pub(crate) fn card(process: ProcessId) -> String {
+    format!("distlock:process:{process}")
+}
 
 impl Keys {
     pub(crate) fn of(name: &LockName) -> Self {

@@ -10,6 +10,9 @@
 //! for wake-ups. Every operation is one Lua script in one round trip and is safe to repeat. Operations that are under
 //! way at the same time share a call: one script carries up to 32, and each is answered individually.
 //!
+//! Each factory also keeps a card of its process under `distlock:process:<uuid>`, for people. It is optional and needs
+//! no right that the locks do not need; `docs/protocol.md` says more.
+//!
 //! # Connections
 //! A backend has two connections regardless of the number of locks: one for requests and one for wake-ups.
 //! - Behind Sentinel, both lead to the master, and a third one leads to a sentinel.
@@ -47,6 +50,7 @@ pub mod client;
 mod clock;
 mod cluster;
 mod connection;
+mod directory;
 mod error;
 mod info;
 mod keys;

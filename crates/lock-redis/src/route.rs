@@ -69,6 +69,22 @@ impl<C: Client> Route<C> {
         }
     }
 
+    /// Returns the server that serves this key.
+    pub(crate) fn server_of(&self, key: &str) -> Option<Arc<Shared<C>>> {
+        match self {
+            Self::One(server) => Some(server.shared.clone()),
+            Self::Cluster(cluster) => cluster.cluster().server_of(key),
+        }
+    }
+
+    /// Returns every server that serves keys.
+    pub(crate) fn servers(&self) -> Vec<Arc<Shared<C>>> {
+        match self {
+            Self::One(server) => vec![server.shared.clone()],
+            Self::Cluster(cluster) => cluster.cluster().servers(),
+        }
+    }
+
     /// Returns the only server, or an error if it cannot be a node of a quorum.
     pub(crate) fn node(&self) -> Result<&Shared<C>, BackendError> {
         let why = match self {

@@ -39,6 +39,31 @@ impl Command {
         Self::new("CONFIG", vec!["GET".into(), pattern.into()])
     }
 
+    /// Stores a text that expires.
+    pub(crate) fn set(key: String, text: String, ttl: Duration) -> Self {
+        let millis = ttl.as_millis().max(1).to_string();
+        Self::new("SET", vec![key.into(), text.into(), "PX".into(), millis.into()])
+    }
+
+    /// Reads at most this many bytes of a text.
+    pub(crate) fn get_start(key: String, bytes: usize) -> Self {
+        let last = bytes.saturating_sub(1).to_string();
+        Self::new("GETRANGE", vec![key.into(), "0".into(), last.into()])
+    }
+
+    pub(crate) fn del(key: String) -> Self {
+        Self::new("DEL", vec![key.into()])
+    }
+
+    /// Reads the next keys that are hashes and match a pattern, out of about `count` keys.
+    pub(crate) fn scan_hashes(cursor: String, pattern: String, count: u32) -> Self {
+        let words = ["MATCH".into(), pattern.into(), "COUNT".into(), count.to_string().into()];
+        let mut arguments: Vec<Cow<'static, str>> = vec![cursor.into()];
+        arguments.extend(words);
+        arguments.extend(["TYPE".into(), "hash".into()]);
+        Self::new("SCAN", arguments)
+    }
+
     pub(crate) fn info() -> Self {
         Self::new("INFO", Vec::new())
     }

@@ -34,6 +34,7 @@ use crate::{
     pipeline::{fail_elsewhere, slot},
     script::Script,
     script_reply::ScriptReply,
+    shared::Shared,
     sync::lock,
     wake::Subscriptions,
 };
@@ -168,7 +169,17 @@ impl<C: Client> Cluster<C> {
 
     /// Returns the time of the node that serves a key.
     pub(crate) fn server_time(&self, key: &str) -> Option<ServerTime> {
-        self.owner(slot_of(key))?.shared.clock.now()
+        self.server_of(key)?.clock.now()
+    }
+
+    /// Returns the node that serves a key.
+    pub(crate) fn server_of(&self, key: &str) -> Option<Arc<Shared<C>>> {
+        self.owner(slot_of(key)).map(|node| node.shared.clone())
+    }
+
+    /// Returns every node that serves slots.
+    pub(crate) fn servers(&self) -> Vec<Arc<Shared<C>>> {
+        self.nodes().iter().map(|node| node.shared.clone()).collect()
     }
 
     /// Returns whether every node that serves slots is connected.

@@ -174,7 +174,8 @@ impl RedisServer {
         self.command(&["PUBSUB", "CHANNELS"]).list().len()
     }
 
-    /// Returns all keys of the first database, sorted.
+    /// Returns all keys of the first database, sorted, without the cards of processes, which live as long as their
+    /// factories.
     ///
     /// # Panics
     /// If the server does not answer.
@@ -182,7 +183,8 @@ impl RedisServer {
     #[track_caller]
     pub fn keys(&self) -> Vec<String> {
         let answer = self.command(&["KEYS", "*"]);
-        let mut keys: Vec<String> = answer.list().iter().map(|key| key.text().to_owned()).collect();
+        let keys = answer.list().iter().map(|key| key.text().to_owned());
+        let mut keys: Vec<String> = keys.filter(|key| !key.starts_with("distlock:process:")).collect();
         keys.sort();
         keys
     }

@@ -1,0 +1,102 @@
+//! A card as stored: a JSON object. Unknown fields are ignored.
+
+use lock_core::{backend::LeaseNumber, clock::ServerTime, inspect::ProcessCard};
+use serde_json::{Map, Value, json};
+
+/// The size of the largest card, in bytes. The texts of a card are bounded, so that every card is smaller.
+pub(super) const MAX_BYTES: usize = 64 * 1024;
+
+pub(super) fn write(card: &ProcessCard) -> String {
+    let notes: Map<String, Value> = card
+        .notes
+        .iter()
+        .map(|(lease, note)| (lease.get().to_string(), Value::String(note.clone())))
+        .collect();
+    json!({
+        "host": card.host,
+        "pid": card.pid,
+        "program": card.program,
+        "version": card.version,
+        "since": card.since.as_millis(),
+        "notes": notes,
+    })
+    .to_string()
+}
+
+/// Reads a card. Returns `None` if it is none.
+pub(super) fn read(bytes: &[u8]) -> Option<ProcessCard> {
+    if bytes.len() > MAX_BYTES {
+        return None;
+    }
+    let Ok(Value::Object(fields)) = serde_json::from_slice(bytes) else { return None };
+    let text = |name: &str| fields.get(name)?.as_str();
+    let pid = u32::try_from(fields.get("pid")?.as_u64()?).ok()?;
+    let since = ServerTime::from_millis(fields.get("since")?.as_u64()?);
+    let mut card = ProcessCard::new(text("host")?, pid, text("program")?, since);
+    card.version = text("version").map(str::to_owned);
+    if let Some(Value::Object(notes)) = fields.get("notes") {
+        let note = |(lease, note): (&String, &Value)| {
+            Some((LeaseNumber::new(lease.parse().ok()?), note.as_str()?.to_owned()))
+        };
+        card.notes = notes.iter().filter_map(note).collect();
+    }
+    Some(card)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_is_read_back() {
+        let mut card =
+            ProcessCard::new("host \"7\"", 4711, "shop", ServerTime::from_millis(1_763_640_000_123));
+        assert_eq!(read(write(&card).as_bytes()), Some(card.clone()));
+        card.version = Some("1.4.2".to_owned());
+        card.notes.insert(LeaseNumber::new(u64::MAX), "42 %".to_owned());
+        assert_eq!(read(write(&card).as_bytes()), Some(card));
+    }
+
+    #[test]
+    fn the_largest_card_is_read_back() {
+        let longest = "\u{10ffff}".repeat(ProcessCard::MAX_TEXT_CHARS);
+        let mut card =
+            ProcessCard::new(&longest, u32::MAX, &longest, ServerTime::from_millis(u64::MAX / 1000));
+        card.version = Some(longest.clone());
+        let notes = 0..ProcessCard::MAX_NOTES as u64;
+        card.notes = notes.map(|number| (LeaseNumber::new(u64::MAX - number), longest.clone())).collect();
+        let written = write(&card);
+        assert!(written.len() > MAX_BYTES * 3 / 4, "the bound is not much too large: {}", written.len());
+        assert_eq!(read(written.as_bytes()), Some(card));
+    }
+
+    #[test]
+    fn unknown_fields_are_ignored() {
+        let card = read(br#"{"host":"h","pid":1,"program":"p","since":5,"version":7,"notes":[],"new":{}}"#);
+        assert_eq!(card, Some(ProcessCard::new("h", 1, "p", ServerTime::from_millis(5))));
+        let notes = br#"{"host":"h","pid":1,"program":"p","since":5,"notes":{"x":"a","1":2,"3":"b"}}"#;
+        let notes = read(notes).unwrap().notes;
+        assert_eq!(notes.into_iter().collect::<Vec<_>>(), [(LeaseNumber::new(3), "b".to_owned())]);
+    }
+
+    #[test]
+    fn other_data_is_not_a_card() {
+        let deep = "[".repeat(MAX_BYTES);
+        let long = format!(r#"{{"host":"{}","pid":1,"program":"p","since":5}}"#, "h".repeat(MAX_BYTES));
+        for other in [
+            "",
+            "null",
+            "42 %",
+            "{",
+            r#"{"host":"h","pid":-1,"program":"p","since":5}"#,
+            r#"{"host":"h","pid":4294967296,"program":"p","since":5}"#,
+            r#"{"host":["h"],"pid":1,"program":"p","since":5}"#,
+            r#"{"host":"h","pid":1,"program":"p","since":1e300}"#,
+            &deep,
+            &long,
+        ] {
+            assert_eq!(read(other.as_bytes()), None, "{}", &other[..other.len().min(60)]);
+        }
+        assert_eq!(read(b"\xff\xfe{}"), None);
+    }
+}
