@@ -7,12 +7,13 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    backend::BackendErrorKind,
+    backend::{Applied, BackendError, BackendErrorKind},
     machine::HoldId,
     name::LockName,
     sync::{sleep, timeout},
 };
-use std::{pin::pin, time::Duration};
+use futures_util::FutureExt;
+use std::{panic::AssertUnwindSafe, pin::pin, time::Duration};
 
 /// The time limit of a write or removal.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -43,18 +44,16 @@ impl Shared {
             let hold = self.local_view(name).and_then(|view| view.hold);
             hold.is_some_and(|hold| hold.token == token)
         });
-        let answer = timeout(ANSWER_WITHIN, own.directory.write_card(self.process, card, TTL)).await;
-        match answer {
-            Ok(Ok(())) => {}
-            Ok(Err(error))
-                if matches!(error.kind(), BackendErrorKind::Denied | BackendErrorKind::Unsupported) =>
-            {
-                if own.refused() {
-                    tracing::warn!(error = %error, "process card refused: no further cards are written");
+        let written = answer(async { own.directory.write_card(self.process, card, TTL).await }).await;
+        if let Err(error) = written {
+            match error.kind() {
+                BackendErrorKind::Denied | BackendErrorKind::Unsupported => {
+                    if own.refused() {
+                        tracing::warn!(error = %error, "process card refused: no further cards are written");
+                    }
                 }
+                _ => tracing::debug!(error = %error, "process card not written"),
             }
-            Ok(Err(error)) => tracing::debug!(error = %error, "process card not written"),
-            Err(_) => tracing::debug!("process card not written in time"),
         }
         // A removal at the shutdown may have been executed before this write.
         if self.is_closed() {
@@ -65,10 +64,8 @@ impl Shared {
     /// Removes the card from the store, if it may be there.
     pub(super) async fn remove_card(&self) {
         let Some(own) = self.own_card.as_ref().filter(|own| own.may_be_stored()) else { return };
-        match timeout(ANSWER_WITHIN, own.directory.remove_card(self.process)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(error = %error, "process card not removed"),
-            Err(_) => tracing::debug!("process card not removed in time"),
+        if let Err(error) = answer(async { own.directory.remove_card(self.process).await }).await {
+            tracing::debug!(error = %error, "process card not removed");
         }
     }
 
@@ -77,5 +74,15 @@ impl Shared {
         if let Some(own) = &self.own_card {
             own.note(name, hold, text, self.clock.now());
         }
+    }
+}
+
+/// Waits for the answer of a directory. It may hang or panic, and the worker, which waits here, must not.
+async fn answer(call: impl Future<Output = Result<(), BackendError>>) -> Result<(), BackendError> {
+    let failed = |kind, message| Err(BackendError::new(kind, Applied::Unknown, message));
+    match timeout(ANSWER_WITHIN, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) => failed(BackendErrorKind::Unsupported, "the directory panicked"),
+        Err(_) => failed(BackendErrorKind::Timeout, "the directory did not answer in time"),
     }
 }

@@ -67,6 +67,21 @@ async fn a_directory_that_hangs_delays_no_lock() {
     assert_eq!(begin.elapsed(), secs(1));
 }
 
+/// A panic of the worker would end the watchdog of every lock.
+#[tokio::test(start_paused = true)]
+async fn a_directory_that_panics_ends_no_lock() {
+    let scene = Scene::new();
+    scene.cards.set(Fault::Panic);
+    let guard = scene.shop.named("x").unwrap().acquire().await.unwrap();
+    tokio::time::sleep(secs(100)).await;
+    assert_eq!(scene.cards.writes(), 1, "it is not asked again");
+    assert!(guard.is_held());
+    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert_eq!(tasks, 2, "the worker and the timekeeper live");
+    assert!(guard.release().await.unwrap().was_held());
+    assert!(scene.shop.shutdown().await.is_clean());
+}
+
 /// The write that the shutdown overtakes must not leave the card behind.
 #[tokio::test(start_paused = true)]
 async fn a_write_in_progress_leaves_no_card_after_the_shutdown() {

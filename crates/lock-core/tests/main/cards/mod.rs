@@ -39,6 +39,7 @@ enum Fault {
     None,
     Error(BackendError),
     Hang,
+    Panic,
     /// A write waits for a permit, and is then carried out.
     Wait(Arc<Semaphore>),
 }
@@ -58,6 +59,7 @@ impl Cards {
             Fault::None => Ok(()),
             Fault::Error(error) => Err(error),
             Fault::Hang => pending().await,
+            Fault::Panic => panic!("the directory panics"),
             Fault::Wait(permits) => {
                 permits.acquire().await.unwrap().forget();
                 Ok(())
