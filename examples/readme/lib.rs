@@ -1,4 +1,4 @@
-//! Compiles and runs the code in the README and on the pages of `docs/` that show code, as doc tests of this crate.
+//! Compiles and runs the code in the README and in the pages of the book, as doc tests of this crate.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
@@ -15,3 +15,19 @@ struct Blocking;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/moving.md")]
 struct Moving;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/recipes.md")]
+struct Recipes;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/from-set-nx.md")]
+struct FromSetNx;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/from-redisson.md")]
+struct FromRedisson;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/from-shedlock.md")]
+struct FromShedLock;

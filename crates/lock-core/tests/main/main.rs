@@ -23,6 +23,7 @@ mod held_up;
 mod imports;
 mod life;
 mod limits;
+mod links;
 mod log;
 mod loss;
 #[cfg(feature = "otel")]
