@@ -1,9 +1,10 @@
-//! The task that callers wake. It waits for the calls that were not answered at once, and handles dropped guards and
+//! The task that callers wake. It waits for the calls that were not answered at once, handles dropped guards and
 //! wake-ups, and keeps the card of the process. Timeouts are the timekeeper's task.
 //!
-//! Each runtime in which the factory is used has one worker and one timekeeper; nearly always there is a single one. A
-//! factory that was given a runtime has them only there. If all runtimes shared one worker, waiters and holds would lose their watchdog when its runtime ends or is not
-//! driven (a current-thread runtime outside of `block_on`).
+//! A factory with a [`Worker`](crate::Worker) has one such task and one timekeeper, in the runtime of that worker. Another
+//! factory has them in each runtime in which it is used; nearly always there is a single one. If all runtimes shared one
+//! task, waiters and holds would lose their watchdog when its runtime ends or is not driven (a current-thread runtime
+//! outside of `block_on`).
 
 use super::{
     alarm::Alarm, hold_state::Watchdog, op::IoPolicy, runtime::has_timer, shared::Shared,

@@ -62,11 +62,6 @@ async fn stall_of_the_database_shows_in_the_open_model() {
     assert!(stall.load.latency.p99_ms >= 1_000.0 && stall.load.is_valid(), "{stall:?}");
 }
 
-/// Returns the keys of runs on Redis, without the cards of processes, which expire.
-fn keys(redis: &RedisServer) -> Vec<String> {
-    redis.keys().into_iter().filter(|key| !key.starts_with("distlock:process:")).collect()
-}
-
 #[test]
 fn run_that_is_interrupted_leaves_nothing() {
     let redis = RedisServer::start();
@@ -77,7 +72,7 @@ fn run_that_is_interrupted_leaves_nothing() {
     let ended = run.end();
     assert_eq!(ended.status.code(), Some(130), "{}", ended.err);
     ended.leaves_nothing();
-    assert_eq!(keys(&redis), [""; 0]);
+    assert_eq!(redis.keys(), [""; 0]);
 }
 
 #[test]
@@ -89,7 +84,7 @@ fn run_that_ends_while_a_shop_is_stopped_leaves_nothing() {
     let ended = run.end();
     assert_eq!(ended.status.code(), Some(143), "{}", ended.err);
     ended.leaves_nothing();
-    assert_eq!(keys(&redis), [""; 0]);
+    assert_eq!(redis.keys(), [""; 0]);
 }
 
 #[test]
