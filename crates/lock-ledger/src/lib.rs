@@ -11,6 +11,7 @@
 
 mod connector;
 mod control;
+mod heartbeat;
 mod ids;
 mod limits;
 mod memory;
@@ -22,6 +23,7 @@ mod run_ledger;
 
 pub use connector::LedgerConnector;
 pub use control::{CommandReply, FleetControls, JobCommand, JobControls, Trigger};
+pub use heartbeat::{HeartbeatReply, HeartbeatRequest, LiveNode};
 pub use ids::{ClaimId, GroupName, JobId, ParseIdError, RunId};
 pub use limits::{
     ABSENT_AFTER, DEFAULT_HISTORY, MAX_HISTORY, MAX_SCHEDULES, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB,

@@ -2,6 +2,7 @@
 
 use crate::{
     control::{CommandReply, FleetControls, JobCommand},
+    heartbeat::{HeartbeatReply, HeartbeatRequest},
     ids::{GroupName, JobId},
     reply::{ClaimReply, EndReply, RegisteredJob, RunRenewal},
     request::{ClaimRequest, EndRequest, Registration, RenewRun},
@@ -143,5 +144,9 @@ impl RunLedger for MemoryLedger {
 
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
         self.with(&group, |ledger, _| ledger.controls(known))
+    }
+
+    async fn heartbeat(&self, r: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {
+        self.with(&r.group, |ledger, now| ledger.heartbeat(now, &r))
     }
 }

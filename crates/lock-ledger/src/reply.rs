@@ -44,6 +44,8 @@ pub enum ClaimReply {
         /// The time until the instant.
         wait: Duration,
     },
+    /// An earlier instant is not decided yet: see [`ClaimRequest::after`](crate::ClaimRequest::after).
+    Behind,
     /// The run is decided but not started: other runs are open, or the request asked for a [skip](crate::Skip).
     Skipped,
     /// The trigger has waited longer than its lifetime and is withdrawn.

@@ -2,6 +2,7 @@
 
 use crate::{
     control::{CommandReply, FleetControls, JobCommand},
+    heartbeat::{HeartbeatReply, HeartbeatRequest},
     ids::{GroupName, JobId},
     reply::{ClaimReply, EndReply, RegisteredJob, RunRenewal},
     request::{ClaimRequest, EndRequest, Registration, RenewRun},
@@ -46,7 +47,7 @@ use std::{fmt::Debug, sync::Arc};
 /// 4. *paused*, *outdated*: the controls of the job differ from those that the caller has read;
 /// 5. *duplicate*, *superseded*: the instant is open or decided, a later one is decided, or the schedule started
 ///    later;
-/// 6. *early*: the instant is in the future;
+/// 6. *early*, *behind*: the instant is in the future, or the instant before it is not decided;
 /// 7. *skipped*, *busy*: the request asks for a skip, or other runs of the job are open and the overlap rule refuses;
 /// 8. *claimed*: the watermark is moved, a token is drawn and the run is recorded, in one step. A skip moves the
 ///    watermark too.
@@ -100,6 +101,10 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
 
     /// Reads the controls of a group unless their revision is `known`.
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError>;
+
+    /// Records that a node is alive. Reads the live nodes, the controls and some watermarks, all at one moment, and
+    /// writes nothing else.
+    async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError>;
 }
 
 #[async_trait]
@@ -145,5 +150,9 @@ impl<L: RunLedger + ?Sized> RunLedger for Arc<L> {
     }
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
         (**self).controls(group, known).await
+    }
+
+    async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {
+        (**self).heartbeat(request).await
     }
 }

@@ -53,11 +53,13 @@ pub(crate) struct GroupKeys {
     pub(crate) open: String,
     /// HASH of the controls and triggers, and their revision.
     pub(crate) group: String,
+    /// HASH of the live nodes.
+    pub(crate) nodes: String,
 }
 
 impl GroupKeys {
     pub(crate) fn of(group: &GroupName) -> Self {
-        Self { open: ledger("open", group), group: ledger("group", group) }
+        Self { open: ledger("open", group), group: ledger("group", group), nodes: ledger("nodes", group) }
     }
 }
 
@@ -124,7 +126,8 @@ mod tests {
         let job = JobKeys::of(&group, &LockName::new("a{b}").expect("a good name"));
         assert_eq!(job.job, "distlock:ledger:2:job:{billing}:a{b}");
         assert_eq!(job.history, "distlock:ledger:2:history:{billing}:a{b}");
-        let GroupKeys { open, group } = GroupKeys::of(&group);
+        let GroupKeys { open, group, nodes } = GroupKeys::of(&group);
+        assert_eq!(nodes, "distlock:ledger:2:nodes:{billing}");
         assert_eq!(
             (&*open, &*group),
             ("distlock:ledger:2:open:{billing}", "distlock:ledger:2:group:{billing}")

@@ -153,6 +153,7 @@ scripts! {
     LEDGER_HISTORY "list past runs" "ledger_history"
     LEDGER_COMMAND "give a command" "ledger_command"
     LEDGER_CONTROLS "read the controls" "ledger_controls"
+    LEDGER_HEARTBEAT "send a heartbeat" "ledger_heartbeat"
 }
 
 impl Script {

@@ -10,7 +10,8 @@ use lock_core::{
 use lock_cron::{OnOrphan, RunContext, Schedule, Scheduler};
 use lock_ledger::{
     Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName,
-    JobCommand, JobId, MemoryLedger, OpenRun, RegisteredJob, Registration, RenewRun, RunLedger, RunRenewal,
+    HeartbeatReply, HeartbeatRequest, JobCommand, JobId, MemoryLedger, OpenRun, RegisteredJob, Registration,
+    RenewRun, RunLedger, RunRenewal,
 };
 use std::sync::{
     Arc, Mutex,
@@ -84,6 +85,10 @@ impl RunLedger for Panicking {
 
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
         self.counted().controls(group, known).await
+    }
+
+    async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {
+        self.counted().heartbeat(request).await
     }
 }
 

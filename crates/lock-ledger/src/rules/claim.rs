@@ -101,5 +101,9 @@ fn refuse_instant(job: &Job, now: ServerTime, at: ServerTime, r: &ClaimRequest) 
         return Some(ClaimReply::Superseded);
     }
     let now_ms = now.as_millis();
-    (at_ms > now_ms).then(|| ClaimReply::Early { wait: Duration::from_millis(at_ms - now_ms) })
+    if at_ms > now_ms {
+        return Some(ClaimReply::Early { wait: Duration::from_millis(at_ms - now_ms) });
+    }
+    let is_behind = r.after.is_some_and(|after| job.decided_ms(r.schedule) < after.as_millis());
+    is_behind.then_some(ClaimReply::Behind)
 }

@@ -21,6 +21,7 @@
 mod claim;
 mod control;
 mod end;
+mod heartbeat;
 mod history;
 mod register;
 mod retry;

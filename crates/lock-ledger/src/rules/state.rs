@@ -1,5 +1,6 @@
 //! The data of one group of jobs.
 
+use super::heartbeat::KnownNode;
 use crate::{
     control::{JobControls, Trigger},
     ids::{ClaimId, RunId},
@@ -10,6 +11,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
+use uuid::Uuid;
 
 /// The data of one group of jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct GroupLedger {
     pub(super) led_ms: u64,
     /// The waiting triggers, in the order in which they were given.
     pub(super) triggers: Vec<Trigger>,
+    /// The nodes that have sent a heartbeat, by their ids.
+    pub(super) nodes: BTreeMap<Uuid, KnownNode>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -46,6 +46,7 @@ impl Story {
             claim: ClaimId::random(),
             retry_of: None,
             skip: None,
+            after: None,
             schedule: SCHEDULE,
             revision: 0,
             overlap: OverlapRule::Skip,

@@ -19,12 +19,12 @@ use lock_core::{
 };
 use lock_ledger::{
     ABSENT_AFTER, AfterAttempt, Attempt, CatchUp, ClaimReply, ClaimRequest, CommandReply, EndReply,
-    EndRequest, FleetControls, GroupName, JobCommand, JobId, JobStatus, MAX_SCHEDULES, MAX_TRIGGERS,
-    MAX_TRIGGERS_PER_JOB, OpenRun, OverlapRule, RegisteredJob, Registration, RenewRun, RunId, RunLedger,
-    RunRenewal,
+    EndRequest, FleetControls, GroupName, HeartbeatReply, HeartbeatRequest, JobCommand, JobId, JobStatus,
+    MAX_SCHEDULES, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, OpenRun, OverlapRule, RegisteredJob, Registration,
+    RenewRun, RunId, RunLedger, RunRenewal,
 };
 use record::Record;
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 #[async_trait]
 impl<C: Client> RunLedger for RedisBackend<C> {
@@ -63,18 +63,14 @@ impl<C: Client> RunLedger for RedisBackend<C> {
     ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
         let keys = job_keys(&group, &jobs).collect();
         let reply = self.run(&script::LEDGER_WATERMARKS, keys, fingerprints(&jobs).collect()).await?;
-        let of_one = |at| match reply.text(at)? {
-            "" => Ok(None),
-            _ => Ok(Some(ServerTime::from_millis(reply.number(at)?))),
-        };
-        let outcome = (0..jobs.len()).map(of_one).collect::<Result<_, RequestError>>()?;
+        let outcome = read_watermarks(&reply, 0..jobs.len())?;
         Ok(Reply::new(reply.now, outcome))
     }
 
     async fn claim(&self, r: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
         let JobId { group, name } = &r.job;
         let JobKeys { job, history } = JobKeys::of(group, name);
-        let GroupKeys { open, group } = GroupKeys::of(group);
+        let GroupKeys { open, group, .. } = GroupKeys::of(group);
         let (overlap, max_open) = match r.overlap {
             OverlapRule::Skip => ("skip", 1),
             OverlapRule::Queue => ("queue", 1),
@@ -100,6 +96,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             r.node,
             u8::from(r.catch_up == CatchUp::Yes).to_string(),
             r.history.to_string(),
+            r.after.map_or_else(String::new, |after| after.as_millis().to_string()),
         ];
         let reply = self.run(&script::LEDGER_CLAIM, vec![job, open, history, group], args).await?;
         let outcome = match reply.word() {
@@ -113,6 +110,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             "early" => ClaimReply::Early { wait: Duration::from_millis(reply.number(0)?) },
             "duplicate" => ClaimReply::Duplicate,
             "superseded" => ClaimReply::Superseded,
+            "behind" => ClaimReply::Behind,
             "paused" => ClaimReply::Paused,
             "outdated" => ClaimReply::Outdated,
             "gone" => ClaimReply::Gone,
@@ -161,7 +159,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             then.to_owned(),
             r.history.to_string(),
         ];
-        let GroupKeys { open, group } = GroupKeys::of(group);
+        let GroupKeys { open, group, .. } = GroupKeys::of(group);
         let keys = vec![job, open, history, group];
         let reply = self.run(&script::LEDGER_END, keys, args).await?;
         let outcome = match reply.word() {
@@ -206,7 +204,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             _ => return Err(unexpected_reply("give a command").into()),
         };
         let JobKeys { job: of_job, history } = JobKeys::of(&job.group, &job.name);
-        let GroupKeys { open, group } = GroupKeys::of(&job.group);
+        let GroupKeys { open, group, .. } = GroupKeys::of(&job.group);
         let keys = vec![of_job, group, open, history];
         let args = vec![
             job.name.to_string(),
@@ -232,8 +230,44 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let reply = self.run(&script::LEDGER_CONTROLS, keys, vec![known.to_string()]).await?;
         let outcome = match reply.word() {
             "unchanged" => FleetControls::Unchanged,
-            "changed" => changed(&reply)?,
+            "changed" => changed(&reply, 0)?,
             _ => return Err(unexpected_reply(reply.what).into()),
+        };
+        Ok(Reply::new(reply.now, outcome))
+    }
+
+    async fn heartbeat(&self, r: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {
+        let GroupKeys { nodes, group, .. } = GroupKeys::of(&r.group);
+        let mut keys = vec![nodes, group];
+        keys.extend(job_keys(&r.group, &r.watermarks));
+        let mut args = vec![
+            r.node.id.to_string(),
+            r.node.name,
+            fingerprint(r.node.jobs),
+            r.node.room.to_string(),
+            r.lease.as_millis().to_string(),
+            r.known.to_string(),
+        ];
+        args.extend(fingerprints(&r.watermarks));
+        let reply = self.run(&script::LEDGER_HEARTBEAT, keys, args).await?;
+        if reply.word() != "alive" {
+            return Err(unexpected_reply(reply.what).into());
+        }
+        let marks = 1 + 2 * reply.count(0)? as usize;
+        let controls = marks + r.watermarks.len();
+        let mut nodes = Vec::new();
+        for at in (1..marks).step_by(2) {
+            let (id, record) = (reply.text(at)?, Record::read(reply.text(at + 1)?));
+            nodes.extend(record.and_then(|record| record.node(id)));
+        }
+        nodes.sort_by_key(|node| node.id);
+        let outcome = HeartbeatReply {
+            nodes,
+            watermarks: read_watermarks(&reply, marks..controls)?,
+            controls: match reply.number(controls)? {
+                known if known == r.known => FleetControls::Unchanged,
+                _ => changed(&reply, controls)?,
+            },
         };
         Ok(Reply::new(reply.now, outcome))
     }
@@ -245,10 +279,22 @@ impl ScriptReply {
     }
 }
 
-/// Decodes the hash of the group, field by field. The revision comes first.
-fn changed(reply: &ScriptReply) -> Result<FleetControls, RequestError> {
+/// Decodes the times up to which jobs are decided.
+fn read_watermarks(
+    reply: &ScriptReply,
+    parts: Range<usize>,
+) -> Result<Vec<Option<ServerTime>>, RequestError> {
+    let of_one = |at| match reply.text(at)? {
+        "" => Ok(None),
+        _ => Ok(Some(ServerTime::from_millis(reply.number(at)?))),
+    };
+    parts.map(of_one).collect()
+}
+
+/// Decodes the revision of the controls in this part, and after it the hash of the group, field by field.
+fn changed(reply: &ScriptReply, first: usize) -> Result<FleetControls, RequestError> {
     let (mut jobs, mut triggers) = (Vec::new(), Vec::new());
-    for at in (1..reply.len()).step_by(2) {
+    for at in (first + 1..reply.len()).step_by(2) {
         let (field, value) = (reply.text(at)?, reply.text(at + 1)?);
         if let Some(job) = field.strip_prefix("job:") {
             let controls = Record::read(value).and_then(|record| record.controls());
@@ -259,7 +305,7 @@ fn changed(reply: &ScriptReply) -> Result<FleetControls, RequestError> {
     }
     jobs.sort_by(|(a, _), (b, _)| a.cmp(b));
     triggers.sort_by_key(|trigger| (trigger.given, trigger.id));
-    Ok(FleetControls::Changed { revision: reply.number(0)?, jobs, triggers })
+    Ok(FleetControls::Changed { revision: reply.number(first)?, jobs, triggers })
 }
 
 fn job_keys<'a>(group: &'a GroupName, jobs: &'a [Registration]) -> impl Iterator<Item = String> + 'a {

@@ -2,9 +2,10 @@
 //! record that cannot be decoded is left out, so that it does not spoil the whole answer.
 
 use lock_core::{FencingToken, LockName, clock::ServerTime};
-use lock_ledger::{Attempt, CatchUp, JobControls, OpenRun, RunId, RunOutcome, RunState, Trigger};
+use lock_ledger::{Attempt, CatchUp, JobControls, LiveNode, OpenRun, RunId, RunOutcome, RunState, Trigger};
 use serde_json::{Map, Value};
 use std::{str::FromStr, time::Duration};
+use uuid::Uuid;
 
 pub(super) struct Record(Map<String, Value>);
 
@@ -75,6 +76,15 @@ impl Record {
             ended: self.micros("ended")?,
             outcome: RunOutcome::from_word(self.text("outcome")?),
             detail: self.text("detail").unwrap_or_default().to_owned(),
+        })
+    }
+
+    pub(super) fn node(&self, id: &str) -> Option<LiveNode> {
+        Some(LiveNode {
+            id: Uuid::try_parse(id).ok()?,
+            name: self.text("name").unwrap_or_default().to_owned(),
+            jobs: u64::from_str_radix(self.text("jobs")?, 16).ok()?,
+            room: self.count("room"),
         })
     }
 

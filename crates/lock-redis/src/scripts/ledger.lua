@@ -6,8 +6,9 @@
 -- history of a job: LIST of attempts and skips, newest first
 -- group: HASH   revision   seen = the last registration, ms   led = total time with leaders, ms
 --               job:<job> = {revision, paused, schedule}   trigger:<uuid> = {job, given, until}, µs
+-- nodes of a group: HASH   <uuid> = {name, jobs, room, expires}, ms; jobs = the hash of its jobs and their schedules
 --
--- Attempts, controls and triggers are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are
+-- Attempts, controls, triggers and nodes are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are
 -- strings, and no array is empty, because Lua would encode it as an object.
 --   an attempt            run first count attempt claim token node catch_up started
 --   … of an open run      expires, ms   lease, ms   stage = running | failed | interrupted | unbegun
@@ -32,6 +33,13 @@ local function fields(key)
   return of
 end
 
+local function append_fields(reply, key)
+  for field, value in pairs(fields(key)) do
+    reply[#reply + 1] = field
+    reply[#reply + 1] = value
+  end
+end
+
 local function decode(text) return text and cjson.decode(text) end
 
 -- Returns the time up to which nothing of a schedule is started any more.
@@ -45,6 +53,12 @@ local function keep_unknown(before, record)
   for field, value in pairs(before) do
     if record[field] == nil then record[field] = value end
   end
+end
+
+-- Returns the time up to which a job is decided, or '' if it is unknown.
+local function watermark(key, schedule)
+  local mark = redis.call('HGET', key, 'mark')
+  return mark and int(decided(mark, decode(redis.call('HGET', key, 'since')), schedule)) or ''
 end
 
 local function is_over(open) return now_ms > tonumber(open.expires) end

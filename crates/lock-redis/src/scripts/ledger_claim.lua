@@ -6,11 +6,12 @@
 --      7 first run of a skip, or ''   8 its count   9 its detail   10 fingerprint of the schedule
 --      11 revision of the job's controls   12 skip | queue | replace | allow   13 maximum number of open runs
 --      14 lease, ms   15 node   16 catch-up: 1 or 0   17 length of the history
+--      18 the instant before by the same schedule, ms, or ''
 --
 -- replies, each after the server's time in µs:
 --   claimed, token, attempt, failures   also the reply to a repeat
 --   busy, others   early, ms
---   skipped | expired | duplicate | superseded | paused | outdated | gone | unregistered
+--   skipped | expired | duplicate | superseded | behind | paused | outdated | gone | unregistered
 local name, run, claim, length = ARGV[1], ARGV[2], ARGV[3], ARGV[17]
 local lease = tonumber(ARGV[14])
 local job = fields(KEYS[1])
@@ -92,6 +93,9 @@ if at then
   if at == tonumber(job.mark) or open then return answer('duplicate') end
   if at <= decided(job.mark, decode(job.since), ARGV[10]) then return answer('superseded') end
   if at > now_ms then return answer('early', int(at - now_ms)) end
+  if ARGV[18] ~= '' and decided(job.mark, decode(job.since), ARGV[10]) < tonumber(ARGV[18]) then
+    return answer('behind')
+  end
 else
   trigger = decode(redis.call('HGET', KEYS[4], run))
   if not trigger or trigger.job ~= name or open then return answer('duplicate') end

@@ -9,8 +9,5 @@
 local revision = redis.call('HGET', KEYS[1], 'revision') or '0'
 if revision == ARGV[1] then return answer('unchanged') end
 local reply = answer('changed', revision)
-for field, value in pairs(fields(KEYS[1])) do
-  reply[#reply + 1] = field
-  reply[#reply + 1] = value
-end
+append_fields(reply, KEYS[1])
 return reply

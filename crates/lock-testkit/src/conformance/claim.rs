@@ -208,3 +208,26 @@ pub async fn jobs_and_groups_are_independent(h: &impl LedgerHarness) {
     ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     assert_eq!(ledger.claim(2).await.attempt, 1);
 }
+
+/// A node that does not know the watermark may claim an instant only if the one before it is decided. Otherwise a
+/// catch-up run would be lost.
+pub async fn a_claim_after_an_undecided_instant_is_behind(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "behind").await;
+    let scheduled = |millis| ledger.instant(millis).scheduled();
+    let after = |at, before| ClaimRequest {
+        after: scheduled(before),
+        overlap: MANY,
+        ..ledger.request(ledger.instant(at))
+    };
+    assert_eq!(ledger.send(after(20, 10)).await, ClaimReply::Behind);
+    let early = ledger.send(after(60_000, 10)).await;
+    assert!(matches!(early, ClaimReply::Early { .. }), "it is behind only when its time has come: {early:?}");
+    assert_eq!(ledger.watermark(SCHEDULE).await, Some(ledger.begin), "a refusal decides nothing");
+    ledger.granted(after(10, 0)).await;
+    ledger.granted(after(20, 10)).await;
+    assert_eq!(ledger.send(after(15, 10)).await, ClaimReply::Superseded);
+    let since = ledger.register(SCHEDULE + 1).await.watermark;
+    let of_new = ClaimRequest { schedule: SCHEDULE + 1, ..after(30, 25) };
+    assert!(scheduled(25) < Some(since), "the new schedule starts later");
+    assert_eq!(ledger.send(of_new).await, ClaimReply::Superseded);
+}

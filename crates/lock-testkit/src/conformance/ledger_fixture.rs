@@ -89,6 +89,7 @@ impl LedgerFixture {
             claim: ClaimId::random(),
             retry_of: None,
             skip: None,
+            after: None,
             schedule: SCHEDULE,
             revision: 0,
             overlap: OverlapRule::Skip,

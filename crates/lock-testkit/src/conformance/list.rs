@@ -132,6 +132,7 @@ macro_rules! each_ledger_property {
             claim::tokens_of_claims_grow,
             claim::one_of_many_claims_starts,
             claim::jobs_and_groups_are_independent,
+            claim::a_claim_after_an_undecided_instant_is_behind,
             skip::a_skip_moves_the_watermark,
             skip::a_repeated_row_counts_once,
             skip::adjacent_skips_are_one_entry,
@@ -168,6 +169,9 @@ macro_rules! each_ledger_property {
             control::a_trigger_can_be_cancelled,
             control::a_reset_ends_a_watermark_in_the_future,
             control::an_unknown_job_takes_no_commands,
+            heartbeat::a_heartbeat_lists_the_live_nodes,
+            heartbeat::a_node_without_heartbeats_is_forgotten,
+            heartbeat::a_heartbeat_reads_controls_and_watermarks,
         }
     };
 }

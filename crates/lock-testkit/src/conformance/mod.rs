@@ -42,6 +42,7 @@ mod team;
 pub mod claim;
 pub mod control;
 pub mod freeing;
+pub mod heartbeat;
 pub mod holding;
 pub mod lasting;
 pub mod late;

@@ -26,11 +26,13 @@ pub enum Op {
     EndRun,
     /// [`RunLedger::controls`](lock_ledger::RunLedger::controls).
     Controls,
+    /// [`RunLedger::heartbeat`](lock_ledger::RunLedger::heartbeat).
+    Heartbeat,
 }
 
 impl Op {
     /// Every variant.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Acquire,
         Self::Renew,
         Self::Release,
@@ -41,6 +43,7 @@ impl Op {
         Self::RenewRuns,
         Self::EndRun,
         Self::Controls,
+        Self::Heartbeat,
     ];
 }
 

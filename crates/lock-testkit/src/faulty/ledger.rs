@@ -8,7 +8,8 @@ use lock_core::{
 };
 use lock_ledger::{
     Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName,
-    JobCommand, JobId, OpenRun, RegisteredJob, Registration, RenewRun, RunLedger, RunRenewal,
+    HeartbeatReply, HeartbeatRequest, JobCommand, JobId, OpenRun, RegisteredJob, Registration, RenewRun,
+    RunLedger, RunRenewal,
 };
 use std::{fmt, sync::Arc};
 
@@ -98,5 +99,13 @@ impl RunLedger for FaultyLedger {
             async move { inner.controls(group, known).await }
         };
         carry_out(&self.plan, Op::Controls, controls, Err).await
+    }
+
+    async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {
+        let heartbeat = || {
+            let (inner, request) = (self.inner.clone(), request.clone());
+            async move { inner.heartbeat(request).await }
+        };
+        carry_out(&self.plan, Op::Heartbeat, heartbeat, Err).await
     }
 }

@@ -307,4 +307,10 @@ planted_bugs! {
     RestartsRevisions: [LedgerConformance],
     /// A trigger that was executed is listed again.
     RepeatsTriggers: [LedgerConformance],
+    /// A claim is granted although an earlier instant is not decided.
+    IgnoresUndecided: [LedgerConformance],
+    /// A node whose lease has ended stays in the list.
+    DeadNodesStay: [LedgerConformance],
+    /// A heartbeat never reads changed controls.
+    HeartbeatHidesControls: [LedgerConformance],
 }

@@ -5,15 +5,15 @@ use crate::suite::support::{name, redis};
 use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
 use lock_ledger::{
     AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
-    FleetControls, GroupLedger, GroupName, JobCommand, JobId, OverlapRule, Registration, RenewRun, RetryOf,
-    RunId, RunLedger, RunOutcome, RunRenewal, Skip,
+    FleetControls, GroupLedger, GroupName, HeartbeatRequest, JobCommand, JobId, LiveNode, OverlapRule,
+    Registration, RenewRun, RetryOf, RunId, RunLedger, RunOutcome, RunRenewal, Skip,
 };
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::BTreeMap, time::Duration};
 
 const STEPS: usize = 10_000;
 /// The number of kinds of answers.
-const KINDS: usize = 24;
+const KINDS: usize = 25;
 /// The length of a history.
 const HISTORY: u32 = 60;
 
@@ -84,6 +84,7 @@ impl Run {
             claim: ClaimId::random(),
             retry_of: None,
             skip: is_row.then(|| Skip { first: RunId::at_millis(around - 9), count, detail }),
+            after: self.random.chance(0.2).then(|| ServerTime::from_millis(around - 1)),
             schedule: self.random.below(12),
             overlap,
             lease: self.lease(),
@@ -116,6 +117,7 @@ impl Run {
             ClaimReply::Duplicate => "duplicate",
             ClaimReply::Superseded => "superseded",
             ClaimReply::Early { .. } => "early",
+            ClaimReply::Behind => "behind",
             ClaimReply::Skipped if request.skip.is_some() => "row skipped",
             ClaimReply::Skipped => "skipped",
             ClaimReply::Expired => "expired",
@@ -238,6 +240,20 @@ impl Run {
         let known = self.pick(&[0, revision, revision.saturating_sub(1)]);
         let orders = self.ledger.controls(self.group.clone(), known).await.unwrap();
         assert_eq!(orders.outcome, self.model.controls(known));
+        let id = self.pick(&[1, 2, 3]);
+        let node = LiveNode {
+            id: uuid::Uuid::from_u128(id),
+            name: self.pick(&["a", "b ü"]).to_owned(),
+            jobs: self.random.number(),
+            room: u32::try_from(self.random.below(5)).unwrap(),
+        };
+        let registration = |job: &LockName| Registration { job: job.clone(), schedule: 1 };
+        let watermarks = self.jobs.iter().map(registration).collect();
+        let (group, lease) =
+            (self.group.clone(), if self.random.chance(0.1) { Duration::ZERO } else { self.lease() });
+        let request = HeartbeatRequest { group, node, lease, known, watermarks };
+        let reply = self.ledger.heartbeat(request.clone()).await.unwrap();
+        assert_eq!(reply.outcome, self.model.heartbeat(reply.now, &request));
         let open = self.ledger.open_runs(self.group.clone()).await.unwrap();
         assert_eq!(open.outcome, self.model.open_runs(open.now));
         let job = self.job();

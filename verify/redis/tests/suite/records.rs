@@ -39,6 +39,7 @@ impl Ledger {
             claim: ClaimId::random(),
             retry_of: None,
             skip: None,
+            after: None,
             schedule: 7,
             revision: 0,
             overlap: OverlapRule::Skip,

@@ -9,8 +9,9 @@ use lock_core::{
 };
 use lock_ledger::{
     AfterAttempt, Attempt, ClaimId, ClaimReply, ClaimRequest, CommandReply, DEFAULT_HISTORY, EndReply,
-    EndRequest, FleetControls, GroupName, JobCommand, JobId, MAX_TRIGGERS_PER_JOB, MemoryLedger, OpenRun,
-    OverlapRule, RegisteredJob, Registration, RenewRun, RunLedger, RunOutcome, RunRenewal, RunState, Trigger,
+    EndRequest, FleetControls, GroupName, HeartbeatReply, HeartbeatRequest, JobCommand, JobId,
+    MAX_TRIGGERS_PER_JOB, MemoryLedger, OpenRun, OverlapRule, RegisteredJob, Registration, RenewRun,
+    RunLedger, RunOutcome, RunRenewal, RunState, Trigger,
 };
 use lock_testkit::{
     conformance::{self, LedgerHarness},
@@ -101,6 +102,7 @@ impl BuggyLedger {
                 self.inner.register(r.job.group.clone(), vec![registration]).await.unwrap();
             }
             (Some(IgnoresScheduleStart), _) => r.schedule = FIRST,
+            (Some(IgnoresUndecided), _) => r.after = None,
             (Some(QueueDecides), _) if r.overlap == OverlapRule::Queue => r.overlap = OverlapRule::Skip,
             (Some(ReplacesSilently), _) if r.overlap == OverlapRule::Replace => {
                 r.overlap = OverlapRule::Queue
@@ -295,6 +297,17 @@ impl RunLedger for BuggyLedger {
         }
         Ok(reply)
     }
+
+    async fn heartbeat(&self, mut r: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {
+        if self.bug == Some(DeadNodesStay) && !r.lease.is_zero() {
+            r.lease = Duration::from_secs(3600);
+        }
+        let mut reply = self.inner.heartbeat(r).await?;
+        if self.bug == Some(HeartbeatHidesControls) {
+            reply.outcome.controls = FleetControls::Unchanged;
+        }
+        Ok(reply)
+    }
 }
 
 #[test]
@@ -352,5 +365,10 @@ super::caught! {
     pause_that_is_ignored: IgnoresPauses by control::a_paused_job_starts_and_makes_up_nothing;
     revision_that_is_ignored: IgnoresRevisions by control::changed_controls_outdate_a_claim;
     revision_that_begins_at_one: RestartsRevisions by control::a_revision_is_at_least_the_time;
+    claim_that_overtakes_an_instant: IgnoresUndecided
+        by claim::a_claim_after_an_undecided_instant_is_behind;
+    node_that_never_dies: DeadNodesStay by heartbeat::a_node_without_heartbeats_is_forgotten;
+    controls_that_no_heartbeat_reads: HeartbeatHidesControls
+        by heartbeat::a_heartbeat_reads_controls_and_watermarks;
     trigger_that_waits_for_ever: RepeatsTriggers by control::a_repeated_trigger_starts_once;
 }

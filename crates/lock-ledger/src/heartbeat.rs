@@ -1,0 +1,45 @@
+//! Heartbeats: the record of the live nodes of a group, and the state that a node reads with each of them.
+
+use crate::{control::FleetControls, ids::GroupName, request::Registration};
+use lock_core::clock::ServerTime;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A request that shows that a node is alive, and reads the state of its group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeartbeatRequest {
+    /// The group.
+    pub group: GroupName,
+    /// The node. It replaces the record with its id.
+    pub node: LiveNode,
+    /// The time for which the node counts as alive without another heartbeat, in whole milliseconds; zero removes it.
+    pub lease: Duration,
+    /// The revision of the group's controls that the node knows.
+    pub known: u64,
+    /// The jobs whose watermarks are read.
+    pub watermarks: Vec<Registration>,
+}
+
+/// A node that runs jobs of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LiveNode {
+    /// The random id of the node. A process that restarts is another node.
+    pub id: Uuid,
+    /// The name of the node, for display.
+    pub name: String,
+    /// The hash of its jobs and their schedules, equal on all nodes with the same ones.
+    pub jobs: u64,
+    /// The number of further runs that it has room for.
+    pub room: u32,
+}
+
+/// The reply to a heartbeat, from one moment of the server's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeartbeatReply {
+    /// The controls of the group, unless their revision is known.
+    pub controls: FleetControls,
+    /// The live nodes of the group, ordered by id.
+    pub nodes: Vec<LiveNode>,
+    /// The times up to which the jobs are decided, or `None` for an unknown job; one for each job, in order.
+    pub watermarks: Vec<Option<ServerTime>>,
+}

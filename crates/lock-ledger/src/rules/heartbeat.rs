@@ -1,0 +1,31 @@
+//! The live nodes of a group.
+
+use super::state::GroupLedger;
+use crate::heartbeat::{HeartbeatReply, HeartbeatRequest, LiveNode};
+use lock_core::{__private::expiry, clock::ServerTime};
+
+/// A node, and the end of its lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KnownNode {
+    node: LiveNode,
+    /// Inclusive, in ms since the epoch.
+    expires_ms: u64,
+}
+
+impl GroupLedger {
+    /// Records that a node is alive, forgets nodes whose lease has ended, and reads the state of the group.
+    pub fn heartbeat(&mut self, now: ServerTime, r: &HeartbeatRequest) -> HeartbeatReply {
+        if r.lease.is_zero() {
+            self.nodes.remove(&r.node.id);
+        } else {
+            let known = KnownNode { node: r.node.clone(), expires_ms: expiry(now, r.lease) };
+            self.nodes.insert(r.node.id, known);
+        }
+        self.nodes.retain(|_, known| now.as_millis() <= known.expires_ms);
+        HeartbeatReply {
+            controls: self.controls(r.known),
+            nodes: self.nodes.values().map(|known| known.node.clone()).collect(),
+            watermarks: self.watermarks(&r.watermarks),
+        }
+    }
+}
