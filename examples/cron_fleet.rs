@@ -1,7 +1,7 @@
-//! What happens to my jobs when the leader dies?
+//! What happens to my jobs when a node dies?
 //!
 //! This program starts three processes of itself over one Redis (`REDIS_URL`, or else `redis://127.0.0.1:6379`),
-//! kills the one that starts the runs, and shows another one take over.
+//! kills one that has run the job, and shows the others take over.
 
 use lock_core::LockFactory;
 use lock_cron::{Schedule, Scheduler};
@@ -33,7 +33,7 @@ impl Drop for Fleet {
 /// Runs one process of the fleet.
 async fn node(name: String) -> Result<(), Box<dyn Error>> {
     let redis = RedisBackend::connect(&url()).await?;
-    // The wait for a dead leader and for its runs; short, so that the example ends soon. Defaults: 10 s and 30 s.
+    // The wait for a dead leader and for orphaned runs; short, so that the example ends soon. Defaults: 10 s and 30 s.
     let lease = Duration::from_secs(2);
     let builder = Scheduler::builder(LockFactory::new(redis.clone()), redis).group("example");
     let cron = builder.leadership_lease(lease).run_lease(lease).build()?;
@@ -60,20 +60,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
         std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| say.send(line)));
         fleet.0.push((name.to_owned(), child));
     }
-    let mut leader = String::new();
+    let mut killed = String::new();
     for number in 0..5 {
         let line = lines.recv_timeout(Duration::from_secs(60))?;
         let (name, at) = line.split_once(' ').ok_or("a name and a time")?;
         println!("{at}: run by {name}");
         if number == 2 {
-            leader = name.to_owned();
-            println!("killing {leader}");
-            for (_, child) in fleet.0.iter_mut().filter(|(node, _)| *node == leader) {
+            killed = name.to_owned();
+            println!("killing {killed}");
+            for (_, child) in fleet.0.iter_mut().filter(|(node, _)| *node == killed) {
                 child.kill()?;
             }
         }
-        assert!(number <= 2 || name != leader, "it is dead");
+        assert!(number <= 2 || name != killed, "it is dead");
     }
-    println!("the fleet goes on without {leader}");
+    println!("the fleet goes on without {killed}");
     Ok(())
 }

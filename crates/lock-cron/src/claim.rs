@@ -115,7 +115,7 @@ pub(crate) async fn claim_due(node: &Node, due: &mut Due) -> (ClaimOutcome, Opti
         claim,
         retry_of: None,
         skip: due.skip.clone(),
-        after: None,
+        after: due.after.map(UtcTime::to_server_time),
         schedule: due.schedule,
         revision: due.revision,
         overlap: rule(due.overlap),

@@ -4,7 +4,7 @@ use crate::{
     context::RunContext,
     error::{CronError, CronErrorKind},
     job::{Body, Job, RunResult},
-    options::{Jitter, Misfire, OnOrphan, Overlap, Retries, Scope},
+    options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope},
     schedule::Schedule,
     scheduler::Scheduler,
     terms::{JobTerms, MAX_NAME_BYTES},
@@ -43,6 +43,7 @@ impl Scheduler {
 /// | [`timeout`](Self::timeout) | none |
 /// | [`cancel_grace`](Self::cancel_grace) | 5 s |
 /// | [`jitter`](Self::jitter) | none |
+/// | [`placement`](Self::placement) | [`Placement::Spread`] |
 /// | [`scope`](Self::scope) | [`Scope::Fleet`] |
 #[must_use = "a job runs only if it is registered"]
 #[derive(Debug)]
@@ -120,6 +121,12 @@ impl JobBuilder {
     /// schedule.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.terms.jitter = jitter;
+        self
+    }
+
+    /// Sets the nodes that start its on-time runs: any node, or the leader.
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.terms.placement = placement;
         self
     }
 

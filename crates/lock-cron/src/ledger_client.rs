@@ -10,7 +10,8 @@ use lock_core::{
 };
 use lock_ledger::{
     Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName,
-    JobCommand, JobId, OpenRun, RegisteredJob, Registration, RenewRun, RunLedger, RunRenewal,
+    HeartbeatReply, HeartbeatRequest, JobCommand, JobId, LiveNode, OpenRun, RegisteredJob, Registration,
+    RenewRun, RunLedger, RunRenewal,
 };
 use std::{
     future::Future,
@@ -122,6 +123,21 @@ impl LedgerClient {
         Ok(self.request(self.ledger.controls(self.group.clone(), known)).await?.outcome)
     }
 
+    /// Shows that a node is alive, and reads the state of the group.
+    pub(crate) async fn heartbeat(
+        &self,
+        node: LiveNode,
+        lease: Duration,
+        known: u64,
+        watermarks: Vec<Registration>,
+    ) -> Answer<Reply<HeartbeatReply>> {
+        let (asked, group) = (watermarks.len(), self.group.clone());
+        let request = HeartbeatRequest { group, node, lease, known, watermarks };
+        let reply = self.request(self.ledger.heartbeat(request)).await?;
+        complete(asked, reply.outcome.watermarks.len())?;
+        Ok(reply)
+    }
+
     /// Sends one request, with a timeout.
     async fn request<T>(&self, call: impl Future<Output = Answer<Reply<T>>>) -> Answer<Reply<T>> {
         // A panic of the ledger must not lose the answer: the scheduler would wait for it forever.
@@ -194,13 +210,16 @@ impl LedgerClient {
 
 /// Returns an error unless there is exactly one answer for each item of the request.
 fn one_each<T>(asked: usize, reply: Reply<Vec<T>>) -> Answer<Vec<T>> {
-    let answers = reply.outcome;
-    if answers.len() == asked {
-        return Ok(answers);
+    complete(asked, reply.outcome.len())?;
+    Ok(reply.outcome)
+}
+
+fn complete(asked: usize, answers: usize) -> Answer<()> {
+    if answers == asked {
+        return Ok(());
     }
     let about = format!(
-        "the run ledger gave {} answers to a request of {asked} items: report it to its author",
-        answers.len()
+        "the run ledger gave {answers} answers to a request of {asked} items: report it to its author"
     );
     Err(BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, about))
 }

@@ -1,7 +1,8 @@
 //! Cron jobs that start exactly once across a fleet.
 //!
-//! Every node registers its jobs and runs its [`Scheduler`]. Each run is started once, on one of the nodes. A
-//! [`Schedule`] has the same instants on every node.
+//! Every node registers its jobs and runs its [`Scheduler`]. Each run is started once, on one of the nodes: the runs are
+//! spread over all nodes with [room](SchedulerBuilder::max_running), unless their [placement](JobBuilder::placement) is
+//! the leader. A [`Schedule`] has the same instants on every node.
 //!
 //! ```no_run
 //! use lock_core::{LockFactory, MemoryBackend};
@@ -24,11 +25,12 @@
 //!
 //! # Guarantees
 //! - Each instant is *started* once in the fleet, as long as the store keeps its data, and never before its time by
-//!   the server's clock. The elected leader only improves efficiency: two concurrent leaders are harmless.
+//!   the server's clock. The selection of a node and the election of a leader only improve efficiency: two nodes that
+//!   start the same run, or two concurrent leaders, are harmless.
 //! - The *effects* happen once only if the resource checks the [token](RunContext::fencing_token) or the
 //!   [id](RunContext::id) of the run.
-//! - When the leader dies, another node continues within the [leadership lease](SchedulerBuilder::leadership_lease)
-//!   (10 s) and a second. When the leader is shut down, another one continues at once, including the runs whose body
+//! - When a node dies, others run its jobs: within two seconds, or, if it was the leader, within the [leadership
+//!   lease](SchedulerBuilder::leadership_lease) (10 s) and a second. When the leader is shut down, another one continues at once, including the runs whose body
 //!   had not started.
 //! - A changed schedule, a new job and a returning job run from then on, never for the past.
 //!
@@ -79,7 +81,7 @@ pub use job::RunResult;
 pub use job_builder::JobBuilder;
 #[doc(no_inline)]
 pub use lock_ledger::{Attempt, CatchUp, MemoryLedger, OpenRun, RunId, RunLedger, RunOutcome, RunState};
-pub use options::{Jitter, Misfire, OnOrphan, Overlap, Retries, Scope};
+pub use options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope};
 pub use schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError, ScheduleErrorKind};
 pub use scheduler::{JobInfo, Scheduler};
 pub use scheduler_builder::SchedulerBuilder;

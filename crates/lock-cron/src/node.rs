@@ -14,10 +14,13 @@ use std::{
     sync::Mutex,
 };
 use tokio::sync::watch;
+use uuid::Uuid;
 
 /// This process as a member of its group.
 #[derive(Debug)]
 pub(crate) struct Node {
+    /// A random id, by which the group knows that it is alive.
+    pub(crate) id: Uuid,
     pub(crate) name: String,
     pub(crate) locks: LockFactory,
     pub(crate) ledger: LedgerClient,

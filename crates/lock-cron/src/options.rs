@@ -135,6 +135,20 @@ fn part(whole: Duration, number: u64) -> Duration {
     Duration::new(secs, u32::try_from(nanos % 1_000_000_000).unwrap_or(0))
 }
 
+/// The nodes that start the on-time runs of a job. Missed instants, triggers and orphans are always started by the
+/// leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Placement {
+    /// Any node. A hash of the job and the instant selects the node, among those that have
+    /// [room](crate::SchedulerBuilder::max_running). If it does not claim the run, another one or the leader does
+    /// so within about two seconds. A run that has to wait for another one of its job waits at the leader.
+    #[default]
+    Spread,
+    /// The leader.
+    Leader,
+}
+
 /// The scope in which a job runs once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]

@@ -119,6 +119,11 @@ impl RunningRuns {
         lock(&self.runs).contains_key(key)
     }
 
+    /// Counts the runs with a claim.
+    pub(crate) fn held(&self) -> usize {
+        lock(&self.runs).values().filter(|entry| entry.held.is_some()).count()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.runs).is_empty()
     }

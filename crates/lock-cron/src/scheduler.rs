@@ -22,9 +22,10 @@ use std::{
 
 /// A scheduler of cron jobs that start exactly once across a fleet.
 ///
-/// Every node of a group registers its jobs and runs its scheduler. One of them is elected leader and starts the
-/// runs; when it dies, another continues. Leader election only improves efficiency: the store decides by a claim of
-/// (job, scheduled instant) that each run is started once, so two concurrent leaders are harmless.
+/// Every node of a group registers its jobs and runs its scheduler. A hash of the job and the instant selects the node
+/// that starts a run, see [`Placement`](crate::Placement). One node is elected leader: it makes up for missed runs, takes
+/// over those of dead nodes, and starts triggered ones. Both only improve efficiency: the store decides by a claim of
+/// (job, scheduled instant) that each run is started once, so nodes that disagree are harmless.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), Box<dyn std::error::Error>> {

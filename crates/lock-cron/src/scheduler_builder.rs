@@ -10,7 +10,7 @@ use crate::{
     shared::Shared,
     terms::{LoopTerms, MAX_NAME_BYTES, RunTerms},
 };
-use lock_core::{LockFactory, LockOptions};
+use lock_core::{LockFactory, LockOptions, backend::ProcessId};
 use lock_ledger::{DEFAULT_HISTORY, GroupName, MAX_HISTORY, RunLedger};
 use std::{
     sync::{Arc, Mutex, atomic::AtomicBool},
@@ -39,6 +39,7 @@ impl Scheduler {
 /// | [`run_lease`](Self::run_lease) | 30 s | the time after which a run whose node died is an orphan |
 /// | [`shutdown_grace`](Self::shutdown_grace) | 20 s | the time for claims and running bodies when the scheduler ends |
 /// | [`trigger_life`](Self::trigger_life) | 10 min | the maximum time a trigger waits for a leader |
+/// | [`max_running`](Self::max_running) | no limit | the maximum number of runs at once on this node |
 /// | [`history`](Self::history) | 100 | the length of the history of each job, in entries |
 /// | [`observer`](Self::observer) | none | `tracing` events are always emitted |
 #[derive(Debug)]
@@ -52,6 +53,7 @@ pub struct SchedulerBuilder {
     run_lease: Duration,
     shutdown_grace: Duration,
     trigger_life: Duration,
+    max_running: Option<u32>,
     history: u32,
     observers: Vec<Arc<dyn CronObserver>>,
 }
@@ -76,6 +78,7 @@ impl SchedulerBuilder {
             run_lease: Duration::from_secs(30),
             shutdown_grace: Duration::from_secs(20),
             trigger_life: Duration::from_secs(600),
+            max_running: None,
             history: DEFAULT_HISTORY,
             observers: Vec::new(),
         }
@@ -120,6 +123,15 @@ impl SchedulerBuilder {
     /// a week.
     pub fn trigger_life(mut self, life: Duration) -> Self {
         self.trigger_life = life;
+        self
+    }
+
+    /// Sets the maximum number of runs at once on this node, at least 1. A run counts from its claim to its recorded end,
+    /// including its retries; runs of a job of [each node](crate::Scope::PerNode) do not count. Without room, a node
+    /// leaves runs to the others. A run for which no node has room within its [grace](crate::JobBuilder::grace) is
+    /// skipped as [`NoCapacity`](crate::observer::SkipReason::NoCapacity). Catch-up runs and triggers wait for room.
+    pub fn max_running(mut self, runs: u32) -> Self {
+        self.max_running = Some(runs);
         self
     }
 
@@ -170,6 +182,11 @@ impl SchedulerBuilder {
                 self.trigger_life
             )));
         }
+        if self.max_running == Some(0) {
+            return Err(invalid(
+                "`max_running` is 0: use at least 1, or leave it out for no limit".to_owned(),
+            ));
+        }
         let name = self.node.unwrap_or_else(|| self.locks.process_id().to_string());
         if name.chars().count() > MAX_NODE_NAME {
             return Err(invalid(format!(
@@ -179,10 +196,16 @@ impl SchedulerBuilder {
         let shorter = self.leadership_lease.min(self.run_lease);
         let (clock, timeout) = (self.locks.clock().clone(), (shorter / 10).min(MAX_REQUEST_TIMEOUT));
         let node = Node {
+            id: *ProcessId::random().as_uuid(),
             name,
             locks: self.locks,
             ledger: LedgerClient::new(self.ledger, clock, group, timeout),
-            terms: RunTerms { lease: self.run_lease, history: self.history, trigger_life: self.trigger_life },
+            terms: RunTerms {
+                lease: self.run_lease,
+                history: self.history,
+                trigger_life: self.trigger_life,
+                max_running: self.max_running.unwrap_or(u32::MAX),
+            },
             observers: Observers::new(&self.group, self.observers),
             running: RunningRuns::default(),
             shutdown: ShutdownProgress::default(),

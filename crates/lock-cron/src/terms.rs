@@ -1,6 +1,6 @@
 //! The validated terms of jobs, of runs and of the run loop; and the limits of names.
 
-use crate::options::{Jitter, Misfire, OnOrphan, Overlap, Retries, Scope};
+use crate::options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope};
 use lock_core::LockOptions;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ pub(crate) const MAX_NAME_BYTES: usize = 200;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JobTerms {
     pub(crate) scope: Scope,
+    pub(crate) placement: Placement,
     pub(crate) overlap: Overlap,
     pub(crate) misfire: Misfire,
     /// With `None`, half the distance to the next instant.
@@ -26,6 +27,7 @@ impl Default for JobTerms {
     fn default() -> Self {
         Self {
             scope: Scope::Fleet,
+            placement: Placement::Spread,
             overlap: Overlap::Skip,
             misfire: Misfire::FireOnce,
             grace: None,
@@ -44,6 +46,8 @@ pub(crate) struct RunTerms {
     pub(crate) lease: Duration,
     pub(crate) history: u32,
     pub(crate) trigger_life: Duration,
+    /// The maximum number of runs at once on this node.
+    pub(crate) max_running: u32,
 }
 
 /// The terms of the run loop.

@@ -107,6 +107,9 @@ pub enum Command {
         /// The maximum number of missed instants to start, and of open runs; one by default
         #[arg(long, value_name = "TIMES")]
         catch_up: Option<u32>,
+        /// Keeps the runs on the leader
+        #[arg(long)]
+        on_leader: bool,
         /// A fenced table, which the body reads at its start and writes at its end
         #[arg(long, value_name = "FILE")]
         fence: Option<PathBuf>,

@@ -16,6 +16,7 @@ use crate::{
     referee::Witness,
 };
 use lock_core::{LockFactory, LockName, LockOptions, inspect::ForceReleaseOutcome};
+use lock_cron::Placement;
 use std::{error::Error, time::Duration};
 
 /// The default time limit of hand-offs, used if the command line sets their number.
@@ -65,8 +66,10 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
             let terms = work::Terms { pause: *pause, takes: *takes, fence: fence.clone(), seed: *seed };
             work::run(&locks, names, terms, witness, &mut orders).await?;
         }
-        Command::Cron { group, schedule, takes, adopt, catch_up, fence } => {
-            let work = cron::Work { takes: *takes, adopt: *adopt, catch_up: *catch_up, fence: fence.clone() };
+        Command::Cron { group, schedule, takes, adopt, catch_up, on_leader, fence } => {
+            let placement = if *on_leader { Placement::Leader } else { Placement::Spread };
+            let (takes, adopt, catch_up) = (*takes, *adopt, *catch_up);
+            let work = cron::Work { takes, adopt, catch_up, placement, fence: fence.clone() };
             let ledger = ledger.ok_or("a fleet needs a run ledger")?;
             cron::run((&locks, ledger), cli.lease, group, schedule, work, orders).await?;
         }

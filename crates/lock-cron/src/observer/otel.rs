@@ -21,7 +21,7 @@ const SECONDS: [f64; 14] =
 /// | `cron.start` | counter | `cron.job` |
 /// | `cron.start.lag` | histogram, s: from the instant of a run to its claim, without catch-up runs | |
 /// | `cron.run.duration` | histogram, s | `cron.job`, `cron.outcome` |
-/// | `cron.skipped` | counter | `cron.job`, `cron.reason`: overlap, missed, queue, expired, decided_elsewhere, data_loss |
+/// | `cron.skipped` | counter | `cron.job`, `cron.reason`: overlap, missed, queue, expired, no_capacity, decided_elsewhere, data_loss |
 /// | `cron.orphan` | counter | `cron.job`, `cron.retried`: yes, no |
 /// | `cron.unowned` | counter: jobs that no leader has registered | `cron.job` |
 /// | `cron.ahead` | counter: minutes in which a watermark was in the future | `cron.job` |

@@ -14,7 +14,9 @@ pub enum SkipReason {
     Queue,
     /// It was triggered, and waited longer than the life of a trigger.
     Expired,
-    /// Another leader had already decided this instant, or a later one.
+    /// No node had room for it within its grace: see [`max_running`](crate::SchedulerBuilder::max_running).
+    NoCapacity,
+    /// Another node had already decided this instant, or a later one.
     DecidedElsewhere,
     /// The store lost the watermark of the job, so it is unknown which runs were started.
     DataLoss,
@@ -29,6 +31,7 @@ impl SkipReason {
             Self::Missed => "missed",
             Self::Queue => "queue",
             Self::Expired => "expired",
+            Self::NoCapacity => "no_capacity",
             Self::DecidedElsewhere => "decided_elsewhere",
             Self::DataLoss => "data_loss",
         }
@@ -41,6 +44,7 @@ impl SkipReason {
             Self::Missed => "missed",
             Self::Queue => "a later run took its place",
             Self::Expired => "the trigger expired",
+            Self::NoCapacity => "no node had room",
             Self::DecidedElsewhere => "decided elsewhere",
             Self::DataLoss => "the store lost its data",
         }

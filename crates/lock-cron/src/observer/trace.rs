@@ -69,14 +69,14 @@ pub(super) fn event(event: &CronEvent<'_>) {
 fn skipped(group: &str, job: &LockName, reason: SkipReason, count: u32) {
     let reason_word = reason.as_str();
     match reason {
-        // Two concurrent leaders are harmless, and the overlap policy may skip a run every second.
+        // Concurrent claims are harmless, and the overlap policy may skip a run every second.
         SkipReason::DecidedElsewhere | SkipReason::Overlap | SkipReason::Queue => {
             tracing::debug!(cron.group = group, cron.job = %job, reason = reason_word, count, "runs skipped");
         }
         SkipReason::DataLoss => {
             tracing::error!(cron.group = group, cron.job = %job, reason = reason_word, count, "runs skipped: the store lost the watermark");
         }
-        SkipReason::Missed | SkipReason::Expired => {
+        SkipReason::Missed | SkipReason::Expired | SkipReason::NoCapacity => {
             tracing::warn!(cron.group = group, cron.job = %job, reason = reason_word, count, "runs skipped");
         }
     }

@@ -1,6 +1,6 @@
 //! The commands of the planner, with their data.
 
-use crate::{observer::SkipReason, options::Overlap, schedule::Schedule};
+use crate::{observer::SkipReason, options::Overlap, schedule::Schedule, time::UtcTime};
 use lock_core::LockName;
 use lock_ledger::{CatchUp, ClaimId, ClaimReply, RunId, Skip};
 
@@ -14,6 +14,8 @@ pub(crate) struct Due {
     pub(crate) overlap: Overlap,
     /// Set to decide the run without starting it.
     pub(crate) skip: Option<Skip>,
+    /// The instant before it, if it is unknown whether that is decided: the claim of a node that may not lead.
+    pub(crate) after: Option<UtcTime>,
     pub(crate) schedule: u64,
     pub(crate) revision: u64,
     /// The claim of an earlier request that may still be applied.

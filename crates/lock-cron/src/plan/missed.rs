@@ -8,8 +8,11 @@ use crate::{options::Misfire, schedule::Schedule, terms::JobTerms, time::UtcTime
 use lock_ledger::CatchUp;
 use std::time::Duration;
 
+/// The time for which the leader leaves a spread run to its node, before it looks whether that has claimed it.
+pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+
 /// The grace of an instant without a successor, unless the job has its own.
-const LAST_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const LAST_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The maximum number of instants of one job that are started after an outage.
 pub(super) const MAX_STARTED: usize = 1_000;
@@ -112,6 +115,17 @@ pub(super) fn look_back(
     decide(terms, latest, skipped, next, now)
 }
 
+/// Returns the grace of an instant; `next` is its successor.
+pub(super) fn grace(terms: &JobTerms, at: UtcTime, next: Option<UtcTime>) -> Duration {
+    terms.grace.unwrap_or_else(|| next.map_or(LAST_GRACE, |next| next.since(at) / 2))
+}
+
+/// Returns the instant before `at`. `distance` is about that of two instants.
+pub(super) fn previous(schedule: &Schedule, at: UtcTime, distance: Duration) -> Option<UtcTime> {
+    let (begin, before) = (UtcTime::from_millis(0), at.saturating_sub(Duration::from_millis(1)));
+    latest(schedule, begin, before, 1, distance, &mut Budget::default()).pop()
+}
+
 /// Decides about the instants in `come`. The last one is late while it is within its grace; every other one is
 /// missed.
 fn decide(
@@ -122,8 +136,7 @@ fn decide(
     now: UtcTime,
 ) -> LookBack {
     let Some(last) = come.last().copied() else { return LookBack { start: vec![], skipped, next } };
-    let grace = terms.grace.unwrap_or_else(|| next.map_or(LAST_GRACE, |next| next.since(last) / 2));
-    let until = last.saturating_add(grace);
+    let until = last.saturating_add(grace(terms, last, next));
     let is_late = now <= until;
     if !is_late && terms.misfire == Misfire::Skip {
         let skipped = Some(skipped.map_or(SkippedInstants::one(last), |skipped| skipped.and(last)));

@@ -115,11 +115,43 @@ impl PendingRuns {
         self.entries.iter().any(|entry| entry.queues)
     }
 
-    /// Drops the front runs that are decided up to this watermark, except one whose claim is in flight.
+    pub(super) fn has_scheduled(&self) -> bool {
+        self.entries.iter().any(|entry| entry.run.scheduled().is_some())
+    }
+
+    /// Returns `true` if a run waits that only the leader starts, since it is a catch-up run or was triggered.
+    pub(super) fn has_leaders_run(&self) -> bool {
+        !self.in_flight && self.front().is_some_and(|entry| entry.skip.is_none() && !entry.is_on_time())
+    }
+
+    /// Returns `true` if the front claim may start a run that this node does not count yet.
+    pub(super) fn needs_room(&self) -> bool {
+        self.front().is_some_and(|entry| entry.skip.is_none() && entry.in_doubt.is_none())
+    }
+
+    /// Returns `true` if the front claim was not answered and is not in flight.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        !self.in_flight && self.front().is_some_and(|entry| entry.in_doubt.is_some() && entry.skip.is_none())
+    }
+
+    /// Skips the on-time runs for which no node has had room.
+    pub(super) fn skip_without_room(&mut self, is_late: impl Fn(Option<UtcTime>) -> bool) {
+        let front = usize::from(self.in_flight);
+        for entry in self.entries.iter_mut().skip(front) {
+            if entry.is_on_time() && entry.can_be_missed().is_some() && is_late(entry.until) {
+                entry.skip = Some(SkippedRow { first: entry.run, count: 1, reason: SkipReason::NoCapacity });
+            }
+        }
+        self.join_rows();
+    }
+
+    /// Drops the front runs that are decided up to this watermark, except one whose claim the store may have.
     pub(super) fn drop_decided(&mut self, watermark: UtcTime) {
         let front = usize::from(self.in_flight);
-        let decided =
-            |entry: &PendingRun| entry.run.scheduled().is_some_and(|at| UtcTime::from(at) <= watermark);
+        let decided = |entry: &PendingRun| {
+            let at = entry.run.scheduled().filter(|_| entry.in_doubt.is_none());
+            at.is_some_and(|at| UtcTime::from(at) <= watermark)
+        };
         while self.entries.get(front).is_some_and(decided) {
             self.entries.remove(front);
         }

@@ -2,7 +2,9 @@
 
 use super::{
     command::{Command, Due},
-    missed::{self, Budget},
+    missed::{self, Budget, PATIENCE},
+    on_time::OnTimeRuns,
+    peers::Peers,
     pending::{PendingRun, PendingRuns},
 };
 use crate::{
@@ -39,6 +41,12 @@ pub(super) struct PlannedJob {
     /// Set if the next run that is on time queues behind the catch-up runs.
     pub(super) follows_catch_up: bool,
     pub(super) pending: PendingRuns,
+    /// The runs that this node may start on time without leading.
+    pub(super) on_time: OnTimeRuns,
+    /// The last time at which the watermark was read.
+    pub(super) observed: UtcTime,
+    /// Set while the next instant is left to other nodes.
+    pub(super) left_to_others: bool,
     /// The time before which no claim is sent.
     pub(super) not_before: UtcTime,
     /// The back-off while other runs are open.
@@ -82,11 +90,29 @@ impl PlannedJob {
 
     /// Makes the instant that has come pending, according to the policies. Several instants are left to
     /// [`look_back`](Self::look_back).
-    pub(super) fn select_due(&mut self, name: &LockName, now: UtcTime, out: &mut Vec<Command>) {
+    pub(super) fn select_due(
+        &mut self,
+        name: &LockName,
+        now: UtcTime,
+        peers: Option<&Peers>,
+        room: u32,
+        out: &mut Vec<Command>,
+    ) {
+        if room == 0 && self.terms.scope == Scope::Fleet && !self.pending.has_queue() {
+            let overtaken = self.next.is_some_and(|next| next <= now);
+            self.pending.skip_without_room(|until| overtaken || until.is_some_and(|until| until < now));
+        }
         self.requeue_late(now);
+        self.left_to_others = false;
         let Some(first) = self.next.filter(|next| *next <= now && self.behind.is_none()) else { return };
         if self.paused {
             self.decided_up_to(now);
+            return;
+        }
+        // Without room, it is planned at once: it stays due until its grace is over, or another node claims it.
+        if self.is_spread() && room > 0 && !self.pending.has_scheduled() && !self.is_ours(name, first, peers)
+        {
+            self.left_to_others = true;
             return;
         }
         let second = self.schedule.next_after(first);
@@ -94,6 +120,12 @@ impl PlannedJob {
             Some(second) => self.behind = Some(second.since(first)),
             None => self.add_pending(name, now, missed::one(&self.terms, first, second, now), out),
         }
+    }
+
+    /// Returns `true` if the leader takes an instant itself: as its first node, or since no node has claimed it.
+    fn is_ours(&self, name: &LockName, first: UtcTime, peers: Option<&Peers>) -> bool {
+        peers.is_none_or(|peers| peers.is_first(name, first))
+            || first.saturating_add(PATIENCE) <= self.observed
     }
 
     /// Makes the latest of several instants pending, according to the policies, and counts the others.
@@ -158,8 +190,18 @@ impl PlannedJob {
     }
 
     /// Claims the front run.
-    pub(super) fn claim_next(&mut self, name: &LockName, now: UtcTime, out: &mut Vec<Command>) {
-        if self.pending.in_flight || self.not_before > now {
+    pub(super) fn claim_next(
+        &mut self,
+        name: &LockName,
+        now: UtcTime,
+        room: &mut u32,
+        out: &mut Vec<Command>,
+    ) {
+        if self.pending.in_flight || self.not_before > now || self.on_time.is_in_flight() {
+            return;
+        }
+        let takes_room = self.terms.scope == Scope::Fleet && self.pending.needs_room();
+        if takes_room && *room == 0 {
             return;
         }
         let Some(PendingRun { run, catch_up, queues, in_doubt, skip, .. }) = self.pending.front().copied()
@@ -178,11 +220,13 @@ impl PlannedJob {
             catch_up,
             overlap,
             skip,
+            after: None,
             schedule: self.identity,
             revision: self.revision,
             in_doubt,
         };
         if self.terms.scope == Scope::Fleet {
+            *room -= u32::from(takes_room);
             self.pending.in_flight = true;
             out.push(Command::Claim(due));
             return;
@@ -206,9 +250,13 @@ impl PlannedJob {
         self.decided();
     }
 
-    pub(super) fn wake_at(&self) -> Option<UtcTime> {
-        let claims = (!self.pending.is_empty() && !self.pending.in_flight).then_some(self.not_before);
-        claims.into_iter().chain(self.next.filter(|_| !self.paused)).min()
+    /// Returns the time of the next tick for the plan of a leader, or of a job of each node. The end of a run gives
+    /// room, and a heartbeat tells whether other nodes have claimed an instant: both are events.
+    pub(super) fn wake_at(&self, is_full: bool) -> Option<UtcTime> {
+        let is_stuck = is_full && self.terms.scope == Scope::Fleet && self.pending.needs_room();
+        let in_flight = self.pending.in_flight || self.on_time.is_in_flight();
+        let claims = (!self.pending.is_empty() && !in_flight && !is_stuck).then_some(self.not_before);
+        claims.into_iter().chain(self.next.filter(|_| !self.paused && !self.left_to_others)).min()
     }
 }
 

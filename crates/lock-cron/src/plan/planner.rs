@@ -3,6 +3,8 @@
 use super::{
     command::{ClaimOutcome, Command, Due, EffectiveControls},
     missed::Budget,
+    on_time::OnTimeRuns,
+    peers::Peers,
     pending::{PendingRun, PendingRuns},
     planned_job::{BUSY, CLAIM_RETRY_PAUSE, PlannedJob},
 };
@@ -23,6 +25,10 @@ pub(crate) struct Planner {
     pub(super) jobs: BTreeMap<LockName, PlannedJob>,
     leading: bool,
     draining: bool,
+    /// `None` before the first heartbeat.
+    peers: Option<Peers>,
+    /// Set if this node had no room at the end of the last tick.
+    is_full: bool,
 }
 
 impl Planner {
@@ -39,6 +45,9 @@ impl Planner {
             behind: None,
             follows_catch_up: false,
             pending: PendingRuns::default(),
+            on_time: OnTimeRuns::default(),
+            observed: now,
+            left_to_others: false,
             not_before: UtcTime::from_millis(i64::MIN),
             busy: BUSY,
             running: 0,
@@ -78,8 +87,52 @@ impl Planner {
         self.jobs.get(name).is_some_and(|job| job.cursor.is_none())
     }
 
-    /// Takes the watermark of a job with this schedule. Earlier instants are no longer claimed.
-    pub(crate) fn registered(&mut self, registration: &Registration, watermark: UtcTime) {
+    /// Takes the live nodes.
+    pub(crate) fn peers_read(&mut self, peers: Peers) {
+        self.peers = Some(peers);
+    }
+
+    /// Returns the jobs with an instant that has come and may be decided by another node.
+    pub(crate) fn undecided(&self, now: UtcTime) -> Vec<Registration> {
+        let has_come = |job: &PlannedJob| {
+            job.on_time.is_due() || job.pending.has_scheduled() || job.next.is_some_and(|next| next <= now)
+        };
+        let undecided = self.jobs.iter().filter(|(_, job)| job.is_spread() && has_come(job));
+        undecided.map(|(name, job)| Registration { job: name.clone(), schedule: job.identity }).collect()
+    }
+
+    /// Takes the watermark that a job with this schedule had at this time, as far as the store knows the job.
+    pub(crate) fn observed(
+        &mut self,
+        registration: &Registration,
+        watermark: Option<UtcTime>,
+        at: UtcTime,
+        out: &mut Vec<Command>,
+    ) {
+        let leading = self.leading;
+        let Some(job) = self.jobs.get_mut(&registration.job) else { return };
+        match watermark {
+            Some(watermark) => {
+                job.on_time.drop_decided(watermark);
+                if job.cursor.is_some() {
+                    self.registered(registration, watermark, at);
+                }
+            }
+            None if leading && job.cursor.is_some() => {
+                job.forget();
+                out.push(Command::Register(registration.job.clone()));
+            }
+            None => {}
+        }
+    }
+
+    /// Returns `true` if the leader has no room for a run that no other node starts.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.is_full && self.leading && self.jobs.values().any(|job| job.pending.has_leaders_run())
+    }
+
+    /// Takes the watermark that a job with this schedule had at this time. Earlier instants are no longer claimed.
+    pub(crate) fn registered(&mut self, registration: &Registration, watermark: UtcTime, at: UtcTime) {
         let Some(job) = self.jobs.get_mut(&registration.job).filter(|job| job.terms.scope == Scope::Fleet)
         else {
             return;
@@ -92,6 +145,7 @@ impl Planner {
             job.decided_up_to(watermark);
         }
         job.pending.drop_decided(watermark);
+        job.observed = job.observed.max(at);
     }
 
     /// Takes the controls of a job. If they changed, the plan is discarded, and the watermark has to be read again.
@@ -107,6 +161,7 @@ impl Planner {
         job.identity = schedule.identity();
         (job.revision, job.paused, job.schedule) = (revision, paused, schedule);
         job.forget();
+        job.on_time.restart();
         if leading {
             out.push(Command::Register(name.clone()));
         }
@@ -121,29 +176,40 @@ impl Planner {
         }
     }
 
-    /// Plans due runs. If the budget is spent, the remaining jobs are due at once in [`wake_at`](Self::wake_at).
-    pub(crate) fn tick(&mut self, now: UtcTime, budget: &mut Budget, out: &mut Vec<Command>) {
+    /// Plans due runs; `room` is the number of further runs that this node may start. If the budget is spent, the
+    /// remaining jobs are due at once in [`wake_at`](Self::wake_at).
+    pub(crate) fn tick(&mut self, now: UtcTime, room: u32, budget: &mut Budget, out: &mut Vec<Command>) {
         if self.draining {
             return;
         }
+        // The store may already have granted these claims.
+        let in_doubt = |job: &&PlannedJob| job.pending.is_in_doubt() || job.on_time.is_in_doubt();
+        let in_doubt = u32::try_from(self.jobs.values().filter(in_doubt).count()).unwrap_or(u32::MAX);
+        let mut room = room.saturating_sub(in_doubt);
         let leading = self.leading;
+        let peers = self.peers.as_ref().filter(|peers| peers.are_known(now));
         let mut behind = Vec::new();
         for (name, job) in &mut self.jobs {
             if leading || job.terms.scope == Scope::PerNode {
-                job.select_due(name, now, out);
-                job.claim_next(name, now, out);
-                behind.extend(job.behind.map(|distance| (distance, name, job)));
+                job.select_due(name, now, peers, room, out);
+                job.claim_next(name, now, &mut room, out);
             }
+            if job.is_spread() {
+                job.select_on_time(now);
+                job.claim_on_time(name, now, peers, &mut room, out);
+            }
+            behind.extend(job.behind.map(|distance| (distance, name, job)));
         }
         // A job with short intervals loses the most by waiting for another tick.
         behind.sort_by_key(|(distance, ..)| *distance);
         for (_, name, job) in behind {
             if budget.is_spent() {
-                return;
+                break;
             }
             job.look_back(name, now, budget, out);
-            job.claim_next(name, now, out);
+            job.claim_next(name, now, &mut room, out);
         }
+        self.is_full = room == 0;
     }
 
     /// Takes the outcome of a claim.
@@ -155,6 +221,10 @@ impl Planner {
         out: &mut Vec<Command>,
     ) {
         let Some(job) = self.jobs.get_mut(&due.job) else { return };
+        if due.after.is_some() {
+            job.on_time_answered(now, due, outcome, out);
+            return;
+        }
         let was_in_flight = std::mem::take(&mut job.pending.in_flight);
         if !was_in_flight || job.pending.front().is_none_or(|entry| entry.run != due.run) {
             return;
@@ -213,9 +283,12 @@ impl Planner {
         if self.draining {
             return None;
         }
-        let leading = self.leading;
+        let (leading, is_full) = (self.leading, self.is_full);
         let led = |job: &&PlannedJob| leading || job.terms.scope == Scope::PerNode;
-        self.jobs.values().filter(led).filter_map(PlannedJob::wake_at).min()
+        let planned = self.jobs.values().filter(led).filter_map(|job| job.wake_at(is_full));
+        let spread = self.jobs.values().filter(|job| job.is_spread());
+        let on_time = spread.filter_map(PlannedJob::wake_on_time_at);
+        planned.chain(on_time).min()
     }
 
     fn fleet_jobs(&mut self) -> impl Iterator<Item = &mut PlannedJob> {

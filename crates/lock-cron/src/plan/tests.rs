@@ -1,11 +1,12 @@
 //! Tests of the planner: due instants, claims, and their answers.
 
 mod catch_up;
+mod on_time;
 
 use super::{missed, *};
 use crate::{
     observer::SkipReason,
-    options::{Misfire, Overlap, Scope},
+    options::{Misfire, Overlap, Placement, Scope},
     schedule::Schedule,
     terms::JobTerms,
     time::UtcTime,
@@ -45,7 +46,7 @@ struct Story {
 /// Registers a job with this watermark in the store.
 fn register(planner: &mut Planner, name: &LockName, watermark: UtcTime) {
     let registration = planner.registration(name).unwrap();
-    planner.registered(&registration, watermark);
+    planner.registered(&registration, watermark, watermark);
 }
 
 impl Story {
@@ -53,6 +54,7 @@ impl Story {
     fn led(schedule: &str, terms: JobTerms) -> Self {
         let schedule = Schedule::cron(schedule).unwrap();
         let mut planner = Planner::default();
+        let terms = JobTerms { placement: Placement::Leader, ..terms };
         planner.add(at(0), name(), schedule.clone(), terms);
         planner.elected();
         register(&mut planner, &name(), at(0));
@@ -63,7 +65,7 @@ impl Story {
     fn tick(&mut self, now: UtcTime) -> Vec<Command> {
         let mut out = Vec::new();
         loop {
-            self.planner.tick(now, &mut Budget::default(), &mut out);
+            self.planner.tick(now, u32::MAX, &mut Budget::default(), &mut out);
             let is_row = |command: &Command| matches!(command, Command::Claim(due) if due.skip.is_some());
             let Some(row) = out.iter().position(is_row) else { break };
             let Command::Claim(due) = out.remove(row) else { unreachable!("it is a claim") };
@@ -100,6 +102,7 @@ impl Story {
             catch_up: CatchUp::No,
             overlap: self.planner.jobs[&name()].terms.overlap,
             skip: None,
+            after: None,
             schedule: self.schedule.identity(),
             revision,
             in_doubt: self.in_doubt,
@@ -310,8 +313,8 @@ fn early_reply_outweighs_a_clock_that_is_ahead() {
 fn missed_instants_are_skipped_before_the_next_claim() {
     let mut story = Story::led("* * * * *", JobTerms { misfire: Misfire::Skip, ..JobTerms::default() });
     let mut out = Vec::new();
-    story.planner.tick(at(300), &mut Budget::default(), &mut out);
-    story.planner.tick(at(300), &mut Budget::default(), &mut out);
+    story.planner.tick(at(300), u32::MAX, &mut Budget::default(), &mut out);
+    story.planner.tick(at(300), u32::MAX, &mut Budget::default(), &mut out);
     let [Command::Claim(due)] = &out[..] else { panic!("one request: {out:?}") };
     let skip = Skip { first: run_at(60), count: 4, detail: "missed".to_owned() };
     assert_eq!((due.run, &due.skip), (run_at(240), &Some(skip)));
@@ -327,7 +330,7 @@ fn missed_instants_are_skipped_before_the_next_claim() {
 fn skip_by_another_leader_is_not_counted_again() {
     let mut story = Story::led("* * * * *", JobTerms { misfire: Misfire::Skip, ..JobTerms::default() });
     let mut out = Vec::new();
-    story.planner.tick(at(300), &mut Budget::default(), &mut out);
+    story.planner.tick(at(300), u32::MAX, &mut Budget::default(), &mut out);
     let Some(Command::Claim(due)) = out.pop() else { panic!("a request to skip") };
     story.planner.claim_answered(at(300), &due, ClaimOutcome::Answered(Duplicate), &mut out);
     assert_eq!(out, [skipped(SkipReason::DecidedElsewhere, 4)]);
@@ -372,7 +375,7 @@ fn watermark_of_another_schedule_is_ignored() {
     let schedule = Schedule::cron("*/5 * * * *").unwrap();
     let controls = EffectiveControls { revision: 1, paused: false, schedule };
     story.planner.controls_changed(&name(), controls, &mut out);
-    story.planner.registered(&before, at(0));
+    story.planner.registered(&before, at(0), at(0));
     assert_eq!(story.claims(at(600)), [], "its own is not known yet");
     register(&mut story.planner, &name(), at(590));
     assert_eq!(story.claims(at(600)), [(run_at(600), CatchUp::No)]);

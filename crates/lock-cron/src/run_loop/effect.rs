@@ -8,10 +8,10 @@ use crate::{
 };
 use lock_core::{
     LockError, LockGuard,
-    backend::{Applied, BackendError, BackendErrorKind},
+    backend::{Applied, BackendError, BackendErrorKind, Reply},
     clock::Moment,
 };
-use lock_ledger::{FleetControls, OpenRun, RegisteredJob, Registration, RunRenewal};
+use lock_ledger::{HeartbeatReply, OpenRun, RegisteredJob, Registration, RunRenewal};
 
 /// The result of a task.
 pub(super) enum Effect {
@@ -19,7 +19,8 @@ pub(super) enum Effect {
     ElectionPanicked,
     Resigned,
     Registered { jobs: Vec<Registration>, answer: Answer<Vec<RegisteredJob>> },
-    ControlsRead(Answer<FleetControls>),
+    HeartbeatAnswered { asked: Vec<Registration>, answer: Answer<Reply<HeartbeatReply>> },
+    Left,
     OpenRunsRead(Answer<Vec<OpenRun>>),
     Renewed { sent: Moment, runs: Vec<HeldRun>, answer: Answer<Vec<RunRenewal>> },
     DueClaimed { due: Due, outcome: ClaimOutcome, claimed: Option<Box<ClaimedRun>> },

@@ -4,7 +4,7 @@ use super::{
     effect::Effect, leadership::Leadership, phase::Phase, polling::REGISTRATION_INTERVAL, state::RunLoop,
     unowned::UnownedJobs,
 };
-use crate::{backoff::RETRY_PAUSE, hash::StableHash, observer::CronEvent};
+use crate::{backoff::RETRY_PAUSE, observer::CronEvent};
 use lock_core::{LockError, LockErrorKind, LockGuard, LockName};
 use std::{fmt, sync::atomic::Ordering, time::Duration};
 use tokio::time::{Instant, sleep};
@@ -17,7 +17,7 @@ impl RunLoop {
         }
         let node = self.shared.node.clone();
         let options = self.shared.terms.leadership;
-        let name = format!("leader:{{{}}}:{:016x}", node.ledger.group(), self.fingerprint());
+        let name = format!("leader:{{{}}}:{:016x}", node.ledger.group(), self.fingerprint);
         let election = async move {
             sleep(after).await;
             let name = LockName::reserved(&name).expect("the group was checked to fit");
@@ -29,13 +29,6 @@ impl RunLoop {
             Effect::Elected(Box::new(elected))
         };
         self.spawn(election, Effect::ElectionPanicked);
-    }
-
-    /// Hashes the jobs and their schedules: nodes with the same hash elect one leader. Versions of the zone data are
-    /// not included, so that nodes started before and after an update still elect one leader.
-    fn fingerprint(&self) -> u64 {
-        let lines = self.fleet_jobs().map(|job| format!("{}\n{:016x}\n", job.name, job.schedule.identity()));
-        StableHash::of(&lines.collect::<String>())
     }
 
     pub(super) fn elected(&mut self, elected: Result<LockGuard, LockError>) {

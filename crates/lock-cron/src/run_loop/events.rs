@@ -7,14 +7,15 @@ use crate::{
     job::Job,
     ledger_client::Answer,
     observer::CronEvent,
-    plan::{ClaimOutcome, Command, Due},
+    plan::{ClaimOutcome, Command, Due, Peers},
     run,
     running::{CancelReason, RunKey},
     time::UtcTime,
 };
-use lock_core::LockName;
+use lock_core::{LockName, backend::Reply};
 use lock_ledger::{
-    FleetControls, JobControls, JobStatus, OpenRun, RegisteredJob, Registration, RunId, RunState,
+    FleetControls, HeartbeatReply, JobControls, JobStatus, LiveNode, OpenRun, RegisteredJob, Registration,
+    RunId, RunState,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -85,13 +86,14 @@ impl RunLoop {
                 self.elect(Duration::ZERO);
             }
             Effect::Registered { jobs, answer } => self.registered(jobs, answer),
-            Effect::ControlsRead(answer) => {
-                self.reading_controls = false;
+            Effect::HeartbeatAnswered { asked, answer } => {
+                self.heartbeat_in_flight = false;
                 match answer {
-                    Ok(controls) => self.controls_read(controls, &mut commands),
+                    Ok(reply) => self.heartbeat_answered(&asked, reply, &mut commands),
                     Err(error) => node.store_failed(&error),
                 }
             }
+            Effect::Left => self.leaving = false,
             Effect::OpenRunsRead(Ok(open)) => self.take_over_orphans(open),
             Effect::OpenRunsRead(Err(error)) => node.store_failed(&error),
             Effect::Renewed { sent, runs, answer } => {
@@ -127,6 +129,26 @@ impl RunLoop {
         self.execute(commands);
     }
 
+    fn heartbeat_answered(
+        &mut self,
+        asked: &[Registration],
+        Reply { now: at, outcome, .. }: Reply<HeartbeatReply>,
+        commands: &mut Vec<Command>,
+    ) {
+        let (this, jobs, read_at) = (self.shared.node.id, self.fingerprint, UtcTime::from(at));
+        let is_peer = |node: &&LiveNode| node.id != this && node.jobs == jobs && node.room > 0;
+        let others: Vec<_> = outcome.nodes.iter().filter(is_peer).map(|node| node.id).collect();
+        // The leadership goes to a node with room, if one waits to start runs that only a leader starts.
+        if !others.is_empty() && self.planner.waits_for_room() && self.phase == Phase::Running {
+            self.resign();
+        }
+        self.planner.peers_read(Peers { this, others, read_at });
+        for (registration, watermark) in asked.iter().zip(outcome.watermarks) {
+            self.planner.observed(registration, watermark.map(UtcTime::from), read_at, commands);
+        }
+        self.controls_read(outcome.controls, commands);
+    }
+
     fn registered(&mut self, jobs: Vec<Registration>, answer: Answer<Vec<RegisteredJob>>) {
         let leads = self.leadership.is_some();
         match answer {
@@ -160,7 +182,7 @@ impl RunLoop {
         if by > MAX_WATERMARK_LEAD {
             observers.notify(|group| CronEvent::WatermarkAhead { group, job, by });
         }
-        self.planner.registered(registration, watermark);
+        self.planner.registered(registration, watermark, now);
     }
 
     fn controls_read(&mut self, controls: FleetControls, commands: &mut Vec<Command>) {
@@ -172,7 +194,7 @@ impl RunLoop {
             self.planner.controls_changed(&job.name, job.effective(controls.get(&job.name)), commands);
         }
         if self.leadership.is_some() {
-            let foreign = triggers.iter().filter(|trigger| !self.jobs.contains_key(&trigger.job));
+            let foreign = triggers.iter().filter(|trigger| !self.has_fleet_job(&trigger.job));
             let unowned = self.unowned.see_triggers(foreign.cloned().collect(), self.now());
             self.report_unowned(&unowned);
             // A run that another node has released raises the revision.
@@ -188,7 +210,7 @@ impl RunLoop {
             return;
         }
         let (known, foreign): (Vec<_>, Vec<_>) =
-            open.into_iter().partition(|run| self.jobs.contains_key(&run.job));
+            open.into_iter().partition(|run| self.has_fleet_job(&run.job));
         let unowned = self.unowned.see_open_runs(foreign);
         self.report_unowned(&unowned);
         if self.unowned.has_overdue_trigger(self.now()) {
@@ -203,8 +225,8 @@ impl RunLoop {
     fn take_over(&mut self, left: OpenRun) {
         let Some(job) = self.jobs.get(&left.job).cloned() else { return };
         let key = RunKey { job: left.job.clone(), run: left.run };
-        // While its last attempt is still ending on this node, a later check finds it.
-        if self.phase != Phase::Running || self.shared.node.running.has(&key) {
+        // While its last attempt is still ending on this node, or without room, a later check finds it.
+        if self.phase != Phase::Running || self.room() == 0 || self.shared.node.running.has(&key) {
             return;
         }
         if !self.taking_over.insert(key.clone()) {

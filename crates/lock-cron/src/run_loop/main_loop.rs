@@ -20,7 +20,7 @@ impl RunLoop {
             self.check_leadership();
             self.poll_ledger();
             let mut commands = Vec::new();
-            self.planner.tick(self.now(), &mut Budget::default(), &mut commands);
+            self.planner.tick(self.now(), self.room(), &mut Budget::default(), &mut commands);
             self.execute(commands);
             let wake = self.wake_at();
             let shared = self.shared.clone();
@@ -35,7 +35,7 @@ impl RunLoop {
                         self.task_done(done);
                     }
                 }
-                () = shared.wake.notified() => self.timers.controls = Instant::now(),
+                () = shared.wake.notified() => self.timers.heartbeat = Instant::now(),
                 () = sleep_or_yield(wake) => {}
             }
             self.advance();
@@ -62,6 +62,7 @@ impl RunLoop {
     pub(super) fn drain(&mut self) {
         if self.phase == Phase::Running {
             self.planner.drain();
+            self.leave();
             self.shared.node.shutdown.advance(ShutdownStage::Draining);
             self.phase = Phase::Draining(Instant::now().checked_add(self.shared.terms.shutdown_grace));
         }
@@ -91,6 +92,7 @@ impl RunLoop {
         matches!(self.phase, Phase::Finishing(_) | Phase::Ending)
             && self.shared.node.running.is_empty()
             && !self.resigning
+            && !self.leaving
     }
 }
 

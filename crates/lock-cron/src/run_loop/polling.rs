@@ -1,21 +1,21 @@
-//! Repeated requests: registrations, controls, open runs, renewals.
+//! Repeated requests: registrations, heartbeats, open runs, renewals.
 
 use super::{
     effect::{Effect, panicked},
     phase::Phase,
     state::RunLoop,
 };
-use crate::{ledger_client::NO_REVISION, observer::CronEvent, running::HeldRun};
+use crate::{ledger_client::NO_REVISION, observer::CronEvent, plan::NODE_LEASE, running::HeldRun};
 use lock_core::LockName;
-use lock_ledger::{Registration, RenewRun};
+use lock_ledger::{LiveNode, Registration, RenewRun};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// The time between the registrations of a leader.
 pub(super) const REGISTRATION_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The time between reads of the controls.
-const CONTROLS_INTERVAL: Duration = Duration::from_secs(1);
+/// The time between heartbeats, which also read the controls.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest interval of a repeated request, regardless of the leases.
 const MAX_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -24,9 +24,9 @@ impl RunLoop {
     /// Sends the requests that are due.
     pub(super) fn poll_ledger(&mut self) {
         let now = Instant::now();
-        let reads_controls = self.phase == Phase::Running && self.fleet_jobs().next().is_some();
-        if reads_controls && now >= self.timers.controls && !self.reading_controls {
-            self.read_controls();
+        let is_member = self.phase == Phase::Running && self.fleet_jobs().next().is_some();
+        if is_member && now >= self.timers.heartbeat && !self.heartbeat_in_flight {
+            self.send_heartbeat();
         }
         if self.leadership.is_some() && now >= self.timers.open_runs {
             self.timers.open_runs = now + self.third_of_a_run_lease();
@@ -68,21 +68,43 @@ impl RunLoop {
 
     /// Reads all controls at the next opportunity, regardless of the known revision.
     pub(super) fn read_all_controls(&mut self) {
-        (self.known_revision, self.timers.controls) = (NO_REVISION, Instant::now());
+        (self.known_revision, self.timers.heartbeat) = (NO_REVISION, Instant::now());
     }
 
-    fn read_controls(&mut self) {
-        self.timers.controls = Instant::now() + CONTROLS_INTERVAL;
-        self.reading_controls = true;
-        let (node, known) = (self.shared.node.clone(), self.known_revision);
-        let read = async move {
-            let answer = node.ledger.controls(known).await;
+    fn send_heartbeat(&mut self) {
+        self.timers.heartbeat = Instant::now() + HEARTBEAT_INTERVAL;
+        self.heartbeat_in_flight = true;
+        let (node, known, record) = (self.shared.node.clone(), self.known_revision, self.record());
+        let asked = self.planner.undecided(self.now());
+        let failed = Effect::HeartbeatAnswered { asked: asked.clone(), answer: Err(panicked()) };
+        let send = async move {
+            let answer = node.ledger.heartbeat(record, NODE_LEASE, known, asked.clone()).await;
             if let Some(offset) = node.ledger.clock_offset() {
                 node.observers.notify(|group| CronEvent::ClockCompared { group, offset });
             }
-            Effect::ControlsRead(answer)
+            Effect::HeartbeatAnswered { asked, answer }
         };
-        self.spawn(read, Effect::ControlsRead(Err(panicked())));
+        self.spawn(send, failed);
+    }
+
+    /// Removes this node from the live nodes, so that no more runs are left to it.
+    pub(super) fn leave(&mut self) {
+        if self.fleet_jobs().next().is_none() {
+            return;
+        }
+        self.leaving = true;
+        let (node, known, record) = (self.shared.node.clone(), self.known_revision, self.record());
+        let leave = async move {
+            // If it fails, the record expires.
+            let _ = node.ledger.heartbeat(record, Duration::ZERO, known, Vec::new()).await;
+            Effect::Left
+        };
+        self.spawn(leave, Effect::Left);
+    }
+
+    fn record(&self) -> LiveNode {
+        let (id, name) = (self.shared.node.id, self.shared.node.name.clone());
+        LiveNode { id, name, jobs: self.fingerprint, room: self.room() }
     }
 
     fn read_open_runs(&mut self) {

@@ -3,6 +3,7 @@
 use super::{effect::Effect, leadership::Leadership, phase::Phase, unowned::UnownedJobs};
 use crate::{
     error::CronError,
+    hash::StableHash,
     job::Job,
     ledger_client::NO_REVISION,
     options::Scope,
@@ -24,6 +25,8 @@ use tokio::{task::JoinSet, time::Instant};
 pub(crate) struct RunLoop {
     pub(super) shared: Arc<Shared>,
     pub(super) jobs: BTreeMap<LockName, Arc<Job>>,
+    /// The hash of the fleet's jobs and their schedules. Nodes with the same hash elect one leader, and share the runs.
+    pub(super) fingerprint: u64,
     pub(super) planner: Planner,
     pub(super) effects: JoinSet<Effect>,
     pub(super) phase: Phase,
@@ -35,7 +38,9 @@ pub(crate) struct RunLoop {
     pub(super) timers: Timers,
     /// The revision of the controls that the planner has.
     pub(super) known_revision: u64,
-    pub(super) reading_controls: bool,
+    pub(super) heartbeat_in_flight: bool,
+    /// Set while the store is asked to remove this node.
+    pub(super) leaving: bool,
     pub(super) renewing: bool,
     /// The claims in flight.
     pub(super) claims: usize,
@@ -46,7 +51,7 @@ pub(crate) struct RunLoop {
 /// The times of the next repeated requests.
 pub(super) struct Timers {
     pub(super) registration: Instant,
-    pub(super) controls: Instant,
+    pub(super) heartbeat: Instant,
     pub(super) open_runs: Instant,
     pub(super) renewal: Instant,
 }
@@ -61,6 +66,7 @@ impl RunLoop {
         let begin = Instant::now();
         Self {
             shared,
+            fingerprint: fingerprint(jobs.values()),
             jobs,
             planner,
             effects: JoinSet::new(),
@@ -69,9 +75,10 @@ impl RunLoop {
             resigning: false,
             registered: BTreeSet::new(),
             unowned: UnownedJobs::default(),
-            timers: Timers { registration: begin, controls: begin, open_runs: begin, renewal: begin },
+            timers: Timers { registration: begin, heartbeat: begin, open_runs: begin, renewal: begin },
             known_revision: NO_REVISION,
-            reading_controls: false,
+            heartbeat_in_flight: false,
+            leaving: false,
             renewing: false,
             claims: 0,
             taking_over: BTreeSet::new(),
@@ -94,13 +101,32 @@ impl RunLoop {
         self.shared.node.ledger.now()
     }
 
+    /// Returns the number of further runs that this node may start.
+    pub(super) fn room(&self) -> u32 {
+        let node = &self.shared.node;
+        let taken = node.running.held() + self.claims;
+        node.terms.max_running.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX))
+    }
+
     pub(super) fn fleet_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
         self.jobs.values().filter(|job| job.terms.scope == Scope::Fleet)
+    }
+
+    pub(super) fn has_fleet_job(&self, name: &LockName) -> bool {
+        self.jobs.get(name).is_some_and(|job| job.terms.scope == Scope::Fleet)
     }
 
     pub(super) fn fleet_names(&self) -> Vec<LockName> {
         self.fleet_jobs().map(|job| job.name.clone()).collect()
     }
+}
+
+/// Hashes the fleet's jobs and their schedules. Versions of the zone data are not included, so that nodes started before
+/// and after an update have the same hash.
+fn fingerprint<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>) -> u64 {
+    let of_fleet = jobs.filter(|job| job.terms.scope == Scope::Fleet);
+    let lines = of_fleet.map(|job| format!("{}\n{:016x}\n", job.name, job.schedule.identity()));
+    StableHash::of(&lines.collect::<String>())
 }
 
 impl Drop for RunLoop {

@@ -141,7 +141,7 @@ async fn trigger_read_again_while_it_runs_is_harmless() {
     claim.reached().await;
     sleep(Duration::from_millis(10)).await;
     // Read while the first is not claimed yet, delivered after it is.
-    let read = running.faulty.gate(Op::Controls, Phase::After);
+    let read = running.faulty.gate(Op::Heartbeat, Phase::After);
     let second = running.cron.trigger("job").await.unwrap();
     read.reached().await;
     claim.open();

@@ -1,7 +1,7 @@
 //! Deployments: changed schedules, jobs that are added and removed, and shutdowns that lose nothing.
 
 use crate::fleet::{Fleet, Node, Running, secs};
-use lock_cron::{Jitter, Misfire, OnOrphan, Overlap, Retries, Schedule, observer::SkipReason};
+use lock_cron::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Schedule, observer::SkipReason};
 use lock_ledger::RunOutcome;
 use lock_testkit::{Fault, Op};
 use std::time::Duration;
@@ -84,7 +84,7 @@ async fn returning_job_skips_the_past_but_not_an_outage_of_all() {
     }
 }
 
-/// Starts a job on two nodes, the first of which is the leader.
+/// Starts a job on two nodes, the first of which is the leader. The jobs of the tests run there.
 async fn pair(fleet: &Fleet, describe: impl Fn(&Node)) -> (Running, Running) {
     let start = |name| {
         let node = fleet.node(name);
@@ -101,7 +101,8 @@ async fn body_cancelled_by_a_shutdown_is_taken_over_at_once() {
     for (on_orphan, starts) in [(OnOrphan::Retry { max: 1 }, 2), (OnOrphan::Skip, 1)] {
         let fleet = Fleet::new();
         let describe = |node: &Node| {
-            node.job("job", "1 0 1 1 *", secs(100)).on_orphan(on_orphan).register().expect("a good job");
+            let job = node.job("job", "1 0 1 1 *", secs(100)).placement(Placement::Leader);
+            job.on_orphan(on_orphan).register().expect("a good job");
         };
         let (first, second) = pair(&fleet, describe).await;
         sleep(secs(70)).await;
@@ -121,7 +122,7 @@ async fn shutdown_requeues_a_run_in_its_jitter() {
     let fleet = Fleet::new();
     let describe = |node: &Node| {
         let job = node.job("job", "1 0 1 1 *", secs(1)).jitter(Jitter::Random(secs(HOUR)));
-        job.register().expect("a good job");
+        job.placement(Placement::Leader).register().expect("a good job");
     };
     let (first, second) = pair(&fleet, describe).await;
     sleep(secs(60)).await;
@@ -145,7 +146,7 @@ async fn shutdown_requeues_a_run_in_its_back_off() {
         };
         let schedule = Schedule::cron("1 0 1 1 *").expect("a good schedule");
         let wait = secs(60);
-        let job = node.cron.job("job", schedule, body);
+        let job = node.cron.job("job", schedule, body).placement(Placement::Leader);
         job.retries(Retries { max: 5, initial_delay: wait, max_delay: wait }).register().expect("a good job");
     };
     let (first, second) = pair(&fleet, describe).await;
@@ -169,7 +170,7 @@ async fn a_back_off_whose_node_dies_goes_on_elsewhere() {
         };
         let schedule = Schedule::cron("1 0 1 1 *").expect("a good schedule");
         let wait = secs(600);
-        let job = node.cron.job("job", schedule, body);
+        let job = node.cron.job("job", schedule, body).placement(Placement::Leader);
         job.retries(Retries { max: 1, initial_delay: wait, max_delay: wait }).register().expect("a good job");
     };
     let (first, second) = pair(&fleet, describe).await;
@@ -223,7 +224,8 @@ async fn poison_pill_kills_as_many_nodes_as_orphan_retries() {
     for name in ["a", "b", "c", "d", "e"] {
         let node = fleet.node(name);
         let job = node.job("job", "1 0 1 1 *", secs(HOUR)).retries(Retries::times(3));
-        job.on_orphan(OnOrphan::Retry { max: 1 }).overlap(Overlap::Skip).register().expect("a good job");
+        let job = job.on_orphan(OnOrphan::Retry { max: 1 }).overlap(Overlap::Skip);
+        job.placement(Placement::Leader).register().expect("a good job");
         nodes.push(node.start());
         sleep(Duration::from_millis(100)).await;
     }
@@ -283,7 +285,7 @@ async fn outage_of_a_replaced_schedule_is_made_up() {
         let node = fleet.node("b");
         node.job("job", "0 0 1 1 *", secs(1)).register().expect("a good job");
         if slow {
-            node.faulty.next(Op::Controls, Fault::LoseRequest);
+            node.faulty.next(Op::Heartbeat, Fault::LoseRequest);
         }
         let _back = node.start();
         sleep(secs(60)).await;

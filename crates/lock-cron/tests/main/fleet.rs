@@ -6,7 +6,7 @@ use lock_core::{
     clock::{Clock, TestClock},
 };
 use lock_cron::{
-    Attempt, JobBuilder, RunContext, RunId, Schedule, Scheduler,
+    Attempt, JobBuilder, Placement, RunContext, RunId, Schedule, Scheduler, SchedulerBuilder,
     observer::{CronEvent, CronObserver, SkipReason},
 };
 use lock_ledger::{MemoryLedger, RunOutcome};
@@ -123,7 +123,7 @@ impl Log {
         self.0.lock().expect("no test panics while it writes").leaders
     }
 
-    /// Asserts that each first attempt started once, and never before its instant.
+    /// Asserts that each first attempt of the only job started once, and never before its instant.
     pub(crate) fn assert_each_once(&self) {
         let starts = self.starts();
         let mut first: Vec<_> =
@@ -176,24 +176,33 @@ impl Fleet {
     }
 
     pub(crate) fn node(&self, name: &str) -> Node {
+        self.node_with(name, |builder| builder)
+    }
+
+    /// Builds a node with further options.
+    pub(crate) fn node_with(
+        &self,
+        name: &str,
+        describe: impl FnOnce(SchedulerBuilder) -> SchedulerBuilder,
+    ) -> Node {
         let faulty = FaultyBackend::new(self.memory.clone());
         let locks = LockFactory::builder(faulty.clone())
             .clock(self.clock.clone())
             .build()
             .expect("a healthy fleet answers");
-        let cron = Scheduler::builder(locks, faulty.ledger(self.ledger.clone()))
+        let builder = Scheduler::builder(locks, faulty.ledger(self.ledger.clone()))
             .group("g")
             .node(name)
-            .observer(self.log.clone())
-            .build()
-            .expect("a healthy fleet answers");
+            .observer(self.log.clone());
+        let cron = describe(builder).build().expect("a healthy fleet answers");
         Node { cron, faulty, log: self.log.clone(), clock: self.clock.clone() }
     }
 
-    /// Starts a node with one job, `job`, whose bodies take this time.
+    /// Starts a node with one job, `job`, which runs on the leader and whose bodies take this time.
     pub(crate) async fn simple(&self, name: &str, schedule: &str, takes: Duration) -> Running {
         let node = self.node(name);
-        node.job("job", schedule, takes).register().expect("a healthy fleet answers");
+        let job = node.job("job", schedule, takes).placement(Placement::Leader);
+        job.register().expect("a healthy fleet answers");
         node.start()
     }
 }

@@ -18,4 +18,5 @@ mod page;
 mod panics;
 mod reports;
 mod runs;
+mod spread;
 mod suspension;

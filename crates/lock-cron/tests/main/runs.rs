@@ -1,7 +1,7 @@
 //! Bodies: their context, their failures, and the results.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_cron::{Jitter, OnOrphan, Retries, Schedule, Scope};
+use lock_cron::{Jitter, OnOrphan, Placement, Retries, Schedule, Scope};
 use lock_ledger::RunOutcome;
 use std::{
     sync::{
@@ -92,8 +92,8 @@ async fn the_run_of_a_dead_node_is_abandoned_or_run_again() {
             async move {
                 let node = fleet.node(name);
                 // Once, in the first minute.
-                let job = node.job("job", "1 0 1 1 *", secs(100)).on_orphan(on_orphan);
-                job.register().unwrap();
+                let job = node.job("job", "1 0 1 1 *", secs(100)).placement(Placement::Leader);
+                job.on_orphan(on_orphan).register().unwrap();
                 node.start()
             }
         };

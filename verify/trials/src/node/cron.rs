@@ -7,7 +7,7 @@ use crate::{
 };
 use lock_core::{LockFactory, shutdown_signal};
 use lock_cron::{
-    Misfire, OnOrphan, Overlap, RunContext, RunResult, Schedule, Scheduler,
+    Misfire, OnOrphan, Overlap, Placement, RunContext, RunResult, Schedule, Scheduler,
     observer::{CronEvent, CronObserver},
 };
 use lock_ledger::{GroupName, RunLedger};
@@ -21,6 +21,7 @@ pub(super) struct Work {
     pub(super) takes: Duration,
     pub(super) adopt: u32,
     pub(super) catch_up: Option<u32>,
+    pub(super) placement: Placement,
     pub(super) fence: Option<PathBuf>,
 }
 
@@ -55,6 +56,7 @@ pub(super) async fn run(
         Some(max) => (Misfire::FireAll { max }, Overlap::Allow { max }),
         None => (Misfire::FireOnce, Overlap::Skip),
     };
+    let placement = work.placement;
     let (work, in_group) = (Arc::new(work), GroupName::new(group)?);
     let body = move |run: RunContext| {
         let (work, at) = (work.clone(), ledger.server_now(&in_group).unwrap_or_default().as_micros());
@@ -62,8 +64,8 @@ pub(super) async fn run(
         Report::Start { run: id, at, token, attempt: run.attempt() }.say();
         async move { body(&run, &work).await }
     };
-    let job =
-        cron.job(JOB, Schedule::cron(schedule)?, body).on_orphan(on_orphan).misfire(misfire).overlap(overlap);
+    let job = cron.job(JOB, Schedule::cron(schedule)?, body).placement(placement);
+    let job = job.on_orphan(on_orphan).misfire(misfire).overlap(overlap);
     // So that its last report is sent even when it is cancelled.
     job.cancel_grace(Duration::from_secs(5)).register()?;
     Report::Ready.say();

@@ -173,7 +173,7 @@ fn tick_is_bounded_and_plans_on_time_runs_first() {
         let (mut ticks, mut searches, mut most) = (0, 0, 0);
         while planner.jobs.values().any(|job| job.next.is_some_and(|next| next <= now)) {
             let (mut budget, mut out) = (Budget::default(), Vec::new());
-            planner.tick(now, &mut budget, &mut out);
+            planner.tick(now, u32::MAX, &mut budget, &mut out);
             let is_planned =
                 out.iter().any(|command| matches!(command, Command::Claim(due) if due.job == every_second));
             assert_eq!(is_planned, ticks == 0, "{schedule}: the first tick plans what is on time");

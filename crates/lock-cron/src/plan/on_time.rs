@@ -1,0 +1,221 @@
+//! The runs of a job that this node may start on time, whether it leads or not.
+//!
+//! ```text
+//!         instant comes          first in the order, with room          claimed, skipped, decided elsewhere
+//!  nothing ────────▶ due ──────────────────────────────────▶ in flight ────────────────────────────▶ nothing
+//!                    │ ▲                                      │    │ behind, busy: left to the leader    ▲
+//!                    │ └──── early · outdated · failed ───────┘    └─────────────────────────────────────┤
+//!                    └─ decided by the watermark, its grace is over, or a later instant comes ────────────┘
+//! ```
+//!
+//! Invariants:
+//! - the claim names the instant before, so that no instant is lost that the leader still has to make up for;
+//! - an unanswered claim is sent again with the same id until it is answered, whatever else happens;
+//! - what this node does not claim is the leader's.
+
+use super::{
+    command::{ClaimOutcome, Command, Due},
+    missed,
+    peers::Peers,
+    planned_job::{CLAIM_RETRY_PAUSE, PlannedJob},
+};
+use crate::{
+    observer::SkipReason,
+    options::{Overlap, Placement, Scope},
+    time::UtcTime,
+};
+use lock_core::LockName;
+use lock_ledger::{CatchUp, ClaimId, ClaimReply, RunId};
+
+/// The runs that this node may start on time.
+#[derive(Debug, Default)]
+pub(super) struct OnTimeRuns {
+    /// Set once `next` is known.
+    begun: bool,
+    /// The first instant that has not come.
+    next: Option<UtcTime>,
+    due: Option<OnTimeRun>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct OnTimeRun {
+    at: UtcTime,
+    /// The end of its grace.
+    until: UtcTime,
+    /// The time before which no claim is sent.
+    not_before: UtcTime,
+    in_flight: bool,
+    /// The claim of an earlier request that may still be applied.
+    in_doubt: Option<ClaimId>,
+    /// Set while another node is first or this node has no room.
+    is_for_others: bool,
+}
+
+impl OnTimeRun {
+    /// Returns `true` if the store may already have the claim.
+    fn may_be_ours(&self) -> bool {
+        self.in_flight || self.in_doubt.is_some()
+    }
+}
+
+impl OnTimeRuns {
+    /// Begins again at the next tick, with the schedule of that time.
+    pub(super) fn restart(&mut self) {
+        self.begun = false;
+        self.discard();
+    }
+
+    fn discard(&mut self) {
+        self.due = self.due.filter(OnTimeRun::may_be_ours);
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.due.is_some()
+    }
+
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.due.is_some_and(|run| run.in_flight)
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.due.is_some_and(|run| run.in_doubt.is_some() && !run.in_flight)
+    }
+
+    /// Drops a run that is decided up to this watermark.
+    pub(super) fn drop_decided(&mut self, watermark: UtcTime) {
+        self.due = self.due.filter(|run| run.at > watermark || run.may_be_ours());
+    }
+}
+
+impl PlannedJob {
+    pub(super) fn is_spread(&self) -> bool {
+        self.terms.scope == Scope::Fleet && self.terms.placement == Placement::Spread
+    }
+
+    /// Returns the time of the next tick for its on-time runs.
+    pub(super) fn wake_on_time_at(&self) -> Option<UtcTime> {
+        let claimable = |run: &OnTimeRun| !run.in_flight && !run.is_for_others && !self.pending.in_flight;
+        let claim = self.on_time.due.filter(claimable).map(|run| run.not_before);
+        claim.into_iter().chain(self.on_time.next).min()
+    }
+
+    /// Makes the instant that has come due. Several instants at once are left to the leader, as after a suspension.
+    pub(super) fn select_on_time(&mut self, now: UtcTime) {
+        let runs = &mut self.on_time;
+        if !runs.begun {
+            (runs.begun, runs.next) = (true, self.schedule.next_after(now));
+        }
+        let come = runs.next.filter(|next| *next <= now);
+        // The leader has planned it.
+        let is_planned = |at| self.cursor.is_some_and(|cursor| cursor >= at);
+        if come.is_some() || runs.due.is_some_and(|run| run.until < now || is_planned(run.at)) {
+            runs.discard();
+        }
+        let Some(at) = come else { return };
+        let second = self.schedule.next_after(at);
+        if second.is_some_and(|second| second <= now) {
+            runs.next = self.schedule.next_after(now);
+            return;
+        }
+        runs.next = second;
+        let until = at.saturating_add(missed::grace(&self.terms, at, second));
+        let is_the_leaders = is_planned(at) || self.pending.has_scheduled();
+        if !self.paused && !is_the_leaders && runs.due.is_none() && now <= until {
+            let (not_before, in_doubt) = (UtcTime::from_millis(i64::MIN), None);
+            let (in_flight, is_for_others) = (false, false);
+            runs.due = Some(OnTimeRun { at, until, not_before, in_flight, in_doubt, is_for_others });
+        }
+    }
+
+    /// Claims the due run if this node is the first that has room.
+    pub(super) fn claim_on_time(
+        &mut self,
+        name: &LockName,
+        now: UtcTime,
+        peers: Option<&Peers>,
+        room: &mut u32,
+        out: &mut Vec<Command>,
+    ) {
+        let (in_flight, next) = (self.pending.in_flight, self.on_time.next);
+        let Some(run) = self.on_time.due.as_mut().filter(|run| !run.in_flight && !in_flight) else { return };
+        if run.in_doubt.is_none() {
+            run.is_for_others = *room == 0 || peers.is_none_or(|peers| !peers.is_first(name, run.at));
+        }
+        if run.is_for_others || run.not_before > now {
+            return;
+        }
+        if run.in_doubt.is_none() {
+            *room -= 1;
+        }
+        run.in_flight = true;
+        let distance = next.map_or(missed::LAST_GRACE, |next| next.since(run.at));
+        let before = missed::previous(&self.schedule, run.at, distance);
+        out.push(Command::Claim(Due {
+            job: name.clone(),
+            run: RunId::Scheduled(run.at.to_server_time()),
+            catch_up: CatchUp::No,
+            overlap: self.terms.overlap,
+            skip: None,
+            after: Some(before.unwrap_or(UtcTime::from_millis(0))),
+            schedule: self.identity,
+            revision: self.revision,
+            in_doubt: run.in_doubt,
+        }));
+    }
+
+    /// Takes the outcome of the claim of an on-time run.
+    pub(super) fn on_time_answered(
+        &mut self,
+        now: UtcTime,
+        due: &Due,
+        outcome: ClaimOutcome,
+        out: &mut Vec<Command>,
+    ) {
+        let Some(at) = due.run.scheduled().map(UtcTime::from) else { return };
+        let Some(run) = self.on_time.due.as_mut().filter(|run| run.in_flight && run.at == at) else { return };
+        (run.in_flight, run.in_doubt) = (false, due.in_doubt);
+        let mut skipped = |reason| out.push(Command::Skipped { job: due.job.clone(), reason, count: 1 });
+        match outcome {
+            ClaimOutcome::Answered(ClaimReply::Claimed { .. }) => self.on_time_decided(at),
+            ClaimOutcome::Answered(ClaimReply::Skipped) => {
+                skipped(SkipReason::Overlap);
+                self.on_time_decided(at);
+            }
+            ClaimOutcome::Answered(ClaimReply::Duplicate | ClaimReply::Superseded | ClaimReply::Gone) => {
+                skipped(SkipReason::DecidedElsewhere);
+                self.on_time_decided(at);
+            }
+            // The leader makes up for the instants before it, or queues it. If this node leads, it does so at once.
+            ClaimOutcome::Answered(reply @ (ClaimReply::Behind | ClaimReply::Busy { .. })) => {
+                self.on_time.due = None;
+                self.observed = self.observed.max(at.saturating_add(missed::PATIENCE));
+                if reply != ClaimReply::Behind && due.overlap == Overlap::CancelPrevious {
+                    out.push(Command::CancelRunning(due.job.clone()));
+                }
+            }
+            ClaimOutcome::Answered(ClaimReply::Early { wait }) => run.not_before = now.saturating_add(wait),
+            ClaimOutcome::Answered(ClaimReply::Paused | ClaimReply::Outdated) => {
+                run.not_before = now.saturating_add(CLAIM_RETRY_PAUSE);
+                out.push(Command::ReadControls);
+            }
+            ClaimOutcome::Answered(ClaimReply::Unregistered) => {
+                skipped(SkipReason::DataLoss);
+                self.on_time.due = None;
+                if self.cursor.is_some() {
+                    self.forget();
+                    out.push(Command::Register(due.job.clone()));
+                }
+            }
+            _ => run.not_before = now.saturating_add(CLAIM_RETRY_PAUSE),
+        }
+    }
+
+    /// Everything up to this instant is decided, since its claim was accepted or refused as decided.
+    fn on_time_decided(&mut self, at: UtcTime) {
+        self.on_time.due = None;
+        if self.cursor.is_some_and(|cursor| cursor < at) {
+            self.decided_up_to(at);
+        }
+        self.pending.drop_decided(at);
+    }
+}

@@ -1,0 +1,186 @@
+//! Spread runs: those that a node starts without leading, and those that the leader leaves to others.
+
+use super::*;
+use crate::plan::peers::Peers;
+use lock_ledger::Registration;
+use uuid::Uuid;
+
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// One node of two, with a spread job each minute.
+struct Spread {
+    planner: Planner,
+    this: Uuid,
+    other: Uuid,
+}
+
+impl Spread {
+    fn follower(terms: JobTerms) -> Self {
+        let mut planner = Planner::default();
+        planner.add(at(0), name(), Schedule::cron("* * * * *").unwrap(), terms);
+        let [this, other] = [1, 2].map(Uuid::from_u128);
+        let mut spread = Self { planner, this, other };
+        assert_eq!(spread.claims(at(0), 1), []);
+        spread
+    }
+
+    fn leader(terms: JobTerms) -> Self {
+        let mut spread = Self::follower(terms);
+        spread.planner.elected();
+        register(&mut spread.planner, &name(), at(0));
+        spread
+    }
+
+    /// Returns the claims of a tick; each with the instant before, if it names one.
+    fn claims(&mut self, now: UtcTime, room: u32) -> Vec<Due> {
+        let mut out = Vec::new();
+        self.heartbeat(now, vec![self.other]);
+        self.planner.tick(now, room, &mut Budget::default(), &mut out);
+        let claims = out.into_iter().filter_map(|command| match command {
+            Command::Claim(due) => Some(due),
+            _ => None,
+        });
+        claims.collect()
+    }
+
+    fn heartbeat(&mut self, now: UtcTime, others: Vec<Uuid>) {
+        self.planner.peers_read(Peers { this: self.this, others, read_at: now });
+    }
+
+    fn answer(&mut self, now: UtcTime, due: &Due, reply: ClaimReply) -> Vec<Command> {
+        let mut out = Vec::new();
+        self.planner.claim_answered(now, due, ClaimOutcome::Answered(reply), &mut out);
+        out
+    }
+
+    /// Returns the first minute from this one on, in seconds, whose first node is this one, or the other one.
+    fn minute(&self, from: u64, is_ours: bool) -> u64 {
+        let peers = Peers { this: self.this, others: vec![self.other], read_at: at(0) };
+        let is_it = |minute: &u64| peers.is_first(&name(), at(*minute as i64)) == is_ours;
+        (from..).step_by(60).find(is_it).unwrap()
+    }
+
+    /// Ticks a second before this minute, so that it is the only instant that has come at its time.
+    fn wait_for(&mut self, minute: u64) {
+        self.claims(at(minute as i64 - 1), 1);
+    }
+
+    fn registration(&self) -> Registration {
+        self.planner.registration(&name()).unwrap()
+    }
+
+    fn observed(&mut self, watermark: u64, now: UtcTime) {
+        let (registration, mut out) = (self.registration(), Vec::new());
+        self.planner.observed(&registration, Some(at(watermark as i64)), now, &mut out);
+        assert_eq!(out, []);
+    }
+}
+
+fn ms(secs: u64, millis: u64) -> UtcTime {
+    at(secs as i64).saturating_add(Duration::from_millis(millis))
+}
+
+#[test]
+fn first_node_claims_at_once_and_names_the_instant_before() {
+    let mut spread = Spread::follower(JobTerms::default());
+    let (ours, other) = (spread.minute(60, true), spread.minute(60, false));
+    for minute in (60..=ours.max(other)).step_by(60) {
+        let now = at(minute as i64);
+        let claims = spread.claims(now, 1);
+        let is_ours = spread.minute(minute, true) == minute;
+        assert_eq!(claims.len(), usize::from(is_ours));
+        for due in claims {
+            assert_eq!((due.run, due.after), (run_at(minute), Some(at(minute as i64 - 60))));
+            assert_eq!(spread.answer(now, &due, ClaimReply::Behind), [], "the leader makes up for it");
+            assert_eq!(spread.claims(ms(minute, 900), 1), []);
+        }
+    }
+}
+
+#[test]
+fn run_of_a_node_that_is_gone_goes_to_the_next() {
+    let mut spread = Spread::follower(JobTerms::default());
+    let minute = spread.minute(60, false);
+    spread.wait_for(minute);
+    assert_eq!(spread.claims(at(minute as i64), 1), []);
+    spread.heartbeat(ms(minute, 2_000), vec![]);
+    let mut out = Vec::new();
+    spread.planner.tick(ms(minute, 2_000), 1, &mut Budget::default(), &mut out);
+    assert!(matches!(&out[..], [Command::Claim(due)] if due.run == run_at(minute)), "{out:?}");
+}
+
+#[test]
+fn run_decided_by_another_node_is_not_claimed() {
+    let mut spread = Spread::follower(JobTerms::default());
+    let minute = spread.minute(60, false);
+    spread.wait_for(minute);
+    assert_eq!(spread.claims(at(minute as i64), 1), []);
+    assert_eq!(spread.planner.undecided(at(minute as i64)), [spread.registration()]);
+    spread.observed(minute, ms(minute, 600));
+    assert_eq!(spread.planner.undecided(ms(minute, 600)), []);
+    spread.heartbeat(ms(minute, 700), vec![]);
+    let mut out = Vec::new();
+    spread.planner.tick(ms(minute, 700), 1, &mut Budget::default(), &mut out);
+    assert_eq!(out, []);
+}
+
+#[test]
+fn unanswered_claim_is_repeated_with_its_id_even_if_overtaken() {
+    let mut spread = Spread::follower(JobTerms::default());
+    let minute = spread.minute(60, true);
+    spread.wait_for(minute);
+    let [mut due] = spread.claims(at(minute as i64), 1).try_into().unwrap();
+    let claim = ClaimId::random();
+    due.in_doubt = Some(claim);
+    let mut out = Vec::new();
+    spread.planner.claim_answered(ms(minute, 30_000), &due, ClaimOutcome::Failed, &mut out);
+    let claims = spread.claims(ms(minute, 60_500), 1);
+    assert!(matches!(&claims[..], [again] if again.run == run_at(minute) && again.in_doubt == Some(claim)));
+    let duplicate = spread.answer(ms(minute, 60_600), &claims[0], Duplicate);
+    assert_eq!(duplicate, [skipped(SkipReason::DecidedElsewhere, 1)]);
+}
+
+#[test]
+fn leader_takes_an_instant_that_no_node_has_claimed_for_a_moment() {
+    let mut spread = Spread::leader(JobTerms::default());
+    let minute = spread.minute(60, false);
+    for before in (60..minute).step_by(60) {
+        let [due] = spread.claims(at(before as i64), 1).try_into().unwrap();
+        assert_eq!(due.after, None, "everything before it is known to be decided");
+        spread.answer(at(before as i64), &due, ClaimReply::Skipped);
+    }
+    assert_eq!(spread.claims(at(minute as i64), 1), []);
+    spread.observed(minute - 60, ms(minute, 400));
+    assert_eq!(spread.claims(ms(minute, 600), 1), [], "read too early");
+    spread.observed(minute - 60, at(minute as i64).saturating_add(PAUSE));
+    let [due] = spread.claims(ms(minute, 600), 1).try_into().unwrap();
+    assert_eq!((due.run, due.after, due.catch_up), (run_at(minute), None, CatchUp::No));
+}
+
+#[test]
+fn leader_counts_no_instant_as_missed_that_another_node_has_decided() {
+    let mut spread = Spread::leader(JobTerms::default());
+    let minute = spread.minute(60, false);
+    spread.observed(minute - 60, ms(minute, 0));
+    assert_eq!(spread.claims(ms(minute, 0), 1), []);
+    // Neither is it an end of the grace, while no heartbeat says so.
+    assert_eq!(spread.claims(ms(minute, 40_000), 1), []);
+    spread.observed(minute, ms(minute, 41_000));
+    let mut out = Vec::new();
+    spread.planner.tick(ms(minute, 41_000), 1, &mut Budget::default(), &mut out);
+    assert_eq!(out, []);
+}
+
+#[test]
+fn without_room_nothing_is_claimed_and_the_leader_skips_after_the_grace() {
+    for leads in [false, true] {
+        let terms = JobTerms::default();
+        let mut spread = if leads { Spread::leader(terms) } else { Spread::follower(terms) };
+        assert_eq!(spread.claims(at(60), 0), []);
+        assert_eq!(spread.claims(at(89), 0), []);
+        let claims = spread.claims(at(91), 0);
+        let skips: Vec<_> =
+            claims.iter().filter_map(|due| due.skip.clone()).map(|skip| skip.detail).collect();
+        assert_eq!(skips, vec!["no node had room"; usize::from(leads)]);
+    }
+}
