@@ -116,11 +116,15 @@ impl Scheduler {
     async fn command(&self, job: &str, command: JobCommand) -> Result<(), CronError> {
         let ledger = &self.shared.node.ledger;
         let name = LockName::new(job)?;
-        let mut reply = ledger.command(&name, command.clone()).await?;
         let known = lock(&self.shared.registry).jobs.get(&name).cloned();
-        let of_fleet = known.filter(|job| job.terms.scope == Scope::Fleet);
+        // The store may know the name from a job that was the fleet's before.
+        if known.as_ref().is_some_and(|job| job.terms.scope == Scope::PerNode) {
+            let about = format!("`{job}` runs on each node for itself: it accepts no commands of the fleet");
+            return Err(CronError::new(CronErrorKind::UnknownJob).about(about));
+        }
+        let mut reply = ledger.command(&name, command.clone()).await?;
         // No leader has registered it yet.
-        if let (CommandReply::Unregistered, Some(job)) = (reply, of_fleet) {
+        if let (CommandReply::Unregistered, Some(job)) = (reply, known) {
             ledger.register(vec![job.registration(None)]).await?;
             reply = ledger.command(&name, command).await?;
         }
