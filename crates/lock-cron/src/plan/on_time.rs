@@ -11,7 +11,7 @@
 //! Invariants:
 //! - the claim names the instant before, so that no instant is lost that the leader still has to make up for;
 //! - an unanswered claim is sent again with the same id until it is answered, whatever else happens;
-//! - what this node does not claim is the leader's.
+//! - an instant that this node does not claim is the leader's.
 
 use super::{
     command::{ClaimOutcome, Command, Due},

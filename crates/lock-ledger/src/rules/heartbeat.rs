@@ -1,16 +1,8 @@
 //! The live nodes of a group.
 
-use super::state::GroupLedger;
-use crate::heartbeat::{HeartbeatReply, HeartbeatRequest, LiveNode};
+use super::state::{GroupLedger, KnownNode};
+use crate::heartbeat::{HeartbeatReply, HeartbeatRequest};
 use lock_core::{__private::expiry, clock::ServerTime};
-
-/// A node, and the end of its lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct KnownNode {
-    node: LiveNode,
-    /// Inclusive, in ms since the epoch.
-    expires_ms: u64,
-}
 
 impl GroupLedger {
     /// Records that a node is alive, forgets nodes whose lease has ended, and reads the state of the group.

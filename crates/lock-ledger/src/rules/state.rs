@@ -1,8 +1,8 @@
 //! The data of one group of jobs.
 
-use super::heartbeat::KnownNode;
 use crate::{
     control::{JobControls, Trigger},
+    heartbeat::LiveNode,
     ids::{ClaimId, RunId},
     run::{Attempt, CatchUp, RunState},
 };
@@ -45,6 +45,14 @@ pub(super) struct Since {
     pub(super) from_ms: u64,
     /// The `led_ms` of the group at its last registration.
     pub(super) seen_ms: u64,
+}
+
+/// A live node, and the end of its lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KnownNode {
+    pub(super) node: LiveNode,
+    /// Inclusive, in ms since the epoch.
+    pub(super) expires_ms: u64,
 }
 
 /// The stage of an open run.
