@@ -50,6 +50,11 @@ impl Held {
         }
     }
 
+    /// Releases the lock in the background, regardless of other shares.
+    pub(crate) fn give_up(&self) {
+        drop(self.take_guard());
+    }
+
     /// Returns the reason of the loss, if the lock is lost. It compares the clock, since a timer may fire late.
     pub(crate) fn lost(&self) -> Option<LostReason> {
         self.hold.lost_reason()
@@ -59,6 +64,6 @@ impl Held {
 impl Drop for Held {
     /// A dropped guard is released in the background.
     fn drop(&mut self) {
-        drop(self.take_guard());
+        self.give_up();
     }
 }

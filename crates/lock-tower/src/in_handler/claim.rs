@@ -1,6 +1,6 @@
 //! The lock of a request, from the call of its handler to the decision about it.
 
-use super::slot::{LockCall, LockSlot};
+use super::slot::{Answer, LockCall, LockSlot};
 use crate::{
     acquire::Acquire,
     detach::{DetachedTasks, KeepLock},
@@ -27,7 +27,7 @@ pub(super) struct Claim {
 enum Stage {
     /// The handler reads its request.
     Unasked(oneshot::Receiver<LockCall>),
-    Acquiring(Acquire, oneshot::Sender<LockStatus>),
+    Acquiring(Acquire, oneshot::Sender<Answer>),
     /// The handler has its answer, or will not ask.
     Settled,
 }
@@ -90,7 +90,7 @@ impl Claim {
         &mut self,
         reason: RejectReason,
         lock: &mut LockRequest,
-        reply: oneshot::Sender<LockStatus>,
+        reply: oneshot::Sender<Answer>,
     ) -> Decision {
         self.stage = Stage::Settled;
         match lock.without_lock(reason, None) {
@@ -107,9 +107,9 @@ impl Claim {
         status: LockStatus,
         held: Option<Arc<Held>>,
         lock: &mut LockRequest,
-        reply: oneshot::Sender<LockStatus>,
+        reply: oneshot::Sender<Answer>,
     ) -> Option<Watch> {
-        reply.send(status).ok()?;
+        reply.send(Answer::new(status, held.as_ref())).ok()?;
         // Without a detaching service, or if it has ended, nothing receives it.
         if let (Some(to), Some(keep)) = (self.keep.take(), lock.keep_lock(held.as_ref())) {
             drop(to.send(keep));

@@ -36,8 +36,8 @@ pin_project! {
     enum Stage<F> {
         NoLockNeeded { #[pin] handler: F },
         Running { #[pin] running: Running<F>, claim: Claim },
-        /// The layer answers instead of the handler.
-        Rejected { response: Option<Response<RejectionBody>> },
+        /// The handler has ended, and the layer answers if there is a rejection.
+        Done { rejection: Option<Response<RejectionBody>> },
     }
 }
 
@@ -64,29 +64,33 @@ where
         let _entered = this.span.enter();
         let mut stage = this.stage;
         loop {
-            let response = match stage.as_mut().project() {
+            let rejection = match stage.as_mut().project() {
                 StageProj::NoLockNeeded { handler } => {
                     return handler.poll(cx).map_ok(|response| response.map(LockedBody::unlocked));
                 }
                 StageProj::Running { mut running, claim } => match running.as_mut().poll_head(cx) {
-                    Poll::Ready(HandlerEnd::Answered(response)) => return Poll::Ready(response),
-                    Poll::Ready(HandlerEnd::Stopped(response)) => response,
+                    Poll::Ready(HandlerEnd::Answered(response)) => {
+                        // A task of the handler may still wait for the lock, and the future may be kept.
+                        stage.set(Stage::Done { rejection: None });
+                        return Poll::Ready(response);
+                    }
+                    Poll::Ready(HandlerEnd::Stopped(rejection)) => rejection,
                     Poll::Pending => match ready!(claim.poll(running.as_mut().lock(), cx)) {
                         Decision::GoOn(watch) => {
                             running.watch(watch);
                             continue;
                         }
-                        Decision::Reject(response) => response,
+                        Decision::Reject(rejection) => rejection,
                     },
                 },
-                StageProj::Rejected { response } => {
-                    let Some(response) = response.take() else {
+                StageProj::Done { rejection } => {
+                    let Some(rejection) = rejection.take() else {
                         panic!("`InHandlerFuture` polled after completion")
                     };
-                    return Poll::Ready(Ok(response.map(LockedBody::ready_made)));
+                    return Poll::Ready(Ok(rejection.map(LockedBody::ready_made)));
                 }
             };
-            stage.set(Stage::Rejected { response: Some(response) });
+            stage.set(Stage::Done { rejection: Some(rejection) });
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use crate::{
     detach::KeepLock,
-    handle::{LockHandle, LockMissing, LockSetHandle, LockStatus, LockView},
+    handle::{Held, LockHandle, LockMissing, LockSetHandle, LockStatus, LockView},
     key::KeyError,
 };
 use lock_core::{__private::lock, LockName, NameError, names::LockNames};
 use std::{
     fmt,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
 };
 use tokio::sync::oneshot;
 
@@ -45,7 +45,33 @@ struct Shared {
 /// The question of a handler for its lock.
 pub(super) struct LockCall {
     pub(super) names: Result<LockNames, KeyError>,
-    pub(super) reply: oneshot::Sender<LockStatus>,
+    pub(super) reply: oneshot::Sender<Answer>,
+}
+
+/// The decision about a call, on its way to the handler. If the handler drops its call before it has read the answer, the lock
+/// is released.
+pub(super) struct Answer {
+    status: LockStatus,
+    unread: Weak<Held>,
+}
+
+impl Answer {
+    pub(super) fn new(status: LockStatus, held: Option<&Arc<Held>>) -> Self {
+        Self { status, unread: held.map(Arc::downgrade).unwrap_or_default() }
+    }
+
+    fn read(mut self) -> LockStatus {
+        self.unread = Weak::new();
+        self.status.clone()
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(held) = self.unread.upgrade() {
+            held.give_up();
+        }
+    }
 }
 
 impl LockSlot {
@@ -120,7 +146,7 @@ impl LockSlot {
         let (reply, decided) = oneshot::channel();
         let call = LockCall { names: names.map_err(KeyError::from), reply };
         ask.send(call).map_err(|_| LockMissing::RequestEnded)?;
-        decided.await.map(Some).map_err(|_| LockMissing::RequestEnded)
+        decided.await.map(|answer| Some(answer.read())).map_err(|_| LockMissing::RequestEnded)
     }
 }
 

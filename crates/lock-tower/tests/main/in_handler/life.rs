@@ -4,11 +4,11 @@ use super::{Sku, json, layer, orders, sku};
 use crate::support::{Gauge, Recorder, World, ask, millis, problem, secs, text};
 use axum::{Json, Router, body::Body, routing::post};
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, poll, stream};
 use http::StatusCode;
 use http_body_util::BodyExt;
 use lock_core::{LockFactory, backend::BackendErrorKind};
-use lock_testkit::{Fault, Op};
+use lock_testkit::{Fault, Op, Phase};
 use lock_tower::{DetachedTasks, LockHandle, LockLost, LockStatus, Locked, OnLost, OnUnavailable, Unlocked};
 use std::{
     convert::Infallible,
@@ -200,6 +200,42 @@ async fn detached_handler_goes_on_once_it_has_its_lock() {
     // An answer before the lock needs no task.
     assert_eq!(ask(&app, json("/orders", "{}")).await.status(), StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(text(ask(&app, sku(7)).await).await, "done");
+}
+
+/// With the store waiting before or after each of its operations.
+#[tokio::test(start_paused = true)]
+async fn request_dropped_at_any_step_leaves_nothing() {
+    let gates = [(Op::Acquire, Phase::Before), (Op::Acquire, Phase::After), (Op::Release, Phase::Before)];
+    for ((op, phase), detached) in gates.into_iter().flat_map(|gate| [(gate, false), (gate, true)]) {
+        for steps in 0..10 {
+            let (world, tasks) = (World::new(), DetachedTasks::new());
+            let handler = async |Locked(_, lock): Locked<Json<Sku>>| {
+                tokio::task::yield_now().await;
+                assert!(lock.is_held());
+                tokio::task::yield_now().await;
+                "done"
+            };
+            let app = match detached {
+                true => post(handler).layer(layer(&world).detach(&tasks)),
+                false => post(handler).layer(layer(&world)),
+            };
+            let app = Router::new().route("/orders", app);
+            let gate = world.faulty.gate(op, phase);
+            let mut request = Box::pin(ask(&app, sku(7)));
+            for _ in 0..steps {
+                if poll!(request.as_mut()).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            drop(request);
+            tokio::task::yield_now().await;
+            drop(gate);
+            tokio::time::sleep(secs(10)).await;
+            assert_eq!(tasks.running(), 0);
+            world.assert_nothing_left();
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,16 +4,17 @@ use super::{Sku, json, layer};
 use crate::support::{Recorder, World, ask, millis, post, problem, secs, text};
 use axum::{Json, Router, extract::Path, routing::post as on_post};
 use bytes::Bytes;
+use futures_util::poll;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use lock_core::{LockName, NameError};
 use lock_testkit::Op;
-use lock_tower::{LockMissing, LockSlot};
+use lock_tower::{DetachedTasks, LockMissing, LockSlot};
 use std::{
     convert::Infallible,
     sync::{Arc, Mutex},
 };
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 #[tokio::test(start_paused = true)]
 async fn path_and_body_are_one_key() {
@@ -90,6 +91,57 @@ async fn abandoned_wait_leaves_the_queue() {
     held.release().await.unwrap();
     world.settle().await;
     assert_eq!(world.faulty.calls(Op::Release), 0, "it was never acquired");
+    world.assert_nothing_left();
+}
+
+/// The layer has the lock already, and its answer is on the way.
+#[tokio::test(start_paused = true)]
+async fn abandoned_answer_releases_its_lock() {
+    for detached in [false, true] {
+        let (world, tasks, recorder) = (World::new(), DetachedTasks::new(), Recorder::default());
+        let another = world.another_process();
+        let handler = async move |slot: LockSlot| {
+            let mut asks = Box::pin(slot.lock(LockName::new("one")));
+            assert!(poll!(asks.as_mut()).is_pending());
+            tokio::task::yield_now().await;
+            drop(asks);
+            tokio::time::sleep(secs(1)).await;
+            another.named("one").unwrap().try_acquire().await.unwrap().is_some().to_string()
+        };
+        let lock = layer(&world).observer(recorder.clone());
+        let app = match detached {
+            true => on_post(handler).layer(lock.detach(&tasks)),
+            false => on_post(handler).layer(lock),
+        };
+        let app = Router::new().route("/", app);
+        assert_eq!(text(ask(&app, post("/")).await).await, "true", "detached {detached}");
+        assert_eq!(recorder.take(), ["/: acquired", "/: ended after 0 ms"]);
+        world.settle().await;
+        world.assert_released(1);
+    }
+}
+
+/// A service may keep a future that has completed.
+#[tokio::test(start_paused = true)]
+async fn answer_ends_the_wait_of_a_task() {
+    let world = World::new();
+    let held = world.another_process().named("one").unwrap().acquire().await.unwrap();
+    let (says, said) = tokio::sync::oneshot::channel();
+    let says = Mutex::new(Some(says));
+    let service = service_fn(async |request: Request<Full<Bytes>>| {
+        let slot = request.extensions().get::<LockSlot>().unwrap().clone();
+        let says = says.lock().unwrap().take().unwrap();
+        tokio::spawn(async move { says.send(slot.lock(LockName::new("one")).await.unwrap_err()) });
+        tokio::time::sleep(millis(10)).await;
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    let mut service = layer(&world).layer(service);
+    let mut kept = Box::pin(service.call(Request::new(Full::default())));
+    assert_eq!(kept.as_mut().await.unwrap().status(), StatusCode::OK);
+    let said = tokio::time::timeout(secs(5), said).await.unwrap();
+    assert_eq!(said.unwrap(), LockMissing::RequestEnded);
+    held.release().await.unwrap();
+    tokio::time::sleep(secs(10)).await;
     world.assert_nothing_left();
 }
 
