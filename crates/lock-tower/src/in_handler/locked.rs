@@ -24,7 +24,7 @@ use std::ops::Deref;
 /// | [`LockHandle`], the default | a key of one name |
 /// | [`LockSetHandle`](crate::LockSetHandle) | a key of several names |
 /// | `Option` of either | requests that may run without a lock: the layer's filter, or [`Unlocked`](crate::Unlocked) |
-/// | [`LockStatus`] | all of these |
+/// | [`LockStatus`] | one name, several, or [`Unlocked`](crate::Unlocked); no requests that the filter lets pass |
 ///
 /// A route without such a layer, the handle of the other number of names, a second lock in one request and a [`LockHandle`]
 /// that is extracted before the lock are errors of the server (500), with an explanation in the log; see [`LockMissing`].

@@ -4,6 +4,7 @@ use super::{claim::Claim, future::InHandlerFuture, slot::LockSlot};
 use crate::{
     body::LockedBody,
     config::{Config, Routing},
+    handle::LockStatus,
     request::LockRequest,
 };
 use http::{Request, Response};
@@ -50,13 +51,16 @@ where
         let (mut parts, body) = match self.config.classify(request) {
             Routing::NeedsLock(parts, body) => (parts, body),
             Routing::NeedsNoLock(mut request) => {
-                request.extensions_mut().insert(LockSlot::not_needed());
+                // The layer around this one may need the lock.
+                request.extensions_mut().get_or_insert_with(LockSlot::not_needed);
                 return InHandlerFuture::no_lock_needed(self.inner.call(request));
             }
         };
         let lock = LockRequest::unasked(self.config.clone(), &parts);
         let (claim, slot) = Claim::new(&lock);
         parts.extensions.insert(slot);
+        // A handle before this lock would be that of a layer around this one.
+        parts.extensions.remove::<LockStatus>();
         let handler = lock.observers.span().in_scope(|| self.inner.call(Request::from_parts(parts, body)));
         InHandlerFuture::new(handler, claim, lock)
     }

@@ -106,12 +106,47 @@ async fn filtered_requests_need_the_option() {
     let world = World::new();
     let option =
         async |Locked(Json(_), lock): Locked<Json<Sku>, Option<LockHandle>>| lock.is_some().to_string();
-    let app =
-        |layer| Router::new().route("/handle", post(order)).route("/option", post(option)).route_layer(layer);
+    let app = |layer| {
+        Router::new()
+            .route("/handle", post(order))
+            .route("/status", post(async |_: Locked<Json<Sku>, LockStatus>| "never"))
+            .route("/option", post(option))
+            .route_layer(layer)
+    };
     let filtered = app(layer(&world).filter(|_| false));
+    says(&filtered, json("/status", "{\"sku\":7}"), "take `Option<LockHandle>` if its filter").await;
     says(&filtered, json("/handle", "{\"sku\":7}"), "take `Option<LockHandle>` if its filter").await;
     assert_eq!(text(ask(&filtered, json("/option", "{\"sku\":7}")).await).await, "false");
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
     let locked = app(layer(&world).methods([Method::POST]));
     assert_eq!(text(ask(&locked, json("/option", "{\"sku\":7}")).await).await, "true");
+}
+
+/// A layer whose filter lets a request pass does not speak for the layer around it.
+#[tokio::test(start_paused = true)]
+async fn inner_layer_that_needs_no_lock_leaves_that_of_the_outer() {
+    let world = World::new();
+    let option =
+        async |Locked(Json(_), lock): Locked<Json<Sku>, Option<LockHandle>>| lock.is_some().to_string();
+    let filtered = post(option).route_layer(layer(&world).filter(|_| false));
+    let app = Router::new().route("/orders", filtered.route_layer(layer(&world)));
+    assert_eq!(text(ask(&app, sku(7)).await).await, "true");
+}
+
+#[tokio::test(start_paused = true)]
+async fn handle_of_an_outer_layer_is_not_that_of_the_lock() {
+    let world = World::new();
+    let early = post(async |_: LockHandle, _: Locked<Json<Sku>>| "never").route_layer(layer(&world));
+    let late = async |Locked(_, lock): Locked<Path<Sku>>, later: LockHandle| {
+        assert_eq!(lock.fencing_token(), later.fencing_token());
+        later.name().to_string()
+    };
+    let app = Router::new()
+        .route("/early", early)
+        .route("/late/{sku}", post(late).route_layer(layer(&world)))
+        .route_layer(world.layer().key("outer"));
+    says(&app, json("/early", "{\"sku\":7}"), "take the handle from `Locked` or `LockSlot`").await;
+    assert_eq!(text(ask(&app, json("/late/7", "")).await).await, "stock:7");
+    world.settle().await;
+    world.assert_nothing_left();
 }
