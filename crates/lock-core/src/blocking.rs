@@ -36,7 +36,8 @@ impl Lock {
     /// runtime has ended.
     ///
     /// # Panics
-    /// In a future under [`tokio::task::unconstrained`], which cannot be told from a thread that may block.
+    /// In a future under [`tokio::task::unconstrained`], and in the drop of a task while its multi-threaded runtime shuts down.
+    /// Neither can be told from a thread that may block.
     pub fn acquire_blocking(&self) -> Result<LockGuard, LockError> {
         block_on(self.handle(), self.name(), self.acquire())?
     }
@@ -73,7 +74,7 @@ impl LockGuard {
     /// released as by a drop of the guard.
     ///
     /// # Panics
-    /// As [`Lock::acquire_blocking`].
+    /// As [`Lock::acquire_blocking`]. The lock is then released as by a drop of the guard.
     pub fn release_blocking(self) -> Result<ReleaseOutcome, LockError> {
         let (handle, name) = (self.handle.clone(), self.name().clone());
         block_on(&handle, &name, self.release())?

@@ -1,7 +1,9 @@
 //! Acquires that block their thread: outside of a runtime, and refused inside.
 
 use crate::support::{millis, until};
-use lock_core::{Lock, LockError, LockErrorKind, LockFactory, MemoryBackend, ReleaseOutcome, Worker};
+use lock_core::{
+    Lock, LockError, LockErrorKind, LockFactory, LockGuard, MemoryBackend, ReleaseOutcome, Worker,
+};
 use std::{
     sync::atomic::{AtomicU32, Ordering},
     thread,
@@ -199,4 +201,47 @@ fn wait_of_a_thread_ends_in_time() {
     assert!(lock.try_acquire_blocking().unwrap().is_none());
     guard.release_blocking().unwrap();
     drop(lock.acquire_timeout_blocking(millis(20)).unwrap());
+}
+
+/// The runtime of a task that releases in its drop ends: the call panics there, and tokio catches it.
+#[test]
+fn release_in_the_drop_of_a_task_is_not_lost_with_its_runtime() {
+    struct Releases(Option<LockGuard>);
+
+    impl Drop for Releases {
+        fn drop(&mut self) {
+            drop(self.0.take().unwrap().release_blocking());
+        }
+    }
+
+    let store = MemoryBackend::new();
+    let locks = LockFactory::builder(store.clone()).worker(Worker::thread().unwrap()).build().unwrap();
+    for runtime in [current(), multi()] {
+        let lock = locks.named("x").unwrap();
+        let (holds, held) = tokio::sync::oneshot::channel();
+        runtime.spawn(async move {
+            let _releases = Releases(Some(lock.acquire().await.unwrap()));
+            holds.send(()).unwrap();
+            std::future::pending::<()>().await;
+        });
+        runtime.block_on(held).unwrap();
+        assert!(!store.held().is_empty());
+        drop(runtime);
+        until("it is released", || store.held().is_empty());
+    }
+}
+
+#[test]
+fn blocked_thread_fails_when_its_runtime_ends() {
+    for runtime in [current(), multi()] {
+        let locks = LockFactory::new(MemoryBackend::new());
+        let lock = locks.named("x").unwrap();
+        let guard = runtime.block_on(lock.acquire()).unwrap();
+        let waits = thread::spawn(move || lock.acquire_blocking().map(drop));
+        let waiters = || runtime.block_on(locks.inspect("x")).unwrap().local.map(|local| local.waiters);
+        until("the thread waits", || waiters() == Some(1));
+        drop(runtime);
+        assert_eq!(waits.join().unwrap().unwrap_err().kind(), LockErrorKind::NoRuntime);
+        drop(guard);
+    }
 }
