@@ -17,7 +17,7 @@ type Answer = Result<(StatusCode, String), Box<dyn Error + Send + Sync>>;
 fn app(store: &MemoryBackend) -> Router {
     let locks = LockFactory::new(store.clone()); // in production: `RedisBackend::connect(…).await?`
     let lock = LockLayer::new(locks)
-        .key(KeyTemplate::template("stock:{sku}").typed::<u64>("sku")) // `7` and `07` are one lock; `x` is a 400
+        .key(KeyTemplate::of("stock").path_as::<u64>("sku")) // `7` and `07` are one lock; `x` is a 400
         .wait(Duration::from_secs(1))
         .max_hold(Duration::from_secs(5)); // a slow reader keeps the lock no longer; the default is 30 s
     // On the method instead of the router: GET (405) and OPTIONS take no lock. The layer added last runs first, so

@@ -29,7 +29,7 @@ use std::{error::Error, io::Write, process::ExitCode};
 
 /// Simulates a flash sale over several shops, without and with a distributed lock.
 ///
-/// Without a command, runs one sale without and one with the lock, on embedded parts (SQLite and an in-memory lock),
+/// Without a command, runs one sale without and one with the lock, on SQLite and an in-memory lock,
 /// and prints a verdict. This needs nothing besides this program.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "lock-inventory-demo", version, after_help = AFTER, args_conflicts_with_subcommands = true)]

@@ -1,4 +1,4 @@
-//! The default command, which runs two sales on embedded parts.
+//! The default command, which runs two sales on SQLite and an in-memory lock.
 
 use super::{Ended, Secret, UsageError, secret::parse_locks, verdict};
 use crate::quick;

@@ -121,7 +121,7 @@ fn announce(out: &mut impl Write, page: SocketAddr, shops: SocketAddr, place: &P
         writeln!(out, "{note}")?;
     }
     let plural = if place.servers == 1 { "server" } else { "servers" };
-    writeln!(out, "shop       http://{shops}/  ({} {plural} behind a balancer; {place})", place.servers)?;
+    writeln!(out, "shop API   http://{shops}/skus  ({} {plural} behind a balancer; {place})", place.servers)?;
     writeln!(out, "dashboard  http://{page}/")?;
     out.flush()
 }

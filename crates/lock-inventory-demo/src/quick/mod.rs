@@ -1,4 +1,4 @@
-//! The default command: a flash sale without and one with the lock, on embedded parts, and a verdict.
+//! The default command: a flash sale without and one with the lock, on SQLite and an in-memory lock, and a verdict.
 //!
 //! The shops are the same as in [`serve`](crate::serve), but in one process. Orders go through their routes without a
 //! network.

@@ -5,7 +5,7 @@ use crate::domain::{Breach, Catalogue, Evidence, Sku, Verdict, thousands};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use std::io::{self, Write};
 
-/// Maximum number of breaches that are listed. The rest is only counted.
+/// Maximum number of broken invariants that are listed. The rest is only counted.
 const LISTED: usize = 10;
 
 /// Prints a description of the sales to come.
@@ -26,8 +26,9 @@ pub(super) fn open(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
         0 => Ok(()),
         stalls => writeln!(
             out,
-            "With the lock, {stalls} orders stall in their payment for longer than their lease of {STALLED_LEASE:?}. Other \
-             shops acquire\ntheir locks, and the late writes must be refused."
+            "With the lock, {stalls} orders stall in their payment for longer than their lease of {} ms. Other \
+             shops acquire\ntheir locks, and the late writes must be refused.",
+            STALLED_LEASE.as_millis(),
         ),
     }
 }
@@ -60,7 +61,7 @@ pub(super) fn close(
     }
     let breaches = &with.audit.breaches;
     for breach in breaches.iter().take(LISTED) {
-        writeln!(out, "Breach with the lock: {breach}.")?;
+        writeln!(out, "Broken invariant with the lock: {breach}.")?;
     }
     if breaches.len() > LISTED {
         writeln!(out, "… and {} more.", breaches.len() - LISTED)?;
@@ -80,17 +81,13 @@ all commands.";
 /// Returns the table of the throughput, compared with the possible throughput.
 fn speed(throughput: &Throughput) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header([
-        "throughput",
-        "orders per second",
-        "share of the limit",
-    ]);
+    table.load_style(UTF8_FULL_CONDENSED).set_header(["throughput", "orders per second", "ratio"]);
     let section = throughput.section.as_secs_f64();
     let rows = [
         (
             "one product, lock",
             throughput.hot,
-            format!("{:.2} of 1 / {:.1} ms", throughput.hot_share(), section * 1e3),
+            format!("{:.2} of the limit, 1 / {:.1} ms", throughput.hot_share(), section * 1e3),
         ),
         ("100 products, lock", throughput.spread, format!("{:.2} of conditional", throughput.spread_share())),
         ("100 products, conditional", throughput.conditional, String::new()),
@@ -114,7 +111,7 @@ fn table(without: &Sale, with: &Sale) -> Table {
         ("units sold", |sale| count(sale.audit.sold)),
         ("oversold units", |sale| count(sale.audit.oversold)),
         ("stale writes refused", |sale| of_lock(sale, || thousands(sale.refused))),
-        ("breaches in the books", |sale| thousands(sale.audit.breaches.len() as u64)),
+        ("broken invariants", |sale| thousands(sale.audit.breaches.len() as u64)),
         ("orders per second", |sale| thousands((sale.answered as f64 / sale.elapsed.as_secs_f64()) as u64)),
         ("wait for the lock, p50", |sale| of_lock(sale, || wait(sale, 0.5))),
         ("wait for the lock, p99", |sale| of_lock(sale, || wait(sale, 0.99))),
