@@ -32,7 +32,8 @@ impl Arguments {
             }
         }
         if all.templates.is_empty() {
-            let say = format!("`{}` has no key: add `#[lock_key(\"stock:{{sku}}\")]`", input.ident);
+            let say =
+                format!("`{}` has no key: add one, such as `#[lock_key(\"stock:{{sku}}\")]`", input.ident);
             return Err(Error::new(input.ident.span(), say));
         }
         Ok(all)

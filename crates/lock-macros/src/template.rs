@@ -28,7 +28,7 @@ pub(crate) fn pieces(template: &LitStr) -> Result<Vec<Piece>> {
                 let inner: Result<Vec<Member>> = path.map(syn::parse_str).collect();
                 let (false, Ok(inner)) = (first.is_empty(), inner) else {
                     return fail(format!(
-                        "`{{{field}}}` is no field: write `{{name}}`, `{{0}}` or `{{name.inner}}`"
+                        "`{{{field}}}` is not a field: write `{{name}}`, `{{0}}` or `{{name.inner}}`"
                     ));
                 };
                 pieces.extend([Piece::Text(std::mem::take(&mut text)), Piece::Field(first, inner)]);

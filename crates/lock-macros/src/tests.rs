@@ -30,9 +30,9 @@ fn malformed_templates_are_refused() {
         ("stock:{sku", "the template has a `{` without its `}`: write `{{` for a brace"),
         ("stock:sku}", "the template has a `}` without its `{`: write `}}` for a brace"),
         ("stock:{a{b}}", "the template has a `{` without its `}`: write `{{` for a brace"),
-        ("stock:{}", "`{}` is no field: write `{name}`, `{0}` or `{name.inner}`"),
-        ("stock:{a.}", "`{a.}` is no field: write `{name}`, `{0}` or `{name.inner}`"),
-        ("stock:{a.b c}", "`{a.b c}` is no field: write `{name}`, `{0}` or `{name.inner}`"),
+        ("stock:{}", "`{}` is not a field: write `{name}`, `{0}` or `{name.inner}`"),
+        ("stock:{a.}", "`{a.}` is not a field: write `{name}`, `{0}` or `{name.inner}`"),
+        ("stock:{a.b c}", "`{a.b c}` is not a field: write `{name}`, `{0}` or `{name.inner}`"),
     ];
     for (template, says) in cases {
         let found = error(&format!(r#"#[lock_key("{template}")] struct Order {{ a: u64 }}"#));
@@ -42,7 +42,7 @@ fn malformed_templates_are_refused() {
 
 #[test]
 fn missing_and_wrong_attributes_are_refused() {
-    let no_key = "`Order` has no key: add `#[lock_key(\"stock:{sku}\")]`";
+    let no_key = "`Order` has no key: add one, such as `#[lock_key(\"stock:{sku}\")]`";
     for input in ["struct Order { a: u64 }", "#[lock_key()] struct Order { a: u64 }"] {
         assert_eq!(error(input), (no_key.to_owned(), "Order".to_owned()));
     }
