@@ -30,6 +30,9 @@ use std::ops::Deref;
 /// that is extracted before the lock are errors of the server (500), with an explanation in the log; see [`LockMissing`].
 /// If the key needs several extractors, such as path and body, use a [`LockSlot`].
 ///
+/// If the compiler rejects the handler because `Handler` is not implemented, put `#[axum::debug_handler]` on it. The error then lists
+/// the bounds of this extractor, such as [`LockKey`] for the value.
+///
 /// ```
 /// use axum::{Json, Router, routing::post};
 /// use lock_core::LockKey;

@@ -31,7 +31,7 @@ pub enum InvalidKey {
         at: usize,
     },
     /// A type was given for a parameter that is not in the template.
-    #[error("the template has no parameter `{name}` to be typed: name one that it has")]
+    #[error("the template has no parameter `{name}`: give `typed` a name that the template contains")]
     UnknownParameter {
         /// The given name.
         name: String,
