@@ -109,7 +109,7 @@ impl Connectors {
 
     fn no_scheme(&self) -> LockError {
         LockError::invalid_url(format!(
-            "it has no scheme: write one that is known here ({}) before a colon, for example `memory:`",
+            "it has no scheme: begin it with a supported one ({}) and a colon, for example `memory:`",
             self.schemes().join(", ")
         ))
     }
@@ -118,10 +118,10 @@ impl Connectors {
         let known = self.schemes().join(", ");
         match SERVED_BY.iter().find(|(served, _)| *served == scheme) {
             Some((_, by)) => format!(
-                "the scheme `{scheme}` is not built in: add the crate `{by}` and give its connector to `Connectors::with` \
-                 (known here: {known})"
+                "the scheme `{scheme}` is not built in: turn on the feature `redis` of distlock, or add the crate `{by}` and \
+                 give its connector to `Connectors::with` (supported: {known})"
             ),
-            None => format!("the scheme `{scheme}` is unknown: use one that is known here ({known})"),
+            None => format!("the scheme `{scheme}` is not supported (supported: {known})"),
         }
     }
 }

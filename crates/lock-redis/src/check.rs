@@ -227,7 +227,7 @@ fn other_kind(info: &Info<'_>, expected: Expected) -> Option<&'static str> {
             "this is a sentinel: write `redis-sentinel://` and, after the addresses, the name of the master"
         }
         Expected::Master if is_in_cluster(info) => CLUSTER,
-        Expected::ClusterNode if !is_in_cluster(info) => "this is no node of a cluster: write `redis://`",
+        Expected::ClusterNode if !is_in_cluster(info) => "this is not a node of a cluster: write `redis://`",
         _ if is_replica => {
             "this is a replica: give the address of its master, or of the sentinels that watch it"
         }

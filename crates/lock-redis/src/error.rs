@@ -148,7 +148,7 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
             Kind::Misconfigured,
             ": give the authority that signed it, or have the certificate made for this host",
         ),
-        DialErrorKind::NobodyListens => (Kind::Unavailable, ": does redis run there?"),
+        DialErrorKind::NobodyListens => (Kind::Unavailable, ": is a Redis server running there?"),
         DialErrorKind::Closed => (Kind::Unavailable, closed),
         DialErrorKind::Unreachable if tls => (Kind::Unavailable, closed),
         DialErrorKind::Unreachable => (Kind::Unavailable, ""),
@@ -158,8 +158,8 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
         DialErrorKind::TimedOut => (
             Kind::Timeout,
             match tls {
-                true => ": does it run, and does it speak TLS? If not, write `redis://`",
-                false => ": is it a redis, and does it run?",
+                true => ": is a server running there, and does it speak TLS? If not, write `redis://`",
+                false => ": is a Redis server running there?",
             },
         ),
         DialErrorKind::Refused => match classify(details).0 {
@@ -295,7 +295,7 @@ fn classify(details: &str) -> (BackendErrorKind, Applied) {
     }
 }
 
-const NOT_REDIS: &str = ": is it a redis, and is the database one that it has?";
+const NOT_REDIS: &str = ": is it a Redis server, and does it have this database number?";
 const UNKNOWN_COMMAND: &str = ": is it older than 6.0, or a proxy?";
 
 /// Returns the command that the server does not know. The rest of the text quotes its arguments, which may be a

@@ -86,7 +86,7 @@ async fn urls_that_nobody_serves_are_refused_without_repeating_their_secrets() {
     let connectors = Connectors::default();
     let cases = [
         ("redis://user:s3cret@host", "add the crate `lock-fred`"),
-        ("ftp://user:s3cret@host", "the scheme `ftp` is unknown: use one that is known here (memory)"),
+        ("ftp://user:s3cret@host", "the scheme `ftp` is not supported (supported: memory)"),
         ("", "it has no scheme"),
         ("s3cret@host", "it has no scheme"),
         ("memory://user:s3cret@host", "write `memory:` or `memory:name`"),

@@ -91,7 +91,7 @@ pub(crate) fn no_cluster(errors: Vec<BackendError>) -> BackendError {
 pub(crate) fn asking_for_slots(server: &Server, error: &CallError) -> BackendError {
     let (kind, text) = match error {
         CallError::Refused(text) if text.contains("cluster support disabled") => {
-            (Kind::Misconfigured, "it is no node of a cluster: write `redis://`".to_owned())
+            (Kind::Misconfigured, "it is not a node of a cluster: write `redis://`".to_owned())
         }
         CallError::Refused(text) => match classify(text).0 {
             kind @ Kind::Denied => (kind, first_words(text) + remedy(kind, text)),

@@ -17,7 +17,7 @@ async fn nodes_that_do_not_answer_are_all_named() {
 async fn a_plain_server_is_no_cluster() {
     let server = RedisServer::start();
     let url = format!("redis-cluster://{}", server.address());
-    refused(&url, BackendErrorKind::Misconfigured, "it is no node of a cluster: write `redis://`").await;
+    refused(&url, BackendErrorKind::Misconfigured, "it is not a node of a cluster: write `redis://`").await;
     refused(&url, BackendErrorKind::Misconfigured, &server.address().to_string()).await;
 }
 
