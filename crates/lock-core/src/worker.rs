@@ -4,7 +4,14 @@ use crate::{
     error::{LockError, LockErrorKind},
     sync::Handle,
 };
-use std::{convert::Infallible, fmt, future::Future, io, sync::Arc, thread};
+use std::{
+    convert::Infallible,
+    fmt,
+    future::Future,
+    io,
+    sync::{Arc, mpsc},
+    thread,
+};
 use tokio::{runtime::Builder, sync::oneshot};
 
 /// A runtime for the background work of factories and stores: their watchdogs, timers and connections.
@@ -43,10 +50,20 @@ impl Worker {
     /// # Errors
     /// The error of the operating system if it refuses the thread or the runtime.
     pub fn thread() -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
         let (running, stopped) = oneshot::channel::<Infallible>();
-        thread::Builder::new().name("lock-worker".to_owned()).spawn(move || runtime.block_on(stopped))?;
+        let (report, started) = mpsc::sync_channel(1);
+        // The thread builds its runtime: one that could not be used would be dropped here, which panics in a task.
+        thread::Builder::new().name("lock-worker".to_owned()).spawn(move || {
+            let (handle, runtime) = match Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => (Ok(runtime.handle().clone()), Some(runtime)),
+                Err(error) => (Err(error), None),
+            };
+            if let (Ok(()), Some(runtime)) = (report.send(handle), runtime) {
+                // Ends, with an error, when the sender is dropped.
+                let _ = runtime.block_on(stopped);
+            }
+        })?;
+        let handle = started.recv().map_err(io::Error::other)??;
         Ok(Self { handle, _running: Some(Arc::new(running)) })
     }
 

@@ -139,7 +139,8 @@
 //! Stack layers only if all requests that share a key acquire the keys in the same order, for example the tenant
 //! before the account. Otherwise give one layer several [`keys`](LockLayer::keys): `/transfer/1/2` and `/transfer/2/1`
 //! then acquire both accounts in the same order. With two layers of the same key, the inner one waits for the outer
-//! one until its wait is over.
+//! one until its wait is over. Of two layers made by [`in_handler`](LockLayer::in_handler), a handler uses the inner one: give
+//! one layer all names, by a key of several names.
 //!
 //! # Behind a proxy
 //! Proxies can repeat a request that was answered with 503 at another server. That is correct for most rejections,
