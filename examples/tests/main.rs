@@ -52,7 +52,7 @@ fn run_stops_work_that_outlives_the_lock() {
 fn backend_by_url_explains_an_unknown_scheme() {
     shows(
         env!("CARGO_BIN_EXE_backend_by_url"),
-        "refused: the backend URL is invalid: the scheme `carrier-pigeon` is unknown",
+        "refused: the backend URL is invalid: the scheme `carrier-pigeon` is not supported",
     );
 }
 
@@ -63,7 +63,7 @@ fn backend_by_url_obeys_the_environment() {
     assert_eq!(named.code, Some(0), "{named:?}");
     let unknown = finish(example().env("LOCK_URL", "carrier-pigeon://coop"));
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
-    assert!(unknown.stderr.contains("the scheme `carrier-pigeon` is unknown"), "{unknown:?}");
+    assert!(unknown.stderr.contains("the scheme `carrier-pigeon` is not supported"), "{unknown:?}");
     let server = RedisServer::start();
     let redis = finish(example().env("LOCK_URL", server.url()));
     assert_eq!(redis.code, Some(0), "{redis:?}");
