@@ -8,6 +8,8 @@ use serde::Deserialize;
 pub(super) struct Report {
     pub(super) pid: u32,
     pub(super) strategy: String,
+    /// `true` while orders are in flight that began with an earlier strategy.
+    pub(super) changing: bool,
     pub(super) stock: Vec<Stock>,
     pub(super) counters: Counters,
     pub(super) jobs: Vec<JobInfo>,

@@ -91,15 +91,13 @@ impl Supervisor {
             }
         });
         let reports: Vec<_> = join_all(asked).await;
-        for (name, report) in reports.into_iter().flatten() {
-            self.view.record(&name, report);
-        }
+        self.view.record(reports.into_iter().flatten());
     }
 
     fn act(&mut self, Request { action, reply }: Request, starting: &mut JoinSet<()>) {
         let result = match action {
             Action::Strategy(name) if self.view.offers(&name) => {
-                self.view.set_strategy(now(), name);
+                self.view.set_strategy(name);
                 Ok(())
             }
             Action::Strategy(name) => Err(ActionError::Strategy(format!(

@@ -10,8 +10,6 @@ use std::collections::BTreeMap;
 
 /// Window of the order rate, in milliseconds.
 const RATE_WINDOW: u64 = 2_000;
-/// Time for orders in flight to end after a switch of the strategy, in milliseconds.
-const SETTLING: u64 = 2_000;
 /// Time between two updates of the event log, in milliseconds. A counter that keeps growing adds one entry per update.
 const LOG_EVERY: u64 = 1_000;
 
@@ -66,6 +64,9 @@ pub(super) struct View {
     sums: Sums,
     rate: Rate,
     oversold: BTreeMap<String, SinceSwitch>,
+    /// Number of looks at the servers so far.
+    looks: u64,
+    /// Look from which on the stock is the current strategy's alone.
     settled_at: u64,
     /// Highest token of each product so far.
     tokens: BTreeMap<String, u64>,
@@ -84,6 +85,7 @@ impl View {
             sums: Sums::default(),
             rate: Rate::over(RATE_WINDOW),
             oversold: BTreeMap::new(),
+            looks: 0,
             settled_at: 0,
             tokens: BTreeMap::new(),
             log: EventLog::default(),
@@ -101,16 +103,29 @@ impl View {
         self.setting.strategies.iter().any(|offered| offered.name == strategy)
     }
 
-    /// Sets the strategy at the time `at`, in Unix milliseconds.
-    pub(super) fn set_strategy(&mut self, at: u64, strategy: String) {
+    /// Sets the strategy that every server should use.
+    pub(super) fn set_strategy(&mut self, strategy: String) {
         if self.strategy != strategy {
             self.strategy = strategy;
-            self.settled_at = at + SETTLING;
+            self.settle();
         }
     }
 
-    /// Records the report of `server`.
-    pub(super) fn record(&mut self, server: &str, report: Report) {
+    /// Counts the growth until the look after the next as before the switch: servers reuse their reports for a while, so
+    /// the stock of the next look may be older than the end of the last earlier order.
+    fn settle(&mut self) {
+        self.settled_at = self.looks + 3;
+    }
+
+    /// Records the reports of one look at the servers.
+    pub(super) fn record(&mut self, reports: impl IntoIterator<Item = (String, Report)>) {
+        self.looks += 1;
+        for (server, report) in reports {
+            self.record_one(&server, report);
+        }
+    }
+
+    fn record_one(&mut self, server: &str, report: Report) {
         self.sums.record(server, report.pid, report.counters);
         for (sku, token) in report.stock.iter().filter_map(|stock| Some((&stock.sku, stock.token?))) {
             let highest = self.tokens.entry(sku.clone()).or_default();
@@ -126,6 +141,13 @@ impl View {
         // The reports of dead servers about locks and leadership are outdated.
         self.reports
             .retain(|name, _| servers.iter().any(|one| one.name == *name && one.state != ServerState::Dead));
+        let running = servers.iter().filter(|one| one.state == ServerState::Running);
+        if running
+            .filter_map(|one| self.reports.get(&one.name))
+            .any(|report| report.changing || report.strategy != self.strategy)
+        {
+            self.settle();
+        }
         let totals = self.totals(at);
         let jobs = self.reports.values().max_by_key(|report| report.leader).map(|report| report.jobs.clone());
         let mut leaders = self.reports.iter().filter(|(_, report)| report.leader);
@@ -173,7 +195,7 @@ impl View {
             totals.sold += u64::try_from(product.sold).unwrap_or(0);
             let oversold = self.oversold.entry(product.sku.clone()).or_default();
             oversold.record(product.oversold());
-            if at < self.settled_at {
+            if self.looks < self.settled_at {
                 oversold.restart();
             }
             totals.oversold += oversold.since();
@@ -212,14 +234,15 @@ mod tests {
         ServerInfo { name: name.into(), state, pid: Some(1), requests: 0, share: 0.0 }
     }
 
-    fn report(shop: &str, pid: u32, sold: i64, stock: i64, token: Option<u64>) -> Report {
+    fn report(shop: &str, pid: u32, sold: i64, stock: i64, token: Option<u64>) -> (String, Report) {
         let holder = token.map_or(Value::Null, |_| shop.into());
         let stock = json!([{ "sku": "A", "stock": stock, "sold": sold, "initial": 100, "oversold": 0, "holder": holder,
             "token": token, "waiters": 2 }]);
         let counters = json!({ "orders": sold, "sold_out": 1, "stale": 0, "lock_timeouts": 0, "lost": 0 });
-        let all = json!({ "shop": shop, "pid": pid, "strategy": "fenced", "stock": stock, "counters": counters, "jobs": [],
+        let all = json!({ "shop": shop, "pid": pid, "strategy": "fenced", "changing": false,
+            "stock": stock, "counters": counters, "jobs": [],
             "leader": shop == "shop-1" });
-        serde_json::from_value(all).unwrap()
+        (shop.into(), serde_json::from_value(all).unwrap())
     }
 
     fn view() -> View {
@@ -239,8 +262,8 @@ mod tests {
     fn server_with_the_higher_token_is_the_holder() {
         use ServerState::{Dead, Paused, Running};
         let mut view = view();
-        view.record("shop-1", report("shop-1", 10, 5, 95, Some(7)));
-        view.record("shop-2", report("shop-2", 11, 6, 94, Some(8)));
+        view.record([report("shop-1", 10, 5, 95, Some(7))]);
+        view.record([report("shop-2", 11, 6, 94, Some(8))]);
         let page = view.snapshot(at(0, [Paused, Running]));
         let product = &page.products[0];
         assert_eq!((product.holder.as_deref(), product.token, product.waiters), (Some("shop-2"), Some(8), 4));
@@ -254,29 +277,31 @@ mod tests {
     #[test]
     fn oversold_units_of_the_strategy_before_are_kept_apart() {
         let mut view = view();
-        let mut look = |now, sold, switch: Option<&str>| {
-            if let Some(strategy) = switch {
-                view.set_strategy(now, strategy.into());
-            }
-            view.record("shop-1", report("shop-1", 10, sold, 90, None));
-            let totals = view.snapshot(at(now, [ServerState::Running; 2])).totals;
-            (totals.oversold, totals.oversold_before)
+        let mut look = |sold, strategy: &str, changing| {
+            let (name, mut report) = report("shop-1", 10, sold, 90, None);
+            (report.strategy, report.changing) = (strategy.into(), changing);
+            view.record([(name, report)]);
+            let totals = view.snapshot(at(0, [ServerState::Running; 2])).totals;
+            let seen = (totals.oversold, totals.oversold_before);
+            view.set_strategy("lock".into());
+            seen
         };
-        assert_eq!(look(0, 10, None), (0, 0));
-        assert_eq!(look(200, 13, None), (3, 0), "13 sold, 10 deducted");
-        assert_eq!(look(400, 14, Some("lock")), (0, 4), "under way at the switch");
-        assert_eq!(look(400 + SETTLING, 14, None), (0, 4));
-        assert_eq!(look(600 + SETTLING, 15, None), (1, 4));
+        assert_eq!(look(13, "fenced", false), (3, 0), "13 sold, 10 deducted");
+        assert_eq!(look(14, "fenced", false), (0, 4), "the server has not switched");
+        assert_eq!(look(15, "lock", true), (0, 5), "an earlier order is in flight");
+        assert_eq!(look(16, "lock", false), (0, 6), "the stock may be from before its end");
+        assert_eq!(look(17, "lock", false), (0, 7), "the same");
+        assert_eq!(look(18, "lock", false), (1, 7));
     }
 
     #[test]
     fn event_log_has_a_line_for_each_change() {
         use ServerState::{Dead, Paused, Running};
         let mut view = view();
-        view.record("shop-1", report("shop-1", 10, 10, 90, None));
+        view.record([report("shop-1", 10, 10, 90, None)]);
         view.snapshot(at(0, [Running, Running]));
-        view.record("shop-1", report("shop-1", 10, 12, 90, None));
-        view.set_strategy(1, "none".into());
+        view.record([report("shop-1", 10, 12, 90, None)]);
+        view.set_strategy("none".into());
         let page = view.snapshot(at(LOG_EVERY, [Paused, Dead]));
         let texts: Vec<_> = page.log.iter().map(|entry| entry.text.as_str()).collect();
         let expected = [

@@ -8,8 +8,7 @@ use super::{
 };
 use crate::{
     domain::{Order, Outcome, Receipt, Stale},
-    shop::Shop,
-    strategy::Strategy,
+    shop::{Shop, StrategyInUse},
 };
 use axum::{
     Extension, Json,
@@ -28,9 +27,9 @@ use std::{panic, sync::Arc};
 /// Returns the route. The layers are on the method and not on the router, so that a GET is answered with 405 and
 /// acquires no lock. The layer that is added last runs first.
 pub(super) fn route(shop: &Arc<Shop>) -> MethodRouter<App> {
-    let lock = layer::lock(shop)
-        .detach(&shop.detached)
-        .filter(|request| request.extensions.get::<Strategy>().is_some_and(|strategy| strategy.needs_lock()));
+    let lock = layer::lock(shop).detach(&shop.detached).filter(|request| {
+        request.extensions.get::<StrategyInUse>().is_some_and(|strategy| strategy.needs_lock())
+    });
     post(place)
         .route_layer(lock)
         .route_layer(layer::buffer())
@@ -46,7 +45,7 @@ async fn admit(
     mut request: Request,
     next: Next,
 ) -> Response {
-    request.extensions_mut().insert(shop.strategy());
+    request.extensions_mut().insert(shop.begin());
     next.run(request).await
 }
 
@@ -58,7 +57,7 @@ struct Body {
 
 async fn place(
     State(shop): State<App>,
-    Extension(strategy): Extension<Strategy>,
+    Extension(strategy): Extension<StrategyInUse>,
     lock: Option<LockHandle>,
     listed: Listed,
     Key(key): Key,
@@ -70,7 +69,7 @@ async fn place(
     let token = lock.map(|lock| lock.fencing_token());
     let selling = {
         let shop = shop.clone();
-        async move { shop.seller.sell(strategy, &order, token).await }
+        async move { shop.seller.sell(*strategy, &order, token).await }
     };
     let outcome = match token {
         // The layer has already detached this handler.

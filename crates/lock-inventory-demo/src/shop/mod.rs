@@ -1,12 +1,14 @@
 //! A shop, with the state that its routes and jobs share.
 
 mod counters;
+mod current;
 mod holders;
 mod metrics;
 mod reserving;
 mod snapshot;
 
 pub use counters::{Counters, Counts};
+pub(crate) use current::StrategyInUse;
 pub use holders::LocalLock;
 pub use metrics::MetricsError;
 
@@ -18,6 +20,7 @@ use crate::{
     store::{Store, StoreError},
     strategy::{RedisStock, Seller, Strategy},
 };
+use current::CurrentStrategy;
 use holders::Holders;
 use lock_core::{Lock, LockError, LockFactory, LockName, LockOptions, observer::OtelObserver};
 use lock_cron::Scheduler;
@@ -28,7 +31,7 @@ pub(crate) use snapshot::FRESH;
 use std::{
     collections::HashMap,
     process,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 use tokio::sync::watch;
@@ -100,7 +103,7 @@ pub struct Shop {
     /// Handlers that sell without a lock.
     pub(crate) tasks: TaskTracker,
     pub(crate) board: Board,
-    strategy: Mutex<Strategy>,
+    strategy: CurrentStrategy,
     cron: OnceLock<Scheduler>,
     closing: watch::Sender<bool>,
 }
@@ -140,7 +143,7 @@ impl Shop {
         let payments = Payments::new(config.seed, faults.clone());
         Ok(Arc::new(Self {
             seller: Seller::new(&config.name, store, payments, redis),
-            strategy: Mutex::new(config.strategy),
+            strategy: CurrentStrategy::new(config.strategy),
             config,
             prices,
             locks,
@@ -184,11 +187,16 @@ impl Shop {
     /// Returns the current strategy.
     #[must_use]
     pub fn strategy(&self) -> Strategy {
-        *self.strategy.lock().unwrap_or_else(PoisonError::into_inner)
+        self.strategy.get()
+    }
+
+    /// Returns the strategy of an order that begins now.
+    pub(crate) fn begin(&self) -> StrategyInUse {
+        self.strategy.begin()
     }
 
     pub(crate) fn set_strategy(&self, strategy: Strategy) {
-        *self.strategy.lock().unwrap_or_else(PoisonError::into_inner) = strategy;
+        self.strategy.set(strategy);
     }
 
     /// Returns the lock of a product, with the same name as in the layer.

@@ -46,6 +46,8 @@ impl Shop {
 
     async fn look(&self) -> Result<Value, StoreError> {
         let holders = self.holders.now();
+        // Before the stock: once no earlier order is left, the stock that is read contains all that they did.
+        let (strategy, changing) = (self.strategy(), self.strategy.is_changing());
         let products = self.store().products().await?;
         let stock = products.into_iter().map(|product| {
             let lock = holders.get(&product.sku).copied().unwrap_or_default();
@@ -63,7 +65,8 @@ impl Shop {
         Ok(json!({
             "shop": self.config.name,
             "pid": process::id(),
-            "strategy": self.strategy(),
+            "strategy": strategy,
+            "changing": changing,
             "stock": stock.collect::<Vec<_>>(),
             "counters": self.counts(),
             "jobs": self.jobs().await,

@@ -78,10 +78,11 @@ async fn page_drives_real_servers() {
 
     browser.click("[aria-label='Pause shop-2']").await.unwrap();
     browser.wait_for(&format!("{STATE_OF_SHOP_2} === '‖ paused'")).await.unwrap();
-    let sold = browser.value(&number("#sold")).await.unwrap();
-    browser.wait_for(&format!("{} > {sold} + 50", number("#sold"))).await.unwrap();
+    // The others may wait for it: it may have been paused while it held the write lock of SQLite.
     browser.click("[aria-label='Resume shop-2']").await.unwrap();
     browser.wait_for(&format!("{STATE_OF_SHOP_2} === '● running'")).await.unwrap();
+    let sold = browser.value(&number("#sold")).await.unwrap();
+    browser.wait_for(&format!("{} > {sold} + 50", number("#sold"))).await.unwrap();
 
     choose(&browser, "fenced").await;
     browser
@@ -96,7 +97,7 @@ async fn page_drives_real_servers() {
     browser.click("[aria-label='Revive shop-2']").await.unwrap();
     browser.wait_for(&format!("{STATE_OF_SHOP_2} === '● running' && {pid} !== {}", before.1)).await.unwrap();
     browser.wait_for(&format!("{sold} > {} + 100", before.0)).await.unwrap();
-    assert_eq!(browser.text("#oversold").await.unwrap(), "0");
+    assert_eq!(browser.text("#oversold").await.unwrap(), "0", "{}", browser.text("#log").await.unwrap());
     assert_eq!(browser.complaints().await.unwrap(), Vec::<String>::new());
     assert_eq!(program.stop(), Some(0));
     browser.wait_for("document.querySelector('#link').textContent === '○ Reconnecting'").await.unwrap();
