@@ -31,3 +31,11 @@ struct FromRedisson;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/from-shedlock.md")]
 struct FromShedLock;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/layer.md")]
+struct Layer;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/backend.md")]
+struct WritingABackend;
