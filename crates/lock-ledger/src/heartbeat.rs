@@ -31,6 +31,8 @@ pub struct LiveNode {
     pub jobs: u64,
     /// The number of further runs that it has room for.
     pub room: u32,
+    /// The kinds of its instances, in order. They contain no slash.
+    pub kinds: Vec<String>,
 }
 
 /// The reply to a heartbeat, from one moment of the server's clock.
@@ -38,6 +40,8 @@ pub struct LiveNode {
 pub struct HeartbeatReply {
     /// The controls of the group, unless their revision is known.
     pub controls: FleetControls,
+    /// The revision of the group's instances; 0 if there were none.
+    pub instances: u64,
     /// The live nodes of the group, ordered by id.
     pub nodes: Vec<LiveNode>,
     /// The times up to which the jobs are decided, or `None` for an unknown job; one for each job, in order.

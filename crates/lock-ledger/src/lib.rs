@@ -13,6 +13,7 @@ mod connector;
 mod control;
 mod heartbeat;
 mod ids;
+mod instance;
 mod limits;
 mod memory;
 mod reply;
@@ -25,8 +26,10 @@ pub use connector::LedgerConnector;
 pub use control::{CommandReply, FleetControls, JobCommand, JobControls, Trigger};
 pub use heartbeat::{HeartbeatReply, HeartbeatRequest, LiveNode};
 pub use ids::{ClaimId, GroupName, JobId, ParseIdError, RunId};
+pub use instance::{AddReply, AddRequest, Definition, Instance, Instances, Once, Removal, RemoveReply};
 pub use limits::{
-    ABSENT_AFTER, DEFAULT_HISTORY, MAX_HISTORY, MAX_SCHEDULES, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB,
+    ABSENT_AFTER, CHANGE_LIFE, DEFAULT_HISTORY, MAX_CHANGES, MAX_HISTORY, MAX_INSTANCES, MAX_SCHEDULES,
+    MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB,
 };
 pub use memory::MemoryLedger;
 pub use reply::{ClaimReply, EndReply, JobStatus, RegisteredJob, RunRenewal};

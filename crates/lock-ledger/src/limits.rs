@@ -20,3 +20,12 @@ pub const MAX_SCHEDULES: usize = 8;
 /// The time without a registration after which a job counts as removed, if the group had a leader in that time. When
 /// such a job returns, its schedule starts then.
 pub const ABSENT_AFTER: Duration = Duration::from_secs(600);
+
+/// The maximum number of instances in a group.
+pub const MAX_INSTANCES: usize = 10_000;
+
+/// The maximum number of recorded changes of the instances of a group. A node that misses more reads all instances.
+pub const MAX_CHANGES: usize = 1000;
+
+/// The time for which a change of an instance is recorded. The name of a forgotten instance is gone after it.
+pub const CHANGE_LIFE: Duration = Duration::from_secs(60);

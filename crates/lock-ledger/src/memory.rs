@@ -4,6 +4,7 @@ use crate::{
     control::{CommandReply, FleetControls, JobCommand},
     heartbeat::{HeartbeatReply, HeartbeatRequest},
     ids::{GroupName, JobId},
+    instance::{AddReply, AddRequest, Instances, Removal, RemoveReply},
     reply::{ClaimReply, EndReply, RegisteredJob, RunRenewal},
     request::{ClaimRequest, EndRequest, Registration, RenewRun},
     rules::GroupLedger,
@@ -66,7 +67,10 @@ impl MemoryLedger {
         let mut groups = self.groups();
         let now = self.inner.clock.wall();
         let answer = match groups.get_mut(group) {
-            Some(ledger) => f(ledger, now),
+            Some(ledger) => {
+                ledger.expire(now);
+                f(ledger, now)
+            }
             None => {
                 let mut made = GroupLedger::default();
                 let answer = f(&mut made, now);
@@ -148,5 +152,17 @@ impl RunLedger for MemoryLedger {
 
     async fn heartbeat(&self, r: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {
         self.with(&r.group, |ledger, now| ledger.heartbeat(now, &r))
+    }
+
+    async fn add(&self, r: AddRequest) -> Result<Reply<AddReply>, BackendError> {
+        self.with(&r.job.group, |ledger, now| ledger.add(now, &r))
+    }
+
+    async fn remove(&self, job: JobId, removal: Removal) -> Result<Reply<RemoveReply>, BackendError> {
+        self.with(&job.group, |ledger, now| ledger.remove(now, &job.name, removal))
+    }
+
+    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError> {
+        self.with(&group, |ledger, _| ledger.instances(known))
     }
 }

@@ -57,7 +57,7 @@ pub enum ClaimReply {
     },
     /// The job is paused.
     Paused,
-    /// The controls of the job have changed. Read them.
+    /// The controls or the definition of the job have changed. Read them.
     Outdated,
     /// The attempt to follow no longer exists or was the last, or the lease of this very claim has ended.
     Gone,

@@ -36,6 +36,8 @@ pub struct ClaimRequest {
     pub schedule: u64,
     /// The revision of the job's controls that the caller has read.
     pub revision: u64,
+    /// The revision of the definition that the caller has read; 0 for a job that is no instance.
+    pub definition: u64,
     /// The rule for other open runs of the job.
     pub overlap: OverlapRule,
     /// The time for which the run counts as running without a [renewal](crate::RunLedger::renew); whole milliseconds.

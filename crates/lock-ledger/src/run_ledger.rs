@@ -4,6 +4,7 @@ use crate::{
     control::{CommandReply, FleetControls, JobCommand},
     heartbeat::{HeartbeatReply, HeartbeatRequest},
     ids::{GroupName, JobId},
+    instance::{AddReply, AddRequest, Instances, Removal, RemoveReply},
     reply::{ClaimReply, EndReply, RegisteredJob, RunRenewal},
     request::{ClaimRequest, EndRequest, Registration, RenewRun},
     run::{Attempt, OpenRun},
@@ -44,7 +45,7 @@ use std::{fmt::Debug, sync::Arc};
 /// 2. *retry*: the request names the open attempt of the run, which failed, was interrupted, orphaned or requeued,
 ///    and its budget allows another one → claimed, with a new token; the watermark stays;
 /// 3. *unregistered*: the job has no watermark, so the data was lost;
-/// 4. *paused*, *outdated*: the controls of the job differ from those that the caller has read;
+/// 4. *paused*, *outdated*: the controls or the definition of the job differ from those that the caller has read;
 /// 5. *duplicate*, *superseded*: the instant is open or decided, a later one is decided, or the schedule started
 ///    later;
 /// 6. *early*, *behind*: the instant is in the future, or the instant before it is not decided;
@@ -52,8 +53,14 @@ use std::{fmt::Debug, sync::Arc};
 /// 8. *claimed*: the watermark is moved, a token is drawn and the run is recorded, in one step. A skip moves the
 ///    watermark too.
 ///
-/// A triggered run has no instant. Instead of 4 to 6 it needs a waiting trigger that has not *expired*, and the
-/// watermark stays.
+/// A triggered run has no instant. Instead of the controls and of 5 and 6 it needs a waiting trigger that has not
+/// *expired*, and the watermark stays.
+///
+/// # Instances
+/// An instance is a job whose [`Definition`](crate::Definition) is in the ledger: it has a watermark from
+/// [`add`](Self::add) on, and needs no registration. A claim names the revision of the definition, so that nothing starts
+/// by a definition that was changed or removed. When an instance that runs once has run, its definition is removed, and
+/// its record is kept for the time in [`Once`](crate::Once).
 #[async_trait]
 pub trait RunLedger: Debug + Send + Sync + 'static {
     /// Estimates the current time of the server that keeps this group. Returns `None` before its first answer.
@@ -105,6 +112,16 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
     /// Records that a node is alive. Reads the live nodes, the controls and some watermarks, all at one moment, and
     /// writes nothing else.
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError>;
+
+    /// Adds an instance, or changes its definition. A new instance, and one with another schedule, starts now, so that it
+    /// never runs for the past. A repeated request changes nothing.
+    async fn add(&self, request: AddRequest) -> Result<Reply<AddReply>, BackendError>;
+
+    /// Removes an instance. A repeated request changes nothing.
+    async fn remove(&self, job: JobId, removal: Removal) -> Result<Reply<RemoveReply>, BackendError>;
+
+    /// Reads the instances of a group that have changed since the revision `known`.
+    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError>;
 }
 
 #[async_trait]
@@ -154,5 +171,17 @@ impl<L: RunLedger + ?Sized> RunLedger for Arc<L> {
 
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {
         (**self).heartbeat(request).await
+    }
+
+    async fn add(&self, request: AddRequest) -> Result<Reply<AddReply>, BackendError> {
+        (**self).add(request).await
+    }
+
+    async fn remove(&self, job: JobId, removal: Removal) -> Result<Reply<RemoveReply>, BackendError> {
+        (**self).remove(job, removal).await
+    }
+
+    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError> {
+        (**self).instances(group, known).await
     }
 }

@@ -55,11 +55,17 @@ pub(crate) struct GroupKeys {
     pub(crate) group: String,
     /// HASH of the live nodes.
     pub(crate) nodes: String,
+    /// HASH of the definitions of instances.
+    pub(crate) instances: String,
+    /// LIST of their latest changes.
+    pub(crate) changes: String,
 }
 
 impl GroupKeys {
     pub(crate) fn of(group: &GroupName) -> Self {
-        Self { open: ledger("open", group), group: ledger("group", group), nodes: ledger("nodes", group) }
+        let of = |what| ledger(what, group);
+        let (instances, changes) = (of("instances"), of("changes"));
+        Self { open: of("open"), group: of("group"), nodes: of("nodes"), instances, changes }
     }
 }
 
@@ -126,7 +132,9 @@ mod tests {
         let job = JobKeys::of(&group, &LockName::new("a{b}").expect("a good name"));
         assert_eq!(job.job, "distlock:ledger:2:job:{billing}:a{b}");
         assert_eq!(job.history, "distlock:ledger:2:history:{billing}:a{b}");
-        let GroupKeys { open, group, nodes } = GroupKeys::of(&group);
+        let GroupKeys { open, group, nodes, instances, changes } = GroupKeys::of(&group);
+        assert_eq!(instances, "distlock:ledger:2:instances:{billing}");
+        assert_eq!(changes, "distlock:ledger:2:changes:{billing}");
         assert_eq!(nodes, "distlock:ledger:2:nodes:{billing}");
         assert_eq!(
             (&*open, &*group),

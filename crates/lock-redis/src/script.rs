@@ -154,6 +154,9 @@ scripts! {
     LEDGER_COMMAND "give a command" "ledger_command"
     LEDGER_CONTROLS "read the controls" "ledger_controls"
     LEDGER_HEARTBEAT "send a heartbeat" "ledger_heartbeat"
+    LEDGER_ADD "add an instance" "ledger_add"
+    LEDGER_REMOVE "remove an instance" "ledger_remove"
+    LEDGER_INSTANCES "read the instances" "ledger_instances"
 }
 
 impl Script {

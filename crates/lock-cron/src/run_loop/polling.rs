@@ -104,7 +104,7 @@ impl RunLoop {
 
     fn record(&self) -> LiveNode {
         let (id, name) = (self.shared.node.id, self.shared.node.name.clone());
-        LiveNode { id, name, jobs: self.fingerprint, room: self.room() }
+        LiveNode { id, name, jobs: self.fingerprint, room: self.room(), kinds: Vec::new() }
     }
 
     fn read_open_runs(&mut self) {

@@ -9,9 +9,9 @@ use lock_core::{
 };
 use lock_cron::{OnOrphan, RunContext, Schedule, Scheduler};
 use lock_ledger::{
-    Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName,
-    HeartbeatReply, HeartbeatRequest, JobCommand, JobId, MemoryLedger, OpenRun, RegisteredJob, Registration,
-    RenewRun, RunLedger, RunRenewal,
+    AddReply, AddRequest, Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
+    FleetControls, GroupName, HeartbeatReply, HeartbeatRequest, Instances, JobCommand, JobId, MemoryLedger,
+    OpenRun, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunLedger, RunRenewal,
 };
 use std::sync::{
     Arc, Mutex,
@@ -89,6 +89,18 @@ impl RunLedger for Panicking {
 
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {
         self.counted().heartbeat(request).await
+    }
+
+    async fn add(&self, request: AddRequest) -> Result<Reply<AddReply>, BackendError> {
+        self.counted().add(request).await
+    }
+
+    async fn remove(&self, job: JobId, removal: Removal) -> Result<Reply<RemoveReply>, BackendError> {
+        self.counted().remove(job, removal).await
+    }
+
+    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError> {
+        self.counted().instances(group, known).await
     }
 }
 

@@ -23,6 +23,9 @@ impl GroupLedger {
         if let Some(retry_of) = r.retry_of {
             return claim_retry(job, now, r, retry_of);
         }
+        if !job.is_defined_by(r.definition) {
+            return ClaimReply::Outdated;
+        }
         match r.run {
             RunId::Scheduled(at) => {
                 if let Some(refused) = refuse_instant(job, now, at, r) {
@@ -60,6 +63,7 @@ impl GroupLedger {
         match skip {
             Some(skip) => {
                 job.remember_skip(now, r, &skip);
+                self.conclude(now, &r.job.name);
                 ClaimReply::Skipped
             }
             None => start(job, now, r, Attempts::FIRST),

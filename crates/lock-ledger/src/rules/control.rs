@@ -1,6 +1,6 @@
 //! The controls of a group: pauses, schedules and triggers.
 
-use super::state::{GroupLedger, Job};
+use super::state::{GroupLedger, Job, JobKind};
 use crate::{
     control::{CommandReply, FleetControls, JobCommand, JobControls, Trigger},
     ids::RunId,
@@ -12,7 +12,9 @@ impl GroupLedger {
     /// Carries out a command. Instants that were missed under the previous controls stay missed: a job that was
     /// paused for a week does not start with the runs of that week.
     pub fn command(&mut self, now: ServerTime, name: &LockName, command: &JobCommand) -> CommandReply {
-        let Some(job) = self.jobs.get_mut(name) else { return CommandReply::Unregistered };
+        let Some(job) = self.jobs.get_mut(name).filter(|job| job.kind != JobKind::Removed) else {
+            return CommandReply::Unregistered;
+        };
         let mut next = job.controls.clone();
         match command {
             JobCommand::Pause => next.paused = true,
@@ -29,7 +31,8 @@ impl GroupLedger {
             }
         }
         if next != job.controls || *command == JobCommand::Reset {
-            if !matches!(command, JobCommand::Pause | JobCommand::Reset) {
+            // The only instant of a job that runs once is late then, not missed.
+            if !matches!(command, JobCommand::Pause | JobCommand::Reset) && job.once.is_none() {
                 job.raise_watermark(now.as_millis());
             }
             self.set(now, name, next);

@@ -28,7 +28,11 @@ impl GroupLedger {
         if is_open && matches!(r.then, AfterAttempt::Reassign | AfterAttempt::Requeue) {
             self.raise_revision(now);
         }
-        self.jobs.get_mut(&r.job.name).map_or(EndReply::Gone, |job| job.end(now, r))
+        let reply = self.jobs.get_mut(&r.job.name).map_or(EndReply::Gone, |job| job.end(now, r));
+        if is_open && r.then == AfterAttempt::Finish {
+            self.conclude(now, &r.job.name);
+        }
+        reply
     }
 }
 

@@ -16,6 +16,7 @@ impl GroupLedger {
         self.nodes.retain(|_, known| now.as_millis() <= known.expires_ms);
         HeartbeatReply {
             controls: self.controls(r.known),
+            instances: self.instances_revision,
             nodes: self.nodes.values().map(|known| known.node.clone()).collect(),
             watermarks: self.watermarks(&r.watermarks),
         }

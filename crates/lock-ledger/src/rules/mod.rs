@@ -23,6 +23,7 @@ mod control;
 mod end;
 mod heartbeat;
 mod history;
+mod instance;
 mod register;
 mod retry;
 mod start;

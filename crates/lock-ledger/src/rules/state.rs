@@ -4,11 +4,12 @@ use crate::{
     control::{JobControls, Trigger},
     heartbeat::LiveNode,
     ids::{ClaimId, RunId},
+    instance::{Instance, Once},
     run::{Attempt, CatchUp, RunState},
 };
 use lock_core::{__private::TokenCounter, FencingToken, LockName, clock::ServerTime};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 use uuid::Uuid;
@@ -26,6 +27,12 @@ pub struct GroupLedger {
     pub(super) triggers: Vec<Trigger>,
     /// The nodes that have sent a heartbeat, by their ids.
     pub(super) nodes: BTreeMap<Uuid, KnownNode>,
+    pub(super) instances: BTreeMap<LockName, Instance>,
+    pub(super) instances_revision: u64,
+    /// The latest changes of instances, oldest first.
+    pub(super) changes: VecDeque<(u64, LockName)>,
+    /// The records of instances that have run once, and the times at which they are removed, in ms.
+    pub(super) expiring: BTreeSet<(u64, LockName)>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,6 +44,21 @@ pub(super) struct Job {
     pub(super) open: BTreeMap<RunId, Open>,
     pub(super) history: VecDeque<Attempt>,
     pub(super) controls: JobControls,
+    pub(super) kind: JobKind,
+    /// The terms of an instance that runs once.
+    pub(super) once: Option<Once>,
+}
+
+/// The origin of a job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum JobKind {
+    /// The code of its nodes.
+    #[default]
+    Static,
+    /// A definition of this revision in the ledger.
+    Instance(u64),
+    /// A definition that was removed.
+    Removed,
 }
 
 /// The start of a schedule.

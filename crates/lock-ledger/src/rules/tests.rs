@@ -49,6 +49,7 @@ impl Story {
             after: None,
             schedule: SCHEDULE,
             revision: 0,
+            definition: 0,
             overlap: OverlapRule::Skip,
             lease: LEASE,
             node: String::new(),

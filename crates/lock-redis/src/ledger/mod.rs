@@ -1,5 +1,6 @@
 //! The run ledger on Redis. Each operation is one script in one round trip.
 
+mod instance;
 mod record;
 
 use crate::{
@@ -18,10 +19,10 @@ use lock_core::{
     clock::ServerTime,
 };
 use lock_ledger::{
-    ABSENT_AFTER, AfterAttempt, Attempt, CatchUp, ClaimReply, ClaimRequest, CommandReply, EndReply,
-    EndRequest, FleetControls, GroupName, HeartbeatReply, HeartbeatRequest, JobCommand, JobId, JobStatus,
-    MAX_SCHEDULES, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, OpenRun, OverlapRule, RegisteredJob, Registration,
-    RenewRun, RunId, RunLedger, RunRenewal,
+    ABSENT_AFTER, AddReply, AddRequest, AfterAttempt, Attempt, CatchUp, ClaimReply, ClaimRequest,
+    CommandReply, EndReply, EndRequest, FleetControls, GroupName, HeartbeatReply, HeartbeatRequest,
+    Instances, JobCommand, JobId, JobStatus, MAX_SCHEDULES, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, OpenRun,
+    OverlapRule, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunId, RunLedger, RunRenewal,
 };
 use record::Record;
 use std::{ops::Range, time::Duration};
@@ -70,7 +71,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
     async fn claim(&self, r: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
         let JobId { group, name } = &r.job;
         let JobKeys { job, history } = JobKeys::of(group, name);
-        let GroupKeys { open, group, .. } = GroupKeys::of(group);
+        let GroupKeys { open, group, instances, changes, .. } = GroupKeys::of(group);
         let (overlap, max_open) = match r.overlap {
             OverlapRule::Skip => ("skip", 1),
             OverlapRule::Queue => ("queue", 1),
@@ -97,8 +98,10 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             u8::from(r.catch_up == CatchUp::Yes).to_string(),
             r.history.to_string(),
             r.after.map_or_else(String::new, |after| after.as_millis().to_string()),
+            r.definition.to_string(),
         ];
-        let reply = self.run(&script::LEDGER_CLAIM, vec![job, open, history, group], args).await?;
+        let keys = vec![job, open, history, group, instances, changes];
+        let reply = self.run(&script::LEDGER_CLAIM, keys, args).await?;
         let outcome = match reply.word() {
             "claimed" => {
                 let (token, attempt, failures) = (reply.number(0)?, reply.count(1)?, reply.count(2)?);
@@ -159,8 +162,8 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             then.to_owned(),
             r.history.to_string(),
         ];
-        let GroupKeys { open, group, .. } = GroupKeys::of(group);
-        let keys = vec![job, open, history, group];
+        let GroupKeys { open, group, instances, changes, .. } = GroupKeys::of(group);
+        let keys = vec![job, open, history, group, instances, changes];
         let reply = self.run(&script::LEDGER_END, keys, args).await?;
         let outcome = match reply.word() {
             "recorded" => EndReply::Recorded,
@@ -247,6 +250,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             r.node.room.to_string(),
             r.lease.as_millis().to_string(),
             r.known.to_string(),
+            r.node.kinds.join("/"),
         ];
         args.extend(fingerprints(&r.watermarks));
         let reply = self.run(&script::LEDGER_HEARTBEAT, keys, args).await?;
@@ -254,7 +258,8 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             return Err(unexpected_reply(reply.what).into());
         }
         let marks = 1 + 2 * reply.count(0)? as usize;
-        let controls = marks + r.watermarks.len();
+        let instances = marks + r.watermarks.len();
+        let controls = instances + 1;
         let mut nodes = Vec::new();
         for at in (1..marks).step_by(2) {
             let (id, record) = (reply.text(at)?, Record::read(reply.text(at + 1)?));
@@ -263,13 +268,26 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         nodes.sort_by_key(|node| node.id);
         let outcome = HeartbeatReply {
             nodes,
-            watermarks: read_watermarks(&reply, marks..controls)?,
+            watermarks: read_watermarks(&reply, marks..instances)?,
+            instances: reply.number(instances)?,
             controls: match reply.number(controls)? {
                 known if known == r.known => FleetControls::Unchanged,
                 _ => changed(&reply, controls)?,
             },
         };
         Ok(Reply::new(reply.now, outcome))
+    }
+
+    async fn add(&self, r: AddRequest) -> Result<Reply<AddReply>, BackendError> {
+        instance::add(self, r).await
+    }
+
+    async fn remove(&self, job: JobId, removal: Removal) -> Result<Reply<RemoveReply>, BackendError> {
+        instance::remove(self, &job, removal).await
+    }
+
+    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError> {
+        instance::read(self, &group, known).await
     }
 }
 

@@ -2,7 +2,10 @@
 //! record that cannot be decoded is left out, so that it does not spoil the whole answer.
 
 use lock_core::{FencingToken, LockName, clock::ServerTime};
-use lock_ledger::{Attempt, CatchUp, JobControls, LiveNode, OpenRun, RunId, RunOutcome, RunState, Trigger};
+use lock_ledger::{
+    Attempt, CatchUp, Definition, Instance, JobControls, LiveNode, Once, OpenRun, RunId, RunOutcome,
+    RunState, Trigger,
+};
 use serde_json::{Map, Value};
 use std::{str::FromStr, time::Duration};
 use uuid::Uuid;
@@ -33,6 +36,12 @@ impl Record {
 
     fn is(&self, field: &str) -> bool {
         self.0.get(field) == Some(&Value::Bool(true))
+    }
+
+    /// Returns the parts of a text that are separated by slashes.
+    fn texts(&self, field: &str) -> Vec<String> {
+        let parts = self.text(field).unwrap_or_default().split('/');
+        parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
     }
 
     fn micros(&self, field: &str) -> Option<ServerTime> {
@@ -85,6 +94,26 @@ impl Record {
             name: self.text("name").unwrap_or_default().to_owned(),
             jobs: u64::from_str_radix(self.text("jobs")?, 16).ok()?,
             room: self.count("room"),
+            kinds: self.texts("kinds"),
+        })
+    }
+
+    pub(super) fn instance(&self, name: LockName) -> Option<Instance> {
+        let once = self.parsed("once").zip(self.parsed("kept"));
+        let once = once
+            .map(|(at, kept)| Once { at: ServerTime::from_millis(at), kept: Duration::from_millis(kept) });
+        let text = |field| self.text(field).map(str::to_owned);
+        Some(Instance {
+            name,
+            definition: Definition {
+                schedule: text("schedule")?,
+                dst: text("dst")?,
+                payload: text("payload")?,
+                once,
+            },
+            revision: self.parsed("revision")?,
+            added_by: text("added_by")?,
+            added_at: self.micros("added_at")?,
         })
     }
 

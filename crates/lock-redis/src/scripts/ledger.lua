@@ -2,13 +2,18 @@
 --
 -- job: HASH   mark = the watermark, ms   token = the last fencing token   open = its open runs, separated by spaces
 --             since = JSON object: fingerprint of a schedule → {from, seen}, ms; seen on the clock `led` of its group
+--             instance = the revision of its definition, or '' once that is removed; only of an instance
+--             once = its only instant, ms   kept = the life of its record after that has run, ms
 -- open runs of a group: HASH   "<job>\n<run>" = an attempt
 -- history of a job: LIST of attempts and skips, newest first
--- group: HASH   revision   seen = the last registration, ms   led = total time with leaders, ms
+-- group: HASH   revision   instances = the revision of the instances   seen = the last registration, ms   led = total time with leaders, ms
 --               job:<job> = {revision, paused, schedule}   trigger:<uuid> = {job, given, until}, µs
--- nodes of a group: HASH   <uuid> = {name, jobs, room, expires}, ms; jobs = the hash of its jobs and their schedules
+-- nodes of a group: HASH   <uuid> = {name, jobs, room, kinds, expires}, ms; jobs = the hash of its jobs and their
+--                          schedules; kinds, separated by slashes
+-- instances of a group: HASH   <job> = {schedule, dst, payload, once, kept, revision, added_by, added_at}, ms and µs
+-- changes of instances: LIST of '<revision> <job>', newest first
 --
--- Attempts, controls, triggers and nodes are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are
+-- Attempts, controls, triggers, nodes and instances are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are
 -- strings, and no array is empty, because Lua would encode it as an object.
 --   an attempt            run first count attempt claim token node catch_up started
 --   … of an open run      expires, ms   lease, ms   stage = running | failed | interrupted | unbegun
@@ -66,6 +71,51 @@ local function is_over(open) return now_ms > tonumber(open.expires) end
 local function find_open(key, job, run) return decode(redis.call('HGET', key, job .. '\n' .. run)) end
 
 local function write_open(key, job, open) redis.call('HSET', key, job .. '\n' .. open.run, cjson.encode(open)) end
+
+-- Returns whether a claim names the current definition of a job: its revision, or '0' for a job that is no instance.
+local function is_defined_by(job, revision) return (job.instance or '0') == revision end
+
+-- Returns whether an instance was to run once, and is decided or removed.
+local function has_run_once(job)
+  return job.once and (job.instance == '' or tonumber(job.mark) >= tonumber(job.once))
+end
+
+-- Records a change of an instance, and returns its revision. Changes are kept for a minute, at most 1000.
+local function record_change(group, changes, name)
+  local revision = int(next_revision(redis.call('HGET', group, 'instances')))
+  redis.call('HSET', group, 'instances', revision)
+  redis.call('LPUSH', changes, revision .. ' ' .. name)
+  redis.call('LTRIM', changes, '0', '999')
+  local oldest = redis.call('LRANGE', changes, '-1', '-1')[1]
+  while oldest and now_ms - tonumber(string.match(oldest, '^%d+')) > 60000 do
+    redis.call('LTRIM', changes, '0', '-2')
+    oldest = redis.call('LRANGE', changes, '-1', '-1')[1]
+  end
+  redis.call('PEXPIRE', changes, '60000')
+  return revision
+end
+
+-- Withdraws the triggers of a job, and its controls if asked to. The revision of the group is raised if they changed.
+local function drop_controls(group, name, with_controls)
+  local dropped = with_controls and redis.call('HDEL', group, 'job:' .. name) == 1
+  for field, text in pairs(fields(group)) do
+    if string.find(field, '^trigger:') and cjson.decode(text).job == name then
+      redis.call('HDEL', group, field)
+      dropped = true
+    end
+  end
+  if dropped then redis.call('HSET', group, 'revision', int(next_revision(redis.call('HGET', group, 'revision')))) end
+end
+
+-- Removes the definition of an instance that has run once, and has no open run. Its record expires.
+local function conclude(keys, name, job)
+  if not has_run_once(job) or job.open ~= '' then return end
+  if redis.call('HDEL', keys.instances, name) == 1 then record_change(keys.group, keys.changes, name) end
+  redis.call('HSET', keys.job, 'instance', '')
+  redis.call('PEXPIRE', keys.job, job.kept)
+  redis.call('PEXPIRE', keys.history, job.kept)
+  drop_controls(keys.group, name, true)
+end
 
 -- Decodes an entry of a history. An unreadable entry counts as empty, so that it stops no run.
 local function recall(text)

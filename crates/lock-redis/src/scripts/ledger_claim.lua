@@ -1,12 +1,12 @@
 -- Decides whether a run may start. The order of the checks is what makes the scheduler safe: it is documented on
 -- lock-ledger's `RunLedger` and is that of its rules. Everything is read before anything is written.
 --
--- KEYS 1 job   2 open runs of its group   3 its history   4 group
+-- KEYS 1 job   2 open runs of its group   3 its history   4 group   5 instances of the group   6 their changes
 -- ARGV 1 job   2 run   3 claim   4 claim of the previous attempt, or ''   5 budget of failures   6 of orphanings
 --      7 first run of a skip, or ''   8 its count   9 its detail   10 fingerprint of the schedule
 --      11 revision of the job's controls   12 skip | queue | replace | allow   13 maximum number of open runs
 --      14 lease, ms   15 node   16 catch-up: 1 or 0   17 length of the history
---      18 the instant before by the same schedule, ms, or ''
+--      18 the instant before by the same schedule, ms, or ''   19 revision of the job's definition
 --
 -- replies, each after the server's time in µs:
 --   claimed, token, attempt, failures   also the reply to a repeat
@@ -85,6 +85,7 @@ if ARGV[4] ~= '' then
   return start(number, failures, orphanings)
 end
 
+if not is_defined_by(job, ARGV[19]) then return answer('outdated') end
 local at, trigger = tonumber(run), nil
 if at then
   local controls = decode(redis.call('HGET', KEYS[4], 'job:' .. name)) or {}
@@ -122,6 +123,8 @@ if trigger then redis.call('HDEL', KEYS[4], run) end
 if skips or forbidden then
   redis.call('HSET', KEYS[1], 'mark', job.mark)
   if skips then skip(ARGV[7], tonumber(ARGV[8]), ARGV[9]) else skip(run, 1, 'other runs were open') end
+  job.open = job.open or ''
+  conclude({job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}, name, job)
   return answer('skipped')
 end
 return start(1, 0, 0)

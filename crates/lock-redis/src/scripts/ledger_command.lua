@@ -10,7 +10,7 @@
 --   unregistered | full | gone
 local name, command, value = ARGV[1], ARGV[2], ARGV[3]
 local job = fields(KEYS[1])
-if not job.mark then return answer('unregistered') end
+if not job.mark or job.instance == '' then return answer('unregistered') end
 local group = fields(KEYS[2])
 local revision = tonumber(group.revision or 0)
 
@@ -71,7 +71,7 @@ if command == 'reset' then
       write_open(KEYS[3], name, open)
     end
   end
-elseif command ~= 'pause' and now_ms > tonumber(job.mark) then
+elseif command ~= 'pause' and not job.once and now_ms > tonumber(job.mark) then
   redis.call('HSET', KEYS[1], 'mark', int(now_ms))
 end
 return answer('accepted', int(revision))

@@ -1,7 +1,7 @@
 -- Records how an attempt ended, if it still has the claim. A repeat finds the record. If a run is given up for
 -- another node, the revision of the group is raised so that the leader looks immediately.
 --
--- KEYS 1 job   2 open runs of its group   3 its history   4 group
+-- KEYS 1 job   2 open runs of its group   3 its history   4 group   5 instances of the group   6 their changes
 -- ARGV 1 job   2 run   3 claim   4 outcome   5 detail   6 finish | retry | reassign | requeue   7 length of the history
 --
 -- replies, each after the server's time in µs: recorded | gone
@@ -14,13 +14,17 @@ end
 local was_running = open.stage ~= 'failed' and open.stage ~= 'interrupted' and open.stage ~= 'unbegun'
 if was_running and next ~= 'requeue' then remember(KEYS[3], ended(open, ARGV[4], ARGV[5]), ARGV[7]) end
 if next == 'finish' then
-  local left = {}
-  for id in string.gmatch(redis.call('HGET', KEYS[1], 'open') or '', '%S+') do
+  local job, left = fields(KEYS[1]), {}
+  for id in string.gmatch(job.open or '', '%S+') do
     if id ~= run then left[#left + 1] = id end
   end
-  -- A missing job is not created, because it would have no watermark.
-  if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'open', table.concat(left, ' ')) end
   redis.call('HDEL', KEYS[2], name .. '\n' .. run)
+  -- A missing job is not created, because it would have no watermark.
+  if job.mark then
+    job.open = table.concat(left, ' ')
+    redis.call('HSET', KEYS[1], 'open', job.open)
+    conclude({job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}, name, job)
+  end
   return answer('recorded')
 end
 if was_running then

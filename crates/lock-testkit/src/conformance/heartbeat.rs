@@ -10,7 +10,13 @@ use lock_ledger::{FleetControls, HeartbeatReply, HeartbeatRequest, JobCommand, L
 use std::time::Duration;
 
 fn node(name: &str, room: u32) -> LiveNode {
-    LiveNode { id: *ProcessId::random().as_uuid(), name: name.to_owned(), jobs: u64::MAX - 1, room }
+    LiveNode {
+        id: *ProcessId::random().as_uuid(),
+        name: name.to_owned(),
+        jobs: u64::MAX - 1,
+        room,
+        kinds: vec![],
+    }
 }
 
 async fn heartbeat(ledger: &LedgerFixture, node: &LiveNode, lease: Duration) -> Vec<LiveNode> {
@@ -31,6 +37,7 @@ pub async fn a_heartbeat_lists_the_live_nodes(h: &impl LedgerHarness) {
         heartbeat(&ledger, node, LONG).await;
     }
     nodes[2].room = 6;
+    nodes[2].kinds = ["import", "a welcome"].map(str::to_owned).to_vec();
     let read = heartbeat(&ledger, &nodes[2], LONG).await;
     nodes.sort_by_key(|node| node.id);
     assert_eq!(read, nodes);

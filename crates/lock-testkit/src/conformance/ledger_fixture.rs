@@ -92,6 +92,7 @@ impl LedgerFixture {
             after: None,
             schedule: SCHEDULE,
             revision: 0,
+            definition: 0,
             overlap: OverlapRule::Skip,
             lease: LONG,
             node: "node".to_owned(),

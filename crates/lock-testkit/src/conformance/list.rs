@@ -172,6 +172,22 @@ macro_rules! each_ledger_property {
             heartbeat::a_heartbeat_lists_the_live_nodes,
             heartbeat::a_node_without_heartbeats_is_forgotten,
             heartbeat::a_heartbeat_reads_controls_and_watermarks,
+            instance::an_added_instance_is_read_by_all,
+            instance::a_repeated_add_changes_nothing,
+            instance::a_changed_definition_outdates_a_claim,
+            instance::a_changed_schedule_starts_now_and_a_payload_does_not,
+            instance::an_added_instance_never_runs_for_the_past,
+            instance::a_removed_instance_is_not_claimed,
+            instance::a_removed_instance_ends_its_open_run,
+            instance::a_forgotten_instance_leaves_nothing,
+            instance::a_reader_learns_what_has_changed,
+            instance::texts_of_every_shape_are_stored,
+            once::an_instant_in_the_past_runs_once,
+            once::a_run_keeps_its_name_for_a_while,
+            once::a_skipped_run_has_run,
+            once::another_instant_replaces_the_first,
+            once::a_pause_does_not_miss_the_instant,
+            once::a_removed_one_leaves_nothing,
         }
     };
 }

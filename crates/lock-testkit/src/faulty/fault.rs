@@ -28,11 +28,15 @@ pub enum Op {
     Controls,
     /// [`RunLedger::heartbeat`](lock_ledger::RunLedger::heartbeat).
     Heartbeat,
+    /// [`RunLedger::add`](lock_ledger::RunLedger::add).
+    AddInstance,
+    /// [`RunLedger::instances`](lock_ledger::RunLedger::instances).
+    Instances,
 }
 
 impl Op {
     /// Every variant.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Acquire,
         Self::Renew,
         Self::Release,
@@ -44,6 +48,8 @@ impl Op {
         Self::EndRun,
         Self::Controls,
         Self::Heartbeat,
+        Self::AddInstance,
+        Self::Instances,
     ];
 }
 

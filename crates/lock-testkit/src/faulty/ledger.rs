@@ -7,9 +7,9 @@ use lock_core::{
     clock::ServerTime,
 };
 use lock_ledger::{
-    Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName,
-    HeartbeatReply, HeartbeatRequest, JobCommand, JobId, OpenRun, RegisteredJob, Registration, RenewRun,
-    RunLedger, RunRenewal,
+    AddReply, AddRequest, Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
+    FleetControls, GroupName, HeartbeatReply, HeartbeatRequest, Instances, JobCommand, JobId, OpenRun,
+    RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunLedger, RunRenewal,
 };
 use std::{fmt, sync::Arc};
 
@@ -99,6 +99,26 @@ impl RunLedger for FaultyLedger {
             async move { inner.controls(group, known).await }
         };
         carry_out(&self.plan, Op::Controls, controls, Err).await
+    }
+
+    async fn add(&self, request: AddRequest) -> Result<Reply<AddReply>, BackendError> {
+        let add = || {
+            let (inner, request) = (self.inner.clone(), request.clone());
+            async move { inner.add(request).await }
+        };
+        carry_out(&self.plan, Op::AddInstance, add, Err).await
+    }
+
+    async fn remove(&self, job: JobId, removal: Removal) -> Result<Reply<RemoveReply>, BackendError> {
+        self.inner.remove(job, removal).await
+    }
+
+    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError> {
+        let instances = || {
+            let (inner, group) = (self.inner.clone(), group.clone());
+            async move { inner.instances(group, known).await }
+        };
+        carry_out(&self.plan, Op::Instances, instances, Err).await
     }
 
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {

@@ -313,4 +313,14 @@ planted_bugs! {
     DeadNodesStay: [LedgerConformance],
     /// A heartbeat never reads changed controls.
     HeartbeatHidesControls: [LedgerConformance],
+    /// A claim that was planned by an earlier definition is granted.
+    IgnoresDefinitions: [LedgerConformance],
+    /// A repeated request to add an instance restarts it.
+    RepeatedAddRestarts: [LedgerConformance],
+    /// A forgotten instance keeps its record.
+    ForgetKeepsRecord: [LedgerConformance],
+    /// A reader of changed instances does not read removals.
+    HidesRemovals: [LedgerConformance],
+    /// An instance that runs once can be added again after its run.
+    OnceRunsAgain: [LedgerConformance],
 }

@@ -4,16 +4,17 @@ use crate::client::RedisBackend;
 use crate::suite::support::{name, redis};
 use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
 use lock_ledger::{
-    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
-    FleetControls, GroupLedger, GroupName, HeartbeatRequest, JobCommand, JobId, LiveNode, OverlapRule,
-    Registration, RenewRun, RetryOf, RunId, RunLedger, RunOutcome, RunRenewal, Skip,
+    AddReply, AddRequest, AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, Definition,
+    EndReply, EndRequest, FleetControls, GroupLedger, GroupName, HeartbeatRequest, Instance, Instances,
+    JobCommand, JobId, LiveNode, Once, OverlapRule, Registration, Removal, RemoveReply, RenewRun, RetryOf,
+    RunId, RunLedger, RunOutcome, RunRenewal, Skip,
 };
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::BTreeMap, time::Duration};
 
 const STEPS: usize = 10_000;
 /// The number of kinds of answers.
-const KINDS: usize = 25;
+const KINDS: usize = 31;
 /// The length of a history.
 const HISTORY: u32 = 60;
 
@@ -23,6 +24,9 @@ struct Run {
     random: Stream,
     group: GroupName,
     jobs: Vec<LockName>,
+    instance: LockName,
+    /// The revision of the instances that was read last.
+    known: u64,
     /// Recent claims, for repeats, retries and ends.
     recent: Vec<ClaimRequest>,
     triggers: Vec<RunId>,
@@ -58,6 +62,57 @@ impl Run {
         if self.random.chance(0.1) { known + 1 } else { known }
     }
 
+    /// Returns the instances of the model.
+    fn defined(&self) -> Vec<Instance> {
+        match self.model.instances(u64::MAX) {
+            Instances::All { instances, .. } => instances,
+            _ => panic!("no group has that revision"),
+        }
+    }
+
+    fn definition(&mut self, job: &LockName) -> u64 {
+        let known = self.defined().into_iter().find(|instance| instance.name == *job);
+        known.map_or(0, |instance| instance.revision) + u64::from(self.random.chance(0.1))
+    }
+
+    /// Adds, removes and reads instances.
+    async fn instance(&mut self) {
+        let job = JobId { group: self.group.clone(), name: self.instance.clone() };
+        if self.random.chance(0.3) {
+            let removal = self.pick(&[Removal::KeepRecord, Removal::Forget]);
+            let reply = self.ledger.remove(job.clone(), removal).await.unwrap();
+            assert_eq!(reply.outcome, self.model.remove(reply.now, &job.name, removal));
+            self.count(if reply.outcome == RemoveReply::Removed { "removed" } else { "nothing to remove" });
+        } else {
+            let at = ServerTime::from_millis(self.now.as_millis() - 20 + self.random.below(25));
+            let once = Once { at, kept: Duration::from_secs(3600) };
+            let definition = Definition {
+                schedule: self.pick(&["@hourly", "@daily"]).to_owned(),
+                dst: String::new(),
+                payload: self.pick(&["1", "\"ü\""]).to_owned(),
+                once: self.random.chance(0.3).then_some(once),
+            };
+            let request = AddRequest { job, definition, added_by: "a".to_owned() };
+            let reply = self.ledger.add(request.clone()).await.unwrap();
+            assert_eq!(reply.outcome, self.model.add(reply.now, &request));
+            self.count(match reply.outcome {
+                AddReply::Added => "added",
+                AddReply::Changed => "redefined",
+                AddReply::Unchanged => "defined already",
+                AddReply::AlreadyRun => "already run",
+                other => panic!("few instances: {other:?}"),
+            });
+        }
+        let mut revisions: Vec<_> = self.defined().iter().map(|instance| instance.revision).collect();
+        revisions.extend([0, self.known, u64::MAX]);
+        let known = self.pick(&revisions);
+        let read = self.ledger.instances(self.group.clone(), known).await.unwrap().outcome;
+        assert_eq!(read, self.model.instances(known));
+        if let Instances::Changed { revision, .. } | Instances::All { revision, .. } = read {
+            self.known = revision;
+        }
+    }
+
     fn fresh_claim(&mut self) -> ClaimRequest {
         let job = self.job();
         let around = self.now.as_millis() - 20 + self.random.below(25);
@@ -79,6 +134,7 @@ impl Run {
         let is_row = run.scheduled().is_some() && self.random.chance(0.1);
         ClaimRequest {
             revision: self.revision(&job.name),
+            definition: self.definition(&job.name),
             job,
             run,
             claim: ClaimId::random(),
@@ -226,7 +282,7 @@ impl Run {
         let jobs = vec![registration(self), registration(self)];
         let read = self.ledger.watermarks(self.group.clone(), jobs.clone()).await.unwrap();
         assert_eq!(read.outcome, self.model.watermarks(&jobs));
-        if jobs.iter().all(|registration| registration.job != self.jobs[2]) {
+        if jobs.iter().all(|registration| self.jobs[..2].contains(&registration.job)) {
             let reply = self.ledger.register(self.group.clone(), jobs.clone()).await.unwrap();
             assert_eq!(reply.outcome, self.model.register(reply.now, &jobs));
             self.count("registered");
@@ -246,6 +302,7 @@ impl Run {
             name: self.pick(&["a", "b ü"]).to_owned(),
             jobs: self.random.number(),
             room: u32::try_from(self.random.below(5)).unwrap(),
+            kinds: self.pick(&[vec![], vec!["k".to_owned(), "l ü".to_owned()]]),
         };
         let registration = |job: &LockName| Registration { job: job.clone(), schedule: 1 };
         let watermarks = self.jobs.iter().map(registration).collect();
@@ -267,6 +324,7 @@ impl Run {
             10..=12 => self.renew().await,
             13..=17 => self.end().await,
             18 => self.command().await,
+            _ if self.random.chance(0.3) => self.instance().await,
             _ if self.random.chance(0.5) => self.register().await,
             _ => self.read().await,
         }
@@ -277,11 +335,12 @@ impl Run {
 async fn random_operations_on_runs_are_answered_by_the_rules() {
     let (server, seed) = (RedisServer::start(), Seed::of_this_run());
     let ledger = redis(&server.url()).await;
-    let jobs: Vec<_> = ["a", "b", "never-registered"].into_iter().map(name).collect();
+    let jobs: Vec<_> = ["a", "b", "k/i", "never-registered"].into_iter().map(name).collect();
+    let instance = name("k/i");
     let (group, now) = (GroupName::new("same").unwrap(), ServerTime::default());
     let (random, model) = (seed.stream(), GroupLedger::default());
     let (recent, triggers, seen) = (Vec::new(), Vec::new(), BTreeMap::new());
-    let mut run = Run { ledger, model, random, group, jobs, recent, triggers, now, seen };
+    let mut run = Run { ledger, model, random, group, jobs, instance, known: 0, recent, triggers, now, seen };
     let known: Vec<_> =
         run.jobs[..2].iter().map(|job| Registration { job: job.clone(), schedule: 0 }).collect();
     let reply = run.ledger.register(run.group.clone(), known.clone()).await.unwrap();

@@ -42,6 +42,7 @@ impl Ledger {
             after: None,
             schedule: 7,
             revision: 0,
+            definition: 0,
             overlap: OverlapRule::Skip,
             lease: LEASE,
             node: "a".to_owned(),

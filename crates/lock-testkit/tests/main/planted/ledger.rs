@@ -8,10 +8,10 @@ use lock_core::{
     clock::{ServerTime, TestClock},
 };
 use lock_ledger::{
-    AfterAttempt, Attempt, ClaimId, ClaimReply, ClaimRequest, CommandReply, DEFAULT_HISTORY, EndReply,
-    EndRequest, FleetControls, GroupName, HeartbeatReply, HeartbeatRequest, JobCommand, JobId,
-    MAX_TRIGGERS_PER_JOB, MemoryLedger, OpenRun, OverlapRule, RegisteredJob, Registration, RenewRun,
-    RunLedger, RunOutcome, RunRenewal, RunState, Trigger,
+    AddReply, AddRequest, AfterAttempt, Attempt, ClaimId, ClaimReply, ClaimRequest, CommandReply,
+    DEFAULT_HISTORY, EndReply, EndRequest, FleetControls, GroupName, HeartbeatReply, HeartbeatRequest,
+    Instances, JobCommand, JobId, MAX_TRIGGERS_PER_JOB, MemoryLedger, OpenRun, OverlapRule, RegisteredJob,
+    Registration, Removal, RemoveReply, RenewRun, RunLedger, RunOutcome, RunRenewal, RunState, Trigger,
 };
 use lock_testkit::{
     conformance::{self, LedgerHarness},
@@ -116,6 +116,13 @@ impl BuggyLedger {
         }
         if let (Some(AllowsOneMore), OverlapRule::Allow { max }) = (self.bug, &mut r.overlap) {
             *max = max.saturating_add(1);
+        }
+        if self.bug == Some(IgnoresDefinitions)
+            && let Instances::All { instances, .. } =
+                self.inner.instances(r.job.group.clone(), u64::MAX).await.unwrap().outcome
+        {
+            let of_job = instances.iter().find(|instance| instance.name == r.job.name);
+            r.definition = of_job.map_or(r.definition, |instance| instance.revision);
         }
         if self.bug == Some(IgnoresRevisions) || self.bug == Some(IgnoresPauses) {
             r.revision = match self.inner.controls(r.job.group.clone(), u64::MAX).await.unwrap().outcome {
@@ -298,6 +305,33 @@ impl RunLedger for BuggyLedger {
         Ok(reply)
     }
 
+    async fn add(&self, r: AddRequest) -> Result<Reply<AddReply>, BackendError> {
+        if self.bug == Some(RepeatedAddRestarts) {
+            self.inner.remove(r.job.clone(), Removal::KeepRecord).await?;
+        }
+        let reply = self.inner.add(r.clone()).await?;
+        if self.bug == Some(OnceRunsAgain) && reply.outcome == AddReply::AlreadyRun {
+            self.inner.remove(r.job.clone(), Removal::Forget).await?;
+            return self.inner.add(r).await;
+        }
+        Ok(reply)
+    }
+
+    async fn remove(&self, job: JobId, mut removal: Removal) -> Result<Reply<RemoveReply>, BackendError> {
+        if self.bug == Some(ForgetKeepsRecord) {
+            removal = Removal::KeepRecord;
+        }
+        self.inner.remove(job, removal).await
+    }
+
+    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError> {
+        let mut reply = self.inner.instances(group, known).await?;
+        if let (Some(HidesRemovals), Instances::Changed { removed, .. }) = (self.bug, &mut reply.outcome) {
+            removed.clear();
+        }
+        Ok(reply)
+    }
+
     async fn heartbeat(&self, mut r: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {
         if self.bug == Some(DeadNodesStay) && !r.lease.is_zero() {
             r.lease = Duration::from_secs(3600);
@@ -370,5 +404,10 @@ super::caught! {
     node_that_never_dies: DeadNodesStay by heartbeat::a_node_without_heartbeats_is_forgotten;
     controls_that_no_heartbeat_reads: HeartbeatHidesControls
         by heartbeat::a_heartbeat_reads_controls_and_watermarks;
+    definition_that_is_ignored: IgnoresDefinitions by instance::a_changed_definition_outdates_a_claim;
+    add_that_starts_again: RepeatedAddRestarts by instance::a_repeated_add_changes_nothing;
+    record_that_is_not_forgotten: ForgetKeepsRecord by instance::a_forgotten_instance_leaves_nothing;
+    removal_that_is_not_read: HidesRemovals by instance::a_reader_learns_what_has_changed;
+    run_that_is_added_again: OnceRunsAgain by once::a_run_keeps_its_name_for_a_while;
     trigger_that_waits_for_ever: RepeatsTriggers by control::a_repeated_trigger_starts_once;
 }

@@ -1,0 +1,114 @@
+//! Instances: jobs whose definitions are stored in the ledger, so that they come and go at run time.
+
+use crate::ids::JobId;
+use lock_core::{LockName, clock::ServerTime};
+use std::time::Duration;
+
+/// The definition of an instance. The ledger parses none of its texts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Definition {
+    /// The schedule, with its time zone.
+    pub schedule: String,
+    /// The policy for changes of the clocks.
+    pub dst: String,
+    /// The argument of its runs.
+    pub payload: String,
+    /// Set for an instance that runs once.
+    pub once: Option<Once>,
+}
+
+/// The terms of an instance that runs once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Once {
+    /// The instant of its run, in whole milliseconds.
+    pub at: ServerTime,
+    /// The time for which its name is kept after the run, so that a repeated request does not run it again; whole
+    /// milliseconds.
+    pub kept: Duration,
+}
+
+/// A stored instance.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Instance {
+    /// Its name among the jobs of the group.
+    pub name: LockName,
+    /// Its definition.
+    pub definition: Definition,
+    /// The revision of the definition. A claim names it.
+    pub revision: u64,
+    /// The node that added or last changed it, for display.
+    pub added_by: String,
+    /// The time at which it was added or last changed, by the server's clock.
+    pub added_at: ServerTime,
+}
+
+/// A request to add an instance, or to change its definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddRequest {
+    /// The instance.
+    pub job: JobId,
+    /// Its definition.
+    pub definition: Definition,
+    /// The node that sends the request, for display.
+    pub added_by: String,
+}
+
+/// The reply to a request to add an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AddReply {
+    /// The instance is new. Its first instant comes after the request.
+    Added,
+    /// The instance had another definition. With another schedule, its next instant comes after the request.
+    Changed,
+    /// The instance has this definition already.
+    Unchanged,
+    /// The name belongs to an instance that runs once, and that has run. Nothing was changed.
+    AlreadyRun,
+    /// The group already has [`MAX_INSTANCES`](crate::MAX_INSTANCES).
+    Full,
+}
+
+/// The extent of a removal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Removal {
+    /// Removes the definition and the waiting triggers. The watermark, the history, the controls and the open runs are
+    /// kept. An instance that was to run once and has no open run is forgotten.
+    KeepRecord,
+    /// Removes everything that the ledger has of the job. Its open runs are lost to their nodes.
+    Forget,
+}
+
+/// The reply to a removal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RemoveReply {
+    /// It is removed by this request.
+    Removed,
+    /// There was nothing to remove.
+    Unknown,
+}
+
+/// The instances of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Instances {
+    /// The instances have the revision that the caller knows.
+    Unchanged,
+    /// Some have changed since the revision that the caller knows.
+    Changed {
+        /// The revision of the group's instances.
+        revision: u64,
+        /// The instances that were added or changed, ordered by name.
+        instances: Vec<Instance>,
+        /// The names of those that were removed, in order.
+        removed: Vec<LockName>,
+    },
+    /// All instances, since the changes after the revision that the caller knows are no longer recorded.
+    All {
+        /// The revision of the group's instances.
+        revision: u64,
+        /// The instances, ordered by name.
+        instances: Vec<Instance>,
+    },
+}

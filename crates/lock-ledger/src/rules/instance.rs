@@ -1,0 +1,168 @@
+//! Instances: their definitions, the record of their changes, and the end of those that run once.
+//!
+//! ```text
+//!            add                       remove
+//!  unknown ───────▶ instance ─────────────────────────▶ removed
+//!     ▲             │  ▲  │ runs once, decided,            │ ▲
+//!     │             └──┘  │ no run is open                 │ │
+//!     │      add: changed ▼                            add │ │ remove
+//!     │  expired        kept (a removed one that expires)  ▼ │
+//!     └──────────────────┘                             instance
+//!  forget: from each of them to unknown
+//! ```
+//!
+//! Invariants:
+//! - an instance has a watermark, which `add` never lowers, and raises to now if the schedule is another one;
+//! - only claims of the current revision of the definition start a run, except further attempts of an open one;
+//! - each revision of the instances is that of one recorded change, so that a reader whose revision is recorded knows
+//!   what it has missed.
+
+use super::state::{GroupLedger, Job, JobKind};
+use crate::{
+    instance::{AddReply, AddRequest, Definition, Instance, Instances, Removal, RemoveReply},
+    limits::{CHANGE_LIFE, MAX_CHANGES, MAX_INSTANCES},
+};
+use lock_core::{__private::expiry, LockName, clock::ServerTime};
+use std::collections::BTreeSet;
+
+impl Job {
+    /// Returns `true` if the job has the definition of this revision, or has none for 0.
+    pub(super) fn is_defined_by(&self, revision: u64) -> bool {
+        match self.kind {
+            JobKind::Static => revision == 0,
+            JobKind::Instance(defined) => revision == defined,
+            JobKind::Removed => false,
+        }
+    }
+
+    /// Returns `true` if it was to run once, and its instant is decided or it was removed.
+    fn has_run_once(&self) -> bool {
+        let decided = |at: ServerTime| self.watermark_ms >= at.as_millis();
+        self.once.is_some_and(|once| self.kind == JobKind::Removed || decided(once.at))
+    }
+
+    /// Takes a new definition.
+    fn define(&mut self, now_ms: u64, definition: &Definition, restarts: bool) {
+        self.once = definition.once;
+        // Nothing comes before the only instant, which may be in the past.
+        if restarts && definition.once.is_none() {
+            self.raise_watermark(now_ms);
+        }
+    }
+}
+
+impl GroupLedger {
+    /// Adds an instance, or changes its definition.
+    pub fn add(&mut self, now: ServerTime, r: &AddRequest) -> AddReply {
+        let (name, before) = (&r.job.name, self.instances.get(&r.job.name));
+        let job = self.jobs.get(name);
+        let is_decided = |job: &Job| {
+            let at = r.definition.once.map(|once| once.at.as_millis());
+            job.has_run_once() || at.is_some_and(|at| at <= job.watermark_ms)
+        };
+        if before.is_some_and(|before| before.definition == r.definition) {
+            return AddReply::Unchanged;
+        }
+        if job.is_some_and(is_decided) {
+            return AddReply::AlreadyRun;
+        }
+        if before.is_none() && self.instances.len() >= MAX_INSTANCES {
+            return AddReply::Full;
+        }
+        let same = |before: &Instance| {
+            (&before.definition.schedule, &before.definition.dst)
+                == (&r.definition.schedule, &r.definition.dst)
+        };
+        let restarts = !before.is_some_and(same);
+        let reply = if before.is_some() { AddReply::Changed } else { AddReply::Added };
+        let revision = self.record_change(now, name);
+        let job = self.jobs.entry(name.clone()).or_default();
+        job.define(now.as_millis(), &r.definition, restarts);
+        job.kind = JobKind::Instance(revision);
+        let (definition, added_by) = (r.definition.clone(), r.added_by.clone());
+        let instance = Instance { name: name.clone(), definition, revision, added_by, added_at: now };
+        self.instances.insert(name.clone(), instance);
+        reply
+    }
+
+    /// Removes an instance, or all that the ledger has of a job.
+    pub fn remove(&mut self, now: ServerTime, name: &LockName, removal: Removal) -> RemoveReply {
+        let is_defined = self.instances.contains_key(name);
+        let Some(job) = self.jobs.get_mut(name).filter(|_| is_defined || removal == Removal::Forget) else {
+            return RemoveReply::Unknown;
+        };
+        let forgets = removal == Removal::Forget || (job.once.is_some() && job.open.is_empty());
+        job.kind = JobKind::Removed;
+        let had_controls = job.controls.revision > 0;
+        if is_defined {
+            self.instances.remove(name);
+            self.record_change(now, name);
+        }
+        if forgets {
+            self.jobs.remove(name);
+            self.expiring.retain(|(_, other)| other != name);
+        }
+        self.drop_triggers(now, name, forgets && had_controls);
+        RemoveReply::Removed
+    }
+
+    /// Removes the definition of an instance that has run once, and has no open run. Its record expires.
+    pub(super) fn conclude(&mut self, now: ServerTime, name: &LockName) {
+        let has_run = |job: &&mut Job| job.has_run_once() && job.open.is_empty();
+        let Some(job) = self.jobs.get_mut(name).filter(has_run) else { return };
+        let Some(once) = job.once else { return };
+        job.kind = JobKind::Removed;
+        self.expiring.insert((expiry(now, once.kept), name.clone()));
+        let had_controls = std::mem::take(&mut job.controls).revision > 0;
+        if self.instances.remove(name).is_some() {
+            self.record_change(now, name);
+        }
+        self.drop_triggers(now, name, had_controls);
+    }
+
+    /// Removes the records that have expired.
+    pub fn expire(&mut self, now: ServerTime) {
+        while self.expiring.first().is_some_and(|(expires, _)| now.as_millis() > *expires) {
+            let expired = self.expiring.pop_first();
+            expired.and_then(|(_, name)| self.jobs.remove(&name));
+        }
+    }
+
+    /// Withdraws the triggers of a job. The revision of the controls is raised if they changed.
+    fn drop_triggers(&mut self, now: ServerTime, name: &LockName, controls_changed: bool) {
+        let before = self.triggers.len();
+        self.triggers.retain(|trigger| trigger.job != *name);
+        if controls_changed || self.triggers.len() < before {
+            self.raise_revision(now);
+        }
+    }
+
+    fn record_change(&mut self, now: ServerTime, name: &LockName) -> u64 {
+        let now_ms = now.as_millis();
+        let revision = (self.instances_revision + 1).max(now_ms);
+        self.instances_revision = revision;
+        self.changes.push_back((revision, name.clone()));
+        let is_old = |revision: u64| u128::from(now_ms.saturating_sub(revision)) > CHANGE_LIFE.as_millis();
+        while self.changes.len() > MAX_CHANGES || self.changes.front().is_some_and(|(old, _)| is_old(*old)) {
+            self.changes.pop_front();
+        }
+        revision
+    }
+
+    /// Reads the instances that have changed since the revision `known`.
+    #[must_use]
+    pub fn instances(&self, known: u64) -> Instances {
+        let revision = self.instances_revision;
+        if revision == known {
+            return Instances::Unchanged;
+        }
+        let Some(at) = self.changes.iter().position(|(change, _)| *change == known) else {
+            return Instances::All { revision, instances: self.instances.values().cloned().collect() };
+        };
+        let changed: BTreeSet<_> = self.changes.iter().skip(at + 1).map(|(_, name)| name).collect();
+        let instances = changed.iter().filter_map(|name| self.instances.get(*name)).cloned().collect();
+        let is_removed = |name: &&LockName| !self.instances.contains_key(*name);
+        let removed = changed.into_iter().filter(is_removed).cloned().collect();
+        Instances::Changed { revision, instances, removed }
+    }
+}

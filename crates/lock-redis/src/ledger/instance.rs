@@ -1,0 +1,105 @@
+//! Instances: jobs whose definitions are in the store.
+
+use super::record::Record;
+use crate::{
+    backend::RedisBackend,
+    client::Client,
+    error::{RequestError, unexpected_reply},
+    keys::{GroupKeys, JobKeys},
+    script,
+    script_reply::ScriptReply,
+};
+use lock_core::{
+    LockName,
+    backend::{BackendError, Reply},
+};
+use lock_ledger::{
+    AddReply, AddRequest, GroupName, Instance, Instances, JobId, MAX_INSTANCES, Removal, RemoveReply,
+};
+
+pub(super) async fn add<C: Client>(
+    redis: &RedisBackend<C>,
+    r: AddRequest,
+) -> Result<Reply<AddReply>, BackendError> {
+    // A missing right is thus reported here by name: a process that adds may register no job.
+    redis.probe_ledger().await?;
+    let (job, once) = (JobKeys::of(&r.job.group, &r.job.name).job, r.definition.once);
+    let GroupKeys { group, instances, changes, .. } = GroupKeys::of(&r.job.group);
+    let args = vec![
+        r.job.name.to_string(),
+        r.definition.schedule,
+        r.definition.dst,
+        r.definition.payload,
+        once.map_or_else(String::new, |once| once.at.as_millis().to_string()),
+        once.map_or_else(String::new, |once| once.kept.as_millis().to_string()),
+        r.added_by,
+        MAX_INSTANCES.to_string(),
+    ];
+    let reply = redis.run(&script::LEDGER_ADD, vec![job, group, instances, changes], args).await?;
+    let outcome = match reply.word() {
+        "added" => AddReply::Added,
+        "changed" => AddReply::Changed,
+        "unchanged" => AddReply::Unchanged,
+        "already_run" => AddReply::AlreadyRun,
+        "full" => AddReply::Full,
+        _ => return Err(unexpected_reply(reply.what).into()),
+    };
+    Ok(Reply::new(reply.now, outcome))
+}
+
+pub(super) async fn remove<C: Client>(
+    redis: &RedisBackend<C>,
+    id: &JobId,
+    removal: Removal,
+) -> Result<Reply<RemoveReply>, BackendError> {
+    let JobKeys { job, history } = JobKeys::of(&id.group, &id.name);
+    let GroupKeys { group, instances, changes, open, .. } = GroupKeys::of(&id.group);
+    let extent = match removal {
+        Removal::KeepRecord => "keep",
+        Removal::Forget => "forget",
+    };
+    let keys = vec![job, group, instances, changes, open, history];
+    let args = vec![id.name.to_string(), extent.to_owned()];
+    let reply = redis.run(&script::LEDGER_REMOVE, keys, args).await?;
+    let outcome = match reply.word() {
+        "removed" => RemoveReply::Removed,
+        "unknown" => RemoveReply::Unknown,
+        _ => return Err(unexpected_reply(reply.what).into()),
+    };
+    Ok(Reply::new(reply.now, outcome))
+}
+
+pub(super) async fn read<C: Client>(
+    redis: &RedisBackend<C>,
+    group: &GroupName,
+    known: u64,
+) -> Result<Reply<Instances>, BackendError> {
+    let GroupKeys { group, instances, changes, .. } = GroupKeys::of(group);
+    let keys = vec![group, instances, changes];
+    let reply = redis.run(&script::LEDGER_INSTANCES, keys, vec![known.to_string()]).await?;
+    let outcome = match reply.word() {
+        "unchanged" => Instances::Unchanged,
+        "changed" => {
+            let (instances, removed) = decode(&reply)?;
+            Instances::Changed { revision: reply.number(0)?, instances, removed }
+        }
+        "all" => Instances::All { revision: reply.number(0)?, instances: decode(&reply)?.0 },
+        _ => return Err(unexpected_reply(reply.what).into()),
+    };
+    Ok(Reply::new(reply.now, outcome))
+}
+
+/// Decodes the instances of a reply, and the names of those that have no definition, or none that can be read.
+fn decode(reply: &ScriptReply) -> Result<(Vec<Instance>, Vec<LockName>), RequestError> {
+    let (mut instances, mut removed) = (Vec::new(), Vec::new());
+    for at in (1..reply.len()).step_by(2) {
+        let Ok(name) = LockName::new(reply.text(at)?) else { continue };
+        match Record::read(reply.text(at + 1)?).and_then(|record| record.instance(name.clone())) {
+            Some(instance) => instances.push(instance),
+            None => removed.push(name),
+        }
+    }
+    instances.sort_by(|a, b| a.name.cmp(&b.name));
+    removed.sort();
+    Ok((instances, removed))
+}

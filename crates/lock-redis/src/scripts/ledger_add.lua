@@ -1,0 +1,33 @@
+-- Adds an instance, or changes its definition. A new instance, and one with another schedule, starts now.
+--
+-- KEYS 1 job   2 group   3 instances of the group   4 their changes
+-- ARGV 1 job   2 schedule   3 policy for changes of the clocks   4 payload   5 its only instant, ms, or ''
+--      6 the life of its record after that, ms   7 node   8 maximum number of instances
+--
+-- replies, each after the server's time in µs: added | changed | unchanged | already_run | full
+local name, once = ARGV[1], ARGV[5] ~= '' and ARGV[5] or nil
+local kept = once and ARGV[6] or nil
+local job, before = fields(KEYS[1]), decode(redis.call('HGET', KEYS[3], name))
+local restarts = not (before and before.schedule == ARGV[2] and before.dst == ARGV[3])
+if not restarts and before.payload == ARGV[4] and before.once == once and before.kept == kept then
+  return answer('unchanged')
+end
+if has_run_once(job) or once and job.mark and tonumber(once) <= tonumber(job.mark) then return answer('already_run') end
+if not before and redis.call('HLEN', KEYS[3]) >= tonumber(ARGV[8]) then return answer('full') end
+
+local revision = record_change(KEYS[2], KEYS[4], name)
+local instance = {
+  schedule = ARGV[2], dst = ARGV[3], payload = ARGV[4], once = once, kept = kept, revision = revision,
+  added_by = ARGV[7], added_at = int(now),
+}
+if before then
+  before.once, before.kept = nil, nil
+  keep_unknown(before, instance)
+end
+redis.call('HSET', KEYS[3], name, cjson.encode(instance))
+-- Nothing comes before the only instant, which may be in the past.
+local mark = tonumber(job.mark or 0)
+if restarts and not once then mark = math.max(mark, now_ms) end
+redis.call('HSET', KEYS[1], 'mark', int(mark), 'instance', revision)
+if once then redis.call('HSET', KEYS[1], 'once', once, 'kept', kept) else redis.call('HDEL', KEYS[1], 'once', 'kept') end
+return answer(before and 'changed' or 'added')

@@ -1,0 +1,35 @@
+-- Reads the instances that have changed since a revision.
+--
+-- KEYS 1 group   2 instances of the group   3 their changes
+-- ARGV 1 known revision
+--
+-- replies, each after the server's time in µs:
+--   unchanged
+--   changed, revision, then for each changed one: job, definition (JSON) or '' if it was removed
+--   all, revision, then for each: job, definition (JSON)
+local revision = redis.call('HGET', KEYS[1], 'instances') or '0'
+if revision == ARGV[1] then return answer('unchanged') end
+local changed, seen, known = answer('changed', revision), {}, false
+local from = 0
+while not known do
+  -- In parts, since most readers have missed few.
+  local part = redis.call('LRANGE', KEYS[3], int(from), int(from + 31))
+  if #part == 0 then break end
+  for _, change in ipairs(part) do
+    local at, name = string.match(change, '^(%d+) (.*)$')
+    if at == ARGV[1] then
+      known = true
+      break
+    end
+    if not seen[name] then
+      seen[name] = true
+      changed[#changed + 1] = name
+      changed[#changed + 1] = redis.call('HGET', KEYS[2], name) or ''
+    end
+  end
+  from = from + 32
+end
+if known then return changed end
+local reply = answer('all', revision)
+append_fields(reply, KEYS[2])
+return reply

@@ -1,0 +1,21 @@
+-- Removes an instance, or all that the ledger has of a job.
+--
+-- KEYS 1 job   2 group   3 instances of the group   4 their changes   5 open runs of the group   6 history of the job
+-- ARGV 1 job   2 keep | forget
+--
+-- replies, each after the server's time in µs: removed | unknown
+local name, job = ARGV[1], fields(KEYS[1])
+local defined = redis.call('HDEL', KEYS[3], name) == 1
+if not defined and (ARGV[2] == 'keep' or not job.mark) then return answer('unknown') end
+if defined then record_change(KEYS[2], KEYS[4], name) end
+local forgets = ARGV[2] == 'forget' or job.once and (job.open or '') == ''
+if forgets then
+  for run in string.gmatch(job.open or '', '%S+') do redis.call('HDEL', KEYS[5], name .. '\n' .. run) end
+  -- An expiry of 0 deletes the key.
+  redis.call('PEXPIRE', KEYS[1], '0')
+  redis.call('PEXPIRE', KEYS[6], '0')
+else
+  redis.call('HSET', KEYS[1], 'instance', '')
+end
+drop_controls(KEYS[2], name, forgets)
+return answer('removed')

@@ -1,0 +1,97 @@
+//! Instances that run once.
+
+use super::{LedgerHarness, instance::InstanceFixture};
+use lock_core::clock::ServerTime;
+use lock_ledger::{
+    AddReply, ClaimReply, ClaimRequest, JobCommand, Once, Removal, RemoveReply, RunId, RunOutcome, Skip,
+};
+use std::time::Duration;
+
+/// A life that no test outlasts.
+const LONG: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Creates an instance that is to run once, at this instant.
+async fn once(h: &impl LedgerHarness, hint: &str, at: RunId, kept: Duration) -> InstanceFixture {
+    let mut fixture = InstanceFixture::new(h, hint).await;
+    fixture.definition.once = Some(Once { at: at.scheduled().expect("an instant"), kept });
+    assert_eq!(fixture.add().await, AddReply::Added);
+    fixture
+}
+
+fn instant(millis: u64) -> RunId {
+    RunId::at_millis(millis)
+}
+
+/// The instant may have passed when the request arrives.
+pub async fn an_instant_in_the_past_runs_once(h: &impl LedgerHarness) {
+    let fixture = once(h, "past", instant(7_000), LONG).await;
+    let run = fixture.claim(instant(7_000)).await;
+    assert_eq!(fixture.add().await, AddReply::Unchanged, "it is running");
+    fixture.finish(&run).await;
+    assert_eq!(fixture.all().await.1, [], "it has run");
+    assert_eq!(fixture.add().await, AddReply::AlreadyRun);
+    assert_eq!(fixture.all().await.1, []);
+    assert_eq!(fixture.ledger.outcomes().await, [RunOutcome::Succeeded]);
+}
+
+/// Within that time, no request runs it again, whatever its instant. After it, nothing is left.
+pub async fn a_run_keeps_its_name_for_a_while(h: &impl LedgerHarness) {
+    let kept = Duration::from_millis(400);
+    let mut fixture = once(h, "kept", instant(7_000), kept).await;
+    fixture.ledger.command(JobCommand::Pause).await;
+    let revision = fixture.ledger.command(JobCommand::Resume).await;
+    let request = ClaimRequest { revision, ..fixture.request(instant(7_000)).await };
+    let run = fixture.ledger.granted(request).await;
+    fixture.finish(&run).await;
+    fixture.definition.once = Some(Once { at: ServerTime::from_millis(9_000), kept });
+    assert_eq!(fixture.add().await, AddReply::AlreadyRun);
+    h.pass(kept * 2).await;
+    fixture.assert_nothing_left().await;
+    assert_eq!(fixture.add().await, AddReply::Added);
+    fixture.claim(instant(9_000)).await;
+}
+
+/// An instant that is skipped is decided.
+pub async fn a_skipped_run_has_run(h: &impl LedgerHarness) {
+    let fixture = once(h, "skipped", instant(7_000), LONG).await;
+    let skip = Skip { first: instant(7_000), count: 1, detail: "missed".to_owned() };
+    let request = ClaimRequest { skip: Some(skip), ..fixture.request(instant(7_000)).await };
+    assert_eq!(fixture.ledger.send(request).await, ClaimReply::Skipped);
+    assert_eq!(fixture.add().await, AddReply::AlreadyRun);
+    assert_eq!(fixture.all().await.1, []);
+}
+
+/// Before its run, an instance may be moved to any instant, also to an earlier one.
+pub async fn another_instant_replaces_the_first(h: &impl LedgerHarness) {
+    let mut fixture = once(h, "moved", instant(7_000), LONG).await;
+    for at in [9_000, 3_000] {
+        fixture.definition.once = Some(Once { at: ServerTime::from_millis(at), kept: LONG });
+        assert_eq!(fixture.add().await, AddReply::Changed);
+    }
+    fixture.claim(instant(3_000)).await;
+    fixture.definition.once = Some(Once { at: ServerTime::from_millis(5_000), kept: LONG });
+    assert_eq!(fixture.add().await, AddReply::AlreadyRun, "its run has started");
+}
+
+/// A job that is resumed after its only instant runs late.
+pub async fn a_pause_does_not_miss_the_instant(h: &impl LedgerHarness) {
+    let fixture = once(h, "paused", instant(7_000), LONG).await;
+    fixture.ledger.command(JobCommand::Pause).await;
+    let revision = fixture.ledger.command(JobCommand::Resume).await;
+    let request = ClaimRequest { revision, ..fixture.request(instant(7_000)).await };
+    fixture.ledger.granted(request).await;
+}
+
+/// It is as if it had never been added. One whose run is open keeps its name.
+pub async fn a_removed_one_leaves_nothing(h: &impl LedgerHarness) {
+    let fixture = once(h, "removed", instant(7_000), LONG).await;
+    assert_eq!(fixture.remove(Removal::KeepRecord).await, RemoveReply::Removed);
+    fixture.assert_nothing_left().await;
+    assert_eq!(fixture.add().await, AddReply::Added);
+    let run = fixture.claim(instant(7_000)).await;
+    assert_eq!(fixture.remove(Removal::KeepRecord).await, RemoveReply::Removed);
+    fixture.finish(&run).await;
+    assert_eq!(fixture.add().await, AddReply::AlreadyRun);
+    assert_eq!(fixture.remove(Removal::Forget).await, RemoveReply::Removed);
+    assert_eq!(fixture.add().await, AddReply::Added, "a forgotten one is new");
+}
