@@ -2,6 +2,7 @@
 
 pub use crate::{
     card::ProcessCard,
+    health::Health,
     listing::{ListLimits, Listing},
 };
 

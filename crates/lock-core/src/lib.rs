@@ -84,6 +84,7 @@ mod error;
 mod factory;
 mod fifo_map;
 mod guard;
+mod health;
 mod hold;
 mod ids;
 pub mod inspect;

@@ -1,18 +1,17 @@
-//! Questions of people about locks: the holder, its process, the list of held locks; and the forced release.
+//! Questions about locks and their store: the holder, its process, the held locks, the health; and the forced release.
 
-#[cfg(doc)]
-use crate::error::LockErrorKind;
 use crate::{
     backend::{
         Applied, BackendError, BackendErrorKind, ForceReleaseRequest, ForceReleased, Inspected, LeaseId,
         Reply, StoredHold,
     },
-    error::LockError,
+    error::{LockError, LockErrorKind},
     factory::LockFactory,
+    health::{Check, Health},
     inspect::{ForceReleaseOutcome, HeldLock, Inspection, ListLimits, Listing, ProcessCard},
     name::{LockName, NameError},
 };
-use std::future::Future;
+use std::{future::Future, time::Duration};
 
 impl LockFactory {
     /// Returns the holder of a name according to the store, the [card](ProcessCard) of its process, and the holder and
@@ -78,14 +77,64 @@ impl LockFactory {
             return Ok(ForceReleaseOutcome::NotHeld);
         };
         let request = ForceReleaseRequest { name: name.clone(), seen: lease.clone() };
-        let freed = self.in_time(&name, Applied::Unknown, self.handle().backend.force_release(request));
-        let reply = freed.await?;
+        let freed = self.in_time(Applied::Unknown, self.handle().backend.force_release(request));
+        let reply = freed.await.map_err(|error| error.of(&name))?;
         // If the hold was ours, the holder learns of it at once instead of at its next renewal.
         self.handle().suspect(&name);
         Ok(match reply.outcome {
             ForceReleased::Released => ForceReleaseOutcome::Released { lease },
             ForceReleased::HolderChanged => ForceReleaseOutcome::HolderChanged,
         })
+    }
+
+    /// Checks that the store answers. Meant for readiness probes.
+    ///
+    /// A call sends at most one request. Within a second of a check it returns that result again, without a request;
+    /// concurrent calls share one. It returns after at most two operation timeouts of the factory (3 s each by default):
+    /// one for the check of another caller, one for its own.
+    ///
+    /// The request reads the name `distlock:health`: in a cluster from the master of that name, in a quorum from a
+    /// majority of the nodes. A factory that was shut down is [`Failing`](Health::Failing) with
+    /// [`LockErrorKind::ShutDown`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// use lock_core::{LockFactory, MemoryBackend, inspect::Health};
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// match locks.health().await {
+    ///     Health::Failing { failing_for, error } => println!("not ready for {failing_for:?}: {error}"),
+    ///     _ => println!("ready"),
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Cancel safe. A dropped check does not count as a failure.
+    pub async fn health(&self) -> Health {
+        let shared = self.handle();
+        let turn = async { Ok(shared.latest_check.lock().await) };
+        let mut latest = match self.in_time(Applied::No, turn).await {
+            Ok(latest) => latest,
+            Err(error) => return Health::Failing { failing_for: Duration::ZERO, error },
+        };
+        let asked = shared.clock.now();
+        if let Some(check) = latest.as_ref().filter(|check| check.is_fresh(asked) && !shared.is_closed()) {
+            return check.health(asked);
+        }
+        let result = self.ask().await;
+        let answered = shared.clock.now();
+        let check = Check::new(answered, latest.as_ref(), result.map(|()| answered.since(asked)));
+        latest.insert(check).health(answered)
+    }
+
+    async fn ask(&self) -> Result<(), LockError> {
+        if self.handle().is_closed() {
+            return Err(LockError::new(LockErrorKind::ShutDown));
+        }
+        self.in_time(Applied::No, self.handle().backend.inspect(LockName::reserved("health")?))
+            .await
+            .map(drop)
     }
 
     /// Returns the locks that this factory holds, sorted by name, without any IO.
@@ -149,25 +198,24 @@ impl LockFactory {
 
     /// Reads the stored record of a name.
     pub(crate) async fn stored(&self, name: &LockName) -> Result<Reply<Inspected>, LockError> {
-        self.in_time(name, Applied::No, self.handle().backend.inspect(name.clone())).await
+        let stored = self.in_time(Applied::No, self.handle().backend.inspect(name.clone()));
+        stored.await.map_err(|error| error.of(name))
     }
 
     /// Applies the operation timeout to `call`. `overdue` states what is known of a call that is not answered in
     /// time.
     async fn in_time<T>(
         &self,
-        name: &LockName,
         overdue: Applied,
         call: impl Future<Output = Result<T, BackendError>>,
     ) -> Result<T, LockError> {
         let timeout = self.handle().terms(&self.handle().options)?.operation_timeout;
         self.handle().needs_runtime()?;
         match tokio::time::timeout(timeout, call).await {
-            Ok(answer) => answer.map_err(|e| LockError::from(e).of(name)),
+            Ok(answer) => Ok(answer?),
             Err(_) => {
                 let message = format!("the store did not answer within {timeout:?}");
-                let error = BackendError::new(BackendErrorKind::Timeout, overdue, message);
-                Err(LockError::from(error).of(name))
+                Err(BackendError::new(BackendErrorKind::Timeout, overdue, message).into())
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use lock_core::{LockError, MemoryBackend, Store};
 use lock_cron::{MemoryLedger, RunLedger};
-use lock_fred::{RedisBackend, RedisBackendBuilder};
+use lock_fred::RedisBackendBuilder;
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 use url::Url;
 
@@ -72,14 +72,13 @@ impl fmt::Debug for LocksUrl {
 pub struct Locks {
     store: Store,
     ledger: Arc<dyn RunLedger>,
-    redis: Option<RedisBackend>,
 }
 
 impl Locks {
     /// Creates locks in the memory of this process. They only exclude shops that share clones of this value.
     #[must_use]
     pub fn in_memory() -> Self {
-        Self { store: MemoryBackend::new().into(), ledger: Arc::new(MemoryLedger::new()), redis: None }
+        Self { store: MemoryBackend::new().into(), ledger: Arc::new(MemoryLedger::new()) }
     }
 
     /// Connects to the store.
@@ -92,7 +91,7 @@ impl Locks {
     pub async fn connect(url: &LocksUrl) -> Result<Self, LockError> {
         let Some(url) = url.reveal() else { return Ok(Self::in_memory()) };
         let redis = RedisBackendBuilder::from_url(url)?.retention(Some(RETENTION)).connect().await?;
-        Ok(Self { store: redis.clone().into(), ledger: Arc::new(redis.clone()), redis: Some(redis) })
+        Ok(Self { store: redis.clone().into(), ledger: Arc::new(redis) })
     }
 
     /// Returns the store of the locks.
@@ -105,20 +104,6 @@ impl Locks {
     #[must_use]
     pub fn ledger(&self) -> Arc<dyn RunLedger> {
         self.ledger.clone()
-    }
-
-    /// Checks that the store of the locks answers.
-    ///
-    /// # Errors
-    /// Returns [`LockError`] if it does not answer.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn ping(&self) -> Result<(), LockError> {
-        match &self.redis {
-            Some(redis) => redis.ping().await.map(drop),
-            None => Ok(()),
-        }
     }
 }
 

@@ -62,7 +62,8 @@ impl<C: Client> RedisBackend<C> {
         self.inner.route.is_connected()
     }
 
-    /// Pings the server and returns the round-trip time. Meant for health checks.
+    /// Pings every server and returns the time until all have answered. For readiness probes see
+    /// [`LockFactory::health`](lock_core::LockFactory::health), whose results are kept for a second.
     ///
     /// # Errors
     /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if there is no connection or it is lost

@@ -14,6 +14,7 @@ use crate::{
     backend::{Backend, Directory, Pipeline, Store, SubscriberId, Subscriptions},
     card::ProcessCard,
     clock::Clock,
+    health::LatestCheck,
     ids::ProcessId,
     inspect::{HeldLock, LocalHold, LocalView},
     machine::{HoldId, MachineConfig, OwnerId},
@@ -74,6 +75,7 @@ pub(crate) struct Shared {
     pub(super) activity: Arc<ActivityCounter>,
     pub(super) waiting: AtomicUsize,
     pub(super) shutdown_millis: AtomicU64,
+    pub(crate) latest_check: LatestCheck,
     last_id: AtomicU64,
 }
 
@@ -156,6 +158,7 @@ impl Shared {
             activity: Arc::default(),
             waiting: AtomicUsize::new(0),
             shutdown_millis: AtomicU64::new(0),
+            latest_check: LatestCheck::default(),
             last_id: AtomicU64::new(0),
         }
     }
@@ -235,7 +238,7 @@ impl Shared {
         LocalView { hold, waiters: state.machine.waiters() }
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.activity.is_closed()
     }
 

@@ -18,6 +18,7 @@ mod extension;
 mod gauge;
 mod given_up_calls;
 mod hand_off;
+mod health;
 mod held_locks;
 mod held_up;
 mod imports;

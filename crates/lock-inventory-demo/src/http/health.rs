@@ -11,7 +11,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Time limit for the answers of the database and of the locks' store.
+/// Time limit for the answer of the database.
 const WITHIN: Duration = Duration::from_secs(2);
 
 /// Reports that the process runs. It does not check the database, which a restart would not repair.
@@ -21,9 +21,8 @@ pub(super) async fn live() -> StatusCode {
 
 /// Reports whether the shop can sell. Leadership of the jobs does not matter.
 pub(super) async fn ready(State(shop): State<App>) -> Response {
-    let (store, locks) =
-        tokio::join!(timeout(WITHIN, shop.store().ping()), timeout(WITHIN, shop.lock_store.ping()));
-    let (store, locks) = (matches!(store, Ok(Ok(()))), matches!(locks, Ok(Ok(()))));
+    let (store, locks) = tokio::join!(timeout(WITHIN, shop.store().ping()), shop.locks.health());
+    let (store, locks) = (matches!(store, Ok(Ok(()))), locks.is_healthy());
     let word = |ready| if ready { "ready" } else { "unavailable" };
     let scheduler = match shop.cron() {
         None => "off",

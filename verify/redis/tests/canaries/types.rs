@@ -125,6 +125,7 @@ async fn no_public_type_prints_a_password() {
     shown.see("LocalView", &local);
     shown.see("LocalHold", &local.hold.unwrap());
     shown.see("HeldLock", &locks.holds()[0]);
+    shown.see("Health", &locks.health().await);
     shown.see("Listing", &Listing::default());
     let outcome = guard.release().await.unwrap();
     shown.see("ReleaseOutcome", &outcome);

@@ -1,0 +1,76 @@
+//! The health of a store, checked at most once a second.
+
+use crate::{error::LockError, time::Moment};
+use std::{fmt, time::Duration};
+use tokio::sync::Mutex;
+
+/// The time for which the result of a check is returned again.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The result of a check of the store, returned by [`LockFactory::health`](crate::LockFactory::health).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Health {
+    /// The store answered.
+    Answering {
+        /// The time from the request to the answer.
+        latency: Duration,
+    },
+    /// The store did not answer in time, or it refused the request.
+    Failing {
+        /// The time since the first of the checks that have failed in a row.
+        failing_for: Duration,
+        /// The error of the latest check.
+        error: LockError,
+    },
+}
+
+impl Health {
+    /// Returns `true` if the store answered.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        matches!(self, Self::Answering { .. })
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answering { latency } => write!(f, "the store answered in {latency:?}"),
+            Self::Failing { failing_for, error } => write!(f, "failing for {failing_for:?}: {error:#}"),
+        }
+    }
+}
+
+/// The latest check. Callers wait for the mutex while one of them asks the store, and then return its result.
+pub(crate) type LatestCheck = Mutex<Option<Check>>;
+
+#[derive(Debug)]
+pub(crate) struct Check {
+    at: Moment,
+    /// The first of the failures in a row.
+    failing_since: Option<Moment>,
+    result: Result<Duration, LockError>,
+}
+
+impl Check {
+    pub(crate) fn new(at: Moment, before: Option<&Self>, result: Result<Duration, LockError>) -> Self {
+        let since = before.and_then(|before| before.failing_since);
+        let failing_since = result.is_err().then(|| since.unwrap_or(at));
+        Self { at, failing_since, result }
+    }
+
+    pub(crate) fn is_fresh(&self, now: Moment) -> bool {
+        now.since(self.at) < FRESH
+    }
+
+    pub(crate) fn health(&self, now: Moment) -> Health {
+        match &self.result {
+            Ok(latency) => Health::Answering { latency: *latency },
+            Err(error) => {
+                let failing_for = self.failing_since.map_or(Duration::ZERO, |since| now.since(since));
+                Health::Failing { failing_for, error: error.clone() }
+            }
+        }
+    }
+}
