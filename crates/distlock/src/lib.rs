@@ -23,7 +23,7 @@
 //! | `macros` | off | `#[derive(LockKey)]`: the lock of a value, by templates over its fields |
 //! | `otel` | off | metrics on the OpenTelemetry API, for the parts that are on |
 //! | `cancellation-token` | off | `Hold::cancellation_token` |
-//! | `testing` | off | for tests: `clock::TestClock`, and the contents of a [`MemoryBackend`] |
+//! | `testing` | off | for tests: `LockFactory::paused`, `clock::TestClock`, and the contents of a [`MemoryBackend`] |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -66,7 +66,7 @@ impl LockFactory {
         &self.handle
     }
 
-    fn with_parts(b: LockFactoryBuilder, prefix: Option<Prefix>) -> Self {
+    pub(crate) fn with_parts(b: LockFactoryBuilder, prefix: Option<Prefix>) -> Self {
         let capabilities = b.store.backend.capabilities();
         let push = b.store.subscriptions.is_some();
         let config = MachineConfig {

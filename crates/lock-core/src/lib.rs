@@ -44,19 +44,16 @@
 //!
 //! # Testing
 //! Under tokio's paused time both the factory and the in-memory backend need a `TestClock`, which follows that time.
-//! The feature `test-util` provides it, for dev-dependencies:
+//! The feature `test-util`, for dev-dependencies, provides it, and both together as `LockFactory::paused`:
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_core::LockError> {
-//! use lock_core::{LockFactory, MemoryBackend, clock::TestClock};
-//! use std::{sync::Arc, time::Duration};
+//! use lock_core::{LockFactory, LostReason};
 //!
-//! let clock = Arc::new(TestClock::new());
-//! let locks = LockFactory::builder(MemoryBackend::with_clock(clock.clone())).clock(clock).build()?;
-//!
-//! let guard = locks.named("x")?.with_fixed_lease(Duration::from_secs(60))?.acquire().await?;
-//! tokio::time::sleep(Duration::from_secs(61)).await; // at once
-//! assert!(!guard.is_held());
+//! let (locks, store, _clock) = LockFactory::paused();
+//! let guard = locks.named("x")?.acquire().await?;
+//! store.lose(guard.name());
+//! assert_eq!(guard.lost().await, LostReason::Gone); // at the next renewal, which paused time reaches at once
 //! # Ok(()) }
 //! ```
 //!
@@ -65,7 +62,7 @@
 //! | --- | --- | --- |
 //! | `macros` | off | `#[derive(LockKey)]`: the lock of a value, by templates over its fields |
 //! | `otel` | off | `OtelObserver`, on the OpenTelemetry API 0.33 |
-//! | `test-util` | off | for tests: `clock::TestClock`, and `MemoryBackend::{clear, names, held, watched}` |
+//! | `test-util` | off | for tests: `LockFactory::paused`, `clock::TestClock`, and `MemoryBackend::{lose, clear, names, held, watched}` |
 //! | `signal` | off | `shutdown_signal`, which completes at SIGTERM or Ctrl-C |
 //! | `cancellation-token` | off | `Hold::cancellation_token`, a tokio-util token that is cancelled when the hold ends, by a release as well |
 
@@ -110,6 +107,8 @@ mod store;
 mod sync;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod terms;
+#[cfg(feature = "test-util")]
+mod test_util;
 mod time;
 mod token;
 mod wake;

@@ -2,10 +2,13 @@
 
 use super::Clock;
 use crate::time::{Moment, ServerTime};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::{
+    sync::atomic::{AtomicI64, AtomicU64, Ordering},
+    time::Duration,
+};
 
-/// A clock for tests. It follows tokio's time, so `tokio::time::pause` and `advance` control it, and its wall clock
-/// can be stepped.
+/// A clock for tests. It follows tokio's time, so `tokio::time::pause` and `advance` control it. Its wall clock can be
+/// stepped, and it can jump as if the process had been suspended.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
@@ -21,6 +24,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub struct TestClock {
     origin: tokio::time::Instant,
     wall_step: AtomicI64,
+    suspended_micros: AtomicU64,
 }
 
 impl TestClock {
@@ -30,12 +34,39 @@ impl TestClock {
     /// Creates a clock whose [`Moment::START`] is tokio's current time.
     #[must_use]
     pub fn new() -> Self {
-        Self { origin: tokio::time::Instant::now(), wall_step: AtomicI64::new(0) }
+        Self {
+            origin: tokio::time::Instant::now(),
+            wall_step: AtomicI64::new(0),
+            suspended_micros: AtomicU64::new(0),
+        }
     }
 
     /// Steps the wall clock by `micros`, back if negative. [`now`](Clock::now) is not affected.
     pub fn step_wall(&self, micros: i64) {
         self.wall_step.fetch_add(micros, Ordering::SeqCst);
+    }
+
+    /// Jumps ahead by `time` while no task runs, as if the operating system had suspended the process: no timer fires
+    /// and no renewal is sent in between. Leases that end meanwhile are lost, in the store as well if it has this clock.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::LockFactory;
+    /// use std::time::Duration;
+    ///
+    /// let (locks, _, clock) = LockFactory::paused();
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// clock.suspend(Duration::from_secs(60));
+    /// assert!(!guard.is_held());
+    /// # Ok(()) }
+    /// ```
+    pub fn suspend(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.suspended_micros.fetch_add(micros, Ordering::SeqCst);
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.origin.elapsed() + Duration::from_micros(self.suspended_micros.load(Ordering::SeqCst))
     }
 }
 
@@ -47,11 +78,11 @@ impl Default for TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Moment {
-        Moment::START + self.origin.elapsed()
+        Moment::START + self.elapsed()
     }
 
     fn wall(&self) -> ServerTime {
-        let steady = Self::WALL_AT_START + self.origin.elapsed();
+        let steady = Self::WALL_AT_START + self.elapsed();
         ServerTime::from_micros(
             steady.as_micros().saturating_add_signed(self.wall_step.load(Ordering::SeqCst)),
         )

@@ -1,7 +1,7 @@
 //! Access to the store for tests.
 
 use super::{MemoryBackend, slot_map::SlotMap};
-use crate::{name::LockName, sync::lock};
+use crate::{backend::ForceReleased, name::LockName, sync::lock};
 
 /// For tests (feature `test-util`).
 impl MemoryBackend {
@@ -9,6 +9,31 @@ impl MemoryBackend {
     pub fn clear(&self) {
         *lock(&self.inner.slots) = SlotMap::empty_since(self.inner.now());
         self.inner.watchers.server_restarted();
+    }
+
+    /// Drops the hold of this lock, as a server that loses its data. Returns `false` if the lock was not held.
+    ///
+    /// The holder notices at its next renewal: its hold ends with [`LostReason::Gone`](crate::LostReason::Gone). The
+    /// fencing counter is kept, and no waiter is woken. With a [prefix](crate::LockFactoryBuilder::prefix), the name is
+    /// the stored one.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_core::LockError> {
+    /// use lock_core::{LockFactory, LostReason};
+    ///
+    /// let (locks, store, _) = LockFactory::paused();
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// assert!(store.lose(guard.name()));
+    /// assert_eq!(guard.lost().await, LostReason::Gone);
+    /// # Ok(()) }
+    /// ```
+    pub fn lose(&self, name: &LockName) -> bool {
+        let mut slots = lock(&self.inner.slots);
+        let now = self.inner.now();
+        slots.slot(name, |slot| {
+            let held = slot.inspect(now).map(|(lease, ..)| lease.to_string());
+            held.is_some_and(|lease| slot.force_release(now, &lease) == ForceReleased::Released)
+        })
     }
 
     /// Returns the number of stored names: held locks, and counters within their retention.

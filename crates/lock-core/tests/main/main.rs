@@ -49,6 +49,7 @@ mod silent_pipelines;
 mod starvation;
 mod store_answers;
 mod suspended_idle;
+mod testing;
 mod unclaimed;
 mod wakers;
 mod workers;
