@@ -206,8 +206,11 @@ impl Lock {
     }
 
     /// Like [`run`](Self::run), but only if the lock is free. Returns `None` if it is held, or if another task of
-    /// this process waits for it. For periodic jobs use `lock-cron`: after a short job the lock is free again, and
-    /// the next process would run the job once more.
+    /// this process waits for it.
+    ///
+    /// After a short job the lock is free again, and the next process would run the job once more: give a job that each
+    /// process tries at the same time a [`min_hold`](LockOptions::min_hold), or use `lock-cron`, which claims each
+    /// instant once.
     ///
     /// # Errors
     /// As [`run`](Self::run), and [`RunError::NotAcquired`] at the first failure of the store.

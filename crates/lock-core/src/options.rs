@@ -27,6 +27,7 @@ pub use limits::Limits;
 /// | [`outage_budget`](Self::outage_budget) | one lease | the time backend failures are tolerated before a waiting acquire fails with `Unavailable` |
 /// | [`poll_interval`](Self::poll_interval) | 30 s | the interval at which a waiter retries without a wake-up |
 /// | [`max_hold`](Self::max_hold) | none | the time after which a hold ends despite renewals |
+/// | [`min_hold`](Self::min_hold) | none | the time for which the lock stays taken although it was released |
 /// | [`token_floor`](Self::token_floor) | none | a fencing token that the new one must exceed |
 /// | [`hand_off`](Self::hand_off) | 256 times, 10 ms | the budget for handing over a lease within this process |
 /// | [`retention`](Self::retention) | the backend's default | the time the store keeps the fencing counter of an unused name |
@@ -52,6 +53,7 @@ pub struct LockOptions {
     outage_budget: Option<Duration>,
     poll_interval: Duration,
     max_hold: Option<Duration>,
+    min_hold: Duration,
     token_floor: Option<FencingToken>,
     retention: Retention,
     hand_off: HandOffBudget,
@@ -89,6 +91,7 @@ impl LockOptions {
             outage_budget: None,
             poll_interval: Duration::from_secs(30),
             max_hold: None,
+            min_hold: Duration::ZERO,
             token_floor: None,
             retention: Retention::Backend,
             hand_off: DEFAULT_HAND_OFF,
@@ -164,6 +167,35 @@ impl LockOptions {
         self.max_hold
     }
 
+    /// Sets the time for which the lock stays taken, counted from the grant, although its guards are released; none by
+    /// default, at most one lease. With it, a short job that each process tries at the same time runs once, although
+    /// their clocks differ: choose a time above that difference, and below the period of the job.
+    ///
+    /// A release before that time ends the hold at once and returns
+    /// [`StillHeld { depth: 0 }`](crate::ReleaseOutcome::StillHeld); the factory frees the lock when the time is over.
+    /// It does so too if the work failed or panicked, and if its future was dropped. The time also holds if the process
+    /// ends: the lock then stays taken until its lease expires. After a
+    /// [`shutdown`](crate::LockFactory::shutdown) it does so as well. A forced release frees the lock earlier, and a
+    /// store that loses its data does. Re-entries do not change the time. Such a lock is not handed over within the
+    /// process, and its owner has to wait like everybody else.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lock_core::{LockFactory, MemoryBackend};
+    /// use std::time::Duration;
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// let report = locks.named("report")?;
+    /// let report = report.with_options(report.options().min_hold(Duration::from_secs(10)))?;
+    /// assert!(report.try_run(async |_| "sent").await?.is_some());
+    /// assert!(report.try_run(async |_| "sent").await?.is_none(), "within 10 s it runs nowhere else");
+    /// # Ok(()) }
+    /// ```
+    pub const fn min_hold(mut self, least: Duration) -> Self {
+        self.min_hold = least;
+        self
+    }
+
     pub(crate) const fn chosen_lease(&self) -> Duration {
         self.lease
     }
@@ -224,6 +256,7 @@ impl LockOptions {
             outage_budget: Some(terms.outage_budget),
             poll_interval: terms.poll_interval,
             max_hold: terms.max_hold,
+            min_hold: Duration::ZERO,
             token_floor: terms.token_floor,
             retention: terms.retention,
             hand_off: terms.hand_off,
@@ -270,6 +303,10 @@ impl LockOptions {
         if let Some(max_hold) = self.max_hold.filter(|max_hold| *max_hold <= operation_timeout) {
             return Err(OptionsError::MaxHoldTooShort { max_hold, operation_timeout });
         }
+        // After a crash nothing but the lease keeps the lock.
+        if self.min_hold > lease {
+            return Err(OptionsError::MinHoldTooLong { min_hold: self.min_hold, lease });
+        }
         if let Some(floor) = self.token_floor.filter(|floor| *floor >= HIGHEST_FLOOR) {
             return Err(OptionsError::FloorTooHigh { floor, most: HIGHEST_FLOOR });
         }
@@ -283,7 +320,7 @@ impl LockOptions {
                 most: MAX_RETENTION,
             });
         }
-        let Self { poll_interval, max_hold, token_floor, retention, hand_off, .. } = *self;
+        let Self { poll_interval, max_hold, min_hold, token_floor, retention, hand_off, .. } = *self;
         Ok(Terms::from(TermValues {
             lease,
             keep,
@@ -292,6 +329,7 @@ impl LockOptions {
             outage_budget,
             poll_interval,
             max_hold,
+            min_hold,
             token_floor,
             retention,
             hand_off,

@@ -156,6 +156,7 @@ const fn terms(lease: u64, every: u64) -> TermValues {
         // No waiter is refused because of an outage: an unlimited wait here is granted or dropped.
         outage_budget: Duration::from_secs(100_000),
         max_hold: None,
+        min_hold: Duration::ZERO,
         token_floor: None,
         retention: Retention::Backend,
         hand_off: HandOffBudget { passes: 0, within: Duration::ZERO },

@@ -36,6 +36,7 @@ impl LeaseCleanup {
             replies: ReleaseReplies::default(),
             in_flight: false,
             next_at: Moment::START,
+            kept_until: Moment::START,
             failures: 0,
             in_doubt: false,
             left_before: None,
@@ -47,6 +48,11 @@ impl LeaseCleanup {
     /// Sets the replies and the deadline of a hold that ended in time.
     pub(super) fn in_time(self, deadline: Moment, replies: ReleaseReplies) -> Self {
         Self { left_before: Some(deadline), replies, ..self }
+    }
+
+    /// Delays the release: until then, the store keeps the lease.
+    pub(super) fn not_before(self, kept_until: Moment) -> Self {
+        Self { kept_until, ..self }
     }
 
     /// Returns `true` if the first release is unanswered for this fraction of the operation timeout.
@@ -63,7 +69,7 @@ impl LeaseCleanup {
 impl Machine {
     /// Starts the cleanup. From here on the id is never acquired again.
     pub(super) fn retire(&mut self, s: &mut Ctx<'_>, mut cleanups: LeaseCleanup) {
-        cleanups.next_at = s.now;
+        cleanups.next_at = s.now.max(cleanups.kept_until);
         self.cleanups.push(cleanups);
         self.release_cleanups(s);
     }
@@ -71,6 +77,16 @@ impl Machine {
     /// Returns `true` if a release is in flight that was never answered.
     pub(super) fn is_releasing(&self) -> bool {
         self.cleanups.iter().any(|cleanups| cleanups.unanswered)
+    }
+
+    /// Returns `true` if the lock stays taken for its minimum hold.
+    pub(super) fn is_kept(&self, now: Moment) -> bool {
+        self.cleanups.iter().any(|cleanups| now < cleanups.kept_until)
+    }
+
+    /// Leaves the leases that are kept for their minimum hold to expire by themselves.
+    pub(super) fn leave_kept(&mut self, now: Moment) {
+        self.cleanups.retain(|cleanups| now >= cleanups.kept_until);
     }
 
     /// Returns `true` if so much is being undone that no further acquire may start.

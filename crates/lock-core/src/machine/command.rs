@@ -180,9 +180,10 @@ pub enum ReleaseOutcome {
     /// The lock was held until now and passed to the next waiter of this process, with a higher fencing token; see
     /// [`LockOptions::hand_off`](crate::LockOptions::hand_off). The store was not asked: its deadline had not passed.
     HandedOn,
-    /// The lock was held until now; its owner has further guards.
+    /// The lock was held until now and is not free: its owner has further guards, or its
+    /// [minimum hold](crate::LockOptions::min_hold) is not over.
     StillHeld {
-        /// The number of remaining guards.
+        /// The number of remaining guards; 0 if only the minimum hold keeps the lock.
         depth: u32,
     },
     /// The hold had already ended: the latest work was not protected.

@@ -34,13 +34,14 @@ impl Chain {
 
 impl Hold {
     /// Returns `true` if the store is known to keep the lease for longer than a request takes, at the depth of one
-    /// guard. An attempt or operation of unknown outcome, a suspicion and a fixed lease are all reasons to go to the
-    /// store.
+    /// guard. An attempt or operation of unknown outcome, a suspicion, a fixed lease and a minimum hold are all reasons
+    /// to go to the store.
     fn is_certain(&self, now: Moment) -> bool {
         self.depth.is_stored_as_one()
             && !self.renewal.is_suspect()
             && self.outstanding.not_after.is_none()
             && self.terms.keep != Keep::Fixed
+            && self.terms.min_hold.is_zero()
             && now + self.terms.operation_timeout < self.deadline
     }
 
@@ -64,7 +65,8 @@ impl Machine {
     /// Returns the number of further tokens that an acquire with these terms requests: none if nobody waits behind
     /// the front.
     pub(super) fn tokens_to_reserve(&self, terms: &Terms) -> u32 {
-        let is_off = terms.hand_off.within.is_zero() || terms.keep == Keep::Fixed;
+        let is_off =
+            terms.hand_off.within.is_zero() || terms.keep == Keep::Fixed || !terms.min_hold.is_zero();
         if is_off || self.queue.line_len() < 2 { 0 } else { RESERVE.min(terms.hand_off.passes) }
     }
 

@@ -29,6 +29,7 @@ impl Hold {
             outstanding,
             ended: false,
             max_hold_at: grant.max_hold_at,
+            kept_until: granted + terms.min_hold,
             claim_by: Moment::NEVER,
             local_wait: LocalWait::None,
             dropped: false,
@@ -156,13 +157,20 @@ impl Machine {
         let Some(hold) = &mut self.hold else { return };
         if !hold.ended {
             hold.ended = true;
-            hold.end(s, HoldEnd::Released, ReleaseOutcome::Released);
+            let outcome = match s.now < hold.kept_until {
+                true => ReleaseOutcome::StillHeld { depth: 0 },
+                false => ReleaseOutcome::Released,
+            };
+            hold.end(s, HoldEnd::Released, outcome);
+            if outcome != ReleaseOutcome::Released {
+                hold.depth.replies.answer(s, Ok(outcome));
+            }
             if hold.chain.is_used() && self.queue.has_line() {
                 self.fairness.chain_ended();
             }
         }
         if let Some(hold) = self.hold.take_if(|hold| !hold.depth.is_in_flight()) {
-            let cleanups = LeaseCleanup::new(hold.id.lease, hold.outstanding);
+            let cleanups = LeaseCleanup::new(hold.id.lease, hold.outstanding).not_before(hold.kept_until);
             self.retire(s, cleanups.in_time(hold.deadline, hold.depth.replies));
         }
     }
@@ -188,7 +196,9 @@ impl Machine {
         };
         hold.depth.replies.answer(s, answer);
         if reason != LostReason::Gone || hold.outstanding.not_after.is_some() {
-            self.retire(s, LeaseCleanup::new(hold.id.lease, hold.outstanding));
+            // The work of a hold that nobody claimed never began.
+            let kept_until = if reason == LostReason::Unclaimed { Moment::START } else { hold.kept_until };
+            self.retire(s, LeaseCleanup::new(hold.id.lease, hold.outstanding).not_before(kept_until));
         }
     }
 

@@ -182,14 +182,14 @@ impl Machine {
     }
 
     fn enter(&mut self, s: &mut Ctx<'_>, entry: Entry) {
-        match self.admit(&entry) {
+        match self.admit(s.now, &entry) {
             Ok(Admission::Reentrant) => self.queue.push_reentrant(s.now, entry),
             Ok(Admission::Line) => self.queue.push_line(s.now, entry),
             Err(refusal) => s.emit(Command::Refuse { waiter: entry.waiter, refusal }),
         }
     }
 
-    fn admit(&self, entry: &Entry) -> Result<Admission, Refusal> {
+    fn admit(&self, now: Moment, entry: &Entry) -> Result<Admission, Refusal> {
         if self.closed {
             return Err(Refusal::ShutDown);
         }
@@ -212,7 +212,8 @@ impl Machine {
                 false => Err(Refusal::BelowFloor(hold.id.token)),
             };
         }
-        if entry.wait_policy == WaitPolicy::NoWait && (hold.is_some() || self.queue.has_line()) {
+        let is_taken = hold.is_some() || self.queue.has_line() || self.is_kept(now);
+        if entry.wait_policy == WaitPolicy::NoWait && is_taken {
             return Err(Refusal::Busy);
         }
         if entry.wait_policy == WaitPolicy::NoWait && self.has_enough_to_undo() {
@@ -227,6 +228,7 @@ impl Machine {
             s.emit(Command::Refuse { waiter, refusal: Refusal::ShutDown });
         }
         self.lose(s, LostReason::ShutDown);
+        self.leave_kept(s.now);
     }
 }
 

@@ -104,6 +104,8 @@ pub(super) struct Hold {
     /// Set once the last guard is released; the store is asked when the operation in flight is answered.
     pub(super) ended: bool,
     pub(super) max_hold_at: Moment,
+    /// The time until which the lock stays taken, also after the last guard is released.
+    pub(super) kept_until: Moment,
     /// The time by which the first guard must have been taken.
     pub(super) claim_by: Moment,
     pub(super) local_wait: LocalWait,
@@ -180,6 +182,8 @@ pub(super) struct LeaseCleanup {
     pub(super) replies: ReleaseReplies,
     pub(super) in_flight: bool,
     pub(super) next_at: Moment,
+    /// The first release is sent no earlier than this.
+    pub(super) kept_until: Moment,
     pub(super) failures: u32,
     /// Set if an earlier release may have been applied: *gone* then proves nothing about the time before it.
     pub(super) in_doubt: bool,

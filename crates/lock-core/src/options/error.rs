@@ -62,6 +62,13 @@ pub enum OptionsError {
         /// The operation timeout, which it must exceed.
         operation_timeout: Duration,
     },
+    /// The minimum hold is above the lease, which alone keeps the lock if the process dies.
+    MinHoldTooLong {
+        /// The minimum hold.
+        min_hold: Duration,
+        /// The lease.
+        lease: Duration,
+    },
     /// The prefix of the factory is no word, or names under it would be reserved.
     InvalidPrefix {
         /// The prefix.
@@ -137,6 +144,11 @@ impl fmt::Display for OptionsError {
                 f,
                 "a `max_hold` of {max_hold:?} may be over before its grant is answered: use more than the operation timeout \
                  ({operation_timeout:?}), or a shorter `operation_timeout`"
+            ),
+            Self::MinHoldTooLong { min_hold, lease } => write!(
+                f,
+                "a `min_hold` of {min_hold:?} would end early if the process died: use at most the lease ({lease:?}), or a \
+                 longer lease"
             ),
             Self::InvalidPrefix { prefix } => write!(
                 f,

@@ -56,6 +56,34 @@ pub async fn a_dropped_guard_frees_the_lock(h: &impl Harness) {
     assert!(attempt(&team.lock_b()).await.is_some(), "the lock is free");
 }
 
+/// A lock with a minimum hold stays taken until that time is over, although it was released.
+pub async fn a_minimum_hold_outlasts_the_release(h: &impl Harness) {
+    let team = Team::new(h, "min-hold").await;
+    let lock = team.lock_a();
+    let lock = lock.with_options(lock.options().min_hold(LEASE)).expect("the options are allowed");
+    let began = team.clock.now();
+    let token = lock.run(async |hold| hold.fencing_token()).await.expect("the work runs");
+    let next = within(h, SOON, "the lock becomes free before its lease ends", get(&team.lock_b())).await;
+    let kept = team.clock.now().since(began);
+    assert!(kept >= LEASE, "it was free after {kept:?}");
+    assert!(next.fencing_token() > token);
+}
+
+/// A shutdown leaves a lock to its lease if the minimum hold is not over.
+pub async fn a_minimum_hold_outlasts_a_shutdown(h: &impl Harness) {
+    let team = Team::with_kept_leases(h, "min-hold-shutdown").await;
+    let lock = team.lock_a();
+    let lock = lock.with_options(lock.options().min_hold(KEPT)).expect("the options are allowed");
+    let began = team.clock.now();
+    drop(get(&lock).await);
+    let report = within(h, SOON, "a shutdown ends", team.a.shutdown()).await;
+    assert!(report.is_clean(), "nothing is left to be released: {report:?}");
+    let _next = within(h, SOON, "the lease ends", get(&team.lock_b())).await;
+    let kept = team.clock.now().since(began);
+    // A store may round the end of a lease.
+    assert!(kept + KEPT / 100 >= KEPT, "it was free after {kept:?}");
+}
+
 /// A task that is aborted while it holds a lock frees it, like one that panics.
 pub async fn an_aborted_task_frees_the_lock(h: &impl Harness) {
     let team = Team::new(h, "aborted").await;

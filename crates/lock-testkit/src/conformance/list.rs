@@ -98,6 +98,8 @@ macro_rules! each_property {
             holding::a_fixed_lease_ends,
             holding::a_hold_ends_for_its_holder_first,
             holding::a_dropped_guard_frees_the_lock,
+            holding::a_minimum_hold_outlasts_the_release,
+            holding::a_minimum_hold_outlasts_a_shutdown,
             holding::an_aborted_task_frees_the_lock,
             holding::a_forced_release_ends_the_hold,
             holding::forcing_a_free_lock_says_not_held,

@@ -127,6 +127,7 @@ fn terms() -> Terms {
         outage_budget: Duration::from_secs(30),
         poll_interval: Duration::from_secs(30),
         max_hold: None,
+        min_hold: Duration::ZERO,
         token_floor: None,
         retention: Retention::Backend,
         hand_off: HandOffBudget { passes: 256, within: Duration::from_millis(10) },

@@ -6,6 +6,7 @@ mod contended;
 mod depth;
 mod hand_off;
 mod hold;
+mod min_hold;
 mod release;
 mod watch;
 

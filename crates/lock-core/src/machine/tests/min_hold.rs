@@ -1,0 +1,120 @@
+//! The minimum hold: the store keeps the lease although the guards are released.
+
+use super::*;
+
+/// Lease 30 s, of which the lock stays taken for at least 10 s.
+fn kept() -> Terms {
+    crate::options::LockOptions::new().min_hold(Duration::from_secs(10)).terms().unwrap()
+}
+
+/// Starts a story in which `A` holds since second 0 with a minimum hold.
+fn with_a_holding() -> (Story, LeaseNumber, HoldId) {
+    let mut story = Story::begins();
+    story.enters_with(A, |entry| entry.terms = kept());
+    let lease = story.tries();
+    let hold = story.granted(lease);
+    story.grants(A);
+    (story, lease, hold)
+}
+
+#[test]
+fn an_early_release_ends_the_hold_and_frees_the_lock_later() {
+    let (mut story, lease, hold) = with_a_holding();
+    story.at(2.0).tell(Event::Release { hold, ticket: Ticket(1) });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
+    let answer = Ok(ReleaseOutcome::StillHeld { depth: 0 });
+    story.says(Command::ReleaseAnswered { ticket: Some(Ticket(1)), answer });
+    story.at(9.999).says_nothing();
+    assert!(!story.machine.is_drained() && story.machine.holder().is_none());
+    assert_eq!(story.at(10.0).releases(0), lease);
+    story.released(lease, 0, Released::Released { listeners: None });
+    story.ends_idle();
+}
+
+#[test]
+fn a_dropped_guard_is_kept_as_well() {
+    let (mut story, lease, hold) = with_a_holding();
+    story.at(2.0).tell(Event::Drop { hold });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
+    let answer = Ok(ReleaseOutcome::StillHeld { depth: 0 });
+    assert_eq!(story.reports, [Command::ReleaseAnswered { ticket: None, answer }]);
+    story.at(9.999).says_nothing();
+    assert_eq!(story.at(10.0).releases(0), lease);
+}
+
+#[test]
+fn a_release_after_the_minimum_frees_the_lock_at_once() {
+    let (mut story, lease, hold) = with_a_holding();
+    let (_, sent) = story.at(10.0).renews();
+    story.renewed(lease, sent, Renewed::Renewed);
+    story.next();
+    story.at(11.0).tell(Event::Release { hold, ticket: Ticket(1) });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
+    assert_eq!(story.releases(0), lease);
+}
+
+#[test]
+fn the_next_in_the_process_waits_for_the_minimum_and_a_try_is_refused() {
+    let (mut story, lease, hold) = with_a_holding();
+    story.enters_with(B, |entry| entry.terms = kept());
+    story.at(2.0).tell(Event::Drop { hold });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
+    story.at(3.0).tell(Event::Leave { waiter: B });
+    story.enters_with(C, |entry| entry.wait_policy = WaitPolicy::NoWait);
+    story.refuses(C, Refusal::Busy);
+    story.enters(B);
+    story.at(9.999).says_nothing();
+    assert_eq!(story.at(10.0).releases(0), lease);
+    story.released(lease, 0, Released::Released { listeners: None });
+    assert_ne!(story.tries(), lease);
+}
+
+#[test]
+fn a_hold_that_is_lost_early_is_kept_as_well() {
+    let mut story = Story::begins();
+    let terms: Terms = crate::terms::TermValues { max_hold: Some(Duration::from_secs(5)), ..*kept() }.into();
+    story.enters_with(A, |entry| entry.terms = terms);
+    let lease = story.tries();
+    let hold = story.granted(lease);
+    story.grants(A);
+    story.at(5.0).loses(hold, LostReason::MaxHold);
+    story.at(9.999).says_nothing();
+    assert_eq!(story.at(10.0).releases(0), lease);
+}
+
+#[test]
+fn a_shutdown_leaves_the_lease_to_expire() {
+    // While it is held, and while it is only kept.
+    for released in [false, true] {
+        let (mut story, _, hold) = with_a_holding();
+        story.at(2.0);
+        if released {
+            story.tell(Event::Drop { hold });
+            story.says(Command::Ended { hold, how: HoldEnd::Released });
+        }
+        story.tell(Event::Shutdown);
+        if !released {
+            story.loses(hold, LostReason::ShutDown);
+        }
+        story.says_nothing();
+        story.ends_idle();
+    }
+    let (mut story, lease, hold) = with_a_holding();
+    let (_, sent) = story.at(10.0).renews();
+    story.renewed(lease, sent, Renewed::Renewed);
+    story.next();
+    story.at(11.0).tell(Event::Shutdown);
+    story.loses(hold, LostReason::ShutDown);
+    assert_eq!(story.releases(0), lease, "after the minimum it is released as always");
+}
+
+#[test]
+fn a_hold_that_nobody_claims_is_released_at_once() {
+    let (mut story, lease, hold) = with_a_holding();
+    story.world.unclaimed.push(at(0.0));
+    let (_, sent) = story.at(10.0).renews();
+    story.renewed(lease, sent, Renewed::Renewed);
+    story.next();
+    story.at(15.0).loses(hold, LostReason::Unclaimed);
+    assert_eq!(story.releases(0), lease);
+}
