@@ -51,8 +51,8 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     println!("the client has left; {} handler runs, {} lock is held", tasks.running(), store.held().len());
 
     drop(stop);
-    serving.await??; // 1. no more requests
-    println!("no more requests");
+    serving.await??; // 1. accept no further requests
+    println!("no further requests");
     tasks.drain(Duration::from_secs(20)).await?; // 2. handlers finish
     println!("handlers have finished, written: {}", WRITTEN.load(Ordering::SeqCst));
     assert!(WRITTEN.load(Ordering::SeqCst));

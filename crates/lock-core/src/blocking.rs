@@ -37,7 +37,7 @@ impl Lock {
     ///
     /// # Panics
     /// In a future under [`tokio::task::unconstrained`], and in the drop of a task while its multi-threaded runtime shuts down.
-    /// Neither can be told from a thread that may block.
+    /// Neither can be distinguished from a thread that may block.
     pub fn acquire_blocking(&self) -> Result<LockGuard, LockError> {
         block_on(self.handle(), self.name(), self.acquire())?
     }

@@ -1,16 +1,16 @@
 //! Cron jobs that start exactly once across a fleet.
 //!
-//! Every node registers its jobs and runs its [`Scheduler`]. Each run is started once, on one of the nodes: the runs are
-//! spread over all nodes with [room](SchedulerBuilder::max_running), unless their [placement](JobBuilder::placement) is
-//! the leader. A [`Schedule`] has the same instants on every node.
+//! Every node registers its jobs and runs its [`Scheduler`]. Each run is started once, on one of the nodes: the runs
+//! are spread over all nodes with [room](SchedulerBuilder::max_running), unless their
+//! [placement](JobBuilder::placement) is the leader. A [`Schedule`] has the same instants on every node.
 //!
 //! ```no_run
 //! use lock_core::{LockFactory, MemoryBackend};
 //! use lock_cron::{MemoryLedger, Schedule, Scheduler};
 //!
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // In production, replace both by `let redis = RedisBackend::connect(url).await?` of lock-fred, the same Redis on every
-//! // node. Or use `let (store, ledger) = lock_fred::Redis.connect_with_ledger(url).await?`, of `LedgerConnector`.
+//! // In production, replace both by `let redis = RedisBackend::connect(url).await?` of lock-fred, the same Redis on
+//! // every node. Or use `let (store, ledger) = lock_fred::Redis.connect_with_ledger(url).await?`, of `LedgerConnector`.
 //! let locks = LockFactory::new(MemoryBackend::new());
 //!
 //! let cron = Scheduler::builder(locks, MemoryLedger::new()).group("billing").build()?;
@@ -30,8 +30,8 @@
 //! - The *effects* happen once only if the resource checks the [token](RunContext::fencing_token) or the
 //!   [id](RunContext::id) of the run.
 //! - When a node dies, others run its jobs: within two seconds, or, if it was the leader, within the [leadership
-//!   lease](SchedulerBuilder::leadership_lease) (10 s) and a second. When the leader is shut down, another one continues at once, including the runs whose body
-//!   had not started.
+//!   lease](SchedulerBuilder::leadership_lease) (10 s) and a second. When the leader is shut down, another one continues
+//!   at once, including the runs whose body had not started.
 //! - A changed schedule, a new job and a returning job run from then on, never for the past.
 //!
 //! # Defaults

@@ -22,8 +22,8 @@ use tokio::{sync::Notify, task::coop::unconstrained};
 /// The default time that a shutdown waits for the store to confirm every release.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(10);
 
-/// Represents the worker of a runtime. Dropped when the worker ends, or with its runtime.
-struct Worker {
+/// The task of a runtime. Dropped when it ends, or with its runtime.
+struct WorkerTask {
     shared: Arc<Shared>,
     runtime: Id,
     notified: Arc<Notify>,
@@ -31,7 +31,7 @@ struct Worker {
     begun: bool,
 }
 
-impl Drop for Worker {
+impl Drop for WorkerTask {
     fn drop(&mut self) {
         let Shared { runtimes, work, alarms, activity, .. } = &*self.shared;
         if !self.begun {
@@ -54,7 +54,7 @@ impl Drop for Worker {
     }
 }
 
-impl Worker {
+impl WorkerTask {
     async fn run(&self) {
         let shared = &self.shared;
         let mut calls = Calls::new();
@@ -126,7 +126,7 @@ impl Shared {
         self.alarms.add(alarm.clone());
         let timekeeper =
             Timekeeper { shared: shared.clone(), alarm: alarm.clone(), worker: notified.clone() };
-        let mut worker = Worker { shared, runtime: id, notified, alarm, begun: false };
+        let mut worker = WorkerTask { shared, runtime: id, notified, alarm, begun: false };
         runtime.spawn(timekeeper.run(id));
         runtime.spawn(async move {
             worker.begun = true;

@@ -87,7 +87,7 @@ impl RunLoop {
         self.spawn(send, failed);
     }
 
-    /// Removes this node from the live nodes, so that no more runs are left to it.
+    /// Removes this node from the live nodes, so that the others leave it no further runs.
     pub(super) fn leave(&mut self) {
         if self.fleet_jobs().next().is_none() {
             return;

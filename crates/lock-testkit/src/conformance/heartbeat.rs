@@ -45,7 +45,7 @@ pub async fn a_heartbeat_lists_the_live_nodes(h: &impl LedgerHarness) {
     assert_eq!(heartbeat(&group, &nodes[0], LONG).await, nodes[..1], "a group does not affect another");
 }
 
-/// A node that dies or leaves receives no more runs.
+/// A node that dies or leaves receives no further runs.
 pub async fn a_node_without_heartbeats_is_forgotten(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "dead").await;
     let [a, b, c] = ["a", "b", "c"].map(|name| node(name, 1));

@@ -45,7 +45,7 @@ pub async fn no_wake_up_before_watching(h: &impl Harness) {
     listener.must_not_hear_more(h, &name, 0).await;
 }
 
-/// After the end of a subscription there are no more wake-ups, and it can be made again.
+/// After the end of a subscription there are no further wake-ups, and it can be made again.
 pub async fn no_wake_up_after_unwatching(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("unwatch"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };

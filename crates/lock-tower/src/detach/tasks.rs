@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 /// let locks = LockFactory::new(MemoryBackend::new());
 /// let tasks = DetachedTasks::new();
 /// let layer = LockLayer::new(locks.clone()).key("report").detach(&tasks);
-/// // … serve, until it is time to end: then take no more requests, and
+/// // … serve, until it is time to end: then stop accepting requests, and
 /// tasks.drain(Duration::from_secs(20)).await?; // let handlers finish,
 /// locks.shutdown().await; // and give back what is held
 /// # Ok(()) }
