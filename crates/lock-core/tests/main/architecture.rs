@@ -61,7 +61,7 @@ const FRAMEWORKS: [&str; 17] = [
 ];
 
 /// Crates that no other crate may depend on.
-const LEAVES: [&str; 11] = [
+const LEAVES: [&str; 12] = [
     "lock-inventory-demo",
     "lock-bench",
     "lock-browser",
@@ -73,6 +73,7 @@ const LEAVES: [&str; 11] = [
     "lock-sim",
     "lock-trials",
     "examples",
+    "otel-example",
 ];
 
 /// Returns the ordinary dependencies by crate, according to cargo.
@@ -103,7 +104,7 @@ pub(crate) fn packages(folders: &[&str]) -> Vec<PathBuf> {
 
 fn members() -> Vec<String> {
     let mut manifests = packages(&["crates", "verify"]);
-    manifests.push(root().join("examples"));
+    manifests.extend(["examples", "examples/otel"].map(|folder| root().join(folder)));
     let name = |dir: PathBuf| {
         let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).ok()?;
         let line = manifest.lines().find(|line| line.starts_with("name = "))?;
