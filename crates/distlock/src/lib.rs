@@ -19,6 +19,8 @@
 //! | `tls` | off | `rediss://` and its relatives, by rustls, for the clients that are on |
 //! | `tower` | off | `tower`: a lock as a tower layer |
 //! | `axum` | off | path keys and extractors for the layer (turns `tower` on), and the page of the scheduler |
+//! | `idempotency` | off | `tower::idempotency`: requests with an `Idempotency-Key` run once (turns `tower` on) |
+//! | `sqlite`, `postgres` | off | its records in SQLite or PostgreSQL, which needs Rust 1.94 (turns `tower` on) |
 //! | `cron` | off | `cron`: jobs that start once in a fleet |
 //! | `macros` | off | `#[derive(LockKey)]`: the lock of a value, by templates over its fields |
 //! | `otel` | off | metrics on the OpenTelemetry API, for the parts that are on |

@@ -61,8 +61,8 @@
 //!
 //! # Limits of a lock
 //! - **A lock is not idempotency.** It makes two requests run one after the other; a client that repeats a request
-//!   because the answer was lost still orders twice. Under the lock, store an `Idempotency-Key` before the work and
-//!   the result after it, and send the same key to the services that you call (`examples/idempotency.rs`).
+//!   because the answer was lost still orders twice. Put an `IdempotencyLayer` (module `idempotency`, feature
+//!   `idempotency`) on such a route, and send the same key to the services that you call.
 //! - **A lock must outlive the transaction that it protects.** Commit before the response is returned; a commit in a
 //!   spawned task, or after the body, comes after the release.
 //! - **A lock can be lost while the handler runs.** Pass
@@ -175,6 +175,8 @@
 //! | feature | default | gives |
 //! | --- | --- | --- |
 //! | `axum` | off | path templates, `LockedExt`, the extractors `Locked`, [`LockSlot`], [`LockHandle`] and [`LockStatus`], the matched route as a label |
+//! | `idempotency` | off | the module `idempotency`: requests with an `Idempotency-Key` run once, and their answer is replayed |
+//! | `sqlite`, `postgres` | off | its records in SQLite or PostgreSQL, through sqlx 0.9, which needs Rust 1.94 |
 //! | `otel` | off | `observer::OtelLayerObserver`, on the OpenTelemetry API 0.33 |
 //!
 //! With axum: `lock-tower = { path = "…/crates/lock-tower", features = ["axum"] }`. Without it, keys are read from
@@ -189,6 +191,8 @@ mod config;
 mod detach;
 mod error;
 mod handle;
+#[cfg(feature = "idempotency")]
+pub mod idempotency;
 mod in_handler;
 mod key;
 mod layer;

@@ -20,9 +20,17 @@ fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
         "lock-redis" => &["lock-core", "lock-ledger", "tokio"],
         "lock-fred" => &["lock-core", "lock-ledger", "lock-redis", "fred", "tokio"],
         "lock-redis-rs" => &["lock-core", "lock-ledger", "lock-redis", "redis", "tokio"],
-        "lock-tower" => {
-            &["lock-core", "tower", "http", "http-body", "axum", "tokio", "tokio-util", "opentelemetry"]
-        }
+        "lock-tower" => &[
+            "lock-core",
+            "tower",
+            "http",
+            "http-body",
+            "axum",
+            "tokio",
+            "tokio-util",
+            "opentelemetry",
+            "sqlx",
+        ],
         "lock-cron" => &["lock-core", "lock-ledger", "croner", "jiff", "opentelemetry", "tokio", "axum"],
         "lock-testkit" => &["lock-core", "lock-ledger", "tokio"],
         "distlock" => &[

@@ -26,6 +26,12 @@ impl Held {
         &self.hold
     }
 
+    /// Returns the observers of the request.
+    #[cfg(feature = "idempotency")]
+    pub(super) fn observers(&self) -> &Observers {
+        &self.observers
+    }
+
     /// Returns the span of the request.
     pub(crate) fn span(&self) -> &Span {
         self.observers.span()

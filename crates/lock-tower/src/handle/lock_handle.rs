@@ -1,6 +1,8 @@
 //! The lock of a request, for its handler.
 
 use super::{guard::RequestGuard, held::Held};
+#[cfg(feature = "idempotency")]
+use crate::observer::Observers;
 use lock_core::{Hold, LockError, ReleaseOutcome};
 use std::{
     fmt,
@@ -32,6 +34,12 @@ pub struct LockHandle {
 impl LockHandle {
     pub(super) fn new(hold: Hold, held: &Arc<Held>) -> Self {
         Self { hold, held: Arc::downgrade(held) }
+    }
+
+    /// Returns the observers of the request, unless the lock is released.
+    #[cfg(feature = "idempotency")]
+    pub(crate) fn observers(&self) -> Option<Observers> {
+        self.held.upgrade().map(|held| held.observers().clone())
     }
 
     /// Returns a view of the hold, for tasks that outlive the request.

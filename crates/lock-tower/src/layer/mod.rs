@@ -279,6 +279,25 @@ impl<K, D> LockLayer<K, D> {
         })
     }
 
+    /// Sets what an idempotency layer relies on, whatever was chosen: without its lock no handler runs, a lost lock stops
+    /// it, and the lock is released once the answer is stored.
+    #[cfg(feature = "idempotency")]
+    pub(crate) fn for_idempotency(self) -> Self {
+        self.with(|config| {
+            config.mode = Mode::Enforce;
+            config.on_unavailable = OnUnavailable::Reject;
+            config.on_lost = OnLost::Stop;
+            config.release_on = ReleaseOn::Head;
+            config.timeout_status = StatusCode::CONFLICT;
+        })
+    }
+
+    /// Returns the settings.
+    #[cfg(feature = "idempotency")]
+    pub(crate) fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
         Arc::make_mut(&mut self.config).change(change);
         self

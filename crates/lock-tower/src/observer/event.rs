@@ -79,6 +79,14 @@ pub enum LayerEvent<'a> {
         /// The reason.
         reason: LostReason,
     },
+    /// An idempotency layer decided on a request that has its lock. There is none if the handler is stopped, panics or
+    /// returns an error.
+    Idempotency {
+        /// The template of the route.
+        route: Option<&'a Arc<str>>,
+        /// The outcome.
+        outcome: IdempotencyOutcome,
+    },
     /// The layer released the lock. There is one for each [`Acquired`](Self::Acquired).
     Ended {
         /// The template of the route.
@@ -97,6 +105,7 @@ impl<'a> LayerEvent<'a> {
             | Self::NotAcquired { route, .. }
             | Self::Cancelled { route, .. }
             | Self::Lost { route, .. }
+            | Self::Idempotency { route, .. }
             | Self::Ended { route, .. } => *route,
         }
     }
@@ -111,4 +120,40 @@ pub enum Disposition {
     /// ([`OnUnavailable::Allow`](crate::OnUnavailable::Allow), [`OnBadKey::Allow`](crate::OnBadKey::Allow)),
     /// or runs in [`shadow`](crate::LockLayer::shadow) mode.
     PassedThrough,
+}
+
+/// The outcome of a request with an idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum IdempotencyOutcome {
+    /// The handler ran, and its answer is stored, or was left to the handler to store.
+    Executed,
+    /// The stored answer was replayed.
+    Replayed,
+    /// The handler answered that it did nothing: the key is free again.
+    NotStarted,
+    /// The handler ran, and its answer could not be stored: a retry runs it again.
+    NotStored,
+    /// The key was used for another request.
+    KeyReused,
+    /// A newer attempt owns the key: this one did not run, or its answer was dropped.
+    Superseded,
+    /// The store failed before the handler was called.
+    Unavailable,
+}
+
+impl IdempotencyOutcome {
+    /// Returns the value of metrics and log fields.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Executed => "executed",
+            Self::Replayed => "replayed",
+            Self::NotStarted => "not_started",
+            Self::NotStored => "not_stored",
+            Self::KeyReused => "key_reused",
+            Self::Superseded => "superseded",
+            Self::Unavailable => "unavailable",
+        }
+    }
 }

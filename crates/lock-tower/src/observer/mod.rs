@@ -9,6 +9,7 @@
 //! | `lock.outcome` | `acquired`, `cancelled`, or the metric value of the [`RejectReason`](crate::RejectReason) |
 //! | `lock.waited` | seconds from the arrival of the request to this outcome |
 //! | `lock.token` | the fencing token, if the lock was acquired |
+//! | `idempotency.outcome` | the value of the [`IdempotencyOutcome`], behind an idempotency layer |
 //!
 //! The loss of a lock is a warning in this span. The key itself is not in any event or field.
 
@@ -18,7 +19,7 @@ mod observers;
 mod otel;
 mod trace;
 
-pub use event::{Disposition, LayerEvent, LayerObserver};
+pub use event::{Disposition, IdempotencyOutcome, LayerEvent, LayerObserver};
 #[cfg(feature = "otel")]
 pub use otel::OtelLayerObserver;
 

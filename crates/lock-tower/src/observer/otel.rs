@@ -15,6 +15,7 @@ use std::{fmt, time::Duration};
 /// | --- | --- | --- |
 /// | `lock.http.requests` | counter | `lock.outcome`, `lock.disposition` |
 /// | `lock.http.lost` | counter | |
+/// | `lock.http.idempotency` | counter | `idempotency.outcome`, see [`IdempotencyOutcome`](super::IdempotencyOutcome) |
 /// | `lock.http.wait.duration` | histogram, s | `lock.outcome` |
 /// | `lock.http.hold.duration` | histogram, s | |
 ///
@@ -36,6 +37,7 @@ use std::{fmt, time::Duration};
 pub struct OtelLayerObserver {
     requests: Counter<u64>,
     lost: Counter<u64>,
+    idempotency: Counter<u64>,
     wait: Histogram<f64>,
     hold: Histogram<f64>,
 }
@@ -48,6 +50,7 @@ impl OtelLayerObserver {
         Self {
             requests: make.counter("lock.http.requests", "Requests that needed a lock"),
             lost: make.counter("lock.http.lost", "Requests whose lock was lost before they ended"),
+            idempotency: make.counter("lock.http.idempotency", "Requests with an idempotency key"),
             wait: make.seconds(
                 "lock.http.wait.duration",
                 "From the arrival of a request to its lock, or its rejection",
@@ -85,6 +88,9 @@ impl LayerObserver for OtelLayerObserver {
             }
             LayerEvent::Cancelled { waited, .. } => decided("cancelled", "none", waited),
             LayerEvent::Lost { .. } => self.lost.add(1, &with(&[])),
+            LayerEvent::Idempotency { outcome, .. } => {
+                self.idempotency.add(1, &with(&[("idempotency.outcome", outcome.as_str())]));
+            }
             LayerEvent::Ended { held, .. } => self.hold.record(held.as_secs_f64(), &with(&[])),
         }
     }

@@ -13,6 +13,7 @@ pub(super) fn span(route: Option<&str>) -> Span {
         lock.outcome = Empty,
         lock.waited = Empty,
         lock.token = Empty,
+        idempotency.outcome = Empty,
     )
 }
 
@@ -26,6 +27,9 @@ pub(super) fn event(span: &Span, event: &LayerEvent<'_>) {
         }
         LayerEvent::Lost { reason, .. } => {
             tracing::warn!(parent: span, lock.reason = ?reason, "lock lost during its request");
+        }
+        LayerEvent::Idempotency { outcome, .. } => {
+            span.record("idempotency.outcome", outcome.as_str());
         }
         LayerEvent::Ended { .. } if span.is_disabled() => {}
         LayerEvent::Ended { held, .. } => {

@@ -25,7 +25,11 @@ fn status(reason: &RejectReason) -> i32 {
     match reason {
         RejectReason::Contended | RejectReason::Lost(_) => ABORTED,
         RejectReason::TooManyWaiters | RejectReason::TooManyDetached => RESOURCE_EXHAUSTED,
-        RejectReason::Timeout | RejectReason::Unavailable(_) | RejectReason::ShutDown => UNAVAILABLE,
+        RejectReason::Timeout
+        | RejectReason::Unavailable(_)
+        | RejectReason::RecordsUnavailable
+        | RejectReason::ShutDown => UNAVAILABLE,
+        RejectReason::KeyReused => INVALID_ARGUMENT,
         RejectReason::Key(error) => match error.kind() {
             KeyErrorKind::Missing | KeyErrorKind::BadRequest => INVALID_ARGUMENT,
             KeyErrorKind::Misconfigured => INTERNAL,

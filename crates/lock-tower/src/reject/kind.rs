@@ -26,6 +26,11 @@ pub(crate) const UPLOAD_TOO_LARGE: ProblemType = of("upload_too_large", "Request
 pub(crate) const UPLOAD_TIMEOUT: ProblemType = of("upload_timeout", "Request body did not arrive in time");
 pub(crate) const UPLOAD_FAILED: ProblemType = of("upload_failed", "Request body could not be read");
 pub(crate) const BUFFER_FULL: ProblemType = of("buffer_full", "Too many bytes of requests wait");
+pub(crate) const KEY_REUSED: ProblemType = of("key_reused", "Idempotency key was used for another request");
+pub(crate) const RECORDS_UNAVAILABLE: ProblemType =
+    of("records_unavailable", "Idempotency records are unavailable");
+#[cfg(feature = "idempotency")]
+pub(crate) const ANSWER_NOT_KEPT: ProblemType = of("answer_not_kept", "Answer was not kept");
 
 /// The URI. It identifies the type and does not resolve: this library has no domain, and `about:blank` would say no
 /// more than the status.

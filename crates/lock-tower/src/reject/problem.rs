@@ -32,7 +32,11 @@ impl<'a> Details<'a> {
     }
 
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::from(self.json().to_string()));
+        self.into_bytes().map(Full::new)
+    }
+
+    pub(crate) fn into_bytes(self) -> Response<Bytes> {
+        let mut response = Response::new(Bytes::from(self.json().to_string()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -31,6 +31,10 @@ pub enum RejectReason {
     Key(KeyError),
     /// The layer or the factory is misconfigured.
     Misconfigured(LockError),
+    /// The idempotency key was used for another request; see `IdempotencyLayer`.
+    KeyReused,
+    /// The store of idempotency keys is full, does not answer, or returns an error; see `IdempotencyLayer`.
+    RecordsUnavailable,
 }
 
 impl RejectReason {
@@ -65,7 +69,9 @@ impl RejectReason {
             | Self::TooManyDetached
             | Self::Unavailable(_)
             | Self::Lost(_)
+            | Self::RecordsUnavailable
             | Self::ShutDown => StatusCode::SERVICE_UNAVAILABLE,
+            Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Key(error) => match error.kind() {
                 KeyErrorKind::Missing | KeyErrorKind::BadRequest => StatusCode::BAD_REQUEST,
                 KeyErrorKind::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
@@ -96,6 +102,8 @@ impl RejectReason {
                 KeyErrorKind::Unavailable => kind::KEY_UNAVAILABLE,
             },
             Self::Misconfigured(_) => kind::MISCONFIGURED,
+            Self::KeyReused => kind::KEY_REUSED,
+            Self::RecordsUnavailable => kind::RECORDS_UNAVAILABLE,
         }
     }
 
@@ -131,6 +139,8 @@ impl RejectReason {
                 KeyErrorKind::Unavailable => "the key of the lock could not be determined",
             },
             Self::Misconfigured(_) => "the server is misconfigured",
+            Self::KeyReused => "this idempotency key was used for another request: send a new key",
+            Self::RecordsUnavailable => "the records of idempotency keys are not available",
         }
     }
 }

@@ -10,6 +10,8 @@ mod buffer;
 mod detach;
 mod extractors;
 mod handlers;
+#[cfg(feature = "idempotency")]
+mod idempotency;
 mod in_handler;
 mod keys;
 mod lost;

@@ -1,0 +1,41 @@
+//! One run of a handler for an idempotency key.
+
+use lock_core::{FencingToken, LockName};
+
+/// One run of a handler for an idempotency key; in the extensions of its request.
+///
+/// With axum: `Extension<Attempt>`, or `Option<Extension<Attempt>>` where the key is
+/// [optional](super::IdempotencyLayer::optional).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    name: LockName,
+    token: FencingToken,
+    number: u32,
+}
+
+impl Attempt {
+    /// Creates an attempt, for the tests of stores.
+    #[must_use]
+    pub fn new(name: LockName, token: FencingToken, number: u32) -> Self {
+        Self { name, token, number }
+    }
+
+    /// Returns the name of the record, which is that of its lock: it contains the scope and the key of the client.
+    #[must_use]
+    pub fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    /// Returns the fencing token of the lock.
+    #[must_use]
+    pub fn fencing_token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// Returns the number of this attempt, from 1. Above 1, an attempt before it ended without an answer: its server
+    /// died, its lock was lost, or it panicked. It may have done a part of its work, or all of it.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+}

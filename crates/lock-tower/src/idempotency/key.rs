@@ -1,0 +1,92 @@
+//! The key of a client, from the header `Idempotency-Key`.
+
+use crate::key::{KeyError, KeyErrorKind};
+use http::{HeaderName, request::Parts};
+
+/// The header of the key.
+pub(super) const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The maximum length of a key, in bytes.
+pub(super) const MAX_KEY_LENGTH: usize = 255;
+
+/// Reads the key. A string of RFC 9651 in quotes, as the draft has it, and the bare text of most clients are one key.
+pub(super) fn read(head: &Parts) -> Result<String, KeyError> {
+    let mut values = head.headers.get_all(HEADER).iter();
+    let value = values.next().ok_or(KeyError::missing("the header `Idempotency-Key` is missing"))?;
+    if values.next().is_some() {
+        return Err(KeyError::bad_request("the header `Idempotency-Key` is given more than once"));
+    }
+    let text = value.to_str().map_err(|_| malformed())?.trim();
+    let key = match text.strip_prefix('"') {
+        Some(quoted) => unquote(quoted)?,
+        None => text.to_owned(),
+    };
+    match key.len() {
+        0 => Err(KeyError::bad_request("the header `Idempotency-Key` is empty")),
+        1..=MAX_KEY_LENGTH => Ok(key),
+        _ => Err(KeyError::bad_request("the header `Idempotency-Key` is longer than 255 bytes")),
+    }
+}
+
+/// Turns a scope that the client left out into an error that is never passed through.
+pub(super) fn required(error: KeyError) -> KeyError {
+    match error.kind() {
+        KeyErrorKind::Missing => KeyError::bad_request(error.detail().to_owned()),
+        _ => error,
+    }
+}
+
+/// Reads a string behind its opening quote. Only quotes and backslashes are escaped, and nothing follows.
+fn unquote(text: &str) -> Result<String, KeyError> {
+    let (mut key, mut rest) = (String::with_capacity(text.len()), text.chars());
+    loop {
+        match rest.next() {
+            Some('"') if rest.as_str().is_empty() => return Ok(key),
+            Some('\\') => {
+                key.push(rest.next().filter(|escaped| matches!(escaped, '"' | '\\')).ok_or_else(malformed)?)
+            }
+            Some('"') | None => return Err(malformed()),
+            Some(other) => key.push(other),
+        }
+    }
+}
+
+fn malformed() -> KeyError {
+    KeyError::bad_request(
+        "the header `Idempotency-Key` is malformed: send visible ASCII, or a string in quotes",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn of(values: &[&str]) -> Result<String, KeyErrorKind> {
+        let mut request = Request::post("/");
+        for value in values {
+            request = request.header(HEADER, *value);
+        }
+        read(&request.body(()).unwrap().into_parts().0).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn quoted_and_bare_keys_are_equal() {
+        assert_eq!(of(&["order-7"]), Ok("order-7".into()));
+        assert_eq!(of(&["\"order-7\""]), Ok("order-7".into()));
+        assert_eq!(of(&[r#""a \"quoted\" \\ key""#]), Ok(r#"a "quoted" \ key"#.into()));
+    }
+
+    #[test]
+    fn keys_are_present_once_and_bounded() {
+        assert_eq!(of(&[]), Err(KeyErrorKind::Missing));
+        assert_eq!(of(&[&"k".repeat(255)]).map(|key| key.len()), Ok(255));
+        let too_long = "k".repeat(256);
+        for bad in [&["", "a"] as &[&str], &["a", "a"], &[""], &["\"\""], &[&too_long], &["ä"]] {
+            assert_eq!(of(bad), Err(KeyErrorKind::BadRequest), "{bad:?}");
+        }
+        for bad in ["\"", "\"a", "\"a\";b", "\"a\"\"", r#""\a""#, r#""\""#] {
+            assert_eq!(of(&[bad]), Err(KeyErrorKind::BadRequest), "{bad:?}");
+        }
+    }
+}

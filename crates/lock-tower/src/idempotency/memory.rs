@@ -1,0 +1,117 @@
+//! Records in memory, for tests and for services of one process.
+
+use super::{
+    attempt::Attempt,
+    fingerprint::Fingerprint,
+    store::{BeginRequest, Begun, IdempotencyStore, StoreError},
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Response;
+use lock_core::{__private::lock, FencingToken, LockName};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex},
+    time::SystemTime,
+};
+
+const DEFAULT_CAPACITY: usize = 10_000;
+
+/// Records in memory. They end with their process: a client that repeats its request at another server, or after a
+/// restart, is served twice.
+///
+/// It keeps 10,000 records by default. When it is full it removes the expired ones; without any, requests with new keys
+/// are answered with 503. It never forgets a key before its time.
+#[derive(Clone)]
+pub struct MemoryIdempotencyStore {
+    records: Arc<Mutex<HashMap<LockName, Record>>>,
+    capacity: usize,
+}
+
+struct Record {
+    fingerprint: Fingerprint,
+    token: FencingToken,
+    number: u32,
+    expires_at: SystemTime,
+    answer: Option<Response<Bytes>>,
+}
+
+impl MemoryIdempotencyStore {
+    /// Creates an empty store for 10,000 records.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { records: Arc::default(), capacity: DEFAULT_CAPACITY }
+    }
+
+    /// Sets the maximum number of records.
+    #[must_use]
+    pub fn capacity(self, records: usize) -> Self {
+        Self { capacity: records, ..self }
+    }
+}
+
+#[async_trait]
+impl IdempotencyStore for MemoryIdempotencyStore {
+    async fn begin(&self, request: &BeginRequest) -> Result<Begun, StoreError> {
+        let mut records = lock(&self.records);
+        let mut number = 1;
+        match records.get(&request.name).filter(|record| record.expires_at > request.now) {
+            Some(record) if record.fingerprint != request.fingerprint => return Ok(Begun::Mismatch),
+            Some(Record { answer: Some(answer), .. }) => return Ok(Begun::Answered(answer.clone())),
+            Some(record) if record.token >= request.token => return Ok(Begun::Superseded),
+            Some(record) => number = record.number.saturating_add(1),
+            None => {
+                records.remove(&request.name);
+                if records.len() >= self.capacity {
+                    records.retain(|_, record| record.expires_at > request.now);
+                }
+                if records.len() >= self.capacity {
+                    return Err(StoreError::Full);
+                }
+            }
+        }
+        let &BeginRequest { fingerprint, token, expires_at, .. } = request;
+        records.insert(request.name.clone(), Record { fingerprint, token, number, expires_at, answer: None });
+        Ok(Begun::Started { number })
+    }
+
+    async fn complete(&self, attempt: &Attempt, answer: &Response<Bytes>) -> Result<(), StoreError> {
+        let mut records = lock(&self.records);
+        let record = records.get_mut(attempt.name()).filter(|record| record.is_of(attempt));
+        record.ok_or(StoreError::Superseded)?.answer = Some(answer.clone());
+        Ok(())
+    }
+
+    async fn abandon(&self, attempt: &Attempt) -> Result<(), StoreError> {
+        let mut records = lock(&self.records);
+        if records.get(attempt.name()).is_some_and(|record| record.is_of(attempt)) {
+            records.remove(attempt.name());
+        }
+        Ok(())
+    }
+}
+
+impl Record {
+    /// Returns `true` if this attempt may answer or remove the record.
+    fn is_of(&self, attempt: &Attempt) -> bool {
+        self.token == attempt.fencing_token() && self.answer.is_none()
+    }
+}
+
+impl Default for MemoryIdempotencyStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The numbers, without keys and answers.
+impl fmt::Debug for MemoryIdempotencyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let records = lock(&self.records).len();
+        f.debug_struct("MemoryIdempotencyStore")
+            .field("records", &records)
+            .field("capacity", &self.capacity)
+            .finish()
+    }
+}

@@ -1,0 +1,111 @@
+//! The part of an answer that is stored, and its replay.
+
+use super::bytes_body::BytesBody;
+use crate::{
+    error::BoxError,
+    reject::{Details, RejectionBody, boxed, kind},
+};
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::{self, Stream, StreamExt};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header, response::Parts};
+use http_body::{Body, Frame};
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
+
+/// The header that marks a replay.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// The headers that are stored by default. Cookies and trace ids belong to one answer.
+pub(super) const DEFAULT_HEADERS: [HeaderName; 9] = [
+    header::CONTENT_TYPE,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_LOCATION,
+    header::LOCATION,
+    header::LINK,
+    header::ETAG,
+    header::LAST_MODIFIED,
+    header::VARY,
+];
+
+/// The body of an answer, as far as it was read.
+pub(super) enum Collected {
+    /// All of it.
+    Whole(Bytes),
+    /// It is longer than the limit, or failed. The body has everything that was read, and the rest.
+    TooLarge(RejectionBody),
+    Failed(RejectionBody),
+}
+
+/// Reads a body up to the limit.
+pub(super) async fn collect<R>(body: R, limit: usize) -> Collected
+where
+    R: Body + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let mut body = Box::pin(BytesBody { body });
+    if body.size_hint().lower() > limit as u64 {
+        return Collected::TooLarge(boxed(body));
+    }
+    let mut read = BytesMut::new();
+    loop {
+        match body.frame().await {
+            None => return Collected::Whole(read.freeze()),
+            Some(Ok(frame)) => {
+                // Trailers are not stored.
+                if let Ok(data) = frame.into_data() {
+                    read.extend_from_slice(&data);
+                }
+                if read.len() > limit {
+                    return Collected::TooLarge(resumed(read, BodyStream::new(body)));
+                }
+            }
+            Some(Err(error)) => return Collected::Failed(resumed(read, stream::iter([Err(error)]))),
+        }
+    }
+}
+
+/// Makes a body of the bytes that were read, and the rest.
+fn resumed(
+    read: BytesMut,
+    rest: impl Stream<Item = Result<Frame<Bytes>, BoxError>> + Send + 'static,
+) -> RejectionBody {
+    let read = stream::iter([Ok(Frame::data(read.freeze()))]);
+    boxed(StreamBody::new(read.chain(rest)))
+}
+
+/// Returns any body as the body of the service.
+pub(super) fn pass<R>(response: Response<R>) -> Response<RejectionBody>
+where
+    R: Body + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    response.map(|body| boxed(BytesBody { body }))
+}
+
+/// Returns the part of an answer that is stored.
+pub(super) fn stored(head: &Parts, body: Bytes, headers: &[HeaderName]) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = head.status;
+    let kept = head.headers.iter().filter(|(name, _)| headers.contains(name));
+    response.headers_mut().extend(kept.map(|(name, value)| (name.clone(), value.clone())));
+    response
+}
+
+/// Returns the answer that is stored in place of one whose body is too large.
+pub(super) fn too_large(status: StatusCode) -> Response<Bytes> {
+    let detail =
+        format!("the request was executed and answered with {status}; its answer was too large to be kept");
+    Details::new(StatusCode::GONE, kind::ANSWER_NOT_KEPT, &detail).into_bytes()
+}
+
+/// Returns a stored answer, marked as a replay.
+pub(super) fn replay(stored: Response<Bytes>) -> Response<RejectionBody> {
+    let mut response = stored.map(whole);
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// Returns a body that was read.
+pub(super) fn whole(body: Bytes) -> RejectionBody {
+    boxed(Full::new(body))
+}

@@ -1,0 +1,228 @@
+//! The service inside of the lock: it begins an attempt, runs the handler, and stores the answer.
+
+use super::{
+    attempt::Attempt,
+    execution::Execution,
+    fingerprint::Fingerprint,
+    record::{self, Collected},
+    store::{BeginRequest, Begun, IdempotencyStore, StoreError},
+};
+use crate::{
+    buffer::BufferedBody,
+    config::Config,
+    error::BoxError,
+    handle::{LockHandle, LockStatus},
+    observer::{IdempotencyOutcome, LayerEvent, Observers},
+    reject::{RejectReason, Rejection, RejectionBody},
+};
+use futures_util::future::BoxFuture;
+use http::{HeaderName, Request, Response, response};
+use http_body::Body;
+use lock_core::LostReason;
+use std::{
+    fmt, mem,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, SystemTime},
+};
+use tower_service::Service;
+
+/// The terms of a layer's records.
+#[derive(Clone)]
+pub(super) struct Terms {
+    pub(super) store: Arc<dyn IdempotencyStore>,
+    pub(super) retention: Duration,
+    pub(super) max_answer: usize,
+    pub(super) headers: Arc<[HeaderName]>,
+    pub(super) recorded_by_handler: bool,
+}
+
+/// A service that answers each idempotency key once; made by an [`IdempotencyLayer`](super::IdempotencyLayer), inside of
+/// its lock.
+#[derive(Clone)]
+pub struct IdempotencyService<S> {
+    inner: S,
+    terms: Terms,
+    config: Arc<Config>,
+}
+
+impl<S> IdempotencyService<S> {
+    pub(super) fn new(inner: S, terms: Terms, config: Arc<Config>) -> Self {
+        Self { inner, terms, config }
+    }
+
+    /// Returns the inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S, R> Service<Request<BufferedBody>> for IdempotencyService<S>
+where
+    S: Service<Request<BufferedBody>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    R: Body + Send + 'static,
+    R::Data: Send,
+    R::Error: Into<BoxError>,
+{
+    type Response = Response<RejectionBody>;
+    type Error = S::Error;
+    /// Dropping it drops the handler, which leaves its attempt without an answer.
+    type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<BufferedBody>) -> Self::Future {
+        let status = request.extensions().get::<LockStatus>();
+        let Some(lock) = status.and_then(LockStatus::handle).cloned() else {
+            // The filters passed it through, or the key is optional.
+            let handler = self.inner.call(request);
+            return Box::pin(async move { handler.await.map(record::pass) });
+        };
+        // The call takes the service that is ready. Its clone is not, and is polled before the next call.
+        let clone = self.inner.clone();
+        let service = mem::replace(&mut self.inner, clone);
+        let (terms, config, observers) = (self.terms.clone(), self.config.clone(), lock.observers());
+        let exchange = Exchange { terms, config, observers, lock };
+        Box::pin(exchange.run(service, request))
+    }
+}
+
+/// One request that has its lock.
+struct Exchange {
+    terms: Terms,
+    config: Arc<Config>,
+    observers: Option<Observers>,
+    lock: LockHandle,
+}
+
+impl Exchange {
+    async fn run<S, R>(
+        self,
+        mut service: S,
+        mut request: Request<BufferedBody>,
+    ) -> Result<Response<RejectionBody>, S::Error>
+    where
+        S: Service<Request<BufferedBody>, Response = Response<R>>,
+        R: Body + Send + 'static,
+        R::Data: Send,
+        R::Error: Into<BoxError>,
+    {
+        let (head, body) = request.into_parts();
+        let begun = self.terms.store.begin(&self.begin(Fingerprint::of(&head, body.bytes()))).await;
+        let number = match begun {
+            Ok(Begun::Started { number }) => number,
+            Ok(Begun::Answered(answer)) => {
+                self.notify(IdempotencyOutcome::Replayed);
+                return Ok(record::replay(answer));
+            }
+            Ok(Begun::Mismatch) => {
+                return Ok(self.reject(IdempotencyOutcome::KeyReused, RejectReason::KeyReused));
+            }
+            Ok(Begun::Superseded) => {
+                return Ok(self.reject(IdempotencyOutcome::Superseded, RejectReason::Contended));
+            }
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "idempotency key not recorded");
+                return Ok(self.reject(IdempotencyOutcome::Unavailable, RejectReason::RecordsUnavailable));
+            }
+        };
+        let attempt = Attempt::new(self.lock.name().clone(), self.lock.fencing_token(), number);
+        request = Request::from_parts(head, body);
+        request.extensions_mut().insert(attempt.clone());
+        let response = service.call(request).await?;
+        Ok(self.settle(&attempt, response).await)
+    }
+
+    fn begin(&self, fingerprint: Fingerprint) -> BeginRequest {
+        let now = SystemTime::now();
+        BeginRequest {
+            name: self.lock.name().clone(),
+            token: self.lock.fencing_token(),
+            fingerprint,
+            now,
+            expires_at: now.checked_add(self.terms.retention).unwrap_or(now),
+        }
+    }
+
+    /// Stores the answer of the handler, or frees the key.
+    async fn settle<R>(&self, attempt: &Attempt, response: Response<R>) -> Response<RejectionBody>
+    where
+        R: Body + Send + 'static,
+        R::Data: Send,
+        R::Error: Into<BoxError>,
+    {
+        let (head, body) = response.into_parts();
+        if Execution::of(&head) == Execution::NotStarted {
+            if let Err(error) = self.terms.store.abandon(attempt).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "idempotency key not freed");
+            }
+            self.notify(IdempotencyOutcome::NotStarted);
+            return record::pass(Response::from_parts(head, body));
+        }
+        if self.terms.recorded_by_handler {
+            self.notify(IdempotencyOutcome::Executed);
+            return record::pass(Response::from_parts(head, body));
+        }
+        let (answer, body) = match record::collect(body, self.terms.max_answer).await {
+            Collected::Whole(bytes) => {
+                (record::stored(&head, bytes.clone(), &self.terms.headers), record::whole(bytes))
+            }
+            Collected::TooLarge(body) => (record::too_large(head.status), body),
+            Collected::Failed(body) => {
+                self.notify(IdempotencyOutcome::NotStored);
+                return Response::from_parts(head, body);
+            }
+        };
+        self.complete(attempt, &answer, head, body).await
+    }
+
+    async fn complete(
+        &self,
+        attempt: &Attempt,
+        answer: &Response<bytes::Bytes>,
+        head: response::Parts,
+        body: RejectionBody,
+    ) -> Response<RejectionBody> {
+        match self.terms.store.complete(attempt, answer).await {
+            Ok(()) => self.notify(IdempotencyOutcome::Executed),
+            // A newer attempt runs the handler again, and its answer is the one that is replayed.
+            Err(StoreError::Superseded) => {
+                return self.reject(IdempotencyOutcome::Superseded, RejectReason::Lost(LostReason::Gone));
+            }
+            Err(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "answer not stored: a retry executes again"
+                );
+                self.notify(IdempotencyOutcome::NotStored);
+            }
+        }
+        Response::from_parts(head, body)
+    }
+
+    fn reject(&self, outcome: IdempotencyOutcome, reason: RejectReason) -> Response<RejectionBody> {
+        self.notify(outcome);
+        let key = self.config.key_hash(&self.lock.name().clone().into());
+        let status = reason.status();
+        (self.config.on_reject)(Rejection::new(reason, status, Some(key), self.config.wait))
+    }
+
+    fn notify(&self, outcome: IdempotencyOutcome) {
+        if let Some(observers) = &self.observers {
+            observers.notify(|route| LayerEvent::Idempotency { route, outcome });
+        }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for IdempotencyService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdempotencyService")
+            .field("inner", &self.inner)
+            .field("store", &self.terms.store)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! The contract of stores: the record of a key, from its first attempt to its answer.
+
+use super::{attempt::Attempt, fingerprint::Fingerprint};
+use crate::error::BoxError;
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Response;
+use lock_core::{FencingToken, LockName};
+use std::{fmt::Debug, sync::Arc, time::SystemTime};
+
+/// Keeps the records of idempotency keys.
+///
+/// Each method is one atomic step. A record belongs to the attempt that began last, by its fencing token: an attempt with
+/// an older token can neither answer nor remove it. A store that several servers share must outlive each of them.
+///
+/// # Cancel safety
+/// A dropped call may or may not have been executed. The layer drops calls whose lock is lost.
+#[async_trait]
+pub trait IdempotencyStore: Debug + Send + Sync + 'static {
+    /// Begins an attempt, unless the record has its answer.
+    ///
+    /// | record of the name | result |
+    /// | --- | --- |
+    /// | none, or expired at `now` | [`Begun::Started`] as attempt 1 |
+    /// | of another fingerprint | [`Begun::Mismatch`] |
+    /// | answered | [`Begun::Answered`] |
+    /// | of an attempt with an older token | [`Begun::Started`], counted on |
+    /// | of an attempt with the same or a newer token | [`Begun::Superseded`] |
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] or [`StoreError::Failed`].
+    async fn begin(&self, request: &BeginRequest) -> Result<Begun, StoreError>;
+
+    /// Stores the answer of an attempt.
+    ///
+    /// # Errors
+    /// [`StoreError::Superseded`] if the record is answered, removed, or of another attempt; [`StoreError::Failed`].
+    async fn complete(&self, attempt: &Attempt, answer: &Response<Bytes>) -> Result<(), StoreError>;
+
+    /// Removes the record of an attempt that did nothing. A record that is answered, or of another attempt, stays.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`].
+    async fn abandon(&self, attempt: &Attempt) -> Result<(), StoreError>;
+}
+
+#[async_trait]
+impl<T: IdempotencyStore + ?Sized> IdempotencyStore for Arc<T> {
+    async fn begin(&self, request: &BeginRequest) -> Result<Begun, StoreError> {
+        (**self).begin(request).await
+    }
+
+    async fn complete(&self, attempt: &Attempt, answer: &Response<Bytes>) -> Result<(), StoreError> {
+        (**self).complete(attempt, answer).await
+    }
+
+    async fn abandon(&self, attempt: &Attempt) -> Result<(), StoreError> {
+        (**self).abandon(attempt).await
+    }
+}
+
+/// An attempt that wants to begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BeginRequest {
+    /// The name of the lock, which contains the scope and the key of the client.
+    pub name: LockName,
+    /// The fencing token of the lock.
+    pub token: FencingToken,
+    /// The fingerprint of the request.
+    pub fingerprint: Fingerprint,
+    /// The current time.
+    pub now: SystemTime,
+    /// The time at which the record expires. Stores may round it to seconds.
+    pub expires_at: SystemTime,
+}
+
+/// The result of [`IdempotencyStore::begin`].
+#[derive(Debug, Clone)]
+pub enum Begun {
+    /// The attempt began, and owns the record.
+    Started {
+        /// The number of this attempt, from 1. Above 1, an attempt before it ended without an answer.
+        number: u32,
+    },
+    /// The record has an answer.
+    Answered(Response<Bytes>),
+    /// The key was used for another request.
+    Mismatch,
+    /// An attempt with the same or a newer token owns the record.
+    Superseded,
+}
+
+/// The error of a store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store has no room for a further record.
+    #[error(
+        "the store of idempotency keys is full: raise its capacity, or keep the records for a shorter time"
+    )]
+    Full,
+    /// The record belongs to another attempt, or is answered: nothing was stored.
+    #[error("the record of the idempotency key belongs to another attempt: roll the work back")]
+    Superseded,
+    /// The store does not answer, or returns an error.
+    #[error("the store of idempotency keys failed")]
+    Failed(#[source] BoxError),
+}
+
+impl StoreError {
+    /// Creates the error of a store that failed.
+    pub fn failed(cause: impl Into<BoxError>) -> Self {
+        Self::Failed(cause.into())
+    }
+}
