@@ -90,6 +90,19 @@ pub enum Command {
         #[arg(required = true)]
         locks: Vec<String>,
     },
+    /// Sends requests to a service behind an idempotency layer, by clients that leave and repeat, while locks are released by
+    /// force. Reports `ready` and waits for `go`. At the end it reports `paid` for each request, and `payments`
+    Pay {
+        /// The database of the payments and the records
+        database: PathBuf,
+        /// The total number of requests
+        requests: usize,
+        /// The number of keys, which all processes share
+        keys: u64,
+        /// The seed of keys and faults
+        #[arg(long, default_value = "0", value_parser = value_parser!(u64).map(Seed::new))]
+        seed: Seed,
+    },
     /// Runs one job on a schedule, as a node of a fleet. Reports `ready`, `leading` and `resigned`, and for each run
     /// `start` and then `ended` or `cancelled`. Obeys `pause`, `resume`, `trigger`, `replace`, `next` and `history`.
     /// Ends in order at `stop` and on SIGTERM

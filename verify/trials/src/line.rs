@@ -39,6 +39,10 @@ pub enum Report {
     Section { lock: String, token: u64, asked: u64, at: u64, end: SectionEnd, accepted: bool },
     /// All sections were completed.
     Done { sections: usize },
+    /// The final answer to a request with this idempotency key.
+    Paid { key: u64, answer: String },
+    /// The numbers of clients that left, rejected requests, failed attempts, replays, and locks released by force.
+    Payments { left: usize, rejected: usize, failed: usize, replayed: usize, forced: usize },
     /// A forced release. `forced` is set if there was a holder.
     Forced { forced: bool },
     /// The state of a lock in the store, with the remaining time of the lease in ms.

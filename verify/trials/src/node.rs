@@ -6,6 +6,7 @@ mod cron;
 mod elect;
 mod hold;
 mod orders;
+mod pay;
 mod work;
 
 pub use orders::Orders;
@@ -75,6 +76,10 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
         }
         Command::Elect { name } => {
             elect::run(&locks, name, cli.lease, witness, orders).await?;
+        }
+        Command::Pay { database, requests, keys, seed } => {
+            let (database, requests, keys, seed) = (database.clone(), *requests, *keys, *seed);
+            pay::run(&locks, pay::Terms { database, requests, keys, seed }, &mut orders).await?;
         }
         Command::Force { lock } => {
             let forced = locks.force_release(&LockName::new(lock)?).await?;

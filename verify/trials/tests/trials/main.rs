@@ -27,6 +27,7 @@ mod handed_over;
 mod killed;
 mod late;
 mod lost;
+mod paid;
 mod partitioned;
 mod paused;
 mod quorum;
@@ -57,6 +58,7 @@ const TRIALS: &[(&str, Trial)] = &[
     ("clock_steps", clocks::clock_steps),
     ("servers_in_trouble", trouble::servers_in_trouble),
     ("elections", elected::elections),
+    ("idempotent_requests", paid::idempotent_requests),
     ("drops_in_odd_places", endings::drops_in_odd_places),
     ("topology_quorum_races", quorum::split_votes),
     ("topology_quorum_quarantine", quorum::forgetful_nodes),
