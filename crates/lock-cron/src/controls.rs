@@ -8,7 +8,10 @@ use crate::{
     scheduler::Scheduler,
 };
 use lock_core::{__private::lock, LockName};
-use lock_ledger::{CommandReply, FleetControls, JobCommand, RunId};
+use lock_ledger::{CommandReply, FleetControls, JobCommand, PauseNote, RunId};
+
+/// The maximum length of the author and of the text of a note, in bytes.
+const MAX_NOTE_BYTES: usize = 1000;
 
 impl Scheduler {
     /// Stops the scheduled runs of a job in the whole fleet until it is [resumed](Self::resume), even across
@@ -24,7 +27,24 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn pause(&self, job: &str) -> Result<(), CronError> {
-        self.command(job, JobCommand::Pause).await
+        self.pause_with_note(job, PauseNote::default()).await
+    }
+
+    /// Pauses a job as [`pause`](Self::pause) does, and keeps the author and the reason, which [`list`](Self::list) and
+    /// the console show until the job is resumed. Pausing a paused job replaces the note.
+    ///
+    /// # Errors
+    /// [`CronErrorKind::InvalidOptions`] if the author or the reason is longer than 1,000 bytes; otherwise as
+    /// [`pause`](Self::pause).
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been applied; it can be repeated.
+    pub async fn pause_with_note(&self, job: &str, note: PauseNote) -> Result<(), CronError> {
+        if note.actor.len().max(note.text.len()) > MAX_NOTE_BYTES {
+            let about = format!("the note of a pause is longer than {MAX_NOTE_BYTES} bytes: shorten it");
+            return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
+        }
+        self.command(job, JobCommand::Pause(note)).await
     }
 
     /// Restarts the scheduled runs of a job from now on. Runs that were due in the meantime are not made up for.

@@ -10,8 +10,8 @@ use lock_core::{
 };
 use lock_ledger::{
     Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName,
-    HeartbeatReply, HeartbeatRequest, JobCommand, JobId, LiveNode, OpenRun, RegisteredJob, Registration,
-    RenewRun, RunLedger, RunRenewal,
+    GroupSummary, HeartbeatReply, HeartbeatRequest, JobCommand, JobDescription, JobId, LiveNode, OpenRun,
+    RegisteredJob, Registration, RenewRun, RunLedger, RunRenewal,
 };
 use std::{
     future::Future,
@@ -121,6 +121,14 @@ impl LedgerClient {
     /// Reads the controls, unless their revision is `known`.
     pub(crate) async fn controls(&self, known: u64) -> Answer<FleetControls> {
         Ok(self.request(self.ledger.controls(self.group.clone(), known)).await?.outcome)
+    }
+
+    pub(crate) async fn describe(&self, jobs: Vec<JobDescription>) -> Answer<()> {
+        self.request(self.ledger.describe(self.group.clone(), jobs)).await.map(drop)
+    }
+
+    pub(crate) async fn summary(&self) -> Answer<Reply<GroupSummary>> {
+        self.request(self.ledger.summary(self.group.clone())).await
     }
 
     /// Shows that a node is alive, and reads the state of the group.

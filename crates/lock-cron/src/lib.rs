@@ -80,7 +80,9 @@ pub use error::{CronError, CronErrorKind};
 pub use job::RunResult;
 pub use job_builder::JobBuilder;
 #[doc(no_inline)]
-pub use lock_ledger::{Attempt, CatchUp, MemoryLedger, OpenRun, RunId, RunLedger, RunOutcome, RunState};
+pub use lock_ledger::{
+    Attempt, CatchUp, MemoryLedger, OpenRun, PauseNote, RunId, RunLedger, RunOutcome, RunState,
+};
 pub use options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope};
 pub use schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError, ScheduleErrorKind};
 pub use scheduler::{JobInfo, Scheduler};

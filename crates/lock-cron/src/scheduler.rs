@@ -12,7 +12,7 @@ use crate::{
     time::UtcTime,
 };
 use lock_core::{__private::lock, LockName};
-use lock_ledger::{Attempt, FleetControls, JobControls, OpenRun, Registration};
+use lock_ledger::{Attempt, FleetControls, JobControls, JobSummary, OpenRun, PauseNote, Registration};
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -78,10 +78,15 @@ pub struct JobInfo {
     pub replaced: bool,
     /// `true` if its scheduled runs are paused.
     pub paused: bool,
+    /// The author of the pause and the reason for it; empty unless the job is paused.
+    pub note: PauseNote,
     /// The scope in which it runs once.
     pub scope: Scope,
     /// The next run, unless the job is paused.
     pub next_run: Option<UtcTime>,
+    /// The end of the last run that succeeded, by the server's clock; `None` before the first one, and for a job of each
+    /// node.
+    pub last_success: Option<UtcTime>,
     /// The time during which nothing runs because its watermark is in the future; zero unless the server's clock was
     /// ahead. [`Scheduler::reset`] corrects it.
     pub ahead_by: Duration,
@@ -145,6 +150,9 @@ impl Scheduler {
         let fleet = jobs.iter().filter(|job| job.terms.scope == Scope::Fleet);
         let registrations: Vec<_> = fleet.map(|job| job.registration(controls.get(&job.name))).collect();
         let watermarks = self.watermarks(registrations).await?;
+        let summary = ledger.summary().await?.outcome.jobs;
+        let succeeded = |job: JobSummary| Some((job.job, job.last_success?.into()));
+        let success: BTreeMap<LockName, UtcTime> = summary.into_iter().filter_map(succeeded).collect();
         let now = ledger.now();
         let view = |job: Arc<Job>| {
             let controls = controls.get(&job.name);
@@ -155,6 +163,8 @@ impl Scheduler {
                 ahead_by: from.since(now),
                 replaced: controls.is_some_and(|controls| controls.schedule.is_some()),
                 paused,
+                note: controls.map_or_else(PauseNote::default, |controls| controls.note.clone()),
+                last_success: success.get(&job.name).copied(),
                 scope: job.terms.scope,
                 next_run: if paused { None } else { schedule.next_after(from) },
                 open: open.iter().filter(|run| run.job == job.name).cloned().collect(),
@@ -216,7 +226,10 @@ impl Scheduler {
     }
 
     /// Reads the watermarks of those jobs that the store has.
-    async fn watermarks(&self, jobs: Vec<Registration>) -> Result<BTreeMap<LockName, UtcTime>, CronError> {
+    pub(crate) async fn watermarks(
+        &self,
+        jobs: Vec<Registration>,
+    ) -> Result<BTreeMap<LockName, UtcTime>, CronError> {
         if jobs.is_empty() {
             return Ok(BTreeMap::new());
         }
@@ -226,7 +239,7 @@ impl Scheduler {
     }
 
     /// Reads the controls of the fleet, regardless of the revision that this node has.
-    async fn controls(&self) -> Result<BTreeMap<LockName, JobControls>, CronError> {
+    pub(crate) async fn controls(&self) -> Result<BTreeMap<LockName, JobControls>, CronError> {
         match self.shared.node.ledger.controls(NO_REVISION).await? {
             FleetControls::Changed { jobs, .. } => Ok(jobs.into_iter().collect()),
             _ => Ok(BTreeMap::new()),

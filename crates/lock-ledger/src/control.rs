@@ -8,8 +8,8 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobCommand {
-    /// Stops starting scheduled runs.
-    Pause,
+    /// Stops starting scheduled runs. Pausing a paused job replaces the note.
+    Pause(PauseNote),
     /// Starts scheduled runs again, from now on.
     Resume,
     /// Uses this schedule from now on. The ledger does not parse the text.
@@ -28,6 +28,15 @@ pub enum JobCommand {
     },
     /// Withdraws a trigger that has not been started.
     CancelTrigger(Uuid),
+}
+
+/// The author of a pause and the reason for it, for display.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct PauseNote {
+    /// The author, or an empty text.
+    pub actor: String,
+    /// The reason, or an empty text.
+    pub text: String,
 }
 
 /// The reply to a command.
@@ -72,6 +81,8 @@ pub struct JobControls {
     pub revision: u64,
     /// `true` if scheduled runs are paused.
     pub paused: bool,
+    /// The note of the pause; empty unless the job is paused.
+    pub note: PauseNote,
     /// The schedule that replaces the program's.
     pub schedule: Option<String>,
 }

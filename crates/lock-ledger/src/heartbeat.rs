@@ -33,6 +33,8 @@ pub struct LiveNode {
     pub room: u32,
     /// The kinds of its instances, in order. They contain no slash.
     pub kinds: Vec<String>,
+    /// `true` if it is the leader of the nodes with its jobs. For display.
+    pub leading: bool,
 }
 
 /// The reply to a heartbeat, from one moment of the server's clock.

@@ -21,15 +21,16 @@ mod request;
 mod rules;
 mod run;
 mod run_ledger;
+mod summary;
 
 pub use connector::LedgerConnector;
-pub use control::{CommandReply, FleetControls, JobCommand, JobControls, Trigger};
+pub use control::{CommandReply, FleetControls, JobCommand, JobControls, PauseNote, Trigger};
 pub use heartbeat::{HeartbeatReply, HeartbeatRequest, LiveNode};
 pub use ids::{ClaimId, GroupName, JobId, ParseIdError, RunId};
 pub use instance::{AddReply, AddRequest, Definition, Instance, Instances, Once, Removal, RemoveReply};
 pub use limits::{
     ABSENT_AFTER, CHANGE_LIFE, DEFAULT_HISTORY, MAX_CHANGES, MAX_HISTORY, MAX_INSTANCES, MAX_SCHEDULES,
-    MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB,
+    MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, RECENT_OUTCOMES,
 };
 pub use memory::MemoryLedger;
 pub use reply::{ClaimReply, EndReply, JobStatus, RegisteredJob, RunRenewal};
@@ -39,6 +40,7 @@ pub use request::{
 pub use rules::GroupLedger;
 pub use run::{Attempt, CatchUp, OpenRun, RunOutcome, RunState};
 pub use run_ledger::RunLedger;
+pub use summary::{GroupSummary, JobDescription, JobSummary};
 
 /// The examples of the README.
 #[cfg(doctest)]

@@ -29,3 +29,5 @@ pub const MAX_CHANGES: usize = 1000;
 
 /// The time for which a change of an instance is recorded. The name of a forgotten instance is gone after it.
 pub const CHANGE_LIFE: Duration = Duration::from_secs(60);
+/// The number of outcomes in the summary of a job: the latest ones.
+pub const RECENT_OUTCOMES: usize = 20;

@@ -10,6 +10,7 @@ use crate::{
     rules::GroupLedger,
     run::{Attempt, OpenRun},
     run_ledger::RunLedger,
+    summary::{GroupSummary, JobDescription},
 };
 use async_trait::async_trait;
 use lock_core::{
@@ -148,6 +149,14 @@ impl RunLedger for MemoryLedger {
 
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
         self.with(&group, |ledger, _| ledger.controls(known))
+    }
+
+    async fn describe(&self, group: GroupName, jobs: Vec<JobDescription>) -> Result<Reply<()>, BackendError> {
+        self.with(&group, |ledger, now| ledger.describe(now, &jobs))
+    }
+
+    async fn summary(&self, group: GroupName) -> Result<Reply<GroupSummary>, BackendError> {
+        self.with(&group, |ledger, now| ledger.summary(now))
     }
 
     async fn heartbeat(&self, r: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {

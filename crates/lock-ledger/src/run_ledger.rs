@@ -8,6 +8,7 @@ use crate::{
     reply::{ClaimReply, EndReply, RegisteredJob, RunRenewal},
     request::{ClaimRequest, EndRequest, Registration, RenewRun},
     run::{Attempt, OpenRun},
+    summary::{GroupSummary, JobDescription},
 };
 use async_trait::async_trait;
 use lock_core::{
@@ -109,6 +110,13 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
     /// Reads the controls of a group unless their revision is `known`.
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError>;
 
+    /// Keeps the descriptions of jobs for [`summary`](Self::summary). A job that is not registered is left out. No
+    /// other operation reads them.
+    async fn describe(&self, group: GroupName, jobs: Vec<JobDescription>) -> Result<Reply<()>, BackendError>;
+
+    /// Reads the live nodes of a group, and the schedule and the latest outcomes of each job, without writing anything.
+    async fn summary(&self, group: GroupName) -> Result<Reply<GroupSummary>, BackendError>;
+
     /// Records that a node is alive. Reads the live nodes, the controls and some watermarks, all at one moment, and
     /// writes nothing else.
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError>;
@@ -167,6 +175,12 @@ impl<L: RunLedger + ?Sized> RunLedger for Arc<L> {
     }
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
         (**self).controls(group, known).await
+    }
+    async fn describe(&self, group: GroupName, jobs: Vec<JobDescription>) -> Result<Reply<()>, BackendError> {
+        (**self).describe(group, jobs).await
+    }
+    async fn summary(&self, group: GroupName) -> Result<Reply<GroupSummary>, BackendError> {
+        (**self).summary(group).await
     }
 
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {

@@ -59,13 +59,21 @@ pub(crate) struct GroupKeys {
     pub(crate) instances: String,
     /// LIST of their latest changes.
     pub(crate) changes: String,
+    /// HASH of the summaries of the jobs.
+    pub(crate) summaries: String,
 }
 
 impl GroupKeys {
     pub(crate) fn of(group: &GroupName) -> Self {
         let of = |what| ledger(what, group);
-        let (instances, changes) = (of("instances"), of("changes"));
-        Self { open: of("open"), group: of("group"), nodes: of("nodes"), instances, changes }
+        Self {
+            open: of("open"),
+            group: of("group"),
+            nodes: of("nodes"),
+            instances: of("instances"),
+            changes: of("changes"),
+            summaries: of("summaries"),
+        }
     }
 }
 
@@ -132,10 +140,11 @@ mod tests {
         let job = JobKeys::of(&group, &LockName::new("a{b}").expect("a good name"));
         assert_eq!(job.job, "distlock:ledger:2:job:{billing}:a{b}");
         assert_eq!(job.history, "distlock:ledger:2:history:{billing}:a{b}");
-        let GroupKeys { open, group, nodes, instances, changes } = GroupKeys::of(&group);
+        let GroupKeys { open, group, nodes, instances, changes, summaries } = GroupKeys::of(&group);
         assert_eq!(instances, "distlock:ledger:2:instances:{billing}");
         assert_eq!(changes, "distlock:ledger:2:changes:{billing}");
         assert_eq!(nodes, "distlock:ledger:2:nodes:{billing}");
+        assert_eq!(summaries, "distlock:ledger:2:summaries:{billing}");
         assert_eq!(
             (&*open, &*group),
             ("distlock:ledger:2:open:{billing}", "distlock:ledger:2:group:{billing}")

@@ -157,6 +157,8 @@ scripts! {
     LEDGER_ADD "add an instance" "ledger_add"
     LEDGER_REMOVE "remove an instance" "ledger_remove"
     LEDGER_INSTANCES "read the instances" "ledger_instances"
+    LEDGER_DESCRIBE "describe jobs" "ledger_describe"
+    LEDGER_SUMMARY "read the summary" "ledger_summary"
 }
 
 impl Script {

@@ -20,6 +20,7 @@ pub(super) enum Effect {
     Resigned,
     Registered { jobs: Vec<Registration>, answer: Answer<Vec<RegisteredJob>> },
     HeartbeatAnswered { asked: Vec<Registration>, answer: Answer<Reply<HeartbeatReply>> },
+    Described,
     Left,
     OpenRunsRead(Answer<Vec<OpenRun>>),
     Renewed { sent: Moment, runs: Vec<HeldRun>, answer: Answer<Vec<RunRenewal>> },

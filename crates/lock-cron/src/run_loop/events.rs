@@ -93,6 +93,7 @@ impl RunLoop {
                     Err(error) => node.store_failed(&error),
                 }
             }
+            Effect::Described => {}
             Effect::Left => self.leaving = false,
             Effect::OpenRunsRead(Ok(open)) => self.take_over_orphans(open),
             Effect::OpenRunsRead(Err(error)) => node.store_failed(&error),
@@ -157,6 +158,7 @@ impl RunLoop {
                 for (registration, answer) in jobs.iter().zip(answers) {
                     self.job_registered(registration, answer, now);
                 }
+                self.describe(&jobs);
             }
             Ok(_) => {}
             Err(error) => {

@@ -5,10 +5,10 @@ use super::{
     phase::Phase,
     state::RunLoop,
 };
-use crate::{ledger_client::NO_REVISION, observer::CronEvent, plan::NODE_LEASE, running::HeldRun};
+use crate::{job::Job, ledger_client::NO_REVISION, observer::CronEvent, plan::NODE_LEASE, running::HeldRun};
 use lock_core::LockName;
-use lock_ledger::{LiveNode, Registration, RenewRun};
-use std::time::Duration;
+use lock_ledger::{JobDescription, LiveNode, Registration, RenewRun};
+use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 
 /// The time between the registrations of a leader.
@@ -66,6 +66,22 @@ impl RunLoop {
         self.spawn(register, failed);
     }
 
+    /// Sends the schedules of registered jobs for display. A leader repeats it with its registrations.
+    pub(super) fn describe(&mut self, jobs: &[Registration]) {
+        let node = self.shared.node.clone();
+        let known = jobs.iter().filter_map(|registration| self.jobs.get(&registration.job));
+        let describe =
+            |job: &Arc<Job>| JobDescription { job: job.name.clone(), schedule: job.schedule.to_string() };
+        let jobs: Vec<_> = known.map(describe).collect();
+        let describe = async move {
+            if let Err(error) = node.ledger.describe(jobs).await {
+                node.store_failed(&error);
+            }
+            Effect::Described
+        };
+        self.spawn(describe, Effect::Described);
+    }
+
     /// Reads all controls at the next opportunity, regardless of the known revision.
     pub(super) fn read_all_controls(&mut self) {
         (self.known_revision, self.timers.heartbeat) = (NO_REVISION, Instant::now());
@@ -104,7 +120,9 @@ impl RunLoop {
 
     fn record(&self) -> LiveNode {
         let (id, name) = (self.shared.node.id, self.shared.node.name.clone());
-        LiveNode { id, name, jobs: self.fingerprint, room: self.room(), kinds: Vec::new() }
+        let leading = self.leadership.is_some();
+        let (jobs, room) = (self.fingerprint, self.room());
+        LiveNode { id, name, jobs, room, kinds: Vec::new(), leading }
     }
 
     fn read_open_runs(&mut self) {

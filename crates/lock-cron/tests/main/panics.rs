@@ -10,8 +10,9 @@ use lock_core::{
 use lock_cron::{OnOrphan, RunContext, Schedule, Scheduler};
 use lock_ledger::{
     AddReply, AddRequest, Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
-    FleetControls, GroupName, HeartbeatReply, HeartbeatRequest, Instances, JobCommand, JobId, MemoryLedger,
-    OpenRun, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunLedger, RunRenewal,
+    FleetControls, GroupName, GroupSummary, HeartbeatReply, HeartbeatRequest, Instances, JobCommand,
+    JobDescription, JobId, MemoryLedger, OpenRun, RegisteredJob, Registration, Removal, RemoveReply,
+    RenewRun, RunLedger, RunRenewal,
 };
 use std::sync::{
     Arc, Mutex,
@@ -85,6 +86,14 @@ impl RunLedger for Panicking {
 
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
         self.counted().controls(group, known).await
+    }
+
+    async fn describe(&self, group: GroupName, jobs: Vec<JobDescription>) -> Result<Reply<()>, BackendError> {
+        self.counted().describe(group, jobs).await
+    }
+
+    async fn summary(&self, group: GroupName) -> Result<Reply<GroupSummary>, BackendError> {
+        self.counted().summary(group).await
     }
 
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {

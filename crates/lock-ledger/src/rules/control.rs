@@ -2,7 +2,7 @@
 
 use super::state::{GroupLedger, Job, JobKind};
 use crate::{
-    control::{CommandReply, FleetControls, JobCommand, JobControls, Trigger},
+    control::{CommandReply, FleetControls, JobCommand, JobControls, PauseNote, Trigger},
     ids::RunId,
     limits::{MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB},
 };
@@ -17,8 +17,8 @@ impl GroupLedger {
         };
         let mut next = job.controls.clone();
         match command {
-            JobCommand::Pause => next.paused = true,
-            JobCommand::Resume => next.paused = false,
+            JobCommand::Pause(note) => (next.paused, next.note) = (true, note.clone()),
+            JobCommand::Resume => (next.paused, next.note) = (false, PauseNote::default()),
             JobCommand::Replace(schedule) => next.schedule = Some(schedule.clone()),
             JobCommand::Restore => next.schedule = None,
             JobCommand::Reset => job.reset(now),
@@ -32,7 +32,7 @@ impl GroupLedger {
         }
         if next != job.controls || *command == JobCommand::Reset {
             // The only instant of a job that runs once is late then, not missed.
-            if !matches!(command, JobCommand::Pause | JobCommand::Reset) && job.once.is_none() {
+            if !matches!(command, JobCommand::Pause(_) | JobCommand::Reset) && job.once.is_none() {
                 job.raise_watermark(now.as_millis());
             }
             self.set(now, name, next);

@@ -10,6 +10,7 @@ use lock_core::{FencingToken, clock::ServerTime};
 
 impl Job {
     pub(super) fn remember(&mut self, entry: Attempt, length: u32) {
+        self.summarize(&entry);
         self.history.push_front(entry);
         self.history.truncate(usize::try_from(length.max(1)).unwrap_or(usize::MAX));
     }

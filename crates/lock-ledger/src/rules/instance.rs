@@ -92,7 +92,7 @@ impl GroupLedger {
             return RemoveReply::Unknown;
         };
         let forgets = removal == Removal::Forget || (job.once.is_some() && job.open.is_empty());
-        job.kind = JobKind::Removed;
+        (job.kind, job.summary) = (JobKind::Removed, None);
         let had_controls = job.controls.revision > 0;
         if is_defined {
             self.instances.remove(name);
@@ -111,7 +111,7 @@ impl GroupLedger {
         let has_run = |job: &&mut Job| job.has_run_once() && job.open.is_empty();
         let Some(job) = self.jobs.get_mut(name).filter(has_run) else { return };
         let Some(once) = job.once else { return };
-        job.kind = JobKind::Removed;
+        (job.kind, job.summary) = (JobKind::Removed, None);
         self.expiring.insert((expiry(now, once.kept), name.clone()));
         let had_controls = std::mem::take(&mut job.controls).revision > 0;
         if self.instances.remove(name).is_some() {

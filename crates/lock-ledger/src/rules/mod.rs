@@ -28,6 +28,7 @@ mod register;
 mod retry;
 mod start;
 mod state;
+mod summary;
 
 #[cfg(test)]
 mod tests;

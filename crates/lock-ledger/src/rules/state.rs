@@ -1,5 +1,6 @@
 //! The data of one group of jobs.
 
+use super::summary::Summary;
 use crate::{
     control::{JobControls, Trigger},
     heartbeat::LiveNode,
@@ -47,6 +48,8 @@ pub(super) struct Job {
     pub(super) kind: JobKind,
     /// The terms of an instance that runs once.
     pub(super) once: Option<Once>,
+    /// Present once the job was described or an attempt has ended.
+    pub(super) summary: Option<Summary>,
 }
 
 /// The origin of a job.

@@ -4,8 +4,8 @@
 use super::GroupLedger;
 use crate::{
     AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, DEFAULT_HISTORY, EndReply,
-    EndRequest, GroupName, JobCommand, JobId, MAX_SCHEDULES, OverlapRule, Registration, RenewRun, RunId,
-    RunOutcome, RunRenewal, RunState,
+    EndRequest, GroupName, JobCommand, JobId, MAX_SCHEDULES, OverlapRule, PauseNote, Registration, RenewRun,
+    RunId, RunOutcome, RunRenewal, RunState,
 };
 use lock_core::{LockName, clock::ServerTime};
 use std::time::Duration;
@@ -147,7 +147,7 @@ fn revisions_grow_over_the_loss_of_the_data() {
     for _ in 0..3 {
         story.command(60, &JobCommand::Reset);
     }
-    let known = story.command(61, &JobCommand::Pause);
+    let known = story.command(61, &JobCommand::Pause(PauseNote::default()));
     let after: Vec<_> = (62..70).map(|at| emptied.command(at, &JobCommand::Reset)).collect();
     assert!(after.iter().all(|revision| *revision > known), "{after:?} after {known}");
 }
@@ -155,7 +155,7 @@ fn revisions_grow_over_the_loss_of_the_data() {
 #[test]
 fn a_job_that_is_paused_for_a_week_does_not_make_it_up() {
     let mut story = Story::new();
-    story.command(0, &JobCommand::Pause);
+    story.command(0, &JobCommand::Pause(PauseNote::default()));
     let revision = story.command(604_800, &JobCommand::Resume);
     let missed = ClaimRequest { revision, ..story.request(604_799) };
     assert_eq!(story.claim(secs(604_801), &missed), ClaimReply::Superseded);

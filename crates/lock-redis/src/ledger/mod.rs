@@ -20,9 +20,10 @@ use lock_core::{
 };
 use lock_ledger::{
     ABSENT_AFTER, AddReply, AddRequest, AfterAttempt, Attempt, CatchUp, ClaimReply, ClaimRequest,
-    CommandReply, EndReply, EndRequest, FleetControls, GroupName, HeartbeatReply, HeartbeatRequest,
-    Instances, JobCommand, JobId, JobStatus, MAX_SCHEDULES, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, OpenRun,
-    OverlapRule, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunId, RunLedger, RunRenewal,
+    CommandReply, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
+    HeartbeatRequest, Instances, JobCommand, JobDescription, JobId, JobStatus, MAX_SCHEDULES, MAX_TRIGGERS,
+    MAX_TRIGGERS_PER_JOB, OpenRun, OverlapRule, RegisteredJob, Registration, Removal, RemoveReply, RenewRun,
+    RunId, RunLedger, RunRenewal,
 };
 use record::Record;
 use std::{ops::Range, time::Duration};
@@ -71,7 +72,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
     async fn claim(&self, r: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
         let JobId { group, name } = &r.job;
         let JobKeys { job, history } = JobKeys::of(group, name);
-        let GroupKeys { open, group, instances, changes, .. } = GroupKeys::of(group);
+        let GroupKeys { open, group, instances, changes, summaries, .. } = GroupKeys::of(group);
         let (overlap, max_open) = match r.overlap {
             OverlapRule::Skip => ("skip", 1),
             OverlapRule::Queue => ("queue", 1),
@@ -100,7 +101,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             r.after.map_or_else(String::new, |after| after.as_millis().to_string()),
             r.definition.to_string(),
         ];
-        let keys = vec![job, open, history, group, instances, changes];
+        let keys = vec![job, open, history, group, instances, changes, summaries];
         let reply = self.run(&script::LEDGER_CLAIM, keys, args).await?;
         let outcome = match reply.word() {
             "claimed" => {
@@ -162,8 +163,8 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             then.to_owned(),
             r.history.to_string(),
         ];
-        let GroupKeys { open, group, instances, changes, .. } = GroupKeys::of(group);
-        let keys = vec![job, open, history, group, instances, changes];
+        let GroupKeys { open, group, instances, changes, summaries, .. } = GroupKeys::of(group);
+        let keys = vec![job, open, history, group, instances, changes, summaries];
         let reply = self.run(&script::LEDGER_END, keys, args).await?;
         let outcome = match reply.word() {
             "recorded" => EndReply::Recorded,
@@ -196,8 +197,12 @@ impl<C: Client> RunLedger for RedisBackend<C> {
 
     async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError> {
         let trigger = |id| RunId::Triggered(id).to_string();
+        let mut actor = String::new();
         let (word, value, life) = match command {
-            JobCommand::Pause => ("pause", String::new(), Duration::ZERO),
+            JobCommand::Pause(note) => {
+                actor = note.actor;
+                ("pause", note.text, Duration::ZERO)
+            }
             JobCommand::Resume => ("resume", String::new(), Duration::ZERO),
             JobCommand::Replace(schedule) => ("replace", schedule, Duration::ZERO),
             JobCommand::Restore => ("restore", String::new(), Duration::ZERO),
@@ -216,6 +221,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             life.as_millis().to_string(),
             MAX_TRIGGERS.to_string(),
             MAX_TRIGGERS_PER_JOB.to_string(),
+            actor,
         ];
         let reply = self.run(&script::LEDGER_COMMAND, keys, args).await?;
         let outcome = match reply.word() {
@@ -239,6 +245,38 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         Ok(Reply::new(reply.now, outcome))
     }
 
+    async fn describe(&self, group: GroupName, jobs: Vec<JobDescription>) -> Result<Reply<()>, BackendError> {
+        let mut keys = vec![GroupKeys::of(&group).summaries];
+        keys.extend(jobs.iter().map(|of| JobKeys::of(&group, &of.job).job));
+        let args = jobs.into_iter().flat_map(|of| [of.job.to_string(), of.schedule]).collect();
+        let reply = self.run(&script::LEDGER_DESCRIBE, keys, args).await?;
+        if reply.word() != "described" {
+            return Err(unexpected_reply(reply.what).into());
+        }
+        Ok(Reply::new(reply.now, ()))
+    }
+
+    async fn summary(&self, group: GroupName) -> Result<Reply<GroupSummary>, BackendError> {
+        let GroupKeys { nodes, summaries, .. } = GroupKeys::of(&group);
+        let reply = self.run(&script::LEDGER_SUMMARY, vec![nodes, summaries], Vec::new()).await?;
+        if reply.word() != "summary" {
+            return Err(unexpected_reply(reply.what).into());
+        }
+        let first = 1 + 2 * reply.count(0)? as usize;
+        let mut summary = GroupSummary { jobs: Vec::new(), nodes: Vec::new() };
+        for at in (1..first).step_by(2) {
+            let alive = Record::read(reply.text(at + 1)?).filter(|record| !record.is_over(reply.now));
+            summary.nodes.extend(alive.and_then(|record| record.node(reply.text(at).ok()?)));
+        }
+        for at in (first..reply.len()).step_by(2) {
+            let (job, record) = (LockName::new(reply.text(at)?), Record::read(reply.text(at + 1)?));
+            summary.jobs.extend(job.ok().zip(record).map(|(job, record)| record.summary(job)));
+        }
+        summary.nodes.sort_by_key(|node| node.id);
+        summary.jobs.sort_by(|a, b| a.job.cmp(&b.job));
+        Ok(Reply::new(reply.now, summary))
+    }
+
     async fn heartbeat(&self, r: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {
         let GroupKeys { nodes, group, .. } = GroupKeys::of(&r.group);
         let mut keys = vec![nodes, group];
@@ -251,6 +289,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             r.lease.as_millis().to_string(),
             r.known.to_string(),
             r.node.kinds.join("/"),
+            u8::from(r.node.leading).to_string(),
         ];
         args.extend(fingerprints(&r.watermarks));
         let reply = self.run(&script::LEDGER_HEARTBEAT, keys, args).await?;

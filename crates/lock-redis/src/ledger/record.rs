@@ -3,8 +3,8 @@
 
 use lock_core::{FencingToken, LockName, clock::ServerTime};
 use lock_ledger::{
-    Attempt, CatchUp, Definition, Instance, JobControls, LiveNode, Once, OpenRun, RunId, RunOutcome,
-    RunState, Trigger,
+    Attempt, CatchUp, Definition, Instance, JobControls, JobSummary, LiveNode, Once, OpenRun, PauseNote,
+    RunId, RunOutcome, RunState, Trigger,
 };
 use serde_json::{Map, Value};
 use std::{str::FromStr, time::Duration};
@@ -95,6 +95,7 @@ impl Record {
             jobs: u64::from_str_radix(self.text("jobs")?, 16).ok()?,
             room: self.count("room"),
             kinds: self.texts("kinds"),
+            leading: self.is("leading"),
         })
     }
 
@@ -117,10 +118,33 @@ impl Record {
         })
     }
 
+    /// Returns whether the lease of a node has ended.
+    pub(super) fn is_over(&self, now: ServerTime) -> bool {
+        self.parsed::<u64>("expires").is_none_or(|expires| now.as_millis() > expires)
+    }
+
+    pub(super) fn summary(&self, job: LockName) -> JobSummary {
+        let last = self.0.get("last").and_then(Value::as_object);
+        let recent = self.text("recent").unwrap_or_default();
+        JobSummary {
+            job,
+            schedule: self.text("schedule").unwrap_or_default().to_owned(),
+            described: self.micros("described").unwrap_or_default(),
+            recent: recent.split_whitespace().map(RunOutcome::from_word).collect(),
+            last: last.and_then(|last| Self(last.clone()).ended()),
+            last_success: self.micros("success"),
+            failing_since: self.micros("failing"),
+        }
+    }
+
     pub(super) fn controls(&self) -> Option<JobControls> {
         Some(JobControls {
             revision: self.parsed("revision")?,
             paused: self.is("paused"),
+            note: PauseNote {
+                actor: self.text("actor").unwrap_or_default().to_owned(),
+                text: self.text("note").unwrap_or_default().to_owned(),
+            },
             schedule: self.text("schedule").map(str::to_owned),
         })
     }

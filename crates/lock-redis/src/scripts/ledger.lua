@@ -7,14 +7,16 @@
 -- open runs of a group: HASH   "<job>\n<run>" = an attempt
 -- history of a job: LIST of attempts and skips, newest first
 -- group: HASH   revision   instances = the revision of the instances   seen = the last registration, ms   led = total time with leaders, ms
---               job:<job> = {revision, paused, schedule}   trigger:<uuid> = {job, given, until}, µs
--- nodes of a group: HASH   <uuid> = {name, jobs, room, kinds, expires}, ms; jobs = the hash of its jobs and their
+--               job:<job> = {revision, paused, actor, note, schedule}   trigger:<uuid> = {job, given, until}, µs
+-- nodes of a group: HASH   <uuid> = {name, jobs, room, kinds, leading, expires}, ms; jobs = the hash of its jobs and their
 --                          schedules; kinds, separated by slashes
 -- instances of a group: HASH   <job> = {schedule, dst, payload, once, kept, revision, added_by, added_at}, ms and µs
 -- changes of instances: LIST of '<revision> <job>', newest first
+-- summaries of a group: HASH   <job> = {schedule, described, µs, recent = outcomes, newest first, separated by spaces,
+--               last = the last attempt that was no skip, success, µs, failing, µs}
 --
--- Attempts, controls, triggers, nodes and instances are JSON objects. Unknown fields are kept. Numbers that may exceed 14 digits are
--- strings, and no array is empty, because Lua would encode it as an object.
+-- Attempts, controls, triggers, nodes, instances and summaries are JSON objects. Unknown fields are kept. Numbers that
+-- may exceed 14 digits are strings, and no array is empty, because Lua would encode it as an object.
 --   an attempt            run first count attempt claim token node catch_up started
 --   … of an open run      expires, ms   lease, ms   stage = running | failed | interrupted | unbegun
 --                         failures orphanings replaced
@@ -111,6 +113,7 @@ end
 local function conclude(keys, name, job)
   if not has_run_once(job) or job.open ~= '' then return end
   if redis.call('HDEL', keys.instances, name) == 1 then record_change(keys.group, keys.changes, name) end
+  redis.call('HDEL', keys.summaries, name)
   redis.call('HSET', keys.job, 'instance', '')
   redis.call('PEXPIRE', keys.job, job.kept)
   redis.call('PEXPIRE', keys.history, job.kept)
@@ -135,6 +138,29 @@ end
 local function remember(key, entry, length)
   redis.call('LPUSH', key, cjson.encode(entry))
   redis.call('LTRIM', key, '0', int(math.max(tonumber(length), 1) - 1))
+end
+
+-- Adds an entry of the history to the summary of its job.
+local function summarize(key, job, entry)
+  local summary = recall(redis.call('HGET', key, job))
+  local recent = summary.recent or ''
+  local skipped = entry.outcome == 'skipped'
+  if skipped and string.find(recent, '^skipped') then return end
+  local words = {entry.outcome}
+  for word in string.gmatch(recent, '%S+') do
+    if #words < 20 then words[#words + 1] = word end
+  end
+  summary.recent = table.concat(words, ' ')
+  if not skipped then
+    local failed = {failed = true, panicked = true, timed_out = true, abandoned = true}
+    if entry.outcome == 'succeeded' then
+      summary.success, summary.failing = entry.ended, nil
+    elseif failed[entry.outcome] then
+      summary.failing = summary.failing or entry.ended
+    end
+    summary.last = entry
+  end
+  redis.call('HSET', key, job, cjson.encode(summary))
 end
 
 local function ended(open, outcome, detail)

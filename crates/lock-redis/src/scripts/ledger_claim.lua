@@ -2,6 +2,7 @@
 -- lock-ledger's `RunLedger` and is that of its rules. Everything is read before anything is written.
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group   5 instances of the group   6 their changes
+--      7 summaries
 -- ARGV 1 job   2 run   3 claim   4 claim of the previous attempt, or ''   5 budget of failures   6 of orphanings
 --      7 first run of a skip, or ''   8 its count   9 its detail   10 fingerprint of the schedule
 --      11 revision of the job's controls   12 skip | queue | replace | allow   13 maximum number of open runs
@@ -47,6 +48,7 @@ local function skip(first, count, detail)
   skipped.first, skipped.count, skipped.outcome = first, count, 'skipped'
   skipped.ended, skipped.detail = int(now), detail
   remember_skip(KEYS[3], skipped, length)
+  summarize(KEYS[7], name, skipped)
 end
 
 local function start(number, failures, orphanings)
@@ -81,7 +83,11 @@ if ARGV[4] ~= '' then
   end
   if running and not is_over(open) then return answer('busy', int(#others + 1)) end
   if forbidden then return answer('busy', int(#others)) end
-  if running then remember(KEYS[3], ended(open, 'abandoned', 'its lease expired before an outcome was recorded'), length) end
+  if running then
+    local lost = ended(open, 'abandoned', 'its lease expired before an outcome was recorded')
+    remember(KEYS[3], lost, length)
+    summarize(KEYS[7], name, lost)
+  end
   return start(number, failures, orphanings)
 end
 
@@ -124,7 +130,9 @@ if skips or forbidden then
   redis.call('HSET', KEYS[1], 'mark', job.mark)
   if skips then skip(ARGV[7], tonumber(ARGV[8]), ARGV[9]) else skip(run, 1, 'other runs were open') end
   job.open = job.open or ''
-  conclude({job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}, name, job)
+  local keys = {job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}
+  keys.summaries = KEYS[7]
+  conclude(keys, name, job)
   return answer('skipped')
 end
 return start(1, 0, 0)

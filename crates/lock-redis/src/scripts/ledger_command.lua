@@ -2,8 +2,8 @@
 -- watermark is raised to now.
 --
 -- KEYS 1 job   2 group   3 open runs of the group   4 history of the job
--- ARGV 1 job   2 pause | resume | replace | restore | reset | trigger | cancel   3 schedule, or trigger:<uuid>
---      4 lifetime of a trigger, ms   5 maximum number of triggers in the group   6 in the job
+-- ARGV 1 job   2 pause | resume | replace | restore | reset | trigger | cancel   3 schedule, trigger:<uuid>, or the note of a pause
+--      4 lifetime of a trigger, ms   5 maximum number of triggers in the group   6 in the job   7 author of a pause
 --
 -- replies, each after the server's time in µs:
 --   accepted, revision of the group
@@ -47,13 +47,14 @@ end
 
 local controls = decode(group['job:' .. name]) or {revision = '0', paused = false}
 local before = controls.paused
-local same = command == 'pause' and before or command == 'resume' and not before
+local noted = (controls.note or '') == value and (controls.actor or '') == ARGV[7]
+local same = command == 'pause' and before and noted or command == 'resume' and not before
   or command == 'replace' and controls.schedule == value or command == 'restore' and not controls.schedule
 if same then return answer('accepted', int(revision)) end
 revision = next_revision(revision)
 controls.revision = int(revision)
-if command == 'pause' then controls.paused = true end
-if command == 'resume' then controls.paused = false end
+if command == 'pause' then controls.paused, controls.note, controls.actor = true, value, ARGV[7] end
+if command == 'resume' then controls.paused, controls.note, controls.actor = false, nil, nil end
 if command == 'replace' then controls.schedule = value end
 if command == 'restore' then controls.schedule = nil end
 redis.call('HSET', KEYS[2], 'revision', int(revision), 'job:' .. name, cjson.encode(controls))

@@ -2,6 +2,7 @@
 -- another node, the revision of the group is raised so that the leader looks immediately.
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group   5 instances of the group   6 their changes
+--      7 summaries
 -- ARGV 1 job   2 run   3 claim   4 outcome   5 detail   6 finish | retry | reassign | requeue   7 length of the history
 --
 -- replies, each after the server's time in µs: recorded | gone
@@ -12,7 +13,11 @@ if not open or open.claim ~= claim then
 end
 -- The end of an attempt that had ended before is already in the history.
 local was_running = open.stage ~= 'failed' and open.stage ~= 'interrupted' and open.stage ~= 'unbegun'
-if was_running and next ~= 'requeue' then remember(KEYS[3], ended(open, ARGV[4], ARGV[5]), ARGV[7]) end
+if was_running and next ~= 'requeue' then
+  local entry = ended(open, ARGV[4], ARGV[5])
+  remember(KEYS[3], entry, ARGV[7])
+  summarize(KEYS[7], name, entry)
+end
 if next == 'finish' then
   local job, left = fields(KEYS[1]), {}
   for id in string.gmatch(job.open or '', '%S+') do
@@ -23,7 +28,9 @@ if next == 'finish' then
   if job.mark then
     job.open = table.concat(left, ' ')
     redis.call('HSET', KEYS[1], 'open', job.open)
-    conclude({job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}, name, job)
+    local keys = {job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}
+    keys.summaries = KEYS[7]
+    conclude(keys, name, job)
   end
   return answer('recorded')
 end

@@ -8,7 +8,7 @@ use super::{
 use lock_core::{LockName, backend::ProcessId};
 use lock_ledger::{
     AfterAttempt, ClaimReply, ClaimRequest, CommandReply, FleetControls, JobCommand, JobControls, JobId,
-    MAX_TRIGGERS_PER_JOB, Registration, RunId, RunOutcome, Trigger,
+    MAX_TRIGGERS_PER_JOB, PauseNote, Registration, RunId, RunOutcome, Trigger,
 };
 
 /// Returns a random id.
@@ -23,14 +23,35 @@ fn trigger(id: uuid::Uuid) -> JobCommand {
 /// After a resume, instants that were due meanwhile are not started.
 pub async fn a_paused_job_starts_and_makes_up_nothing(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "pause").await;
-    let paused = ledger.command(JobCommand::Pause).await;
-    assert_eq!(ledger.command(JobCommand::Pause).await, paused, "twice is once");
+    let paused = ledger.command(JobCommand::Pause(PauseNote::default())).await;
+    assert_eq!(ledger.command(JobCommand::Pause(PauseNote::default())).await, paused, "twice is once");
     let request = ClaimRequest { revision: paused, ..ledger.request(ledger.instant(1)) };
     assert_eq!(ledger.send(request.clone()).await, ClaimReply::Paused);
     let resumed = ledger.command(JobCommand::Resume).await;
     assert!(resumed > paused);
     let request = ClaimRequest { revision: resumed, ..request };
     assert_eq!(ledger.send(request).await, ClaimReply::Superseded);
+}
+
+/// The note of a pause is shown until the job is resumed. Another note replaces it.
+pub async fn a_pause_keeps_its_note(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "note").await;
+    let note = |text: &str| PauseNote { actor: "ann \"ü\"".to_owned(), text: text.to_owned() };
+    let read = async || match ledger.client().controls(ledger.job.group.clone(), u64::MAX).await {
+        Ok(reply) => match reply.outcome {
+            FleetControls::Changed { jobs, .. } => jobs[0].1.note.clone(),
+            other => panic!("no group has that revision: {other:?}"),
+        },
+        Err(error) => panic!("the ledger answers: {error}"),
+    };
+    ledger.command(JobCommand::Pause(PauseNote::default())).await;
+    let noted = ledger.command(JobCommand::Pause(note("the bank is closed"))).await;
+    assert_eq!(read().await, note("the bank is closed"));
+    assert_eq!(ledger.command(JobCommand::Pause(note("the bank is closed"))).await, noted, "twice is once");
+    ledger.command(JobCommand::Pause(note("{[\\"))).await;
+    assert_eq!(read().await, note("{[\\"));
+    ledger.command(JobCommand::Resume).await;
+    assert_eq!(read().await, PauseNote::default());
 }
 
 /// A claim that was planned with an earlier schedule is refused.
@@ -50,7 +71,7 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "controls").await;
     let read = |known| ledger.client().controls(ledger.job.group.clone(), known);
     assert_eq!(read(0).await.expect("the ledger answers").outcome, FleetControls::Unchanged);
-    ledger.command(JobCommand::Pause).await;
+    ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let schedule = Some("0 2 * * *".to_owned());
     let of_job = ledger.command(JobCommand::Replace("0 2 * * *".to_owned())).await;
     let (first, second) = (id(), id());
@@ -65,7 +86,13 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
         panic!("they have changed")
     };
     assert_eq!(revision, last);
-    assert_eq!(jobs, [(ledger.job.name.clone(), JobControls { revision: of_job, paused: true, schedule })]);
+    assert_eq!(
+        jobs,
+        [(
+            ledger.job.name.clone(),
+            JobControls { revision: of_job, paused: true, schedule, ..JobControls::default() }
+        )]
+    );
     let ids: Vec<_> = triggers.iter().map(|Trigger { id, job, .. }| (*id, job.clone())).collect();
     assert_eq!(ids, [(first, ledger.job.name.clone()), (second, ledger.job.name.clone())]);
     assert_eq!(read(revision).await.expect("the ledger answers").outcome, FleetControls::Unchanged);
@@ -82,7 +109,9 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
 pub async fn a_revision_is_at_least_the_time(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "revision").await;
     let begin = ledger.begin.as_millis();
-    for command in [JobCommand::Pause, trigger(id()), JobCommand::Resume, JobCommand::Reset] {
+    for command in
+        [JobCommand::Pause(PauseNote::default()), trigger(id()), JobCommand::Resume, JobCommand::Reset]
+    {
         let revision = ledger.command(command.clone()).await;
         assert!(revision > begin, "{command:?} gave {revision}, begun at {begin}");
     }
@@ -91,7 +120,7 @@ pub async fn a_revision_is_at_least_the_time(h: &impl LedgerHarness) {
 /// A triggered run is independent: it starts even while the job is paused, and does not affect instants.
 pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "trigger").await;
-    ledger.command(JobCommand::Pause).await;
+    ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let id = id();
     ledger.command(trigger(id)).await;
     let run = RunId::Triggered(id);
@@ -202,7 +231,9 @@ pub async fn a_reset_ends_a_watermark_in_the_future(h: &impl LedgerHarness) {
 pub async fn an_unknown_job_takes_no_commands(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "unknown").await;
     let job = JobId { name: LockName::new("unknown").expect("a good name"), ..ledger.job.clone() };
-    for command in [JobCommand::Pause, JobCommand::Replace("@daily".to_owned()), trigger(id())] {
+    for command in
+        [JobCommand::Pause(PauseNote::default()), JobCommand::Replace("@daily".to_owned()), trigger(id())]
+    {
         let answer = ledger.client().command(job.clone(), command).await.expect("the ledger answers").outcome;
         assert_eq!(answer, CommandReply::Unregistered);
     }

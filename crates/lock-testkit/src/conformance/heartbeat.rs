@@ -6,7 +6,9 @@ use super::{
     ledger_fixture::{LedgerFixture, SCHEDULE},
 };
 use lock_core::{LockName, backend::ProcessId};
-use lock_ledger::{FleetControls, HeartbeatReply, HeartbeatRequest, JobCommand, LiveNode, Registration};
+use lock_ledger::{
+    FleetControls, HeartbeatReply, HeartbeatRequest, JobCommand, LiveNode, PauseNote, Registration,
+};
 use std::time::Duration;
 
 fn node(name: &str, room: u32) -> LiveNode {
@@ -16,6 +18,7 @@ fn node(name: &str, room: u32) -> LiveNode {
         jobs: u64::MAX - 1,
         room,
         kinds: vec![],
+        leading: false,
     }
 }
 
@@ -36,7 +39,7 @@ pub async fn a_heartbeat_lists_the_live_nodes(h: &impl LedgerHarness) {
     for node in &nodes {
         heartbeat(&ledger, node, LONG).await;
     }
-    nodes[2].room = 6;
+    (nodes[2].room, nodes[2].leading) = (6, true);
     nodes[2].kinds = ["import", "a welcome"].map(str::to_owned).to_vec();
     let read = heartbeat(&ledger, &nodes[2], LONG).await;
     nodes.sort_by_key(|node| node.id);
@@ -72,7 +75,7 @@ pub async fn a_heartbeat_reads_controls_and_watermarks(h: &impl LedgerHarness) {
     let read = async |known| ledger.client().heartbeat(of(known)).await.expect("the ledger answers").outcome;
     let HeartbeatReply { controls, watermarks, .. } = read(0).await;
     assert_eq!((controls, watermarks), (FleetControls::Unchanged, vec![ledger.instant(3).scheduled(), None]));
-    let paused = ledger.command(JobCommand::Pause).await;
+    let paused = ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let changed = ledger.client().controls(ledger.job.group.clone(), 0).await.expect("the ledger answers");
     assert_eq!(read(0).await.controls, changed.outcome);
     assert_eq!(read(paused).await.controls, FleetControls::Unchanged);

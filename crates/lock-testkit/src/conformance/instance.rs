@@ -8,7 +8,8 @@ use super::{
 use lock_core::LockName;
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, ClaimReply, ClaimRequest, Definition, EndReply, HeartbeatRequest,
-    Instance, Instances, JobCommand, JobId, LiveNode, Removal, RemoveReply, RunId, RunOutcome, RunRenewal,
+    Instance, Instances, JobCommand, JobId, LiveNode, PauseNote, Removal, RemoveReply, RunId, RunOutcome,
+    RunRenewal,
 };
 use std::time::Duration;
 
@@ -121,6 +122,7 @@ pub async fn an_added_instance_is_read_by_all(h: &impl LedgerHarness) {
         jobs: 0,
         room: 1,
         kinds: vec!["import".to_owned()],
+        leading: false,
     };
     let group = fixture.ledger.job.group.clone();
     let request = HeartbeatRequest { group, node, lease: SHORT, known: 0, watermarks: vec![] };
@@ -193,7 +195,11 @@ pub async fn a_removed_instance_is_not_claimed(h: &impl LedgerHarness) {
     assert_eq!(fixture.ledger.send(request.clone()).await, ClaimReply::Outdated);
     let triggered = ClaimRequest { run: RunId::Triggered(trigger), ..request };
     assert_eq!(fixture.ledger.send(triggered.clone()).await, ClaimReply::Outdated);
-    let command = fixture.ledger.client().command(fixture.ledger.job.clone(), JobCommand::Pause).await;
+    let command = fixture
+        .ledger
+        .client()
+        .command(fixture.ledger.job.clone(), JobCommand::Pause(PauseNote::default()))
+        .await;
     assert_eq!(command.expect("the ledger answers").outcome, lock_ledger::CommandReply::Unregistered);
     assert_eq!(fixture.ledger.outcomes().await, [RunOutcome::Succeeded]);
     fixture.add().await;
@@ -221,7 +227,7 @@ pub async fn a_forgotten_instance_leaves_nothing(h: &impl LedgerHarness) {
     fixture.finish(&ended).await;
     let open = fixture.claim(fixture.ledger.instant(2)).await;
     let late = fixture.request(fixture.ledger.instant(3)).await;
-    fixture.ledger.command(JobCommand::Pause).await;
+    fixture.ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let revision = fixture.ledger.revision().await;
     assert_eq!(fixture.remove(Removal::Forget).await, RemoveReply::Removed);
     assert!(fixture.ledger.revision().await > revision, "its controls are gone");

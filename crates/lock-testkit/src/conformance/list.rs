@@ -161,6 +161,7 @@ macro_rules! each_ledger_property {
             run::texts_of_every_shape_are_kept,
             run::a_history_is_as_long_as_asked,
             control::a_paused_job_starts_and_makes_up_nothing,
+            control::a_pause_keeps_its_note,
             control::changed_controls_outdate_a_claim,
             control::controls_are_sent_when_changed,
             control::a_revision_is_at_least_the_time,
@@ -190,6 +191,10 @@ macro_rules! each_ledger_property {
             once::another_instant_replaces_the_first,
             once::a_pause_does_not_miss_the_instant,
             once::a_removed_one_leaves_nothing,
+            summary::a_registered_job_is_described,
+            summary::a_summary_has_the_latest_outcomes,
+            summary::an_abandoned_attempt_is_in_the_summary,
+            summary::a_summary_lists_the_live_nodes,
         }
     };
 }

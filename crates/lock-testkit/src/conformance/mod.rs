@@ -56,6 +56,7 @@ pub mod reporting;
 pub mod retry;
 pub mod run;
 pub mod skip;
+pub mod summary;
 pub mod taking;
 pub mod tokens;
 pub mod waiting;

@@ -3,7 +3,8 @@
 use super::{LedgerHarness, instance::InstanceFixture};
 use lock_core::clock::ServerTime;
 use lock_ledger::{
-    AddReply, ClaimReply, ClaimRequest, JobCommand, Once, Removal, RemoveReply, RunId, RunOutcome, Skip,
+    AddReply, ClaimReply, ClaimRequest, JobCommand, Once, PauseNote, Removal, RemoveReply, RunId, RunOutcome,
+    Skip,
 };
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ pub async fn an_instant_in_the_past_runs_once(h: &impl LedgerHarness) {
 pub async fn a_run_keeps_its_name_for_a_while(h: &impl LedgerHarness) {
     let kept = Duration::from_millis(400);
     let mut fixture = once(h, "kept", instant(7_000), kept).await;
-    fixture.ledger.command(JobCommand::Pause).await;
+    fixture.ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let revision = fixture.ledger.command(JobCommand::Resume).await;
     let request = ClaimRequest { revision, ..fixture.request(instant(7_000)).await };
     let run = fixture.ledger.granted(request).await;
@@ -76,7 +77,7 @@ pub async fn another_instant_replaces_the_first(h: &impl LedgerHarness) {
 /// A job that is resumed after its only instant runs late.
 pub async fn a_pause_does_not_miss_the_instant(h: &impl LedgerHarness) {
     let fixture = once(h, "paused", instant(7_000), LONG).await;
-    fixture.ledger.command(JobCommand::Pause).await;
+    fixture.ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let revision = fixture.ledger.command(JobCommand::Resume).await;
     let request = ClaimRequest { revision, ..fixture.request(instant(7_000)).await };
     fixture.ledger.granted(request).await;

@@ -32,11 +32,13 @@ pub enum Op {
     AddInstance,
     /// [`RunLedger::instances`](lock_ledger::RunLedger::instances).
     Instances,
+    /// [`RunLedger::summary`](lock_ledger::RunLedger::summary).
+    Summary,
 }
 
 impl Op {
     /// Every variant.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Acquire,
         Self::Renew,
         Self::Release,
@@ -50,6 +52,7 @@ impl Op {
         Self::Heartbeat,
         Self::AddInstance,
         Self::Instances,
+        Self::Summary,
     ];
 }
 

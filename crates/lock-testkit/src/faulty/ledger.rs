@@ -8,8 +8,9 @@ use lock_core::{
 };
 use lock_ledger::{
     AddReply, AddRequest, Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
-    FleetControls, GroupName, HeartbeatReply, HeartbeatRequest, Instances, JobCommand, JobId, OpenRun,
-    RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunLedger, RunRenewal,
+    FleetControls, GroupName, GroupSummary, HeartbeatReply, HeartbeatRequest, Instances, JobCommand,
+    JobDescription, JobId, OpenRun, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunLedger,
+    RunRenewal,
 };
 use std::{fmt, sync::Arc};
 
@@ -119,6 +120,18 @@ impl RunLedger for FaultyLedger {
             async move { inner.instances(group, known).await }
         };
         carry_out(&self.plan, Op::Instances, instances, Err).await
+    }
+
+    async fn describe(&self, group: GroupName, jobs: Vec<JobDescription>) -> Result<Reply<()>, BackendError> {
+        self.inner.describe(group, jobs).await
+    }
+
+    async fn summary(&self, group: GroupName) -> Result<Reply<GroupSummary>, BackendError> {
+        let summary = || {
+            let (inner, group) = (self.inner.clone(), group.clone());
+            async move { inner.summary(group).await }
+        };
+        carry_out(&self.plan, Op::Summary, summary, Err).await
     }
 
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError> {

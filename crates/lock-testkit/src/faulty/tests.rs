@@ -93,7 +93,7 @@ async fn without_faults_everything_is_passed_on() {
     assert_eq!(scene.renew(2).await.len(), 2);
     assert!(matches!(scene.release().await.unwrap().outcome, Released::Released { .. }));
     assert_eq!(scene.faulty.capabilities(), scene.memory.capabilities());
-    assert_eq!(Op::ALL.map(|op| scene.faulty.calls(op)), [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(Op::ALL.map(|op| scene.faulty.calls(op)), [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[tokio::test(start_paused = true)]

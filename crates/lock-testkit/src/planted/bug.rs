@@ -323,4 +323,12 @@ planted_bugs! {
     HidesRemovals: [LedgerConformance],
     /// An instance that runs once can be added again after its run.
     OnceRunsAgain: [LedgerConformance],
+    /// A summary has no schedules.
+    ForgetsDescriptions: [LedgerConformance],
+    /// A summary has no last success.
+    ForgetsLastSuccess: [LedgerConformance],
+    /// A failure counts from its last attempt.
+    RestartsFailures: [LedgerConformance],
+    /// The note of a pause is not kept.
+    ForgetsPauseNotes: [LedgerConformance],
 }

@@ -6,8 +6,8 @@ use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, Definition,
     EndReply, EndRequest, FleetControls, GroupLedger, GroupName, HeartbeatRequest, Instance, Instances,
-    JobCommand, JobId, LiveNode, Once, OverlapRule, Registration, Removal, RemoveReply, RenewRun, RetryOf,
-    RunId, RunLedger, RunOutcome, RunRenewal, Skip,
+    JobCommand, JobDescription, JobId, LiveNode, Once, OverlapRule, PauseNote, Registration, Removal,
+    RemoveReply, RenewRun, RetryOf, RunId, RunLedger, RunOutcome, RunRenewal, Skip,
 };
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::BTreeMap, time::Duration};
@@ -254,7 +254,10 @@ impl Run {
         let text = self.pick(&["@daily", "@hourly"]).to_owned();
         let life = Duration::from_millis(if self.random.chance(0.5) { 1 } else { 60_000 });
         let command = match self.random.below(14) {
-            0 => JobCommand::Pause,
+            0 => JobCommand::Pause(PauseNote {
+                actor: String::new(),
+                text: self.pick(&["", "a \"note\""]).to_owned(),
+            }),
             1..=3 => JobCommand::Resume,
             4 => JobCommand::Replace(text),
             5 => JobCommand::Restore,
@@ -285,6 +288,10 @@ impl Run {
         if jobs.iter().all(|registration| self.jobs[..2].contains(&registration.job)) {
             let reply = self.ledger.register(self.group.clone(), jobs.clone()).await.unwrap();
             assert_eq!(reply.outcome, self.model.register(reply.now, &jobs));
+            let described = |r: Registration| JobDescription { job: r.job, schedule: r.schedule.to_string() };
+            let described: Vec<_> = jobs.into_iter().map(described).collect();
+            let reply = self.ledger.describe(self.group.clone(), described.clone()).await.unwrap();
+            self.model.describe(reply.now, &described);
             self.count("registered");
         }
     }
@@ -303,6 +310,7 @@ impl Run {
             jobs: self.random.number(),
             room: u32::try_from(self.random.below(5)).unwrap(),
             kinds: self.pick(&[vec![], vec!["k".to_owned(), "l ü".to_owned()]]),
+            leading: self.random.chance(0.5),
         };
         let registration = |job: &LockName| Registration { job: job.clone(), schedule: 1 };
         let watermarks = self.jobs.iter().map(registration).collect();
@@ -311,6 +319,8 @@ impl Run {
         let request = HeartbeatRequest { group, node, lease, known, watermarks };
         let reply = self.ledger.heartbeat(request.clone()).await.unwrap();
         assert_eq!(reply.outcome, self.model.heartbeat(reply.now, &request));
+        let summary = self.ledger.summary(self.group.clone()).await.unwrap();
+        assert_eq!(summary.outcome, self.model.summary(summary.now));
         let open = self.ledger.open_runs(self.group.clone()).await.unwrap();
         assert_eq!(open.outcome, self.model.open_runs(open.now));
         let job = self.job();

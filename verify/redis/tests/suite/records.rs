@@ -5,8 +5,8 @@ use crate::client::RedisBackend;
 use lock_core::clock::ServerTime;
 use lock_ledger::{
     AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, DEFAULT_HISTORY, EndReply, EndRequest,
-    FleetControls, GroupName, JobCommand, JobId, OverlapRule, Registration, RenewRun, RetryOf, RunId,
-    RunLedger, RunOutcome, RunRenewal, RunState, Skip,
+    FleetControls, GroupName, JobCommand, JobId, OverlapRule, PauseNote, Registration, RenewRun, RetryOf,
+    RunId, RunLedger, RunOutcome, RunRenewal, RunState, Skip,
 };
 use lock_testkit::RedisServer;
 use std::time::Duration;
@@ -99,7 +99,7 @@ async fn unknown_words_and_records_make_no_answer_unreadable() {
     ledger.server.command(&["HSET", OPEN, "job\nbackfill:1", r#"{"run":"backfill:1"}"#]);
     let runs = ledger.ledger.open_runs(r.job.group.clone()).await.expect("it answers").outcome;
     assert_eq!(runs.iter().map(|run| (run.run, run.state)).collect::<Vec<_>>(), [(r.run, RunState::Running)]);
-    ledger.ledger.command(r.job.clone(), JobCommand::Pause).await.expect("it answers");
+    ledger.ledger.command(r.job.clone(), JobCommand::Pause(PauseNote::default())).await.expect("it answers");
     ledger.server.command(&["HSET", "distlock:ledger:2:group:{g}", "later", "word"]);
     ledger.server.command(&["HSET", "distlock:ledger:2:group:{g}", "trigger:x", "{}"]);
     let orders = ledger.ledger.controls(r.job.group.clone(), 0).await.expect("it answers").outcome;

@@ -9,9 +9,10 @@ use lock_core::{
 };
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, Attempt, ClaimId, ClaimReply, ClaimRequest, CommandReply,
-    DEFAULT_HISTORY, EndReply, EndRequest, FleetControls, GroupName, HeartbeatReply, HeartbeatRequest,
-    Instances, JobCommand, JobId, MAX_TRIGGERS_PER_JOB, MemoryLedger, OpenRun, OverlapRule, RegisteredJob,
-    Registration, Removal, RemoveReply, RenewRun, RunLedger, RunOutcome, RunRenewal, RunState, Trigger,
+    DEFAULT_HISTORY, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
+    HeartbeatRequest, Instances, JobCommand, JobDescription, JobId, MAX_TRIGGERS_PER_JOB, MemoryLedger,
+    OpenRun, OverlapRule, PauseNote, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunLedger,
+    RunOutcome, RunRenewal, RunState, Trigger,
 };
 use lock_testkit::{
     conformance::{self, LedgerHarness},
@@ -297,6 +298,10 @@ impl RunLedger for BuggyLedger {
 
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError> {
         let mut reply = self.inner.controls(group, known).await?;
+        if let (Some(ForgetsPauseNotes), FleetControls::Changed { jobs, .. }) = (self.bug, &mut reply.outcome)
+        {
+            jobs.iter_mut().for_each(|(_, controls)| controls.note = PauseNote::default());
+        }
         if let (Some(RepeatsTriggers), FleetControls::Changed { triggers, .. }) =
             (self.bug, &mut reply.outcome)
         {
@@ -328,6 +333,25 @@ impl RunLedger for BuggyLedger {
         let mut reply = self.inner.instances(group, known).await?;
         if let (Some(HidesRemovals), Instances::Changed { removed, .. }) = (self.bug, &mut reply.outcome) {
             removed.clear();
+        }
+        Ok(reply)
+    }
+
+    async fn describe(&self, group: GroupName, jobs: Vec<JobDescription>) -> Result<Reply<()>, BackendError> {
+        self.inner.describe(group, jobs).await
+    }
+
+    async fn summary(&self, group: GroupName) -> Result<Reply<GroupSummary>, BackendError> {
+        let mut reply = self.inner.summary(group).await?;
+        for job in &mut reply.outcome.jobs {
+            match self.bug {
+                Some(ForgetsDescriptions) => job.schedule.clear(),
+                Some(ForgetsLastSuccess) => job.last_success = None,
+                Some(RestartsFailures) => {
+                    job.failing_since = job.failing_since.and(job.last.as_ref()).map(|last| last.ended);
+                }
+                _ => {}
+            }
         }
         Ok(reply)
     }
@@ -409,5 +433,9 @@ super::caught! {
     record_that_is_not_forgotten: ForgetKeepsRecord by instance::a_forgotten_instance_leaves_nothing;
     removal_that_is_not_read: HidesRemovals by instance::a_reader_learns_what_has_changed;
     run_that_is_added_again: OnceRunsAgain by once::a_run_keeps_its_name_for_a_while;
+    description_that_is_lost: ForgetsDescriptions by summary::a_registered_job_is_described;
+    success_that_is_lost: ForgetsLastSuccess by summary::a_summary_has_the_latest_outcomes;
+    failure_that_begins_again: RestartsFailures by summary::a_summary_has_the_latest_outcomes;
+    pause_without_its_note: ForgetsPauseNotes by control::a_pause_keeps_its_note;
     trigger_that_waits_for_ever: RepeatsTriggers by control::a_repeated_trigger_starts_once;
 }

@@ -1,0 +1,82 @@
+//! The summaries of jobs.
+
+use super::state::{GroupLedger, Job};
+use crate::{
+    limits::RECENT_OUTCOMES,
+    run::{Attempt, RunOutcome},
+    summary::{GroupSummary, JobDescription, JobSummary},
+};
+use lock_core::{LockName, clock::ServerTime};
+use std::collections::VecDeque;
+
+/// The summary of a job, without its name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Summary {
+    schedule: String,
+    described: ServerTime,
+    recent: VecDeque<RunOutcome>,
+    last: Option<Attempt>,
+    last_success: Option<ServerTime>,
+    failing_since: Option<ServerTime>,
+}
+
+impl GroupLedger {
+    /// Keeps the descriptions of registered jobs.
+    pub fn describe(&mut self, now: ServerTime, jobs: &[JobDescription]) {
+        for JobDescription { job, schedule } in jobs {
+            if let Some(job) = self.jobs.get_mut(job) {
+                let summary = job.summary.get_or_insert_default();
+                (summary.schedule, summary.described) = (schedule.clone(), now);
+            }
+        }
+    }
+
+    /// Reads the summary of the group.
+    #[must_use]
+    pub fn summary(&self, now: ServerTime) -> GroupSummary {
+        let jobs = self.jobs.iter().filter_map(|(name, job)| Some(job.summary.as_ref()?.named(name)));
+        let nodes = self.nodes.values().filter(|known| now.as_millis() <= known.expires_ms);
+        GroupSummary { jobs: jobs.collect(), nodes: nodes.map(|known| known.node.clone()).collect() }
+    }
+}
+
+impl Job {
+    /// Adds an entry of the history to the summary.
+    pub(super) fn summarize(&mut self, entry: &Attempt) {
+        let summary = self.summary.get_or_insert_default();
+        let is_skip = entry.outcome == RunOutcome::Skipped;
+        if is_skip && summary.recent.front() == Some(&RunOutcome::Skipped) {
+            return;
+        }
+        summary.recent.push_front(entry.outcome);
+        summary.recent.truncate(RECENT_OUTCOMES);
+        if is_skip {
+            return;
+        }
+        match entry.outcome {
+            RunOutcome::Succeeded => {
+                (summary.last_success, summary.failing_since) = (Some(entry.ended), None);
+            }
+            RunOutcome::Failed | RunOutcome::Panicked | RunOutcome::TimedOut | RunOutcome::Abandoned => {
+                summary.failing_since.get_or_insert(entry.ended);
+            }
+            RunOutcome::Cancelled | RunOutcome::Skipped | RunOutcome::Other => {}
+        }
+        summary.last = Some(entry.clone());
+    }
+}
+
+impl Summary {
+    fn named(&self, job: &LockName) -> JobSummary {
+        let Self { schedule, described, recent, last, last_success, failing_since } = self.clone();
+        JobSummary {
+            job: job.clone(),
+            schedule,
+            described,
+            recent: recent.into(),
+            last,
+            last_success,
+            failing_since,
+        }
+    }
+}

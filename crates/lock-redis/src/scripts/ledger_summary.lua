@@ -1,0 +1,10 @@
+-- Reads the live nodes of a group, and the summaries of its jobs.
+--
+-- KEYS 1 nodes of the group   2 summaries
+--
+-- reply: the server's time in µs, `summary`, the number of nodes, then for each: id, record (JSON)
+--        then for each job: name, summary (JSON)
+local reply = answer('summary', redis.call('HLEN', KEYS[1]))
+append_fields(reply, KEYS[1])
+append_fields(reply, KEYS[2])
+return reply

@@ -1,0 +1,115 @@
+//! The summary of a group: descriptions, live nodes and the latest outcomes of each job.
+
+use super::{
+    LedgerHarness,
+    contender::LONG,
+    ledger_fixture::{LedgerFixture, Run},
+};
+use lock_core::{LockName, backend::ProcessId};
+use lock_ledger::{
+    AfterAttempt, HeartbeatRequest, JobDescription, JobSummary, LiveNode, RECENT_OUTCOMES, RunOutcome,
+};
+use std::time::Duration;
+
+async fn describe(ledger: &LedgerFixture, job: &LockName, schedule: &str) {
+    let description = JobDescription { job: job.clone(), schedule: schedule.to_owned() };
+    ledger.client().describe(ledger.job.group.clone(), vec![description]).await.expect("the ledger answers");
+}
+
+async fn summaries(ledger: &LedgerFixture) -> Vec<JobSummary> {
+    ledger.client().summary(ledger.job.group.clone()).await.expect("the ledger answers").outcome.jobs
+}
+
+async fn summary(ledger: &LedgerFixture) -> JobSummary {
+    summaries(ledger).await.pop().expect("the job has a summary")
+}
+
+async fn finish(ledger: &LedgerFixture, millis: u64, outcome: RunOutcome) -> Run {
+    let run = ledger.claim(millis).await;
+    ledger.end_saying(&run, outcome, AfterAttempt::Finish, "detail").await;
+    run
+}
+
+/// A description is kept for display. That of an unknown job creates nothing.
+pub async fn a_registered_job_is_described(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "described").await;
+    assert_eq!(summaries(&ledger).await, []);
+    let unknown = LockName::new("unknown").expect("a good name");
+    describe(&ledger, &unknown, "@daily").await;
+    describe(&ledger, &ledger.job.name, "@daily").await;
+    let first = summary(&ledger).await;
+    assert_eq!((&first.job, &*first.schedule), (&ledger.job.name, "@daily"));
+    assert!(first.described >= ledger.begin && first.recent.is_empty());
+    finish(&ledger, 1, RunOutcome::Succeeded).await;
+    h.pass(Duration::from_millis(2)).await;
+    describe(&ledger, &ledger.job.name, "CRON_TZ=Asia/Tokyo \"ü\"").await;
+    let second = summary(&ledger).await;
+    assert_eq!(second.schedule, "CRON_TZ=Asia/Tokyo \"ü\"");
+    assert!(second.described > first.described);
+    assert_eq!(second.recent, [RunOutcome::Succeeded], "a description keeps the outcomes");
+    assert_eq!(summaries(&ledger).await.len(), 1, "the unknown job has none");
+}
+
+/// The last outcomes are known without a read of each history, and so is the beginning of a failure.
+pub async fn a_summary_has_the_latest_outcomes(h: &impl LedgerHarness) {
+    use RunOutcome::{Cancelled, Failed, Panicked, Skipped, Succeeded};
+    let ledger = LedgerFixture::new(h, "outcomes").await;
+    finish(&ledger, 1, Succeeded).await;
+    let succeeded = summary(&ledger).await;
+    assert_eq!(succeeded.last.as_ref(), ledger.history().await.first());
+    assert_eq!(succeeded.last_success, succeeded.last.map(|last| last.ended));
+    assert_eq!(succeeded.failing_since, None);
+    h.pass(Duration::from_millis(2)).await;
+    finish(&ledger, 2, Panicked).await;
+    let failing = summary(&ledger).await.failing_since;
+    assert_eq!(failing, Some(ledger.history().await[0].ended));
+    h.pass(Duration::from_millis(2)).await;
+    let run = finish(&ledger, 3, Failed).await;
+    finish(&ledger, 4, Cancelled).await;
+    ledger.skip(5, 6, 2).await;
+    ledger.skip(7, 7, 1).await;
+    let failed = summary(&ledger).await;
+    assert_eq!(failed.recent, [Skipped, Cancelled, Failed, Panicked, Succeeded]);
+    assert_eq!(failed.last.map(|last| last.outcome), Some(Cancelled), "a skip is not an attempt");
+    assert_eq!((failed.failing_since, failed.last_success), (failing, succeeded.last_success));
+    assert_ne!(
+        ledger.history().await.iter().find(|entry| entry.claim == run.claim).map(|e| e.ended),
+        failing
+    );
+    for millis in 8..=7 + RECENT_OUTCOMES as u64 {
+        finish(&ledger, millis, Succeeded).await;
+    }
+    let healthy = summary(&ledger).await;
+    assert_eq!(healthy.recent, [Succeeded; RECENT_OUTCOMES]);
+    assert_eq!(healthy.failing_since, None);
+}
+
+/// An attempt whose node died counts as failed when another one follows it.
+pub async fn an_abandoned_attempt_is_in_the_summary(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "abandoned").await;
+    let orphan = ledger.orphan(h, 1).await;
+    ledger.granted(ledger.after(&orphan, 1)).await;
+    let abandoned = summary(&ledger).await;
+    assert_eq!(abandoned.recent, [RunOutcome::Abandoned]);
+    assert_eq!(abandoned.failing_since, Some(ledger.history().await[0].ended));
+}
+
+/// The summary lists the nodes that the last heartbeat lists, without being one.
+pub async fn a_summary_lists_the_live_nodes(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "summary").await;
+    let id = *ProcessId::random().as_uuid();
+    let node = LiveNode { id, name: "a".to_owned(), jobs: 7, room: 3, kinds: vec![], leading: true };
+    let heartbeat = async |lease| {
+        let (group, node) = (ledger.job.group.clone(), node.clone());
+        let request = HeartbeatRequest { group, node, lease, known: 0, watermarks: Vec::new() };
+        ledger.client().heartbeat(request).await.expect("the ledger answers")
+    };
+    let read = async || {
+        ledger.client().summary(ledger.job.group.clone()).await.expect("the ledger answers").outcome.nodes
+    };
+    heartbeat(LONG).await;
+    assert_eq!(read().await, std::slice::from_ref(&node));
+    heartbeat(super::contender::SHORT).await;
+    h.pass(super::contender::PAST_SHORT).await;
+    assert_eq!(read().await, [], "its lease has ended");
+}
