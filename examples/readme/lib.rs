@@ -39,3 +39,7 @@ struct Layer;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/backend.md")]
 struct WritingABackend;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/idempotency.md")]
+struct Idempotency;
