@@ -1,7 +1,7 @@
 //! How do I see my jobs and their runs?
 //!
-//! `lock_cron::router` is an axum router with a small page and the same data as JSON. Nest it behind your
-//! authentication.
+//! `lock_cron::router` is an axum router with a page of all jobs of the group and the same data as JSON. Nest it behind your
+//! authentication. `lock_cron::router_with_actions` also runs, pauses and resumes jobs.
 
 use lock_core::{LockFactory, MemoryBackend};
 use lock_cron::{MemoryLedger, Schedule, Scheduler};
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Ok::<_, lock_cron::CronError>(())
     };
     timeout(Duration::from_secs(60), first_run).await??;
-    for path in ["/cron/jobs", "/cron/jobs/hello/history"] {
+    for path in ["/cron/jobs", "/cron/jobs/hello"] {
         println!("{path}: {}", get(at, path).await?);
     }
     drop(stop);

@@ -42,7 +42,7 @@
 //! # Features
 //! | feature | default | gives |
 //! | --- | --- | --- |
-//! | `axum` | off | `router`, the jobs and their history as JSON and as a page |
+//! | `axum` | off | `router` and `router_with_actions`, the console: the jobs of the group and their runs as a page |
 //! | `bundled-zones` | on | a copy of the time zone database in the binary, for machines without one; that of the system is preferred |
 //! | `otel` | off | `observer::OtelCronObserver`, on the OpenTelemetry API 0.33 |
 
@@ -51,6 +51,8 @@
 mod backoff;
 mod body;
 mod claim;
+#[cfg(feature = "axum")]
+mod console;
 mod context;
 mod controls;
 mod error;
@@ -72,9 +74,9 @@ mod scheduler_builder;
 mod shared;
 mod terms;
 mod time;
-#[cfg(feature = "axum")]
-mod web;
 
+#[cfg(feature = "axum")]
+pub use console::{Actor, router, router_with_actions};
 pub use context::RunContext;
 pub use error::{CronError, CronErrorKind};
 pub use job::RunResult;
@@ -88,8 +90,6 @@ pub use schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError, ScheduleErrorK
 pub use scheduler::{JobInfo, Scheduler};
 pub use scheduler_builder::SchedulerBuilder;
 pub use time::UtcTime;
-#[cfg(feature = "axum")]
-pub use web::router;
 
 /// The examples of the README.
 #[cfg(doctest)]

@@ -28,6 +28,11 @@ impl Civil {
         self.0.as_str()
     }
 
+    /// Returns the pattern in words.
+    pub(crate) fn describe(&self) -> String {
+        self.0.describe()
+    }
+
     /// Returns the first match at `from` or later; `None` if there is none up to the year 5000.
     pub(crate) fn at_or_after(&self, from: Wall) -> Option<Wall> {
         let first = seconds(Date::constant(FIRST_YEAR, 1, 1).to_datetime(jiff::civil::Time::midnight()))?;

@@ -74,6 +74,14 @@ impl Times {
         matches!(self, Self::Pattern { .. }).then_some(zone)
     }
 
+    /// Returns the pattern in words; `None` for a period and an instant.
+    pub(crate) fn describe(&self) -> Option<String> {
+        match self {
+            Self::Pattern { civil, .. } => Some(civil.describe()),
+            Self::Every(_) | Self::At(_) => None,
+        }
+    }
+
     /// Returns the numeric pattern for the search.
     pub(crate) fn numbers(&self) -> &str {
         match self {

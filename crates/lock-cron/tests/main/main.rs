@@ -1,6 +1,8 @@
 //! Tests of the scheduler: in virtual time with planned faults, and in real time on real servers.
 
 mod building;
+#[cfg(feature = "axum")]
+mod console;
 mod controls;
 mod deployment;
 mod durations;
@@ -13,8 +15,6 @@ mod log;
 mod metrics;
 mod misfires;
 mod overlap;
-#[cfg(feature = "axum")]
-mod page;
 mod panics;
 mod reports;
 mod runs;

@@ -1,0 +1,109 @@
+//! The commands of an operator: run now, pause, resume, replace the schedule.
+
+use super::{
+    Console,
+    actor::{Actor, Guard},
+    reply::{Refusal, failed, refuse, reply},
+    same_origin,
+};
+use crate::{error::CronError, scheduler::Scheduler};
+use axum::{
+    body::to_bytes,
+    extract::{Path, Request, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use lock_ledger::PauseNote;
+use serde_json::{Map, Value, json};
+
+/// The maximum length of a body, in bytes.
+const MAX_BODY_BYTES: usize = 8 * 1024;
+
+/// A command with its arguments.
+enum Action {
+    Run,
+    Pause { note: String },
+    Resume,
+    Replace { schedule: String },
+    Restore,
+}
+
+pub(super) async fn act(
+    guard: Guard,
+    State(console): State<Console>,
+    Path((job, action)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    if let Err(refusal) = same_origin::check(&parts) {
+        return refusal.into_response();
+    }
+    let actor = match guard.identify(&parts).await {
+        Ok(actor) => actor,
+        Err(rejection) => return rejection,
+    };
+    let fields = match to_bytes(body, MAX_BODY_BYTES).await.map(|body| serde_json::from_slice(&body)) {
+        Ok(Ok(Value::Object(fields))) => fields,
+        _ => {
+            let message = format!("the body is not a JSON object of at most {MAX_BODY_BYTES} bytes");
+            return refuse(StatusCode::BAD_REQUEST, "bad_input", &message).into_response();
+        }
+    };
+    let action = match Action::read(&action, &fields) {
+        Ok(action) => action,
+        Err(refusal) => return refusal.into_response(),
+    };
+    let outcome = action.carry_out(&console.cron, &job, &actor).await;
+    // The next viewer reads the effect.
+    console.view.lock().await.outdate();
+    match outcome {
+        Ok(value) => {
+            tracing::info!(cron.job = job, cron.actor = %actor, cron.action = action.word(), "action of an operator");
+            reply(&value)
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+impl Action {
+    fn read(word: &str, fields: &Map<String, Value>) -> Result<Self, Refusal> {
+        let text = |field: &str| fields.get(field).and_then(Value::as_str).map(str::to_owned);
+        let missing = |field: &str| {
+            refuse(StatusCode::BAD_REQUEST, "bad_input", &format!("the field `{field}` is not a text"))
+        };
+        match word {
+            "run" => Ok(Self::Run),
+            "pause" => text("note").map(|note| Self::Pause { note }).ok_or_else(|| missing("note")),
+            "resume" => Ok(Self::Resume),
+            "replace" => {
+                text("schedule").map(|schedule| Self::Replace { schedule }).ok_or_else(|| missing("schedule"))
+            }
+            "restore" => Ok(Self::Restore),
+            _ => Err(refuse(StatusCode::NOT_FOUND, "unknown_action", "there is no such action")),
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Pause { .. } => "pause",
+            Self::Resume => "resume",
+            Self::Replace { .. } => "replace",
+            Self::Restore => "restore",
+        }
+    }
+
+    async fn carry_out(&self, cron: &Scheduler, job: &str, actor: &Actor) -> Result<Value, CronError> {
+        match self {
+            Self::Run => return Ok(json!({ "run": cron.trigger(job).await?.to_string() })),
+            Self::Pause { note } => {
+                let note = PauseNote { actor: actor.name().to_owned(), text: note.clone() };
+                cron.pause_with_note(job, note).await?;
+            }
+            Self::Resume => cron.resume(job).await?,
+            Self::Replace { schedule } => cron.replace(job, schedule).await?,
+            Self::Restore => cron.restore(job).await?,
+        }
+        Ok(json!({}))
+    }
+}

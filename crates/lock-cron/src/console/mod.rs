@@ -1,0 +1,137 @@
+//! The console: a page with the jobs of a group and their runs, and its routes.
+//!
+//! | module | has |
+//! | --- | --- |
+//! | `action` | the commands of an operator |
+//! | `actor` | the operator, and the guard that identifies them |
+//! | `attempt` | attempts and open runs as JSON |
+//! | `job` | the details of one job |
+//! | `list` | the list of jobs, filtered and searched |
+//! | `page` | the page |
+//! | `plan` | the schedule of a job and its next run |
+//! | `reply` | replies and errors as JSON |
+//! | `row` | one job in the list |
+//! | `runs` | the history of a job by run |
+//! | `same_origin` | the rejection of requests from other sites |
+//! | `terms` | the terms of a job in words |
+//! | `view` | the state of the group, which all viewers share |
+
+mod action;
+mod actor;
+mod attempt;
+mod job;
+mod list;
+mod page;
+mod plan;
+mod reply;
+mod row;
+mod runs;
+mod same_origin;
+mod terms;
+mod view;
+
+pub use actor::Actor;
+
+use crate::scheduler::Scheduler;
+use actor::Guard;
+use axum::{
+    Router,
+    http::request::Parts,
+    response::Response,
+    routing::{get, post},
+};
+use std::{future::Future, sync::Arc};
+use tokio::sync::Mutex;
+use view::View;
+
+/// The state of the routes.
+#[derive(Clone)]
+struct Console {
+    cron: Scheduler,
+    view: Arc<Mutex<View>>,
+    access: Access,
+}
+
+/// The requests that a console accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    ReadOnly,
+    Actions,
+}
+
+/// Returns the console, a page with all jobs of the group and their runs. It is read-only; see [`router_with_actions`].
+///
+/// Nest it into your own router, behind your own authentication: job names and error texts are not public. Use
+/// `nest_service`: with `nest` the page has no path that ends with a slash. Any scheduler of the group will do, also
+/// one without jobs that never runs.
+///
+/// | path | answers |
+/// | --- | --- |
+/// | | the page, which links to a job by `#job=name` |
+/// | `/jobs` | the jobs of the group, as JSON; `?show=failing`, `paused`, `running` or `unowned`, `?q=text`, `?limit=n` |
+/// | `/jobs/{name}` | a job, its next runs and its history by run, as JSON |
+///
+/// Failures are `{"error": "…", "kind": "…"}`: 404 for an unknown job, 503 when the store does not answer.
+///
+/// All viewers of a router share one read of the store, at most one a second and for at most a tenth of the time.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let cron = lock_cron::Scheduler::builder(
+/// #     lock_core::LockFactory::new(lock_core::MemoryBackend::new()), lock_cron::MemoryLedger::new()).build()?;
+/// let app: axum::Router = axum::Router::new().nest_service("/cron", lock_cron::router(cron.clone()));
+/// # let _ = app;
+/// # Ok(()) }
+/// ```
+pub fn router(cron: Scheduler) -> Router {
+    routes().with_state(Console { cron, view: Arc::default(), access: Access::ReadOnly })
+}
+
+/// Returns the console as [`router`] does, with actions: run now, pause with a note, resume, replace the schedule and
+/// restore it.
+///
+/// `guard` identifies the operator of each action from the head of the request, or rejects it with a response. Requests
+/// from pages of other sites are rejected before it: an action is a POST with the content type `application/json`, and
+/// with a `Sec-Fetch-Site` of `same-origin` or an `Origin` of the same host. A proxy in front must keep the `Host`.
+///
+/// | path | body | answers |
+/// | --- | --- | --- |
+/// | `/jobs/{name}/run` | `{}` | `{"run": "trigger:<uuid>"}` |
+/// | `/jobs/{name}/pause` | `{"note": "…"}` | `{}` |
+/// | `/jobs/{name}/resume` | `{}` | `{}` |
+/// | `/jobs/{name}/replace` | `{"schedule": "0 3 * * *"}` | `{}` |
+/// | `/jobs/{name}/restore` | `{}` | `{}` |
+///
+/// ```
+/// use axum::{http::{StatusCode, request::Parts}, response::IntoResponse};
+/// use lock_cron::Actor;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let cron = lock_cron::Scheduler::builder(
+/// #     lock_core::LockFactory::new(lock_core::MemoryBackend::new()), lock_cron::MemoryLedger::new()).build()?;
+/// let guard = |request: &Parts| {
+///     let user = request.headers.get("x-forwarded-user").and_then(|user| user.to_str().ok());
+///     let actor = user.map(Actor::new).ok_or_else(|| StatusCode::UNAUTHORIZED.into_response());
+///     async move { actor }
+/// };
+/// let app: axum::Router = axum::Router::new().nest_service("/cron", lock_cron::router_with_actions(cron.clone(), guard));
+/// # let _ = app;
+/// # Ok(()) }
+/// ```
+pub fn router_with_actions<G, F>(cron: Scheduler, guard: G) -> Router
+where
+    G: Fn(&Parts) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<Actor, Response>> + Send + 'static,
+{
+    let guard = Guard::new(guard);
+    let act = move |console, path, request| action::act(guard.clone(), console, path, request);
+    let routes = routes().route("/jobs/{name}/{action}", post(act));
+    routes.with_state(Console { cron, view: Arc::default(), access: Access::Actions })
+}
+
+fn routes() -> Router<Console> {
+    Router::new()
+        .route("/", get(page::page))
+        .route("/jobs", get(list::list))
+        .route("/jobs/{name}", get(job::job))
+}

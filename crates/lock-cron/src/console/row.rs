@@ -1,0 +1,77 @@
+//! One job in the list.
+
+use super::{
+    attempt::{attempt, millis, open},
+    plan::Plan,
+};
+use crate::{options::Scope, time::UtcTime};
+use lock_core::LockName;
+use lock_ledger::{JobControls, JobSummary, OpenRun, RunState};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The time without a description after which no live node has a job: leaders describe their jobs every minute.
+const UNOWNED_AFTER: Duration = Duration::from_secs(150);
+
+/// The known facts about a job.
+pub(super) struct Facts<'a> {
+    pub(super) name: &'a LockName,
+    pub(super) scope: Scope,
+    /// `None` if the ledger has nothing of the job yet.
+    pub(super) summary: Option<&'a JobSummary>,
+    pub(super) controls: Option<&'a JobControls>,
+    pub(super) open: Vec<&'a OpenRun>,
+    /// The number of live nodes.
+    pub(super) nodes: usize,
+    pub(super) now: UtcTime,
+}
+
+/// The states of a job by which the list is filtered. A job may have several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Flags {
+    pub(super) failing: bool,
+    pub(super) paused: bool,
+    pub(super) running: bool,
+    pub(super) unowned: bool,
+}
+
+impl Facts<'_> {
+    pub(super) fn flags(&self) -> Flags {
+        let described = self.summary.map(|summary| UtcTime::from(summary.described));
+        let is_silent = described.is_some_and(|at| self.now.since(at) > UNOWNED_AFTER);
+        Flags {
+            failing: self.summary.is_some_and(|summary| summary.failing_since.is_some()),
+            paused: self.controls.is_some_and(|controls| controls.paused),
+            running: self.open.iter().any(|run| matches!(run.state, RunState::Running | RunState::Waiting)),
+            unowned: self.scope == Scope::Fleet && (self.nodes == 0 || is_silent),
+        }
+    }
+
+    pub(super) fn json(&self, plan: &Plan) -> Value {
+        let flags = self.flags();
+        let summary = self.summary;
+        let note = self.controls.map(|controls| &controls.note);
+        let words =
+            |summary: &JobSummary| summary.recent.iter().map(|outcome| outcome.as_str()).collect::<Vec<_>>();
+        let recent = summary.map(words);
+        json!({
+            "name": self.name.as_str(),
+            "schedule": plan.text(),
+            "words": plan.words,
+            "next": plan.next.filter(|_| !flags.paused).map(UtcTime::as_millis),
+            "per_node": self.scope == Scope::PerNode,
+            "replaced": self.controls.is_some_and(|controls| controls.schedule.is_some()),
+            "failing": flags.failing,
+            "paused": flags.paused,
+            "running": flags.running,
+            "unowned": flags.unowned,
+            "note": note.map(|note| note.text.as_str()),
+            "actor": note.map(|note| note.actor.as_str()),
+            "failing_since": summary.and_then(|summary| summary.failing_since).map(millis),
+            "last_success": summary.and_then(|summary| summary.last_success).map(millis),
+            "last": summary.and_then(|summary| summary.last.as_ref()).map(attempt),
+            "recent": recent.unwrap_or_default(),
+            "open": self.open.iter().map(|run| open(run)).collect::<Vec<_>>(),
+        })
+    }
+}

@@ -1,0 +1,191 @@
+//! The state of the group as the last read of the store shows it. All viewers share it.
+
+use super::{
+    plan::Plan,
+    row::{Facts, Flags},
+};
+use crate::{error::CronError, job::Job, options::Scope, scheduler::Scheduler, time::UtcTime};
+use lock_core::{__private::lock, LockName, clock::ServerTime};
+use lock_ledger::{
+    Attempt, GroupSummary, JobControls, JobSummary, LiveNode, OpenRun, RECENT_OUTCOMES, RunOutcome,
+};
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// The shortest time between two reads of the store.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The state of the group.
+pub(super) struct View {
+    /// A random id. The versions of another view say nothing about this one.
+    id: Uuid,
+    /// The version of the latest change of a row.
+    version: u64,
+    /// The time before which the store is not read again, and the outcome of the last read.
+    fresh: Option<(Instant, Result<(), CronError>)>,
+    pub(super) now: UtcTime,
+    pub(super) nodes: Vec<LiveNode>,
+    pub(super) rows: BTreeMap<LockName, Row>,
+}
+
+/// One job.
+pub(super) struct Row {
+    pub(super) flags: Flags,
+    pub(super) json: Value,
+    /// The version of the last change of `json`.
+    pub(super) version: u64,
+    pub(super) plan: Plan,
+}
+
+/// The answers to one read of the store.
+struct Read {
+    now: UtcTime,
+    summary: GroupSummary,
+    controls: BTreeMap<LockName, JobControls>,
+    open: Vec<OpenRun>,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self {
+            id: Uuid::new_v4(),
+            version: 0,
+            fresh: None,
+            now: UtcTime::from_millis(0),
+            nodes: Vec::new(),
+            rows: BTreeMap::new(),
+        }
+    }
+}
+
+impl View {
+    /// Lets the next viewer read the store again.
+    pub(super) fn outdate(&mut self) {
+        self.fresh = None;
+    }
+
+    /// Reads the store, unless it was read a moment ago.
+    pub(super) async fn refresh(&mut self, cron: &Scheduler) -> Result<(), CronError> {
+        let began = Instant::now();
+        if let Some((until, outcome)) = &self.fresh
+            && began < *until
+        {
+            return outcome.clone();
+        }
+        let outcome = read(cron).await.map(|read| self.update(cron, read));
+        // Large groups are read less often: reads take at most a tenth of the time.
+        let interval = MIN_INTERVAL.max(began.elapsed() * 10);
+        self.fresh = Some((Instant::now() + interval, outcome.clone()));
+        outcome
+    }
+
+    /// Formats a version for viewers.
+    pub(super) fn token(&self, version: u64) -> String {
+        format!("{}-{version}", self.id.simple())
+    }
+
+    /// Returns the version of the latest change.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Returns the version that a viewer knows; 0 if it is one of another view.
+    pub(super) fn known(&self, token: &str) -> u64 {
+        let version =
+            token.strip_prefix(&*self.id.simple().to_string()).and_then(|rest| rest.strip_prefix('-'));
+        version.and_then(|version| version.parse().ok()).unwrap_or(0)
+    }
+
+    fn update(&mut self, cron: &Scheduler, read: Read) {
+        let Read { now, summary, controls, open } = read;
+        let local = lock(&cron.shared.registry).jobs.clone();
+        let history = &cron.shared.node.local_history;
+        let per_node = local.values().filter(|job| job.terms.scope == Scope::PerNode);
+        let per_node = per_node.map(|job| local_summary(&job.name, &history.of(&job.name, usize::MAX)));
+        let mut summaries: BTreeMap<LockName, JobSummary> = BTreeMap::new();
+        summaries.extend(summary.jobs.into_iter().chain(per_node).map(|job| (job.job.clone(), job)));
+        let mut open_of: BTreeMap<&LockName, Vec<&OpenRun>> = BTreeMap::new();
+        for run in &open {
+            open_of.entry(&run.job).or_default().push(run);
+        }
+        let names: BTreeSet<_> =
+            summaries.keys().chain(local.keys()).chain(open_of.keys().copied()).collect();
+        self.rows.retain(|name, _| names.contains(&name));
+        let version = self.version + 1;
+        for name in names {
+            let (job, controls) = (local.get(name), controls.get(name));
+            let facts = Facts {
+                name,
+                scope: job.map_or(Scope::Fleet, |job| job.terms.scope),
+                summary: summaries.get(name),
+                controls,
+                open: open_of.remove(name).unwrap_or_default(),
+                nodes: summary.nodes.len(),
+                now,
+            };
+            let known = self.rows.remove(name);
+            let (plan, known) = match known {
+                Some(row) => (Some(row.plan), Some((row.json, row.version))),
+                None => (None, None),
+            };
+            let plan = planned(plan, &facts, job, now);
+            let (json, flags) = (facts.json(&plan), facts.flags());
+            let row = match known {
+                Some((before, version)) if before == json => Row { flags, json, version, plan },
+                _ => {
+                    self.version = version;
+                    Row { flags, json, version, plan }
+                }
+            };
+            self.rows.insert(name.clone(), row);
+        }
+        (self.now, self.nodes) = (now, summary.nodes);
+    }
+}
+
+async fn read(cron: &Scheduler) -> Result<Read, CronError> {
+    let ledger = &cron.shared.node.ledger;
+    let summary = ledger.summary().await?;
+    let controls = cron.controls().await?;
+    let open = ledger.open_runs().await?;
+    Ok(Read { now: summary.now.into(), summary: summary.outcome, controls, open })
+}
+
+/// Summarizes a job of each node by the attempts of this node, newest first.
+fn local_summary(job: &LockName, history: &[Attempt]) -> JobSummary {
+    let succeeded = history.iter().find(|entry| entry.outcome == RunOutcome::Succeeded);
+    let failed = |entry: &&Attempt| entry.outcome != RunOutcome::Skipped;
+    let failures = history.iter().take_while(|entry| entry.outcome != RunOutcome::Succeeded).filter(failed);
+    JobSummary {
+        job: job.clone(),
+        schedule: String::new(),
+        described: ServerTime::default(),
+        recent: history.iter().take(RECENT_OUTCOMES).map(|entry| entry.outcome).collect(),
+        last: history.iter().find(failed).cloned(),
+        last_success: succeeded.map(|entry| entry.ended),
+        failing_since: failures.last().map(|entry| entry.ended),
+    }
+}
+
+/// Returns the schedule that applies to a job: the replacement, that of this program, or the one in the ledger.
+fn planned(before: Option<Plan>, facts: &Facts<'_>, job: Option<&Arc<Job>>, now: UtcTime) -> Plan {
+    let effective = job.map(|job| job.effective(facts.controls).schedule);
+    let replacement = facts.controls.and_then(|controls| controls.schedule.as_deref());
+    let stored = facts.summary.map_or("", |summary| &summary.schedule);
+    let text =
+        effective.as_ref().map_or_else(|| replacement.unwrap_or(stored).to_owned(), ToString::to_string);
+    match (before, effective) {
+        (Some(mut plan), _) if plan.text() == text => {
+            plan.advance(now);
+            plan
+        }
+        (_, Some(schedule)) => Plan::of(&schedule, now),
+        (_, None) => Plan::read(facts.name, &text, now),
+    }
+}

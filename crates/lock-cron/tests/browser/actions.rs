@@ -1,0 +1,64 @@
+//! The actions of an operator.
+
+use crate::{
+    fixture::{FAILING, Fixture},
+    page::{opened, row},
+};
+use std::sync::atomic::Ordering;
+
+#[tokio::test]
+async fn failing_job_is_run_from_its_row() {
+    let fixture = Fixture::start().await;
+    let browser = opened(&fixture, "").await;
+    fixture.bank_is_open.store(true, Ordering::SeqCst);
+    browser.click(&format!("[aria-label='Run {FAILING} now']")).await.unwrap();
+    browser
+        .wait_for("document.querySelector('#toast').textContent.includes('Requested a run')")
+        .await
+        .unwrap();
+    browser
+        .wait_for(&format!("{}.querySelector('.outcome').textContent === '✓ succeeded'", row(FAILING)))
+        .await
+        .unwrap();
+    browser.wait_for("document.querySelector('[data-show=failing] b').textContent === '0'").await.unwrap();
+    browser.wait_for("document.querySelector('#changes').textContent === '0 jobs fail'").await.unwrap();
+}
+
+#[tokio::test]
+async fn job_is_paused_with_a_note_and_resumed() {
+    let fixture = Fixture::start().await;
+    let browser = opened(&fixture, "#job=invoices").await;
+    browser.click("[data-act=pause]").await.unwrap();
+    assert_eq!(browser.value("document.activeElement.id").await.unwrap(), "note");
+    browser.run("document.querySelector('#note').value = 'the <b>bank</b> is closed'").await.unwrap();
+    browser.click("#pause .primary").await.unwrap();
+    browser.wait_for("document.querySelector('#verdict-more').textContent.includes('‖ paused by ann: the <b>bank</b> is closed')").await.unwrap();
+    browser.click("[data-act=resume]").await.unwrap();
+    browser
+        .wait_for("!document.querySelector('#verdict-more').textContent.includes('paused')")
+        .await
+        .unwrap();
+    assert!(fixture.cron.list().await.unwrap().iter().filter(|job| job.paused).count() == 1);
+}
+
+#[tokio::test]
+async fn invalid_schedule_is_explained_and_changes_nothing() {
+    let fixture = Fixture::start().await;
+    let browser = opened(&fixture, "#job=warm-cache").await;
+    browser.click("[data-act=replace]").await.unwrap();
+    assert_eq!(browser.value("document.querySelector('#schedule').value").await.unwrap(), "0 */6 * * *");
+    browser.run("document.querySelector('#schedule').value = '0 25 * * *'").await.unwrap();
+    browser.click("#replace .primary").await.unwrap();
+    browser.wait_for("document.querySelector('#replace-error').textContent.includes('25')").await.unwrap();
+    browser.run("document.querySelector('#schedule').value = '0 5 * * *'").await.unwrap();
+    browser.click("#replace .primary").await.unwrap();
+    browser
+        .wait_for("document.querySelector('#job-words').textContent.startsWith('At 05:00')")
+        .await
+        .unwrap();
+    browser.click("[data-act=restore]").await.unwrap();
+    browser
+        .wait_for("document.querySelector('#job-words').textContent.includes('0 */6 * * *')")
+        .await
+        .unwrap();
+}

@@ -1,0 +1,138 @@
+//! The past of a group: runs that are written into its ledger before the test begins.
+
+use lock_core::{
+    LockName,
+    clock::{Clock, ServerTime, TestClock},
+};
+use lock_cron::{CatchUp, MemoryLedger, RunLedger, RunOutcome, Schedule, UtcTime};
+use lock_ledger::{
+    AfterAttempt, ClaimId, ClaimReply, ClaimRequest, DEFAULT_HISTORY, EndRequest, GroupName, JobDescription,
+    JobId, OverlapRule, Registration, RetryOf, RunId, Skip,
+};
+use std::{sync::Arc, time::Duration};
+
+/// The time at which a test begins: 2026-11-20T09:07:10Z.
+pub(crate) const NOW: ServerTime = ServerTime::from_millis(1_795_165_630_000);
+
+/// The group of all fixtures.
+pub(crate) fn group() -> GroupName {
+    GroupName::new("billing").unwrap()
+}
+
+/// A ledger on a clock that the past moves.
+#[derive(Clone)]
+pub(crate) struct Past {
+    pub(crate) clock: Arc<TestClock>,
+    pub(crate) ledger: MemoryLedger,
+}
+
+/// The past of one run.
+#[derive(Clone)]
+pub(crate) enum Happened {
+    Ran(RunOutcome, &'static str),
+    /// A run with an attempt that failed before this one.
+    RanAgain(RunOutcome, &'static str),
+    Skipped(&'static str),
+}
+
+impl Past {
+    pub(crate) fn new() -> Self {
+        let clock = Arc::new(TestClock::new());
+        Self { ledger: MemoryLedger::with_clock(clock.clone()), clock }
+    }
+
+    /// Moves the clock of the server.
+    pub(crate) fn at(&self, time: ServerTime) {
+        let by = time.as_micros().cast_signed() - self.clock.wall().as_micros().cast_signed();
+        self.clock.step_wall(by);
+    }
+
+    /// Writes the runs of a job, the latest last: those at its last instants before [`NOW`].
+    pub(crate) async fn job(&self, name: &str, schedule: &str, runs: &[Happened]) {
+        let schedule = Schedule::cron(schedule).unwrap();
+        let (from, now) = (UtcTime::from(NOW).as_millis() - 90 * 86_400_000, UtcTime::from(NOW));
+        let mut instants: Vec<_> =
+            schedule.after(UtcTime::from_millis(from)).take_while(|at| *at < now).collect();
+        instants.drain(..instants.len() - runs.len());
+        let id = JobId { group: group(), name: LockName::new(name).unwrap() };
+        let first =
+            instants.first().map_or(NOW, |at| ServerTime::from_millis(at.as_millis().cast_unsigned()));
+        self.at(ServerTime::from_millis(first.as_millis() - 1000));
+        let registration = Registration { job: id.name.clone(), schedule: 1 };
+        self.ledger.register(group(), vec![registration]).await.unwrap();
+        let description = JobDescription { job: id.name.clone(), schedule: schedule.to_string() };
+        self.ledger.describe(group(), vec![description]).await.unwrap();
+        for (instant, happened) in instants.into_iter().zip(runs) {
+            let run = RunId::at_millis(instant.as_millis().cast_unsigned());
+            self.at(run.scheduled().unwrap() + Duration::from_millis(7));
+            match happened {
+                Happened::Ran(outcome, detail) => self.run(&id, run, None, *outcome, detail).await,
+                Happened::RanAgain(outcome, detail) => {
+                    let claim = self.claim(&id, run, None, None).await;
+                    self.end(&id, run, claim, *outcome, detail, AfterAttempt::Retry).await;
+                    self.run(&id, run, Some(claim), *outcome, detail).await;
+                }
+                Happened::Skipped(detail) => {
+                    let skip = Skip { first: run, count: 1, detail: (*detail).to_owned() };
+                    self.claim(&id, run, None, Some(skip)).await;
+                }
+            }
+        }
+        self.at(NOW);
+    }
+
+    async fn run(&self, job: &JobId, run: RunId, after: Option<ClaimId>, outcome: RunOutcome, detail: &str) {
+        let claim = self.claim(job, run, after, None).await;
+        self.end(job, run, claim, outcome, detail, AfterAttempt::Finish).await;
+    }
+
+    async fn claim(&self, job: &JobId, run: RunId, after: Option<ClaimId>, skip: Option<Skip>) -> ClaimId {
+        let claim = ClaimId::random();
+        let skips = skip.is_some();
+        let number = run.scheduled().unwrap().as_millis() / 60_000 % 3;
+        let request = ClaimRequest {
+            job: job.clone(),
+            run,
+            claim,
+            retry_of: after.map(|claim| RetryOf { claim, failures: 9, orphanings: 9 }),
+            skip,
+            after: None,
+            schedule: 1,
+            revision: 0,
+            definition: 0,
+            overlap: OverlapRule::Allow { max: 9 },
+            lease: Duration::from_secs(86_400),
+            node: format!("web-{}", number + 1),
+            catch_up: CatchUp::No,
+            history: DEFAULT_HISTORY,
+        };
+        let reply = self.ledger.claim(request).await.unwrap().outcome;
+        let taken = matches!(reply, ClaimReply::Claimed { .. });
+        assert!(taken || skips, "{run} of {} is {reply:?}", job.name);
+        claim
+    }
+
+    async fn end(
+        &self,
+        job: &JobId,
+        run: RunId,
+        claim: ClaimId,
+        outcome: RunOutcome,
+        detail: &str,
+        then: AfterAttempt,
+    ) {
+        self.at(self.clock.wall() + Duration::from_millis(2300));
+        let (job, detail) = (job.clone(), detail.to_owned());
+        let request = EndRequest { job, run, claim, outcome, detail, then, history: DEFAULT_HISTORY };
+        self.ledger.end(request).await.unwrap();
+    }
+
+    /// Leaves a run open at the last instant before [`NOW`].
+    pub(crate) async fn open(&self, name: &str, seconds_ago: u64) {
+        let id = JobId { group: group(), name: LockName::new(name).unwrap() };
+        let at = NOW.as_millis() - seconds_ago * 1000;
+        self.at(ServerTime::from_millis(at));
+        self.claim(&id, RunId::at_millis(at), None, None).await;
+        self.at(NOW);
+    }
+}
