@@ -43,3 +43,7 @@ struct WritingABackend;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/idempotency.md")]
 struct Idempotency;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/operating.md")]
+struct Operating;

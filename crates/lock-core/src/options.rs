@@ -177,7 +177,8 @@ impl LockOptions {
     /// ends: the lock then stays taken until its lease expires. After a
     /// [`shutdown`](crate::LockFactory::shutdown) it does so as well. A forced release frees the lock earlier, and a
     /// store that loses its data does. Re-entries do not change the time. Such a lock is not handed over within the
-    /// process, and its owner has to wait like everybody else.
+    /// process, and its owner has to wait like everybody else. Every grant counts: a lock that a
+    /// [set](crate::set) acquired before it gave up stays taken as well.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

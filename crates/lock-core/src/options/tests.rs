@@ -35,6 +35,7 @@ fn options_that_do_not_fit_are_refused_with_their_cure() {
         (o.operation_timeout(secs(4)), "at most 3s"),
         (o.poll_interval(Duration::ZERO), "`poll_interval` is too short"),
         (o.max_hold(secs(3)), "or a shorter `operation_timeout`"),
+        (o.min_hold(secs(31)), "use at most the lease (30s)"),
         (o.retention(Retention::For(Duration::ZERO)), "use 1s to"),
         (o.retention(Retention::For(Duration::MAX)), "or `Retention::Forever`"),
         (o.renew_every(secs(27)), "renew more often"),

@@ -29,6 +29,7 @@ mod log;
 mod loss;
 #[cfg(feature = "otel")]
 mod metrics;
+mod min_hold;
 mod observer_panics;
 mod operations;
 mod outages;
