@@ -187,6 +187,19 @@ impl LockGuard {
     /// watchdog, and has to be released as well. A longer lease extends the hold and a shorter one does not shorten
     /// it. A fixed lease of the same length keeps its original end.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::ReleaseOutcome;
+    ///
+    /// let outer = locks.named("stock:42")?.acquire().await?;
+    /// let inner = outer.reenter().await?;
+    /// assert_eq!(inner.fencing_token(), outer.fencing_token());
+    /// assert_eq!(inner.release().await?, ReleaseOutcome::StillHeld { depth: 1 });
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`LockErrorKind::Lost`] if this hold is over; otherwise as [`Lock::acquire`](crate::Lock::acquire).
     ///

@@ -45,6 +45,15 @@ impl Lock {
     /// Tries once, and blocks the thread until the store has answered. Returns `None` if the lock is held, or if another
     /// task of this process waits for it.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend, Worker};
+    /// # let locks = LockFactory::builder(MemoryBackend::new()).worker(Worker::thread()?).build()?;
+    /// let lock = locks.named("report")?;
+    /// let guard = lock.try_acquire_blocking()?;
+    /// assert!(guard.is_some() && lock.try_acquire_blocking()?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`try_acquire`](Self::try_acquire) and [`acquire_blocking`](Self::acquire_blocking).
     ///
@@ -55,6 +64,16 @@ impl Lock {
     }
 
     /// Blocks the thread until the lock is acquired, but no longer than `wait`. Zero means a single try.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend, Worker};
+    /// # let locks = LockFactory::builder(MemoryBackend::new()).worker(Worker::thread()?).build()?;
+    /// use std::time::Duration;
+    ///
+    /// let guard = locks.named("report")?.acquire_timeout_blocking(Duration::from_millis(500))?;
+    /// assert!(guard.is_held());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`acquire_timeout`](Self::acquire_timeout) and [`acquire_blocking`](Self::acquire_blocking).
@@ -68,6 +87,16 @@ impl Lock {
 
 impl LockGuard {
     /// Releases the lock, and blocks the thread until the store has answered; see [`release`](Self::release).
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend, Worker};
+    /// # let locks = LockFactory::builder(MemoryBackend::new()).worker(Worker::thread()?).build()?;
+    /// use lock_core::ReleaseOutcome;
+    ///
+    /// let guard = locks.named("report")?.acquire_blocking()?;
+    /// assert_eq!(guard.release_blocking()?, ReleaseOutcome::Released);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`release`](Self::release). With [`LockErrorKind::AsyncContext`] or [`LockErrorKind::NoRuntime`] the lock is

@@ -1,23 +1,17 @@
 //! Lock factories: one per process, each with its own UUID.
 
-#[cfg(doc)]
-use crate::error::LockErrorKind;
 use crate::{
-    backend::{Store, with_prefix},
-    card::CardOptions,
-    clock::{BootClock, Clock},
-    driver::{self, Handle, Parts, SHUTDOWN, ShutdownReport},
+    clock::Clock,
+    driver::{Handle, SHUTDOWN, ShutdownReport},
     error::LockError,
     ids::ProcessId,
     lock::Lock,
-    machine::MachineConfig,
-    name::{LockName, NameError, Prefix},
-    observer::{LockObserver, Observers},
-    options::{Limits, LockOptions, OptionsError},
+    name::{LockName, NameError},
+    options::LockOptions,
     owner::Owner,
-    random::Random,
-    worker::Worker,
 };
+#[cfg(doc)]
+use crate::{error::LockErrorKind, options::Limits, worker::Worker};
 use std::{sync::Arc, time::Duration};
 
 /// A factory of locks, with a store, a process id and a worker.
@@ -51,63 +45,27 @@ pub struct LockFactory {
 }
 
 impl LockFactory {
-    /// Creates a factory with default options.
-    #[must_use]
-    pub fn new(store: impl Into<Store>) -> Self {
-        Self::with_parts(LockFactoryBuilder::new(store.into()), None)
-    }
-
-    /// Returns a builder for a factory with other options; see [`LockFactoryBuilder`].
-    pub fn builder(store: impl Into<Store>) -> LockFactoryBuilder {
-        LockFactoryBuilder::new(store.into())
-    }
-
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    pub(crate) fn with_parts(b: LockFactoryBuilder, prefix: Option<Prefix>) -> Self {
-        let capabilities = b.store.backend.capabilities();
-        let push = b.store.subscriptions.is_some();
-        let config = MachineConfig {
-            max_waiters: b.limits.waiters_per_name,
-            push,
-            lease_per_attempt: capabilities.lease_per_attempt,
-            ..MachineConfig::default()
-        };
-        let limits = match capabilities.max_lease {
-            Some(most) => b.limits.max_lease(most.min(b.limits.max_lease)),
-            None => b.limits,
-        };
-        let observers = Observers::new(b.observers, capabilities.name);
-        let process = b.process.unwrap_or_else(ProcessId::random);
-        let has_backstop = b.clock.is_none();
-        let clock = b.clock.unwrap_or_else(|| Arc::new(BootClock::new()));
-        let store = match &prefix {
-            Some(prefix) => with_prefix(b.store, prefix),
-            None => b.store,
-        };
-        let card = store.directory.as_ref().and_then(|_| b.card.card(clock.wall()));
-        let (options, random) = (b.options, b.random);
-        let worker = b.worker.or_else(|| store.worker.clone());
-        let parts = Parts {
-            process,
-            store,
-            clock,
-            options,
-            limits,
-            prefix,
-            observers,
-            config,
-            random,
-            has_backstop,
-            worker,
-            card,
-        };
-        Self { handle: driver::start(parts) }
+    pub(crate) fn from_handle(handle: Arc<Handle>) -> Self {
+        Self { handle }
     }
 
     /// Returns the lock of that name, without any IO.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::LockName;
+    ///
+    /// let by_text = locks.named("stock:42")?;
+    /// let by_parts = locks.named(LockName::of(("stock", 42))?)?;
+    /// assert_eq!(by_text.name(), by_parts.name());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidName`] with a [`NameError`] that names the violated rule;
@@ -149,12 +107,32 @@ impl LockFactory {
     }
 
     /// Creates a new owner, for re-entry; see [`Owner`].
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let me = locks.owner();
+    /// let lock = locks.named("stock:42")?.with_owner(&me)?;
+    /// let outer = lock.acquire().await?;
+    /// let inner = lock.acquire().await?; // of the same owner
+    /// assert_eq!(inner.fencing_token(), outer.fencing_token());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn owner(&self) -> Owner {
         Owner::new(self.handle.process, self.handle.fresh_owner())
     }
 
     /// Returns the UUID by which stores tell this process from others.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// println!("locks of this process have leases of {}", locks.process_id());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn process_id(&self) -> ProcessId {
         self.handle.process
@@ -178,12 +156,31 @@ impl LockFactory {
     }
 
     /// Returns the number of names that this process holds or waits for; zero once all past work is cleaned up.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// assert_eq!(locks.active_locks(), 1);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn active_locks(&self) -> usize {
         self.handle.active_locks()
     }
 
     /// Shuts the factory down, within 10 s; see [`shutdown_within`](Self::shutdown_within).
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let report = locks.shutdown().await;
+    /// assert!(report.is_clean() && !guard.is_held());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Cancel safety
     /// If the future is dropped, the shutdown continues in the background; call it again to wait for the rest.
@@ -194,180 +191,31 @@ impl LockFactory {
     /// Shuts the factory down: waiters fail with [`LockErrorKind::ShutDown`], holds end as
     /// [`LostReason::ShutDown`](crate::LostReason::ShutDown) and are released in the store. Completes once the store
     /// has confirmed every release, at the latest after `within`. The report names the locks whose release was not
-    /// confirmed by then; their leases expire by themselves.
+    /// confirmed by then; their leases expire by themselves. A lock whose [minimum hold](LockOptions::min_hold) is not over
+    /// is not released: its lease expires by itself as well.
     ///
     /// Outside of a tokio runtime it does not wait: the report names every lock that is not released yet.
     ///
     /// It does not wait for work under locks, which is notified as of any other loss. To drain, stop accepting work,
     /// await your tasks, then shut down.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use std::time::Duration;
+    ///
+    /// let report = locks.shutdown_within(Duration::from_secs(3)).await;
+    /// for name in &report.unconfirmed {
+    ///     println!("{name} is free when its lease ends");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Cancel safety
     /// If the future is dropped, the shutdown continues in the background, as long as the runtime lives and for at
     /// most 10 s or `within`, whichever is longer; call it again to wait for the rest.
     pub async fn shutdown_within(&self, within: Duration) -> ShutdownReport {
         self.handle.shut_down(within).await
-    }
-}
-
-/// Options of a [`LockFactory`].
-///
-/// | option | default |
-/// | --- | --- |
-/// | [`options`](Self::options) | a lease of 30 s, kept alive; see [`LockOptions`] |
-/// | [`limits`](Self::limits) | 10,000 waiters per name, 100,000 in all; see [`Limits`] |
-/// | [`observer`](Self::observer) | none; `tracing` events are always emitted |
-/// | [`clock`](Self::clock) | [`BootClock`] |
-/// | [`prefix`](Self::prefix) | none |
-/// | [`worker`](Self::worker) | that of the store; none |
-/// | [`program`](Self::program) | the name of the executable, without a version |
-/// | [`without_card`](Self::without_card) | a card in the store, if it keeps cards |
-///
-/// ```
-/// use lock_core::{LockFactory, LockOptions, MemoryBackend};
-/// use std::time::Duration;
-///
-/// let locks = LockFactory::builder(MemoryBackend::new())
-///     .options(LockOptions::new().lease(Duration::from_secs(10)))
-///     .build()?;
-/// # Ok::<(), lock_core::LockError>(())
-/// ```
-#[derive(Debug)]
-#[must_use]
-pub struct LockFactoryBuilder {
-    store: Store,
-    options: LockOptions,
-    limits: Limits,
-    observers: Vec<Arc<dyn LockObserver>>,
-    clock: Option<Arc<dyn Clock>>,
-    prefix: Option<String>,
-    worker: Option<Worker>,
-    process: Option<ProcessId>,
-    random: Random,
-    card: CardOptions,
-}
-
-impl LockFactoryBuilder {
-    fn new(store: Store) -> Self {
-        let (options, limits) = (LockOptions::new(), Limits::new());
-        Self {
-            store,
-            options,
-            limits,
-            observers: Vec::new(),
-            clock: None,
-            prefix: None,
-            worker: None,
-            process: None,
-            random: Random::default(),
-            card: CardOptions::default(),
-        }
-    }
-
-    /// Sets the options of locks that do not choose their own.
-    pub fn options(mut self, options: LockOptions) -> Self {
-        self.options = options;
-        self
-    }
-
-    /// Sets the limits of this factory.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Adds an observer, for example `OtelObserver`.
-    pub fn observer(mut self, observer: impl LockObserver) -> Self {
-        self.observers.push(Arc::new(observer));
-        self
-    }
-
-    /// Sets the clock that measures leases. Under tokio's paused time this must be a `TestClock` (feature
-    /// `test-util`). With a custom clock, leases are renewed by the runtime's timer alone. With the default clock, a
-    /// thread of this process also renews them while a blocked thread keeps the runtime's timers from running.
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = Some(clock);
-        self
-    }
-
-    /// Sets a word that the store has before each name of this factory, for applications that share a store. With the
-    /// prefix `shop-prod`, the lock `stock:42` is stored as `shop-prod:stock:42`. Errors, events and guards show the name
-    /// without the prefix. Names under two prefixes are never the same lock. A factory without a prefix stores names
-    /// unchanged, so its `shop-prod:stock:42` is that lock as well.
-    ///
-    /// A prefix has 1 to 64 characters of `A–Z a–z 0–9 - _ .`, is not `distlock`, and does not begin with `redisson_`. It
-    /// counts towards [`LockName::MAX_BYTES`].
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
-    /// use lock_core::{LockFactory, MemoryBackend};
-    ///
-    /// let store = MemoryBackend::new();
-    /// let production = LockFactory::builder(store.clone()).prefix("shop-prod").build()?;
-    /// let staging = LockFactory::builder(store).prefix("shop-staging").build()?;
-    ///
-    /// let guard = production.named("stock:42")?.acquire().await?;
-    /// assert_eq!(guard.name().as_str(), "stock:42");
-    /// assert!(staging.named("stock:42")?.try_acquire().await?.is_some(), "another lock");
-    /// # Ok(()) }
-    /// ```
-    pub fn prefix(mut self, word: impl Into<String>) -> Self {
-        self.prefix = Some(word.into());
-        self
-    }
-
-    /// Sets the runtime in which the factory renews leases, ends waits and sends releases: a [`Worker`] instead of the
-    /// runtimes in which it is used. Without this call it is the worker of the store, if that has one.
-    pub fn worker(mut self, worker: Worker) -> Self {
-        self.worker = Some(worker);
-        self
-    }
-
-    /// Sets the program and its version, for the [card](crate::inspect::ProcessCard) of this process: usually
-    /// `.program(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))`. Each is cut after 200 characters.
-    pub fn program(mut self, name: impl AsRef<str>, version: impl AsRef<str>) -> Self {
-        self.card.program(name.as_ref(), version.as_ref());
-        self
-    }
-
-    /// Turns the card of this process off. An [`inspect`](LockFactory::inspect) elsewhere then does not tell which
-    /// process holds a lock. Nothing else changes.
-    ///
-    /// With a card, the store keeps host, process id, program and version of this process, for example in Redis under
-    /// `distlock:process:<process id>`. It is written in the background, half a second after the first acquire, and
-    /// renewed every 20 s. It disappears with the [`shutdown`](LockFactory::shutdown), or 60 s after the process has
-    /// ended. If the store refuses it, one warning is logged and no card is written.
-    pub fn without_card(mut self) -> Self {
-        self.card.turn_off();
-        self
-    }
-
-    /// Sets the process id and a source of lease ids and jitter, so that a simulation can be repeated.
-    #[cfg(feature = "__internal")]
-    #[doc(hidden)]
-    pub fn repeatable(
-        mut self,
-        process: ProcessId,
-        random: impl Fn() -> u64 + Send + Sync + 'static,
-    ) -> Self {
-        self.process = Some(process);
-        self.random = Random::Given(Arc::new(random));
-        self
-    }
-
-    /// Creates the factory, without any IO.
-    ///
-    /// # Errors
-    /// [`LockErrorKind::InvalidOptions`] if the options contradict each other or exceed the limits of the factory or
-    /// its backend, or if the prefix is invalid.
-    pub fn build(mut self) -> Result<LockFactory, LockError> {
-        self.limits.check()?;
-        self.limits.terms(&self.options)?;
-        let prefix = match self.prefix.take() {
-            Some(prefix) => Some(Prefix::new(&prefix).ok_or(OptionsError::InvalidPrefix { prefix })?),
-            None => None,
-        };
-        let factory = LockFactory::with_parts(self, prefix);
-        factory.handle.terms(&factory.handle.options)?;
-        Ok(factory)
     }
 }

@@ -54,36 +54,100 @@ impl LockGuard {
     }
 
     /// Returns a shareable view of this hold. It can be cloned and sent to other tasks, and cannot release the lock.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let hold = guard.hold();
+    /// let watching = tokio::spawn(async move { hold.ended().await });
+    /// guard.release().await?;
+    /// println!("it ended: {:?}", watching.await?);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn hold(&self) -> Hold {
         self.hold.clone()
     }
 
     /// Returns the name of the lock.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// assert_eq!(guard.name().as_str(), "stock:42");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn name(&self) -> &LockName {
         self.hold.name()
     }
 
     /// Returns the owner of the hold. Acquiring with this owner re-enters.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let inner = locks.named("stock:42")?.with_owner(guard.owner())?.acquire().await?; // re-enters
+    /// assert_eq!(inner.fencing_token(), guard.fencing_token());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn owner(&self) -> &Owner {
         self.hold.owner()
     }
 
     /// Returns the number by which a resource rejects older holders; see [`FencingToken`] for the use.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let sql = "update stock set units = $1, fence = $2 where sku = 42 and fence <= $2";
+    /// println!("{sql} with $2 = {}", guard.fencing_token().as_i64());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.hold.fencing_token()
     }
 
     /// Returns `true` if the hold is valid now; see [`Hold::is_held`].
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// for part in 0..3 {
+    ///     if !guard.is_held() {
+    ///         return Err("stopped: the lock was lost".into());
+    ///     }
+    ///     println!("part {part}");
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.hold.is_held()
     }
 
     /// Returns the time the hold stays valid without a further renewal; zero if it has ended.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// assert!(guard.remaining() > std::time::Duration::from_secs(20), "of a lease of 30 s");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.hold.remaining()
@@ -97,12 +161,33 @@ impl LockGuard {
     /// factory shows at most [`MAX_NOTES`](crate::inspect::ProcessCard::MAX_NOTES) of them: a further one is dropped.
     /// Without a card (see [`LockFactoryBuilder::without_card`](crate::LockFactoryBuilder::without_card)) this does
     /// nothing.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("import")?.acquire().await?;
+    /// guard.note("42 %");
+    /// # Ok(()) }
+    /// ```
     pub fn note(&self, text: impl AsRef<str>) {
         self.handle.note(self.name(), self.hold.id(), text.as_ref());
     }
 
     /// Completes when the hold is lost: its lease expired without a renewal, the store no longer had it, it reached
     /// `max_hold`, or the factory was shut down.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// tokio::select! {
+    ///     reason = guard.lost() => println!("stopped: {reason}"),
+    ///     () = tokio::time::sleep(std::time::Duration::from_millis(5)) => println!("the work is done"),
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping the future.
@@ -115,6 +200,19 @@ impl LockGuard {
     ///
     /// Waits for the store for at most two operation timeouts; after that the release is repeated in the background
     /// until the lease has expired by itself. The release of a lost hold returns at once.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// match guard.release().await {
+    ///     Ok(outcome) if outcome.was_held() => println!("protected to the end"),
+    ///     Ok(outcome) => println!("the lock was lost before: {outcome:?}"),
+    ///     Err(error) => println!("{error}"), // do not repeat the work
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`LockErrorKind::Unconfirmed`](crate::LockErrorKind::Unconfirmed) if the store did not confirm the release in

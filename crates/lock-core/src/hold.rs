@@ -24,24 +24,64 @@ impl Hold {
     }
 
     /// Returns the name of the lock.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let hold = guard.hold();
+    /// assert_eq!(hold.name().as_str(), "stock:42");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn name(&self) -> &LockName {
         &self.state.name
     }
 
     /// Returns the owner of the hold. Acquiring with this owner re-enters.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let hold = guard.hold();
+    /// assert_eq!(hold.owner(), guard.owner());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn owner(&self) -> &Owner {
         &self.state.owner
     }
 
     /// Returns the number by which a resource rejects older holders.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let token = locks.named("stock:42")?.run(async |hold| hold.fencing_token()).await?;
+    /// println!("wrote under token {token}");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.state.token
     }
 
     /// Returns the id under which the store keeps the holder.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let hold = guard.hold();
+    /// let stored = locks.inspect("stock:42").await?.stored.expect("it is held");
+    /// assert_eq!(stored.lease, hold.lease_id().to_string());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn lease_id(&self) -> LeaseId {
         self.state.lease
@@ -53,6 +93,18 @@ impl Hold {
     ///
     /// A `true` may be outdated by the next instruction. Actions that an outdated holder must not take have to be
     /// protected by the [`FencingToken`].
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let hold = guard.hold();
+    /// assert!(hold.is_held());
+    /// guard.release().await?;
+    /// assert!(!hold.is_held());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.state.ensure_watchdog();
@@ -60,12 +112,36 @@ impl Hold {
     }
 
     /// Returns the time the hold stays valid without a further renewal; zero if it has ended.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let hold = guard.hold();
+    /// guard.release().await?;
+    /// assert!(hold.remaining().is_zero());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.state.remaining()
     }
 
     /// Completes when the hold has ended, with the reason.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::HoldEnd;
+    ///
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let hold = guard.hold();
+    /// guard.release().await?;
+    /// assert_eq!(hold.ended().await, HoldEnd::Released);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping the future.
@@ -75,6 +151,19 @@ impl Hold {
     }
 
     /// Completes when the hold is lost; never completes if it is released.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::LostReason;
+    ///
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let hold = guard.hold();
+    /// locks.shutdown().await;
+    /// assert_eq!(hold.lost().await, LostReason::ShutDown);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping the future.
@@ -103,6 +192,18 @@ impl Hold {
     }
 
     /// Returns a token that is cancelled when the hold has ended. It costs a task, which lives as long as the hold.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let hold = guard.hold();
+    /// let token = hold.cancellation_token();
+    /// guard.release().await?;
+    /// token.cancelled().await;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Panics
     /// Outside of a tokio runtime.

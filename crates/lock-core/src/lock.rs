@@ -61,6 +61,14 @@ impl Lock {
     }
 
     /// Returns the name of the lock.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// assert_eq!(locks.named("stock:42")?.name().as_str(), "stock:42");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn name(&self) -> &LockName {
         &self.spec.name
@@ -89,6 +97,17 @@ impl Lock {
     /// Returns the same lock with a fixed lease: it is not renewed, and the hold is lost when it expires. All other
     /// options are kept.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use std::time::Duration;
+    ///
+    /// let guard = locks.named("import")?.with_fixed_lease(Duration::from_secs(60))?.acquire().await?;
+    /// assert!(guard.remaining() <= Duration::from_secs(60), "and it is not renewed");
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`LockErrorKind::InvalidOptions`] if the lease is too short or too long, or contradicts the other options.
     pub fn with_fixed_lease(&self, lease: Duration) -> Result<Self, LockError> {
@@ -96,6 +115,17 @@ impl Lock {
     }
 
     /// Returns the options of this lock, to change some of them for [`with_options`](Self::with_options).
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use std::time::Duration;
+    ///
+    /// let lock = locks.named("report")?;
+    /// let lock = lock.with_options(lock.options().lease(Duration::from_secs(10)))?;
+    /// # Ok(()) }
+    /// ```
     pub fn options(&self) -> LockOptions {
         self.options
     }
@@ -122,6 +152,21 @@ impl Lock {
     /// Returns the same lock for this owner, which re-enters its own holds. A re-entry joins the hold: it shares its
     /// token and its watchdog. A longer lease extends the hold; a shorter one does not shorten it.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// async fn reserve(locks: &LockFactory, me: &lock_core::Owner) -> Result<(), lock_core::LockError> {
+    ///     let _guard = locks.named("stock:42")?.with_owner(me)?.acquire().await?; // re-enters, or acquires
+    ///     Ok(())
+    /// }
+    ///
+    /// let me = locks.owner();
+    /// let _guard = locks.named("stock:42")?.with_owner(&me)?.acquire().await?;
+    /// reserve(&locks, &me).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`LockErrorKind::ForeignOwner`] if another factory created the owner.
     pub fn with_owner(&self, owner: &Owner) -> Result<Self, LockError> {
@@ -133,6 +178,15 @@ impl Lock {
     }
 
     /// Waits for the lock as long as others hold it.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// println!("held with token {}", guard.fencing_token());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// - [`LockErrorKind::Unavailable`] if the store fails for longer than the outage budget (default: one lease);
@@ -149,6 +203,17 @@ impl Lock {
     /// Tries once. Returns `None` if the lock is held, or if another task of this process waits for it (then without
     /// a request to the store: a try never overtakes a waiter).
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// match locks.named("report")?.try_acquire().await? {
+    ///     Some(guard) => println!("held with token {}", guard.fencing_token()),
+    ///     None => println!("busy"),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`acquire`](Self::acquire), but at the first failure of the store. If that is
     /// [ambiguous](LockError::is_ambiguous), the attempt is undone in the background.
@@ -160,6 +225,20 @@ impl Lock {
     }
 
     /// Waits for the lock, but no longer than `wait` from the first poll. Zero means a single try.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::LockErrorKind;
+    /// use std::time::Duration;
+    ///
+    /// let lock = locks.named("stock:42")?;
+    /// let _guard = lock.acquire().await?;
+    /// let error = lock.acquire_timeout(Duration::from_millis(10)).await.unwrap_err();
+    /// assert_eq!(error.kind(), LockErrorKind::Timeout);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`LockErrorKind::Timeout`] if the time passes while others hold the lock or wait ahead of this caller;
@@ -211,6 +290,17 @@ impl Lock {
     /// After a short job the lock is free again, and the next process would run the job once more: give a job that each
     /// process tries at the same time a [`min_hold`](LockOptions::min_hold), or use `lock-cron`, which claims each
     /// instant once.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// match locks.named("report")?.try_run(async |_| "written").await? {
+    ///     Some(outcome) => println!("{outcome}"),
+    ///     None => println!("another task writes it"),
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`run`](Self::run), and [`RunError::NotAcquired`] at the first failure of the store.

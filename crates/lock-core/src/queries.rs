@@ -60,6 +60,18 @@ impl LockFactory {
     /// notices at its next renewal, or at its deadline at the latest. Only the fencing token prevents its late
     /// writes.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::inspect::ForceReleaseOutcome;
+    ///
+    /// let guard = locks.named("stock:42")?.acquire().await?;
+    /// let outcome = locks.force_release("stock:42").await?;
+    /// assert_eq!(outcome, ForceReleaseOutcome::Released { lease: guard.hold().lease_id().to_string() });
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store
     /// fails; the lock may then have been freed.
@@ -138,6 +150,17 @@ impl LockFactory {
     }
 
     /// Returns the locks that this factory holds, sorted by name, without any IO.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let _guard = locks.named("stock:42")?.acquire().await?;
+    /// for held in locks.holds() {
+    ///     println!("{} for {:?}", held.name, held.hold.held_for);
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn holds(&self) -> Vec<HeldLock> {
         self.handle().local_holds()

@@ -21,6 +21,17 @@ impl Scheduler {
     /// If a paused job is removed from the program and added again, it is still paused. A job of each node
     /// ([`Scope::PerNode`]) cannot be paused: it accepts no commands of the fleet.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// cron.pause("invoices").await?;
+    /// assert!(cron.list().await?[0].paused);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`], [`UnknownJob`](CronErrorKind::UnknownJob), [`Store`](CronErrorKind::Store).
     ///
@@ -32,6 +43,20 @@ impl Scheduler {
 
     /// Pauses a job as [`pause`](Self::pause) does, and keeps the author and the reason, which [`list`](Self::list) and
     /// the console show until the job is resumed. Pausing a paused job replaces the note.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// use lock_cron::PauseNote;
+    ///
+    /// let note = PauseNote { actor: "ada".into(), text: "the bank is closed".into() };
+    /// cron.pause_with_note("invoices", note.clone()).await?;
+    /// assert_eq!(cron.list().await?[0].note, note);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidOptions`] if the author or the reason is longer than 1,000 bytes; otherwise as
@@ -49,6 +74,18 @@ impl Scheduler {
 
     /// Restarts the scheduled runs of a job from now on. Runs that were due in the meantime are not made up for.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// cron.pause("invoices").await?;
+    /// cron.resume("invoices").await?;
+    /// assert!(!cron.list().await?[0].paused);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`pause`](Self::pause).
     ///
@@ -62,6 +99,17 @@ impl Scheduler {
     /// [restored](Self::restore). An invalid schedule changes nothing. Its [`DstPolicy`](crate::DstPolicy) is not
     /// stored: that of the program still applies.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// cron.replace("invoices", "30 3 * * *").await?;
+    /// assert!(cron.list().await?[0].replaced);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`CronErrorKind::InvalidSchedule`]; otherwise as [`pause`](Self::pause).
     ///
@@ -74,6 +122,18 @@ impl Scheduler {
     }
 
     /// Restores the schedule of the program.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// cron.replace("invoices", "30 3 * * *").await?;
+    /// cron.restore("invoices").await?;
+    /// assert!(!cron.list().await?[0].replaced);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`pause`](Self::pause).
@@ -89,6 +149,17 @@ impl Scheduler {
     /// skipped as [expired](crate::observer::SkipReason::Expired). Returns the id of the run, which identifies it in
     /// the history.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// let run = cron.trigger("invoices").await?;
+    /// println!("triggered as {run}");
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`pause`](Self::pause), and [`CronErrorKind::TooManyTriggers`] if 100 triggers of the job are waiting, or
     /// 1000 of the group.
@@ -102,6 +173,17 @@ impl Scheduler {
     }
 
     /// Withdraws a trigger. Returns `true` if it was still waiting. A run that has started continues.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// let run = cron.trigger("invoices").await?;
+    /// assert!(cron.cancel_trigger(run).await?, "no leader has started it yet");
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`CronErrorKind::Store`].
@@ -123,6 +205,17 @@ impl Scheduler {
     /// Sets the watermark of a job to the server's current time, even if that lowers it. Use it after the server's
     /// clock was ahead ([`WatermarkAhead`](crate::observer::CronEvent::WatermarkAhead)), when the job starts nothing:
     /// instants after now start again, including those that already ran ahead of time.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// cron.reset("invoices").await?;
+    /// assert!(cron.list().await?[0].ahead_by.is_zero());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`pause`](Self::pause).

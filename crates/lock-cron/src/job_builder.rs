@@ -17,6 +17,20 @@ impl Scheduler {
     /// Creates a builder for a job; [`register`](JobBuilder::register) adds it. All nodes should register the same
     /// jobs. Nodes with the same set of jobs elect their own leader.
     ///
+    /// ```
+    /// use lock_core::{LockFactory, MemoryBackend};
+    /// use lock_cron::{MemoryLedger, Retries, RunContext, Schedule, Scheduler};
+    ///
+    /// let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// cron.job("invoices", Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?, |run: RunContext| async move {
+    ///     println!("{} under token {}", run.scheduled_at(), run.fencing_token());
+    ///     Ok(())
+    /// })
+    /// .retries(Retries::times(3))
+    /// .register()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Rolling deployments
     /// While nodes of the old and the new program run side by side, a job with a changed schedule runs at the
     /// instants of both schedules, each instant once: after a change from `0 2 * * *` to `0 3 * * *` it may run twice

@@ -112,6 +112,17 @@ impl Scheduler {
     ///
     /// During outages of the store it waits and retries.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// let shutdown = tokio::time::sleep(std::time::Duration::from_millis(50)); // in production: SIGTERM
+    /// cron.run_until(shutdown).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`CronErrorKind::Running`] if it is already running, [`Ended`](CronErrorKind::Ended) if it has already ended,
     /// and [`Store`](CronErrorKind::Store) if the lock factory was shut down.
@@ -129,6 +140,16 @@ impl Scheduler {
     }
 
     /// Returns `true` if this node is the leader now.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// assert!(!cron.is_leading(), "it does not run yet");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_leading(&self) -> bool {
         self.shared.leading.load(Ordering::SeqCst)
@@ -136,6 +157,18 @@ impl Scheduler {
 
     /// Returns the jobs that this node registered, sorted by name, with the controls of the fleet and their open
     /// runs.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// for job in cron.list().await? {
+    ///     println!("{} ({}) runs next at {:?}", job.name, job.schedule, job.next_run);
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`CronErrorKind::Store`].
@@ -179,6 +212,17 @@ impl Scheduler {
     /// node. For a paused job, these are the runs that it would have. The schedule belongs to the program, so this
     /// node must have registered the job.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// let runs = cron.next_runs("invoices", 3).await?;
+    /// assert!(runs.len() == 3 && runs.is_sorted());
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did not register it;
     /// [`Store`](CronErrorKind::Store).
@@ -203,6 +247,18 @@ impl Scheduler {
     /// Returns the latest attempts of a job that have ended or were skipped, newest first: at most `n` entries; for a
     /// job of each node, those of this process. A job of another node is read from the store, so that a tool needs no
     /// registered jobs.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
+    /// for attempt in cron.history("invoices", 10).await? {
+    ///     println!("{attempt:?}");
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did not register it and the

@@ -24,6 +24,15 @@ impl Scheduler {
     ///
     /// The two are usually one Redis: `Scheduler::builder(LockFactory::new(redis.clone()), redis)`. All nodes of a group must
     /// use the same ledger, since it decides which runs start.
+    ///
+    /// ```
+    /// use lock_core::{LockFactory, MemoryBackend};
+    /// use lock_cron::{MemoryLedger, Scheduler};
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// let cron = Scheduler::builder(locks, MemoryLedger::new()).group("billing").node("billing-1").build()?;
+    /// # Ok::<(), lock_cron::CronError>(())
+    /// ```
     pub fn builder(locks: LockFactory, ledger: impl RunLedger) -> SchedulerBuilder {
         SchedulerBuilder::new(locks, Arc::new(ledger))
     }

@@ -25,6 +25,15 @@ impl LockFactory {
     /// It is held with the lock of the same name. A lock that something else takes under this name counts as a leader, so give
     /// elections names of their own.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let election = locks.election("outbox")?;
+    /// assert!(!election.role().borrow().is_leading(), "it does not campaign yet");
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`named`](Self::named).
     pub fn election<N>(&self, name: N) -> Result<Election, LockError>
@@ -41,6 +50,19 @@ impl LockFactory {
 impl Election {
     /// Returns the same election with these options, as a new candidate.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::election::ElectionOptions;
+    /// use std::time::Duration;
+    ///
+    /// let options = ElectionOptions::new().lease(Duration::from_secs(5)).grace(Duration::from_secs(2));
+    /// let election = locks.election("outbox")?.with_options(options)?;
+    /// assert_eq!(election.options(), options);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`LockErrorKind::InvalidOptions`](crate::LockErrorKind::InvalidOptions) if they do not fit together or exceed the limits of
     /// the factory.
@@ -51,12 +73,32 @@ impl Election {
     }
 
     /// Returns the name.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// assert_eq!(locks.election("outbox")?.name().as_str(), "outbox");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn name(&self) -> &LockName {
         self.candidate.lock.name()
     }
 
     /// Returns the options.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use std::time::Duration;
+    ///
+    /// let election = locks.election("outbox")?;
+    /// let patient = election.options().back_off(Duration::from_secs(5), Duration::from_secs(60));
+    /// let election = election.with_options(patient)?;
+    /// # Ok(()) }
+    /// ```
     pub fn options(&self) -> ElectionOptions {
         self.candidate.options
     }
@@ -66,6 +108,22 @@ impl Election {
     /// `body` is called once for each term. An `Ok` ends the campaigns; after an `Err` or a panic this process resigns, and
     /// campaigns again after the back-off. Changes that a panicking body made stay visible to the next
     /// call.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::election::{LeadEnd, Term};
+    /// use std::convert::Infallible;
+    ///
+    /// let election = locks.election("migration")?;
+    /// let leading = election.lead(async |term: Term| {
+    ///     println!("leading under token {}", term.fencing_token());
+    ///     Ok::<(), Infallible>(()) // the work is done
+    /// });
+    /// assert_eq!(leading.until(std::future::pending()).await?, LeadEnd::Finished);
+    /// # Ok(()) }
+    /// ```
     pub fn lead<B, W, E>(&self, body: B) -> Lead<B>
     where
         B: FnMut(Term) -> W,
@@ -80,6 +138,17 @@ impl Election {
     /// A follower asks the store for the leader when its campaign begins, and every third of the lease, so the role is right
     /// within one lease. While the thread of [`lead`](Self::lead) is blocked, the value may be old:
     /// [`Role::is_leading`] compares the clock.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let election = locks.election("outbox")?;
+    /// let role = election.role();
+    /// let is_ready = move || role.borrow().is_leading(); // for a probe or a gauge
+    /// assert!(!is_ready());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn role(&self) -> watch::Receiver<Role> {
         self.candidate.role.subscribe()
@@ -89,6 +158,17 @@ impl Election {
     /// process campaigns again after the [back-off](ElectionOptions::back_off).
     ///
     /// It does not wait. [`role`](Self::role) shows the end.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let election = locks.election("outbox")?;
+    /// let role = election.role();
+    /// election.resign(); // nothing happens, since it does not lead
+    /// assert!(!role.borrow().is_leading());
+    /// # Ok(()) }
+    /// ```
     pub fn resign(&self) {
         self.candidate.resignation.notify_waiters();
     }

@@ -72,6 +72,17 @@ impl LockSet {
 
     /// Returns the set of these locks, without any IO.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::set::LockSet;
+    ///
+    /// let set = LockSet::of([locks.named("stock:2")?, locks.named("stock:1")?])?;
+    /// assert_eq!(set.names().len(), 2);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`LockErrorKind::InvalidSet`] with a [`SetError`], if there is none, if there are more than
     /// [`MAX_MEMBERS`](Self::MAX_MEMBERS), or if they differ in their options, owners or factories.
@@ -98,16 +109,49 @@ impl LockSet {
     }
 
     /// Returns the names, sorted.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let set = locks.all(["stock:2", "stock:1"])?;
+    /// let names: Vec<_> = set.names().map(|name| name.as_str()).collect();
+    /// assert_eq!(names, ["stock:1", "stock:2"]);
+    /// # Ok(()) }
+    /// ```
     pub fn names(&self) -> impl ExactSizeIterator<Item = &LockName> {
         self.names.iter()
     }
 
     /// Returns the options of all locks, to change some of them for [`with_options`](Self::with_options).
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use std::time::Duration;
+    ///
+    /// let set = locks.all(["stock:2", "stock:1"])?;
+    /// let set = set.with_options(set.options().max_hold(Duration::from_secs(60)))?;
+    /// # Ok(()) }
+    /// ```
     pub fn options(&self) -> LockOptions {
         self.template.options()
     }
 
     /// Returns the same set with other options for all locks; see [`Lock::with_options`].
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::LockOptions;
+    /// use std::time::Duration;
+    ///
+    /// let set = locks.all(["stock:2", "stock:1"])?;
+    /// let set = set.with_options(LockOptions::new().lease(Duration::from_secs(10)))?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidOptions`] if they contradict each other or exceed the limits.
@@ -117,6 +161,18 @@ impl LockSet {
 
     /// Returns the same set for this owner, who re-enters the locks that it holds; see [`Lock::with_owner`].
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let set = locks.all(["stock:2", "stock:1"])?;
+    /// let me = locks.owner();
+    /// let outer = locks.named("stock:1")?.with_owner(&me)?.acquire().await?;
+    /// let guard = set.with_owner(&me)?.acquire().await?; // re-enters `stock:1`
+    /// assert_eq!(guard.fencing_token(outer.name()), Some(outer.fencing_token()));
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`LockErrorKind::ForeignOwner`] if another factory made the owner.
     pub fn with_owner(&self, owner: &Owner) -> Result<Self, LockError> {
@@ -124,6 +180,19 @@ impl LockSet {
     }
 
     /// Acquires all locks, and waits as long as others hold one of them. Locks that are already acquired are renewed meanwhile.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let set = locks.all(["stock:2", "stock:1"])?;
+    /// let guard = set.acquire().await?;
+    /// tokio::select! {
+    ///     lost = guard.lost() => println!("stopped: {} was lost", lost.name),
+    ///     () = async { println!("both are held") } => {}
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`Lock::acquire`], with the name of the lock that failed, and [`LockErrorKind::MemberLost`] if a lock was lost while
@@ -139,6 +208,16 @@ impl LockSet {
     /// Tries once to acquire all locks. Returns `None` if another owner holds one of them, or waits for one in this process;
     /// the locks acquired before it are released first.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let _one = locks.named("stock:1")?.acquire().await?;
+    /// let set = locks.all(["stock:2", "stock:1"])?;
+    /// assert!(set.try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`acquire`](Self::acquire), but at the first failure of the store.
     ///
@@ -152,6 +231,20 @@ impl LockSet {
     }
 
     /// Acquires all locks, and waits no longer than `wait` in total, from the first poll on. Zero is one try.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::LockErrorKind;
+    /// use std::time::Duration;
+    ///
+    /// let _one = locks.named("stock:1")?.acquire().await?;
+    /// let set = locks.all(["stock:2", "stock:1"])?;
+    /// let error = set.acquire_timeout(Duration::from_millis(10)).await.unwrap_err();
+    /// assert_eq!(error.kind(), LockErrorKind::Timeout);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire), and [`LockErrorKind::Timeout`] with the name of the lock that was waited for last;

@@ -14,6 +14,16 @@ use lock_core::names::LockNames;
 impl<D> LockLayer<NoKey, D> {
     /// Sets the rule that turns a request into the name of its lock: a template, or a [`KeyTemplate`].
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_tower::KeyTemplate;
+    ///
+    /// let by_header = LockLayer::new(locks.clone()).key(KeyTemplate::of("account").header("x-account"));
+    /// let constant = LockLayer::new(locks).key("report");
+    /// ```
+    ///
     /// # Panics
     /// If the template is malformed, as axum's routes do; [`try_key`](Self::try_key) returns the error.
     #[track_caller]
@@ -29,6 +39,14 @@ impl<D> LockLayer<NoKey, D> {
     }
 
     /// Like [`key`](Self::key), for templates that are not known before run time.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let configured = "account:{"; // read from a file
+    /// assert!(LockLayer::new(locks).try_key(configured).is_err());
+    /// ```
     ///
     /// # Errors
     /// An [`InvalidKey`] that says what to change.
@@ -77,6 +95,15 @@ impl<D> LockLayer<NoKey, D> {
     }
 
     /// As [`keys`](Self::keys), for templates that are not known before run time.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let configured = ["stock", "prices"]; // read from a file
+    /// let layer = LockLayer::new(locks).try_keys(configured)?;
+    /// # Ok::<(), lock_tower::InvalidKey>(())
+    /// ```
     ///
     /// # Errors
     /// An [`InvalidKey`] that says what to change.

@@ -1,19 +1,17 @@
-//! The layer: the options of its locks, and the answers to requests that do not acquire them.
+//! The layer, and the options of its locks.
 
 mod build;
 mod key;
+mod terms;
 
+#[cfg(doc)]
+use crate::policy::OnLost;
 use crate::{
-    config::{Config, MaxHold, Mode, Waiters},
+    config::{Config, MaxHold},
     detach::DetachedTasks,
-    error::BoxError,
-    observer::LayerObserver,
-    policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
-    reject::{Rejection, boxed},
     typestate::{Cancel, Detach, NoKey},
 };
-use bytes::Bytes;
-use http::{Method, Response, StatusCode, request::Parts};
+use http::{Method, request::Parts};
 use lock_core::{LockError, LockFactory, LockOptions};
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -66,6 +64,14 @@ pub struct LockLayer<K = NoKey, D = Cancel> {
 
 impl LockLayer {
     /// Creates a layer over these locks. It still needs a [`key`](Self::key).
+    ///
+    /// ```
+    /// use lock_core::{LockFactory, MemoryBackend};
+    /// use lock_tower::LockLayer;
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// let layer = LockLayer::new(locks).key("report");
+    /// ```
     pub fn new(locks: LockFactory) -> Self {
         Self { config: Arc::new(Config::new(locks)), key: NoKey(()), disconnect: Cancel(()) }
     }
@@ -79,6 +85,21 @@ impl<K> LockLayer<K, Cancel> {
     /// handler that released its lock early is dropped [15 minutes](DetachedTasks::max_orphan_time) after its client
     /// has left. A request that waits for its lock ends with its client, since its handler was not called
     /// yet.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// use lock_tower::DetachedTasks;
+    /// use std::time::Duration;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let tasks = DetachedTasks::new();
+    /// let layer = LockLayer::new(locks).key("report").detach(&tasks);
+    /// // … serve, and when the server has stopped:
+    /// tasks.drain(Duration::from_secs(10)).await.expect("the handlers have ended");
+    /// # }
+    /// ```
     pub fn detach(self, tasks: &DetachedTasks) -> LockLayer<K, Detach> {
         let this = self.with(|config| config.tasks = Some(tasks.clone()));
         LockLayer { config: this.config, key: this.key, disconnect: Detach(()) }
@@ -87,6 +108,15 @@ impl<K> LockLayer<K, Cancel> {
 
 impl<K, D> LockLayer<K, D> {
     /// Sets the maximum time a request waits for its lock. With zero it tries once.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use std::time::Duration;
+    ///
+    /// let layer = LockLayer::new(locks).key("report").wait(Duration::from_millis(500));
+    /// ```
     ///
     /// # Panics
     /// Above the factory's [`max_wait`](lock_core::Limits::max_wait); [`try_wait`](Self::try_wait)
@@ -101,6 +131,17 @@ impl<K, D> LockLayer<K, D> {
 
     /// Like [`wait`](Self::wait), for a time that is not known before run time.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use std::time::Duration;
+    ///
+    /// let configured = Duration::from_millis(500); // read from a file
+    /// let layer = LockLayer::new(locks).key("report").try_wait(configured)?;
+    /// # Ok::<(), lock_core::LockError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`LockErrorKind::InvalidOptions`](lock_core::LockErrorKind::InvalidOptions).
     pub fn try_wait(self, wait: Duration) -> Result<Self, LockError> {
@@ -109,12 +150,28 @@ impl<K, D> LockLayer<K, D> {
     }
 
     /// Does not wait: a request whose lock is held is rejected at once with 409.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let layer = LockLayer::new(locks).key("report").fail_fast();
+    /// ```
     pub fn fail_fast(self) -> Self {
         self.wait(Duration::ZERO)
     }
 
     /// Sets the methods that need the lock. Requests of other methods need none. GET includes HEAD, which
     /// runs the same handler.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use http::Method;
+    ///
+    /// let layer = LockLayer::new(locks).key("report").methods([Method::POST, Method::PUT, Method::DELETE]);
+    /// ```
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         let methods: Arc<[Method]> = methods.into_iter().collect();
         self.with(|config| config.methods = Some(methods))
@@ -122,6 +179,13 @@ impl<K, D> LockLayer<K, D> {
 
     /// Adds a filter: requests for which it returns `false` need no lock. A request needs the lock if all
     /// filters agree.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let layer = LockLayer::new(locks).key("report").filter(|head| !head.headers.contains_key("x-dry-run"));
+    /// ```
     pub fn filter(self, needs_lock: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.with(|config| config.filters.push(Arc::new(needs_lock)))
     }
@@ -129,6 +193,16 @@ impl<K, D> LockLayer<K, D> {
     /// Sets the options of the locks: lease, renewals, timeouts. They replace all options of the factory. A
     /// `max_hold` in them that is shorter than the layer's default is kept; a longer one needs
     /// [`no_max_hold`](Self::no_max_hold).
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::LockOptions;
+    /// use std::time::Duration;
+    ///
+    /// let layer = LockLayer::new(locks).key("report").options(LockOptions::new().lease(Duration::from_secs(10)));
+    /// ```
     ///
     /// # Panics
     /// If they contradict each other, or exceed the limits of the factory; [`try_options`](Self::try_options) returns
@@ -143,6 +217,18 @@ impl<K, D> LockLayer<K, D> {
 
     /// Like [`options`](Self::options), for options that are not known before run time.
     ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_core::LockOptions;
+    /// use std::time::Duration;
+    ///
+    /// let configured = Duration::from_secs(10); // read from a file
+    /// let layer = LockLayer::new(locks).key("report").try_options(LockOptions::new().lease(configured))?;
+    /// # Ok::<(), lock_core::LockError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`LockErrorKind::InvalidOptions`](lock_core::LockErrorKind::InvalidOptions).
     pub fn try_options(self, options: LockOptions) -> Result<Self, LockError> {
@@ -155,6 +241,15 @@ impl<K, D> LockLayer<K, D> {
     ///
     /// The default is 30 s, or the shorter `max_hold` of the options, or none if an operation timeout of 30 s or more
     /// was set.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use std::time::Duration;
+    ///
+    /// let layer = LockLayer::new(locks).key("report").max_hold(Duration::from_secs(10));
+    /// ```
     ///
     /// # Panics
     /// If it is below a millisecond, or contradicts the other options.
@@ -169,6 +264,13 @@ impl<K, D> LockLayer<K, D> {
     /// Leaves the maximum duration of a hold to the lock options, which have none by default. A stalled client then
     /// keeps its lock until its connection ends. Use it only with a [`BufferRequestLayer`](crate::BufferRequestLayer)
     /// and responses that do not wait for the client, or for streams that clients may keep open.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let layer = LockLayer::new(locks).key("report").no_max_hold();
+    /// ```
     pub fn no_max_hold(self) -> Self {
         self.with(|config| config.max_hold = MaxHold::FromOptions)
     }
@@ -176,120 +278,6 @@ impl<K, D> LockLayer<K, D> {
     fn checked(self) -> Result<Self, LockError> {
         self.config.check()?;
         Ok(self)
-    }
-
-    /// Sets the time at which the lock is released.
-    pub fn release_on(self, when: ReleaseOn) -> Self {
-        self.with(|config| config.release_on = when)
-    }
-
-    /// Sets the treatment of a handler whose lock is lost.
-    pub fn on_lost(self, then: OnLost) -> Self {
-        self.with(|config| config.on_lost = then)
-    }
-
-    /// Sets the treatment of requests while the store does not answer.
-    pub fn on_unavailable(self, then: OnUnavailable) -> Self {
-        self.with(|config| config.on_unavailable = then)
-    }
-
-    /// Sets the treatment of requests that lack the client's part of the key. A key that is malformed, or missing
-    /// because the server is misconfigured, is always rejected.
-    pub fn on_bad_key(self, then: OnBadKey) -> Self {
-        self.with(|config| config.on_bad_key = then)
-    }
-
-    /// Sets the status of a request whose [`wait`](Self::wait) ended without the lock, for example 409. A
-    /// layer that does not wait answers with 409 in any case; use [`on_reject`](Self::on_reject) for another
-    /// status.
-    pub fn timeout_status(self, status: StatusCode) -> Self {
-        self.with(|config| config.timeout_status = status)
-    }
-
-    /// Sets the answer to rejected requests. The default is [`Rejection::into_response`], which can be a starting
-    /// point.
-    ///
-    /// ```
-    /// # use lock_core::{LockFactory, MemoryBackend};
-    /// # let locks = LockFactory::new(MemoryBackend::new());
-    /// use lock_tower::{LockLayer, RejectReason};
-    ///
-    /// let layer = LockLayer::new(locks).key("report").on_reject(|rejection| {
-    ///     let rejection = match rejection.reason() {
-    ///         RejectReason::Contended | RejectReason::Timeout => rejection.with_status(http::StatusCode::LOCKED),
-    ///         _ => rejection,
-    ///     };
-    ///     rejection.into_response()
-    /// });
-    /// ```
-    pub fn on_reject<F, B>(self, answer: F) -> Self
-    where
-        F: Fn(Rejection) -> Response<B> + Send + Sync + 'static,
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        self.with(|config| config.on_reject = Arc::new(move |rejection| answer(rejection).map(boxed)))
-    }
-
-    /// Answers rejected requests with a gRPC status, for tonic; see [`Rejection::into_grpc_response`].
-    pub fn grpc(self) -> Self {
-        self.on_reject(Rejection::into_grpc_response)
-    }
-
-    /// Sets the secret under which keys are [hashed](crate::KeyHash) in rejections and spans. Replicas that share it
-    /// compute the same hash for a key, in every version. The secret allows testing names against a hash. The default
-    /// is a random secret of the process.
-    ///
-    /// ```
-    /// # use lock_core::{LockFactory, MemoryBackend};
-    /// # let locks = LockFactory::new(MemoryBackend::new());
-    /// let hex = "7d793037a0760186574b0282f2f435e7"; // `openssl rand -hex 16`, once for all replicas
-    /// let secret = u128::from_str_radix(hex, 16)?.to_be_bytes();
-    /// let layer = lock_tower::LockLayer::new(locks).key("report").key_hash_secret(secret);
-    /// # Ok::<(), std::num::ParseIntError>(())
-    /// ```
-    pub fn key_hash_secret(self, secret: [u8; 16]) -> Self {
-        self.with(|config| config.key_hash_secret = Some(secret))
-    }
-
-    /// Sets the maximum number of requests of this layer that wait at once, for a look-up of their key or for their
-    /// lock, over all its keys and clones; the next is rejected with 503. The default is 1,000. The factory's
-    /// [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
-    pub fn max_waiters(self, limit: usize) -> Self {
-        self.with(|config| config.waiters = Waiters::new(limit))
-    }
-
-    /// Runs the layer in shadow mode, to see its effect in advance. It acquires and measures, but never rejects,
-    /// stops or [detaches](Self::detach) a handler. A request that does not acquire its lock waits for the same time
-    /// and is then passed through; handlers should take [`LockStatus`](crate::LockStatus) or `Option<LockHandle>`.
-    pub fn shadow(self) -> Self {
-        self.with(|config| config.mode = Mode::Shadow)
-    }
-
-    /// Sets the route in events and the span, where axum does not provide it.
-    pub fn route(self, template: impl Into<Arc<str>>) -> Self {
-        self.with(|config| config.route = Some(template.into()))
-    }
-
-    /// Adds an observer, for example `OtelLayerObserver`.
-    pub fn observer(self, observer: impl LayerObserver) -> Self {
-        self.with(|config| {
-            let all = config.observers.iter().cloned().chain([Arc::new(observer) as _]);
-            config.observers = all.collect();
-        })
-    }
-
-    /// Sets what an idempotency layer relies on, whatever was chosen: without its lock no handler runs, a lost lock stops
-    /// it, and the lock is released once the answer is stored.
-    #[cfg(feature = "idempotency")]
-    pub(crate) fn for_idempotency(self) -> Self {
-        self.with(|config| {
-            config.mode = Mode::Enforce;
-            config.on_unavailable = OnUnavailable::Reject;
-            config.on_lost = OnLost::Stop;
-            config.release_on = ReleaseOn::Head;
-            config.timeout_status = StatusCode::CONFLICT;
-        })
     }
 
     /// Returns the settings.

@@ -1,0 +1,221 @@
+//! The terms of a layer: the end of a lock, the answers to requests that do not acquire it, and the limits.
+
+use super::LockLayer;
+use crate::{
+    config::{Mode, Waiters},
+    error::BoxError,
+    observer::LayerObserver,
+    policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
+    reject::{Rejection, boxed},
+};
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use std::sync::Arc;
+
+impl<K, D> LockLayer<K, D> {
+    /// Sets the time at which the lock is released.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_tower::ReleaseOn;
+    ///
+    /// let layer = LockLayer::new(locks).key("report").release_on(ReleaseOn::Head);
+    /// ```
+    pub fn release_on(self, when: ReleaseOn) -> Self {
+        self.with(|config| config.release_on = when)
+    }
+
+    /// Sets the treatment of a handler whose lock is lost.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_tower::OnLost;
+    ///
+    /// let layer = LockLayer::new(locks).key("report").on_lost(OnLost::Signal);
+    /// ```
+    pub fn on_lost(self, then: OnLost) -> Self {
+        self.with(|config| config.on_lost = then)
+    }
+
+    /// Sets the treatment of requests while the store does not answer.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_tower::OnUnavailable;
+    ///
+    /// let layer = LockLayer::new(locks).key("report").on_unavailable(OnUnavailable::Allow);
+    /// ```
+    pub fn on_unavailable(self, then: OnUnavailable) -> Self {
+        self.with(|config| config.on_unavailable = then)
+    }
+
+    /// Sets the treatment of requests that lack the client's part of the key. A key that is malformed, or missing
+    /// because the server is misconfigured, is always rejected.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_tower::{KeyTemplate, OnBadKey};
+    ///
+    /// let key = KeyTemplate::of("account").header("x-account");
+    /// let layer = LockLayer::new(locks).key(key).on_bad_key(OnBadKey::Allow);
+    /// ```
+    pub fn on_bad_key(self, then: OnBadKey) -> Self {
+        self.with(|config| config.on_bad_key = then)
+    }
+
+    /// Sets the status of a request whose [`wait`](Self::wait) ended without the lock, for example 409. A
+    /// layer that does not wait answers with 409 in any case; use [`on_reject`](Self::on_reject) for another
+    /// status.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use http::StatusCode;
+    ///
+    /// let layer = LockLayer::new(locks).key("report").timeout_status(StatusCode::CONFLICT);
+    /// ```
+    pub fn timeout_status(self, status: StatusCode) -> Self {
+        self.with(|config| config.timeout_status = status)
+    }
+
+    /// Sets the answer to rejected requests. The default is [`Rejection::into_response`], which can be a starting
+    /// point.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_tower::{LockLayer, RejectReason};
+    ///
+    /// let layer = LockLayer::new(locks).key("report").on_reject(|rejection| {
+    ///     let rejection = match rejection.reason() {
+    ///         RejectReason::Contended | RejectReason::Timeout => rejection.with_status(http::StatusCode::LOCKED),
+    ///         _ => rejection,
+    ///     };
+    ///     rejection.into_response()
+    /// });
+    /// ```
+    pub fn on_reject<F, B>(self, answer: F) -> Self
+    where
+        F: Fn(Rejection) -> Response<B> + Send + Sync + 'static,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        self.with(|config| config.on_reject = Arc::new(move |rejection| answer(rejection).map(boxed)))
+    }
+
+    /// Answers rejected requests with a gRPC status, for tonic; see [`Rejection::into_grpc_response`].
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let layer = LockLayer::new(locks).key("report").grpc();
+    /// ```
+    pub fn grpc(self) -> Self {
+        self.on_reject(Rejection::into_grpc_response)
+    }
+
+    /// Sets the secret under which keys are [hashed](crate::KeyHash) in rejections and spans. Replicas that share it
+    /// compute the same hash for a key, in every version. The secret allows testing names against a hash. The default
+    /// is a random secret of the process.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let hex = "7d793037a0760186574b0282f2f435e7"; // `openssl rand -hex 16`, once for all replicas
+    /// let secret = u128::from_str_radix(hex, 16)?.to_be_bytes();
+    /// let layer = lock_tower::LockLayer::new(locks).key("report").key_hash_secret(secret);
+    /// # Ok::<(), std::num::ParseIntError>(())
+    /// ```
+    pub fn key_hash_secret(self, secret: [u8; 16]) -> Self {
+        self.with(|config| config.key_hash_secret = Some(secret))
+    }
+
+    /// Sets the maximum number of requests of this layer that wait at once, for a look-up of their key or for their
+    /// lock, over all its keys and clones; the next is rejected with 503. The default is 1,000. The factory's
+    /// [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let layer = LockLayer::new(locks).key("report").max_waiters(100);
+    /// ```
+    pub fn max_waiters(self, limit: usize) -> Self {
+        self.with(|config| config.waiters = Waiters::new(limit))
+    }
+
+    /// Runs the layer in shadow mode, to see its effect in advance. It acquires and measures, but never rejects,
+    /// stops or [detaches](Self::detach) a handler. A request that does not acquire its lock waits for the same time
+    /// and is then passed through; handlers should take [`LockStatus`](crate::LockStatus) or `Option<LockHandle>`.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let layer = LockLayer::new(locks).key("report").shadow();
+    /// ```
+    pub fn shadow(self) -> Self {
+        self.with(|config| config.mode = Mode::Shadow)
+    }
+
+    /// Sets the route in events and the span, where axum does not provide it.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let layer = LockLayer::new(locks).key("report").route("/reports/{day}");
+    /// ```
+    pub fn route(self, template: impl Into<Arc<str>>) -> Self {
+        self.with(|config| config.route = Some(template.into()))
+    }
+
+    /// Adds an observer, for example `OtelLayerObserver`.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_tower::LockLayer;
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// use lock_tower::observer::{LayerEvent, LayerObserver};
+    ///
+    /// #[derive(Debug)]
+    /// struct Print;
+    ///
+    /// impl LayerObserver for Print {
+    ///     fn on_event(&self, event: &LayerEvent<'_>) {
+    ///         println!("{event:?}");
+    ///     }
+    /// }
+    ///
+    /// let layer = LockLayer::new(locks).key("report").observer(Print);
+    /// ```
+    pub fn observer(self, observer: impl LayerObserver) -> Self {
+        self.with(|config| {
+            let all = config.observers.iter().cloned().chain([Arc::new(observer) as _]);
+            config.observers = all.collect();
+        })
+    }
+
+    /// Sets what an idempotency layer relies on, whatever was chosen: without its lock no handler runs, a lost lock stops
+    /// it, and the lock is released once the answer is stored.
+    #[cfg(feature = "idempotency")]
+    pub(crate) fn for_idempotency(self) -> Self {
+        self.with(|config| {
+            config.mode = Mode::Enforce;
+            config.on_unavailable = OnUnavailable::Reject;
+            config.on_lost = OnLost::Stop;
+            config.release_on = ReleaseOn::Head;
+            config.timeout_status = StatusCode::CONFLICT;
+        })
+    }
+}
