@@ -11,6 +11,7 @@ mod catalogue;
 mod commands;
 mod dashboard;
 mod fleet;
+mod idempotency;
 mod jobs;
 mod load;
 mod program;
