@@ -4,7 +4,8 @@ use crate::{
     claim::ClaimedRun,
     context::RunContext,
     hold::{self, RunHold},
-    job::{Job, RunResult},
+    job::Job,
+    payload,
     running::{CancelReason, CancelSignal},
 };
 use futures_util::FutureExt;
@@ -31,12 +32,20 @@ pub(crate) struct AttemptResult {
     pub(crate) detail: String,
     /// The reason why the body was asked to end, if it was.
     pub(crate) cancelled: Option<CancelReason>,
+    /// Set if another attempt would fail for the same reason.
+    pub(crate) is_final: bool,
+}
+
+/// The error of a body, as text.
+struct BodyError {
+    text: String,
+    is_final: bool,
 }
 
 impl AttemptResult {
     fn new(outcome: RunOutcome, detail: &str) -> Self {
         let detail = detail.chars().take(MAX_DETAIL).collect();
-        Self { outcome, detail, cancelled: None }
+        Self { outcome, detail, cancelled: None, is_final: false }
     }
 }
 
@@ -51,11 +60,16 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
         token: claimed.token,
         catch_up: claimed.catch_up,
         hold: claimed.hold.clone(),
+        payload: job.payload.clone(),
         cancel: cancelled,
     };
     let body = async {
         // Converted here, so that an error that panics counts as a body that panics.
-        (job.body)(context).await.map_err(|error| with_causes(&*error).into())
+        let done = (job.body)(context).await;
+        done.map_err(|error| BodyError {
+            text: with_causes(&*error),
+            is_final: payload::is_bad_payload(&*error, MAX_CAUSES),
+        })
     };
     let mut body = Box::pin(AssertUnwindSafe(body).catch_unwind());
     let result = drive_body(job, claimed.hold.as_ref(), cancel, &cancel_body, &mut body).await;
@@ -73,7 +87,7 @@ async fn drive_body(
     hold: Option<&RunHold>,
     cancel: CancelSignal,
     cancel_body: &watch::Sender<bool>,
-    body: &mut (impl Future<Output = std::thread::Result<RunResult>> + Unpin),
+    body: &mut (impl Future<Output = std::thread::Result<Result<(), BodyError>>> + Unpin),
 ) -> AttemptResult {
     let mut stopped = tokio::select! {
         biased;
@@ -101,13 +115,12 @@ async fn drive_body(
     stopped
 }
 
-fn outcome_of(done: std::thread::Result<RunResult>) -> AttemptResult {
+fn outcome_of(done: std::thread::Result<Result<(), BodyError>>) -> AttemptResult {
     match done {
         Ok(Ok(())) => AttemptResult::new(RunOutcome::Succeeded, ""),
-        Ok(Err(error)) => match catch_unwind(AssertUnwindSafe(move || error.to_string())) {
-            Ok(text) => AttemptResult::new(RunOutcome::Failed, &text),
-            Err(_) => AttemptResult::new(RunOutcome::Panicked, "the `Display` of its error panicked"),
-        },
+        Ok(Err(BodyError { text, is_final })) => {
+            AttemptResult { is_final, ..AttemptResult::new(RunOutcome::Failed, &text) }
+        }
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

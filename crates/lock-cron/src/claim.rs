@@ -11,7 +11,7 @@ use crate::{
     running::HeldClaim,
     time::UtcTime,
 };
-use lock_core::{FencingToken, backend::BackendError};
+use lock_core::{FencingToken, LockName, backend::BackendError};
 use lock_ledger::{
     AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, EndReply, EndRequest, OpenRun, OverlapRule,
     RetryOf, RunId, RunOutcome, RunState,
@@ -118,7 +118,7 @@ pub(crate) async fn claim_due(node: &Node, due: &mut Due) -> (ClaimOutcome, Opti
         after: due.after.map(UtcTime::to_server_time),
         schedule: due.schedule,
         revision: due.revision,
-        definition: 0,
+        definition: due.definition,
         overlap: rule(due.overlap),
         lease: node.terms.lease,
         node: node.name.clone(),
@@ -215,7 +215,7 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
         }
         // The allowed attempts are used up.
         RetryOutcome::Refused(ClaimReply::Gone) => {
-            if abandon(node, job, before).await == Some(EndReply::Recorded) && orphaned {
+            if abandon(node, &job.name, before).await == Some(EndReply::Recorded) && orphaned {
                 orphaned_event(false);
             }
             None
@@ -225,7 +225,7 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
 }
 
 /// Records that a run was abandoned.
-async fn abandon(node: &Node, job: &Job, attempt: AttemptId) -> Option<EndReply> {
+pub(crate) async fn abandon(node: &Node, job: &LockName, attempt: AttemptId) -> Option<EndReply> {
     let (outcome, detail) = (RunOutcome::Abandoned, "its node died or lost its lease".to_owned());
     let end = AttemptEnd { outcome, detail, then: Some(AfterAttempt::Finish) };
     record_end(node, job, attempt, end).await
@@ -235,12 +235,12 @@ async fn abandon(node: &Node, job: &Job, attempt: AttemptId) -> Option<EndReply>
 /// may last or a shutdown can wait.
 pub(crate) async fn record_end(
     node: &Node,
-    job: &Job,
+    job: &LockName,
     attempt: AttemptId,
     end: AttemptEnd,
 ) -> Option<EndReply> {
     let request = EndRequest {
-        job: node.ledger.job(&job.name),
+        job: node.ledger.job(job),
         run: attempt.run,
         claim: attempt.claim,
         outcome: end.outcome,

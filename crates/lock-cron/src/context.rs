@@ -6,7 +6,7 @@ use crate::{
 };
 use lock_core::{FencingToken, LockName, LostReason};
 use lock_ledger::{CatchUp, RunId};
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 /// The context of a run, for its body. Clones refer to the same run.
@@ -24,6 +24,8 @@ pub struct RunContext {
     pub(crate) catch_up: CatchUp,
     /// `None` in a job of each node.
     pub(crate) hold: Option<RunHold>,
+    /// The payload of an instance, as JSON.
+    pub(crate) payload: Option<Arc<str>>,
     pub(crate) cancel: watch::Receiver<bool>,
 }
 

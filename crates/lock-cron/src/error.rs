@@ -35,6 +35,10 @@ pub enum CronErrorKind {
     Ended,
     /// Too many triggers are waiting to be started.
     TooManyTriggers,
+    /// The group has too many instances.
+    TooManyInstances,
+    /// The payload of an instance is too long, or is no JSON.
+    InvalidPayload,
     /// The store did not answer, or rejected a request. The source has the reason.
     Store,
 }
@@ -103,6 +107,10 @@ impl fmt::Display for CronError {
             CronErrorKind::TooManyTriggers => {
                 "too many triggers are waiting: run a node that has registered the job"
             }
+            CronErrorKind::TooManyInstances => {
+                "the group has too many instances: remove some, or use another group"
+            }
+            CronErrorKind::InvalidPayload => "the payload is invalid",
             CronErrorKind::Store => "a request to the store failed",
         })?;
         if let Some(about) = &self.about {

@@ -1,6 +1,11 @@
 //! A registered job, and its schedule under the controls of the fleet.
 
-use crate::{context::RunContext, plan::EffectiveControls, schedule::Schedule, terms::JobTerms};
+use crate::{
+    context::RunContext,
+    plan::EffectiveControls,
+    schedule::{DstPolicy, Schedule},
+    terms::JobTerms,
+};
 use lock_core::LockName;
 use lock_ledger::{JobControls, Registration};
 use std::{error::Error, fmt, future::Future, pin::Pin, sync::Arc};
@@ -18,6 +23,10 @@ pub(crate) struct Job {
     pub(crate) schedule: Schedule,
     pub(crate) terms: JobTerms,
     pub(crate) body: Body,
+    /// The payload of an instance, as JSON.
+    pub(crate) payload: Option<Arc<str>>,
+    /// The revision of the definition of an instance; 0 for a job in code.
+    pub(crate) definition: u64,
 }
 
 impl fmt::Debug for Job {
@@ -30,26 +39,34 @@ impl fmt::Debug for Job {
 impl Job {
     /// Returns the controls that apply here, including the replacement schedule if this node can read it.
     pub(crate) fn effective(&self, controls: Option<&JobControls>) -> EffectiveControls {
-        let (revision, paused) = controls.map_or((0, false), |controls| (controls.revision, controls.paused));
-        let replacement = controls.and_then(|controls| controls.schedule.as_deref());
-        let schedule = replacement.and_then(|text| self.read(text)).unwrap_or_else(|| self.schedule.clone());
-        EffectiveControls { revision, paused, schedule }
-    }
-
-    fn read(&self, text: &str) -> Option<Schedule> {
-        let read = Schedule::cron(text).and_then(|schedule| schedule.for_job(self.name.as_str()));
-        match read {
-            Ok(schedule) => Some(schedule.on_dst(self.schedule.dst_policy())),
-            Err(error) => {
-                // Stored by another version of the program, or for a zone that this machine does not know.
-                tracing::error!(cron.job = %self.name, %error, "replaced schedule cannot be read, using that of the program");
-                None
-            }
-        }
+        effective(&self.name, &self.schedule, controls)
     }
 
     /// Returns the registration of the job in the ledger.
     pub(crate) fn registration(&self, controls: Option<&JobControls>) -> Registration {
         Registration { job: self.name.clone(), schedule: self.effective(controls).schedule.identity() }
+    }
+}
+
+/// Returns the controls that apply to a job with this schedule, including the replacement if this node can read it.
+pub(crate) fn effective(
+    name: &LockName,
+    schedule: &Schedule,
+    controls: Option<&JobControls>,
+) -> EffectiveControls {
+    let (revision, paused) = controls.map_or((0, false), |controls| (controls.revision, controls.paused));
+    let replacement = controls.and_then(|controls| controls.schedule.as_deref());
+    let replacement = replacement.and_then(|text| read(name, schedule.dst_policy(), text));
+    EffectiveControls { revision, paused, schedule: replacement.unwrap_or_else(|| schedule.clone()) }
+}
+
+fn read(name: &LockName, policy: DstPolicy, text: &str) -> Option<Schedule> {
+    match Schedule::cron(text).and_then(|schedule| schedule.for_job(name.as_str())) {
+        Ok(schedule) => Some(schedule.on_dst(policy)),
+        Err(error) => {
+            // Stored by another version of the program, or for a zone that this machine does not know.
+            tracing::error!(cron.job = %name, %error, "replaced schedule cannot be read, using that of the program");
+            None
+        }
     }
 }

@@ -4,13 +4,13 @@ use crate::{
     context::RunContext,
     error::{CronError, CronErrorKind},
     job::{Body, Job, RunResult},
+    kind::{self, Kind},
     options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope},
     schedule::Schedule,
     scheduler::Scheduler,
-    terms::{JobTerms, MAX_NAME_BYTES},
+    terms::JobTerms,
     time::UtcTime,
 };
-use lock_core::LockName;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 impl Scheduler {
@@ -41,11 +41,41 @@ impl Scheduler {
         F: Fn(RunContext) -> W + Send + Sync + 'static,
         W: Future<Output = RunResult> + Send + 'static,
     {
-        JobBuilder::new(self.clone(), name, schedule, body)
+        JobBuilder::new(self.clone(), name, Some(schedule), body)
+    }
+
+    /// Creates a builder for a kind of jobs: a body and its terms, without a schedule.
+    /// [`register`](JobBuilder::register) adds it. Its instances are [added](Self::add) at run time, by any node, with a
+    /// schedule and a [payload](RunContext::payload) each. Every node that registered the kind runs them.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use lock_cron::{AddOutcome, MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # let locks = lock_core::LockFactory::new(lock_core::MemoryBackend::new());
+    /// # let cron = Scheduler::builder(locks, MemoryLedger::new()).build()?;
+    /// cron.kind("import", |run: RunContext| async move {
+    ///     let tenant: u32 = run.payload()?;
+    ///     println!("import tenant {tenant}");
+    ///     Ok(())
+    /// })
+    /// .register()?;
+    ///
+    /// // At any time, on any node:
+    /// let quarterly = Schedule::cron("H/15 * * * *")?;
+    /// assert_eq!(cron.add("import", "tenant-7", quarterly, &7).await?, AddOutcome::Added);
+    /// assert!(cron.remove("import", "tenant-7").await?);
+    /// # Ok(()) }
+    /// ```
+    pub fn kind<F, W>(&self, name: &str, body: F) -> JobBuilder
+    where
+        F: Fn(RunContext) -> W + Send + Sync + 'static,
+        W: Future<Output = RunResult> + Send + 'static,
+    {
+        JobBuilder::new(self.clone(), name, None, body)
     }
 }
 
-/// The builder of a job; [`register`](Self::register) adds it to its scheduler.
+/// The builder of a job or of a kind of jobs; [`register`](Self::register) adds it to its scheduler.
 ///
 /// | term | default |
 /// | --- | --- |
@@ -64,7 +94,8 @@ impl Scheduler {
 pub struct JobBuilder {
     scheduler: Scheduler,
     name: String,
-    schedule: Schedule,
+    /// `None` for a kind.
+    schedule: Option<Schedule>,
     terms: JobTerms,
     body: BodySlot,
 }
@@ -78,7 +109,7 @@ impl fmt::Debug for BodySlot {
 }
 
 impl JobBuilder {
-    fn new<F, W>(scheduler: Scheduler, name: &str, schedule: Schedule, body: F) -> Self
+    fn new<F, W>(scheduler: Scheduler, name: &str, schedule: Option<Schedule>, body: F) -> Self
     where
         F: Fn(RunContext) -> W + Send + Sync + 'static,
         W: Future<Output = RunResult> + Send + 'static,
@@ -150,32 +181,35 @@ impl JobBuilder {
         self
     }
 
-    /// Adds the job to this scheduler. It does no IO: the leader registers the job in the store, and from then on its
+    /// Adds the job or the kind to this scheduler. It does no IO: the leader registers the job in the store, and from then on its
     /// instants count. A new job, a job with a changed schedule, and a returning job never run for the past. A job is
     /// returning if no leader had it for 10 minutes while the group had a leader. A schedule without further instants
     /// is logged as a warning.
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`], [`InvalidOptions`](CronErrorKind::InvalidOptions),
+    /// [`CronErrorKind::InvalidName`], also for a slash, [`InvalidOptions`](CronErrorKind::InvalidOptions),
     /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that matches no date with this
     /// name, [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running),
     /// [`Ended`](CronErrorKind::Ended). The job is not registered then.
     pub fn register(self) -> Result<(), CronError> {
         let Self { scheduler, name: text, schedule, terms, body: BodySlot(body) } = self;
         let add = || {
-            let name = LockName::new(&text)?;
-            if text.len() > MAX_NAME_BYTES {
-                let about = format!("its name has {} bytes: use at most {MAX_NAME_BYTES}", text.len());
-                return Err(CronError::new(CronErrorKind::InvalidName).about(about));
-            }
+            let name = kind::static_name(&text)?;
             check(&terms)?;
+            let Some(schedule) = schedule else {
+                if terms.scope == Scope::PerNode {
+                    let about = "instances run once in the fleet: a kind has no other scope";
+                    return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
+                }
+                return scheduler.insert_kind(name, Kind { terms, body });
+            };
             let schedule = schedule.for_job(&text)?;
             let now = scheduler.shared.node.ledger.now();
             check_jitter(terms.jitter, &schedule, now)?;
             if schedule.next_after(now).is_none() {
                 tracing::warn!(cron.job = %name, %schedule, "the schedule has no further instants: the job never runs");
             }
-            scheduler.add(Job { name, schedule, terms, body })
+            scheduler.insert(Job { name, schedule, terms, body, payload: None, definition: 0 })
         };
         add().map_err(|error: CronError| error.of_job(&text))
     }

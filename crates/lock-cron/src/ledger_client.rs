@@ -5,13 +5,14 @@ use futures_util::FutureExt;
 use lock_core::{
     __private::Backoff,
     LockName,
-    backend::{Applied, BackendError, BackendErrorKind, Reply},
+    backend::{Applied, BackendError, BackendErrorKind, ProcessId, Reply},
     clock::{Clock, Moment, ServerTime},
 };
 use lock_ledger::{
-    Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName,
-    GroupSummary, HeartbeatReply, HeartbeatRequest, JobCommand, JobDescription, JobId, LiveNode, OpenRun,
-    RegisteredJob, Registration, RenewRun, RunLedger, RunRenewal,
+    AddReply, AddRequest, Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
+    FleetControls, GroupName, GroupSummary, HeartbeatReply, HeartbeatRequest, Instances, JobCommand,
+    JobDescription, JobId, LiveNode, OpenRun, RegisteredJob, Registration, Removal, RemoveReply, RenewRun,
+    RunLedger, RunRenewal,
 };
 use std::{
     future::Future,
@@ -129,6 +130,26 @@ impl LedgerClient {
 
     pub(crate) async fn summary(&self) -> Answer<Reply<GroupSummary>> {
         self.request(self.ledger.summary(self.group.clone())).await
+    }
+
+    pub(crate) async fn add(&self, request: AddRequest) -> Answer<AddReply> {
+        Ok(self.request(self.ledger.add(request)).await?.outcome)
+    }
+
+    pub(crate) async fn remove(&self, job: &LockName, removal: Removal) -> Answer<RemoveReply> {
+        Ok(self.request(self.ledger.remove(self.job(job), removal)).await?.outcome)
+    }
+
+    /// Reads the instances that have changed since the revision `known`.
+    pub(crate) async fn instances(&self, known: u64) -> Answer<Instances> {
+        Ok(self.request(self.ledger.instances(self.group.clone(), known)).await?.outcome)
+    }
+
+    /// Reads the controls and the live nodes, without being one.
+    pub(crate) async fn observe(&self) -> Answer<HeartbeatReply> {
+        let (id, name) = (*ProcessId::random().as_uuid(), String::new());
+        let nobody = LiveNode { id, name, jobs: 0, room: 0, kinds: Vec::new(), leading: false };
+        Ok(self.heartbeat(nobody, Duration::ZERO, NO_REVISION, Vec::new()).await?.outcome)
     }
 
     /// Shows that a node is alive, and reads the state of the group.

@@ -58,12 +58,15 @@ mod controls;
 mod error;
 mod hash;
 mod hold;
+mod instances;
 mod job;
 mod job_builder;
+mod kind;
 mod ledger_client;
 mod node;
 pub mod observer;
 mod options;
+mod payload;
 mod plan;
 mod run;
 mod run_loop;
@@ -79,6 +82,7 @@ mod time;
 pub use console::{Actor, router, router_with_actions};
 pub use context::RunContext;
 pub use error::{CronError, CronErrorKind};
+pub use instances::AddOutcome;
 pub use job::RunResult;
 pub use job_builder::JobBuilder;
 #[doc(no_inline)]
@@ -86,8 +90,9 @@ pub use lock_ledger::{
     Attempt, CatchUp, MemoryLedger, OpenRun, PauseNote, RunId, RunLedger, RunOutcome, RunState,
 };
 pub use options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope};
+pub use payload::{BadPayload, MAX_PAYLOAD_BYTES};
 pub use schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError, ScheduleErrorKind};
-pub use scheduler::{JobInfo, Scheduler};
+pub use scheduler::{InstanceInfo, JobInfo, Scheduler};
 pub use scheduler_builder::SchedulerBuilder;
 pub use time::UtcTime;
 

@@ -40,7 +40,7 @@ pub(crate) async fn run(node: &Node, job: &Job, mut claimed: ClaimedRun, cancel:
             return;
         }
         let then = end.then;
-        let recorded = record_end(node, job, claimed.id, end).await;
+        let recorded = record_end(node, &job.name, claimed.id, end).await;
         if then != Some(AfterAttempt::Retry) || recorded.is_none() {
             return;
         }
@@ -109,10 +109,10 @@ async fn attempt_in(
     let started = |group| CronEvent::Started { group, job: &job.name, run, attempt, catch_up, lag };
     node.observers.notify(started);
     let began = tokio::time::Instant::now();
-    let AttemptResult { outcome, detail, cancelled } = body::run_body(job, claimed, cancel).await;
+    let AttemptResult { outcome, detail, cancelled, is_final } = body::run_body(job, claimed, cancel).await;
     let took = began.elapsed();
     span.record("cron.outcome", outcome.as_str());
-    let then = after(job, claimed, outcome, cancelled);
+    let then = after(job, claimed, outcome, cancelled, is_final);
     let retried = then == Some(AfterAttempt::Retry);
     node.observers.notify(|group| CronEvent::Ended {
         group,
@@ -133,8 +133,10 @@ fn after(
     claimed: &ClaimedRun,
     outcome: RunOutcome,
     cancelled: Option<CancelReason>,
+    is_final: bool,
 ) -> Option<AfterAttempt> {
-    let is_failure = matches!(outcome, RunOutcome::Failed | RunOutcome::Panicked | RunOutcome::TimedOut);
+    let is_failure =
+        !is_final && matches!(outcome, RunOutcome::Failed | RunOutcome::Panicked | RunOutcome::TimedOut);
     let retries_orphans = job.terms.on_orphan != OnOrphan::Skip;
     match (outcome, cancelled) {
         // The next leader finds it, and continues it.
@@ -152,7 +154,7 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
     let hold = failed.hold.as_ref()?;
     let request = retry_request(node, job, failed.id, failed.catch_up);
     let give_up = async |detail: &str, then| {
-        record_end(node, job, failed.id, AttemptEnd::cancelled(detail, then)).await;
+        record_end(node, &job.name, failed.id, AttemptEnd::cancelled(detail, then)).await;
     };
     // A claim id is random, so the jitter can be derived from it.
     let mut delay = job.terms.retries.delay(failed.failures + 1, StableHash::of(&request.claim.to_string()));

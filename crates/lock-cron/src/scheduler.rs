@@ -2,7 +2,8 @@
 
 use crate::{
     error::{CronError, CronErrorKind},
-    job::Job,
+    job::{self, Job},
+    kind::{self, Kind},
     ledger_client::NO_REVISION,
     options::Scope,
     plan::EffectiveControls,
@@ -12,7 +13,10 @@ use crate::{
     time::UtcTime,
 };
 use lock_core::{__private::lock, LockName};
-use lock_ledger::{Attempt, FleetControls, JobControls, JobSummary, OpenRun, PauseNote, Registration};
+use lock_ledger::{
+    Attempt, FleetControls, HeartbeatReply, Instance, Instances, JobControls, JobSummary, OpenRun, PauseNote,
+    Registration,
+};
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -58,7 +62,8 @@ use std::{
 /// dies end with it, unless [`on_orphan`](crate::JobBuilder::on_orphan) retries them.
 ///
 /// # Data in the store
-/// The watermark and the history of every job name do not expire, even after the job was removed.
+/// The watermark and the history of every job name do not expire, even after the job was removed. Those of an instance are
+/// removed by [`forget`](Self::forget).
 ///
 /// Clones refer to the same scheduler.
 #[derive(Debug, Clone)]
@@ -92,10 +97,28 @@ pub struct JobInfo {
     pub ahead_by: Duration,
     /// The runs that have not ended, anywhere in the fleet.
     pub open: Vec<OpenRun>,
+    /// Set for an instance of a [kind](Scheduler::kind).
+    pub instance: Option<InstanceInfo>,
+    /// `true` if it is an instance and no live node has its kind, so that nothing runs.
+    pub unowned: bool,
+}
+
+/// The definition of an instance, as far as it is not that of every job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InstanceInfo {
+    /// The kind.
+    pub kind: String,
+    /// The payload, as JSON.
+    pub payload: String,
+    /// The name of the node that added or last changed it.
+    pub added_by: String,
+    /// The time at which it was added or last changed, by the server's clock.
+    pub added_at: UtcTime,
 }
 
 impl Scheduler {
-    pub(crate) fn add(&self, job: Job) -> Result<(), CronError> {
+    pub(crate) fn insert(&self, job: Job) -> Result<(), CronError> {
         // In one step: `run_until` takes the jobs when it starts.
         let mut registry = lock(&self.shared.registry);
         registry.check_new()?;
@@ -103,6 +126,16 @@ impl Scheduler {
             return Err(CronError::new(CronErrorKind::DuplicateJob));
         }
         registry.jobs.insert(job.name.clone(), Arc::new(job));
+        Ok(())
+    }
+
+    pub(crate) fn insert_kind(&self, name: LockName, kind: Kind) -> Result<(), CronError> {
+        let mut registry = lock(&self.shared.registry);
+        registry.check_new()?;
+        if registry.kinds.contains_key(name.as_str()) {
+            return Err(CronError::new(CronErrorKind::DuplicateJob));
+        }
+        registry.kinds.insert(name.as_str().to_owned(), Arc::new(kind));
         Ok(())
     }
 
@@ -130,13 +163,13 @@ impl Scheduler {
     /// # Cancel safety
     /// Dropping the future drops every body at its current await, and their runs become orphans: prefer the signal.
     pub async fn run_until(&self, signal: impl Future<Output = ()>) -> Result<(), CronError> {
-        let jobs = {
+        let (jobs, kinds) = {
             let mut registry = lock(&self.shared.registry);
             registry.check_new()?;
             registry.lifecycle = Lifecycle::Running;
-            registry.jobs.clone()
+            (registry.jobs.clone(), registry.kinds.clone())
         };
-        RunLoop::new(self.shared.clone(), jobs).run(signal).await
+        RunLoop::new(self.shared.clone(), jobs, kinds).run(signal).await
     }
 
     /// Returns `true` if this node is the leader now.
@@ -155,8 +188,8 @@ impl Scheduler {
         self.shared.leading.load(Ordering::SeqCst)
     }
 
-    /// Returns the jobs that this node registered, sorted by name, with the controls of the fleet and their open
-    /// runs.
+    /// Returns the jobs that this node registered and all instances of the group, sorted by name, with the controls of the
+    /// fleet and their open runs. Instances whose schedule this version cannot read are left out.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -177,40 +210,54 @@ impl Scheduler {
     /// Cancel safe: it changes nothing.
     pub async fn list(&self) -> Result<Vec<JobInfo>, CronError> {
         let ledger = &self.shared.node.ledger;
-        let controls = self.controls().await?;
-        let open = ledger.open_runs().await?;
+        let HeartbeatReply { controls, nodes, .. } = ledger.observe().await?;
+        let (controls, open) = (by_name(controls), ledger.open_runs().await?);
         let jobs: Vec<_> = lock(&self.shared.registry).jobs.values().cloned().collect();
-        let fleet = jobs.iter().filter(|job| job.terms.scope == Scope::Fleet);
-        let registrations: Vec<_> = fleet.map(|job| job.registration(controls.get(&job.name))).collect();
-        let watermarks = self.watermarks(registrations).await?;
+        let in_code = jobs.iter().map(|job| Listed::in_code(job));
+        let instances = self.instances().await?;
+        let mut listed: Vec<_> = in_code.chain(instances.iter().filter_map(Listed::instance)).collect();
+        listed.sort_by(|a, b| a.name.cmp(b.name));
+        let effective: Vec<_> = listed
+            .iter()
+            .map(|job| job::effective(job.name, &job.schedule, controls.get(job.name)))
+            .collect();
+        let fleet = listed.iter().zip(&effective).filter(|(job, _)| job.scope == Scope::Fleet);
+        let registration = |(job, effective): (&Listed<'_>, &EffectiveControls)| Registration {
+            job: job.name.clone(),
+            schedule: effective.schedule.identity(),
+        };
+        let watermarks = self.watermarks(fleet.map(registration).collect()).await?;
         let summary = ledger.summary().await?.outcome.jobs;
         let succeeded = |job: JobSummary| Some((job.job, job.last_success?.into()));
         let success: BTreeMap<LockName, UtcTime> = summary.into_iter().filter_map(succeeded).collect();
         let now = ledger.now();
-        let view = |job: Arc<Job>| {
-            let controls = controls.get(&job.name);
-            let EffectiveControls { paused, schedule, .. } = job.effective(controls);
-            let watermark = watermarks.get(&job.name).copied();
-            let from = watermark.map_or(now, |watermark| now.max(watermark));
+        let view = |(job, effective): (Listed<'_>, EffectiveControls)| {
+            let EffectiveControls { paused, schedule, .. } = effective;
+            let from = watermarks.get(job.name).map_or(now, |watermark| now.max(*watermark));
+            let kind = job.instance.as_ref().map(|instance| &instance.kind);
             JobInfo {
                 ahead_by: from.since(now),
-                replaced: controls.is_some_and(|controls| controls.schedule.is_some()),
+                replaced: controls.get(job.name).is_some_and(|controls| controls.schedule.is_some()),
                 paused,
-                note: controls.map_or_else(PauseNote::default, |controls| controls.note.clone()),
-                last_success: success.get(&job.name).copied(),
-                scope: job.terms.scope,
+                note: controls
+                    .get(job.name)
+                    .map_or_else(PauseNote::default, |controls| controls.note.clone()),
+                last_success: success.get(job.name).copied(),
+                scope: job.scope,
                 next_run: if paused { None } else { schedule.next_after(from) },
-                open: open.iter().filter(|run| run.job == job.name).cloned().collect(),
+                open: open.iter().filter(|run| run.job == *job.name).cloned().collect(),
                 name: job.name.clone(),
                 schedule,
+                unowned: kind.is_some_and(|kind| !nodes.iter().any(|node| node.kinds.contains(kind))),
+                instance: job.instance,
             }
         };
-        Ok(jobs.into_iter().map(view).collect())
+        Ok(listed.into_iter().zip(effective).map(view).collect())
     }
 
     /// Returns the next `n` runs of a job, by the server's clock and the controls of the fleet: the same on every
-    /// node. For a paused job, these are the runs that it would have. The schedule belongs to the program, so this
-    /// node must have registered the job.
+    /// node. For a paused job, these are the runs that it would have. The schedule of a job in code
+    /// belongs to the program, so this node must have registered it; that of an instance is read from the store.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -232,16 +279,27 @@ impl Scheduler {
     pub async fn next_runs(&self, job: &str, n: usize) -> Result<Vec<UtcTime>, CronError> {
         let name = LockName::new(job)?;
         let known = lock(&self.shared.registry).jobs.get(&name).cloned();
-        let job = known.ok_or_else(|| not_registered_here(&name, "which `next_runs` and `list` need"))?;
+        let (schedule, scope) = match known {
+            Some(job) => (job.schedule.clone(), job.terms.scope),
+            None => {
+                let instances = if kind::kind_of(&name).is_some() { self.instances().await? } else { vec![] };
+                let instance = instances.iter().find(|instance| instance.name == name);
+                let needed = || not_registered_here(&name, "which `next_runs` needs");
+                (kind::schedule_of(instance.ok_or_else(needed)?)?, Scope::Fleet)
+            }
+        };
         let controls = self.controls().await?;
-        let controls = controls.get(&job.name);
-        let watermarks = match job.terms.scope {
-            Scope::Fleet => self.watermarks(vec![job.registration(controls)]).await?,
+        let schedule = job::effective(&name, &schedule, controls.get(&name)).schedule;
+        let watermarks = match scope {
+            Scope::Fleet => {
+                let registration = Registration { job: name.clone(), schedule: schedule.identity() };
+                self.watermarks(vec![registration]).await?
+            }
             Scope::PerNode => BTreeMap::new(),
         };
         let now = self.shared.node.ledger.now();
-        let from = watermarks.get(&job.name).map_or(now, |watermark| now.max(*watermark));
-        Ok(job.effective(controls).schedule.after(from).take(n).collect())
+        let from = watermarks.get(&name).map_or(now, |watermark| now.max(*watermark));
+        Ok(schedule.after(from).take(n).collect())
     }
 
     /// Returns the latest attempts of a job that have ended or were skipped, newest first: at most `n` entries; for a
@@ -275,7 +333,11 @@ impl Scheduler {
         }
         let mut history = node.ledger.history(&name, n.max(1)).await?;
         if scope.is_none() && history.is_empty() {
-            return Err(not_registered_here(&name, "and the store has no attempt of it"));
+            // An instance may not have run yet.
+            let registration = Registration { job: name.clone(), schedule: 0 };
+            if kind::kind_of(&name).is_none() || self.watermarks(vec![registration]).await?.is_empty() {
+                return Err(not_registered_here(&name, "and the store has no attempt of it"));
+            }
         }
         history.truncate(n);
         Ok(history)
@@ -296,10 +358,48 @@ impl Scheduler {
 
     /// Reads the controls of the fleet, regardless of the revision that this node has.
     pub(crate) async fn controls(&self) -> Result<BTreeMap<LockName, JobControls>, CronError> {
-        match self.shared.node.ledger.controls(NO_REVISION).await? {
-            FleetControls::Changed { jobs, .. } => Ok(jobs.into_iter().collect()),
-            _ => Ok(BTreeMap::new()),
+        Ok(by_name(self.shared.node.ledger.controls(NO_REVISION).await?))
+    }
+
+    /// Reads the instances of the group.
+    async fn instances(&self) -> Result<Vec<Instance>, CronError> {
+        match self.shared.node.ledger.instances(NO_REVISION).await? {
+            Instances::All { instances, .. } => Ok(instances),
+            _ => Ok(Vec::new()),
         }
+    }
+}
+
+/// A job in code, or an instance.
+struct Listed<'a> {
+    name: &'a LockName,
+    schedule: Schedule,
+    scope: Scope,
+    instance: Option<InstanceInfo>,
+}
+
+impl<'a> Listed<'a> {
+    fn in_code(job: &'a Job) -> Self {
+        Self { name: &job.name, schedule: job.schedule.clone(), scope: job.terms.scope, instance: None }
+    }
+
+    fn instance(instance: &'a Instance) -> Option<Self> {
+        let info = InstanceInfo {
+            kind: kind::kind_of(&instance.name)?.to_owned(),
+            payload: instance.definition.payload.clone(),
+            added_by: instance.added_by.clone(),
+            added_at: instance.added_at.into(),
+        };
+        let schedule = kind::schedule_of(instance).ok()?;
+        Some(Self { name: &instance.name, schedule, scope: Scope::Fleet, instance: Some(info) })
+    }
+}
+
+/// Returns the controls of each job.
+fn by_name(controls: FleetControls) -> BTreeMap<LockName, JobControls> {
+    match controls {
+        FleetControls::Changed { jobs, .. } => jobs.into_iter().collect(),
+        _ => BTreeMap::new(),
     }
 }
 

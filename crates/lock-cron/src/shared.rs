@@ -3,6 +3,7 @@
 use crate::{
     error::{CronError, CronErrorKind},
     job::Job,
+    kind::Kind,
     node::Node,
     terms::LoopTerms,
 };
@@ -23,10 +24,11 @@ pub(crate) struct Shared {
     pub(crate) wake: Notify,
 }
 
-/// The jobs of this node, and the lifecycle that decides about adding others.
+/// The jobs and kinds of this node, and the lifecycle that decides about adding others.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pub(crate) jobs: BTreeMap<LockName, Arc<Job>>,
+    pub(crate) kinds: BTreeMap<String, Arc<Kind>>,
     pub(crate) lifecycle: Lifecycle,
 }
 

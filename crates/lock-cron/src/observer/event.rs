@@ -119,7 +119,8 @@ pub enum CronEvent<'a> {
         /// `true` if it is run again.
         retried: bool,
     },
-    /// A job of the group has an orphan or a trigger that no leader takes, since no leader has registered the job.
+    /// A job of the group has an orphan or a trigger that no leader takes, since no leader has registered the job; or it
+    /// is an instance, and no live node has its kind.
     /// Each leader reports a job once.
     Unowned {
         /// The group.

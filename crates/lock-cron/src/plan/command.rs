@@ -18,6 +18,8 @@ pub(crate) struct Due {
     pub(crate) after: Option<UtcTime>,
     pub(crate) schedule: u64,
     pub(crate) revision: u64,
+    /// The revision of the definition; 0 for a job in code.
+    pub(crate) definition: u64,
     /// The claim of an earlier request that may still be applied.
     pub(crate) in_doubt: Option<ClaimId>,
 }

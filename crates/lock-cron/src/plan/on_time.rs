@@ -159,6 +159,7 @@ impl PlannedJob {
             after: Some(before.unwrap_or(UtcTime::from_millis(0))),
             schedule: self.identity,
             revision: self.revision,
+            definition: self.definition,
             in_doubt: run.in_doubt,
         }));
     }

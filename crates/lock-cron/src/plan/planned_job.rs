@@ -31,6 +31,8 @@ pub(super) struct PlannedJob {
     pub(super) identity: u64,
     pub(super) terms: JobTerms,
     pub(super) revision: u64,
+    /// The revision of the definition of an instance; 0 for a job in code.
+    pub(super) definition: u64,
     pub(super) paused: bool,
     /// The time up to which instants are decided or pending; `None` before the job is registered.
     pub(super) cursor: Option<UtcTime>,
@@ -223,6 +225,7 @@ impl PlannedJob {
             after: None,
             schedule: self.identity,
             revision: self.revision,
+            definition: self.definition,
             in_doubt,
         };
         if self.terms.scope == Scope::Fleet {

@@ -39,6 +39,7 @@ impl Planner {
             schedule,
             terms,
             revision: 0,
+            definition: 0,
             paused: false,
             cursor: None,
             next: None,
@@ -56,6 +57,30 @@ impl Planner {
             job.decided_up_to(now);
         }
         self.jobs.insert(name, job);
+    }
+
+    /// Adds an instance, or replaces its definition. The plan of the previous one is discarded.
+    pub(crate) fn define(
+        &mut self,
+        now: UtcTime,
+        name: &LockName,
+        (terms, definition): (JobTerms, u64),
+        controls: EffectiveControls,
+    ) {
+        let EffectiveControls { revision, paused, schedule } = controls;
+        if !self.jobs.contains_key(name) {
+            self.add(now, name.clone(), schedule.clone(), terms);
+        }
+        let Some(job) = self.jobs.get_mut(name) else { return };
+        job.identity = schedule.identity();
+        (job.revision, job.paused, job.schedule, job.definition) = (revision, paused, schedule, definition);
+        job.forget();
+        job.on_time.restart();
+    }
+
+    /// Removes an instance.
+    pub(crate) fn remove(&mut self, name: &LockName) {
+        self.jobs.remove(name);
     }
 
     /// Starts the leadership of this node; the watermarks arrive with [`registered`](Self::registered).

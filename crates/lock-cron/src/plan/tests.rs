@@ -105,6 +105,7 @@ impl Story {
             after: None,
             schedule: self.schedule.identity(),
             revision,
+            definition: 0,
             in_doubt: self.in_doubt,
         };
         self.planner.claim_answered(now, &due, outcome, &mut out);

@@ -2,6 +2,7 @@
 
 use crate::{
     claim::ClaimedRun,
+    job::Job,
     ledger_client::Answer,
     plan::{ClaimOutcome, Due},
     running::{HeldRun, RunKey},
@@ -9,9 +10,13 @@ use crate::{
 use lock_core::{
     LockError, LockGuard,
     backend::{Applied, BackendError, BackendErrorKind, Reply},
-    clock::Moment,
+    clock::{Moment, ServerTime},
 };
-use lock_ledger::{HeartbeatReply, OpenRun, RegisteredJob, Registration, RunRenewal};
+use lock_ledger::{HeartbeatReply, Instances, OpenRun, RegisteredJob, Registration, RunRenewal};
+use std::sync::Arc;
+
+/// A job as it was when its run was claimed, and that run.
+pub(super) type Claimed = Box<(Arc<Job>, ClaimedRun)>;
 
 /// The result of a task.
 pub(super) enum Effect {
@@ -22,10 +27,12 @@ pub(super) enum Effect {
     HeartbeatAnswered { asked: Vec<Registration>, answer: Answer<Reply<HeartbeatReply>> },
     Described,
     Left,
+    InstancesRead(Answer<Instances>),
+    WatermarksRead { jobs: Vec<Registration>, answer: Answer<Vec<Option<ServerTime>>> },
     OpenRunsRead(Answer<Vec<OpenRun>>),
     Renewed { sent: Moment, runs: Vec<HeldRun>, answer: Answer<Vec<RunRenewal>> },
-    DueClaimed { due: Due, outcome: ClaimOutcome, claimed: Option<Box<ClaimedRun>> },
-    TakenOver { key: RunKey, claimed: Option<Box<ClaimedRun>> },
+    DueClaimed { due: Due, outcome: ClaimOutcome, claimed: Option<Claimed> },
+    TakenOver { key: RunKey, claimed: Option<Claimed> },
     RunEnded(RunKey),
 }
 

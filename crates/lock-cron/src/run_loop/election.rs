@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 impl RunLoop {
     /// Joins the election after this delay.
     pub(super) fn elect(&mut self, after: Duration) {
-        if self.phase != Phase::Running || self.fleet_jobs().next().is_none() {
+        if self.phase != Phase::Running || !self.is_member() {
             return;
         }
         let node = self.shared.node.clone();

@@ -12,12 +12,14 @@ use crate::{
     running::{CancelReason, RunKey},
     time::UtcTime,
 };
-use lock_core::{LockName, backend::Reply};
-use lock_ledger::{
-    FleetControls, HeartbeatReply, JobControls, JobStatus, LiveNode, OpenRun, RegisteredJob, Registration,
-    RunId, RunState,
+use lock_core::{
+    LockName,
+    backend::{BackendError, Reply},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use lock_ledger::{
+    FleetControls, HeartbeatReply, JobStatus, LiveNode, OpenRun, RegisteredJob, Registration, RunId, RunState,
+};
+use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// The lead of a watermark above which it is attributed to a clock that was ahead.
@@ -30,7 +32,9 @@ impl RunLoop {
                 Command::Claim(due) => self.claim(due),
                 Command::StartHere(due) => {
                     let claimed = ClaimedRun::local(due.run, due.catch_up, self.now());
-                    self.start(&due.job, claimed);
+                    if let Some(job) = self.jobs.get(&due.job).cloned() {
+                        self.start(&job, claimed);
+                    }
                 }
                 Command::CancelRunning(job) => {
                     self.shared.node.running.cancel(|key| key.job == job, CancelReason::Replaced);
@@ -47,19 +51,20 @@ impl RunLoop {
     }
 
     fn claim(&mut self, mut due: Due) {
+        // Another definition may arrive before the answer. The run is that of the one it was planned by.
+        let Some(job) = self.jobs.get(&due.job).cloned() else { return };
         let node = self.shared.node.clone();
         self.claims += 1;
         let failed = Effect::DueClaimed { due: due.clone(), outcome: ClaimOutcome::Failed, claimed: None };
         let claim = async move {
             let (outcome, claimed) = claim_due(&node, &mut due).await;
-            Effect::DueClaimed { due, outcome, claimed: claimed.map(Box::new) }
+            Effect::DueClaimed { due, outcome, claimed: claimed.map(|run| Box::new((job, run))) }
         };
         self.spawn(claim, failed);
     }
 
-    fn start(&mut self, job: &LockName, claimed: ClaimedRun) {
-        let Some(job) = self.jobs.get(job).cloned() else { return };
-        let node = self.shared.node.clone();
+    fn start(&mut self, job: &Arc<Job>, claimed: ClaimedRun) {
+        let (node, job) = (self.shared.node.clone(), job.clone());
         let key = RunKey { job: job.name.clone(), run: claimed.id.run };
         let cancel = node.running.add(key.clone(), claimed.held());
         if self.phase == Phase::Ending {
@@ -94,6 +99,8 @@ impl RunLoop {
                 }
             }
             Effect::Described => {}
+            Effect::InstancesRead(answer) => self.instances_read(answer),
+            Effect::WatermarksRead { jobs, answer } => self.watermarks_read(jobs, answer),
             Effect::Left => self.leaving = false,
             Effect::OpenRunsRead(Ok(open)) => self.take_over_orphans(open),
             Effect::OpenRunsRead(Err(error)) => node.store_failed(&error),
@@ -111,15 +118,15 @@ impl RunLoop {
             Effect::DueClaimed { due, outcome, claimed } => {
                 self.claims -= 1;
                 self.planner.claim_answered(self.now(), &due, outcome, &mut commands);
-                if let Some(claimed) = claimed {
-                    self.start(&due.job, *claimed);
+                if let Some((job, claimed)) = claimed.map(|claimed| *claimed) {
+                    self.start(&job, claimed);
                 }
             }
             Effect::TakenOver { key, claimed } => {
                 self.claims -= 1;
                 self.taking_over.remove(&key);
-                if let Some(claimed) = claimed {
-                    self.start(&key.job, *claimed);
+                if let Some((job, claimed)) = claimed.map(|claimed| *claimed) {
+                    self.start(&job, claimed);
                 }
             }
             Effect::RunEnded(key) => {
@@ -148,6 +155,7 @@ impl RunLoop {
             self.planner.observed(registration, watermark.map(UtcTime::from), read_at, commands);
         }
         self.controls_read(outcome.controls, commands);
+        self.instances_seen(outcome.instances, &outcome.nodes, read_at);
     }
 
     fn registered(&mut self, jobs: Vec<Registration>, answer: Answer<Vec<RegisteredJob>>) {
@@ -161,15 +169,17 @@ impl RunLoop {
                 self.describe(&jobs);
             }
             Ok(_) => {}
-            Err(error) => {
-                self.shared.node.store_failed(&error);
-                // A failed refresh of a registration is only repeated at the next interval.
-                let waits = |job: &LockName| self.planner.waits_for_watermark(job);
-                let jobs: Vec<_> = jobs.into_iter().map(|r| r.job).filter(waits).collect();
-                if leads && !jobs.is_empty() {
-                    self.register(&jobs, RETRY_PAUSE);
-                }
-            }
+            Err(error) => self.registration_failed(&error, jobs),
+        }
+    }
+
+    /// Repeats a registration for the jobs that wait for it. A failed refresh is only repeated at the next interval.
+    pub(super) fn registration_failed(&mut self, error: &BackendError, jobs: Vec<Registration>) {
+        self.shared.node.store_failed(error);
+        let waits = |job: &LockName| self.planner.waits_for_watermark(job);
+        let jobs: Vec<_> = jobs.into_iter().map(|r| r.job).filter(waits).collect();
+        if self.leadership.is_some() && !jobs.is_empty() {
+            self.register(&jobs, RETRY_PAUSE);
         }
     }
 
@@ -190,19 +200,19 @@ impl RunLoop {
     fn controls_read(&mut self, controls: FleetControls, commands: &mut Vec<Command>) {
         let FleetControls::Changed { revision, jobs, triggers } = controls else { return };
         self.known_revision = revision;
-        let controls: BTreeMap<LockName, JobControls> = jobs.into_iter().collect();
+        (self.controls, self.triggers) = (jobs.into_iter().collect(), triggers);
         let fleet: Vec<Arc<Job>> = self.fleet_jobs().cloned().collect();
         for job in fleet {
-            self.planner.controls_changed(&job.name, job.effective(controls.get(&job.name)), commands);
+            self.planner.controls_changed(&job.name, job.effective(self.controls.get(&job.name)), commands);
         }
         if self.leadership.is_some() {
-            let foreign = triggers.iter().filter(|trigger| !self.has_fleet_job(&trigger.job));
+            let foreign = self.triggers.iter().filter(|trigger| !self.has_fleet_job(&trigger.job));
             let unowned = self.unowned.see_triggers(foreign.cloned().collect(), self.now());
             self.report_unowned(&unowned);
             // A run that another node has released raises the revision.
             self.timers.open_runs = Instant::now();
         }
-        for trigger in triggers {
+        for trigger in &self.triggers {
             self.planner.triggered(&trigger.job, RunId::Triggered(trigger.id));
         }
     }
@@ -213,6 +223,8 @@ impl RunLoop {
         }
         let (known, foreign): (Vec<_>, Vec<_>) =
             open.into_iter().partition(|run| self.has_fleet_job(&run.job));
+        let (removed, foreign): (Vec<_>, Vec<_>) =
+            foreign.into_iter().partition(|run| self.is_of_a_removed_instance(run));
         let unowned = self.unowned.see_open_runs(foreign);
         self.report_unowned(&unowned);
         if self.unowned.has_overdue_trigger(self.now()) {
@@ -221,6 +233,9 @@ impl RunLoop {
         let is_left = |run: &OpenRun| matches!(run.state, RunState::Orphaned | RunState::Released);
         for left in known.into_iter().filter(is_left) {
             self.take_over(left);
+        }
+        for left in removed.into_iter().filter(is_left) {
+            self.abandon(left);
         }
     }
 
@@ -239,12 +254,12 @@ impl RunLoop {
         let failed = Effect::TakenOver { key: key.clone(), claimed: None };
         let task = async move {
             let claimed = take_over(&node, &job, &left).await;
-            Effect::TakenOver { key, claimed: claimed.map(Box::new) }
+            Effect::TakenOver { key, claimed: claimed.map(|run| Box::new((job, run))) }
         };
         self.spawn(task, failed);
     }
 
-    fn report_unowned(&self, jobs: &[LockName]) {
+    pub(super) fn report_unowned(&self, jobs: &[LockName]) {
         for job in jobs {
             self.shared.node.observers.notify(|group| CronEvent::Unowned { group, job });
         }

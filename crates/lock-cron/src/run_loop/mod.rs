@@ -6,6 +6,7 @@
 mod effect;
 mod election;
 mod events;
+mod instances;
 mod leadership;
 mod main_loop;
 mod phase;

@@ -24,7 +24,7 @@ impl RunLoop {
     /// Sends the requests that are due.
     pub(super) fn poll_ledger(&mut self) {
         let now = Instant::now();
-        let is_member = self.phase == Phase::Running && self.fleet_jobs().next().is_some();
+        let is_member = self.phase == Phase::Running && self.is_member();
         if is_member && now >= self.timers.heartbeat && !self.heartbeat_in_flight {
             self.send_heartbeat();
         }
@@ -36,7 +36,7 @@ impl RunLoop {
             self.timers.registration = now + REGISTRATION_INTERVAL;
             // A job without a watermark has a registration in progress.
             let mut jobs = self.fleet_names();
-            jobs.retain(|job| !self.planner.waits_for_watermark(job));
+            jobs.retain(|job| !self.is_instance(job) && !self.planner.waits_for_watermark(job));
             if !jobs.is_empty() {
                 self.register(&jobs, Duration::ZERO);
             }
@@ -52,11 +52,19 @@ impl RunLoop {
         (self.shared.node.terms.lease / 3).min(MAX_INTERVAL)
     }
 
-    /// Registers jobs, and reads their watermarks. It also refreshes the registration: a job that no leader has
+    /// Registers jobs, and reads their watermarks. Those of instances are only read. It also refreshes the registration: a job that no leader has
     /// registered for a while counts as removed.
     pub(super) fn register(&mut self, jobs: &[LockName], after: Duration) {
         let node = self.shared.node.clone();
-        let jobs: Vec<Registration> = jobs.iter().filter_map(|job| self.planner.registration(job)).collect();
+        let registrations = jobs.iter().filter_map(|job| self.planner.registration(job));
+        let (instances, jobs): (Vec<Registration>, Vec<Registration>) =
+            registrations.partition(|registration| self.is_instance(&registration.job));
+        if !instances.is_empty() {
+            self.read_watermarks(instances, after);
+        }
+        if jobs.is_empty() {
+            return;
+        }
         let failed = Effect::Registered { jobs: jobs.clone(), answer: Err(panicked()) };
         let register = async move {
             sleep(after).await;
@@ -105,7 +113,7 @@ impl RunLoop {
 
     /// Removes this node from the live nodes, so that the others leave it no further runs.
     pub(super) fn leave(&mut self) {
-        if self.fleet_jobs().next().is_none() {
+        if !self.is_member() {
             return;
         }
         self.leaving = true;
@@ -121,8 +129,8 @@ impl RunLoop {
     fn record(&self) -> LiveNode {
         let (id, name) = (self.shared.node.id, self.shared.node.name.clone());
         let leading = self.leadership.is_some();
-        let (jobs, room) = (self.fingerprint, self.room());
-        LiveNode { id, name, jobs, room, kinds: Vec::new(), leading }
+        let (jobs, room, kinds) = (self.fingerprint, self.room(), self.kinds.keys().cloned().collect());
+        LiveNode { id, name, jobs, room, kinds, leading }
     }
 
     fn read_open_runs(&mut self) {

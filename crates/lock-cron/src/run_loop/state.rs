@@ -1,10 +1,13 @@
 //! The state of the run loop, and its tasks.
 
-use super::{effect::Effect, leadership::Leadership, phase::Phase, unowned::UnownedJobs};
+use super::{
+    effect::Effect, instances::KnownInstances, leadership::Leadership, phase::Phase, unowned::UnownedJobs,
+};
 use crate::{
     error::CronError,
     hash::StableHash,
     job::Job,
+    kind::Kind,
     ledger_client::NO_REVISION,
     options::Scope,
     plan::Planner,
@@ -14,6 +17,7 @@ use crate::{
 };
 use futures_util::FutureExt;
 use lock_core::{__private::lock, LockName};
+use lock_ledger::{JobControls, Trigger};
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
@@ -24,8 +28,11 @@ use tokio::{task::JoinSet, time::Instant};
 
 pub(crate) struct RunLoop {
     pub(super) shared: Arc<Shared>,
+    /// The jobs in code, and the instances of the kinds.
     pub(super) jobs: BTreeMap<LockName, Arc<Job>>,
-    /// The hash of the fleet's jobs and their schedules. Nodes with the same hash elect one leader, and share the runs.
+    pub(super) kinds: BTreeMap<String, Arc<Kind>>,
+    pub(super) instances: KnownInstances,
+    /// The hash of the fleet's jobs in code, their schedules, and the kinds. Nodes with the same hash elect one leader, and share the runs.
     pub(super) fingerprint: u64,
     pub(super) planner: Planner,
     pub(super) effects: JoinSet<Effect>,
@@ -36,6 +43,9 @@ pub(crate) struct RunLoop {
     pub(super) registered: BTreeSet<LockName>,
     pub(super) unowned: UnownedJobs,
     pub(super) timers: Timers,
+    /// The controls and the waiting triggers that were read last.
+    pub(super) controls: BTreeMap<LockName, JobControls>,
+    pub(super) triggers: Vec<Trigger>,
     /// The revision of the controls that the planner has.
     pub(super) known_revision: u64,
     pub(super) heartbeat_in_flight: bool,
@@ -57,7 +67,11 @@ pub(super) struct Timers {
 }
 
 impl RunLoop {
-    pub(crate) fn new(shared: Arc<Shared>, jobs: BTreeMap<LockName, Arc<Job>>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        jobs: BTreeMap<LockName, Arc<Job>>,
+        kinds: BTreeMap<String, Arc<Kind>>,
+    ) -> Self {
         let mut planner = Planner::default();
         let now = shared.node.ledger.now();
         for job in jobs.values() {
@@ -66,8 +80,10 @@ impl RunLoop {
         let begin = Instant::now();
         Self {
             shared,
-            fingerprint: fingerprint(jobs.values()),
+            fingerprint: fingerprint(jobs.values(), kinds.keys()),
             jobs,
+            kinds,
+            instances: KnownInstances::default(),
             planner,
             effects: JoinSet::new(),
             phase: Phase::Running,
@@ -76,6 +92,8 @@ impl RunLoop {
             registered: BTreeSet::new(),
             unowned: UnownedJobs::default(),
             timers: Timers { registration: begin, heartbeat: begin, open_runs: begin, renewal: begin },
+            controls: BTreeMap::new(),
+            triggers: Vec::new(),
             known_revision: NO_REVISION,
             heartbeat_in_flight: false,
             leaving: false,
@@ -116,17 +134,23 @@ impl RunLoop {
         self.jobs.get(name).is_some_and(|job| job.terms.scope == Scope::Fleet)
     }
 
+    /// Returns `true` if this node takes part in the group.
+    pub(super) fn is_member(&self) -> bool {
+        !self.kinds.is_empty() || self.fleet_jobs().next().is_some()
+    }
+
     pub(super) fn fleet_names(&self) -> Vec<LockName> {
         self.fleet_jobs().map(|job| job.name.clone()).collect()
     }
 }
 
-/// Hashes the fleet's jobs and their schedules. Versions of the zone data are not included, so that nodes started before
-/// and after an update have the same hash.
-fn fingerprint<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>) -> u64 {
+/// Hashes the fleet's jobs, their schedules and the kinds. Versions of the zone data are not included, so that nodes
+/// started before and after an update have the same hash.
+fn fingerprint<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>, kinds: impl Iterator<Item = &'a String>) -> u64 {
     let of_fleet = jobs.filter(|job| job.terms.scope == Scope::Fleet);
     let lines = of_fleet.map(|job| format!("{}\n{:016x}\n", job.name, job.schedule.identity()));
-    StableHash::of(&lines.collect::<String>())
+    let kinds = kinds.map(|kind| format!("{kind}/\n"));
+    StableHash::of(&lines.chain(kinds).collect::<String>())
 }
 
 impl Drop for RunLoop {

@@ -1,4 +1,5 @@
-//! Jobs of the group that no leader has registered: nothing takes their orphans and triggers.
+//! Jobs of the group that no leader has registered: nothing takes their orphans and triggers. Instances without a node
+//! of their kind are reported with them.
 //!
 //! A leader cannot ask other nodes for their jobs, since each set of jobs has its own election. But a leader that has
 //! a job checks for its orphans at every third of a run's lease, and starts its triggers within a second. A run or
@@ -68,7 +69,7 @@ impl UnownedJobs {
     }
 
     /// Selects the jobs to report: each job is reported once per leadership.
-    fn report(&mut self, jobs: Vec<LockName>) -> Vec<LockName> {
+    pub(super) fn report(&mut self, jobs: Vec<LockName>) -> Vec<LockName> {
         jobs.into_iter().filter(|job| self.reported.insert(job.clone())).collect()
     }
 }

@@ -8,6 +8,7 @@ mod deployment;
 mod durations;
 mod faults;
 mod fleet;
+mod kinds;
 mod leadership;
 mod leases;
 mod log;

@@ -1,0 +1,164 @@
+//! Instances of kinds: added, changed, removed and forgotten at run time, by any node.
+
+use crate::{
+    error::{CronError, CronErrorKind},
+    kind, payload,
+    schedule::Schedule,
+    scheduler::Scheduler,
+    time::UtcTime,
+};
+use lock_ledger::{AddReply, AddRequest, Definition, Once, Removal, RemoveReply};
+use serde::Serialize;
+use std::time::Duration;
+
+/// The time for which the id of a run is kept after [`Scheduler::once`].
+const ID_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The effect of [`Scheduler::add`] and [`Scheduler::once`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AddOutcome {
+    /// The instance is new.
+    Added,
+    /// The instance had another schedule or payload.
+    Changed,
+    /// The instance has this schedule and this payload already.
+    Unchanged,
+    /// The run with this id has started, or was skipped, within the last 24 hours. Only [`Scheduler::once`] replies so.
+    AlreadyRun,
+}
+
+impl Scheduler {
+    /// Adds an instance of a [kind](Self::kind), or changes its schedule and its payload. Its name among the jobs is
+    /// `kind/id`: pause it, trigger it and read its history by that.
+    ///
+    /// The instance is stored, so it survives restarts. Every node that registered the kind runs it within two seconds;
+    /// any node may add it. While no live node has the kind, nothing runs, and the instance is
+    /// [unowned](crate::JobInfo::unowned).
+    ///
+    /// A new instance, and one with another schedule, runs from now on, never for the past. With another payload alone,
+    /// missed instants are still made up for. An open run keeps the payload with which it began; if its node dies, the
+    /// next attempt has the new one. If two nodes add different definitions at once, the later request wins.
+    ///
+    /// # Errors
+    /// [`CronErrorKind::InvalidName`]; [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that
+    /// matches no date with this name; [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload is no JSON or has
+    /// more than 64 KiB; [`DuplicateJob`](CronErrorKind::DuplicateJob) if the name belongs to a run that was added
+    /// by [`once`](Self::once); [`TooManyInstances`](CronErrorKind::TooManyInstances) beyond 10,000 in the group;
+    /// [`Store`](CronErrorKind::Store).
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been applied; it can be repeated.
+    pub async fn add(
+        &self,
+        kind: &str,
+        id: &str,
+        schedule: Schedule,
+        payload: &impl Serialize,
+    ) -> Result<AddOutcome, CronError> {
+        let definition = Definition {
+            dst: kind::write_dst(schedule.dst_policy()),
+            schedule: schedule.to_string(),
+            payload: payload::encode(payload)?,
+            once: None,
+        };
+        schedule.for_job(&format!("{kind}/{id}"))?;
+        match self.define(kind, id, definition).await? {
+            AddOutcome::AlreadyRun => {
+                let about = format!("`{kind}/{id}` has run once: forget it, or use another id");
+                Err(CronError::new(CronErrorKind::DuplicateJob).about(about))
+            }
+            outcome => Ok(outcome),
+        }
+    }
+
+    /// Runs a [kind](Self::kind) once, at an instant: one that has passed runs at once. Its name among the jobs is
+    /// `kind/id`. The id is kept for 24 hours after the run, and then removed with its history; until then, a repeated
+    /// request runs nothing. Before the run, another instant or payload replaces the previous one, and
+    /// [`remove`](Self::remove) withdraws it.
+    ///
+    /// While it is paused, the run waits. After an outage it is late for 24 hours, or for the
+    /// [grace](crate::JobBuilder::grace) of the kind; the [misfire policy](crate::JobBuilder::misfire) decides after that.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add), without those of its schedule. [`DuplicateJob`](CronErrorKind::DuplicateJob) is the outcome
+    /// [`AlreadyRun`](AddOutcome::AlreadyRun) instead.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been applied; it can be repeated.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use lock_cron::{AddOutcome, MemoryLedger, Scheduler};
+    /// # let locks = lock_core::LockFactory::new(lock_core::MemoryBackend::new());
+    /// # let cron = Scheduler::builder(locks, MemoryLedger::new()).build()?;
+    /// let tomorrow = std::time::SystemTime::now() + std::time::Duration::from_secs(24 * 60 * 60);
+    /// assert_eq!(cron.once("welcome", "42", tomorrow, &"ann@example.org").await?, AddOutcome::Added);
+    /// # Ok(()) }
+    /// ```
+    pub async fn once(
+        &self,
+        kind: &str,
+        id: &str,
+        at: impl Into<UtcTime>,
+        payload: &impl Serialize,
+    ) -> Result<AddOutcome, CronError> {
+        // The ledger decides instants after the epoch.
+        let at = at.into().max(UtcTime::from_millis(1));
+        let schedule = Schedule::at(at);
+        let definition = Definition {
+            dst: kind::write_dst(schedule.dst_policy()),
+            schedule: schedule.to_string(),
+            payload: payload::encode(payload)?,
+            once: Some(Once { at: at.to_server_time(), kept: ID_KEPT }),
+        };
+        self.define(kind, id, definition).await
+    }
+
+    /// Removes an instance. No further run starts; one that is open goes on. The history, a pause and the watermark are
+    /// kept, and apply if the instance is added again. Returns `false` if there was no such instance.
+    ///
+    /// # Errors
+    /// [`CronErrorKind::InvalidName`], [`Store`](CronErrorKind::Store).
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been applied; it can be repeated.
+    pub async fn remove(&self, kind: &str, id: &str) -> Result<bool, CronError> {
+        self.withdraw(kind, id, Removal::KeepRecord).await
+    }
+
+    /// Removes an instance with all its data: history, controls and triggers. An open run is lost to its node, and its
+    /// body is asked to end with the next renewal. Fencing tokens still increase if the instance is added again. Nodes
+    /// learn of the removal from a record with its name, which is kept for a minute. Returns `false` if the store had
+    /// nothing of it.
+    ///
+    /// # Errors
+    /// As [`remove`](Self::remove).
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been applied; it can be repeated.
+    pub async fn forget(&self, kind: &str, id: &str) -> Result<bool, CronError> {
+        self.withdraw(kind, id, Removal::Forget).await
+    }
+
+    async fn define(&self, kind: &str, id: &str, definition: Definition) -> Result<AddOutcome, CronError> {
+        let node = &self.shared.node;
+        let job = node.ledger.job(&kind::instance_name(kind, id)?);
+        let reply = node.ledger.add(AddRequest { job, definition, added_by: node.name.clone() }).await?;
+        self.shared.wake.notify_one();
+        match reply {
+            AddReply::Added => Ok(AddOutcome::Added),
+            AddReply::Changed => Ok(AddOutcome::Changed),
+            AddReply::AlreadyRun => Ok(AddOutcome::AlreadyRun),
+            AddReply::Full => Err(CronError::new(CronErrorKind::TooManyInstances)),
+            _ => Ok(AddOutcome::Unchanged),
+        }
+    }
+
+    async fn withdraw(&self, kind: &str, id: &str, removal: Removal) -> Result<bool, CronError> {
+        let name = kind::instance_name(kind, id)?;
+        let reply = self.shared.node.ledger.remove(&name, removal).await?;
+        self.shared.wake.notify_one();
+        Ok(reply == RemoveReply::Removed)
+    }
+}

@@ -1,0 +1,125 @@
+//! Kinds of jobs, and the jobs that their instances are.
+
+use crate::{
+    error::{CronError, CronErrorKind},
+    job::{Body, Job},
+    schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError},
+    terms::{JobTerms, MAX_NAME_BYTES},
+};
+use lock_core::LockName;
+use lock_ledger::Instance;
+use std::fmt;
+
+/// The separator of a kind and the id of its instance.
+const SEPARATOR: char = '/';
+
+/// A body and its terms, for instances that are added at run time.
+pub(crate) struct Kind {
+    pub(crate) terms: JobTerms,
+    pub(crate) body: Body,
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kind").field("terms", &self.terms).finish_non_exhaustive()
+    }
+}
+
+impl Kind {
+    /// Returns the job of an instance.
+    pub(crate) fn job(&self, instance: &Instance) -> Result<Job, ScheduleError> {
+        Ok(Job {
+            name: instance.name.clone(),
+            schedule: schedule_of(instance)?,
+            terms: self.terms,
+            body: self.body.clone(),
+            payload: Some(instance.definition.payload.as_str().into()),
+            definition: instance.revision,
+        })
+    }
+}
+
+/// Validates the name of a job in code, or of a kind.
+pub(crate) fn static_name(text: &str) -> Result<LockName, CronError> {
+    if text.contains(SEPARATOR) {
+        let about = "a slash separates a kind from the id of its instance: use another character";
+        return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+    }
+    name(text)
+}
+
+/// Validates the name of an instance.
+pub(crate) fn instance_name(kind: &str, id: &str) -> Result<LockName, CronError> {
+    static_name(kind)?;
+    if id.is_empty() {
+        let about = "the id of the instance is empty: use one that is unique in its kind";
+        return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+    }
+    name(&format!("{kind}{SEPARATOR}{id}"))
+}
+
+fn name(text: &str) -> Result<LockName, CronError> {
+    let name = LockName::new(text)?;
+    if text.len() > MAX_NAME_BYTES {
+        let about = format!("its name has {} bytes: use at most {MAX_NAME_BYTES}", text.len());
+        return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+    }
+    Ok(name)
+}
+
+/// Returns the kind in the name of an instance; `None` for a job in code.
+pub(crate) fn kind_of(name: &LockName) -> Option<&str> {
+    name.as_str().split_once(SEPARATOR).map(|(kind, _)| kind)
+}
+
+/// Returns the schedule of an instance.
+pub(crate) fn schedule_of(instance: &Instance) -> Result<Schedule, ScheduleError> {
+    let schedule = Schedule::cron(&instance.definition.schedule)?.for_job(instance.name.as_str())?;
+    Ok(schedule.on_dst(read_dst(&instance.definition.dst)))
+}
+
+const GAPS: [(Gap, &str); 3] =
+    [(Gap::RunOnce, "run_once"), (Gap::Skip, "skip"), (Gap::ShiftForward, "shift_forward")];
+const FOLDS: [(Fold, &str); 3] = [(Fold::First, "first"), (Fold::Last, "last"), (Fold::Both, "both")];
+
+/// Writes a policy as two words.
+pub(crate) fn write_dst(policy: DstPolicy) -> String {
+    let gap = GAPS.iter().find(|(gap, _)| *gap == policy.gap).map_or("", |(_, word)| word);
+    let fold = FOLDS.iter().find(|(fold, _)| *fold == policy.fold).map_or("", |(_, word)| word);
+    format!("{gap} {fold}")
+}
+
+/// Reads a policy. An unknown word, which a later version has written, is the default.
+fn read_dst(text: &str) -> DstPolicy {
+    let (gap, fold) = text.split_once(' ').unwrap_or_default();
+    DstPolicy {
+        gap: GAPS.iter().find(|(_, word)| *word == gap).map_or(Gap::default(), |(gap, _)| *gap),
+        fold: FOLDS.iter().find(|(_, word)| *word == fold).map_or(Fold::default(), |(fold, _)| *fold),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_read_back_from_their_words() {
+        for (gap, _) in GAPS {
+            for (fold, _) in FOLDS {
+                let policy = DstPolicy { gap, fold };
+                assert_eq!(read_dst(&write_dst(policy)), policy);
+            }
+        }
+        assert_eq!(read_dst("a later_word"), DstPolicy::default());
+    }
+
+    #[test]
+    fn only_instances_have_a_kind() {
+        let name = instance_name("import", "tenant/7").expect("a good name");
+        assert_eq!((name.as_str(), kind_of(&name)), ("import/tenant/7", Some("import")));
+        assert_eq!(kind_of(&static_name("import").expect("a good name")), None);
+        for (kind, id) in [("import", ""), ("a/b", "c"), ("", "a"), ("import", "\n")] {
+            assert!(instance_name(kind, id).is_err(), "{kind}/{id}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Payloads: the arguments of runs, as JSON.
+
+use crate::{
+    context::RunContext,
+    error::{CronError, CronErrorKind},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use std::error::Error;
+
+/// The maximum length of a payload, in bytes of JSON.
+pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
+
+/// The payload of a run is not of the requested type: change the type, or add the instance again with a payload of it.
+///
+/// A body that returns this error fails without a retry.
+#[derive(Debug)]
+pub struct BadPayload(serde_json::Error);
+
+impl std::fmt::Display for BadPayload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the payload cannot be read: change its type or add the instance again")
+    }
+}
+
+impl Error for BadPayload {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+/// Returns `true` if an error is a [`BadPayload`], or was caused by one.
+pub(crate) fn is_bad_payload(error: &(dyn Error + 'static), max_causes: usize) -> bool {
+    let mut causes = std::iter::successors(Some(error), |&cause| cause.source()).take(max_causes);
+    causes.any(|cause| cause.is::<BadPayload>())
+}
+
+/// Encodes a payload.
+pub(crate) fn encode(payload: &impl Serialize) -> Result<String, CronError> {
+    let text = serde_json::to_string(payload)
+        .map_err(|error| CronError::new(CronErrorKind::InvalidPayload).about(error))?;
+    if text.len() > MAX_PAYLOAD_BYTES {
+        let about = format!(
+            "it has {} bytes of JSON: use at most {MAX_PAYLOAD_BYTES}, and store the rest elsewhere",
+            text.len()
+        );
+        return Err(CronError::new(CronErrorKind::InvalidPayload).about(about));
+    }
+    Ok(text)
+}
+
+impl RunContext {
+    /// Returns the payload of the run: that of its [instance](crate::Scheduler::add). A run without one has the payload
+    /// `null`, which is a `()` or a `None`.
+    ///
+    /// # Errors
+    /// [`BadPayload`]. A body that returns it fails without a retry.
+    pub fn payload<T: DeserializeOwned>(&self) -> Result<T, BadPayload> {
+        serde_json::from_str(self.payload.as_deref().unwrap_or("null")).map_err(BadPayload)
+    }
+}

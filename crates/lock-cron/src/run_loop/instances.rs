@@ -1,0 +1,202 @@
+//! The instances of this node's kinds, as far as the store has changed them.
+
+use super::{
+    effect::{Effect, panicked},
+    state::RunLoop,
+};
+use crate::{
+    claim::{AttemptId, abandon},
+    kind::kind_of,
+    ledger_client::{Answer, NO_REVISION},
+    running::RunKey,
+    time::UtcTime,
+};
+use lock_core::{LockName, clock::ServerTime};
+use lock_ledger::{Instance, Instances, LiveNode, OpenRun, Registration, RunId};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// What this node knows of the instances of its group.
+#[derive(Debug)]
+pub(super) struct KnownInstances {
+    /// The revision up to which it knows them.
+    revision: u64,
+    /// The last time at which that was the revision in the store.
+    current_at: UtcTime,
+    /// The instances that this node cannot run.
+    foreign: BTreeSet<LockName>,
+    reading: bool,
+}
+
+impl Default for KnownInstances {
+    fn default() -> Self {
+        let current_at = UtcTime::from_millis(i64::MIN);
+        Self { revision: NO_REVISION, current_at, foreign: BTreeSet::new(), reading: false }
+    }
+}
+
+impl RunLoop {
+    pub(super) fn is_instance(&self, name: &LockName) -> bool {
+        self.jobs.get(name).is_some_and(|job| job.definition > 0)
+    }
+
+    /// Reads the instances if a heartbeat shows another revision. A node without kinds reads them while it leads, since
+    /// it reports those that no node runs.
+    pub(super) fn instances_seen(&mut self, revision: u64, nodes: &[LiveNode], at: UtcTime) {
+        if self.kinds.is_empty() && self.leadership.is_none() {
+            return;
+        }
+        if revision == self.instances.revision {
+            self.instances.current_at = at;
+            if self.leadership.is_some() {
+                let runs = |name: &LockName| {
+                    let kind = kind_of(name).unwrap_or_default();
+                    nodes.iter().any(|node| node.kinds.iter().any(|of_node| of_node == kind))
+                };
+                let unowned = self.instances.foreign.iter().filter(|name| !runs(name)).cloned().collect();
+                let unowned = self.unowned.report(unowned);
+                self.report_unowned(&unowned);
+            }
+        } else if !self.instances.reading {
+            self.instances.reading = true;
+            let (node, known) = (self.shared.node.clone(), self.instances.revision);
+            let read = async move { Effect::InstancesRead(node.ledger.instances(known).await) };
+            self.spawn(read, Effect::InstancesRead(Err(panicked())));
+        }
+    }
+
+    /// Reads all instances at the next opportunity.
+    fn read_all_instances(&mut self) {
+        (self.instances.revision, self.timers.heartbeat) = (NO_REVISION, Instant::now());
+    }
+
+    pub(super) fn instances_read(&mut self, answer: Answer<Instances>) {
+        self.instances.reading = false;
+        let (revision, instances, removed) = match answer {
+            Ok(Instances::Changed { revision, instances, removed }) => (revision, instances, removed),
+            Ok(Instances::All { revision, instances }) => {
+                let known: BTreeSet<_> = instances.iter().map(|instance| &instance.name).collect();
+                let here = self.jobs.values().filter(|job| job.definition > 0).map(|job| &job.name);
+                let here = here.chain(&self.instances.foreign);
+                let removed = here.filter(|name| !known.contains(name)).cloned().collect();
+                (revision, instances, removed)
+            }
+            Ok(_) => return,
+            Err(error) => return self.shared.node.store_failed(&error),
+        };
+        self.instances.revision = revision;
+        for name in &removed {
+            self.instances.foreign.remove(name);
+            self.undefine(name);
+        }
+        let mut defined = BTreeSet::new();
+        for instance in instances {
+            if self.define(&instance) {
+                defined.insert(instance.name);
+            }
+        }
+        self.register_defined(&defined);
+    }
+
+    /// Takes a definition. Returns `true` if it is another one, which this node can run.
+    fn define(&mut self, instance: &Instance) -> bool {
+        let name = &instance.name;
+        if self.jobs.get(name).is_some_and(|job| job.definition == instance.revision) {
+            return false;
+        }
+        let kind = kind_of(name).and_then(|kind| self.kinds.get(kind));
+        let job = kind.and_then(|kind| match kind.job(instance) {
+            Ok(job) => Some(Arc::new(job)),
+            Err(error) => {
+                // Stored by another version of the program, or for a zone that this machine does not know.
+                tracing::error!(cron.job = %name, %error, "schedule of the instance cannot be read, not running it");
+                None
+            }
+        });
+        let Some(job) = job else {
+            self.instances.foreign.insert(name.clone());
+            self.undefine(name);
+            return false;
+        };
+        self.instances.foreign.remove(name);
+        let controls = job.effective(self.controls.get(name));
+        self.planner.define(self.now(), name, (job.terms, job.definition), controls);
+        self.jobs.insert(name.clone(), job);
+        true
+    }
+
+    fn undefine(&mut self, name: &LockName) {
+        if self.is_instance(name) {
+            self.jobs.remove(name);
+            self.planner.remove(name);
+        }
+    }
+
+    /// Reads the watermarks of new definitions, and plans their triggers, if this node leads.
+    fn register_defined(&mut self, defined: &BTreeSet<LockName>) {
+        if self.leadership.is_none() || defined.is_empty() {
+            return;
+        }
+        self.register(&defined.iter().cloned().collect::<Vec<_>>(), Duration::ZERO);
+        for trigger in self.triggers.iter().filter(|trigger| defined.contains(&trigger.job)) {
+            self.planner.triggered(&trigger.job, RunId::Triggered(trigger.id));
+        }
+    }
+
+    /// Reads the watermarks of instances. They have one from the request that added them, so they are not registered:
+    /// nothing is written for one that was forgotten meanwhile.
+    pub(super) fn read_watermarks(&mut self, jobs: Vec<Registration>, after: Duration) {
+        let node = self.shared.node.clone();
+        let failed = Effect::WatermarksRead { jobs: jobs.clone(), answer: Err(panicked()) };
+        let read = async move {
+            sleep(after).await;
+            let answer = node.ledger.watermarks(jobs.clone()).await;
+            Effect::WatermarksRead { jobs, answer }
+        };
+        self.spawn(read, failed);
+    }
+
+    pub(super) fn watermarks_read(
+        &mut self,
+        jobs: Vec<Registration>,
+        answer: Answer<Vec<Option<ServerTime>>>,
+    ) {
+        match answer {
+            Ok(watermarks) if self.leadership.is_some() => {
+                let now = self.now();
+                for (registration, watermark) in jobs.iter().zip(watermarks) {
+                    match watermark {
+                        Some(watermark) => self.planner.registered(registration, watermark.into(), now),
+                        None => self.read_all_instances(),
+                    }
+                }
+            }
+            Ok(_) => {}
+            Err(error) => self.registration_failed(&error, jobs),
+        }
+    }
+
+    /// Returns `true` if an open run belongs to an instance of a kind of this node that was removed since its claim.
+    pub(super) fn is_of_a_removed_instance(&self, run: &OpenRun) -> bool {
+        let is_ours = kind_of(&run.job).is_some_and(|kind| self.kinds.contains_key(kind));
+        let is_known = self.jobs.contains_key(&run.job) || self.instances.foreign.contains(&run.job);
+        is_ours && !is_known && UtcTime::from(run.started) < self.instances.current_at
+    }
+
+    /// Records a run as abandoned, since the payload of a further attempt is gone.
+    pub(super) fn abandon(&mut self, left: OpenRun) {
+        let key = RunKey { job: left.job.clone(), run: left.run };
+        if !self.taking_over.insert(key.clone()) {
+            return;
+        }
+        let node = self.shared.node.clone();
+        self.claims += 1;
+        let failed = Effect::TakenOver { key: key.clone(), claimed: None };
+        let task = async move {
+            let attempt = AttemptId { run: left.run, claim: left.claim };
+            abandon(&node, &left.job, attempt).await;
+            Effect::TakenOver { key, claimed: None }
+        };
+        self.spawn(task, failed);
+    }
+}
