@@ -1,6 +1,6 @@
 //! The fingerprint by which a retry is told from another request.
 
-use http::request::Parts;
+use http::{Uri, request::Parts};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
@@ -25,10 +25,19 @@ impl Fingerprint {
 
     /// Neither a method nor a path contains a line feed, so the parts cannot be confused.
     pub(super) fn of(head: &Parts, body: &[u8]) -> Self {
-        let path = head.uri.path_and_query().map_or("", |path| path.as_str());
+        let path = whole_uri(head).path_and_query().map_or("", |path| path.as_str());
         let hash = Sha256::new().chain_update(head.method.as_str()).chain_update("\n").chain_update(path);
         Self(hash.chain_update("\n").chain_update(body).finalize().into())
     }
+}
+
+/// Returns the address that the client asked for. A nested router sees the end of its path only.
+fn whole_uri(head: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::OriginalUri(uri)) = head.extensions.get() {
+        return uri;
+    }
+    &head.uri
 }
 
 impl fmt::Debug for Fingerprint {

@@ -19,6 +19,7 @@ mod conformance;
 mod ends;
 mod limits;
 mod requests;
+mod safety;
 mod stores;
 #[cfg(feature = "sqlite")]
 mod transaction;
