@@ -5,20 +5,22 @@ use http::{StatusCode, response::Parts};
 /// The statement of an answer about the work of its request, as an extension of the response. With axum:
 /// `(Extension(Execution::NotStarted), response)`.
 ///
-/// Without it the status decides: 4xx other than 402 mean [`NotStarted`](Self::NotStarted), all others
-/// [`Done`](Self::Done). A 500 is stored as well: the work may have been done before it failed.
+/// Without it the status decides: 4xx other than 402 and 408 mean [`NotStarted`](Self::NotStarted), all others
+/// [`Done`](Self::Done). A 408 and a 500 are stored as well: the work may have been done before it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Execution {
     /// The answer is final: it is stored, and replayed to each retry.
     Done,
-    /// Nothing was done: the answer is not stored, and the key is free again, also for another payload.
+    /// Nothing was done: the answer is not stored, and the key is free again, also for another payload. After a further
+    /// [`Attempt`](super::Attempt) it stays with its payload, since an attempt before may have done something.
     NotStarted,
 }
 
 impl Execution {
     pub(super) fn of(head: &Parts) -> Self {
         head.extensions.get().copied().unwrap_or_else(|| match head.status {
-            StatusCode::PAYMENT_REQUIRED => Self::Done, // of a declined payment
+            // Of a declined payment, and of a timeout that stopped a handler halfway.
+            StatusCode::PAYMENT_REQUIRED | StatusCode::REQUEST_TIMEOUT => Self::Done,
             status if status.is_client_error() => Self::NotStarted,
             _ => Self::Done,
         })

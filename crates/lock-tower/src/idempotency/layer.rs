@@ -80,8 +80,8 @@ impl IdempotencyLayer {
         Self { lock: self.lock.on_bad_key(OnBadKey::Allow), ..self }
     }
 
-    /// Sets the time after which a key may be used for another request. It begins with each attempt. Choose it longer than
-    /// any client retries.
+    /// Sets the time after which a key may be used for another request, at most 100 years. It begins with each attempt.
+    /// Choose it longer than any client retries.
     pub fn retention(self, retention: Duration) -> Self {
         Self { terms: Terms { retention, ..self.terms }, ..self }
     }

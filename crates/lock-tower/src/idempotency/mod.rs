@@ -45,14 +45,15 @@
 //! # Stored answers
 //! | end of the handler | stored | a retry |
 //! | --- | --- | --- |
-//! | 2xx, 3xx, 402, 5xx | yes | receives the same answer |
-//! | 4xx other than 402 | no, and the key is free | runs the handler, also with a corrected payload |
+//! | 2xx, 3xx, 402, 408, 5xx | yes | receives the same answer |
+//! | 4xx other than 402 and 408 | no, and the key is free | runs the handler, also with a corrected payload |
+//! | the same, from attempt 2 on | no, and the key stays with its payload | runs the handler again, as attempt 3 |
 //! | an answer with an [`Execution`] | as that says | |
 //! | the client leaves | as its answer: the handler finishes in its task | receives the answer |
 //! | its lock is lost, it panics, its service or its body fails, its server dies | no | runs the handler again, as [`Attempt`] 2 |
 //! | its answer cannot be stored, since the store fails | no: it is sent, and logged as an error | runs the handler again, as attempt 2 |
 //!
-//! A 500 is stored because the work may have been done before it. A client that wants to try again sends a new key. Put a
+//! A 500 is stored because the work may have been done before it, and so is the 408 of a timeout inside of this layer. A client that wants to try again sends a new key. Put a
 //! layer that turns panics into a 500 inside of this one to have that stored as well.
 //!
 //! # The claim of a running request

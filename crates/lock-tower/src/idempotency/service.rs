@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     buffer::BufferedBody,
-    config::Config,
+    config::{Config, Routing},
     error::BoxError,
     handle::{LockHandle, LockStatus},
     observer::{IdempotencyOutcome, LayerEvent, Observers},
@@ -26,6 +26,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 use tower_service::Service;
+
+/// Longer than any service runs; the sum with the current time is still a time.
+const MAX_RETENTION: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The terms of a layer's records.
 #[derive(Clone)]
@@ -76,7 +79,12 @@ where
     }
 
     fn call(&mut self, request: Request<BufferedBody>) -> Self::Future {
-        let status = request.extensions().get::<LockStatus>();
+        // Without a lock of this layer, the status may be that of another layer.
+        let (request, needs_lock) = match self.config.classify(request) {
+            Routing::NeedsLock(head, body) => (Request::from_parts(head, body), true),
+            Routing::NeedsNoLock(request) => (request, false),
+        };
+        let status = request.extensions().get::<LockStatus>().filter(|_| needs_lock);
         let Some(lock) = status.and_then(LockStatus::handle).cloned() else {
             // The filters passed it through, or the key is optional.
             let handler = self.inner.call(request);
@@ -144,11 +152,11 @@ impl Exchange {
             token: self.lock.fencing_token(),
             fingerprint,
             now,
-            expires_at: now.checked_add(self.terms.retention).unwrap_or(now),
+            expires_at: now + self.terms.retention.min(MAX_RETENTION),
         }
     }
 
-    /// Stores the answer of the handler, or frees the key.
+    /// Stores the answer of the handler, or frees the key if nothing can have been done for it.
     async fn settle<R>(&self, attempt: &Attempt, response: Response<R>) -> Response<RejectionBody>
     where
         R: Body + Send + 'static,
@@ -157,7 +165,10 @@ impl Exchange {
     {
         let (head, body) = response.into_parts();
         if Execution::of(&head) == Execution::NotStarted {
-            if let Err(error) = self.terms.store.abandon(attempt).await {
+            // An attempt before this one may have done the work: its record must not be forgotten.
+            if attempt.number() == 1
+                && let Err(error) = self.terms.store.abandon(attempt).await
+            {
                 tracing::warn!(error = &error as &dyn std::error::Error, "idempotency key not freed");
             }
             self.notify(IdempotencyOutcome::NotStarted);

@@ -34,6 +34,7 @@ async fn only_answers_of_executed_requests_are_stored() {
         (204, true),
         (303, true),
         (402, true),
+        (408, true),
         (500, true),
         (503, true),
         (400, false),

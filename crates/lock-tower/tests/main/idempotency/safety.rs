@@ -1,8 +1,50 @@
 //! Requests that look alike, and retries of work that may have been done.
 
-use super::{Site, answer};
+use super::{Site, answer, pay, respond};
 use axum::{Router, body::Body, extract::Path, routing::post};
 use http::Request;
+use lock_tower::{LockLayer, idempotency::IdempotencyLayer};
+use std::{panic::AssertUnwindSafe, time::Duration};
+
+/// The work of the first attempt may have been done before it panicked.
+#[tokio::test(start_paused = true)]
+async fn attempt_after_a_rejected_one_counts_those_before() {
+    let site = Site::new();
+    let app = site.app(site.layer(), async |attempt| match attempt {
+        1 => panic!("after the payment"),
+        2 => respond(429, "busy"),
+        _ => respond(201, attempt.to_string()),
+    });
+    let panicked = futures_util::FutureExt::catch_unwind(AssertUnwindSafe(answer(&app, pay("k", "")))).await;
+    assert!(panicked.is_err());
+    assert_eq!(answer(&app, pay("k", "")).await.0, 429);
+    assert_eq!(answer(&app, pay("k", "other")).await.0, 422, "the key is not free");
+    assert_eq!(answer(&app, pay("k", "")).await, (201, false, "3".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_are_kept_for_ever_if_asked() {
+    let site = Site::new();
+    let app = site.app(site.layer().retention(Duration::MAX), async |_| respond(201, ""));
+    for replayed in [false, true] {
+        assert_eq!(answer(&app, pay("k", "")).await.1, replayed);
+    }
+}
+
+/// A request that the filter passes through has no record under the name of another layer's lock.
+#[tokio::test(start_paused = true)]
+async fn lock_of_another_layer_is_no_claim() {
+    let site = Site::new();
+    let lock = site.lock_of(site.world.locks.clone()).filter(|_| false);
+    let idempotent = IdempotencyLayer::unscoped(lock, site.store.clone());
+    let app = site
+        .app(idempotent, async |_| respond(201, ""))
+        .layer(LockLayer::new(site.world.locks.clone()).key("cart"));
+    for _ in 0..2 {
+        assert_eq!(answer(&app, pay("k", "")).await, (201, false, String::new()));
+    }
+    assert_eq!(site.runs(), 2);
+}
 
 /// A nested router sees the end of the path only.
 #[tokio::test(start_paused = true)]
