@@ -81,7 +81,8 @@ impl Machine {
 
     /// Returns `true` if the lock stays taken for its minimum hold.
     pub(super) fn is_kept(&self, now: Moment) -> bool {
-        self.cleanups.iter().any(|cleanups| now < cleanups.kept_until)
+        let ended = self.hold.as_ref().is_some_and(|hold| hold.ended && now < hold.kept_until);
+        ended || self.cleanups.iter().any(|cleanups| now < cleanups.kept_until)
     }
 
     /// Leaves the leases that are kept for their minimum hold to expire by themselves.

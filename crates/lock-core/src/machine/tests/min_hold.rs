@@ -118,3 +118,16 @@ fn a_hold_that_nobody_claims_is_released_at_once() {
     story.at(15.0).loses(hold, LostReason::Unclaimed);
     assert_eq!(story.releases(0), lease);
 }
+
+#[test]
+fn a_try_is_refused_while_an_ended_hold_waits_for_an_answer() {
+    let (mut story, lease, hold) = with_a_holding();
+    story.enters_as(B, A);
+    story.tries_to_keep(2);
+    story.tell(Event::Leave { waiter: B }).tell(Event::Drop { hold });
+    story.says(Command::Ended { hold, how: HoldEnd::Released });
+    story.enters_with(C, |entry| entry.wait_policy = WaitPolicy::NoWait);
+    story.refuses(C, Refusal::Busy);
+    story.acquired(lease, Acquired::Reentered).says_nothing();
+    assert_eq!(story.at(10.0).releases(0), lease);
+}
