@@ -22,7 +22,8 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// restart, is served twice.
 ///
 /// It keeps 10,000 records by default. When it is full it removes the expired ones; without any, requests with new keys
-/// are answered with 503. It never forgets a key before its time.
+/// are answered with 503. It never forgets a key before its time. Answers count as records, not by their length: with
+/// the default of [`max_answer`](super::IdempotencyLayer::max_answer) a full store may take 10 GiB.
 #[derive(Clone)]
 pub struct MemoryIdempotencyStore {
     records: Arc<Mutex<HashMap<LockName, Record>>>,

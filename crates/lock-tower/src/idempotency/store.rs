@@ -13,6 +13,9 @@ use std::{fmt::Debug, sync::Arc, time::SystemTime};
 /// Each method is one atomic step. A record belongs to the attempt that began last, by its fencing token: an attempt with
 /// an older token can neither answer nor remove it. A store that several servers share must outlive each of them.
 ///
+/// Names come without the [prefix](lock_core::LockFactoryBuilder::prefix) of the factory. Services with two prefixes need
+/// two stores, such as two databases or schemas: in one, each would receive the answers of the other.
+///
 /// # Cancel safety
 /// A dropped call may or may not have been executed. The layer drops calls whose lock is lost.
 #[async_trait]
