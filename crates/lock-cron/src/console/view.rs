@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 /// The shortest time between two reads of the store.
@@ -29,6 +29,8 @@ pub(super) struct View {
     version: u64,
     /// The time before which the store is not read again, and the outcome of the last read.
     fresh: Option<(Instant, Result<(), CronError>)>,
+    /// The start of the last read, which its viewer may have left.
+    asked: Option<Instant>,
     pub(super) now: UtcTime,
     pub(super) nodes: Vec<LiveNode>,
     pub(super) rows: BTreeMap<LockName, Row>,
@@ -57,6 +59,7 @@ impl Default for View {
             id: Uuid::new_v4(),
             version: 0,
             fresh: None,
+            asked: None,
             now: UtcTime::from_millis(0),
             nodes: Vec::new(),
             rows: BTreeMap::new(),
@@ -67,17 +70,21 @@ impl Default for View {
 impl View {
     /// Lets the next viewer read the store again.
     pub(super) fn outdate(&mut self) {
-        self.fresh = None;
+        (self.fresh, self.asked) = (None, None);
     }
 
     /// Reads the store, unless it was read a moment ago.
     pub(super) async fn refresh(&mut self, cron: &Scheduler) -> Result<(), CronError> {
-        let began = Instant::now();
         if let Some((until, outcome)) = &self.fresh
-            && began < *until
+            && Instant::now() < *until
         {
             return outcome.clone();
         }
+        if let Some(asked) = self.asked {
+            sleep_until(asked + MIN_INTERVAL).await;
+        }
+        let began = Instant::now();
+        self.asked = Some(began);
         let outcome = read(cron).await.map(|read| self.update(cron, read));
         // Large groups are read less often: reads take at most a tenth of the time.
         let interval = MIN_INTERVAL.max(began.elapsed() * 10);

@@ -174,6 +174,24 @@ async fn viewers_share_the_reads_of_the_store() {
     assert_eq!(node.faulty.calls(lock_testkit::Op::Summary) - before, 1);
 }
 
+/// A viewer that leaves during a read does not make the next one read at once.
+#[tokio::test(start_paused = true)]
+async fn viewers_that_leave_do_not_add_reads() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    node.job("job", "* * * * *", secs(1)).register().expect("a good job");
+    let mut app = lock_cron::router(node.cron.clone());
+    node.faulty.always(lock_testkit::Op::Summary, lock_testkit::Fault::Hang);
+    let before = node.faulty.calls(lock_testkit::Op::Summary);
+    for _ in 0..20 {
+        let viewer = tokio::time::timeout(std::time::Duration::from_millis(10), get(&mut app, "/jobs"));
+        assert!(viewer.await.is_err());
+    }
+    assert_eq!(node.faulty.calls(lock_testkit::Op::Summary) - before, 1);
+    node.faulty.heal();
+    assert_eq!(read(&mut app, "/jobs").await.1["counts"]["all"], 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn actions_change_the_fleet() {
     let fleet = Fleet::new();
