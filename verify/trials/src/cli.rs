@@ -103,14 +103,15 @@ pub enum Command {
         #[arg(long, default_value = "0", value_parser = value_parser!(u64).map(Seed::new))]
         seed: Seed,
     },
-    /// Runs one job on a schedule, as a node of a fleet. Reports `ready`, `leading` and `resigned`, and for each run
-    /// `start` and then `ended` or `cancelled`. Obeys `pause`, `resume`, `trigger`, `replace`, `next` and `history`.
-    /// Ends in order at `stop` and on SIGTERM
+    /// Runs one job on a schedule, or the instances of a kind, as a node of a fleet. Reports `ready`, `leading` and
+    /// `resigned`, and for each run `start` and then `ended` or `cancelled`. Obeys `pause`, `resume`, `trigger`, `replace`,
+    /// `next` and `history` of its job, and `add`, `once`, `remove` and `forget` of instances. Ends in order at `stop` and
+    /// on SIGTERM
     Cron {
         /// The group of the job
         group: String,
-        /// The schedule of the job
-        schedule: String,
+        /// The schedule of the job; without it, the node runs the instances of a kind
+        schedule: Option<String>,
         /// The duration of the body, in milliseconds
         #[arg(long, value_name = "MS", default_value = "0", value_parser = value_parser!(u64).map(Duration::from_millis))]
         takes: Duration,

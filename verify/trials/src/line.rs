@@ -60,7 +60,7 @@ pub enum Report {
     /// The node is no longer the leader.
     Resigned,
     /// A run starts, at a time of the server's clock.
-    Start { run: String, at: u64, token: u64, attempt: u32 },
+    Start { job: String, run: String, at: u64, token: u64, attempt: u32 },
     /// A run ended on its own.
     Ended { run: String },
     /// A run ended because it was cancelled.
@@ -141,6 +141,14 @@ pub enum Order {
     Next,
     /// Report all attempts, oldest first.
     History,
+    /// Add an instance of the node's kind.
+    Add { id: String, schedule: String },
+    /// Run the node's kind once, at an instant in milliseconds since the epoch.
+    Once { id: String, at: i64 },
+    /// Remove an instance, and keep its record.
+    Remove { id: String },
+    /// Remove an instance with all its data.
+    Forget { id: String },
     /// Report the role in the election.
     Role,
     /// Stop the node, or the work.

@@ -72,7 +72,7 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
             let (takes, adopt, catch_up) = (*takes, *adopt, *catch_up);
             let work = cron::Work { takes, adopt, catch_up, placement, fence: fence.clone() };
             let ledger = ledger.ok_or("a fleet needs a run ledger")?;
-            cron::run((&locks, ledger), cli.lease, group, schedule, work, orders).await?;
+            cron::run((&locks, ledger), cli.lease, group, schedule.as_deref(), work, orders).await?;
         }
         Command::Elect { name } => {
             elect::run(&locks, name, cli.lease, witness, orders).await?;

@@ -1,4 +1,4 @@
-//! A node of a fleet that runs one job.
+//! A node of a fleet that runs one job, or the instances of a kind.
 
 use super::{Failure, Orders};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use lock_core::{LockFactory, shutdown_signal};
 use lock_cron::{
-    Misfire, OnOrphan, Overlap, Placement, RunContext, RunResult, Schedule, Scheduler,
+    CronError, Misfire, OnOrphan, Overlap, Placement, RunContext, RunResult, Schedule, Scheduler, UtcTime,
     observer::{CronEvent, CronObserver},
 };
 use lock_ledger::{GroupName, RunLedger};
@@ -15,6 +15,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
 const JOB: &str = "job";
+const KIND: &str = "kind";
 
 /// The work of the body.
 pub(super) struct Work {
@@ -42,7 +43,7 @@ pub(super) async fn run(
     (locks, ledger): (&LockFactory, Arc<dyn RunLedger>),
     lease: Duration,
     group: &str,
-    schedule: &str,
+    schedule: Option<&str>,
     work: Work,
     orders: Orders,
 ) -> Result<(), Failure> {
@@ -60,12 +61,15 @@ pub(super) async fn run(
     let (work, in_group) = (Arc::new(work), GroupName::new(group)?);
     let body = move |run: RunContext| {
         let (work, at) = (work.clone(), ledger.server_now(&in_group).unwrap_or_default().as_micros());
-        let (id, token) = (run.id().to_string(), run.fencing_token().get());
-        Report::Start { run: id, at, token, attempt: run.attempt() }.say();
+        let (job, id, token) = (run.job().to_string(), run.id().to_string(), run.fencing_token().get());
+        Report::Start { job, run: id, at, token, attempt: run.attempt() }.say();
         async move { body(&run, &work).await }
     };
-    let job = cron.job(JOB, Schedule::cron(schedule)?, body).placement(placement);
-    let job = job.on_orphan(on_orphan).misfire(misfire).overlap(overlap);
+    let job = match schedule {
+        Some(schedule) => cron.job(JOB, Schedule::cron(schedule)?, body),
+        None => cron.kind(KIND, body),
+    };
+    let job = job.placement(placement).on_orphan(on_orphan).misfire(misfire).overlap(overlap);
     // So that its last report is sent even when it is cancelled.
     job.cancel_grace(Duration::from_secs(5)).register()?;
     Report::Ready.say();
@@ -130,6 +134,10 @@ async fn obey(cron: Scheduler, mut orders: Orders, stop: Arc<Notify>) {
                     Report::Past { run, attempt: past.attempt, token: past.token.get(), outcome }.say();
                 }
             }),
+            Order::Add { id, schedule } => add(&cron, &id, &schedule).await,
+            Order::Once { id, at } => cron.once(KIND, &id, UtcTime::from_millis(at), &()).await.map(drop),
+            Order::Remove { id } => cron.remove(KIND, &id).await.map(drop),
+            Order::Forget { id } => cron.forget(KIND, &id).await.map(drop),
             other => {
                 Report::Refused { why: format!("a node of a fleet does not know the order {other:?}") }.say();
                 continue;
@@ -140,4 +148,8 @@ async fn obey(cron: Scheduler, mut orders: Orders, stop: Arc<Notify>) {
             Err(error) => Report::Refused { why: format!("{error:#}") }.say(),
         }
     }
+}
+
+async fn add(cron: &Scheduler, id: &str, schedule: &str) -> Result<(), CronError> {
+    cron.add(KIND, id, Schedule::cron(schedule)?, &()).await.map(drop)
 }

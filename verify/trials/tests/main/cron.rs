@@ -1,6 +1,9 @@
 //! A fleet of schedulers in separate processes: their clocks, their deaths, and a server outage.
 
-use crate::support::{command, node};
+use crate::{
+    fleet_node::{fleet_node as cron, long},
+    support::command,
+};
 use lock_testkit::{ClockShift, RedisServer};
 use lock_trials::{
     fenced::FencedTable,
@@ -9,23 +12,11 @@ use lock_trials::{
 };
 use std::{
     collections::BTreeMap,
-    env,
     thread::sleep,
     time::{Duration, Instant},
 };
 
 const SECOND: u64 = 1_000;
-
-/// Returns whether figures are asserted: in long runs, on an otherwise idle machine.
-fn long() -> bool {
-    env::var_os("LOCK_LONG").is_some()
-}
-
-fn cron(server: &RedisServer, lease_ms: u64, words: &[&str]) -> Process {
-    let mut node = node(&server.url(), lease_ms, &[&["cron", "fleet"], words].concat());
-    node.expect("ready");
-    node
-}
 
 /// Returns the reports of a node in this time.
 fn listen(node: &mut Process, time: Duration) -> Vec<Line> {

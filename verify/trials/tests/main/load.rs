@@ -1,5 +1,6 @@
 //! Many jobs on one node: requests while nothing is due, and starts while a tenth of the jobs is due each second.
 
+use crate::fleet_node::long;
 use lock_core::{LockFactory, LockName};
 use lock_cron::{
     Schedule, Scheduler,
@@ -10,7 +11,6 @@ use lock_testkit::RedisServer;
 use lock_trials::process::PATIENCE;
 use std::{
     collections::BTreeSet,
-    env,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -18,11 +18,6 @@ use tokio::{
     sync::oneshot,
     time::{sleep, timeout},
 };
-
-/// Returns whether figures are asserted: in long runs, on an otherwise idle machine.
-fn long() -> bool {
-    env::var_os("LOCK_LONG").is_some()
-}
 
 fn jobs() -> usize {
     if long() { 1_000 } else { 200 }

@@ -2,6 +2,8 @@
 
 mod counting;
 mod cron;
+mod fleet_node;
+mod instances;
 mod leaders;
 mod load;
 mod refereeing;
