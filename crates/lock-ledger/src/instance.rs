@@ -72,7 +72,7 @@ pub enum AddReply {
 /// The extent of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Removal {
-    /// Removes the definition and the waiting triggers. The watermark, the history, the controls and the open runs are
+    /// Removes the definition, the summary and the waiting triggers. The watermark, the history, the controls and the open runs are
     /// kept. An instance that was to run once and has no open run is forgotten.
     KeepRecord,
     /// Removes everything that the ledger has of the job. Its open runs are lost to their nodes.

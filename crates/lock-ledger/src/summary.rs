@@ -18,7 +18,7 @@ pub struct JobDescription {
 /// The summary of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupSummary {
-    /// The jobs that were described or have ended an attempt, ordered by name.
+    /// The jobs that were described or have ended an attempt, ordered by name; no removed instance.
     pub jobs: Vec<JobSummary>,
     /// The live nodes, ordered by id.
     pub nodes: Vec<LiveNode>,

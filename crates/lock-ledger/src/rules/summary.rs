@@ -1,6 +1,6 @@
 //! The summaries of jobs.
 
-use super::state::{GroupLedger, Job};
+use super::state::{GroupLedger, Job, JobKind};
 use crate::{
     limits::RECENT_OUTCOMES,
     run::{Attempt, RunOutcome},
@@ -41,8 +41,11 @@ impl GroupLedger {
 }
 
 impl Job {
-    /// Adds an entry of the history to the summary.
+    /// Adds an entry of the history to the summary. A removed instance has no summary.
     pub(super) fn summarize(&mut self, entry: &Attempt) {
+        if self.kind == JobKind::Removed {
+            return;
+        }
         let summary = self.summary.get_or_insert_default();
         let is_skip = entry.outcome == RunOutcome::Skipped;
         if is_skip && summary.recent.front() == Some(&RunOutcome::Skipped) {

@@ -140,9 +140,10 @@ local function remember(key, entry, length)
   redis.call('LTRIM', key, '0', int(math.max(tonumber(length), 1) - 1))
 end
 
--- Adds an entry of the history to the summary of its job.
-local function summarize(key, job, entry)
-  local summary = recall(redis.call('HGET', key, job))
+-- Adds an entry of the history to the summary of its job. A removed instance has no summary.
+local function summarize(keys, job, entry)
+  if redis.call('HGET', keys.job, 'instance') == '' then return end
+  local summary = recall(redis.call('HGET', keys.summaries, job))
   local recent = summary.recent or ''
   local skipped = entry.outcome == 'skipped'
   if skipped and string.find(recent, '^skipped') then return end
@@ -160,7 +161,7 @@ local function summarize(key, job, entry)
     end
     summary.last = entry
   end
-  redis.call('HSET', key, job, cjson.encode(summary))
+  redis.call('HSET', keys.summaries, job, cjson.encode(summary))
 end
 
 local function ended(open, outcome, detail)

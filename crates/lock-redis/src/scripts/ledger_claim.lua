@@ -18,6 +18,8 @@ local lease = tonumber(ARGV[14])
 local job = fields(KEYS[1])
 if not job.mark then return answer('unregistered') end
 
+local keys = {job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}
+keys.summaries = KEYS[7]
 local open = find_open(KEYS[2], name, run)
 if open and open.claim == claim then
   if is_over(open) or open.stage ~= 'running' then return answer('gone') end
@@ -48,7 +50,7 @@ local function skip(first, count, detail)
   skipped.first, skipped.count, skipped.outcome = first, count, 'skipped'
   skipped.ended, skipped.detail = int(now), detail
   remember_skip(KEYS[3], skipped, length)
-  summarize(KEYS[7], name, skipped)
+  summarize(keys, name, skipped)
 end
 
 local function start(number, failures, orphanings)
@@ -86,7 +88,7 @@ if ARGV[4] ~= '' then
   if running then
     local lost = ended(open, 'abandoned', 'its lease expired before an outcome was recorded')
     remember(KEYS[3], lost, length)
-    summarize(KEYS[7], name, lost)
+    summarize(keys, name, lost)
   end
   return start(number, failures, orphanings)
 end
@@ -130,8 +132,6 @@ if skips or forbidden then
   redis.call('HSET', KEYS[1], 'mark', job.mark)
   if skips then skip(ARGV[7], tonumber(ARGV[8]), ARGV[9]) else skip(run, 1, 'other runs were open') end
   job.open = job.open or ''
-  local keys = {job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}
-  keys.summaries = KEYS[7]
   conclude(keys, name, job)
   return answer('skipped')
 end

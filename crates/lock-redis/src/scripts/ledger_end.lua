@@ -7,6 +7,8 @@
 --
 -- replies, each after the server's time in µs: recorded | gone
 local name, run, claim, next = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
+local keys = {job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}
+keys.summaries = KEYS[7]
 local open = find_open(KEYS[2], name, run)
 if not open or open.claim ~= claim then
   return answer(remembers(KEYS[3], run, claim) and 'recorded' or 'gone')
@@ -16,7 +18,7 @@ local was_running = open.stage ~= 'failed' and open.stage ~= 'interrupted' and o
 if was_running and next ~= 'requeue' then
   local entry = ended(open, ARGV[4], ARGV[5])
   remember(KEYS[3], entry, ARGV[7])
-  summarize(KEYS[7], name, entry)
+  summarize(keys, name, entry)
 end
 if next == 'finish' then
   local job, left = fields(KEYS[1]), {}
@@ -28,8 +30,6 @@ if next == 'finish' then
   if job.mark then
     job.open = table.concat(left, ' ')
     redis.call('HSET', KEYS[1], 'open', job.open)
-    local keys = {job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}
-    keys.summaries = KEYS[7]
     conclude(keys, name, job)
   end
   return answer('recorded')

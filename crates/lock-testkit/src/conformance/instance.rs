@@ -4,6 +4,7 @@ use super::{
     LedgerHarness,
     contender::SHORT,
     ledger_fixture::{LedgerFixture, Run},
+    summary::summaries,
 };
 use lock_core::LockName;
 use lock_ledger::{
@@ -208,16 +209,21 @@ pub async fn a_removed_instance_is_not_claimed(h: &impl LedgerHarness) {
     assert_eq!(fixture.ledger.send(again).await, ClaimReply::Duplicate, "the trigger is withdrawn");
 }
 
-/// A run that is open when its instance is removed goes on, with its further attempts.
+/// A run that is open when its instance is removed goes on, with its further attempts. The summary is removed at once.
 pub async fn a_removed_instance_ends_its_open_run(h: &impl LedgerHarness) {
     let fixture = InstanceFixture::added(h, "open").await;
-    let first = fixture.claim(fixture.ledger.instant(1)).await;
+    let ended = fixture.claim(fixture.ledger.instant(1)).await;
+    fixture.finish(&ended).await;
+    assert_eq!(summaries(&fixture.ledger).await.len(), 1);
+    let first = fixture.claim(fixture.ledger.instant(2)).await;
     fixture.remove(Removal::KeepRecord).await;
     assert_eq!(fixture.ledger.renew(&first, SHORT).await, RunRenewal::Renewed);
     fixture.ledger.end(&first, RunOutcome::Failed, AfterAttempt::Retry).await;
     let second = fixture.ledger.granted(fixture.ledger.after(&first, 1)).await;
     assert_eq!(fixture.finish(&second).await, EndReply::Recorded);
-    assert_eq!(fixture.ledger.outcomes().await, [RunOutcome::Succeeded, RunOutcome::Failed]);
+    let outcomes = [RunOutcome::Succeeded, RunOutcome::Failed, RunOutcome::Succeeded];
+    assert_eq!(fixture.ledger.outcomes().await, outcomes);
+    assert_eq!(summaries(&fixture.ledger).await, [], "the end of the run brings no summary back");
 }
 
 /// Nothing that comes late brings a forgotten job back.

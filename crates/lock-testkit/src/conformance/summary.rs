@@ -16,7 +16,7 @@ async fn describe(ledger: &LedgerFixture, job: &LockName, schedule: &str) {
     ledger.client().describe(ledger.job.group.clone(), vec![description]).await.expect("the ledger answers");
 }
 
-async fn summaries(ledger: &LedgerFixture) -> Vec<JobSummary> {
+pub(super) async fn summaries(ledger: &LedgerFixture) -> Vec<JobSummary> {
     ledger.client().summary(ledger.job.group.clone()).await.expect("the ledger answers").outcome.jobs
 }
 
