@@ -7,7 +7,7 @@ use crate::{
     terms::{JobTerms, MAX_NAME_BYTES},
 };
 use lock_core::LockName;
-use lock_ledger::Instance;
+use lock_ledger::{Instance, LiveNode};
 use std::fmt;
 
 /// The separator of a kind and the id of its instance.
@@ -70,6 +70,12 @@ fn name(text: &str) -> Result<LockName, CronError> {
 /// Returns the kind in the name of an instance; `None` for a job in code.
 pub(crate) fn kind_of(name: &LockName) -> Option<&str> {
     name.as_str().split_once(SEPARATOR).map(|(kind, _)| kind)
+}
+
+/// Returns `true` if a live node has the kind of an instance.
+pub(crate) fn is_on_a_node(instance: &LockName, nodes: &[LiveNode]) -> bool {
+    let has = |node: &LiveNode| node.kinds.iter().any(|kind| Some(&**kind) == kind_of(instance));
+    nodes.iter().any(has)
 }
 
 /// Returns the schedule of an instance.

@@ -234,7 +234,6 @@ impl Scheduler {
         let view = |(job, effective): (Listed<'_>, EffectiveControls)| {
             let EffectiveControls { paused, schedule, .. } = effective;
             let from = watermarks.get(job.name).map_or(now, |watermark| now.max(*watermark));
-            let kind = job.instance.as_ref().map(|instance| &instance.kind);
             JobInfo {
                 ahead_by: from.since(now),
                 replaced: controls.get(job.name).is_some_and(|controls| controls.schedule.is_some()),
@@ -248,7 +247,7 @@ impl Scheduler {
                 open: open.iter().filter(|run| run.job == *job.name).cloned().collect(),
                 name: job.name.clone(),
                 schedule,
-                unowned: kind.is_some_and(|kind| !nodes.iter().any(|node| node.kinds.contains(kind))),
+                unowned: job.instance.is_some() && !kind::is_on_a_node(job.name, &nodes),
                 instance: job.instance,
             }
         };

@@ -6,15 +6,15 @@ use super::{
     runs::runs,
     terms::terms,
 };
-use crate::{error::CronError, job::Job, options::Scope, time::UtcTime};
+use crate::{error::CronError, kind, options::Scope, terms::JobTerms, time::UtcTime};
 use axum::{
     extract::{Path, RawQuery, State},
     http::StatusCode,
     response::{IntoResponse, Response},
 };
 use lock_core::{__private::lock, LockName};
+use lock_ledger::Registration;
 use serde_json::{Value, json};
-use std::sync::Arc;
 
 /// The number of next runs.
 const NEXT_RUNS: usize = 5;
@@ -40,7 +40,7 @@ pub(super) async fn job(
 /// job.
 async fn details(console: &Console, name: &str, since: Option<&str>) -> Result<Option<Value>, CronError> {
     let (cron, name) = (&console.cron, LockName::new(name)?);
-    let (now, version, mut details) = {
+    let (now, version, registration, mut details) = {
         let mut view = console.view.lock().await;
         view.refresh(cron).await?;
         let Some(row) = view.rows.get(&name) else { return Ok(None) };
@@ -53,30 +53,38 @@ async fn details(console: &Console, name: &str, since: Option<&str>) -> Result<O
             "row": row.json,
             "next": next.into_iter().map(UtcTime::as_millis).collect::<Vec<_>>(),
         });
-        (view.now, version, details)
+        (view.now, version, row.plan.registration(&name), details)
     };
     if since == Some(&version) {
         return Ok(Some(details));
     }
-    let local = lock(&cron.shared.registry).jobs.get(&name).cloned();
+    let terms_here = known_terms(console, &name);
     let most = usize::try_from(cron.shared.node.terms.history).unwrap_or(usize::MAX);
-    let history = match &local {
-        Some(job) if job.terms.scope == Scope::PerNode => cron.shared.node.local_history.of(&name, most),
-        _ => cron.shared.node.ledger.history(&name, most).await?,
+    let is_per_node = terms_here.is_some_and(|terms| terms.scope == Scope::PerNode);
+    let node = &cron.shared.node;
+    let history = if is_per_node {
+        node.local_history.of(&name, most)
+    } else {
+        node.ledger.history(&name, most).await?
     };
     details["runs"] = runs(&history);
-    if let Some(job) = local {
-        details["terms"] = terms(&job.terms);
-        details["ahead_ms"] = ahead(console, &job, now).await?.into();
+    details["terms"] = terms_here.as_ref().map_or(Value::Null, terms);
+    if let Some(registration) = registration.filter(|_| !is_per_node) {
+        details["ahead_ms"] = ahead(console, registration, now).await?.into();
     }
     Ok(Some(details))
 }
 
+/// Returns the terms of a job, or of the kind of an instance, if this node has them.
+fn known_terms(console: &Console, name: &LockName) -> Option<JobTerms> {
+    let registry = lock(&console.cron.shared.registry);
+    let of_kind = || registry.kinds.get(kind::kind_of(name)?).map(|kind| kind.terms);
+    registry.jobs.get(name).map(|job| job.terms).or_else(of_kind)
+}
+
 /// Returns the time in milliseconds for which the watermark of a job is in the future, so that nothing starts.
-async fn ahead(console: &Console, job: &Arc<Job>, now: UtcTime) -> Result<u64, CronError> {
-    let controls = console.cron.controls().await?;
-    let registration = job.registration(controls.get(&job.name));
+async fn ahead(console: &Console, registration: Registration, now: UtcTime) -> Result<u64, CronError> {
     let watermarks = console.cron.watermarks(vec![registration]).await?;
-    let ahead = watermarks.get(&job.name).map(|watermark| watermark.since(now));
+    let ahead = watermarks.values().next().map(|watermark| watermark.since(now));
     Ok(ahead.map_or(0, |ahead| u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX)))
 }

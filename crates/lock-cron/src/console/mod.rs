@@ -5,6 +5,7 @@
 //! | `action` | the commands of an operator |
 //! | `actor` | the operator, and the guard that identifies them |
 //! | `attempt` | attempts and open runs as JSON |
+//! | `definitions` | the schedules of instances |
 //! | `job` | the details of one job |
 //! | `list` | the list of jobs, filtered and searched |
 //! | `page` | the page |
@@ -19,6 +20,7 @@
 mod action;
 mod actor;
 mod attempt;
+mod definitions;
 mod job;
 mod list;
 mod page;

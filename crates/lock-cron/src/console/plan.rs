@@ -2,6 +2,7 @@
 
 use crate::{schedule::Schedule, time::UtcTime};
 use lock_core::LockName;
+use lock_ledger::Registration;
 
 /// A schedule that applies to a job.
 pub(super) struct Plan {
@@ -33,6 +34,18 @@ impl Plan {
 
     pub(super) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Returns `true` if this is the plan of the text, and of the schedule if this program can read it.
+    pub(super) fn is_of(&self, text: &str, schedule: Option<&Schedule>) -> bool {
+        let policy = self.schedule.as_ref().map(Schedule::dst_policy);
+        self.text == text && schedule.is_none_or(|schedule| policy == Some(schedule.dst_policy()))
+    }
+
+    /// Returns the registration of the job in the ledger, or `None` if this program cannot read its schedule.
+    pub(super) fn registration(&self, job: &LockName) -> Option<Registration> {
+        let schedule = self.schedule.as_ref()?.identity();
+        Some(Registration { job: job.clone(), schedule })
     }
 
     /// Advances to the next run after this time.

@@ -4,13 +4,13 @@ use super::{
     attempt::{attempt, millis, open},
     plan::Plan,
 };
-use crate::{options::Scope, time::UtcTime};
+use crate::{kind, options::Scope, time::UtcTime};
 use lock_core::LockName;
-use lock_ledger::{JobControls, JobSummary, OpenRun, RunState};
+use lock_ledger::{JobControls, JobSummary, LiveNode, OpenRun, RunState};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The time without a description after which no live node has a job: leaders describe their jobs every minute.
+/// The time without a description after which no live node has a job in code: leaders describe them every minute.
 const UNOWNED_AFTER: Duration = Duration::from_secs(150);
 
 /// The known facts about a job.
@@ -21,8 +21,9 @@ pub(super) struct Facts<'a> {
     pub(super) summary: Option<&'a JobSummary>,
     pub(super) controls: Option<&'a JobControls>,
     pub(super) open: Vec<&'a OpenRun>,
-    /// The number of live nodes.
-    pub(super) nodes: usize,
+    pub(super) is_instance: bool,
+    /// The live nodes.
+    pub(super) nodes: &'a [LiveNode],
     pub(super) now: UtcTime,
 }
 
@@ -43,7 +44,11 @@ impl Facts<'_> {
             failing: self.summary.is_some_and(|summary| summary.failing_since.is_some()),
             paused: self.controls.is_some_and(|controls| controls.paused),
             running: self.open.iter().any(|run| matches!(run.state, RunState::Running | RunState::Waiting)),
-            unowned: self.scope == Scope::Fleet && (self.nodes == 0 || is_silent),
+            unowned: match self.scope {
+                Scope::PerNode => false,
+                Scope::Fleet if self.is_instance => !kind::is_on_a_node(self.name, self.nodes),
+                Scope::Fleet => self.nodes.is_empty() || is_silent,
+            },
         }
     }
 

@@ -1,18 +1,18 @@
 //! The state of the group as the last read of the store shows it. All viewers share it.
 
 use super::{
+    definitions::Definitions,
     plan::Plan,
     row::{Facts, Flags},
 };
-use crate::{error::CronError, job::Job, options::Scope, scheduler::Scheduler, time::UtcTime};
+use crate::{error::CronError, job, options::Scope, schedule::Schedule, scheduler::Scheduler, time::UtcTime};
 use lock_core::{__private::lock, LockName, clock::ServerTime};
 use lock_ledger::{
-    Attempt, GroupSummary, JobControls, JobSummary, LiveNode, OpenRun, RECENT_OUTCOMES, RunOutcome,
+    Attempt, GroupSummary, Instances, JobControls, JobSummary, LiveNode, OpenRun, RECENT_OUTCOMES, RunOutcome,
 };
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 use tokio::time::{Instant, sleep_until};
@@ -33,6 +33,7 @@ pub(super) struct View {
     asked: Option<Instant>,
     pub(super) now: UtcTime,
     pub(super) nodes: Vec<LiveNode>,
+    definitions: Definitions,
     pub(super) rows: BTreeMap<LockName, Row>,
 }
 
@@ -49,6 +50,7 @@ pub(super) struct Row {
 struct Read {
     now: UtcTime,
     summary: GroupSummary,
+    instances: Instances,
     controls: BTreeMap<LockName, JobControls>,
     open: Vec<OpenRun>,
 }
@@ -62,6 +64,7 @@ impl Default for View {
             asked: None,
             now: UtcTime::from_millis(0),
             nodes: Vec::new(),
+            definitions: Definitions::default(),
             rows: BTreeMap::new(),
         }
     }
@@ -85,7 +88,7 @@ impl View {
         }
         let began = Instant::now();
         self.asked = Some(began);
-        let outcome = read(cron).await.map(|read| self.update(cron, read));
+        let outcome = read(cron, self.definitions.revision()).await.map(|read| self.update(cron, read));
         // Large groups are read less often: reads take at most a tenth of the time.
         let interval = MIN_INTERVAL.max(began.elapsed() * 10);
         self.fresh = Some((Instant::now() + interval, outcome.clone()));
@@ -110,7 +113,8 @@ impl View {
     }
 
     fn update(&mut self, cron: &Scheduler, read: Read) {
-        let Read { now, summary, controls, open } = read;
+        let Read { now, summary, instances, controls, open } = read;
+        self.definitions.update(instances);
         let local = lock(&cron.shared.registry).jobs.clone();
         let history = &cron.shared.node.local_history;
         let per_node = local.values().filter(|job| job.terms.scope == Scope::PerNode);
@@ -121,19 +125,20 @@ impl View {
         for run in &open {
             open_of.entry(&run.job).or_default().push(run);
         }
-        let names: BTreeSet<_> =
-            summaries.keys().chain(local.keys()).chain(open_of.keys().copied()).collect();
+        let names = summaries.keys().chain(local.keys()).chain(self.definitions.names());
+        let names: BTreeSet<_> = names.chain(open_of.keys().copied()).collect();
         self.rows.retain(|name, _| names.contains(&name));
         let version = self.version + 1;
         for name in names {
-            let (job, controls) = (local.get(name), controls.get(name));
+            let (job, definition) = (local.get(name), self.definitions.get(name));
             let facts = Facts {
                 name,
                 scope: job.map_or(Scope::Fleet, |job| job.terms.scope),
                 summary: summaries.get(name),
-                controls,
+                controls: controls.get(name),
                 open: open_of.remove(name).unwrap_or_default(),
-                nodes: summary.nodes.len(),
+                is_instance: definition.is_some(),
+                nodes: &summary.nodes,
                 now,
             };
             let known = self.rows.remove(name);
@@ -141,7 +146,11 @@ impl View {
                 Some(row) => (Some(row.plan), Some((row.json, row.version))),
                 None => (None, None),
             };
-            let plan = planned(plan, &facts, job, now);
+            let schedule = job.map(|job| &job.schedule);
+            let schedule =
+                schedule.or_else(|| definition.and_then(|definition| definition.schedule.as_ref()));
+            let stored = definition.map(|definition| &*definition.text);
+            let plan = planned(plan, &facts, schedule, stored);
             let (json, flags) = (facts.json(&plan), facts.flags());
             let row = match known {
                 Some((before, version)) if before == json => Row { flags, json, version, plan },
@@ -156,12 +165,14 @@ impl View {
     }
 }
 
-async fn read(cron: &Scheduler) -> Result<Read, CronError> {
+/// Reads the store, and of the instances those that have changed since the revision `known`.
+async fn read(cron: &Scheduler, known: u64) -> Result<Read, CronError> {
     let ledger = &cron.shared.node.ledger;
+    let instances = ledger.instances(known).await?;
     let summary = ledger.summary().await?;
     let controls = cron.controls().await?;
     let open = ledger.open_runs().await?;
-    Ok(Read { now: summary.now.into(), summary: summary.outcome, controls, open })
+    Ok(Read { now: summary.now.into(), summary: summary.outcome, instances, controls, open })
 }
 
 /// Summarizes a job of each node by the attempts of this node, newest first.
@@ -180,19 +191,26 @@ fn local_summary(job: &LockName, history: &[Attempt]) -> JobSummary {
     }
 }
 
-/// Returns the schedule that applies to a job: the replacement, that of this program, or the one in the ledger.
-fn planned(before: Option<Plan>, facts: &Facts<'_>, job: Option<&Arc<Job>>, now: UtcTime) -> Plan {
-    let effective = job.map(|job| job.effective(facts.controls).schedule);
+/// Returns the plan of the schedule that applies to a job: the replacement, `schedule` if this program has or reads it,
+/// or the text that is stored.
+fn planned(
+    before: Option<Plan>,
+    facts: &Facts<'_>,
+    schedule: Option<&Schedule>,
+    stored: Option<&str>,
+) -> Plan {
+    let effective = schedule.map(|schedule| job::effective(facts.name, schedule, facts.controls).schedule);
     let replacement = facts.controls.and_then(|controls| controls.schedule.as_deref());
-    let stored = facts.summary.map_or("", |summary| &summary.schedule);
-    let text =
-        effective.as_ref().map_or_else(|| replacement.unwrap_or(stored).to_owned(), ToString::to_string);
+    let described = || facts.summary.map_or("", |summary| &summary.schedule);
+    let text = effective
+        .as_ref()
+        .map_or_else(|| replacement.or(stored).unwrap_or_else(described).to_owned(), ToString::to_string);
     match (before, effective) {
-        (Some(mut plan), _) if plan.text() == text => {
-            plan.advance(now);
+        (Some(mut plan), schedule) if plan.is_of(&text, schedule.as_ref()) => {
+            plan.advance(facts.now);
             plan
         }
-        (_, Some(schedule)) => Plan::of(&schedule, now),
-        (_, None) => Plan::read(facts.name, &text, now),
+        (_, Some(schedule)) => Plan::of(&schedule, facts.now),
+        (_, None) => Plan::read(facts.name, &text, facts.now),
     }
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     claim::{AttemptId, abandon},
-    kind::kind_of,
+    kind::{is_on_a_node, kind_of},
     ledger_client::{Answer, NO_REVISION},
     running::RunKey,
     time::UtcTime,
@@ -49,12 +49,8 @@ impl RunLoop {
         if revision == self.instances.revision {
             self.instances.current_at = at;
             if self.leadership.is_some() {
-                let runs = |name: &LockName| {
-                    let kind = kind_of(name).unwrap_or_default();
-                    nodes.iter().any(|node| node.kinds.iter().any(|of_node| of_node == kind))
-                };
-                let unowned = self.instances.foreign.iter().filter(|name| !runs(name)).cloned().collect();
-                let unowned = self.unowned.report(unowned);
+                let unowned = self.instances.foreign.iter().filter(|name| !is_on_a_node(name, nodes));
+                let unowned = self.unowned.report(unowned.cloned().collect());
                 self.report_unowned(&unowned);
             }
         } else if !self.instances.reading {

@@ -107,6 +107,86 @@ async fn any_node_shows_the_jobs_of_the_others() {
     assert_eq!((&list["order"], &list["nodes"]), (&json!(["job"]), &json!([])), "no live node has it");
 }
 
+/// Adds an instance of the kind `import`, which runs every minute.
+async fn add(cron: &Scheduler, id: &str) {
+    let minutely = lock_cron::Schedule::cron("* * * * *").expect("a good schedule");
+    cron.add("import", id, minutely, &7).await.expect("a healthy fleet answers");
+}
+
+#[tokio::test(start_paused = true)]
+async fn instances_come_and_go_with_their_definitions() {
+    let fleet = Fleet::new();
+    let tool = fleet.node("tool");
+    let mut app = lock_cron::router(tool.cron.clone());
+    for id in ["1", "2"] {
+        add(&tool.cron, id).await;
+    }
+    let (_, list) = read(&mut app, "/jobs?show=unowned").await;
+    assert_eq!((&list["order"], &list["nodes"]), (&json!(["import/1", "import/2"]), &json!([])));
+    let row = &list["rows"][0];
+    assert_eq!((&row["words"], &row["last"]), (&"Every minute".into(), &Value::Null), "it never ran");
+    assert_eq!(row["next"], 1_767_225_660_000_u64, "00:01:00");
+    let node = fleet.node("a");
+    let kind = node.cron.kind("import", |_| async {
+        sleep(secs(30)).await;
+        Ok(())
+    });
+    kind.register().expect("a good kind");
+    let running = node.start();
+    sleep(secs(310)).await;
+    let (_, list) = read(&mut app, "/jobs").await;
+    assert_eq!(list["counts"], json!({ "all": 2, "failing": 0, "paused": 0, "running": 2, "unowned": 0 }));
+    assert_eq!(list["rows"][0]["recent"][0], "succeeded");
+    let mut here = lock_cron::router(running.cron.clone());
+    let (_, job) = read(&mut here, "/jobs/import%2F1").await;
+    assert_eq!(
+        (&job["terms"][1][0], &job["runs"][0]["at"]),
+        (&"Overlap".into(), &1_767_225_840_000_u64.into())
+    );
+    running.cron.remove("import", "1").await.expect("a healthy fleet answers");
+    running.cron.forget("import", "2").await.expect("a healthy fleet answers");
+    sleep(secs(2)).await;
+    let (_, list) = read(&mut app, "/jobs").await;
+    assert_eq!(list["order"], json!(["import/1"]), "its run is open");
+    sleep(secs(60)).await;
+    let (_, list) = read(&mut app, "/jobs").await;
+    assert_eq!((&list["order"], &list["counts"]["all"]), (&json!([]), &0.into()));
+    assert_eq!(read(&mut app, "/jobs/import%2F1").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_instance_has_its_new_schedule() {
+    let fleet = Fleet::new();
+    let tool = fleet.node("tool");
+    let mut app = lock_cron::router(tool.cron.clone());
+    add(&tool.cron, "1").await;
+    let (_, list) = read(&mut app, "/jobs").await;
+    assert_eq!(list["rows"][0]["words"], "Every minute");
+    let since = format!("/jobs?since={}", list["version"].as_str().expect("a text"));
+    let at = lock_cron::UtcTime::from_millis(1_767_229_200_000);
+    tool.cron.once("import", "2", at, &7).await.expect("a healthy fleet answers");
+    sleep(secs(2)).await;
+    let (_, list) = read(&mut app, &since).await;
+    assert_eq!(
+        (list["rows"].as_array().map(Vec::len), &list["rows"][0]["name"]),
+        (Some(1), &"import/2".into())
+    );
+    assert_eq!(list["rows"][0]["next"], 1_767_229_200_000_u64);
+    let summer = |gap| {
+        let schedule =
+            lock_cron::Schedule::cron("CRON_TZ=Europe/Berlin 30 2 29 3 *").expect("a good schedule");
+        schedule.on_dst(lock_cron::DstPolicy { gap, fold: lock_cron::Fold::First })
+    };
+    for (gap, next) in
+        [(lock_cron::Gap::RunOnce, 1_774_746_000_000_u64), (lock_cron::Gap::ShiftForward, 1_774_747_800_000)]
+    {
+        tool.cron.add("import", "1", summer(gap), &7).await.expect("a healthy fleet answers");
+        sleep(secs(2)).await;
+        let (_, job) = read(&mut app, "/jobs/import%2F1").await;
+        assert_eq!(job["row"]["next"], next, "{gap:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn failing_job_is_first_with_its_reason() {
     let fleet = Fleet::new();
