@@ -37,6 +37,10 @@ struct FromShedLock;
 struct Layer;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/jobs.md")]
+struct Jobs;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/backend.md")]
 struct WritingABackend;
 
