@@ -40,6 +40,17 @@ impl Scheduler {
     /// missed instants are still made up for. An open run keeps the payload with which it began; if its node dies, the
     /// next attempt has the new one. If two nodes add different definitions at once, the later request wins.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use lock_cron::{AddOutcome, MemoryLedger, Schedule, Scheduler};
+    /// # let locks = lock_core::LockFactory::new(lock_core::MemoryBackend::new());
+    /// # let cron = Scheduler::builder(locks, MemoryLedger::new()).build()?;
+    /// let every_quarter = Schedule::cron("H/15 * * * *")?;
+    /// assert_eq!(cron.add("import", "tenant-7", every_quarter.clone(), &7).await?, AddOutcome::Added);
+    /// assert_eq!(cron.add("import", "tenant-7", every_quarter, &7).await?, AddOutcome::Unchanged);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`]; [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that
     /// matches no date with this name; [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload is no JSON or has
@@ -118,6 +129,17 @@ impl Scheduler {
     /// Removes an instance. No further run starts; one that is open goes on. The history, a pause and the watermark are
     /// kept, and apply if the instance is added again. Returns `false` if there was no such instance.
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use lock_cron::{MemoryLedger, Schedule, Scheduler};
+    /// # let locks = lock_core::LockFactory::new(lock_core::MemoryBackend::new());
+    /// # let cron = Scheduler::builder(locks, MemoryLedger::new()).build()?;
+    /// # cron.add("import", "tenant-7", Schedule::cron("H/15 * * * *")?, &7).await?;
+    /// assert!(cron.remove("import", "tenant-7").await?);
+    /// assert!(!cron.remove("import", "tenant-7").await?);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`], [`Store`](CronErrorKind::Store).
     ///
@@ -131,6 +153,17 @@ impl Scheduler {
     /// body is asked to end with the next renewal. Fencing tokens still increase if the instance is added again. Nodes
     /// learn of the removal from a record with its name, which is kept for a minute. Returns `false` if the store had
     /// nothing of it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use lock_cron::{MemoryLedger, Schedule, Scheduler};
+    /// # let locks = lock_core::LockFactory::new(lock_core::MemoryBackend::new());
+    /// # let cron = Scheduler::builder(locks, MemoryLedger::new()).build()?;
+    /// # cron.add("import", "tenant-7", Schedule::cron("H/15 * * * *")?, &7).await?;
+    /// assert!(cron.forget("import", "tenant-7").await?);
+    /// assert!(!cron.forget("import", "tenant-7").await?);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`remove`](Self::remove).

@@ -16,7 +16,7 @@ use lock_ledger::{Instance, Instances, LiveNode, OpenRun, Registration, RunId};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// What this node knows of the instances of its group.
+/// The instances of the group, as far as this node knows them.
 #[derive(Debug)]
 pub(super) struct KnownInstances {
     /// The revision up to which it knows them.
