@@ -9,6 +9,7 @@
 //! | `browser` | [`Browser`]: pages, scripts, clicks, screenshots |
 //! | `screen` | the size of the screen and its colour scheme |
 //! | `key` | the keyboard |
+//! | `looks` | contrast, width, and shifts of the layout |
 //! | `record` | requests and console messages of the pages |
 //! | `session` | commands and their replies over HTTP |
 //! | `driver` | the process of chromedriver |
@@ -17,6 +18,7 @@ mod browser;
 mod driver;
 mod error;
 mod key;
+mod looks;
 mod record;
 mod screen;
 mod session;

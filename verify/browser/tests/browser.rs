@@ -75,6 +75,23 @@ async fn requests_to_other_hosts_and_complaints_are_recorded() {
 }
 
 #[tokio::test]
+async fn bad_looks_are_found() {
+    let browser = Browser::start().await.unwrap();
+    browser.open(&serve().await).await.unwrap();
+    browser.set_screen(Screen::PHONE).await.unwrap();
+    assert_eq!(browser.low_contrast().await.unwrap(), Vec::<String>::new());
+    assert_eq!(browser.off_screen().await.unwrap(), Vec::<String>::new());
+    assert_eq!(browser.layout_shifts().await.unwrap(), Vec::<String>::new());
+
+    browser.run("document.querySelector('p').style.color = '#ccc'").await.unwrap();
+    assert_eq!(browser.low_contrast().await.unwrap(), ["1.61 new"]);
+    // No input precedes it, so it counts as unexpected.
+    browser.run("document.querySelector('p').style = 'width: 900px; margin-top: 300px'").await.unwrap();
+    assert!(!browser.off_screen().await.unwrap().is_empty());
+    assert_eq!(browser.layout_shifts().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn dropped_browser_leaves_no_process() {
     let address = serve().await;
     let browser = Browser::start().await.unwrap();
