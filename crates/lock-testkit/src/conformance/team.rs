@@ -2,7 +2,7 @@
 
 use super::Harness;
 use lock_core::{
-    Lock, LockError, LockFactory, LockGuard, LockName, LockOptions, Store,
+    Lock, LockError, LockErrorKind, LockFactory, LockGuard, LockName, LockOptions, Store,
     backend::StoredHold,
     clock::Clock,
     inspect::Inspection,
@@ -128,9 +128,17 @@ pub(super) async fn get(lock: &Lock) -> LockGuard {
     lock.acquire().await.expect("a lock on a healthy store is acquired")
 }
 
-/// Tries to acquire the lock, which must not fail.
+/// Tries to acquire the lock, which must not fail. On a busy machine an answer may come after the operation timeout, so
+/// a try without an answer is repeated a few times.
 pub(super) async fn attempt(lock: &Lock) -> Option<LockGuard> {
-    lock.try_acquire().await.expect("a try on a healthy store is answered")
+    let mut tried = lock.try_acquire().await;
+    for _ in 0..4 {
+        match tried {
+            Err(error) if error.kind() == LockErrorKind::Unavailable => tried = lock.try_acquire().await,
+            _ => break,
+        }
+    }
+    tried.expect("a try on a healthy store is answered")
 }
 
 /// Fails unless another holder has the lock.
