@@ -8,7 +8,7 @@
 #[path = "../main/support.rs"]
 mod support;
 
-use lock_testkit::RedisServer;
+use lock_testkit::{RedisCluster, RedisServer};
 use lock_trials::{
     line::{Order, now},
     process::Process,
@@ -85,13 +85,11 @@ fn fenced_locks_of_both_sides_lose_no_increment_and_tokens_rise() {
 }
 
 /// The two sides pass the lock to each other by order; each waits while the other holds it.
-#[test]
-fn each_side_wakes_the_other() {
+fn sides_wake_each_other(url: &str) {
     let rounds = if long() { 200 } else { 20 };
-    let server = RedisServer::start();
-    let mut java = java(&server.url(), &["hold", "x", "fenced"]);
+    let mut java = java(url, &["hold", "x", "fenced"]);
     java.expect("held");
-    let mut rust = rust(&server.url(), &["hold", "x"]);
+    let mut rust = rust(url, &["hold", "x"]);
     assert!(rust.line_within(Duration::from_millis(500)).is_none(), "it waits");
     let (mut from_java, mut from_rust) = (Vec::new(), Vec::new());
     // The holder releases and waits again. Returns the time until the other side has the lock.
@@ -125,13 +123,25 @@ fn each_side_wakes_the_other() {
 }
 
 #[test]
-fn a_killed_holder_of_one_side_frees_the_other() {
-    let server = std::sync::Arc::new(RedisServer::start());
+fn each_side_wakes_the_other() {
+    let server = RedisServer::start();
+    sides_wake_each_other(&server.url());
+}
+
+#[test]
+fn each_side_wakes_the_other_in_a_cluster() {
+    let cluster = RedisCluster::start();
+    sides_wake_each_other(&cluster.url());
+}
+
+/// The lease of a killed holder ends, although the other side cannot know of the death.
+fn killed_holder_frees_the_other(url: &str) {
+    let url = url.to_owned();
     at_once(2, move |case| {
         let lock = format!("killed:{case}");
         let start = |java_first: bool| match java_first {
-            true => java(&server.url(), &["hold", &lock, "fenced"]),
-            false => rust(&server.url(), &["hold", &lock]),
+            true => java(&url, &["hold", &lock, "fenced"]),
+            false => rust(&url, &["hold", &lock]),
         };
         let mut holder = start(case == 0);
         holder.expect("held");
@@ -144,6 +154,18 @@ fn a_killed_holder_of_one_side_frees_the_other() {
         eprintln!("{} killed: the other within {waited} ms", if case == 0 { "Java" } else { "Rust" });
         assert!(!long() || waited <= LEASE + 1_000, "{waited} ms");
     });
+}
+
+#[test]
+fn a_killed_holder_of_one_side_frees_the_other() {
+    let server = RedisServer::start();
+    killed_holder_frees_the_other(&server.url());
+}
+
+#[test]
+fn a_killed_holder_of_one_side_frees_the_other_in_a_cluster() {
+    let cluster = RedisCluster::start();
+    killed_holder_frees_the_other(&cluster.url());
 }
 
 #[test]

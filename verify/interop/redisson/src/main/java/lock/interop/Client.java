@@ -5,13 +5,17 @@ import org.redisson.Redisson;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
+import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
+import org.redisson.config.ReadMode;
+import org.redisson.config.SubscriptionMode;
 
-/** A Redisson client of one server, configured to start quickly on a slow machine. */
+/** A Redisson client of one server or of a cluster, configured to start quickly on a slow machine. */
 final class Client implements AutoCloseable {
 
     private static final int NETTY_THREADS = 2;
     private static final int SUBSCRIPTION_CONNECTIONS = 2;
+    private static final String CLUSTER = "redis-cluster://";
 
     private final Config config;
     private final RedissonClient redisson;
@@ -22,6 +26,15 @@ final class Client implements AutoCloseable {
         config.setLockWatchdogTimeout(watchdogMillis);
         config.setThreads(threads);
         config.setNettyThreads(NETTY_THREADS);
+        if (uri.startsWith(CLUSTER)) {
+            useCluster(uri.substring(CLUSTER.length()).split(","), threads);
+        } else {
+            useServer(uri, threads);
+        }
+        redisson = Redisson.create(config);
+    }
+
+    private void useServer(String uri, int threads) {
         config.useSingleServer()
                 .setAddress(uri)
                 .setDatabase(database(uri))
@@ -29,7 +42,20 @@ final class Client implements AutoCloseable {
                 .setConnectionPoolSize(threads + 1)
                 .setSubscriptionConnectionMinimumIdleSize(1)
                 .setSubscriptionConnectionPoolSize(SUBSCRIPTION_CONNECTIONS);
-        redisson = Redisson.create(config);
+    }
+
+    /** The pools of all masters and replicas are as small as that of a single server. */
+    private void useCluster(String[] nodes, int threads) {
+        ClusterServersConfig cluster = config.useClusterServers()
+                .setReadMode(ReadMode.MASTER)
+                .setSubscriptionMode(SubscriptionMode.MASTER)
+                .setMasterConnectionMinimumIdleSize(1)
+                .setMasterConnectionPoolSize(threads + 1)
+                .setSubscriptionConnectionMinimumIdleSize(1)
+                .setSubscriptionConnectionPoolSize(SUBSCRIPTION_CONNECTIONS);
+        for (String node : nodes) {
+            cluster.addNodeAddress("redis://" + node);
+        }
     }
 
     /** Returns the lock of a name, with the operations that this program needs. */
