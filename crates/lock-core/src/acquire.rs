@@ -162,7 +162,7 @@ impl AcquireFuture {
             Refusal::Busy => LockError::new(LockErrorKind::Timeout),
             Refusal::Timeout(applied) => LockError::new(LockErrorKind::Timeout).applied(applied),
             Refusal::TooManyWaiters => LockError::new(LockErrorKind::TooManyWaiters)
-                .detail(format!("this name has {} waiters already", limits.waiters_per_name)),
+                .detail(format!("this name already has {} waiters", limits.waiters_per_name)),
             Refusal::Outage => LockError::backend(LockErrorKind::Unavailable, error),
             Refusal::Unanswered => {
                 LockError::backend(LockErrorKind::Unavailable, error).applied(Applied::Unknown)
@@ -172,7 +172,8 @@ impl AcquireFuture {
                 LockError::backend(kind, error).applied(applied)
             }
             Refusal::TooManyUndos => LockError::new(LockErrorKind::Unavailable).detail(format!(
-                "{MAX_OPEN_UNDOS} earlier attempts of unknown outcome are still being undone: try again when the store answers"
+                "{MAX_OPEN_UNDOS} earlier attempts of unknown outcome are still being undone: try again when the \
+                 store answers"
             )),
             Refusal::Lost => LockError::new(LockErrorKind::Lost),
             Refusal::BelowFloor(token) => LockError::from(OptionsError::FloorAboveHold { token }),

@@ -92,7 +92,9 @@ impl LockErrorKind {
             }
             Self::Unavailable => "the store does not answer",
             Self::Backend => "the store rejected the request",
-            Self::Lost => "the hold was lost: stop the work it protected, and acquire anew with a new owner",
+            Self::Lost => {
+                "the hold was lost: stop the work it protected, then acquire the lock again with a new owner"
+            }
             Self::MemberLost => {
                 "a lock of the set was lost while the set waited for a later one: acquire the set again"
             }
@@ -349,7 +351,7 @@ impl fmt::Display for LostReason {
         f.write_str(match self {
             Self::Expired => "the lease ended without a renewal",
             Self::Gone => "the store no longer had the lease",
-            Self::MaxHold => "the hold reached its longest time",
+            Self::MaxHold => "the hold reached its `max_hold`",
             Self::Unclaimed => "the future that acquired it was not polled for half a lease",
             Self::ShutDown => "the lock factory was shut down",
         })

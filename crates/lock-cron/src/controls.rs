@@ -232,7 +232,7 @@ impl Scheduler {
         let known = lock(&self.shared.registry).jobs.get(&name).cloned();
         // The store may know the name from a job that was the fleet's before.
         if known.as_ref().is_some_and(|job| job.terms.scope == Scope::PerNode) {
-            let about = format!("`{job}` runs on each node for itself: it accepts no commands of the fleet");
+            let about = format!("`{job}` runs on each node separately: it accepts no fleet-wide commands");
             return Err(CronError::new(CronErrorKind::UnknownJob).about(about));
         }
         let mut reply = ledger.command(&name, command.clone()).await?;

@@ -96,14 +96,14 @@ impl fmt::Display for CronError {
             CronErrorKind::InvalidName => "the name is invalid",
             CronErrorKind::InvalidOptions => "the options are invalid",
             CronErrorKind::InvalidSchedule => "the schedule is invalid",
-            CronErrorKind::DuplicateJob => "a job of that name is registered already: give each its own name",
+            CronErrorKind::DuplicateJob => {
+                "a job with this name is already registered: give each job its own name"
+            }
             CronErrorKind::UnknownJob => "unknown job",
             CronErrorKind::Running => {
-                "the scheduler runs already: register jobs before `run_until`, and run it once"
+                "the scheduler is already running: register jobs before `run_until`, and run it only once"
             }
-            CronErrorKind::Ended => {
-                "the scheduler has ended: build another one, register its jobs and run that"
-            }
+            CronErrorKind::Ended => "the scheduler has ended: build a new one, register its jobs and run it",
             CronErrorKind::TooManyTriggers => {
                 "too many triggers are waiting: run a node that has registered the job"
             }

@@ -260,7 +260,9 @@ fn check(terms: &JobTerms) -> Result<(), CronError> {
         return refuse("the jitter is longer than a day: give the job another schedule");
     }
     if terms.scope == Scope::PerNode && (terms.on_orphan != OnOrphan::Skip || terms.retries.max > 0) {
-        return refuse("a job of each node has no record and cannot be retried: retry inside its body");
+        return refuse(
+            "a job that runs on every node has no record and cannot be retried: retry inside its body",
+        );
     }
     Ok(())
 }

@@ -174,7 +174,7 @@ impl LedgerClient {
         let message = match tokio::time::timeout(self.timeout, call).await {
             Ok(Ok(answer)) => return answer,
             Ok(Err(_)) => "the run ledger panicked".to_owned(),
-            Err(_) => format!("the run ledger gave no answer within {:?}", self.timeout),
+            Err(_) => format!("the run ledger did not answer within {:?}", self.timeout),
         };
         Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
     }
@@ -225,7 +225,7 @@ impl LedgerClient {
                 match self.request(self.ledger.end(request.clone())).await {
                     Ok(reply) => return Some(reply.outcome),
                     Err(error) if !error.is_retryable() => {
-                        tracing::error!(cron.job = %request.job.name, %error, "end of a run not recorded");
+                        tracing::error!(cron.job = %request.job.name, %error, "end of run not recorded");
                         return None;
                     }
                     Err(_) => {}
@@ -248,7 +248,7 @@ fn complete(asked: usize, answers: usize) -> Answer<()> {
         return Ok(());
     }
     let about = format!(
-        "the run ledger gave {answers} answers to a request of {asked} items: report it to its author"
+        "the run ledger returned {answers} answers to a request with {asked} items: report it to its author"
     );
     Err(BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, about))
 }

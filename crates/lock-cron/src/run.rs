@@ -191,7 +191,7 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
             }
             // Another run of the job started meanwhile.
             RetryOutcome::Refused(ClaimReply::Busy { .. }) => {
-                give_up("another run began meanwhile", AfterAttempt::Finish).await;
+                give_up("another run began in the meantime", AfterAttempt::Finish).await;
                 return None;
             }
             // Another node has this run, or the next leader will find it.

@@ -404,5 +404,5 @@ fn by_name(controls: FleetControls) -> BTreeMap<LockName, JobControls> {
 
 fn not_registered_here(job: &LockName, more: &str) -> CronError {
     CronError::new(CronErrorKind::UnknownJob)
-        .about(format_args!("this node did not register a job of the name `{job}`, {more}"))
+        .about(format_args!("this node did not register a job named `{job}`, {more}"))
 }

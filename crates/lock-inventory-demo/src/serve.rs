@@ -254,7 +254,9 @@ pub enum ServeError {
     #[error("the database is not usable")]
     Store(#[from] StoreError),
     /// The strategy needs Redis.
-    #[error("the strategy `{strategy}` keeps its data in Redis: give the address of one to --locks")]
+    #[error(
+        "the strategy `{strategy}` keeps its data in Redis: set --locks to the address of a Redis server"
+    )]
     NeedsRedis {
         /// Name of the strategy.
         strategy: Strategy,
@@ -273,7 +275,8 @@ pub enum ServeError {
     Jobs(#[from] CronError),
     /// The routes under `/admin` would be reachable from other machines.
     #[error(
-        "--admin needs no password, so it needs an address that only this machine reaches: listen on 127.0.0.1 instead of {listen}"
+        "--admin needs no password, so it needs an address that only this machine reaches: listen on 127.0.0.1 \
+         instead of {listen}"
     )]
     AdminNotLocal {
         /// Address to listen on.

@@ -72,7 +72,7 @@ impl Subject<'_> {
                     if is_between {
                         checks.extend(quote! { const _: () = ::core::assert!(
                             #from::__private::separates(#text),
-                            "nothing separates two fields of a lock key: put a character such as `:` between",
+                            "nothing separates two fields of a lock key: put a character such as `:` between them",
                         );});
                     }
                 }

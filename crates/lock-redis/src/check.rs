@@ -54,11 +54,12 @@ impl fmt::Display for ConnectWarning {
             ),
             Self::TooFewReplicas { connected, wanted } => write!(
                 f,
-                "{connected} replicas follow this server, and {wanted} have to acknowledge: nothing is granted before"
+                "{connected} replicas follow this server, but {wanted} must acknowledge: no lock is granted until \
+                 more of them follow it"
             ),
             Self::WritesAlone { reason } => write!(
                 f,
-                "a master without replicas goes on taking writes ({reason}): set `min-replicas-to-write` to at least 1 and \
+                "a master without replicas keeps accepting writes ({reason}): set `min-replicas-to-write` to at least 1 and \
                  `min-replicas-max-lag` to a third of the shortest lease, at most 10"
             ),
             Self::NotChecked { reason } => {
@@ -255,7 +256,7 @@ fn accept_node(info: &Info<'_>) -> Result<AcceptedNode, BackendError> {
     let checked = verify_server(info, Expected::QuorumNode)?;
     if let [ConnectWarning::Evicts { policy }, ..] = &checked.warnings[..] {
         return Err(misconfigured(&format!(
-            "`maxmemory-policy {policy}` deletes leases while a node of a quorum counts as one that kept its data: set \
+            "`maxmemory-policy {policy}` evicts leases, and a quorum node must not lose them unnoticed: set \
              `maxmemory-policy noeviction`"
         )));
     }

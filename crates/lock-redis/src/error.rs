@@ -146,7 +146,7 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
     let (kind, remedy) = match error.kind {
         DialErrorKind::Certificate => (
             Kind::Misconfigured,
-            ": give the authority that signed it, or have the certificate made for this host",
+            ": configure the authority that signed it, or use a certificate issued for this host",
         ),
         DialErrorKind::NobodyListens => (Kind::Unavailable, ": is a Redis server running there?"),
         DialErrorKind::Closed => (Kind::Unavailable, closed),
@@ -166,7 +166,7 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
             kind @ Kind::Denied => (kind, remedy(kind, details)),
             _ if unknown_command(details).is_some() => (Kind::Misconfigured, UNKNOWN_COMMAND),
             _ if details.contains("wrong number of arguments for 'auth'") => {
-                (Kind::Misconfigured, ": it is too old for users: use Redis 6.2 or later")
+                (Kind::Misconfigured, ": it is too old to have users: use Redis 6.2 or later")
             }
             // The server rejects the settings of the connection.
             Kind::Protocol => (Kind::Misconfigured, NOT_REDIS),
@@ -184,7 +184,7 @@ pub(crate) fn named(node: &Server, error: &BackendError) -> BackendError {
 
 /// Returns the error for a key that no node of the cluster serves at the moment.
 pub(crate) fn unserved(what: &str) -> RequestError {
-    plain(what, Kind::Unavailable, Applied::No, "no node of the cluster serves this name for now")
+    plain(what, Kind::Unavailable, Applied::No, "no node of the cluster serves this name at the moment")
 }
 
 /// Returns the error for settings that cannot work.
@@ -195,7 +195,7 @@ pub(crate) fn misconfigured(why: &str) -> BackendError {
 
 /// Returns the error for a missing connection. Nothing was sent.
 pub(crate) fn not_connected(what: &str) -> RequestError {
-    plain(what, Kind::Unavailable, Applied::No, "not connected, the request was not sent")
+    plain(what, Kind::Unavailable, Applied::No, "not connected: the request was not sent")
 }
 
 /// Returns the error of a request whose time was over before it was sent.
@@ -222,8 +222,7 @@ pub(crate) fn unacknowledged(what: &str) -> RequestError {
 
 /// Returns the error of a connection whose dialling task is gone, so that no other will follow.
 pub(crate) fn runtime_ended(what: &str) -> RequestError {
-    let why =
-        "the runtime in which it was connected has ended: connect in one that lives as long as the backend";
+    let why = "the runtime of its connections has ended: connect in one that lives as long as the backend";
     plain(what, Kind::Misconfigured, Applied::No, why)
 }
 
@@ -317,13 +316,15 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
         }
         BackendErrorKind::Denied => ": check user and password",
         BackendErrorKind::Protocol if unknown_command(details).is_some() => UNKNOWN_COMMAND,
-        BackendErrorKind::WrongType => ": something else is stored under this key, use another lock name",
+        BackendErrorKind::WrongType => ": this key holds something other than a lock, use another lock name",
         BackendErrorKind::Misconfigured if says("TOKENS") => ": lower the floor, or delete the counter",
         BackendErrorKind::Misconfigured if says("CROSSSLOT") || says("MOVED") => {
             ": this is a node of a Redis Cluster: write `redis-cluster://`"
         }
         BackendErrorKind::Unavailable if says("READONLY") => ": this is a replica, connect to its master",
-        BackendErrorKind::Unavailable if says("CLUSTERDOWN") => ": the cluster does not serve the key now",
+        BackendErrorKind::Unavailable if says("CLUSTERDOWN") => {
+            ": the cluster does not serve the key at the moment"
+        }
         BackendErrorKind::Unavailable if says("OOM") => ": raise `maxmemory`, or free memory",
         BackendErrorKind::Unavailable if says("MISCONF") => ": the server cannot save its data, see its log",
         _ => "",
@@ -337,7 +338,7 @@ fn first_words(details: &str) -> String {
         return format!("it does not know {command}");
     }
     if line.starts_with("NOAUTH") {
-        return "NOAUTH, it wants a password".to_owned();
+        return "NOAUTH, it requires a password".to_owned();
     }
     line.trim_end_matches('.').chars().take(200).collect()
 }

@@ -225,7 +225,7 @@ fn is_holder(text: &str) -> bool {
 }
 
 fn no_lock(what: &'static str) -> RequestError {
-    refused_by_script(what, "WRONGTYPE the key is a hash that is no lock")
+    refused_by_script(what, "WRONGTYPE the key is a hash that is not a lock")
 }
 
 /// Decodes a number: an integer, or text as the run ledger stores it.

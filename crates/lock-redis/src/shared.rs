@@ -131,8 +131,8 @@ impl<C: Client> Shared<C> {
             self.foreign_counters.call_once(|| {
                 tracing::warn!(
                     lock = %name,
-                    "a fencing counter was far below the clock: Redisson began it, perhaps after ours had ended, and \
-                     its tokens are older than ours; where fenced locks are shared with Redisson, use retention(None)"
+                    "fencing counter far below the clock: Redisson created it, perhaps after ours had expired, so its \
+                     tokens are lower than ours; if fenced locks are shared with Redisson, use retention(None)"
                 );
             });
         }

@@ -107,7 +107,8 @@ fn parse(text: &str) -> Result<Address, LockError> {
         "redis+unix" => unix(&url),
         "unix" => Err(refused("write `redis+unix:///path/of/socket`")),
         _ => Err(refused(
-            "unknown scheme: use `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster`, `redlock`, or the TLS variant of one",
+            "unknown scheme: use `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster`, `redlock`, or \
+             the TLS variant of one",
         )),
     }
 }
@@ -115,7 +116,8 @@ fn parse(text: &str) -> Result<Address, LockError> {
 /// Parses a URL with one host.
 fn single(text: &str) -> Result<Url, LockError> {
     let url = Url::parse(text).map_err(|_| {
-        refused("it is no URL: percent-encode special characters in user and password (`/` is `%2F`, `@` is `%40`, `#` is `%23`)")
+        refused("it is not a URL: percent-encode special characters in user and password (`/` is `%2F`, `@` is `%40`, \
+            `#` is `%23`)")
     })?;
     match url.fragment() {
         Some(_) => Err(refused("it has a `#`: in a password, write it as `%23`")),
@@ -180,7 +182,9 @@ fn tls([authority, certificate, key]: [Option<String>; 3]) -> Result<Tls, LockEr
 
 fn credentials(username: Option<String>, password: Option<String>) -> Result<Credentials, LockError> {
     if username.is_some() && password.is_none() {
-        return Err(refused("it has a user and no password: a password alone is written `:password@`"));
+        return Err(refused(
+            "it has a user but no password: write a password without a user as `:password@`",
+        ));
     }
     Ok(Credentials { username, password })
 }

@@ -59,7 +59,7 @@ impl Shared {
         if waiting >= self.limits.waiters {
             self.waiting.fetch_sub(1, Ordering::AcqRel);
             let most = self.limits.waiters;
-            let detail = format!("this factory has {most} waiters already");
+            let detail = format!("this factory already has {most} waiters");
             return Err(LockError::new(LockErrorKind::TooManyWaiters).of(&params.name).detail(detail));
         }
         let entered = params.entered;

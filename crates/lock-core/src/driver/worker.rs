@@ -103,7 +103,7 @@ impl Shared {
         if self.runtimes.has_worker(id) {
             return Ok(());
         }
-        let ended = || LockError::new(LockErrorKind::NoRuntime).detail("this one has ended".to_owned());
+        let ended = || LockError::new(LockErrorKind::NoRuntime).detail("the runtime has ended".to_owned());
         if self.runtimes.has_ended(id) {
             self.work.give_up_calls_of(id);
             return Err(ended());

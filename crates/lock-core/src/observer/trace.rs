@@ -28,7 +28,7 @@ pub(super) fn event(event: &LockEvent<'_>) {
             }
             HoldEnd::Lost(LostReason::ShutDown) => tracing::info!(
                 lock.name = name, lock.token = token.get(), lock.lease_id = %lease,
-                held = seconds(held), "hold ended by the shutdown"
+                held = seconds(held), "hold ended by shutdown"
             ),
             HoldEnd::Lost(LostReason::Unclaimed) => tracing::warn!(
                 lock.name = name, lock.token = token.get(), lock.lease_id = %lease,
@@ -73,8 +73,8 @@ pub(super) fn event(event: &LockEvent<'_>) {
             lock.name = name,
             lock.token = token.get(),
             waited = seconds(waited),
-            "this process waits longer than a lease for a lock that it holds itself: \
-             is a task waiting for its own guard? (re-entry needs the owner)"
+            "this process has waited longer than a lease for a lock that it holds: is a task waiting for its own \
+             guard? (re-entry needs the owner)"
         ),
         LockEvent::TermStarted { token, .. } => {
             tracing::info!(lock.name = name, lock.token = token.get(), "leadership acquired");

@@ -152,8 +152,8 @@ impl fmt::Display for OptionsError {
             ),
             Self::InvalidPrefix { prefix } => write!(
                 f,
-                "`{}` cannot be a prefix: use 1 to 64 letters of ASCII, digits, `-`, `_` and `.`, other than `distlock`, and no \
-                 `redisson_` at the begin",
+                "`{}` cannot be a prefix: use 1 to 64 ASCII letters, digits, `-`, `_` or `.`, except `distlock` and \
+                 words that start with `redisson_`",
                 prefix.escape_debug()
             ),
             Self::FloorTooHigh { floor, most } => {

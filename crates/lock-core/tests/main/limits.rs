@@ -23,7 +23,7 @@ async fn the_ten_thousand_and_first_waiter_of_a_name_is_refused() {
     }
     let error = lock.acquire_timeout(secs(1)).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::TooManyWaiters);
-    assert!(error.is_retryable() && error.to_string().contains("10000 waiters already"), "{error}");
+    assert!(error.is_retryable() && error.to_string().contains("already has 10000 waiters"), "{error}");
     let another_name = world.locks.named("y").unwrap().acquire().await;
     assert!(another_name.is_ok(), "other names are not affected");
     waiters.iter().for_each(tokio::task::JoinHandle::abort);
@@ -51,7 +51,7 @@ async fn the_waiters_of_a_factory_are_limited_too() {
     world.settle().await;
     let error = locks.named("c").unwrap().acquire().await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::TooManyWaiters);
-    assert!(error.to_string().contains("this factory has 3 waiters already"), "{error}");
+    assert!(error.to_string().contains("this factory already has 3 waiters"), "{error}");
     drop(guards);
     for waiter in waiters {
         drop(waiter.await.unwrap().unwrap());

@@ -149,6 +149,6 @@ fn bad_prefixes_are_refused_with_a_remedy() {
     for prefix in ["", "a:b", "a b", "ä", "distlock", "redisson_x", &"x".repeat(65)] {
         let error = LockFactory::builder(MemoryBackend::new()).prefix(prefix).build().unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::InvalidOptions, "{prefix}");
-        assert!(format!("{error:#}").contains("use 1 to 64 letters"), "{error:#}");
+        assert!(format!("{error:#}").contains("use 1 to 64 ASCII letters"), "{error:#}");
     }
 }

@@ -58,7 +58,7 @@ pub(super) async fn act(
     console.view.lock().await.outdate();
     match outcome {
         Ok(value) => {
-            tracing::info!(cron.job = job, cron.actor = %actor, cron.action = action.word(), "action of an operator");
+            tracing::info!(cron.job = job, cron.actor = %actor, cron.action = action.word(), "operator action");
             reply(&value)
         }
         Err(error) => failed(&error),
@@ -69,7 +69,7 @@ impl Action {
     fn read(word: &str, fields: &Map<String, Value>) -> Result<Self, Refusal> {
         let text = |field: &str| fields.get(field).and_then(Value::as_str).map(str::to_owned);
         let missing = |field: &str| {
-            refuse(StatusCode::BAD_REQUEST, "bad_input", &format!("the field `{field}` is not a text"))
+            refuse(StatusCode::BAD_REQUEST, "bad_input", &format!("the field `{field}` is not a string"))
         };
         match word {
             "run" => Ok(Self::Run),

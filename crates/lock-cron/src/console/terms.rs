@@ -24,7 +24,7 @@ pub(super) fn terms(terms: &JobTerms) -> Value {
 
 fn place(terms: &JobTerms) -> String {
     match (terms.scope, terms.placement) {
-        (Scope::PerNode, _) => "each node, for itself",
+        (Scope::PerNode, _) => "each node separately",
         (Scope::Fleet, Placement::Spread) => "any node",
         (Scope::Fleet, Placement::Leader) => "the leader",
     }

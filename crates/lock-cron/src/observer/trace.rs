@@ -45,7 +45,7 @@ pub(super) fn event(event: &CronEvent<'_>) {
             let took_ms = took.as_millis() as u64;
             tracing::warn!(
                 cron.group = group, cron.job = %job, cron.run = %run, cron.attempt = attempt,
-                %outcome, error = detail, retried, took_ms, "run ended without success"
+                %outcome, error = detail, retried, took_ms, "run did not succeed"
             );
         }
         CronEvent::Orphaned { group, job, retried } => {
@@ -56,7 +56,8 @@ pub(super) fn event(event: &CronEvent<'_>) {
         }
         CronEvent::WatermarkAhead { group, job, by } => {
             let ahead_s = by.as_secs();
-            tracing::error!(cron.group = group, cron.job = %job, ahead_s, "watermark in the future: no runs until then, unless the job is reset");
+            tracing::error!(cron.group = group, cron.job = %job, ahead_s, "watermark in the future: no runs until \
+                then, unless the job is reset");
         }
         CronEvent::DataLost { group, job } => {
             tracing::error!(cron.group = group, cron.job = %job, "job data lost by the store: the job starts over");

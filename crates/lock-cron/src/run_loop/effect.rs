@@ -38,5 +38,5 @@ pub(super) enum Effect {
 
 /// Returns the error of a task that panicked; its request may have been applied.
 pub(super) fn panicked() -> BackendError {
-    BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, "a task of the scheduler panicked")
+    BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, "a scheduler task panicked")
 }

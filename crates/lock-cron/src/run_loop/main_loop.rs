@@ -47,7 +47,7 @@ impl RunLoop {
         match done {
             Ok(effect) => self.handle(effect),
             // Only a runtime that shuts down ends them early: panics are caught in the task.
-            Err(error) => tracing::error!(%error, "task of the scheduler ended early"),
+            Err(error) => tracing::error!(%error, "scheduler task ended early"),
         }
     }
 

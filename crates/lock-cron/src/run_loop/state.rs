@@ -109,7 +109,7 @@ impl RunLoop {
     pub(super) fn spawn(&mut self, task: impl Future<Output = Effect> + Send + 'static, failed: Effect) {
         self.effects.spawn(async move {
             AssertUnwindSafe(task).catch_unwind().await.unwrap_or_else(|_| {
-                tracing::error!("task of the scheduler panicked");
+                tracing::error!("scheduler task panicked");
                 failed
             })
         });

@@ -109,7 +109,7 @@ fn wrong(field: Field, token: Token<'_>, but: impl Into<String>) -> Problem {
 
 fn item(field: Field, piece: Token<'_>, whole: Token<'_>) -> Result<Item, Problem> {
     if piece.text.is_empty() {
-        return Err(wrong(field, whole, "has an empty item: write values between commas, without blanks"));
+        return Err(wrong(field, whole, "has an empty item: write values between commas, without spaces"));
     }
     let (base, step) = match piece.cut('/') {
         Some((base, step)) => (base, Some(self::step(field, step)?)),
@@ -148,7 +148,7 @@ fn step(field: Field, token: Token<'_>) -> Result<u16, Problem> {
     match token.number() {
         Some(0) => Err(wrong(field, token, "is a step of zero: use 1 or more")),
         Some(step) => Ok(step),
-        None => Err(wrong(field, token, "is no step: use a number, as in `*/5`")),
+        None => Err(wrong(field, token, "is not a step: use a number, as in `*/5`")),
     }
 }
 
@@ -156,7 +156,7 @@ fn step(field: Field, token: Token<'_>) -> Result<u16, Problem> {
 fn fitting(field: Field, piece: Token<'_>, step: Option<u16>, first: u16, last: u16) -> Result<u16, Problem> {
     let step = step.unwrap_or(1);
     if step > 1 && step > last - first {
-        let but = format!("has a step that leaves {first}-{last} at once: use a smaller one, or `@every`");
+        let but = format!("has a step larger than the range {first}-{last}: use a smaller one, or `@every`");
         return Err(wrong(field, piece, but));
     }
     Ok(step)
@@ -213,7 +213,7 @@ fn special(field: Field, token: Token<'_>) -> Result<Option<Item>, Problem> {
         Field::DayOfWeek => match (token.cut('#'), ends("L")) {
             (Some((day, nth)), _) => match nth.number() {
                 Some(nth @ 1..=5) => Ok(Some(Item::Nth { day: value(field, day)?, nth })),
-                _ => Err(wrong(field, nth, "is no week of a month: use 1-5 after `#`")),
+                _ => Err(wrong(field, nth, "is not a week of a month: use 1-5 after `#`")),
             },
             (None, Some(day)) => Ok(Some(Item::LastOf(value(field, day)?))),
             (None, None) => Ok(None),

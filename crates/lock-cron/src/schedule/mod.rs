@@ -211,7 +211,7 @@ impl Schedule {
         if self.zone_in_text && zone.name() != self.zone.name() {
             let text = format!("CRON_TZ={} {}", self.zone.name(), self.text);
             let at = "CRON_TZ=".len()..text.len() - self.text.len() - 1;
-            let but = format!("is to be in `{}` as well: name one of the zones", zone.name());
+            let but = format!("conflicts with `{}`: name only one zone", zone.name());
             return Err(Problem::new(ScheduleErrorKind::ConflictingZone, at, "the zone", but).in_text(&text));
         }
         self.zone = zone;

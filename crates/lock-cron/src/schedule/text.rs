@@ -79,7 +79,8 @@ fn body(rest: Token<'_>) -> Result<Body<'_>, Problem> {
         _ => Err(rest.problem(
             ScheduleErrorKind::UnknownMacro,
             "the word",
-            "is not known: use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, `@every 5m`, `@at <instant>` or fields",
+            "is unknown: use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, `@every 5m`, `@at <instant>` or \
+             fields",
         )),
     }
 }

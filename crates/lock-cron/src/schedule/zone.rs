@@ -43,14 +43,14 @@ impl Zone {
     pub(crate) fn named(name: Token<'_>) -> Result<Self, Problem> {
         TimeZone::get(name.text).map(Self).map_err(|source| {
             let but = match similar(name.text) {
-                Some(similar) => format!("is not known: use `{similar}`"),
+                Some(similar) => format!("is unknown: use `{similar}`"),
                 None => {
                     let why = if is_offset(name.text) {
-                        "is an offset, which does not follow the clocks"
+                        "is an offset, which does not follow clock changes"
                     } else if is_abbreviation(name.text) {
-                        "is not known, and an abbreviation does not follow the clocks"
+                        "is unknown, and abbreviations do not follow clock changes"
                     } else {
-                        "is not known"
+                        "is unknown"
                     };
                     format!("{why}: use a name of the IANA database, as in `Europe/Berlin`, or `UTC`")
                 }

@@ -84,7 +84,7 @@ async fn ended_scheduler_names_the_remedy() {
         cron.job("late", Schedule::cron("@daily").unwrap(), |_| async { Ok(()) }).register().unwrap_err();
     for error in [again, late] {
         assert_eq!(error.kind(), CronErrorKind::Ended);
-        assert!(error.to_string().contains("build another one"), "{error}");
+        assert!(error.to_string().contains("build a new one"), "{error}");
     }
 }
 

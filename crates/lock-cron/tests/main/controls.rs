@@ -167,7 +167,7 @@ async fn a_job_of_each_node_takes_no_commands() {
         [running.cron.pause("job").await.unwrap_err(), running.cron.trigger("job").await.unwrap_err()]
     {
         assert_eq!(error.kind(), CronErrorKind::UnknownJob);
-        assert!(error.to_string().contains("runs on each node for itself"), "{error}");
+        assert!(error.to_string().contains("runs on each node separately"), "{error}");
     }
     sleep(secs(180)).await;
     assert_eq!(fleet.log.unowned(), ["job"], "no node takes the trigger");

@@ -40,8 +40,7 @@ async fn failures_are_warnings_and_overlaps_are_not() {
     assert!(!log.contains("overlap"), "{log}");
     let never: Vec<_> = log.lines().filter(|line| line.contains("no further instants")).collect();
     assert!(matches!(never[..], [line] if line.contains("cron.job=past")), "{never:?}");
-    let line =
-        log.lines().find(|line| line.contains("run ended without success")).expect("a failure is logged");
+    let line = log.lines().find(|line| line.contains("run did not succeed")).expect("a failure is logged");
     let which = format!("cron.job=job cron.run={run} cron.attempt=1");
     for word in [" WARN ", &which, "error=\"invalid digit found in string\"", "retried=false"] {
         assert!(line.contains(word), "{word} in {line}");
@@ -69,6 +68,6 @@ async fn body_runs_in_the_span_of_its_attempt() {
         );
         assert!(line.contains(&span), "{span} in {line}");
     }
-    let failure = log.lines().find(|line| line.contains("run ended without success")).expect("a failure");
+    let failure = log.lines().find(|line| line.contains("run did not succeed")).expect("a failure");
     assert!(failure.contains("cron.outcome=\"failed\"}"), "the span has the outcome: {failure}");
 }

@@ -122,14 +122,14 @@ fn wrong_texts_say_what_to_write() {
             "TZ=+02:00 0 2 * * *",
             Kind::UnknownZone,
             "+02:00",
-            "is an offset, which does not follow the clocks: use a name of the IANA",
+            "is an offset, which does not follow clock changes: use a name of the IANA",
         ),
         ("TZ=UTC+2 0 2 * * *", Kind::UnknownZone, "UTC+2", "is an offset"),
         (
             "TZ=CEST 0 2 * * *",
             Kind::UnknownZone,
             "CEST",
-            "an abbreviation does not follow the clocks: use a name of the IANA",
+            "abbreviations do not follow clock changes: use a name of the IANA",
         ),
     ] {
         let error = refused(text);
@@ -148,7 +148,7 @@ fn what_is_wrong_as_a_whole_is_quoted_once() {
         (refused(" 0 0 31 2 * "), "the pattern `0 0 31 2 *` never runs"),
         (refused(""), "the schedule has no pattern"),
         (refused("CRON_TZ=UTC"), "the schedule of `CRON_TZ=UTC` has no pattern"),
-        (zone, "the time zone `CEST` is not known"),
+        (zone, "the time zone `CEST` is unknown"),
     ] {
         assert!(error.to_string().starts_with(begins), "{error}");
     }

@@ -46,7 +46,7 @@ pub fn print(audit: &Audit, clients: Option<&[Entry]>, out: &mut impl Write) -> 
         Some(entries) => {
             writeln!(out, "Compared with {} outcomes of clients.", thousands(entries.len() as u64))
         }
-        None => writeln!(out, "Not compared with clients: give their journals with --journal."),
+        None => writeln!(out, "Not compared with clients: pass their journals with --journal."),
     }
 }
 

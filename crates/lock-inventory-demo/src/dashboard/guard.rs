@@ -53,7 +53,8 @@ fn check(reach: Reach, method: &Method, headers: &HeaderMap) -> Result<(), Probl
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", detail));
     }
     if !is_same_origin(headers, host) {
-        let detail = "actions are taken from this dashboard's own page: send an Origin that fits the Host";
+        let detail =
+            "actions are accepted only from this dashboard's own page: send an Origin that matches the Host";
         return Err(Problem::new(StatusCode::FORBIDDEN, "other-origin", detail));
     }
     Ok(())

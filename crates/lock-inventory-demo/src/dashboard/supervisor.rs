@@ -101,7 +101,7 @@ impl Supervisor {
                 Ok(())
             }
             Action::Strategy(name) => Err(ActionError::Strategy(format!(
-                "the strategy {name} cannot be switched to: choose one of the list"
+                "cannot switch to the strategy {name}: choose one from the list"
             ))),
             Action::StartLoad => {
                 self.load.start();

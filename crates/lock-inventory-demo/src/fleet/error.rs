@@ -23,7 +23,8 @@ pub enum FleetError {
         log: String,
     },
     /// The process printed something other than its address.
-    #[error("{name} printed no address but `{line}`: is {program} this version of the program?", program = program.display())]
+    #[error("{name} printed `{line}` instead of an address: is {program} this version of the \
+        program?", program = program.display())]
     NotUnderstood {
         /// The shop.
         name: String,

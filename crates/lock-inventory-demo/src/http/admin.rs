@@ -24,11 +24,12 @@ pub(super) async fn strategy(
 ) -> Result<Json<Value>, Problem> {
     let Json(Change { strategy }) = body?;
     if strategy.keeps_own_stock() || shop.strategy().keeps_own_stock() {
-        let detail = "`units` and `redis-lua` count the stock in a place of their own: start a new database with --strategy";
+        let detail =
+            "`units` and `redis-lua` keep their own count of the stock: start a new database with --strategy";
         return Err(Problem::new(StatusCode::CONFLICT, "own-stock", detail));
     }
     if strategy.needs_redis() && !shop.seller.has_redis() {
-        let detail = "this strategy keeps its data in Redis: give the address of one to --locks";
+        let detail = "this strategy keeps its data in Redis: set --locks to the address of a Redis server";
         return Err(Problem::new(StatusCode::CONFLICT, "strategy-unavailable", detail));
     }
     shop.set_strategy(strategy);

@@ -75,7 +75,7 @@ pub fn router(shop: Arc<Shop>, admin: Admin) -> Router {
     routes
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "not-found", "there is nothing at this path"))
         .method_not_allowed_fallback(async || {
-            let detail = "this path has other methods: see the header `allow`";
+            let detail = "this path does not allow the method: see the header `allow`";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", detail)
         })
         .layer(DefaultBodyLimit::max(MAX_BODY))

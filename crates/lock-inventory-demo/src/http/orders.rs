@@ -104,7 +104,7 @@ pub(super) fn answer(outcome: Outcome) -> Result<Response, Problem> {
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "key-reused", detail))
         }
         Outcome::InProgress => {
-            let detail = "an order with this Idempotency-Key is being worked on: repeat the request";
+            let detail = "an order with this Idempotency-Key is in progress: repeat the request";
             Err(Problem::new(StatusCode::CONFLICT, "in-progress", detail).retry_after(1))
         }
         Outcome::SoldOut => {
@@ -132,7 +132,8 @@ fn acknowledge(status: StatusCode, receipt: &Receipt) -> Response {
 }
 
 pub(super) fn stale(Stale { mine, newer }: Stale) -> Problem {
-    let detail = "the lock passed to another request meanwhile, and the store refused this one; nothing was sold: repeat the request";
+    let detail = "the lock passed to another request in the meantime, and the store refused this one; nothing was \
+        sold: repeat the request";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stale-holder", detail)
         .with("token", mine.get())
         .with("newer", newer.get())

@@ -91,7 +91,8 @@ fn stall(stall: &StallResult) -> Result<String, ReportError> {
 
 fn footer(results: &Results) -> String {
     let footer = &results.footer;
-    let built = if footer.optimised { "optimised build" } else { "debug build: compare no figures" };
+    let built =
+        if footer.optimised { "optimised build" } else { "debug build: the figures are not comparable" };
     let facts = [
         ("Program", format!("{} ({built})", footer.program)),
         ("Processor", footer.processor.clone()),

@@ -23,7 +23,7 @@ pub(crate) struct Metrics {
 #[non_exhaustive]
 pub enum MetricsError {
     /// The exporter could not be created.
-    #[error("the exporter could not be made")]
+    #[error("the exporter could not be created")]
     Exporter(#[from] OTelSdkError),
     /// The text could not be written.
     #[error("the metrics could not be written as text")]

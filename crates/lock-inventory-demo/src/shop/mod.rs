@@ -260,13 +260,15 @@ pub enum ShopError {
     #[error("the metrics of the shop could not be set up")]
     Metrics(#[from] MetricsError),
     /// Handlers still ran at the end.
-    #[error("orders still ran {within:?} after the shop had closed: look for a call without a time-out")]
+    #[error(
+        "orders were still running {within:?} after the shop had closed: look for a call without a timeout"
+    )]
     StillBusy {
         /// Time that the shop waited.
         within: Duration,
     },
     /// The release of a lock was not confirmed.
-    #[error("the shop closed and left {name} locked: it is free when its lease is over")]
+    #[error("the shop closed and left {name} locked: it becomes free when its lease expires")]
     LeftLocked {
         /// Name of the lock.
         name: LockName,

@@ -38,7 +38,7 @@ pub enum StoreError {
         value: String,
     },
     /// The strategy needs another database.
-    #[error("`units` needs rows that are locked one by one: give a PostgreSQL to --database")]
+    #[error("`units` needs row locks: set --database to a PostgreSQL server")]
     NeedsPostgres,
 }
 

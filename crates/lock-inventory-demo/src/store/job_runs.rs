@@ -35,7 +35,7 @@ impl Store {
         .execute(&self.pool)
         .await
         .map(drop)
-        .map_err(StoreError::of("note the run of a job"))
+        .map_err(StoreError::of("record the run of a job"))
     }
 
     /// Returns all starts, oldest first.

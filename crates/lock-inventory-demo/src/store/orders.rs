@@ -37,7 +37,7 @@ impl Store {
                 .bind(key.as_str())
                 .fetch_optional(&self.pool)
                 .await
-                .map_err(StoreError::of("look an order up"))?;
+                .map_err(StoreError::of("look up an order"))?;
         let Some((sku, pieces, token)) = row else { return Ok(None) };
         let sku = Sku::parse(&sku).map_err(|_| StoreError::invalid("orders.sku", sku))?;
         let token = token.map(self::token);

@@ -19,9 +19,9 @@ impl Store {
         let failed = || StoreError::of("fill the stock");
         // One transaction covers the whole setup. On SQLite, it also excludes other shops, which sqlx's migrations
         // alone would not do.
-        let mut tx = self.begin().await.map_err(StoreError::of("set the database up"))?;
+        let mut tx = self.begin().await.map_err(StoreError::of("set up the database"))?;
         if self.dialect == Dialect::Postgres {
-            sqlx::query(SETUP_LOCK).execute(&mut *tx).await.map_err(StoreError::of("set the database up"))?;
+            sqlx::query(SETUP_LOCK).execute(&mut *tx).await.map_err(StoreError::of("set up the database"))?;
         }
         self.dialect.migrator().run_direct(None, &mut *tx, false).await?;
         let products: i64 =

@@ -123,10 +123,10 @@ pub enum SellError {
     #[error("the stock could not be read or written")]
     Store(#[from] StoreError),
     /// A command that the strategy sent to Redis failed.
-    #[error("Redis could not be asked")]
+    #[error("Redis could not be queried")]
     Redis(#[from] fred::error::Error),
     /// The strategy needs Redis.
-    #[error("this strategy keeps its data in Redis: give the address of one to --locks")]
+    #[error("this strategy keeps its data in Redis: set --locks to the address of a Redis server")]
     NeedsRedis,
     /// The caller does not hold the lock.
     #[error(

@@ -100,7 +100,7 @@ async fn shop_that_fails_ends_the_others_and_its_log_is_quoted() {
 #[tokio::test]
 async fn unexpected_first_line_is_an_error() {
     let (fleet, _directory) = fleet("echo hello; read -r _", 1).await;
-    assert!(fleet.unwrap_err().to_string().contains("printed no address but `hello`"));
+    assert!(fleet.unwrap_err().to_string().contains("printed `hello` instead of an address"));
 }
 
 /// Returns the processes that log to this directory.

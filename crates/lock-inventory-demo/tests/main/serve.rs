@@ -222,10 +222,10 @@ fn wrong_options_are_refused_without_secrets() {
     };
     for (arguments, remedy) in [
         (["--admin", "--listen=0.0.0.0:0"], "listen on 127.0.0.1 instead of 0.0.0.0:0"),
-        (["--strategy", "setnx"], "give the address of one to --locks"),
+        (["--strategy", "setnx"], "set --locks to the address"),
         (["--strategy", "lucky"], "use one of none, mutex, setnx"),
         (["--database", "mysql://shop:s3cret@db/shop"], "write `sqlite:///path/to/shop.sqlite`"),
-        (["--locks", "http://:s3cret@cache"], "--locks was not given the address of a Redis"),
+        (["--locks", "http://:s3cret@cache"], "--locks is not the address of a Redis server"),
         (["--locks", "redis://:s3cret@127.0.0.1:1"], "the locks could not be reached"),
     ] {
         let said = refuse(&arguments);

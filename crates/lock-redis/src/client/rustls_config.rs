@@ -45,16 +45,18 @@ fn roots(tls: &Tls) -> Result<RootCertStore, BackendError> {
         None => drop(roots.add_parsable_certificates(load_native_certs().certs)),
     }
     match roots.is_empty() {
-        true => Err(misconfigured("the system trusts no authority: install its certificates, or give one")),
+        true => Err(misconfigured(
+            "the system trusts no authority: install certificates, or configure an authority",
+        )),
         false => Ok(roots),
     }
 }
 
 fn certificates(pem: &[u8], whose: &str) -> Result<Vec<CertificateDer<'static>>, BackendError> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let read = read.map_err(|error| refused(&format!("{whose} is no PEM text"), error))?;
+    let read = read.map_err(|error| refused(&format!("{whose} is not PEM text"), error))?;
     match read.is_empty() {
-        true => Err(misconfigured(&format!("{whose} has no certificate in it: give PEM text"))),
+        true => Err(misconfigured(&format!("{whose} contains no certificate: use PEM text"))),
         false => Ok(read),
     }
 }

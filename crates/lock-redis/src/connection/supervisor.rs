@@ -71,7 +71,7 @@ impl<C: Client> Supervisor<C> {
                 // Give the server behind the address some time to become a master.
                 (replaced_at, replaceable_at) = (Some(now), now + pauses.next());
             }
-            tracing::info!(server = %dialled.server, "connected to redis again");
+            tracing::info!(server = %dialled.server, "reconnected to redis");
             self.current.send_replace(Some(dialled.clone()));
         }
     }
@@ -118,7 +118,7 @@ impl<C: Client> Supervisor<C> {
             if logged == text {
                 tracing::debug!(%error, "redis still not reconnected");
             } else {
-                tracing::warn!(%error, "redis not reconnected yet");
+                tracing::warn!(%error, "redis not yet reconnected");
                 logged = text;
             }
             sleep(if error.is_retryable() { reconnect_pause() } else { jittered(REFUSED_DIAL_PAUSE) }).await;
@@ -142,7 +142,7 @@ fn log<T>(reason: &Reason, dialled: &Dialled<T>) {
             tracing::warn!("redis server became read-only, reconnecting")
         }
         Reason::Replaced(ReplaceReason::NotMaster) => {
-            tracing::warn!("redis sentinels have another master, reconnecting")
+            tracing::warn!("redis sentinels report another master, reconnecting")
         }
         Reason::Replaced(ReplaceReason::SubscriptionFailed) => {
             tracing::warn!("redis subscription failed, reconnecting")

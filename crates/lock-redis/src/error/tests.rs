@@ -115,14 +115,14 @@ fn a_connection_that_is_not_made_says_why_and_what_to_do() {
     assert!(dialled(true, Closed, "Connection reset by peer").to_string().contains("write `redis://`"));
     let forged = dialled(true, Certificate, "InvalidCertificate(BadSignature)");
     assert_eq!(forged.kind(), Kind::Misconfigured);
-    assert!(forged.to_string().contains(": InvalidCertificate(BadSignature): give the authority"));
+    assert!(forged.to_string().contains(": InvalidCertificate(BadSignature): configure the authority"));
     let lesson = "NOAUTH HELLO must be called with the client already authenticated, otherwise …";
     assert_eq!(
         dialled(false, Refused, lesson).to_string(),
-        "connect to redis at cache:1: NOAUTH, it wants a password: give the right user and password"
+        "connect to redis at cache:1: NOAUTH, it requires a password: give the right user and password"
     );
     let users = dialled(false, Refused, "ERR wrong number of arguments for 'auth' command").to_string();
-    assert!(users.contains("too old for users"), "{users}");
+    assert!(users.contains("too old to have users"), "{users}");
     assert!(!dialled(false, Refused, "ERR DB index is out of range").is_retryable());
     let silent = dialled(false, TimedOut, "no answer within 5s");
     assert_eq!((silent.kind(), silent.is_retryable()), (Kind::Timeout, true));

@@ -8,14 +8,15 @@ use lock_core::backend::{Applied, BackendError, BackendErrorKind, BackendErrorKi
 /// Returns the error for a server that the sentinels name as master although it is a replica.
 pub(crate) fn not_promoted(server: &Server) -> BackendError {
     let message = format!(
-        "connect to redis at {server}: the sentinels name it as master, and it is a replica: a fail-over is under way"
+        "connect to redis at {server}: the sentinels report it as master, but it is a replica: a failover is in \
+         progress"
     );
     BackendError::new(Kind::Unavailable, Applied::No, message)
 }
 
 /// Returns the error for a server that the sentinels have replaced by another master.
 pub(crate) fn superseded(server: &Server) -> BackendError {
-    let message = format!("connect to redis at {server}: the sentinels name another master by now");
+    let message = format!("connect to redis at {server}: the sentinels now report another master");
     BackendError::new(Kind::Unavailable, Applied::No, message)
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn no_master(master: &str, tls: bool, failed: &[(&Server, NoMaster)])
         Some(error) => error.clone(),
         None => {
             let each: Vec<_> = errors.iter().map(BackendError::to_string).collect();
-            let message = format!("find the master {master:?}: no sentinel answers: {}", each.join("; "));
+            let message = format!("find the master {master:?}: no sentinel answered: {}", each.join("; "));
             BackendError::new(Kind::Unavailable, Applied::No, message)
         }
     }
@@ -51,12 +52,12 @@ fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) ->
             kind @ Kind::Denied => (
                 kind,
                 format!(
-                    "{}: give the login at the sentinels by `?sentinel_user=…&sentinel_pass=…`",
+                    "{}: set the login for the sentinels with `?sentinel_user=…&sentinel_pass=…`",
                     first_words(details)
                 ),
             ),
             _ if unknown_command(details).is_some() => {
-                (Kind::Misconfigured, "it is no sentinel: for a server alone write `redis://`".to_owned())
+                (Kind::Misconfigured, "it is not a sentinel: for a single server write `redis://`".to_owned())
             }
             kind => (kind, first_words(details)),
         }
@@ -81,7 +82,7 @@ pub(crate) fn no_cluster(errors: Vec<BackendError>) -> BackendError {
         Some(error) => error.clone(),
         None => {
             let each: Vec<_> = errors.iter().map(BackendError::to_string).collect();
-            let message = format!("find the nodes of the cluster: none answers: {}", each.join("; "));
+            let message = format!("find the nodes of the cluster: none answered: {}", each.join("; "));
             BackendError::new(Kind::Unavailable, Applied::No, message)
         }
     }
@@ -106,7 +107,7 @@ pub(crate) fn asking_for_slots(server: &Server, error: &CallError) -> BackendErr
 /// Returns the error for a node that has not joined any others.
 pub(crate) fn without_slots(server: &Server) -> BackendError {
     let message = format!(
-        "ask {server} for the slots of its cluster: no slot is served: join the nodes and give them the slots"
+        "ask {server} for the slots of its cluster: no slot is served: join the nodes and assign the slots to them"
     );
     BackendError::new(Kind::Misconfigured, Applied::No, message)
 }

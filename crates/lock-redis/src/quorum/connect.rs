@@ -71,9 +71,10 @@ impl<C: Client> RedisBackendBuilder<C> {
         let Self { address: Address { topology, credentials, .. }, connect_timeout: limit, worker, .. } =
             self;
         let Topology::Quorum(QuorumAddress { nodes, max_lease, durable }) = topology else {
-            return Err(
-                misconfigured("this is no address of a quorum: write `redlock://host,host,host`").into()
-            );
+            return Err(misconfigured(
+                "this is not the address of a quorum: write `redlock://host,host,host`",
+            )
+            .into());
         };
         if self.replicas > 0 {
             let why = "`replicas` is for one server or for sentinels, not for a quorum";
@@ -200,7 +201,7 @@ fn no_majority<C>(
         NodeVote::new(candidate.server.to_string(), kind)
     });
     let message = format!(
-        "connect to the quorum: {} of {} nodes answer, and {majority} have to: {}",
+        "connect to the quorum: {} of {} nodes answered, but {majority} are required: {}",
         opened.len() - each.len(),
         opened.len(),
         each.join("; ")
@@ -214,8 +215,8 @@ fn warn_of_loss<C: Client>(server: &Server, backend: &RedisBackend<C>) {
     if standing.is_some_and(|dialled| dialled.accepted.get().is_some_and(|node| !node.appends)) {
         tracing::warn!(
             node = %server,
-            "a node of a quorum is declared durable and writes no append-only file: after a crash, two processes may hold one \
-             lock: set `appendonly yes` and `appendfsync always`, or do not declare it"
+            "quorum node declared durable, but it writes no append-only file, and two processes may hold one lock \
+             after a crash: set `appendonly yes` and `appendfsync always`, or do not declare it durable"
         );
     }
 }

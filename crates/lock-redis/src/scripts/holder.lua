@@ -15,6 +15,6 @@ local function holder(key)
     local counts = string.match(held[2], '^[1-9]%d*$') and tonumber(held[2]) < 4294967296
     if counts and string.match(held[1], HOLDER) then return held[1], held[2] end
   end
-  return nil, nil, 'WRONGTYPE the key is a hash that is no lock'
+  return nil, nil, 'WRONGTYPE the key is a hash that is not a lock'
 end
 

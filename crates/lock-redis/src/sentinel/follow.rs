@@ -87,7 +87,7 @@ async fn follow<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>)
                 sentinels.saw(&master.server);
                 shared.follow(&master.server);
             }
-            Err(error) => tracing::debug!(%error, "the sentinels name no master"),
+            Err(error) => tracing::debug!(%error, "sentinels report no master"),
         }
     }
 }

@@ -150,7 +150,7 @@ impl<C: Client> Sentinels<C> {
         match timeout(self.limit, question).await.map_err(|_| silent())?? {
             Reply::Nil => Ok(Answer::Unknown),
             reply => address(&reply).map(Answer::Master).ok_or_else(|| {
-                NoMaster::Call(CallError::Unreadable("it answers something else than an address".to_owned()))
+                NoMaster::Call(CallError::Unreadable("its answer is not an address".to_owned()))
             }),
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn sentinel(scheme: &str, text: &str) -> Result<Address, LockError> {
     let (master, number) = path.split_once('/').unwrap_or((&path, ""));
     if master.is_empty() {
         return Err(refused(
-            "it has no name of a master: write `redis-sentinel://host,host,host/name`, where the sentinels have a line \
+            "it has no master name: write `redis-sentinel://host,host,host/name`, where the sentinels have a line \
              `sentinel monitor name …`",
         ));
     }
@@ -108,8 +108,8 @@ fn lease(text: &str) -> Result<Duration, LockError> {
     };
     let lease = millis.and_then(|millis| number.parse::<u64>().ok()?.checked_mul(millis));
     let lease = lease.map(Duration::from_millis);
-    let lease =
-        lease.ok_or_else(|| refused("`max_lease` is no time: write, for example, `30s` or `1500ms`"))?;
+    let lease = lease
+        .ok_or_else(|| refused("`max_lease` is not a duration: write, for example, `30s` or `1500ms`"))?;
     match lease > MAX_CLOCK_DISTANCE * 4 {
         true => Ok(lease),
         false => Err(refused("`max_lease` is too short: write more than `4s`")),

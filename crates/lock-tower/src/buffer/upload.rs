@@ -107,7 +107,7 @@ impl Failure {
         if causes.any(|error| error.is::<LengthLimitError>()) {
             return Self::TooLarge;
         }
-        tracing::debug!(error, "request body failed");
+        tracing::debug!(error, "request body not read");
         Self::Broken
     }
 
@@ -129,7 +129,7 @@ impl Failure {
             Self::BufferFull => Details::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 kind::BUFFER_FULL,
-                "too many bytes of other requests wait already",
+                "too many bytes of other requests are already waiting",
             )
             .retry_after(RETRY_AFTER),
         };

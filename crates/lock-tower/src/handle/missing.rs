@@ -39,7 +39,7 @@ pub enum LockMissing {
     BeforeLock,
     /// The request has asked for a lock before.
     #[error(
-        "this request has asked for a lock before: acquire all of its locks at once, by a key of several names"
+        "this request has already asked for a lock: acquire all of its locks together, with a key of several names"
     )]
     SecondLock,
     /// The request has ended, so that nothing acquires its lock.

@@ -24,7 +24,7 @@ pub enum InvalidKey {
     /// Two parameters are not separated, so that the end of the first is ambiguous.
     #[error(
         "nothing separates the key's parameter at byte {at} from the one before: put a character such as `:` or `/` \
-         between, that is no letter, digit, `-`, `_`, `.`, `~` or `%`"
+         between them, not a letter, digit, `-`, `_`, `.`, `~` or `%`"
     )]
     NoSeparator {
         /// The byte offset of the second parameter.

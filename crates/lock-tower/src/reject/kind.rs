@@ -15,7 +15,7 @@ const fn of(word: &'static str, title: &'static str) -> ProblemType {
 
 pub(crate) const CONTENDED: ProblemType = of("contended", "Lock is held");
 pub(crate) const TIMEOUT: ProblemType = of("timeout", "Lock was not released in time");
-pub(crate) const OVERLOADED: ProblemType = of("overloaded", "Too many requests wait or run");
+pub(crate) const OVERLOADED: ProblemType = of("overloaded", "Too many requests are waiting or running");
 pub(crate) const BACKEND_ERROR: ProblemType = of("backend_error", "Lock service is unavailable");
 pub(crate) const LOST: ProblemType = of("lost", "Lock was lost");
 pub(crate) const SHUT_DOWN: ProblemType = of("shut_down", "Server is shutting down");
@@ -25,7 +25,7 @@ pub(crate) const MISCONFIGURED: ProblemType = of("misconfigured", "Server is mis
 pub(crate) const UPLOAD_TOO_LARGE: ProblemType = of("upload_too_large", "Request body is too large");
 pub(crate) const UPLOAD_TIMEOUT: ProblemType = of("upload_timeout", "Request body did not arrive in time");
 pub(crate) const UPLOAD_FAILED: ProblemType = of("upload_failed", "Request body could not be read");
-pub(crate) const BUFFER_FULL: ProblemType = of("buffer_full", "Too many bytes of requests wait");
+pub(crate) const BUFFER_FULL: ProblemType = of("buffer_full", "Too many request bytes are waiting");
 pub(crate) const KEY_REUSED: ProblemType = of("key_reused", "Idempotency key was used for another request");
 pub(crate) const RECORDS_UNAVAILABLE: ProblemType =
     of("records_unavailable", "Idempotency records are unavailable");

@@ -161,7 +161,7 @@ impl From<LockError> for Rejection {
     fn from(error: LockError) -> Self {
         Self::of(match error.kind() {
             LockErrorKind::Timeout => RejectReason::Timeout,
-            LockErrorKind::InvalidName => RejectReason::Key(KeyError::bad_request("it is no valid name")),
+            LockErrorKind::InvalidName => RejectReason::Key(KeyError::bad_request("it is not a valid name")),
             _ => RejectReason::of(error, Duration::ZERO),
         })
     }

@@ -42,8 +42,8 @@ fn problem_types_and_titles_are_stable() {
     let reasons = [
         (RejectReason::Contended, "contended", "Lock is held"),
         (RejectReason::Timeout, "timeout", "Lock was not released in time"),
-        (RejectReason::TooManyWaiters, "overloaded", "Too many requests wait or run"),
-        (RejectReason::TooManyDetached, "overloaded", "Too many requests wait or run"),
+        (RejectReason::TooManyWaiters, "overloaded", "Too many requests are waiting or running"),
+        (RejectReason::TooManyDetached, "overloaded", "Too many requests are waiting or running"),
         (RejectReason::Unavailable(lock_error()), "backend_error", "Lock service is unavailable"),
         (RejectReason::Lost(lock_core::LostReason::Gone), "lost", "Lock was lost"),
         (RejectReason::ShutDown, "shut_down", "Server is shutting down"),

@@ -16,5 +16,5 @@ mod client {
 
     /// The errors of a server before Redis 6: without a login, with a password, with a user.
     pub(crate) const BEFORE_REDIS_6: [&str; 3] =
-        ["version \"5.0.14\" is too old", "version \"5.0.14\" is too old", "too old for users"];
+        ["version \"5.0.14\" is too old", "version \"5.0.14\" is too old", "too old to have users"];
 }

@@ -69,7 +69,7 @@ async fn second_lock_in_one_request_says_so() {
     let world = World::new();
     let handler = async |_: Locked<Path<Sku>>, _: Locked<Json<Sku>>| "never";
     let app = Router::new().route("/{sku}", post(handler).layer(layer(&world)));
-    says(&app, json("/1", "{\"sku\":2}"), "acquire all of its locks at once").await;
+    says(&app, json("/1", "{\"sku\":2}"), "acquire all of its locks together").await;
     world.settle().await;
     world.assert_released(1);
 }

@@ -24,7 +24,7 @@ async fn a_master_that_no_sentinel_knows_is_named() {
 async fn sentinels_that_do_not_answer_are_all_named() {
     let (first, second) = (unused_address().to_string(), unused_address().to_string());
     let url = format!("redis-sentinel://:canary@{first},{second}/main?sentinel_pass=canary");
-    for says in [&first, &second, &"no sentinel answers".to_owned()] {
+    for says in [&first, &second, &"no sentinel answered".to_owned()] {
         refused(&url, BackendErrorKind::Unavailable, says).await;
     }
 }
@@ -60,8 +60,12 @@ async fn a_login_at_the_master_is_not_that_at_the_sentinels() {
 async fn a_plain_server_is_no_sentinel() {
     let server = RedisServer::start();
     let url = format!("redis-sentinel://{}/main", server.address());
-    refused(&url, BackendErrorKind::Misconfigured, "it is no sentinel: for a server alone write `redis://`")
-        .await;
+    refused(
+        &url,
+        BackendErrorKind::Misconfigured,
+        "it is not a sentinel: for a single server write `redis://`",
+    )
+    .await;
     refused(&url, BackendErrorKind::Misconfigured, &server.address().to_string()).await;
 }
 
