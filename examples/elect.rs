@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     second.role().wait_for(|role| role.leader().is_some()).await?;
     println!("first: {}, second: {}", ask(probes.0).await?, ask(probes.1).await?);
 
-    // The body ends first, then the lock is released, and the other one leads at once.
+    // The body ends first, then the lock is released, and the other one leads immediately.
     drop(stop_first);
     assert_eq!(first_server.await??, LeadEnd::Stopped);
     second.role().wait_for(Role::is_leading).await?;

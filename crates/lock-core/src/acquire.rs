@@ -33,7 +33,7 @@ pub(crate) enum Wait {
 /// A future that waits for a lock, returned by [`Lock::acquire`](crate::Lock::acquire),
 /// [`Lock::acquire_timeout`](crate::Lock::acquire_timeout) and [`LockGuard::reenter`].
 ///
-/// Nothing happens before the first poll. Waiters of one process are served in the order of their first poll.
+/// Does nothing until first polled. Waiters of one process are served in the order of their first poll.
 ///
 /// # Cancel safety
 /// Dropping the future at any point leaves the queue and undoes anything that the store may have granted; waiters
@@ -215,7 +215,7 @@ impl LockGuard {
     /// milliseconds. A lease that already lasts longer is not shortened, and `max_hold` still ends the hold. A lease that
     /// the watchdog renews needs no extension.
     ///
-    /// This is a re-entry whose guard is dropped at once, and observers see it as one.
+    /// This is a re-entry whose guard is dropped immediately, and observers see it as one.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {

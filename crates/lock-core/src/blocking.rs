@@ -14,8 +14,8 @@ use std::{future::Future, time::Duration};
 /// served in the order of their arrival.
 ///
 /// These functions use the [`Worker`](crate::Worker) of the factory. Without one they use the runtime of the thread, as
-/// in `spawn_blocking`, or else the one in which the factory was first used. That runtime must make progress meanwhile: a
-/// current-thread runtime only does so within its `block_on`. A worker of its own always does.
+/// in `spawn_blocking`, or else the one in which the factory was first used. That runtime must make progress during the
+/// call: a current-thread runtime only does so within its `block_on`. A worker of its own always does.
 impl Lock {
     /// Blocks the thread until the lock is acquired.
     ///

@@ -1,16 +1,16 @@
-//! The card of a process in the store: it tells people which process holds a lock.
+//! The card of a process in the store, which shows people which process holds a lock.
 
 use crate::{ids::LeaseNumber, time::ServerTime};
 use std::{collections::BTreeMap, fmt};
 
 /// The host and the program of a process, as that process wrote it to the store.
 ///
-/// Another program can write anything there. A card that [`LockFactory::inspect`](crate::LockFactory::inspect)
-/// returns therefore has bounded texts without control characters. Do not decide anything by it.
+/// Another program can write anything there. A card that [`LockFactory::inspect`](crate::LockFactory::inspect) returns
+/// therefore has bounded texts without control characters. Do not base any decision on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessCard {
-    /// The name of the host. Empty if the system did not tell it.
+    /// The name of the host. Empty if the system does not provide it.
     pub host: String,
     /// The process id.
     pub pid: u32,

@@ -53,7 +53,7 @@ impl LockFactory {
         Self { handle }
     }
 
-    /// Returns the lock of that name, without any IO.
+    /// Returns the lock with this name, without any IO.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -124,7 +124,7 @@ impl LockFactory {
         Owner::new(self.handle.process, self.handle.fresh_owner())
     }
 
-    /// Returns the UUID by which stores tell this process from others.
+    /// Returns the UUID that identifies this process in stores.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -196,7 +196,7 @@ impl LockFactory {
     ///
     /// Outside of a tokio runtime it does not wait: the report names every lock that is not released yet.
     ///
-    /// It does not wait for work under locks, which is notified as of any other loss. To drain, stop accepting work,
+    /// It does not wait for work under locks, which is notified as for any other loss. To drain, stop accepting work,
     /// await your tasks, then shut down.
     ///
     /// ```

@@ -167,8 +167,8 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// Sets a word that the store has before each name of this factory, for applications that share a store. With the
-    /// prefix `shop-prod`, the lock `stock:42` is stored as `shop-prod:stock:42`. Errors, events and guards show the name
+    /// Sets a prefix for the names of this factory in the store, for applications that share a store. With the prefix
+    /// `shop-prod`, the lock `stock:42` is stored as `shop-prod:stock:42`. Errors, events and guards show the name
     /// without the prefix. Names under two prefixes are never the same lock. A factory without a prefix stores names
     /// unchanged, so its `shop-prod:stock:42` is that lock as well.
     ///
@@ -207,8 +207,8 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// Turns the card of this process off. An [`inspect`](LockFactory::inspect) elsewhere then does not tell which
-    /// process holds a lock. Nothing else changes.
+    /// Turns the card of this process off. An [`inspect`](LockFactory::inspect) in other processes then does not show
+    /// which process holds a lock. Nothing else changes.
     ///
     /// With a card, the store keeps host, process id, program and version of this process, for example in Redis under
     /// `distlock:process:<process id>`. It is written in the background, half a second after the first acquire, and

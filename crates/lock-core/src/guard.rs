@@ -33,7 +33,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 /// assert_eq!(guard.release().await?, ReleaseOutcome::Released);
 /// # Ok(()) }
 /// ```
-#[must_use = "the lock is released at once if the guard is not kept"]
+#[must_use = "the lock is released immediately if the guard is not kept"]
 #[clippy::has_significant_drop]
 pub struct LockGuard {
     pub(crate) hold: Hold,
@@ -195,11 +195,11 @@ impl LockGuard {
         self.hold.lost()
     }
 
-    /// Releases the lock and reports whether it was still held. If another task of this process waits for the lock,
-    /// it may pass to that task at once, without a request to the store: [`ReleaseOutcome::HandedOn`].
+    /// Releases the lock and reports whether it was still held. If another task of this process waits for the lock, it
+    /// may pass to that task immediately, without a request to the store: [`ReleaseOutcome::HandedOn`].
     ///
     /// Waits for the store for at most two operation timeouts; after that the release is repeated in the background
-    /// until the lease has expired by itself. The release of a lost hold returns at once.
+    /// until the lease has expired by itself. The release of a lost hold returns immediately.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

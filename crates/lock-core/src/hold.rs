@@ -150,7 +150,7 @@ impl Hold {
         state.wait_ended()
     }
 
-    /// Completes when the hold is lost; never completes if it is released.
+    /// Completes when the hold is lost. It never completes if the hold is released.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -74,7 +74,7 @@ impl Lock {
         &self.spec.name
     }
 
-    /// Returns the lock of another name, with the same options and owner. Options are checked when they are set, so a
+    /// Returns the lock with another name and the same options and owner. Options are checked when they are set, so a
     /// program that locks many names keeps one `Lock` as a template. If the name is too long with the
     /// [prefix](crate::LockFactoryBuilder::prefix) of the factory, acquiring it fails.
     ///

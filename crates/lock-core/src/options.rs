@@ -171,14 +171,13 @@ impl LockOptions {
     /// default, at most one lease. With it, a short job that each process tries at the same time runs once, although
     /// their clocks differ: choose a time above that difference, and below the period of the job.
     ///
-    /// A release before that time ends the hold at once and returns
-    /// [`StillHeld { depth: 0 }`](crate::ReleaseOutcome::StillHeld); the factory frees the lock when the time is over.
-    /// It does so too if the work failed or panicked, and if its future was dropped. The time also holds if the process
-    /// ends: the lock then stays taken until its lease expires. After a
-    /// [`shutdown`](crate::LockFactory::shutdown) it does so as well. A forced release frees the lock earlier, and a
-    /// store that loses its data does. Re-entries do not change the time. Such a lock is not handed over within the
-    /// process, and its owner has to wait like everybody else. Every grant counts: a lock that a
-    /// [set](crate::set) acquired before it gave up stays taken as well.
+    /// A release before that time ends the hold immediately, and returns
+    /// [`StillHeld { depth: 0 }`](crate::ReleaseOutcome::StillHeld); the factory frees the lock when the time has
+    /// passed, even if the work failed or panicked, or its future was dropped. If the process ends or the factory is
+    /// [shut down](crate::LockFactory::shutdown) before that time, the lock stays taken until its lease expires. A
+    /// forced release frees the lock earlier, and so does a store that loses its data. Re-entries do not change the
+    /// time. Such a lock is not handed over within the process, and its owner has to wait like any other. Every grant
+    /// counts: a lock that a [set](crate::set) acquired before it gave up stays taken as well.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -235,9 +234,9 @@ impl LockOptions {
     /// [`HandedOn`](crate::ReleaseOutcome::HandedOn). Each acquire reserves at most 256 tokens for this, so a
     /// contended process sends one request for up to 257 holds.
     ///
-    /// A larger budget makes a contended lock faster and lets other processes wait longer. When the budget is spent
-    /// and another process is subscribed to the lock, this process lets the others go first for 10 ms. Fixed leases,
-    /// holds whose renewal failed, and holds that end within an operation timeout are never handed over.
+    /// A larger budget makes a contended lock faster and lets other processes wait longer. When the budget is spent and
+    /// another process is subscribed to the lock, this process pauses for 10 ms to let the others go first. Fixed
+    /// leases, holds whose renewal failed, and holds that end within an operation timeout are never handed over.
     ///
     /// Source: Dice, Marathe, Shavit, *Lock Cohorting*, PPoPP 2012.
     pub const fn hand_off(mut self, passes: u32, within: Duration) -> Self {

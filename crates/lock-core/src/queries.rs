@@ -91,7 +91,7 @@ impl LockFactory {
         let request = ForceReleaseRequest { name: name.clone(), seen: lease.clone() };
         let freed = self.in_time(Applied::Unknown, self.handle().backend.force_release(request));
         let reply = freed.await.map_err(|error| error.of(&name))?;
-        // If the hold was ours, the holder learns of it at once instead of at its next renewal.
+        // If the hold was ours, the holder learns of it immediately instead of at its next renewal.
         self.handle().suspect(&name);
         Ok(match reply.outcome {
             ForceReleased::Released => ForceReleaseOutcome::Released { lease },
@@ -105,8 +105,8 @@ impl LockFactory {
     /// concurrent calls share one. It returns after at most two operation timeouts of the factory (3 s each by default):
     /// one for the check of another caller, one for its own.
     ///
-    /// The request reads the name `distlock:health`: in a cluster from the master of that name, in a quorum from a
-    /// majority of the nodes. A factory that was shut down is [`Failing`](Health::Failing) with
+    /// The request reads the name `distlock:health`: in a cluster from the master that serves this name, in a quorum
+    /// from a majority of the nodes. A factory that was shut down is [`Failing`](Health::Failing) with
     /// [`LockErrorKind::ShutDown`].
     ///
     /// ```
@@ -167,12 +167,12 @@ impl LockFactory {
     }
 
     /// Returns the names in the store that begin with `prefix` and are held by anyone, within the limits. Meant for
-    /// operators: a store may have to read all of its keys, and a busy one changes meanwhile. A lock that is taken or
-    /// released during the search may be listed or not.
+    /// operators: a store may have to read all of its keys, and its contents may change during the search. A lock that
+    /// is taken or released during the search may be listed or not.
     ///
-    /// On Redis each key that is a hash is taken for a lock. [`inspect`](Self::inspect) tells whether it is one. In a
-    /// cluster each master is searched. With a [prefix](crate::LockFactoryBuilder::prefix) of the factory, only its
-    /// own names are listed.
+    /// On Redis, every hash key counts as a lock; [`inspect`](Self::inspect) checks whether it is one. In a cluster
+    /// each master is searched. With a [prefix](crate::LockFactoryBuilder::prefix) of the factory, only its own names
+    /// are listed.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -201,7 +201,7 @@ impl LockFactory {
         Ok(directory.list(prefix.to_owned(), limits).await?)
     }
 
-    /// Returns the card of the holder's process. Nobody depends on it, so failures count as a missing card.
+    /// Returns the card of the holder's process. Nothing depends on it, so a failure counts as a missing card.
     async fn card_of(&self, stored: &StoredHold) -> Option<ProcessCard> {
         let lease: LeaseId = stored.lease.parse().ok()?;
         let directory = self.handle().directory.as_ref()?;

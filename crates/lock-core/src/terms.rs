@@ -6,7 +6,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 /// A shared handle of validated options.
 ///
 /// Entries, events, commands and requests each carry one, so that a clone only increments a counter. Two handles are
-/// equal if their values are; identical handles are compared by address alone.
+/// equal if their values are equal; identical handles are compared by address alone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Terms(Arc<TermValues>);
 

@@ -1,4 +1,5 @@
-//! The two times of a lock: that of the process, by which it decides, and that of the store, which it only passes on.
+//! The two times of a lock: that of the process, on which its decisions are based, and that of the store, which it only
+//! passes on.
 
 use std::{
     fmt,

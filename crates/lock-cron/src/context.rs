@@ -95,7 +95,7 @@ impl RunContext {
         self.hold.as_ref().map(RunHold::remaining)
     }
 
-    /// Completes when the run is lost: from then on, another node may run it.
+    /// Completes when the run is lost. From then on, another node may run it.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping the future.

@@ -19,7 +19,7 @@ impl Scheduler {
     /// still be triggered.
     ///
     /// If a paused job is removed from the program and added again, it is still paused. A job of each node
-    /// ([`Scope::PerNode`]) cannot be paused: it accepts no commands of the fleet.
+    /// ([`Scope::PerNode`]) cannot be paused: it does not accept fleet-wide commands.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

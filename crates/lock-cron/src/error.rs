@@ -25,9 +25,9 @@ pub enum CronErrorKind {
     InvalidOptions,
     /// The schedule is invalid, or is invalid for this job. The source is a [`ScheduleError`].
     InvalidSchedule,
-    /// A job of that name is already registered.
+    /// A job with this name is already registered.
     DuplicateJob,
-    /// There is no job of that name: in the group, or, for a request that needs the jobs of this node, on this node.
+    /// There is no job with this name in the group or, if the request needs a job of this node, on this node.
     UnknownJob,
     /// The scheduler is running: register jobs before, and run it once.
     Running,
@@ -37,7 +37,7 @@ pub enum CronErrorKind {
     TooManyTriggers,
     /// The group has too many instances.
     TooManyInstances,
-    /// The payload of an instance is too long, or is no JSON.
+    /// The payload of an instance is too long, or is not JSON.
     InvalidPayload,
     /// The store did not answer, or rejected a request. The source has the reason.
     Store,

@@ -53,8 +53,8 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`]; [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that
-    /// matches no date with this name; [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload is no JSON or has
-    /// more than 64 KiB; [`DuplicateJob`](CronErrorKind::DuplicateJob) if the name belongs to a run that was added
+    /// matches no date with this name; [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload is not JSON or
+    /// is larger than 64 KiB; [`DuplicateJob`](CronErrorKind::DuplicateJob) if the name belongs to a run that was added
     /// by [`once`](Self::once); [`TooManyInstances`](CronErrorKind::TooManyInstances) beyond 10,000 in the group;
     /// [`Store`](CronErrorKind::Store).
     ///
@@ -83,7 +83,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs a [kind](Self::kind) once, at an instant: one that has passed runs at once. Its name among the jobs is
+    /// Runs a [kind](Self::kind) once, at an instant: one that has passed runs immediately. Its name among the jobs is
     /// `kind/id`. The id is kept for 24 hours after the run, and then removed with its history; until then, a repeated
     /// request runs nothing. Before the run, another instant or payload replaces the previous one, and
     /// [`remove`](Self::remove) withdraws it.
@@ -126,7 +126,7 @@ impl Scheduler {
         self.define(kind, id, definition).await
     }
 
-    /// Removes an instance. No further run starts; one that is open goes on. The history, a pause and the watermark are
+    /// Removes an instance. No further run starts; an open run continues. The history, a pause and the watermark are
     /// kept, and apply if the instance is added again. Returns `false` if there was no such instance.
     ///
     /// ```

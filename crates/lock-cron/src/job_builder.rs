@@ -130,8 +130,8 @@ impl JobBuilder {
         self
     }
 
-    /// Sets the maximum lateness of a run, at least a second. Later, the run counts as missed and the
-    /// [misfire policy](Self::misfire) decides about it. An instant is also missed when a later one has come.
+    /// Sets the maximum lateness of a run, at least a second. After that, the run counts as missed and the [misfire
+    /// policy](Self::misfire) applies. An instant is also missed if a later one has come due.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.terms.grace = Some(grace);
         self
@@ -223,7 +223,7 @@ const MAX_JITTER: Duration = Duration::from_secs(86_400);
 /// The number of instants of a schedule that are compared with the jitter.
 const COMPARED_INSTANTS: usize = 100;
 
-/// Refuses a jitter that is longer than the distance between two instants, since the job would skip instants.
+/// Rejects a jitter that is longer than the distance between two instants, since the job would skip instants.
 fn check_jitter(jitter: Jitter, schedule: &Schedule, now: UtcTime) -> Result<(), CronError> {
     let (Jitter::Fixed(max) | Jitter::Random(max)) = jitter else { return Ok(()) };
     let instants: Vec<_> = schedule.after(now).take(COMPARED_INSTANTS).collect();

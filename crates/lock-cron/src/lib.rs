@@ -30,8 +30,8 @@
 //! - The *effects* happen once only if the resource checks the [token](RunContext::fencing_token) or the
 //!   [id](RunContext::id) of the run.
 //! - When a node dies, others run its jobs: within two seconds, or, if it was the leader, within the [leadership
-//!   lease](SchedulerBuilder::leadership_lease) (10 s) and a second. When the leader is shut down, another one continues
-//!   at once, including the runs whose body had not started.
+//!   lease](SchedulerBuilder::leadership_lease) (10 s) and a second. When the leader is shut down, another one
+//!   continues immediately, including the runs whose body had not started.
 //! - A changed schedule, a new job and a returning job run from then on, never for the past.
 //!
 //! # Defaults

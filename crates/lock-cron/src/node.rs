@@ -44,9 +44,9 @@ impl Node {
 pub(crate) enum ShutdownStage {
     #[default]
     None,
-    /// Runs whose body has not started are requeued.
+    /// Runs whose bodies have not started are requeued.
     Draining,
-    /// Unanswered claims are given up, and ends are recorded at once or not at all.
+    /// Unanswered claims are given up, and ends are recorded immediately or not at all.
     GivingUp,
 }
 

@@ -11,7 +11,7 @@ pub enum Overlap {
     /// Skips the run, and records the skip in the history.
     #[default]
     Skip,
-    /// Queues the run. If another run comes due meanwhile, it replaces the waiting one. If the node of a waiting run
+    /// Queues the run. If another run comes due while it waits, that run replaces it. If the node of a waiting run
     /// dies, the next leader treats the run as missed: see [`Misfire`].
     QueueOne,
     /// Asks the open runs to end ([`RunContext::cancelled`](crate::RunContext::cancelled)), and starts the run when
@@ -57,7 +57,7 @@ pub enum OnOrphan {
     #[default]
     Skip,
     /// Runs it again, with a higher fencing token. A body that a shutdown cancels also counts as orphaned: the next
-    /// leader runs it again at once. Failures have a separate budget, see [`Retries`].
+    /// leader runs it again immediately. Failures have a separate budget, see [`Retries`].
     Retry {
         /// The number of further attempts.
         max: u32,

@@ -140,8 +140,8 @@ impl Scheduler {
     }
 
     /// Runs the jobs until `signal` completes, then shuts down gracefully. It claims no further runs and resigns, so
-    /// that another node continues at once. Running bodies finish within the
-    /// [shutdown grace](crate::SchedulerBuilder::shutdown_grace), and are asked to end after it.
+    /// that another node continues immediately. Running bodies finish within the [shutdown
+    /// grace](crate::SchedulerBuilder::shutdown_grace), and are asked to end after it.
     ///
     /// During outages of the store it waits and retries.
     ///

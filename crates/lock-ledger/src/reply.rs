@@ -6,8 +6,8 @@ use std::time::Duration;
 /// The reply to the registration of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RegisteredJob {
-    /// The time up to which nothing of this schedule is started any more: the watermark of the job or the start of
-    /// this schedule, whichever is later. It is in the future if the server's clock was ahead.
+    /// The time up to which nothing of this schedule is started: the watermark of the job or the start of this
+    /// schedule, whichever is later. It is in the future if the server's clock was ahead.
     pub watermark: ServerTime,
     /// [`New`](JobStatus::New) if the ledger did not know the job before.
     pub status: JobStatus,

@@ -36,7 +36,7 @@ pub struct ClaimRequest {
     pub schedule: u64,
     /// The revision of the job's controls that the caller has read.
     pub revision: u64,
-    /// The revision of the definition that the caller has read; 0 for a job that is no instance.
+    /// The revision of the definition that the caller has read; 0 for a job that is not an instance.
     pub definition: u64,
     /// The rule for other open runs of the job.
     pub overlap: OverlapRule,

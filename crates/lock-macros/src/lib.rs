@@ -1,4 +1,5 @@
-//! `#[derive(LockKey)]`, for values that know their lock. Use it from `distlock` or `lock-core`, with the feature `macros`.
+//! `#[derive(LockKey)]`, for values that name their locks. Use it from `distlock` or `lock-core`, with the feature
+//! `macros`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

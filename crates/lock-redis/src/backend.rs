@@ -67,8 +67,7 @@ impl<C: Client> RedisBackend<C> {
     ///
     /// # Errors
     /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if there is no connection or it is lost
-    /// meanwhile.
-    /// A silent server is given up after 2 to 3 s; wrap the call in a timeout of your own for less.
+    /// during the ping. A silent server is given up after 2 to 3 s; wrap the call in a timeout of your own for less.
     ///
     /// # Cancel safety
     /// Cancel safe.

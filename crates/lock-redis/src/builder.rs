@@ -86,10 +86,11 @@ impl<C: Client> RedisBackendBuilder<C> {
         }
     }
 
-    /// Sets how long the fencing counter of a name is kept after its latest grant: 1 s to 100 years, 1 h by default.
+    /// Sets how long the fencing counter of a name is kept after its latest grant: from 1 s to 100 years, 1 h by
+    /// default.
     ///
-    /// Tokens follow the server's clock and keep increasing after a counter has expired. The retention only bounds
-    /// what unused names leave behind, about 100 bytes each. It is also applied to counters that Redisson created.
+    /// Tokens follow the server's clock and keep increasing after a counter has expired. The retention only bounds the
+    /// storage of unused names, about 100 bytes each. It is also applied to counters that Redisson created.
     ///
     /// `None` leaves the expiry of a counter unchanged and creates new counters without one. A fleet that shares
     /// *fenced* locks with Redisson needs it: Redisson restarts a missing counter at 1, and its tokens are then

@@ -161,7 +161,7 @@ pub(crate) async fn replicas<C: Client>(
     Ok(warnings)
 }
 
-/// Returns the settings if they let a master go on alone. `settings` lists names and values alternately.
+/// Returns the settings if they let a master continue without replicas. `settings` lists names and values alternately.
 fn writes_alone(settings: &Reply) -> Option<String> {
     let Reply::List(words) = settings else { return Some("its settings cannot be read".to_owned()) };
     let value = |name: &str| {

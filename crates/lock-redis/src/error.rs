@@ -27,9 +27,10 @@ pub(crate) struct RequestError {
 enum Condition {
     /// It does not know the script. Nothing was done.
     UnknownScript,
-    /// It has become a replica. Its address may lead to another server by now.
+    /// It has become a replica. Its address may now lead to another server.
     ReadOnly,
-    /// It is a member of a cluster and does not serve the key. Without all slots it says so for every key.
+    /// It is a member of a cluster and does not serve the key. If any slot is not served, it reports this for every
+    /// key.
     ClusterDown,
     /// Another node of the cluster serves the key.
     Redirected(Redirection),
@@ -85,7 +86,7 @@ impl From<BackendError> for RequestError {
 pub(crate) enum Unanswered {
     /// The client reported an error, from which secrets were removed.
     Failed(CallError),
-    /// The connection was lost meanwhile.
+    /// The connection was lost during the call.
     ConnectionLost,
     /// The connection is alive, but this call got no answer.
     TimedOut,

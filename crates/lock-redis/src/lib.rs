@@ -30,11 +30,11 @@
 //! sent. The connection for wake-ups is pinged every 5 s, the one for requests every 10 s.
 //!
 //! # Guarantees of one Redis
-//! At most one valid holder exists per name while the server keeps its data and its clock does not step. A failover
-//! to a replica that missed the last write, an eviction or a restart without data can grant a lock that another
-//! holder still believes it holds. The fencing token tells such holders apart, and the resource has to check it. A
-//! quorum of independent servers ([`connect_quorum`](RedisBackendBuilder::connect_quorum)) gives the same guarantee
-//! while a minority of them is lost.
+//! At most one valid holder exists per name while the server keeps its data and its clock does not step. A failover to
+//! a replica that missed the last write, an eviction or a restart without data can grant a lock that another holder
+//! still believes it holds. The fencing token distinguishes such holders, and the resource has to check it. A quorum of
+//! independent servers ([`connect_quorum`](RedisBackendBuilder::connect_quorum)) gives the same guarantee while a
+//! minority of them is lost.
 //!
 //! # Servers
 //! Redis 6.2 or later, and Valkey: standalone, the master of sentinels, a cluster, or the nodes of a

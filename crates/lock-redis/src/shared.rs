@@ -100,7 +100,7 @@ impl<C: Client> Shared<C> {
         {
             cluster.look();
         }
-        // The master has become a replica. All connections are replaced, since the address may lead elsewhere by now.
+        // The master has become a replica. All connections are replaced, since the address may now lead elsewhere.
         if replies.iter().any(|reply| reply.as_ref().is_err_and(RequestError::is_read_only)) {
             self.connection.replace(ReplaceReason::ReadOnly);
             self.direct().replace(ReplaceReason::ReadOnly);

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub enum Topology {
     /// One server.
     Standalone(Endpoint),
-    /// The master that the sentinels name. It is followed by name when another server is promoted.
+    /// The master that the sentinels report. It is followed by name when another server is promoted.
     Sentinel(SentinelAddress),
     /// A cluster, given by some of its nodes. They lead to the others.
     Cluster(Vec<Server>),

@@ -31,7 +31,7 @@ pin_project! {
     enum Source<B> {
         Handler { #[pin] body: B },
         ReadyMade { body: RejectionBody },
-        /// Ended or cut; the contents of the handler's body were dropped before the lock.
+        /// Ended or cut. The contents of the handler's body were dropped before the lock.
         Ended,
     }
 }
@@ -90,7 +90,7 @@ where
             }
             SourceProj::Ended => (None, true),
         };
-        // The end must not look like a success if the lock was lost meanwhile.
+        // The end must not look like a success if the lock has been lost.
         let lost = this.watch.as_ref().and_then(Watch::lost_now).filter(|_| !matches!(frame, Some(Err(_))));
         if let Some(reason) = lost {
             return Poll::Ready(Some(Err(this.cut(reason))));

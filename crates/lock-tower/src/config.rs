@@ -125,7 +125,7 @@ impl Config {
         Ok(Acquire::Set(Box::pin(LockSet::of(locks?)?.acquire_timeout(self.wait))))
     }
 
-    /// Returns the lock of that name, with the options of the layer.
+    /// Returns the lock with this name and the options of the layer.
     fn lock(&self, name: LockName) -> Result<Lock, LockError> {
         let template = match self.template.get() {
             Some(template) => template,

@@ -38,7 +38,7 @@
 //! | --- | --- | --- |
 //! | held by another, without waiting | 409 | [`on_reject`](LockLayer::on_reject) |
 //! | the [`wait`](LockLayer::wait) is over (default 1 s) | 503 | [`timeout_status`](LockLayer::timeout_status) |
-//! | too many waiters for the layer (1,000), the key (10,000) or the process (100,000) | 503 at once | [`max_waiters`](LockLayer::max_waiters), lock-core's `Limits` |
+//! | too many waiters for the layer (1,000), the key (10,000) or the process (100,000) | 503 immediately | [`max_waiters`](LockLayer::max_waiters), lock-core's `Limits` |
 //! | too many [detached](DetachedTasks) handlers run; the factory is shut down | 503 | [`with_limit`](DetachedTasks::with_limit) |
 //! | with a [`BufferRequestLayer`]: one body exceeds 2 MiB | 413 | [`limit`](BufferRequestLayer::limit) |
 //! | – one upload takes longer than 30 s | 408 | [`timeout`](BufferRequestLayer::timeout) |
@@ -124,7 +124,7 @@
 //! takes no lock; the existing parameters are logged once per route.
 //!
 //! Put concurrency limits and timeouts outside of this layer; a timeout inside of it does not include the wait. The
-//! release is sent in the background when the body ends: a client that sends its next request at once may have to
+//! release is sent in the background when the body ends: a client that sends its next request immediately may have to
 //! wait for a round trip, so prefer a short wait to none.
 //!
 //! # Two layers around one handler

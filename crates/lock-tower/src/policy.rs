@@ -38,8 +38,8 @@ pub enum OnLost {
 
 /// The treatment of requests while the store does not answer.
 ///
-/// It applies to outages only. A store that answers with an error, because permissions are missing or a key has
-/// another type, is never bypassed: that does not heal by itself, and requests would run without locks forever.
+/// It applies to outages only. A store that answers with an error, because permissions are missing or a key has another
+/// type, is never bypassed: such an error does not go away by itself, and requests would run without locks forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnUnavailable {
     /// Rejects them: fail closed.

@@ -191,7 +191,7 @@ impl LockRequest {
         (self.config.on_reject)(rejection)
     }
 
-    /// Logs the reason. Timeouts and full queues are normal: they are logged at debug level, and counted by metrics.
+    /// Logs the reason. Timeouts and full queues are normal, so they are logged at debug level and counted by metrics.
     fn log(&self, reason: &RejectReason, disposition: Disposition, extensions: Option<&Extensions>) {
         let outcome = reason.as_str();
         match reason {

@@ -1,4 +1,4 @@
-//! Stores that can tell people which process holds a lock, and which locks are held.
+//! Stores that can report which process holds a lock, and which locks are held.
 
 use super::BackendError;
 use crate::{

@@ -1,8 +1,8 @@
 //! The traits that a store implements to carry locks.
 //!
-//! To add a backend, implement [`Backend`], [`Subscriptions`] if the store can push wake-ups, and
-//! [`Directory`] if it can tell which process holds what. Then write a small harness and run the conformance suite of
-//! `lock-testkit`. A [`Store`] passes them to a factory.
+//! To add a backend, implement [`Backend`], [`Subscriptions`] if the store can push wake-ups, and [`Directory`] if it
+//! can report which process holds a lock. Then write a small harness and run the conformance suite of `lock-testkit`. A
+//! [`Store`] passes them to a factory.
 
 mod directory;
 mod error;
@@ -68,7 +68,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Estimates the current time of the server that stores this name. Returns `None` before the first answer of that
     /// server; the wall clock of this machine is used then. In a cluster each node has its own clock.
     ///
-    /// It is called while a mutex of the factory is held, so it must return at once and must not call into the
+    /// It is called while a mutex of the factory is held, so it must return immediately and must not call into the
     /// factory.
     ///
     /// An acquire is stamped with this clock ([`AcquireRequest::not_after`]). An estimate that is behind costs one
@@ -103,13 +103,13 @@ pub struct Capabilities {
     pub name: &'static str,
     /// The longest lease that it accepts, if it has a limit of its own.
     pub max_lease: Option<Duration>,
-    /// `true` if every attempt needs its own lease id. A quorum undoes an attempt that it answers without a grant,
-    /// and the undo of one attempt must not affect the grant of the next.
+    /// `true` if every attempt needs its own lease id. A quorum undoes an attempt that it does not grant, and the undo
+    /// of one attempt must not affect the grant of the next.
     pub lease_per_attempt: bool,
 }
 
 impl Capabilities {
-    /// Describes a backend of that name without limits of its own.
+    /// Describes a backend with this name and without limits of its own.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { name, max_lease: None, lease_per_attempt: false }

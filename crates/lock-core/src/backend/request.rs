@@ -92,11 +92,11 @@ pub struct ReleaseRequest {
     pub lease: LeaseId,
     /// The absolute depth that remains; 0 frees the lock.
     pub depth_left: u32,
-    /// Tells whether the store notifies waiters.
+    /// Whether the store notifies waiters.
     pub notify: NotifyWaiters,
 }
 
-/// Tells whether a release wakes the waiters of other processes.
+/// Whether a release wakes the waiters of other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NotifyWaiters {

@@ -26,8 +26,8 @@ pub struct Store {
     /// Carries the acquires, renewals and releases of many locks over one connection. Without a pipeline the futures
     /// of `backend` are called.
     pub pipeline: Option<Arc<dyn Pipeline>>,
-    /// Keeps the cards of processes and lists the held locks. Without a directory an inspection does not tell the
-    /// process of a holder.
+    /// Keeps the cards of processes and lists the held locks. Without a directory, an inspection does not show the
+    /// process of the holder.
     pub directory: Option<Arc<dyn Directory>>,
     /// The runtime in which the connections of the store live. Factories renew there as well, unless they are given
     /// another worker.

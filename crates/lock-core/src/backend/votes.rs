@@ -58,7 +58,7 @@ pub enum VoteKind {
 }
 
 impl NodeVote {
-    /// Creates the answer of the node of that name.
+    /// Creates the answer of the node with this name.
     #[must_use]
     pub fn new(node: impl Into<Arc<str>>, kind: VoteKind) -> Self {
         Self { node: node.into(), kind }

@@ -47,7 +47,8 @@ impl TestClock {
     }
 
     /// Jumps ahead by `time` while no task runs, as if the operating system had suspended the process: no timer fires
-    /// and no renewal is sent in between. Leases that end meanwhile are lost, in the store as well if it has this clock.
+    /// and no renewal is sent in between. Leases that end during that time are lost, in the store as well if it has
+    /// this clock.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_core::LockError> {

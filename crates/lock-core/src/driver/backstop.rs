@@ -88,7 +88,7 @@ fn run() {
             watched.look_at = watched.look_at.into_iter().chain(next).min();
             watched.look_at
         };
-        // Returns at once if an earlier time was set since.
+        // Returns immediately if an earlier time was set since.
         match look_at {
             Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
             None => thread::park(),

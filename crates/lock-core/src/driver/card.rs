@@ -55,7 +55,7 @@ impl Shared {
                 _ => tracing::debug!(error = %error, "process card not written"),
             }
         }
-        // A removal at the shutdown may have been executed before this write.
+        // A removal at shutdown may have been executed before this write.
         if self.is_closed() {
             self.remove_card().await;
         }

@@ -69,7 +69,7 @@ impl Env for DriverEnv<'_> {
 }
 
 impl Shared {
-    /// Handles the event and all events that follow from operations that are answered at once.
+    /// Handles the event and all events that follow from operations that are answered immediately.
     pub(super) fn dispatch(self: &Arc<Self>, entry: &Arc<LockEntry>, event: Event, policy: IoPolicy) {
         let _active = self.activity.guard();
         let mut events = VecDeque::new();
@@ -247,7 +247,7 @@ impl Shared {
         }
         let next = lock(&self.schedule).set(entry, state.scheduled, wake);
         state.scheduled = wake;
-        // An earlier wake-up that is overdue has no timer that fires at once: the machine was suspended.
+        // An earlier wake-up that is overdue has no timer that fires immediately: the machine was suspended.
         if let Some(next) = next.filter(|next| Some(*next) == wake || *next <= now) {
             self.alarms.move_to(next, now);
         }

@@ -29,7 +29,7 @@ const MAX_WATCH: Duration = Duration::from_secs(3);
 const MAX_RENEWALS: usize = 500;
 
 impl Shared {
-    /// Starts an operation, and returns its event if it is answered at once.
+    /// Starts an operation, and returns its event if it is answered immediately.
     pub(super) fn start(self: &Arc<Self>, entry: &Arc<LockEntry>, op: Op, policy: IoPolicy) -> Option<Event> {
         if policy == IoPolicy::Discard {
             return None;
@@ -85,7 +85,7 @@ impl Shared {
         op.timeout(terms.map_or(MAX_WATCH, |terms| terms.operation_timeout.min(MAX_WATCH)))
     }
 
-    /// Polls an operation once. Returns its event if it is answered at once, as by a store in memory, or else the
+    /// Polls an operation once. Returns its event if it is answered immediately, as by a store in memory, or else the
     /// pending call.
     fn begin(self: &Arc<Self>, entry: &Arc<LockEntry>, op: Op) -> Result<Event, Call> {
         let mut work = Box::pin(self.clone().perform(entry.clone(), op.clone()));

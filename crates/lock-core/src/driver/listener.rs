@@ -12,7 +12,7 @@ impl WakeListener for Shared {
     fn released(&self, name: &LockName) {
         let Some(entry) = self.table.get(name) else { return };
         match self.me.upgrade().filter(|_| self.pipeline.is_some() && !self.is_closed()) {
-            // A pipeline accepts the request at once, and a detour through the worker would cost a task switch.
+            // A pipeline accepts the request immediately, and a detour through the worker would cost a task switch.
             Some(shared) => shared.dispatch(&entry, Event::Woken, IoPolicy::Inline),
             // A call that is polled once in place may take long.
             None => self.defer_event(&entry, |deferred| deferred.woken = true),

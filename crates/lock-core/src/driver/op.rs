@@ -34,7 +34,7 @@ pub(super) enum IoPolicy {
     Inline,
     /// By the worker: the caller is being dropped, or must not wait.
     Deferred,
-    /// Not at all: there is no worker any more, and leases expire by themselves.
+    /// Not at all: there is no worker left, and leases expire by themselves.
     Discard,
 }
 

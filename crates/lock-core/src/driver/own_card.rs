@@ -63,11 +63,11 @@ enum NextWrite {
 
 /// The duty of a worker.
 pub(super) enum Turn {
-    /// To write the card now. Each write is the turn of one worker, also if several runtimes have one.
+    /// Write the card now. Each write is the turn of one worker, even if several runtimes have one.
     Write,
-    /// To wait for this time.
+    /// Wait for this time.
     Wait(Duration),
-    /// None: no card is written any more.
+    /// Stop: no further cards are written.
     End,
 }
 

@@ -1,4 +1,4 @@
-//! The task that callers wake. It waits for the calls that were not answered at once, handles dropped guards and
+//! The task that callers wake. It waits for the calls that were not answered immediately, handles dropped guards and
 //! wake-ups, and keeps the card of the process. Timeouts are the timekeeper's task.
 //!
 //! A factory with a [`Worker`](crate::Worker) has one such task and one timekeeper, in the runtime of that worker. Another

@@ -1,4 +1,4 @@
-//! Campaigns and pauses, and the observation of the leader meanwhile.
+//! Campaigns, the pauses between them, and the observation of the leader.
 
 use super::{
     candidate::Candidate,
@@ -44,7 +44,7 @@ impl Candidate {
         delay.saturating_add(jitter).min(self.options.max_delay)
     }
 
-    /// Runs `work`, and keeps the role up to date meanwhile.
+    /// Runs `work` while keeping the role up to date.
     async fn follow_while<T>(&self, work: impl Future<Output = T>) -> T {
         tokio::select! {
             biased;

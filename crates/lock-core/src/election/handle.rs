@@ -19,10 +19,10 @@ pub struct Election {
 }
 
 impl LockFactory {
-    /// Returns the election of that name, with the default [options](ElectionOptions) and without any IO. The lease is shorter than 15 s if
-    /// the limits of this factory, or those of its backend, require it.
+    /// Returns the election with this name and the default [options](ElectionOptions) and without any IO. The lease is
+    /// shorter than 15 s if the limits of this factory or of its backend require it.
     ///
-    /// It is held with the lock of the same name. A lock that something else takes under this name counts as a leader, so give
+    /// The leader holds the lock with the same name. Any other holder of that lock counts as a leader, so give
     /// elections names of their own.
     ///
     /// ```
@@ -154,10 +154,10 @@ impl Election {
         self.candidate.role.subscribe()
     }
 
-    /// Ends the present term of this process, if it leads: the body ends as at the shutdown, then the lock is released, and this
-    /// process campaigns again after the [back-off](ElectionOptions::back_off).
+    /// Ends the current term of this process, if it leads: the body ends as at shutdown, then the lock is released, and
+    /// this process campaigns again after the [back-off](ElectionOptions::back_off).
     ///
-    /// It does not wait. [`role`](Self::role) shows the end.
+    /// It does not wait; [`role`](Self::role) shows when the term has ended.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

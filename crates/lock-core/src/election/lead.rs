@@ -27,11 +27,12 @@ impl<B> Lead<B> {
 
     /// Campaigns and leads until a body returns `Ok`, or until `shutdown` completes.
     ///
-    /// At the shutdown the body ends first: it is dropped where it stands, or has the [grace](super::ElectionOptions::grace) to end
-    /// by itself. Then the lock is released, and the release is awaited for two operation timeouts at most. A shutdown during a
-    /// campaign withdraws it.
+    /// At shutdown the body ends first: it is dropped at its current await, or has the
+    /// [grace](super::ElectionOptions::grace) to end by itself. Then the lock is released, and the release is awaited
+    /// for two operation timeouts at most. A shutdown during a campaign withdraws it.
     ///
-    /// Outages of the store are waited out. A candidate leads once at a time: a second call waits until the first has ended.
+    /// Outages of the store are waited out. A candidate runs one campaign at a time: a second call waits until the
+    /// first has ended.
     ///
     /// # Errors
     /// [`LockErrorKind::ShutDown`](crate::LockErrorKind::ShutDown) if the factory was shut down, and

@@ -1,8 +1,8 @@
 //! Leader election: of several processes, one leads.
 //!
-//! [`LockFactory::election`](crate::LockFactory::election) makes an [`Election`]. [`Election::lead`] campaigns, runs a body while
-//! this process leads, and campaigns again after a loss or an error. At the shutdown it ends the body first and releases second,
-//! so that the next process leads at once.
+//! [`LockFactory::election`](crate::LockFactory::election) makes an [`Election`]. [`Election::lead`] campaigns, runs a
+//! body while this process leads, and campaigns again after a loss or an error. At shutdown it ends the body first and
+//! then releases the lock, so that the next process leads immediately.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,14 +44,15 @@
 //! | [`Election::resign`] | is released once the body has ended | a new campaign after the back-off |
 //! | the shutdown | is released once the body has ended | `until` returns [`LeadEnd::Stopped`] |
 //!
-//! A body ends by being dropped where it stands, unless the [grace](ElectionOptions::grace) gives it time to end by itself when
-//! [`Term::stopping`] completes. Tasks that a body has spawned do not end with it: keep them in a `JoinSet` that the body owns.
+//! A body ends by being dropped at its current await, unless the [grace](ElectionOptions::grace) gives it time to end
+//! by itself when [`Term::stopping`] completes. Tasks that a body has spawned do not end with it: keep them in a
+//! `JoinSet` that the body owns.
 //!
 //! # Guarantees
-//! An election is a composition over the [`Lock`](crate::Lock) of its name, with the same promise: one *valid* leader at most. A
-//! process that was paused past its lease learns of its loss before its body is polled again, but only the resource can refuse
-//! its late writes, by the [token](Term::fencing_token) of the term. When a leader dies, another process leads after the lease;
-//! when it resigns, at once.
+//! An election is a composition over the [`Lock`](crate::Lock) of its name, with the same promise: one *valid* leader
+//! at most. A process that was paused past its lease learns of its loss before its body is polled again, but only the
+//! resource can refuse its late writes, by the [token](Term::fencing_token) of the term. When a leader dies, another
+//! process leads after the lease; when it resigns, immediately.
 //!
 //! # Metrics
 //! [`LockEvent::TermStarted`](crate::observer::LockEvent::TermStarted) and

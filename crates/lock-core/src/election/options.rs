@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// The lease of an election by default, as in Kubernetes' `client-go`.
 const DEFAULT_LEASE: Duration = Duration::from_secs(15);
-/// Below this, a body that fails at once would keep the store busy with campaigns.
+/// Below this, a body that fails immediately would keep the store busy with campaigns.
 const MIN_DELAY: Duration = Duration::from_millis(10);
 
 /// The options of an [`Election`](super::Election).
@@ -75,7 +75,8 @@ impl ElectionOptions {
         self
     }
 
-    /// Sets the pause between the end of a term and the next campaign of this process, so that other processes lead meanwhile.
+    /// Sets the pause between the end of a term and the next campaign of this process, so that other processes can
+    /// lead.
     ///
     /// After a loss, a resignation or an error of the store, the pause is `initial_delay`. After a body that failed or panicked, it
     /// doubles with each such term up to `max_delay`, and begins again after a term that lasted for `max_delay`. Each pause is
@@ -85,10 +86,12 @@ impl ElectionOptions {
         self
     }
 
-    /// Sets the time that a body has to end by itself at the shutdown, and after [`Election::resign`](super::Election::resign).
-    /// It is dropped when the time is over. The lease is renewed meanwhile.
+    /// Sets the time that a body has to end by itself at shutdown, and after
+    /// [`Election::resign`](super::Election::resign). It is dropped when the time has passed. The lease is renewed
+    /// until then.
     ///
-    /// By default a body is dropped at once. Set a grace if the body watches [`Term::stopping`](super::Term::stopping).
+    /// By default a body is dropped immediately. Set a grace if the body watches
+    /// [`Term::stopping`](super::Term::stopping).
     pub const fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self

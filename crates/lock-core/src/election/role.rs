@@ -3,11 +3,11 @@
 use super::term::Term;
 use crate::ids::{LeaseId, ProcessId};
 
-/// The role of this process in an election, as [`Election::role`](super::Election::role) has it.
+/// The role of this process in an election, as returned by [`Election::role`](super::Election::role).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Role {
-    /// This process takes no part: [`lead`](super::Election::lead) has not begun, or has ended.
+    /// This process does not take part: [`lead`](super::Election::lead) has not begun, or has ended.
     Idle,
     /// This process campaigns, or pauses before its next campaign.
     Following {

@@ -25,13 +25,13 @@ use tokio::sync::watch;
 pub enum LeadEnd {
     /// A body returned `Ok` before the lock was lost.
     Finished,
-    /// The shutdown came first.
+    /// The shutdown began before a body returned `Ok`.
     Stopped,
 }
 
 /// The next step after a term.
 pub(super) enum Served {
-    /// It was the last one.
+    /// No further term follows.
     Last(LeadEnd),
     /// Its body failed after this time.
     Failed(Duration),

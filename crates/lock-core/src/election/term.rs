@@ -37,8 +37,9 @@ impl Term {
         self.hold.is_held()
     }
 
-    /// Completes when the body is asked to end: at the shutdown, and after [`Election::resign`](super::Election::resign). The body
-    /// then has the [grace](super::ElectionOptions::grace) to return. It also completes when the term has ended.
+    /// Completes when the body is asked to end: at shutdown, and after [`Election::resign`](super::Election::resign).
+    /// The body then has the [grace](super::ElectionOptions::grace) to return. It also completes when the term has
+    /// ended.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping the future.

@@ -133,7 +133,7 @@ impl Machine {
         s.emit(Command::TryAcquire { lease: acquisition.lease, terms, not_after, mode });
     }
 
-    /// Ends an acquisition without waiters. A request in flight is awaited, since its answer tells what has to be
+    /// Ends an acquisition without waiters. A request in flight is awaited, since its answer shows what has to be
     /// undone.
     fn end_idle_acquisition(&mut self, s: &mut Ctx<'_>) {
         if let Some(acquisition) = self.acquisition.take_if(|acquisition| acquisition.attempt.is_none()) {

@@ -1,9 +1,9 @@
 //! Cleanup of abandoned lease ids: released in the store until nothing of them can be left.
 //!
-//! Sending the release once is not enough: an acquire of unknown outcome may be executed after it and leave an
-//! orphan. Stamping the acquire with `not_after` is not enough either: the release may overtake it within that time.
-//! Together they are sufficient: release at once, and repeat until a release was executed at a server time past the
-//! largest `not_after` that was sent for the id.
+//! Sending the release once is not enough: an acquire of unknown outcome may be executed after it and leave an orphan.
+//! Stamping the acquire with `not_after` is not enough either: the release may overtake it within that time. Together
+//! they are sufficient: release immediately, and repeat until a release was executed at a server time past the largest
+//! `not_after` that was sent for the id.
 
 use super::{
     backoff,

@@ -42,7 +42,7 @@ pub enum Command {
         lease: LeaseNumber,
         /// The depth that remains.
         depth_left: u32,
-        /// Tells whether the store notifies waiters.
+        /// Whether the store notifies waiters.
         notify: NotifyWaiters,
         /// The operation timeout.
         timeout: Duration,
@@ -79,7 +79,7 @@ pub enum Command {
         /// The way in which it ended.
         how: HoldEnd,
     },
-    /// The result of a released guard. An explicit release is answered once the store has answered, a drop at once.
+    /// The result of a released guard. An explicit release is answered once the store has answered, a drop immediately.
     ReleaseAnswered {
         /// The release that waits for the answer; `None` for a dropped guard.
         ticket: Option<Ticket>,

@@ -1,8 +1,8 @@
 //! The re-entrancy depth: the number of guards of the hold, and the number that the store keeps.
 //!
 //! At most one operation that changes the depth is in flight, and the next absolute depth is computed only from a
-//! settled answer. Guards that are added or released meanwhile wait for that answer; then one operation updates the
-//! store.
+//! settled answer. Guards that are added or released in the meantime wait for that answer; then one operation updates
+//! the store.
 
 use super::{
     acquisition::MAX_CONSECUTIVE_LATE,
@@ -73,7 +73,7 @@ impl Machine {
         let wanted = hold.guards + reentrants;
         if wanted == 0 || hold.ended {
             return match self.hand_off(s) {
-                // Waiters of the next owner may re-enter at once.
+                // Waiters of the next owner may re-enter immediately.
                 true => self.settle_depth(s),
                 false => self.end_hold(s),
             };
@@ -164,7 +164,7 @@ impl Machine {
         }
     }
 
-    /// Grants re-entries. A waiter that left meanwhile is not counted; the next operation lowers the depth again.
+    /// Grants re-entries. A waiter that has left is not counted; the next operation lowers the depth again.
     fn grant_entrants(&mut self, s: &mut Ctx<'_>, waiters: Vec<WaiterId>) {
         let Some(hold) = &mut self.hold else { return };
         for waiter in waiters {

@@ -152,7 +152,7 @@ impl Machine {
         }
     }
 
-    /// Ends a hold without guards: in this process at once, in the store when nothing is in flight.
+    /// Ends a hold without guards: in this process immediately, in the store when nothing is in flight.
     pub(super) fn end_hold(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = &mut self.hold else { return };
         if !hold.ended {

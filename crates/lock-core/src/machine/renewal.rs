@@ -1,7 +1,7 @@
 //! The renewal of a hold: when it is due, and the effect of a failure.
 //!
 //! A failed renewal is *unknown*, not lost: the hold is suspect and is retried quickly until its deadline. A renewal
-//! answered *gone* means that the hold is lost at once. No renewal revives a lost hold.
+//! answered *gone* means that the hold is lost immediately. No renewal revives a lost hold.
 
 use super::{
     backoff,

@@ -31,7 +31,7 @@ use std::{
 /// A store in the memory of this process: for tests, for single-process programs, and as the reference for other
 /// backends.
 ///
-/// It answers at once, pushes wake-ups, and loses its contents when it is dropped. Clones refer to the same store.
+/// It answers immediately, pushes wake-ups, and loses its contents when it is dropped. Clones refer to the same store.
 /// Its tokens are microseconds of the wall clock, so they keep increasing across restarts of the process.
 ///
 /// ```

@@ -9,7 +9,7 @@ use std::{
 
 static NAMED: OnceLock<Mutex<rank::NamedStores, HashMap<String, Weak<Inner>>>> = OnceLock::new();
 
-/// Returns the store of that name, and creates it if it is not in use. The empty name creates a new store each time.
+/// Returns the store with this name, and creates it if it is not in use. The empty name creates a new store each time.
 pub(crate) fn connect(name: &str) -> MemoryBackend {
     if name.is_empty() {
         return MemoryBackend::new();

@@ -1,8 +1,8 @@
-//! Values that know their lock.
+//! Values that name their locks.
 
 use super::{LockName, LockNames, NameError};
 
-/// A value that knows the name of its lock, or the names of several locks.
+/// A value that provides the name of its lock, or the names of several locks.
 ///
 /// With the feature `macros` it is derived from templates. `{sku}` is a field, `{0}` a field of a tuple struct, and `{item.sku}`
 /// a field of a field; each is written by its `Display` and percent-encoded as the parts of [`LockName::of`]. `{{` and `}}` are

@@ -4,8 +4,9 @@ use super::LockName;
 
 /// The names that a [`LockKey`](crate::LockKey) locks: one name, or several that are acquired together.
 ///
-/// The names of several are sorted, and duplicates are merged. A set acquires at most
-/// [`LockSet::MAX_MEMBERS`](crate::set::LockSet::MAX_MEMBERS) names, and at least one; more or none is an error of the acquire.
+/// Several names are sorted, and duplicates are merged. A set acquires at most
+/// [`LockSet::MAX_MEMBERS`](crate::set::LockSet::MAX_MEMBERS) names, and at least one; more or none is an error of the
+/// acquire.
 ///
 /// ```
 /// use lock_core::{LockFactory, LockName, MemoryBackend, NameError, names::LockNames};
@@ -35,7 +36,7 @@ impl LockNames {
         self.as_slice().iter()
     }
 
-    /// Returns the name of a key that has one. A key of several names has none, even if they are equal.
+    /// Returns the name of a key that has one. A key of several names returns `None`, even if the names are equal.
     #[must_use]
     pub fn single(&self) -> Option<&LockName> {
         match &self.0 {
@@ -61,7 +62,7 @@ impl From<LockName> for LockNames {
 }
 
 impl FromIterator<LockName> for LockNames {
-    /// Collects the names of a key of several, also if there is only one.
+    /// Collects the names of a key of several names, even if there is only one.
     fn from_iter<I: IntoIterator<Item = LockName>>(names: I) -> Self {
         let mut names: Vec<_> = names.into_iter().collect();
         names.sort_unstable();

@@ -1,4 +1,4 @@
-//! Names of parts. Each part is percent-encoded, so that different parts never make the same name.
+//! Names of parts. Each part is percent-encoded, so that different parts never produce the same name.
 
 use super::{LockName, NameError};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -20,10 +20,10 @@ pub(super) const fn may_stand_in_a_part(c: char) -> bool {
 impl LockName {
     /// Returns the name of these parts, percent-encoded and joined with `:`.
     ///
-    /// The parts are a tuple of 1 to 8 values with [`Display`]. All bytes but `A–Z a–z 0–9 - _ . ~` are encoded: `a:b` and `c`
-    /// make another name than `a` and `b:c`. The path templates of lock-tower encode in the same way, so `("stock", sku)` and
-    /// `"stock:{sku}"` are one lock. Values with different text are different names: `"7"` and `"07"`, upper and lower case,
-    /// the normalisation forms of Unicode.
+    /// The parts are a tuple of 1 to 8 values with [`Display`]. All bytes except `A–Z a–z 0–9 - _ . ~` are encoded:
+    /// `a:b` and `c` produce a different name from `a` and `b:c`. The path templates of lock-tower encode in the same
+    /// way, so `("stock", sku)` and `"stock:{sku}"` are one lock. Values with different text are different names: `"7"`
+    /// and `"07"`, upper and lower case, the normalisation forms of Unicode.
     ///
     /// ```
     /// use lock_core::{LockName, NameError};
@@ -78,7 +78,7 @@ mod sealed {
     }
 }
 
-/// A name in the making.
+/// A name under construction.
 #[derive(Debug, Default)]
 pub struct Joined {
     /// The name, as far as it is not too long.

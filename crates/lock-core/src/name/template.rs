@@ -1,4 +1,4 @@
-//! The names that derived keys make.
+//! The names that derived keys produce.
 
 use super::{
     LockName, NameError,
@@ -6,7 +6,7 @@ use super::{
 };
 use std::fmt::Display;
 
-/// The name of a value, in the making: fixed texts, and fields that are percent-encoded.
+/// The name of a value under construction: fixed texts, and fields that are percent-encoded.
 #[derive(Debug, Default)]
 pub struct TemplateName(Joined);
 

@@ -1,6 +1,6 @@
 //! Events of locks: for custom observers, as OpenTelemetry metrics, and as `tracing` events and spans.
 //!
-//! Each acquire has a span `lock.acquire` of level debug, below the span in which its future is first polled. It ends
+//! Each acquire has a debug-level span `lock.acquire`, a child of the span in which its future is first polled. It ends
 //! with the future, including when the future is dropped:
 //!
 //! | field | value |

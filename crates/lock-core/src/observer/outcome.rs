@@ -80,14 +80,14 @@ pub enum TermEnd {
     Lost(LostReason),
     /// The process resigned.
     Resigned,
-    /// The shutdown came.
+    /// The shutdown began.
     Stopped,
     /// The future of the leadership was dropped.
     Cancelled,
 }
 
 impl TermEnd {
-    /// Returns the word of this value, as metrics have it.
+    /// Returns the value in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

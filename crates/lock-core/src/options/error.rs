@@ -69,7 +69,7 @@ pub enum OptionsError {
         /// The lease.
         lease: Duration,
     },
-    /// The prefix of the factory is no word, or names under it would be reserved.
+    /// The prefix of the factory has invalid characters, or names under it would be reserved.
     InvalidPrefix {
         /// The prefix.
         prefix: String,

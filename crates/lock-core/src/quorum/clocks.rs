@@ -22,7 +22,7 @@ impl NodeClocks {
 
     /// Updates a node's estimate from a request that was sent and answered at these moments, and executed at this time
     /// of the node. The two moments bound the offset, and the estimate moves only as far as the bounds require. A slow
-    /// answer therefore does not spoil a good estimate, and a step of the clock is followed at once.
+    /// answer therefore does not spoil a good estimate, and a step of the clock is followed immediately.
     pub fn learn(&mut self, node: usize, sent: Moment, answered: Moment, executed: ServerTime) {
         let executed = signed(executed.as_micros());
         let (least, most) = (executed - signed(answered.as_micros()), executed - signed(sent.as_micros()));

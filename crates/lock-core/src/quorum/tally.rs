@@ -29,7 +29,7 @@ pub enum Ruling {
     Yes,
     /// Enough nodes said no that no majority can say yes.
     No,
-    /// Neither is possible any more.
+    /// Neither is possible.
     Unknown,
 }
 

@@ -85,7 +85,7 @@ impl Wakes {
     fn hear(self: &Arc<Self>, node: usize, name: &LockName) {
         let message = match lock(&self.bursts).get_mut(name) {
             Some(burst) => burst.hear(node, self.shared.majority()),
-            // The name has no subscribers any more.
+            // The name has no subscribers left.
             None => return,
         };
         match message {

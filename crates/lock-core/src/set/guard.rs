@@ -12,7 +12,7 @@ use std::{fmt, ops::Deref};
 ///
 /// # Dropping
 /// Drop never blocks, as with a [`LockGuard`]; the factory's worker sends the releases.
-#[must_use = "the locks are released at once if the guard is not kept"]
+#[must_use = "the locks are released immediately if the guard is not kept"]
 #[clippy::has_significant_drop]
 pub struct LockSetGuard {
     guards: Vec<LockGuard>,

@@ -26,7 +26,7 @@ impl SetHold {
         &self.holds
     }
 
-    /// Returns the hold of this name; `None` if the set does not have it.
+    /// Returns the hold of the lock with this name; `None` if the set does not have it.
     #[must_use]
     pub fn hold_of(&self, name: impl AsRef<str>) -> Option<&Hold> {
         let name = name.as_ref();

@@ -179,7 +179,8 @@ impl LockSet {
         Ok(Self { template: self.template.with_owner(owner)?, names: self.names.clone() })
     }
 
-    /// Acquires all locks, and waits as long as others hold one of them. Locks that are already acquired are renewed meanwhile.
+    /// Acquires all locks, and waits as long as others hold one of them. Locks that are already acquired are renewed
+    /// during the wait.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

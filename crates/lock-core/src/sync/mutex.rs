@@ -15,7 +15,7 @@ pub(crate) struct Mutex<R, T> {
     rank: PhantomData<R>,
 }
 
-#[must_use = "the mutex is unlocked at once"]
+#[must_use = "the mutex is unlocked immediately"]
 pub(crate) struct MutexGuard<'a, R: Ranked, T> {
     raw: RawMutexGuard<'a, T>,
     _held: Held<R>,

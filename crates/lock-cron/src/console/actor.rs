@@ -9,7 +9,7 @@ use std::{fmt, future::Future, sync::Arc};
 pub struct Actor(String);
 
 impl Actor {
-    /// Creates an actor of this name.
+    /// Creates an actor with this name.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())

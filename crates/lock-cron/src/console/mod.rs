@@ -64,8 +64,8 @@ enum Access {
 /// Returns the console, a page with all jobs of the group and their runs. It is read-only; see [`router_with_actions`].
 ///
 /// Nest it into your own router, behind your own authentication: job names and error texts are not public. Use
-/// `nest_service`: with `nest` the page has no path that ends with a slash. Any scheduler of the group will do, also
-/// one without jobs that never runs.
+/// `nest_service`: with `nest` the page has no path that ends with a slash. Any scheduler of the group will do, even
+/// one that has no jobs and never runs.
 ///
 /// | path | answers |
 /// | --- | --- |

@@ -104,7 +104,7 @@ pub enum CronEvent<'a> {
         outcome: RunOutcome,
         /// The reason, as in the history: an error with its causes, at most 300 characters. Empty if it succeeded.
         detail: &'a str,
-        /// `true` if this node makes another attempt. The leader decides about an abandoned run, see
+        /// `true` if this node makes another attempt. The leader decides what happens to an abandoned run; see
         /// [`Orphaned`](Self::Orphaned).
         retried: bool,
         /// The time from the start of the body to its end.

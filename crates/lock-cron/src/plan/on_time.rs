@@ -186,7 +186,7 @@ impl PlannedJob {
                 skipped(SkipReason::DecidedElsewhere);
                 self.on_time_decided(at);
             }
-            // The leader makes up for the instants before it, or queues it. If this node leads, it does so at once.
+            // The leader makes up for the instants before it, or queues it. If this node leads, it does so immediately.
             ClaimOutcome::Answered(reply @ (ClaimReply::Behind | ClaimReply::Busy { .. })) => {
                 self.on_time.due = None;
                 self.observed = self.observed.max(at.saturating_add(missed::PATIENCE));

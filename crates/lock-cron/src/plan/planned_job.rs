@@ -72,7 +72,7 @@ impl PlannedJob {
         self.clear_backoff();
     }
 
-    /// Allows the next claim at once.
+    /// Allows the next claim immediately.
     pub(super) fn clear_backoff(&mut self) {
         self.not_before = UtcTime::from_millis(i64::MIN);
         self.busy.reset();
@@ -111,7 +111,7 @@ impl PlannedJob {
             self.decided_up_to(now);
             return;
         }
-        // Without room, it is planned at once: it stays due until its grace is over, or another node claims it.
+        // Without room, it is planned immediately: it stays due until its grace is over, or another node claims it.
         if self.is_spread() && room > 0 && !self.pending.has_scheduled() && !self.is_ours(name, first, peers)
         {
             self.left_to_others = true;
@@ -177,8 +177,8 @@ impl PlannedJob {
         }
     }
 
-    /// Takes back the pending runs that were not claimed in time: the misfire policy decides about them again. Runs
-    /// that wait for another run to end are kept, according to the overlap policy.
+    /// Takes back the pending runs that were not claimed in time: the misfire policy applies to them again. Runs that
+    /// wait for another run to end are kept, according to the overlap policy.
     fn requeue_late(&mut self, now: UtcTime) {
         if self.overlap_room().is_none() || self.pending.has_queue() {
             return;

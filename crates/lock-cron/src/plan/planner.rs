@@ -32,7 +32,7 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// Adds a job. A job of each node starts at once.
+    /// Adds a job. A job of each node starts immediately.
     pub(crate) fn add(&mut self, now: UtcTime, name: LockName, schedule: Schedule, terms: JobTerms) {
         let mut job = PlannedJob {
             identity: schedule.identity(),
@@ -202,7 +202,7 @@ impl Planner {
     }
 
     /// Plans due runs; `room` is the number of further runs that this node may start. If the budget is spent, the
-    /// remaining jobs are due at once in [`wake_at`](Self::wake_at).
+    /// remaining jobs are due immediately in [`wake_at`](Self::wake_at).
     pub(crate) fn tick(&mut self, now: UtcTime, room: u32, budget: &mut Budget, out: &mut Vec<Command>) {
         if self.draining {
             return;
@@ -295,7 +295,7 @@ impl Planner {
         }
     }
 
-    /// Handles the end of a run on this node: runs that waited for it may be claimed at once.
+    /// Handles the end of a run on this node: runs that waited for it may be claimed immediately.
     pub(crate) fn run_ended(&mut self, name: &LockName) {
         if let Some(job) = self.jobs.get_mut(name) {
             job.running = job.running.saturating_sub(1);

@@ -61,7 +61,7 @@ impl Story {
         Self { planner, schedule, in_doubt: None, missed: 0 }
     }
 
-    /// Runs a tick. The store executes skips at once.
+    /// Runs a tick. The store executes skips immediately.
     fn tick(&mut self, now: UtcTime) -> Vec<Command> {
         let mut out = Vec::new();
         loop {
@@ -84,7 +84,7 @@ impl Story {
         claims.collect()
     }
 
-    /// Returns all claims if every claim is granted at once.
+    /// Returns all claims if every claim is granted immediately.
     fn all_claims(&mut self, now: UtcTime) -> Vec<(RunId, CatchUp)> {
         let mut asked = Vec::new();
         while let [(run, catch_up)] = self.claims(now)[..] {

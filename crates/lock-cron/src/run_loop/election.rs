@@ -34,7 +34,7 @@ impl RunLoop {
     pub(super) fn elected(&mut self, elected: Result<LockGuard, LockError>) {
         match elected {
             Ok(guard) if self.phase == Phase::Running => self.lead(guard),
-            // Too late: the next candidate acquires it at once.
+            // Too late: the next candidate acquires it immediately.
             Ok(guard) => drop(guard),
             Err(error) if error.kind() == LockErrorKind::ShutDown => {
                 self.failure = Some(error.into());

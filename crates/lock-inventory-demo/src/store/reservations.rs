@@ -66,7 +66,7 @@ impl Store {
         }
     }
 
-    /// Turns an open reservation into an order. Returns `None` if the reservation is not open any more.
+    /// Turns an open reservation into an order. Returns `None` if the reservation is no longer open.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`].

@@ -20,8 +20,8 @@ impl GroupLedger {
         }
     }
 
-    /// Records the end of an attempt, even if it was orphaned meanwhile. If a run is given up for another node, the
-    /// revision of the group is raised so that the leader looks immediately.
+    /// Records the end of an attempt, even if it was orphaned in the meantime. If a run is given up for another node,
+    /// the revision of the group is raised so that the leader looks immediately.
     pub fn end(&mut self, now: ServerTime, r: &EndRequest) -> EndReply {
         let open = self.jobs.get(&r.job.name).and_then(|job| job.open.get(&r.run));
         let is_open = open.is_some_and(|open| open.claim == r.claim);

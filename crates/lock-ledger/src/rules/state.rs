@@ -146,7 +146,7 @@ impl Job {
         self.watermark_ms = self.watermark_ms.max(to_ms);
     }
 
-    /// Returns the time up to which nothing of this schedule is started any more.
+    /// Returns the time up to which nothing of this schedule is started.
     pub(super) fn decided_ms(&self, schedule: u64) -> u64 {
         self.watermark_ms.max(self.since.get(&schedule).map_or(0, |since| since.from_ms))
     }

@@ -9,9 +9,9 @@
 //!   MOVED, a lost connection, 10 s ─▶ read the slots ─▶ subscribe to names whose slot moved at their new node
 //! ```
 //!
-//! A redirected operation was not executed, so it is sent again while its caller waits, and no hold ends because of
-//! it. `CLUSTERDOWN` is treated like a lost connection, since a client library may answer all requests under way with
-//! it. The lock repeats what is safe to repeat.
+//! A redirected operation was not executed, so it is sent again while its caller waits. No hold ends because of it.
+//! `CLUSTERDOWN` is treated like a lost connection, since a client library may answer all requests under way with it.
+//! The lock repeats what is safe to repeat.
 
 mod discover;
 mod node;

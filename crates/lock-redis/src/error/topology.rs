@@ -25,7 +25,7 @@ pub(crate) fn superseded(server: &Server) -> BackendError {
 pub(crate) enum NoMaster {
     Dial(DialError),
     Call(CallError),
-    /// It monitors no master of that name.
+    /// It does not monitor a master with this name.
     Unknown,
 }
 

@@ -131,7 +131,7 @@ fn small(number: u32) -> Cow<'static, str> {
     }
 }
 
-/// Formats a duration in ms, at least 1, because 0 is no valid expiry.
+/// Formats a duration in ms, at least 1, because 0 is not a valid expiry.
 pub(crate) fn millis(d: Duration) -> String {
     d.as_millis().max(1).to_string()
 }

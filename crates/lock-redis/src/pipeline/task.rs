@@ -1,4 +1,5 @@
-//! The task of the connection: it finishes calls, answers operations, and sends those that were submitted meanwhile.
+//! The task of the connection: it finishes calls, answers operations, and sends those that were submitted in the
+//! meantime.
 
 use super::{
     State,

@@ -49,7 +49,7 @@ end
 
 local function decode(text) return text and cjson.decode(text) end
 
--- Returns the time up to which nothing of a schedule is started any more.
+-- Returns the time up to which nothing of a schedule is started.
 local function decided(mark, since, schedule)
   local of = since and since[schedule]
   return math.max(tonumber(mark), of and tonumber(of.from) or 0)
@@ -74,7 +74,8 @@ local function find_open(key, job, run) return decode(redis.call('HGET', key, jo
 
 local function write_open(key, job, open) redis.call('HSET', key, job .. '\n' .. open.run, cjson.encode(open)) end
 
--- Returns whether a claim names the current definition of a job: its revision, or '0' for a job that is no instance.
+-- Returns whether a claim names the current definition of a job: its revision, or '0' for a job that is not an
+-- instance.
 local function is_defined_by(job, revision) return (job.instance or '0') == revision end
 
 -- Returns whether an instance was to run once, and is decided or removed.

@@ -48,7 +48,7 @@ pub(crate) struct Sentinels<C> {
 /// The answer of one sentinel.
 enum Answer {
     Master(Server),
-    /// It monitors no master of that name.
+    /// It does not monitor a master with this name.
     Unknown,
 }
 

@@ -20,7 +20,7 @@ fn trigger(id: uuid::Uuid) -> JobCommand {
     JobCommand::Trigger { id, life: LONG }
 }
 
-/// After a resume, instants that were due meanwhile are not started.
+/// After a resume, instants that came due during the pause are not started.
 pub async fn a_paused_job_starts_and_makes_up_nothing(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "pause").await;
     let paused = ledger.command(JobCommand::Pause(PauseNote::default())).await;

@@ -209,7 +209,8 @@ pub async fn a_removed_instance_is_not_claimed(h: &impl LedgerHarness) {
     assert_eq!(fixture.ledger.send(again).await, ClaimReply::Duplicate, "the trigger is withdrawn");
 }
 
-/// A run that is open when its instance is removed goes on, with its further attempts. The summary is removed at once.
+/// A run that is open when its instance is removed continues, with its further attempts. The summary is removed
+/// immediately.
 pub async fn a_removed_instance_ends_its_open_run(h: &impl LedgerHarness) {
     let fixture = InstanceFixture::added(h, "open").await;
     let ended = fixture.claim(fixture.ledger.instant(1)).await;

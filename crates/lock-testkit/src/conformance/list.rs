@@ -202,8 +202,8 @@ macro_rules! each_ledger_property {
 /// Generates one named test per property of the suite: `conformance!(harness)`, or, with arguments for
 /// `#[tokio::test]`, `conformance!(harness, start_paused = true)`.
 ///
-/// The expression is evaluated in every test. The calling crate needs tokio with the features `macros` and `rt`. Use
-/// a separate module to keep the test names apart. See [the module of that name](mod@crate::conformance) for an
+/// The expression is evaluated in every test. The calling crate needs tokio with the features `macros` and `rt`. Use a
+/// separate module to keep the test names apart. See [the module with this name](mod@crate::conformance) for an
 /// example.
 #[macro_export]
 macro_rules! conformance {

@@ -1,6 +1,7 @@
 //! Wake-ups: a subscriber hears of every release of its names after the acknowledgement, and of nothing else.
 //!
-//! Correctness never depends on a wake-up, only waiting times do. A polled backend has none.
+//! Correctness never depends on wake-ups; only waiting times do. A backend without subscriptions has no wake-ups to
+//! test.
 
 use super::{
     Harness,

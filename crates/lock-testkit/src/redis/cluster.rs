@@ -16,7 +16,7 @@ const MASTERS: usize = 3;
 
 /// A cluster of six separate processes, each of which is a [`RedisServer`].
 ///
-/// A node that is silent for a second counts as failed; the other slots are served meanwhile. All methods block.
+/// A node that is silent for a second counts as failed; the other slots are still served. All methods block.
 pub struct RedisCluster {
     servers: Vec<RedisServer>,
 }

@@ -41,7 +41,7 @@ use std::{
 /// The binary is the `redis-server` in the path (Debian: `apt-get install redis-server`), or the one named by the
 /// environment variable `REDIS_SERVER`.
 ///
-/// All methods block: an async test blocks its own runtime meanwhile, not the server.
+/// All methods block: they block the runtime of an async test, but not the server.
 pub struct RedisServer {
     process: Mutex<Option<Process>>,
     home: Arc<Home>,

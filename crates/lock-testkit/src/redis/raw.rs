@@ -52,7 +52,7 @@ impl RawRedis {
     /// Sends one command and returns its answer.
     ///
     /// # Errors
-    /// If it could not be sent, or was not answered in time. The connection must then not be used any more, since the
+    /// If it could not be sent, or was not answered in time. The connection must not be used after that, since the
     /// answer may still arrive.
     pub fn try_command<A: AsRef<[u8]>>(&mut self, words: &[A]) -> io::Result<RawValue> {
         self.send(words)?;

@@ -23,8 +23,8 @@ use std::{
 ///
 /// A route with several [`keys`](crate::LockLayer::keys) has a [`LockSetHandle`](super::LockSetHandle) instead.
 ///
-/// It does not keep the lock. The layer keeps it until the body has ended, regardless of clones of this handle. With
-/// [two layers](crate#two-layers-around-one-handler) around one handler this is the lock of the inner one.
+/// It does not keep the lock: the layer keeps the lock until the body has ended, regardless of clones of this handle.
+/// With [two layers](crate#two-layers-around-one-handler) around one handler this is the lock of the inner one.
 #[derive(Clone)]
 pub struct LockHandle {
     hold: Hold,

@@ -11,8 +11,8 @@ use std::{
 /// The locks of a request with several [`keys`](crate::LockLayer::keys), as its handler sees them: a [`SetHold`], with a
 /// fencing token for each name, that can be released early.
 ///
-/// It is found and extracted as a [`LockHandle`](super::LockHandle), and like it does not keep the locks. Each of the two is
-/// an error of the server (500) on a route that has the other.
+/// It is extracted like a [`LockHandle`](super::LockHandle), and does not keep the locks either. Extracting one of the
+/// two on a route that has the other is a server error (500).
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -47,8 +47,8 @@ impl LockSetHandle {
         &self.hold
     }
 
-    /// Releases all locks now, before the response, and returns for each whether it was still held, in the order of the names.
-    /// Of locks released already, the outcome is [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
+    /// Releases all locks now, before the response, and returns for each whether it was still held, in the order of the
+    /// names. The outcome for a lock that is already released is [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
     ///
     /// # Errors
     /// For each lock, those of [`LockHandle::release`](super::LockHandle::release).

@@ -1,8 +1,8 @@
-//! The answers that are stored, by what they say of the work.
+//! The answers that are stored, depending on whether the work was done.
 
 use http::{StatusCode, response::Parts};
 
-/// The statement of an answer about the work of its request, as an extension of the response. With axum:
+/// Whether the work of a request was done, as an extension of its response. With axum:
 /// `(Extension(Execution::NotStarted), response)`.
 ///
 /// Without it the status decides: 4xx other than 402 and 408 mean [`NotStarted`](Self::NotStarted), all others
@@ -12,7 +12,7 @@ pub enum Execution {
     /// The answer is final: it is stored, and replayed to each retry.
     Done,
     /// Nothing was done: the answer is not stored, and the key is free again, also for another payload. After a further
-    /// [`Attempt`](super::Attempt) it stays with its payload, since an attempt before may have done something.
+    /// [`Attempt`](super::Attempt) the key keeps its payload, since an earlier attempt may have done some of the work.
     NotStarted,
 }
 

@@ -1,4 +1,4 @@
-//! The fingerprint by which a retry is told from another request.
+//! The fingerprint that distinguishes a retry from a different request.
 
 use http::{Uri, request::Parts};
 use sha2::{Digest, Sha256};

@@ -92,8 +92,8 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Sets the maximum length of a body that is stored, in bytes. The client of a longer one receives it as it is. Its
-    /// retries do not run the handler again: they are answered with 410, and the status of the first answer.
+    /// Sets the maximum length of a body that is stored, in bytes. The client receives a longer one unchanged. Its
+    /// retries do not run the handler again: they are answered with 410, which names the status of the first answer.
     pub fn max_answer(self, bytes: usize) -> Self {
         Self { terms: Terms { max_answer: bytes, ..self.terms }, ..self }
     }

@@ -39,8 +39,8 @@
 //! | a retry of an answer above [`max_answer`](IdempotencyLayer::max_answer) | 410, with the status of the answer |
 //! | the store fails before the handler is called | 503 with `Retry-After` |
 //!
-//! The key is bare text or a string in quotes, as the draft has it. Rejections are those of the lock's layer:
-//! problem+json, or what its [`on_reject`](crate::LockLayer::on_reject) makes.
+//! The key is bare text or a quoted string, as in the draft. Rejections are those of the lock's layer: problem+json, or
+//! the response of its [`on_reject`](crate::LockLayer::on_reject).
 //!
 //! # Stored answers
 //! | end of the handler | stored | a retry |
@@ -65,9 +65,9 @@
 //! # Exactly once
 //! <div class="warning">
 //!
-//! The layer alone does not make effects happen exactly once. A server that dies after the payment and before the answer is
-//! stored leaves an attempt without an answer, and the retry runs the handler again. [`Attempt::number`] is above 1 then:
-//! look for the effects of the attempt before.
+//! The layer alone does not make effects happen exactly once. A server that dies after the payment and before the
+//! answer is stored leaves an attempt without an answer, and the retry runs the handler again. [`Attempt::number`] is
+//! then above 1: look for the effects of the earlier attempt.
 //!
 //! </div>
 //!

@@ -34,7 +34,7 @@ enum Stage {
 
 /// The decision about a handler that asked for its lock.
 pub(super) enum Decision {
-    /// It goes on, with a lock to watch or without one.
+    /// It continues, with a lock to watch or without one.
     GoOn(Option<Watch>),
     /// The layer answers.
     Reject(Response<RejectionBody>),
@@ -101,7 +101,7 @@ impl Claim {
         }
     }
 
-    /// Lets the handler go on. A handler that has left meanwhile has no lock to watch: it is released here.
+    /// Lets the handler continue. A handler that is already gone has no lock to watch: the lock is released here.
     fn settle(
         &mut self,
         status: LockStatus,

@@ -124,7 +124,7 @@ impl<S: Sync> FromRequestParts<S> for LockSlot {
     }
 }
 
-/// Returns the slot of the request. It is looked up before the request is read: a route that is wired wrongly reads none.
+/// Returns the slot of the request. It is looked up before the request is read: a misconfigured route reads no request.
 fn slot(extensions: &Extensions) -> Result<LockSlot, LockMissing> {
     let slot = extensions.get::<LockSlot>().cloned();
     slot.ok_or_else(|| LockMissing::NotInHandler.log(Some(extensions)))

@@ -1,4 +1,4 @@
-//! The way from a handler to the layer that acquires its lock.
+//! The channel from a handler to the layer that acquires its lock.
 
 use crate::{
     detach::KeepLock,
@@ -96,8 +96,8 @@ impl LockSlot {
         lock(&self.0.as_ref()?.keep).take()
     }
 
-    /// Acquires the lock of this name. A request that does not acquire it is answered by the layer, and its handler is dropped
-    /// at this await. So it is with a name that is not valid: the answer is 400.
+    /// Acquires the lock with this name. A request that does not acquire it is answered by the layer, and its handler
+    /// is dropped at this await. The same applies to an invalid name, which is answered with 400.
     ///
     /// # Errors
     /// - [`LockMissing::Unlocked`] if the layer lets the request run without its lock;

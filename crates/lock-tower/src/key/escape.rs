@@ -1,4 +1,4 @@
-//! The escaping of values from the client, so that different values never make the same name.
+//! The escaping of values from the client, so that different values never produce the same name.
 
 use super::{error::KeyError, source::Source};
 use lock_core::{__private::escape_part, LockName};

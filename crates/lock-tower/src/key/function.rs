@@ -1,4 +1,4 @@
-//! Keys from a function of the user, synchronous or async.
+//! Keys from a function of the application, synchronous or async.
 
 use super::error::{self, KeyError};
 use futures_util::future::BoxFuture;
@@ -6,7 +6,7 @@ use http::request::Parts;
 use lock_core::LockName;
 use std::{future::Future, sync::Arc, time::Duration};
 
-/// The time after which a look-up is dropped.
+/// The time after which a lookup is dropped.
 const MAX_LOOK_UP: Duration = Duration::from_secs(5);
 
 pub(super) type Function = Arc<dyn Fn(&Parts) -> Result<String, KeyError> + Send + Sync>;

@@ -78,7 +78,7 @@ impl KeyParts {
         self.with(Ok(Source::Function(Arc::new(read))), None)
     }
 
-    /// Parses the path parameter of that name as a `T`, wherever it occurs in the template.
+    /// Parses the path parameter with this name as a `T`, wherever it occurs in the template.
     ///
     /// If the template has no such parameter, [`LockLayer::key`](crate::LockLayer::key) panics and
     /// [`LockLayer::try_key`](crate::LockLayer::try_key) returns [`InvalidKey::UnknownParameter`].

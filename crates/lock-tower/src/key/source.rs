@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         };
         let params = self.path.insert(params);
         let mut values = params.iter().filter(|(key, _)| *key == name).map(|(_, value)| value.as_bytes());
-        // Not an error of the client: the route has no such parameter, or a nested route has another one of that
+        // Not an error of the client: the route has no such parameter, or a nested route has another one with this
         // name.
         let value = values.next().ok_or_else(|| {
             KeyError::template(format!("the route has no {source}: it has {}", names(params)))
@@ -146,7 +146,7 @@ fn path_parameters(parts: &mut Parts) -> Result<axum::extract::RawPathParams, Ke
 
     const MISPLACED: &str = "there are no path parameters here: put the LockLayer on the method, as in \
                              `post(order).route_layer(lock)`, not around the Router and not on a fallback";
-    // It reads an extension and is ready at once.
+    // It reads an extension and is ready immediately.
     match RawPathParams::from_request_parts(parts, &()).now_or_never() {
         Some(Ok(params)) => Ok(params),
         Some(Err(rejection)) if rejection.status().is_client_error() => {

@@ -27,8 +27,8 @@ use std::{fmt, future::Future, sync::Arc};
 /// | [`KeyTemplate::all`] | the names of several keys |
 ///
 /// # Values from the client
-/// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` make another name than `a` and `b:c`.
-/// A value that is missing, empty, or given more than once is rejected, and so is a name above
+/// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` produce a different name from `a` and
+/// `b:c`. A value that is missing, empty, or given more than once is rejected, and so is a name above
 /// [`LockName::MAX_BYTES`](lock_core::LockName::MAX_BYTES). A name is never built with a missing value.
 ///
 /// # Text keys and typed keys
@@ -84,8 +84,8 @@ impl KeyTemplate {
         KeyParts::new(Ok(vec![Piece::Literal(prefix.into())]))
     }
 
-    /// Parses a path template such as `"stock:{sku}"`, to set types for its parameters (`typed`), or to add parts.
-    /// Without either, the text alone is sufficient as a key.
+    /// Parses a path template such as `"stock:{sku}"`, to set types for its parameters (`typed`), or to add parts. If
+    /// you need neither, use the text itself as the key.
     #[must_use = "give it to `LockLayer::key`"]
     pub fn template(template: &str) -> KeyParts {
         KeyParts::new(parse::pieces(template))
@@ -157,8 +157,8 @@ impl KeyTemplate {
         Self::new(Rule::AsyncFunction(function::boxed(read)))
     }
 
-    /// Percent-encodes a value for a name, as for the parts of a template: all bytes but `A–Z a–z 0–9 - _ . ~`.
-    /// Escaped values that are joined by `:` never make the name of other values.
+    /// Percent-encodes a value for a name, as for the parts of a template: all bytes except `A–Z a–z 0–9 - _ . ~`.
+    /// Escaped values that are joined by `:` never produce the name of other values.
     #[must_use]
     pub fn escape(value: impl AsRef<[u8]>) -> String {
         escape::escape(value.as_ref())

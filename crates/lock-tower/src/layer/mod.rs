@@ -149,7 +149,7 @@ impl<K, D> LockLayer<K, D> {
         Ok(self.with(|config| config.wait = wait))
     }
 
-    /// Does not wait: a request whose lock is held is rejected at once with 409.
+    /// Does not wait: a request whose lock is held is rejected immediately with 409.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -140,9 +140,9 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.key_hash_secret = Some(secret))
     }
 
-    /// Sets the maximum number of requests of this layer that wait at once, for a look-up of their key or for their
-    /// lock, over all its keys and clones; the next is rejected with 503. The default is 1,000. The factory's
-    /// [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
+    /// Sets the maximum number of requests of this layer that wait at the same time, for a lookup of their key or for
+    /// their lock, over all its keys and clones. Further requests are rejected with 503. The default is 1,000. The
+    /// factory's [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

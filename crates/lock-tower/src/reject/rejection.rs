@@ -143,7 +143,7 @@ impl Rejection {
     }
 }
 
-/// Lets an idempotency layer around this answer not store it: the request may be repeated.
+/// Prevents an idempotency layer around this answer from storing it: the request may be repeated.
 #[cfg(feature = "idempotency")]
 fn not_started<B>(mut response: Response<B>) -> Response<B> {
     response.extensions_mut().insert(crate::idempotency::Execution::NotStarted);

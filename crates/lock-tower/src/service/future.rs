@@ -46,7 +46,7 @@ pin_project! {
     #[project = StageProj]
     enum Stage<F, S, B> {
         NoLockNeeded { #[pin] handler: F },
-        /// A function of the user looks up the key.
+        /// A function of the application looks up the key.
         ResolvingKey { names: BoxFuture<'static, Result<LockNames, KeyError>>, waiting: Option<Waiting<S, B>> },
         /// The request waits for its lock, or for the next of several.
         Acquiring { acquire: Acquire, waiting: Option<Waiting<S, B>> },
@@ -86,7 +86,7 @@ impl<S, B> Waiting<S, B>
 where
     S: Service<Request<B>>,
 {
-    /// A look-up counts as a waiter, too.
+    /// A lookup counts as a waiter, too.
     fn look_up(mut self, names: BoxFuture<'static, Result<LockNames, KeyError>>) -> Stage<S::Future, S, B> {
         match self.lock.enter_queue() {
             Ok(()) => Stage::ResolvingKey { names, waiting: Some(self) },

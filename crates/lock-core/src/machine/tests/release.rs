@@ -100,7 +100,7 @@ fn a_grant_whose_earlier_attempt_may_still_arrive_is_released_past_it() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
-    // The connection breaks at once; the attempt may be executed until second 3.
+    // The connection breaks immediately; the attempt may be executed until second 3.
     story.acquire_unknown(lease);
     story.at(0.06).tries();
     let hold = story.granted(lease);

@@ -70,9 +70,10 @@ macro_rules! sql_store {
                 Ok(purge.map_err(StoreError::failed)?.rows_affected())
             }
 
-            /// Stores the answer of an attempt on the connection of a transaction, which commits the work and its answer
-            /// together, or neither; see
-            /// [`recorded_by_handler`](crate::idempotency::IdempotencyLayer::recorded_by_handler). Roll back on any error.
+            /// Stores the answer of an attempt on the connection of a transaction, which commits both the work and its
+            /// answer, or neither; see
+            /// [`recorded_by_handler`](crate::idempotency::IdempotencyLayer::recorded_by_handler). Roll back on any
+            /// error.
             ///
             /// # Errors
             /// [`StoreError::Superseded`] if a newer attempt owns the key; [`StoreError::Failed`].
@@ -147,8 +148,9 @@ macro_rules! sql_store {
 sql_store! {
     /// Records in a table of SQLite, for the servers of one machine.
     ///
-    /// A handler that [records its answers itself](crate::idempotency::IdempotencyLayer::recorded_by_handler) begins its
-    /// transaction with `pool.begin_with("begin immediate")`: one that writes later may fail as busy.
+    /// A handler that [records its answers itself](crate::idempotency::IdempotencyLayer::recorded_by_handler) begins
+    /// its transaction with `pool.begin_with("begin immediate")`: a transaction whose first write comes later may fail
+    /// as busy.
     SqliteIdempotencyStore, sqlx::SqlitePool, sqlx::SqliteConnection, "blob"
 }
 
