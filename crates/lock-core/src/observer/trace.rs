@@ -13,17 +13,17 @@ pub(super) fn event(event: &LockEvent<'_>) {
     let name = event.name().as_str();
     match *event {
         LockEvent::WaitStarted { backend, .. } => {
-            tracing::trace!(lock.name = name, lock.backend = backend, "waiting")
+            tracing::trace!(lock.name = name, lock.backend = backend, "waiting for lock")
         }
         LockEvent::WaitEnded { outcome, waited, .. } => {
             tracing::debug!(lock.name = name, lock.outcome = ?outcome, waited = seconds(waited), "acquire ended");
         }
         LockEvent::Granted { token, lease, source, .. } => {
-            tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, source = ?source, "acquired");
+            tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, source = ?source, "lock acquired");
         }
         LockEvent::Ended { token, lease, end, held, .. } => match end {
             HoldEnd::Released => {
-                tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, held = seconds(held), "released"
+                tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, held = seconds(held), "hold released"
                 )
             }
             HoldEnd::Lost(LostReason::ShutDown) => tracing::info!(
@@ -36,7 +36,7 @@ pub(super) fn event(event: &LockEvent<'_>) {
             ),
             HoldEnd::Lost(reason) => {
                 tracing::error!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, lock.reason = ?reason,
-                    held = seconds(held), "lost"
+                    held = seconds(held), "hold lost"
                 )
             }
         },
@@ -53,7 +53,7 @@ pub(super) fn event(event: &LockEvent<'_>) {
             }
         },
         LockEvent::Renewal { outcome, took, remaining, .. } => {
-            tracing::debug!(lock.name = name, lock.outcome = ?outcome, took = seconds(took), remaining = seconds(remaining), "renewal"
+            tracing::debug!(lock.name = name, lock.outcome = ?outcome, took = seconds(took), remaining = seconds(remaining), "renewal ended"
             )
         }
         LockEvent::RenewalFailed { token, remaining, error, .. } => tracing::warn!(
@@ -67,7 +67,7 @@ pub(super) fn event(event: &LockEvent<'_>) {
             tracing::debug!(lock.name = name, lock.votes = %votes, "quorum voted")
         }
         LockEvent::WakeUp { source, .. } => {
-            tracing::trace!(lock.name = name, source = source.as_str(), "woken")
+            tracing::trace!(lock.name = name, source = source.as_str(), "waiter woken")
         }
         LockEvent::SelfDeadlock { token, waited, .. } => tracing::warn!(
             lock.name = name,

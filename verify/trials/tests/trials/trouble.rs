@@ -42,7 +42,7 @@ pub(crate) fn servers_in_trouble(run: &Run) -> Vec<Figure> {
         Figure::new(
             "rights are taken away in mid-hold (`NOPERM`)",
             2,
-            "an error at once; the hold lives until its deadline",
+            "an immediate error; the hold lives until its deadline",
             "1 given back in time: survived; 1 lost at the deadline",
         ),
         Figure::new(
