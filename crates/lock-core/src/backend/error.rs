@@ -13,7 +13,7 @@ pub struct BackendError {
     votes: Votes,
 }
 
-/// Whether a failed operation may have been applied.
+/// The certainty about the effect of a failed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Applied {
     /// Certainly not applied: it was never sent, or was refused before it started.

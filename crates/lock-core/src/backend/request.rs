@@ -92,11 +92,11 @@ pub struct ReleaseRequest {
     pub lease: LeaseId,
     /// The absolute depth that remains; 0 frees the lock.
     pub depth_left: u32,
-    /// Whether the store notifies waiters.
+    /// The choice to notify waiters or not.
     pub notify: NotifyWaiters,
 }
 
-/// Whether a release wakes the waiters of other processes.
+/// The choice to wake the waiters of other processes or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NotifyWaiters {

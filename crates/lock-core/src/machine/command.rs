@@ -42,7 +42,7 @@ pub enum Command {
         lease: LeaseNumber,
         /// The depth that remains.
         depth_left: u32,
-        /// Whether the store notifies waiters.
+        /// The choice to notify waiters or not.
         notify: NotifyWaiters,
         /// The operation timeout.
         timeout: Duration,

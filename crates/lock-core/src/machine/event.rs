@@ -159,7 +159,7 @@ pub enum WatchAnswer {
 /// The failure of an operation, as far as the machine distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Failure {
-    /// Whether the operation may have been applied.
+    /// The certainty about the effect of the operation.
     pub applied: Applied,
     /// `true` if a retry may succeed.
     pub retryable: bool,

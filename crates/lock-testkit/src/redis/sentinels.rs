@@ -122,7 +122,7 @@ impl RedisSentinels {
     pub fn fail_over(&self) {
         let old = self.master().port();
         let mut answer = None;
-        self.wait("the sentinels agree to a fail-over", |deployment| {
+        self.wait("the sentinels agree to a failover", |deployment| {
             let said = deployment.sentinels[0].command(&["SENTINEL", "FAILOVER", Self::MASTER]);
             let agreed = !said.is_error();
             answer = Some(said);

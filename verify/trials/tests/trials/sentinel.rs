@@ -132,7 +132,7 @@ impl Holders {
     fn all_hold(&mut self) {
         for process in &mut self.0 {
             process.tell(&Order::IsHeld);
-            assert!(process.expect("is_held").is("held"), "a hold survives the fail-over");
+            assert!(process.expect("is_held").is("held"), "a hold survives the failover");
         }
     }
 
@@ -220,7 +220,7 @@ fn report(sections: &[Section], fail_overs: &[FailOver], victim: &Victim, tables
         let tokens: BTreeSet<_> = accepted.clone().map(|section| section.token).collect();
         assert_eq!(tokens.len(), accepted.count(), "{lock}: each write has a token of its own");
         assert_eq!(value(&tables.join(lock)), tokens.len(), "{lock}: no write was lost to a stale one");
-        assert!(grants.last().unwrap().at > last, "{lock} is granted after the last fail-over");
+        assert!(grants.last().unwrap().at > last, "{lock} is granted after the last failover");
     }
     assert_eq!(value(&victim.table), victim.losses);
     let count = |fault| fail_overs.iter().filter(|one| one.fault == fault).count();
