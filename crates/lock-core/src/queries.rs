@@ -209,11 +209,11 @@ impl LockFactory {
         match tokio::time::timeout(within, directory.read_card(lease.process())).await {
             Ok(Ok(card)) => card.map(ProcessCard::printable),
             Ok(Err(error)) => {
-                tracing::debug!(error = %error, "process card not read");
+                tracing::debug!(error = %error, "failed to read the process card");
                 None
             }
             Err(_) => {
-                tracing::debug!("process card not read in time");
+                tracing::debug!("timed out reading the process card");
                 None
             }
         }

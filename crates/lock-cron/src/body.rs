@@ -75,7 +75,7 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
     let result = drive_body(job, claimed.hold.as_ref(), cancel, &cancel_body, &mut body).await;
     // The drop of a body runs code of the application, which may panic.
     if catch_unwind(AssertUnwindSafe(move || drop(body))).is_err() {
-        tracing::error!(cron.job = %job.name, "body panicked when it was dropped");
+        tracing::error!(cron.job = %job.name, "body panicked while being dropped");
     }
     result
 }

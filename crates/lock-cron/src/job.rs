@@ -65,8 +65,8 @@ fn read(name: &LockName, policy: DstPolicy, text: &str) -> Option<Schedule> {
         Ok(schedule) => Some(schedule.on_dst(policy)),
         Err(error) => {
             // Stored by another version of the program, or for a zone that this machine does not know.
-            tracing::error!(cron.job = %name, %error, "replacement schedule not readable, using the schedule of the \
-                program");
+            tracing::error!(cron.job = %name, %error, "failed to parse the replacement schedule, using the schedule \
+                of the program");
             None
         }
     }

@@ -225,7 +225,7 @@ impl LedgerClient {
                 match self.request(self.ledger.end(request.clone())).await {
                     Ok(reply) => return Some(reply.outcome),
                     Err(error) if !error.is_retryable() => {
-                        tracing::error!(cron.job = %request.job.name, %error, "end of run not recorded");
+                        tracing::error!(cron.job = %request.job.name, %error, "failed to record the end of a run");
                         return None;
                     }
                     Err(_) => {}

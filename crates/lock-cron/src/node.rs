@@ -34,7 +34,7 @@ pub(crate) struct Node {
 impl Node {
     /// Reports a failed request to the store.
     pub(crate) fn store_failed(&self, error: &dyn Error) {
-        tracing::debug!(cron.group = self.observers.group(), %error, "store request failed");
+        tracing::debug!(cron.group = self.observers.group(), %error, "request to the store failed");
         self.observers.notify(|group| CronEvent::StoreFailed { group });
     }
 }

@@ -146,7 +146,7 @@ impl Contender {
         let released = self.release(name, 0).await;
         assert!(
             matches!(released, Released::Released { .. }),
-            "{name} was held and is freed, not {released:?}"
+            "{name} was held and has been freed, not {released:?}"
         );
     }
 
@@ -162,7 +162,7 @@ impl Contender {
     /// Fails unless the remaining time of the stored lease is about this long.
     pub async fn must_last(&self, name: &LockName, depth: u32, lease: Duration) {
         if let Some(remaining) = self.must_hold(name, depth).await.remaining {
-            assert!(remaining <= lease, "{name} lasts {remaining:?}, longer than the {lease:?} asked for");
+            assert!(remaining <= lease, "{name} lasts {remaining:?}, longer than the requested {lease:?}");
             assert!(remaining + SLOW > lease, "{name} lasts only {remaining:?} of {lease:?}");
         }
     }
@@ -183,7 +183,10 @@ pub fn granted(acquired: Acquired) -> Tokens {
 
 /// Fails unless another lease holds the lock.
 pub fn must_be_busy(acquired: &Acquired) {
-    assert!(matches!(acquired, Acquired::Busy { .. }), "a taken lock is busy, not {acquired:?}");
+    assert!(
+        matches!(acquired, Acquired::Busy { .. }),
+        "acquiring a taken lock is answered with busy, not {acquired:?}"
+    );
 }
 
 /// Returns the server's time: the backend's estimate, or else the time in an answer.

@@ -188,10 +188,10 @@ impl fmt::Display for Violation {
                 write!(f, "{}: two valid holds at once: {first}, and {second}", first.name)
             }
             Self::TokenFell { earlier, later } => {
-                write!(f, "{}: the token fell: {earlier}, then {later}", earlier.name)
+                write!(f, "{}: the token decreased: {earlier}, then {later}", earlier.name)
             }
             Self::TokenRepeated { earlier, later } => {
-                write!(f, "{}: a token was given twice: {earlier}, and {later}", earlier.name)
+                write!(f, "{}: a token was issued twice: {earlier} and {later}", earlier.name)
             }
         }
     }

@@ -64,7 +64,7 @@ impl ThreadLog {
         });
         let text = Arc::default();
         LISTENING.with_borrow_mut(|listener| {
-            assert!(listener.is_none(), "this thread is listened to already");
+            assert!(listener.is_none(), "the log of this thread is already captured");
             *listener = Some(Listener { level, spans, text: Arc::clone(&text) });
         });
         Self(text)

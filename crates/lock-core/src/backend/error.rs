@@ -13,7 +13,7 @@ pub struct BackendError {
     votes: Votes,
 }
 
-/// The certainty about the effect of a failed operation.
+/// Indicates whether a failed operation may have been applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Applied {
     /// Certainly not applied: it was never sent, or was refused before it started.

@@ -92,11 +92,11 @@ pub struct ReleaseRequest {
     pub lease: LeaseId,
     /// The absolute depth that remains; 0 frees the lock.
     pub depth_left: u32,
-    /// The choice to notify waiters or not.
+    /// Controls whether the store notifies waiters.
     pub notify: NotifyWaiters,
 }
 
-/// The choice to wake the waiters of other processes or not.
+/// Controls whether a release wakes the waiters of other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NotifyWaiters {

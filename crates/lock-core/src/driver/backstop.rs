@@ -53,7 +53,8 @@ pub(super) fn watch(alarm: Weak<dyn Overdue>) {
         watched.ensure_thread()
     };
     if let Err(error) = ensured {
-        tracing::warn!(%error, "backstop thread not started: leases may be lost while threads of the runtime block");
+        tracing::warn!(%error, "failed to start the backstop thread: leases may be lost while runtime threads are \
+            blocked");
     }
 }
 

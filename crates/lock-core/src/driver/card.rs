@@ -52,7 +52,7 @@ impl Shared {
                         tracing::warn!(error = %error, "process card refused: no further cards are written");
                     }
                 }
-                _ => tracing::debug!(error = %error, "process card not written"),
+                _ => tracing::debug!(error = %error, "failed to write the process card"),
             }
         }
         // A removal at shutdown may have been executed before this write.
@@ -65,7 +65,7 @@ impl Shared {
     pub(super) async fn remove_card(&self) {
         let Some(own) = self.own_card.as_ref().filter(|own| own.may_be_stored()) else { return };
         if let Err(error) = answer(async { own.directory.remove_card(self.process).await }).await {
-            tracing::debug!(error = %error, "process card not removed");
+            tracing::debug!(error = %error, "failed to remove the process card");
         }
     }
 

@@ -48,7 +48,7 @@ impl Shared {
         self.work.notify();
         let unconfirmed = self.undrained();
         if !unconfirmed.is_empty() {
-            tracing::warn!(locks = ?unconfirmed, "shutdown incomplete: unconfirmed leases expire by themselves");
+            tracing::warn!(locks = ?unconfirmed, "shutdown incomplete: unconfirmed leases will expire");
         }
         ShutdownReport { unconfirmed }
     }

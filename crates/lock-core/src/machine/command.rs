@@ -42,7 +42,7 @@ pub enum Command {
         lease: LeaseNumber,
         /// The depth that remains.
         depth_left: u32,
-        /// The choice to notify waiters or not.
+        /// Controls whether the store notifies waiters.
         notify: NotifyWaiters,
         /// The operation timeout.
         timeout: Duration,

@@ -159,7 +159,7 @@ pub enum WatchAnswer {
 /// The failure of an operation, as far as the machine distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Failure {
-    /// The certainty about the effect of the operation.
+    /// Indicates whether the operation may have been applied.
     pub applied: Applied,
     /// `true` if a retry may succeed.
     pub retryable: bool,

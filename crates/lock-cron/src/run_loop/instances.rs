@@ -105,7 +105,8 @@ impl RunLoop {
             Ok(job) => Some(Arc::new(job)),
             Err(error) => {
                 // Stored by another version of the program, or for a zone that this machine does not know.
-                tracing::error!(cron.job = %name, %error, "instance schedule not readable, instance not run");
+                tracing::error!(cron.job = %name, %error, "failed to parse the schedule of an instance, not running \
+                    it");
                 None
             }
         });

@@ -116,9 +116,9 @@ impl<C: Client> Supervisor<C> {
             let text = error.to_string();
             // Warn once per outage, however long it is.
             if logged == text {
-                tracing::debug!(%error, "redis still not reconnected");
+                tracing::debug!(%error, "reconnecting to redis still fails, retrying");
             } else {
-                tracing::warn!(%error, "redis not yet reconnected");
+                tracing::warn!(%error, "reconnecting to redis failed, retrying");
                 logged = text;
             }
             sleep(if error.is_retryable() { reconnect_pause() } else { jittered(REFUSED_DIAL_PAUSE) }).await;

@@ -137,7 +137,7 @@ fn log(error: &RequestError, logged: &mut String) {
     let (retryable, error) = (error.is_retryable(), BackendError::from(error.clone()));
     let text = error.to_string();
     if *logged == text {
-        tracing::debug!(%error, retryable, "redis wake-ups still missing");
+        tracing::debug!(%error, retryable, "redis pub/sub still unavailable");
     } else {
         tracing::warn!(%error, retryable, "redis pub/sub unavailable, waiters poll at least every 5 s");
         *logged = text;

@@ -24,7 +24,7 @@ pub async fn a_job_begins_when_it_is_registered(h: &impl LedgerHarness) {
     assert_eq!(
         ledger.send(ledger.request(ledger.instant(0))).await,
         ClaimReply::Duplicate,
-        "it does not begin in the past"
+        "a new job starts at the current time"
     );
 }
 
@@ -35,7 +35,11 @@ pub async fn a_due_instant_is_claimed_once(h: &impl LedgerHarness) {
     assert_eq!(run.attempt, 1);
     assert_eq!(ledger.send(ledger.request(run.run)).await, ClaimReply::Duplicate);
     ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
-    assert_eq!(ledger.send(ledger.request(run.run)).await, ClaimReply::Duplicate, "also when it has ended");
+    assert_eq!(
+        ledger.send(ledger.request(run.run)).await,
+        ClaimReply::Duplicate,
+        "even after the run has ended"
+    );
 }
 
 /// A lost reply neither loses nor doubles a run. A repeat is granted while the lease lasts, even if later instants
@@ -46,7 +50,7 @@ pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl Le
     let run = ledger.granted(request.clone()).await;
     let same = ClaimReply::Claimed { token: run.token, attempt: 1, failures: 0 };
     assert_eq!(ledger.send(request.clone()).await, same);
-    assert_eq!(ledger.open_runs().await.len(), 1, "and it is one run");
+    assert_eq!(ledger.open_runs().await.len(), 1, "and there is only one run");
     let other = ledger.request(ledger.instant(2));
     ledger.granted(ClaimRequest { overlap: TWO, ..other }).await;
     assert_eq!(ledger.send(request.clone()).await, same, "after a later instant");
@@ -56,7 +60,7 @@ pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl Le
     let short = ClaimRequest { lease: SHORT, overlap: MANY, ..ledger.request(ledger.instant(3)) };
     ledger.granted(short.clone()).await;
     h.pass(PAST_SHORT).await;
-    assert_eq!(ledger.send(short).await, ClaimReply::Gone, "its lease is over");
+    assert_eq!(ledger.send(short).await, ClaimReply::Gone, "the lease has ended");
 }
 
 /// If the reply to a claim was lost, the lease starts with the repeat that is answered.
@@ -91,11 +95,11 @@ pub async fn a_future_instant_is_early(h: &impl LedgerHarness) {
     let ClaimReply::Early { wait } = ledger.send(request.clone()).await else {
         panic!("{soon} has not come")
     };
-    assert!(wait <= ahead && !wait.is_zero(), "{wait:?} of {ahead:?} are left");
+    assert!(wait <= ahead && !wait.is_zero(), "{wait:?} of {ahead:?} remain");
     h.pass(wait).await;
     let reply = ledger.client().claim(request).await.expect("the ledger answers");
-    assert!(matches!(reply.outcome, ClaimReply::Claimed { .. }), "it has come: {reply:?}");
-    assert!(reply.now >= soon.scheduled().expect("it has an instant"), "and not before: {reply:?}");
+    assert!(matches!(reply.outcome, ClaimReply::Claimed { .. }), "the instant has come: {reply:?}");
+    assert!(reply.now >= soon.scheduled().expect("it has an instant"), "not before the instant: {reply:?}");
 }
 
 /// A schedule that is new to its job starts when it is registered, even if it has instants between the watermark and
@@ -109,7 +113,7 @@ pub async fn a_changed_schedule_begins_when_it_is_registered(h: &impl LedgerHarn
     assert_eq!(
         ledger.send(of(SCHEDULE + 1, 100)).await,
         ClaimReply::Superseded,
-        "it lies before its beginning"
+        "the instant is before the start of the schedule"
     );
     ledger.granted(of(SCHEDULE, 100)).await;
     h.pass(Duration::from_millis(5)).await;
@@ -128,12 +132,8 @@ pub async fn reading_a_watermark_makes_none(h: &impl LedgerHarness) {
         reply.expect("the ledger answers").outcome
     };
     assert_eq!(read().await, [None]);
-    assert_eq!(read().await, [None], "reading did not make it");
-    assert_eq!(
-        ledger.watermark(SCHEDULE + 1).await,
-        Some(ledger.begin),
-        "nor a beginning of another schedule"
-    );
+    assert_eq!(read().await, [None], "reading does not create a watermark");
+    assert_eq!(ledger.watermark(SCHEDULE + 1).await, Some(ledger.begin), "nor the start of another schedule");
     h.pass(Duration::from_millis(5)).await;
     assert!(ledger.register(SCHEDULE + 1).await.watermark > ledger.begin);
 }
@@ -145,7 +145,7 @@ pub async fn a_job_without_a_watermark_is_not_claimed(h: &impl LedgerHarness) {
     let unknown =
         ClaimRequest { job: JobId { name, ..ledger.job.clone() }, ..ledger.request(ledger.instant(1)) };
     assert_eq!(ledger.send(unknown.clone()).await, ClaimReply::Unregistered);
-    assert_eq!(ledger.send(unknown).await, ClaimReply::Unregistered, "the claim did not make one");
+    assert_eq!(ledger.send(unknown).await, ClaimReply::Unregistered, "the claim does not create a watermark");
 }
 
 /// Tokens increase from run to run and from attempt to attempt.
@@ -221,7 +221,10 @@ pub async fn a_claim_after_an_undecided_instant_is_behind(h: &impl LedgerHarness
     };
     assert_eq!(ledger.send(after(20, 10)).await, ClaimReply::Behind);
     let early = ledger.send(after(60_000, 10)).await;
-    assert!(matches!(early, ClaimReply::Early { .. }), "it is behind only when its time has come: {early:?}");
+    assert!(
+        matches!(early, ClaimReply::Early { .. }),
+        "the claim is behind only once its instant has come: {early:?}"
+    );
     assert_eq!(ledger.watermark(SCHEDULE).await, Some(ledger.begin), "a refusal decides nothing");
     ledger.granted(after(10, 0)).await;
     ledger.granted(after(20, 10)).await;

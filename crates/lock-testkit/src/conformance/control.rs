@@ -24,7 +24,11 @@ fn trigger(id: uuid::Uuid) -> JobCommand {
 pub async fn a_paused_job_starts_and_makes_up_nothing(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "pause").await;
     let paused = ledger.command(JobCommand::Pause(PauseNote::default())).await;
-    assert_eq!(ledger.command(JobCommand::Pause(PauseNote::default())).await, paused, "twice is once");
+    assert_eq!(
+        ledger.command(JobCommand::Pause(PauseNote::default())).await,
+        paused,
+        "a repeated command has no further effect"
+    );
     let request = ClaimRequest { revision: paused, ..ledger.request(ledger.instant(1)) };
     assert_eq!(ledger.send(request.clone()).await, ClaimReply::Paused);
     let resumed = ledger.command(JobCommand::Resume).await;
@@ -47,7 +51,11 @@ pub async fn a_pause_keeps_its_note(h: &impl LedgerHarness) {
     ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let noted = ledger.command(JobCommand::Pause(note("the bank is closed"))).await;
     assert_eq!(read().await, note("the bank is closed"));
-    assert_eq!(ledger.command(JobCommand::Pause(note("the bank is closed"))).await, noted, "twice is once");
+    assert_eq!(
+        ledger.command(JobCommand::Pause(note("the bank is closed"))).await,
+        noted,
+        "a repeated command has no further effect"
+    );
     ledger.command(JobCommand::Pause(note("{[\\"))).await;
     assert_eq!(read().await, note("{[\\"));
     ledger.command(JobCommand::Resume).await;
@@ -59,10 +67,14 @@ pub async fn changed_controls_outdate_a_claim(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "replaced").await;
     let request = ledger.request(ledger.instant(1));
     let revision = ledger.command(JobCommand::Replace("@hourly".to_owned())).await;
-    assert_eq!(ledger.command(JobCommand::Replace("@hourly".to_owned())).await, revision, "twice is once");
+    assert_eq!(
+        ledger.command(JobCommand::Replace("@hourly".to_owned())).await,
+        revision,
+        "a repeated command has no further effect"
+    );
     assert_eq!(ledger.send(request).await, ClaimReply::Outdated);
     let known = ClaimRequest { revision, ..ledger.request(ledger.instant(1)) };
-    assert_eq!(ledger.send(known).await, ClaimReply::Superseded, "the new schedule begins now");
+    assert_eq!(ledger.send(known).await, ClaimReply::Superseded, "the new schedule starts now");
     assert!(ledger.command(JobCommand::Restore).await > revision);
 }
 
@@ -79,7 +91,7 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     // With equal timestamps, neither would be the older one.
     h.pass(std::time::Duration::from_millis(1)).await;
     let last = ledger.command(trigger(second)).await;
-    assert_eq!(ledger.command(trigger(first)).await, last, "twice is once");
+    assert_eq!(ledger.command(trigger(first)).await, last, "a repeated command has no further effect");
     let FleetControls::Changed { revision, jobs, triggers } =
         read(0).await.expect("the ledger answers").outcome
     else {
@@ -125,7 +137,7 @@ pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl LedgerHar
     ledger.command(trigger(id)).await;
     let run = RunId::Triggered(id);
     let foreign = ledger.request(RunId::Triggered(*ProcessId::random().as_uuid()));
-    assert_eq!(ledger.send(foreign).await, ClaimReply::Duplicate, "no command triggered that one");
+    assert_eq!(ledger.send(foreign).await, ClaimReply::Duplicate, "no command created that trigger");
     let request = ledger.request(run);
     let triggered = ledger.granted(request.clone()).await;
     assert_eq!(
@@ -137,7 +149,7 @@ pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl LedgerHar
     assert_eq!(
         ledger.send(ledger.request(run)).await,
         ClaimReply::Duplicate,
-        "the command came twice, far apart"
+        "the command was delivered twice, far apart"
     );
     ledger.end(&triggered, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     assert_eq!(ledger.send(ledger.request(run)).await, ClaimReply::Duplicate);
@@ -162,7 +174,7 @@ pub async fn a_repeated_trigger_starts_once(h: &impl LedgerHarness) {
         .expect("the ledger answers")
         .outcome;
     let FleetControls::Changed { triggers, .. } = controls else { panic!("all of them are sent") };
-    assert_eq!(triggers, [], "it no longer waits");
+    assert_eq!(triggers, [], "the trigger is no longer waiting");
     for millis in 1..=100 {
         let other = ledger.claim(millis).await;
         ledger.end(&other, RunOutcome::Succeeded, AfterAttempt::Finish).await;
@@ -197,7 +209,11 @@ pub async fn a_trigger_expires(h: &impl LedgerHarness) {
     h.pass(PAST_SHORT).await;
     let run = RunId::Triggered(old);
     assert_eq!(ledger.send(ledger.request(run)).await, ClaimReply::Expired);
-    assert_eq!(ledger.send(ledger.request(run)).await, ClaimReply::Duplicate, "it no longer waits");
+    assert_eq!(
+        ledger.send(ledger.request(run)).await,
+        ClaimReply::Duplicate,
+        "the trigger is no longer waiting"
+    );
     let skipped = &ledger.history().await[0];
     assert_eq!((skipped.run, skipped.outcome), (run, RunOutcome::Skipped));
     ledger.command(trigger(id())).await;
@@ -208,7 +224,7 @@ pub async fn a_trigger_can_be_cancelled(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "cancel").await;
     let id = id();
     let before = ledger.command(trigger(id)).await;
-    assert!(ledger.command(JobCommand::CancelTrigger(id)).await > before, "leaders hear of it");
+    assert!(ledger.command(JobCommand::CancelTrigger(id)).await > before, "leaders are notified");
     assert_eq!(ledger.send(ledger.request(RunId::Triggered(id))).await, ClaimReply::Duplicate);
     let again = ledger.client().command(ledger.job.clone(), JobCommand::CancelTrigger(id)).await;
     assert_eq!(again.expect("the ledger answers").outcome, CommandReply::Gone);
@@ -220,10 +236,10 @@ pub async fn a_reset_ends_a_watermark_in_the_future(h: &impl LedgerHarness) {
     let run = ledger.claim(100).await;
     let revision = ledger.command(JobCommand::Reset).await;
     let now = ledger.watermark(SCHEDULE).await.expect("it is known");
-    assert!(now > run.run.scheduled().expect("an instant"), "to now, not below: {now:?}");
+    assert!(now > run.run.scheduled().expect("an instant"), "the watermark is now, not earlier: {now:?}");
     let of = |millis| ClaimRequest { revision, ..ledger.request(ledger.instant(millis)) };
     assert_eq!(ledger.send(of(120)).await, ClaimReply::Superseded, "what was missed stays missed");
-    assert_eq!(ledger.send(of(100)).await, ClaimReply::Duplicate, "and an open run is not started again");
+    assert_eq!(ledger.send(of(100)).await, ClaimReply::Duplicate, "an open run is not started again");
     assert!(ledger.command(JobCommand::Reset).await > revision, "each raises the revision");
 }
 

@@ -116,9 +116,17 @@ pub async fn a_repeated_forced_release_leaves_the_next_holder_alone(h: &impl Har
     a.take(&name, LONG).await;
     let seen = a.lease().to_string();
     assert_eq!(force(&backend, &name, &seen).await, ForceReleased::Released);
-    assert_eq!(force(&backend, &name, &seen).await, ForceReleased::HolderChanged, "nobody holds it any more");
+    assert_eq!(
+        force(&backend, &name, &seen).await,
+        ForceReleased::HolderChanged,
+        "the lock is no longer held"
+    );
     b.take(&name, LONG).await;
-    assert_eq!(force(&backend, &name, &seen).await, ForceReleased::HolderChanged, "another holds it");
+    assert_eq!(
+        force(&backend, &name, &seen).await,
+        ForceReleased::HolderChanged,
+        "another lease holds the lock"
+    );
     b.must_last(&name, 1, LONG).await;
 }
 

@@ -56,7 +56,7 @@ pub async fn a_node_without_heartbeats_is_forgotten(h: &impl LedgerHarness) {
     heartbeat(&ledger, &b, LONG).await;
     let all = heartbeat(&ledger, &c, LONG).await;
     assert_eq!(all.len(), 3);
-    assert_eq!(heartbeat(&ledger, &b, Duration::ZERO).await.len(), 2, "it left at once");
+    assert_eq!(heartbeat(&ledger, &b, Duration::ZERO).await.len(), 2, "the node left immediately");
     h.pass(PAST_SHORT).await;
     assert_eq!(heartbeat(&ledger, &c, LONG).await, [c], "its lease has ended");
 }

@@ -22,14 +22,14 @@ pub async fn the_watchdog_keeps_a_lease_alive(h: &impl Harness) {
 pub async fn a_fixed_lease_ends(h: &impl Harness) {
     let team = Team::new(h, "fixed").await;
     let guard = get(&team.lock_a().with_fixed_lease(LEASE).expect("the lease is allowed")).await;
-    assert!(guard.remaining() <= LEASE, "{:?} remain of {LEASE:?}", guard.remaining());
+    assert!(guard.remaining() <= LEASE, "{:?} of {LEASE:?} remain", guard.remaining());
     let reason = within(h, LEASE + SOON, "a fixed lease ends", guard.lost()).await;
     assert_eq!(reason, LostReason::Expired);
     assert!(!guard.is_held());
     let next = within(h, SOON, "the next gets the lock", get(&team.lock_b())).await;
     assert!(next.fencing_token() > guard.fencing_token());
     assert_eq!(guard.release().await.expect("a release is answered"), ReleaseOutcome::AlreadyExpired);
-    assert!(next.is_held(), "a release of what is lost frees nobody else's lock");
+    assert!(next.is_held(), "releasing a lost hold does not free another holder's lock");
     must_not_get(&team.lock_a()).await;
 }
 
@@ -76,8 +76,8 @@ pub async fn a_minimum_hold_outlasts_a_shutdown(h: &impl Harness) {
     let lock = lock.with_options(lock.options().min_hold(KEPT)).expect("the options are allowed");
     let began = team.clock.now();
     drop(get(&lock).await);
-    let report = within(h, SOON, "a shutdown ends", team.a.shutdown()).await;
-    assert!(report.is_clean(), "nothing is left to be released: {report:?}");
+    let report = within(h, SOON, "the shutdown completes", team.a.shutdown()).await;
+    assert!(report.is_clean(), "nothing is left to release: {report:?}");
     let _next = within(h, SOON, "the lease ends", get(&team.lock_b())).await;
     let kept = team.clock.now().since(began);
     // A store may round the end of a lease.
@@ -108,7 +108,7 @@ pub async fn a_forced_release_ends_the_hold(h: &impl Harness) {
     let forced = team.b.force_release(&team.name).await.expect("a forced release is answered");
     assert_eq!(forced, ForceReleaseOutcome::Released { lease: guard.hold().lease_id().to_string() });
     let next = get(&team.lock_b()).await;
-    let reason = within(h, SOON, "a holder that was forced out learns of it", guard.lost()).await;
+    let reason = within(h, SOON, "a holder whose lock was released by force is notified", guard.lost()).await;
     assert_eq!(reason, LostReason::Gone, "at a renewal, before its lease would have ended");
     assert_eq!(guard.release().await.expect("a release is answered"), ReleaseOutcome::AlreadyExpired);
     assert!(next.is_held());
@@ -126,7 +126,7 @@ pub async fn forcing_a_free_lock_says_not_held(h: &impl Harness) {
 pub async fn a_shutdown_releases_what_is_held(h: &impl Harness) {
     let team = Team::new(h, "shutdown").await;
     let guard = get(&team.lock_a()).await;
-    let report = within(h, SOON * 3, "a shutdown ends", team.a.shutdown()).await;
+    let report = within(h, SOON * 3, "the shutdown completes", team.a.shutdown()).await;
     assert!(report.is_clean(), "the store confirmed the release: {report:?}");
     assert!(!guard.is_held());
     assert_eq!(guard.lost().await, LostReason::ShutDown);
@@ -137,6 +137,6 @@ pub async fn a_shutdown_releases_what_is_held(h: &impl Harness) {
     drop(guard);
     assert!(
         next.is_some_and(|next| next.is_held()),
-        "a guard of before the shutdown frees nobody else's lock"
+        "a guard from before the shutdown does not free another holder's lock"
     );
 }

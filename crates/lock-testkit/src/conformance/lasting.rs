@@ -92,11 +92,11 @@ pub async fn a_renewal_keeps_the_depth(h: &impl Harness) {
 pub async fn a_renewal_never_creates(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("renewed-never-taken"));
     let a = Contender::new(&backend);
-    assert_eq!(a.renew(&name, LONG).await, Renewed::Gone, "it was never there");
+    assert_eq!(a.renew(&name, LONG).await, Renewed::Gone, "the lease never existed");
     must_be_free(&backend, &name).await;
     a.take(&name, LONG).await;
     a.free(&name).await;
-    assert_eq!(a.renew(&name, LONG).await, Renewed::Gone, "it was released");
+    assert_eq!(a.renew(&name, LONG).await, Renewed::Gone, "the lease was released");
     must_be_free(&backend, &name).await;
 }
 

@@ -41,7 +41,7 @@ pub async fn a_late_acquire_draws_no_token(h: &impl Harness) {
     let request = late(&a, &backend, &name, Some(far)).await;
     assert_eq!(a.send(request).await.outcome, Acquired::Late);
     let after = a.take(&name, LONG).await;
-    assert!(after.first < far, "the late acquire lifted the counter: {after:?} is past {far:?}");
+    assert!(after.first < far, "the late acquire raised the counter: {after:?} is past {far:?}");
 }
 
 /// A renewal or re-entry that is delivered after its time reports that and extends nothing. Otherwise it would keep a
@@ -100,7 +100,7 @@ pub async fn dropped_calls_disturb_nobody(h: &impl Harness) {
         poll_once(backend.inspect(one_off.clone())).await;
         let undone = dropped.release(&one_off, 0).await;
         let free = matches!(undone, Released::Released { .. } | Released::Gone { held_by_other: false });
-        assert!(free, "nobody else was there: {undone:?}");
+        assert!(free, "no other lease was involved: {undone:?}");
     }
     holder.must_hold(&name, 1).await;
     holder.free(&name).await;

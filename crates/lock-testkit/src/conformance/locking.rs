@@ -54,7 +54,7 @@ pub async fn a_wait_that_passes_times_out(h: &impl Harness) {
     let error =
         team.lock_b().acquire_timeout(Duration::from_millis(200)).await.expect_err("the lock is held");
     assert_eq!(error.kind(), LockErrorKind::Timeout);
-    assert!(error.is_retryable(), "another time it may be free");
+    assert!(error.is_retryable(), "the lock may be free by now");
     guard.release().await.expect("a release is answered");
     h.pass(Duration::from_millis(100)).await;
     // The pending attempt of the waiter may still be granted. It is then released.
@@ -69,7 +69,7 @@ pub async fn tokens_grow_over_factories(h: &impl Harness) {
         let lock = if round % 2 == 0 { team.lock_a() } else { team.lock_b() };
         let guard = get(&lock).await;
         let token = guard.fencing_token().get();
-        assert!(token > last, "{token} comes after {last}");
+        assert!(token > last, "{token} is greater than {last}");
         last = token;
         guard.release().await.expect("a release is answered");
     }
@@ -109,7 +109,7 @@ pub async fn a_guard_re_enters_its_hold(h: &impl Harness) {
 /// An owner is not valid in another factory.
 pub async fn an_owner_of_another_factory_is_refused(h: &impl Harness) {
     let team = Team::new(h, "foreign").await;
-    let error = team.lock_b().with_owner(&team.a.owner()).expect_err("it is of another factory");
+    let error = team.lock_b().with_owner(&team.a.owner()).expect_err("the owner belongs to another factory");
     assert_eq!(error.kind(), LockErrorKind::ForeignOwner);
 }
 
@@ -131,7 +131,7 @@ pub async fn many_contenders_are_never_two_holders(h: &impl Harness) {
                     let now = clock.now();
                     let key =
                         history.granted(lock.name(), guard.fencing_token(), now, now + guard.remaining());
-                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two are inside");
+                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two holders are in the critical section");
                     tokio::time::sleep(Duration::from_millis(2)).await;
                     inside.fetch_sub(1, SeqCst);
                     history.ended(key, clock.now());
@@ -145,7 +145,7 @@ pub async fn many_contenders_are_never_two_holders(h: &impl Harness) {
             finished.expect("no contender panics");
         }
     };
-    within(h, Duration::from_secs(60), "all contenders have their turns", all).await;
+    within(h, Duration::from_secs(60), "all contenders get their turn", all).await;
     assert_eq!(history.windows().len(), 2 * TASKS * ROUNDS);
     history.assert_clean();
     assert_eq!(team.stored().await, None, "everything is released");
@@ -162,5 +162,5 @@ pub async fn an_inspection_shows_the_holder(h: &impl Harness) {
     assert_eq!((local.token, local.depth), (guard.fencing_token(), 1));
     let seen = team.b.inspect(&team.name).await.expect("an inspection is answered");
     assert!(seen.stored.is_some(), "the other process sees the holder");
-    assert!(seen.local.is_none_or(|local| local.hold.is_none()), "but does not hold");
+    assert!(seen.local.is_none_or(|local| local.hold.is_none()), "the other process does not hold the lock");
 }

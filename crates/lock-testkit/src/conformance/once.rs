@@ -27,9 +27,9 @@ fn instant(millis: u64) -> RunId {
 pub async fn an_instant_in_the_past_runs_once(h: &impl LedgerHarness) {
     let fixture = once(h, "past", instant(7_000), LONG).await;
     let run = fixture.claim(instant(7_000)).await;
-    assert_eq!(fixture.add().await, AddReply::Unchanged, "it is running");
+    assert_eq!(fixture.add().await, AddReply::Unchanged, "the instance is running");
     fixture.finish(&run).await;
-    assert_eq!(fixture.all().await.1, [], "it has run");
+    assert_eq!(fixture.all().await.1, [], "the instance has run");
     assert_eq!(fixture.add().await, AddReply::AlreadyRun);
     assert_eq!(fixture.all().await.1, []);
     assert_eq!(fixture.ledger.outcomes().await, [RunOutcome::Succeeded]);
@@ -94,5 +94,5 @@ pub async fn a_removed_one_leaves_nothing(h: &impl LedgerHarness) {
     fixture.finish(&run).await;
     assert_eq!(fixture.add().await, AddReply::AlreadyRun);
     assert_eq!(fixture.remove(Removal::Forget).await, RemoveReply::Removed);
-    assert_eq!(fixture.add().await, AddReply::Added, "a forgotten one is new");
+    assert_eq!(fixture.add().await, AddReply::Added, "a forgotten instance is new when it is added again");
 }

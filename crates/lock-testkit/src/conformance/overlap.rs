@@ -28,7 +28,7 @@ pub async fn a_repeated_skip_stays_a_skip(h: &impl LedgerHarness) {
         assert_eq!(ledger.send(request.clone()).await, ClaimReply::Skipped);
     }
     ledger.end(&first, RunOutcome::Succeeded, AfterAttempt::Finish).await;
-    assert_eq!(ledger.send(request).await, ClaimReply::Duplicate, "nor when there is room again");
+    assert_eq!(ledger.send(request).await, ClaimReply::Duplicate, "nor once the earlier run has ended");
     assert_eq!(ledger.history().await.iter().map(|entry| entry.count).collect::<Vec<_>>(), [1, 1]);
 }
 
@@ -40,10 +40,10 @@ pub async fn a_queued_run_waits_and_decides_nothing(h: &impl LedgerHarness) {
     let first = ledger.granted(queue(1)).await;
     assert_eq!(ledger.send(queue(2)).await, ClaimReply::Busy { running: 1 });
     assert_eq!(ledger.send(queue(3)).await, ClaimReply::Busy { running: 1 });
-    assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Renewed, "it is not asked to end");
+    assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Renewed, "the run is not asked to end");
     ledger.end(&first, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     ledger.granted(queue(2)).await;
-    assert_eq!(ledger.history().await.len(), 1, "waiting leaves no trace");
+    assert_eq!(ledger.history().await.len(), 1, "a refused claim leaves no trace");
 }
 
 /// The renewal of a run asks it to end, and the next run starts once it has ended.

@@ -23,7 +23,7 @@ pub async fn an_inspection_shows_the_hold(h: &impl Harness) {
     let Inspected::Held(hold) = look(&backend, &name).await.outcome else { panic!("{name} is held") };
     assert_eq!((hold.lease.as_str(), hold.depth), (a.lease().to_string().as_str(), 2));
     let remaining = hold.remaining.expect("a lease always has an end");
-    assert!(remaining <= LONG && remaining > LONG / 2, "{remaining:?} of {LONG:?} are left");
+    assert!(remaining <= LONG && remaining > LONG / 2, "{remaining:?} of {LONG:?} remain");
     a.must_last(&name, 2, LONG).await;
     a.free(&name).await;
     must_be_free(&backend, &name).await;
@@ -50,8 +50,8 @@ pub async fn every_answer_carries_a_server_time_that_does_not_fall(h: &impl Harn
         times.push(backend.force_release(force).await.expect("a forced release is answered").now);
         h.pass(Duration::from_millis(2)).await;
     }
-    assert!(times.iter().all(|now| (IN_2020..IN_2255).contains(now)), "times of our days: {times:?}");
-    assert!(times.is_sorted(), "the server's time does not fall: {times:?}");
+    assert!(times.iter().all(|now| (IN_2020..IN_2255).contains(now)), "plausible current times: {times:?}");
+    assert!(times.is_sorted(), "the server's time never decreases: {times:?}");
 }
 
 /// The server's time advances with real time.

@@ -59,10 +59,10 @@ pub async fn attempts_are_bounded(h: &impl LedgerHarness) {
     assert_eq!(
         ledger.send(ledger.after(&first, 9)).await,
         ClaimReply::Gone,
-        "the first was followed already"
+        "another attempt already followed the first"
     );
     ledger.end(&second, RunOutcome::Failed, AfterAttempt::Finish).await;
-    assert_eq!(ledger.send(ledger.after(&second, 9)).await, ClaimReply::Gone, "the run is over");
+    assert_eq!(ledger.send(ledger.after(&second, 9)).await, ClaimReply::Gone, "the run has ended");
     assert_eq!(ledger.open_runs().await, []);
 }
 
@@ -73,15 +73,23 @@ pub async fn failures_and_orphanings_have_separate_budgets(h: &impl LedgerHarnes
     assert_eq!(
         ledger.send(ledger.after_each(&first, 9, 0)).await,
         ClaimReply::Gone,
-        "no orphaning is allowed"
+        "the budget allows no orphaning"
     );
     let second = ledger.granted(ClaimRequest { lease: SHORT, ..ledger.after_each(&first, 0, 1) }).await;
     assert_eq!((second.attempt, second.failures), (2, 0));
     h.pass(PAST_SHORT).await;
-    assert_eq!(ledger.send(ledger.after_each(&second, 9, 1)).await, ClaimReply::Gone, "one is all");
+    assert_eq!(
+        ledger.send(ledger.after_each(&second, 9, 1)).await,
+        ClaimReply::Gone,
+        "the budget allows one retry"
+    );
     let third = ledger.granted(ledger.after_each(&second, 0, 2)).await;
     ledger.end(&third, RunOutcome::Failed, AfterAttempt::Retry).await;
-    assert_eq!(ledger.send(ledger.after_each(&third, 0, 9)).await, ClaimReply::Gone, "no failure is allowed");
+    assert_eq!(
+        ledger.send(ledger.after_each(&third, 0, 9)).await,
+        ClaimReply::Gone,
+        "the budget allows no failure"
+    );
     let fourth = ledger.granted(ledger.after_each(&third, 1, 0)).await;
     assert_eq!((fourth.attempt, fourth.failures), (4, 1));
 }
@@ -100,7 +108,7 @@ pub async fn a_reassigned_attempt_is_followed_at_once(h: &impl LedgerHarness) {
     assert_eq!(ledger.outcomes().await, [RunOutcome::Cancelled]);
     assert_eq!(ledger.open_runs().await[0].state, RunState::Released);
     assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Gone);
-    assert!(ledger.revision().await > before.max(ledger.begin.as_millis()), "leaders look at once");
+    assert!(ledger.revision().await > before.max(ledger.begin.as_millis()), "leaders look immediately");
     assert_eq!(
         ledger.send(ledger.after_each(&first, 9, 0)).await,
         ClaimReply::Gone,
@@ -108,7 +116,7 @@ pub async fn a_reassigned_attempt_is_followed_at_once(h: &impl LedgerHarness) {
     );
     let second = ledger.granted(ledger.after_each(&first, 0, 1)).await;
     assert!(second.attempt == 2 && second.token > first.token, "{second:?} after {first:?}");
-    assert_eq!(ledger.outcomes().await, [RunOutcome::Cancelled], "it was not abandoned");
+    assert_eq!(ledger.outcomes().await, [RunOutcome::Cancelled], "the attempt was not abandoned");
 }
 
 /// An attempt whose body has not begun leaves no record and uses no budget.
@@ -117,7 +125,7 @@ pub async fn a_requeued_attempt_is_the_same_attempt(h: &impl LedgerHarness) {
     let first = ledger.claim(1).await;
     assert_eq!(ledger.end(&first, RunOutcome::Cancelled, AfterAttempt::Requeue).await, EndReply::Recorded);
     assert_eq!(ledger.open_runs().await[0].state, RunState::Released);
-    assert_eq!(ledger.send(ledger.request(first.run)).await, ClaimReply::Duplicate, "it is decided");
+    assert_eq!(ledger.send(ledger.request(first.run)).await, ClaimReply::Duplicate, "the instant is decided");
     let again = ledger.granted(ledger.after_each(&first, 0, 0)).await;
     assert!(again.attempt == 1 && again.token > first.token, "{again:?} after {first:?}");
     assert_eq!(ledger.history().await, []);
@@ -140,7 +148,11 @@ pub async fn a_waiting_run_is_open(h: &impl LedgerHarness) {
     ledger.end(&first, RunOutcome::Cancelled, AfterAttempt::Finish).await;
     assert_eq!(ledger.open_runs().await, []);
     let outcomes = ledger.outcomes().await;
-    assert_eq!(outcomes, [RunOutcome::Skipped, RunOutcome::Failed], "giving up is no second end");
+    assert_eq!(
+        outcomes,
+        [RunOutcome::Skipped, RunOutcome::Failed],
+        "giving up an ended attempt does not end it twice"
+    );
 }
 
 /// The retry of an orphan waits for the later run that replaced it.
@@ -152,7 +164,7 @@ pub async fn an_old_attempt_does_not_join_a_later_run(h: &impl LedgerHarness) {
         let request = ClaimRequest { overlap, ..ledger.after(&old, 2) };
         assert_eq!(ledger.send(request).await, ClaimReply::Busy { running: 1 });
     }
-    assert_eq!(ledger.renew(&later, LONG).await, RunRenewal::Renewed, "and it is not replaced");
+    assert_eq!(ledger.renew(&later, LONG).await, RunRenewal::Renewed, "the later run is not replaced");
     ledger.end(&later, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     assert_eq!(ledger.granted(ledger.after(&old, 2)).await.attempt, 2);
 }

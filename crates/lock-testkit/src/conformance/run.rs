@@ -19,7 +19,7 @@ pub async fn a_renewed_run_outlives_its_first_end(h: &impl LedgerHarness) {
     h.pass(RENEWED).await;
     let open = ledger.open_runs().await;
     assert_eq!((open.len(), open[0].state), (1, RunState::Running));
-    assert!(open[0].remaining <= LONG && open[0].remaining > SHORT, "{:?} are left", open[0].remaining);
+    assert!(open[0].remaining <= LONG && open[0].remaining > SHORT, "{:?} remain", open[0].remaining);
 }
 
 /// A node that was suspended for too long cannot regain a run that others may have taken over.

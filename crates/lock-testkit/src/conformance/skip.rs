@@ -8,7 +8,11 @@ pub async fn a_skip_moves_the_watermark(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "skip-row").await;
     assert_eq!(ledger.skip(1, 20, 20).await, ClaimReply::Skipped);
     assert_eq!(ledger.send(ledger.request(ledger.instant(20))).await, ClaimReply::Duplicate);
-    assert_eq!(ledger.skip(1, 20, 20).await, ClaimReply::Duplicate, "another leader counts nothing");
+    assert_eq!(
+        ledger.skip(1, 20, 20).await,
+        ClaimReply::Duplicate,
+        "another leader does not count the skips again"
+    );
     assert_eq!(ledger.skip(1, 19, 19).await, ClaimReply::Superseded);
     let history = ledger.history().await;
     let [row] = &history[..] else { panic!("one entry: {history:?}") };
@@ -37,7 +41,7 @@ pub async fn adjacent_skips_are_one_entry(h: &impl LedgerHarness) {
     for millis in 2..=48 {
         assert_eq!(ledger.send(ledger.request(ledger.instant(millis))).await, ClaimReply::Skipped);
     }
-    assert_eq!(ledger.skip(49, 50, 2).await, ClaimReply::Skipped, "for another reason");
+    assert_eq!(ledger.skip(49, 50, 2).await, ClaimReply::Skipped, "the skip has another reason");
     ledger.end(&first, RunOutcome::Failed, AfterAttempt::Finish).await;
     assert_eq!(ledger.skip(51, 51, 1).await, ClaimReply::Skipped);
     let rows: Vec<_> = ledger.history().await.iter().map(|e| (e.outcome, e.first, e.run, e.count)).collect();

@@ -46,7 +46,7 @@ pub async fn a_registered_job_is_described(h: &impl LedgerHarness) {
     let second = summary(&ledger).await;
     assert_eq!(second.schedule, "CRON_TZ=Asia/Tokyo \"ü\"");
     assert!(second.described > first.described);
-    assert_eq!(second.recent, [RunOutcome::Succeeded], "a description keeps the outcomes");
+    assert_eq!(second.recent, [RunOutcome::Succeeded], "a new description keeps the outcomes");
     assert_eq!(summaries(&ledger).await.len(), 1, "the unknown job has none");
 }
 

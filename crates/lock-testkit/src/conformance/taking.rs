@@ -27,7 +27,7 @@ pub async fn a_taken_lock_is_busy_and_says_for_how_long(h: &impl Harness) {
                 assert!(remaining > LONG / 2, "the lease has about {LONG:?} left, not {remaining:?}");
             }
         }
-        other => panic!("a taken lock is busy, not {other:?}"),
+        other => panic!("acquiring a taken lock is answered with busy, not {other:?}"),
     }
 }
 
@@ -116,11 +116,11 @@ pub async fn a_re_entry_raises_the_expiry(h: &impl Harness) {
 pub async fn a_re_entry_of_a_gone_lease_creates_nothing(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("re-entry-gone"));
     let a = Contender::new(&backend);
-    assert_eq!(a.keep(&name, 2, LONG).await, Acquired::Gone, "it was never there");
+    assert_eq!(a.keep(&name, 2, LONG).await, Acquired::Gone, "the lease never existed");
     must_be_free(&backend, &name).await;
     a.take(&name, LONG).await;
     a.free(&name).await;
-    assert_eq!(a.keep(&name, 2, LONG).await, Acquired::Gone, "it was released");
+    assert_eq!(a.keep(&name, 2, LONG).await, Acquired::Gone, "the lease was released");
     must_be_free(&backend, &name).await;
 }
 

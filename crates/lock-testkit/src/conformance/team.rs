@@ -112,7 +112,7 @@ impl Team {
         let (messages, polls) = (self.woken.messages.load(SeqCst), self.woken.polls.load(SeqCst));
         assert!(
             !self.pushes || messages > 0 || polls == 0,
-            "no message came: the waiter polled {polls} time(s)"
+            "no wake-up arrived: the waiter polled {polls} time(s)"
         );
         guard.expect("the waiter lives").expect("the waiter gets the lock")
     }

@@ -14,7 +14,7 @@ pub async fn tokens_grow_from_holder_to_holder(h: &impl Harness) {
     for round in 0..10 {
         let a = Contender::new(if round % 2 == 0 { &store.backend } else { &other });
         let tokens = a.take(&name, LONG).await;
-        assert!(tokens.first > last, "{tokens:?} comes after {last:?}");
+        assert!(tokens.first > last, "{tokens:?} is greater than {last:?}");
         last = tokens.last;
         a.free(&name).await;
     }
@@ -26,7 +26,7 @@ pub async fn tokens_grow_over_the_end_of_a_lease(h: &impl Harness) {
     let before = Contender::new(&backend).take_with(&name, SHORT, 10, None).await;
     h.pass(PAST_SHORT).await;
     let after = Contender::new(&backend).take(&name, LONG).await;
-    assert!(after.first > before.last, "{after:?} comes after {before:?}");
+    assert!(after.first > before.last, "{after:?} is greater than {before:?}");
 }
 
 /// A repeat draws new tokens: of two replies to one acquire, the client uses one and never saw the other.
@@ -35,7 +35,7 @@ pub async fn tokens_grow_over_a_repeat(h: &impl Harness) {
     let a = Contender::new(&backend);
     let before = a.take_with(&name, LONG, 10, None).await;
     let after = a.take_with(&name, LONG, 10, None).await;
-    assert!(after.first > before.last, "{after:?} comes after {before:?}");
+    assert!(after.first > before.last, "{after:?} is greater than {before:?}");
 }
 
 /// Acquires of a taken lock and re-entries do not disturb the tokens: they still increase.
@@ -43,11 +43,14 @@ pub async fn tokens_grow_over_busy_answers_and_re_entries(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("grow-busy"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     let before = a.take(&name, LONG).await;
-    assert!(matches!(b.acquire(&name, LONG).await, Acquired::Busy { .. }), "a taken lock is busy");
+    assert!(
+        matches!(b.acquire(&name, LONG).await, Acquired::Busy { .. }),
+        "acquiring a taken lock is answered with busy"
+    );
     assert_eq!(a.keep(&name, 2, LONG).await, Acquired::Reentered);
     a.free(&name).await;
     let after = b.take(&name, LONG).await;
-    assert!(after.first > before.last, "{after:?} comes after {before:?}");
+    assert!(after.first > before.last, "{after:?} is greater than {before:?}");
 }
 
 /// A range has at least one token and at most the requested number more, and the next grant is beyond its end.
@@ -60,7 +63,7 @@ pub async fn a_range_is_no_longer_than_asked_and_is_never_given_again(h: &impl H
         assert!(first > end, "{first:?} is past the last range, which ended at {end:?}");
         assert!(first <= last, "a range has a first token: {first:?} to {last:?}");
         let drawn = last.get() - first.get();
-        assert!(drawn <= reserve.into(), "{drawn} tokens in reserve, {reserve} asked for");
+        assert!(drawn <= reserve.into(), "{drawn} tokens reserved, {reserve} requested");
         end = last;
         a.free(&name).await;
     }
@@ -77,7 +80,7 @@ pub async fn tokens_exceed_the_floor(h: &impl Harness) {
     assert!(lifted.first > floor, "{lifted:?} is past the floor {floor:?}");
     a.free(&name).await;
     let after = a.take(&name, LONG).await;
-    assert!(after.first > lifted.last, "{after:?} comes after {lifted:?}, though it names no floor");
+    assert!(after.first > lifted.last, "{after:?} is greater than {lifted:?}, although it sets no floor");
 }
 
 /// A floor below the current tokens does not lower them.
@@ -87,7 +90,7 @@ pub async fn a_low_floor_changes_nothing(h: &impl Harness) {
     let before = a.take(&name, LONG).await;
     a.free(&name).await;
     let after = a.take_with(&name, LONG, 0, Some(FencingToken::new(1))).await;
-    assert!(after.first > before.last, "{after:?} comes after {before:?}");
+    assert!(after.first > before.last, "{after:?} is greater than {before:?}");
 }
 
 /// Tokens can be stored: they fit into an SQL `BIGINT` and a double.

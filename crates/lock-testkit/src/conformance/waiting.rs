@@ -45,7 +45,7 @@ pub async fn a_dropped_waiter_leaves_nothing(h: &impl Harness) {
             h.pass(Duration::from_millis(50)).await;
         }
     };
-    within(h, SOON, "the name is forgotten", forgotten).await;
+    within(h, SOON, "the store dropped the name", forgotten).await;
 }
 
 /// A dropped waiter does not block those behind it.
@@ -70,9 +70,9 @@ pub async fn waiters_of_one_process_keep_their_order(h: &impl Harness) {
     let mut last = guard.fencing_token();
     guard.release().await.expect("a release is answered");
     for waiter in queue {
-        let turn = within(h, SOON, "the next waiter gets its turn", waiter).await;
+        let turn = within(h, SOON, "the next waiter acquires the lock", waiter).await;
         let next = turn.expect("the waiter lives").expect("the waiter gets the lock");
-        assert!(next.fencing_token() > last, "{:?} comes after {last:?}", next.fencing_token());
+        assert!(next.fencing_token() > last, "{:?} is greater than {last:?}", next.fencing_token());
         last = next.fencing_token();
         next.release().await.expect("a release is answered");
     }
@@ -110,7 +110,7 @@ pub async fn a_busy_process_lets_others_have_a_turn(h: &impl Harness) {
     h.pass(Duration::from_millis(50)).await;
     for _ in 0..3 {
         let turn =
-            within(h, Duration::from_secs(20), "the other process has a turn", get(&team.lock_b())).await;
+            within(h, Duration::from_secs(20), "the other process gets a turn", get(&team.lock_b())).await;
         turn.release().await.expect("a release is answered");
     }
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
@@ -121,7 +121,7 @@ pub async fn a_shutdown_ends_every_wait(h: &impl Harness) {
     let team = Team::new(h, "shutdown-waits").await;
     let _guard = get(&team.lock_a()).await;
     let waiter = queue_up(h, &team.b, &team.lock_b()).await;
-    let report = within(h, SOON * 3, "a shutdown ends", team.b.shutdown()).await;
+    let report = within(h, SOON * 3, "the shutdown completes", team.b.shutdown()).await;
     assert!(report.is_clean(), "a waiter has nothing to give back: {report:?}");
     let ended = within(h, SOON, "the wait ends", waiter).await.expect("the waiter lives");
     assert_eq!(ended.expect_err("the factory is shut down").kind(), LockErrorKind::ShutDown);

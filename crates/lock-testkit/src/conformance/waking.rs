@@ -17,7 +17,7 @@ pub async fn a_release_wakes_who_watches(h: &impl Harness) {
     let Some(listener) = Listener::watching(&other, &name).await else { return };
     let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
-    assert_eq!(listener.count(&name), 0, "an acquire wakes nobody");
+    assert_eq!(listener.count(&name), 0, "an acquire wakes no waiter");
     let released = a.release(&name, 0).await;
     let Released::Released { listeners } = released else { panic!("{name} was held: {released:?}") };
     assert_ne!(listeners, Some(0), "somebody listens");

@@ -87,7 +87,7 @@ fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready,
         }
         sleep(PAUSE);
     }
-    Err(said() + "\n(and then it did not answer)")
+    Err(said() + "\n(it did not answer after that)")
 }
 
 /// Waits until a replica has copied its master's data.

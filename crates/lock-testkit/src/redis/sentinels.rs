@@ -56,7 +56,7 @@ impl RedisSentinels {
         let sentinels =
             (0..3).map(|_| sentinel(RedisServer::builder()).watches(&servers[0]).start()).collect();
         let deployment = Self { servers, sentinels };
-        deployment.wait("its parts find one another", |deployment| {
+        deployment.wait("the sentinels and servers find each other", |deployment| {
             deployment.sentinels.iter().all(|sentinel| {
                 let field = |name| state(sentinel, name);
                 (field("num-slaves").as_deref(), field("num-other-sentinels").as_deref())

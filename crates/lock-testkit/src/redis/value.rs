@@ -109,5 +109,5 @@ fn bulk(from: &mut impl Read, length: usize) -> io::Result<String> {
 }
 
 fn odd(head: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("`{head}` does not begin an answer"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("`{head}` is not the start of an answer"))
 }

@@ -25,7 +25,7 @@ async fn left_behind(op: Op, fault: Fault) -> usize {
     assert!(faulty.calls(op) > 0, "the fault took place");
     faulty.heal();
     sleep(LEASE * 4).await;
-    assert_eq!(waiter.active_locks(), 0, "the name is forgotten");
+    assert_eq!(waiter.active_locks(), 0, "the store dropped the name");
     memory.watched()
 }
 

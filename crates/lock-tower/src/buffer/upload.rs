@@ -107,7 +107,7 @@ impl Failure {
         if causes.any(|error| error.is::<LengthLimitError>()) {
             return Self::TooLarge;
         }
-        tracing::debug!(error, "request body not read");
+        tracing::debug!(error, "failed to read request body");
         Self::Broken
     }
 

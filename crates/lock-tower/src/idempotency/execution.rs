@@ -2,7 +2,7 @@
 
 use http::{StatusCode, response::Parts};
 
-/// The state of the work of a request, as an extension of its response. With axum:
+/// Declares whether the work of a request was done, as an extension of its response. With axum:
 /// `(Extension(Execution::NotStarted), response)`.
 ///
 /// Without it the status decides: 4xx other than 402 and 408 mean [`NotStarted`](Self::NotStarted), all others

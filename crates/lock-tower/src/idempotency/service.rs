@@ -134,7 +134,7 @@ impl Exchange {
                 return Ok(self.reject(IdempotencyOutcome::Superseded, RejectReason::Contended));
             }
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "idempotency key not recorded");
+                tracing::warn!(error = &error as &dyn std::error::Error, "failed to record idempotency key");
                 return Ok(self.reject(IdempotencyOutcome::Unavailable, RejectReason::RecordsUnavailable));
             }
         };
@@ -169,7 +169,7 @@ impl Exchange {
             if attempt.number() == 1
                 && let Err(error) = self.terms.store.abandon(attempt).await
             {
-                tracing::warn!(error = &error as &dyn std::error::Error, "idempotency key not freed");
+                tracing::warn!(error = &error as &dyn std::error::Error, "failed to release idempotency key");
             }
             self.notify(IdempotencyOutcome::NotStarted);
             return record::pass(Response::from_parts(head, body));
@@ -207,7 +207,7 @@ impl Exchange {
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "answer not stored: a retry executes again"
+                    "failed to store the answer: a retry runs the handler again"
                 );
                 self.notify(IdempotencyOutcome::NotStored);
             }
