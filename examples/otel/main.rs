@@ -48,7 +48,7 @@ async fn sell(locks: &LockFactory) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Names are unbounded, so they are no attribute of metrics; their classes are.
+/// Names are unbounded, so they are not an attribute of metrics; their classes are.
 fn class(name: &LockName) -> &'static str {
     if name.as_str().starts_with("stock:") { "stock" } else { "other" }
 }

@@ -202,7 +202,7 @@ impl LockGuard {
     /// ```
     ///
     /// # Errors
-    /// [`LockErrorKind::Lost`] if this hold is over; otherwise as [`Lock::acquire`](crate::Lock::acquire).
+    /// [`LockErrorKind::Lost`] if this hold has ended; otherwise as [`Lock::acquire`](crate::Lock::acquire).
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future leaves the depth unchanged.
@@ -231,10 +231,10 @@ impl LockGuard {
     /// ```
     ///
     /// # Errors
-    /// [`LockErrorKind::Lost`] if this hold is over; [`LockErrorKind::InvalidOptions`] if `lease` is shorter than
-    /// [`LockOptions::MIN_LEASE`](crate::LockOptions::MIN_LEASE), not longer than the margin of the hold and an operation
-    /// timeout, or longer than the factory allows; otherwise as [`Lock::acquire`](crate::Lock::acquire). After an error
-    /// the lease may have been extended.
+    /// [`LockErrorKind::Lost`] if this hold has ended; [`LockErrorKind::InvalidOptions`] if `lease` is shorter than
+    /// [`LockOptions::MIN_LEASE`](crate::LockOptions::MIN_LEASE), not longer than the margin of the hold and an
+    /// operation timeout, or longer than the factory allows; otherwise as [`Lock::acquire`](crate::Lock::acquire).
+    /// After an error the lease may have been extended.
     ///
     /// # Cancel safety
     /// Cancel safe: if the future is dropped, the lease may or may not be extended, and the hold continues.

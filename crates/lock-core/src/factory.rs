@@ -69,8 +69,8 @@ impl LockFactory {
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidName`] with a [`NameError`] that names the violated rule;
-    /// [`LockErrorKind::InvalidOptions`] if the terms of a factory made by [`new`](Self::new) exceed what its backend
-    /// accepts.
+    /// [`LockErrorKind::InvalidOptions`] if the terms of a factory created by [`new`](Self::new) exceed what its
+    /// backend accepts.
     pub fn named<N>(&self, name: N) -> Result<Lock, LockError>
     where
         N: TryInto<LockName>,
@@ -191,8 +191,8 @@ impl LockFactory {
     /// Shuts the factory down: waiters fail with [`LockErrorKind::ShutDown`], holds end as
     /// [`LostReason::ShutDown`](crate::LostReason::ShutDown) and are released in the store. Completes once the store
     /// has confirmed every release, at the latest after `within`. The report names the locks whose release was not
-    /// confirmed by then; their leases expire by themselves. A lock whose [minimum hold](LockOptions::min_hold) is not over
-    /// is not released: its lease expires by itself as well.
+    /// confirmed by then; their leases expire by themselves. A lock whose [minimum hold](LockOptions::min_hold) has not
+    /// passed is not released: its lease also expires by itself.
     ///
     /// Outside of a tokio runtime it does not wait: the report names every lock that is not released yet.
     ///

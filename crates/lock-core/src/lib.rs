@@ -1,6 +1,6 @@
 //! Distributed locks with leases, fencing tokens and explicit ownership.
 //!
-//! A [`LockFactory`] makes [`Lock`]s by name. An acquired lock is a [`LockGuard`], whose [`Hold`] can be shared. A
+//! A [`LockFactory`] creates [`Lock`]s by name. An acquired lock is a [`LockGuard`], whose [`Hold`] can be shared. A
 //! [`Backend`](backend::Backend) stores the leases. This crate contains the in-memory backend; lock-fred and
 //! lock-redis-rs provide the Redis backend, through the clients `fred` and `redis`.
 //!

@@ -115,7 +115,7 @@ impl LockName {
         }
     }
 
-    /// Returns `true` if the name was made by [`reserved`](Self::reserved).
+    /// Returns `true` if the name was created by [`reserved`](Self::reserved).
     #[must_use]
     pub fn is_reserved(&self) -> bool {
         self.as_str().starts_with(RESERVED)

@@ -177,7 +177,7 @@ impl LockOptions {
     /// [shut down](crate::LockFactory::shutdown) before that time, the lock stays taken until its lease expires. A
     /// forced release frees the lock earlier, and so does a store that loses its data. Re-entries do not change the
     /// time. Such a lock is not handed over within the process, and its owner has to wait like any other. Every grant
-    /// counts: a lock that a [set](crate::set) acquired before it gave up stays taken as well.
+    /// counts: a lock that a [set](crate::set) acquired before it gave up also stays taken.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -10,7 +10,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Terms(Arc<TermValues>);
 
-/// The values behind [`Terms`], made by [`LockOptions`](crate::LockOptions), whose documentation explains each.
+/// The values behind [`Terms`], created by [`LockOptions`](crate::LockOptions), whose documentation explains each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TermValues {
     /// The time the store keeps the lease without renewal, in whole milliseconds.

@@ -73,7 +73,7 @@ impl ClaimedRun {
         }
     }
 
-    /// Creates the run of a granted claim. If its hold is already over, its body does not start.
+    /// Creates the run of a granted claim. If its hold has already ended, its body does not start.
     fn granted(node: &Node, request: &ClaimRequest, result: &ClaimResult) -> Option<Self> {
         let Ok(reply) = &result.answer else { return None };
         let ClaimReply::Claimed { token, attempt, failures } = reply.outcome else { return None };

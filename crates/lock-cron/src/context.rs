@@ -104,16 +104,16 @@ impl RunContext {
         async move { hold::lost(hold.as_ref()).await }
     }
 
-    /// Completes when the body has to end: its timeout passed, the scheduler shuts down, another run replaces it, or
-    /// it is lost. A body that does not end is dropped at an await when its [grace](crate::JobBuilder::cancel_grace)
-    /// is over.
+    /// Completes when the body has to end: its timeout passed, the scheduler shuts down, another run replaces it, or it
+    /// is lost. A body that does not end is dropped at an await when its [grace](crate::JobBuilder::cancel_grace) has
+    /// passed.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping the future.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut cancel = self.cancel.clone();
         async move {
-            // The sender is dropped when the run is over; the body is then gone as well.
+            // The sender is dropped when the run has ended; the body is then also gone.
             if cancel.wait_for(|cancelled| *cancelled).await.is_err() {
                 std::future::pending::<()>().await;
             }

@@ -22,7 +22,7 @@ pub enum AddOutcome {
     Added,
     /// The instance had another schedule or payload.
     Changed,
-    /// The instance has this schedule and this payload already.
+    /// The instance already has this schedule and this payload.
     Unchanged,
     /// The run with this id has started, or was skipped, within the last 24 hours. Only [`Scheduler::once`] replies so.
     AlreadyRun,

@@ -27,8 +27,8 @@ pub enum Overlap {
 
 /// The policy for missed instants, after an outage or a change of the leader.
 ///
-/// The latest instant that has come is *late* while it is within its [grace](crate::JobBuilder::grace). It is started
-/// under every policy, and is not a catch-up run. Every other instant that was not started is *missed*.
+/// The latest due instant is *late* while it is within its [grace](crate::JobBuilder::grace). It is started under every
+/// policy, and is not a catch-up run. Every other instant that was not started is *missed*.
 ///
 /// Catch-up runs of a job run one after another, regardless of its [`Overlap`] policy. The first run that is on time
 /// queues behind them; later ones follow the policy. At most 1,000 instants are started, and at most 1,000 are

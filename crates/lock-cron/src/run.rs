@@ -189,7 +189,7 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
                 node.running.follow(&key, next.held()?);
                 return Some(next);
             }
-            // Another run of the job started meanwhile.
+            // Another run of the job has started in the meantime.
             RetryOutcome::Refused(ClaimReply::Busy { .. }) => {
                 give_up("another run began in the meantime", AfterAttempt::Finish).await;
                 return None;

@@ -100,8 +100,8 @@ impl RunningRuns {
         runs.iter().filter_map(held).collect()
     }
 
-    /// Takes the answers to a request to renew these runs, sent at this moment. If an attempt was followed by another
-    /// meanwhile, each has its own hold, so an answer for one does not affect the other.
+    /// Takes the answers to a request to renew these runs, sent at this moment. If another attempt has followed, each
+    /// has its own hold, so an answer for one does not affect the other.
     pub(crate) fn renewed(&self, sent: Moment, runs: &[HeldRun], answers: &[RunRenewal]) {
         for (HeldRun { key, held }, answer) in runs.iter().zip(answers) {
             match answer {

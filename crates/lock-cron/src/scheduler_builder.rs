@@ -112,7 +112,7 @@ impl SchedulerBuilder {
     }
 
     /// Sets the lease of a run. A run whose node died is open until the lease ends: under `Overlap::Skip` the runs that
-    /// come due before that are skipped, since it is unknown whether it is over.
+    /// come due before that are skipped, since it is unknown whether the run has ended.
     ///
     /// The timeout of a request to the run ledger is a tenth of the shorter of the two leases, and at most 3 s.
     pub fn run_lease(mut self, lease: Duration) -> Self {

@@ -24,7 +24,7 @@ pub(crate) struct Shared {
     pub(crate) wake: Notify,
 }
 
-/// The jobs and kinds of this node, and the lifecycle that decides about adding others.
+/// The jobs and kinds of this node, and the lifecycle stage, which determines whether others can be added.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pub(crate) jobs: BTreeMap<LockName, Arc<Job>>,

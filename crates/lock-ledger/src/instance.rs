@@ -61,7 +61,7 @@ pub enum AddReply {
     Added,
     /// The instance had another definition. With another schedule, its next instant comes after the request.
     Changed,
-    /// The instance has this definition already.
+    /// The instance already has this definition.
     Unchanged,
     /// The name belongs to an instance that runs once, and that has run. Nothing was changed.
     AlreadyRun,

@@ -199,7 +199,7 @@ pub(crate) fn not_connected(what: &str) -> RequestError {
     plain(what, Kind::Unavailable, Applied::No, "not connected: the request was not sent")
 }
 
-/// Returns the error of a request whose time was over before it was sent.
+/// Returns the error of a request whose time passed before it was sent.
 pub(crate) fn overdue(what: &str) -> RequestError {
     plain(what, Kind::Timeout, Applied::No, "timed out before it was sent")
 }

@@ -62,7 +62,7 @@ pub(crate) struct Config {
     pub(crate) tasks: Option<DetachedTasks>,
     pub(crate) logged_routes: LoggedRoutes,
     pub(crate) key_hash_secret: Option<[u8; 16]>,
-    /// A lock with the options of the layer, made by the first request: checking the options would be the largest
+    /// A lock with the options of the layer, created by the first request: checking the options would be the largest
     /// part of the cost.
     template: OnceLock<Lock>,
 }

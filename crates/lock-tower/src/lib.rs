@@ -37,7 +37,7 @@
 //! | event | default answer | setting |
 //! | --- | --- | --- |
 //! | held by another, without waiting | 409 | [`on_reject`](LockLayer::on_reject) |
-//! | the [`wait`](LockLayer::wait) is over (default 1 s) | 503 | [`timeout_status`](LockLayer::timeout_status) |
+//! | the [`wait`](LockLayer::wait) has passed (default 1 s) | 503 | [`timeout_status`](LockLayer::timeout_status) |
 //! | too many waiters for the layer (1,000), the key (10,000) or the process (100,000) | 503 immediately | [`max_waiters`](LockLayer::max_waiters), lock-core's `Limits` |
 //! | too many [detached](DetachedTasks) handlers run; the factory is shut down | 503 | [`with_limit`](DetachedTasks::with_limit) |
 //! | with a [`BufferRequestLayer`]: one body exceeds 2 MiB | 413 | [`limit`](BufferRequestLayer::limit) |
@@ -136,11 +136,11 @@
 //!
 //! </div>
 //!
-//! Stack layers only if all requests that share a key acquire the keys in the same order, for example the tenant
-//! before the account. Otherwise give one layer several [`keys`](LockLayer::keys): `/transfer/1/2` and `/transfer/2/1`
-//! then acquire both accounts in the same order. With two layers of the same key, the inner one waits for the outer
-//! one until its wait is over. Of two layers made by [`in_handler`](LockLayer::in_handler), a handler uses the inner one: give
-//! one layer all names, by a key of several names.
+//! Stack layers only if all requests that share a key acquire the keys in the same order, for example the tenant before
+//! the account. Otherwise give one layer several [`keys`](LockLayer::keys): `/transfer/1/2` and `/transfer/2/1` then
+//! acquire both accounts in the same order. With two layers of the same key, the inner one waits for the outer one
+//! until its wait has passed. If two layers are created by [`in_handler`](LockLayer::in_handler), a handler uses the
+//! inner one: give one layer all names, by a key of several names.
 //!
 //! # Behind a proxy
 //! Proxies can repeat a request that was answered with 503 at another server. That is correct for most rejections,

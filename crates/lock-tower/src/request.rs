@@ -124,7 +124,7 @@ impl LockRequest {
         guard: Result<RequestGuard, LockError>,
     ) -> Result<Arc<Held>, RejectReason> {
         let guard = guard.map_err(|error| RejectReason::of(error, self.config.wait))?;
-        // If there are too many tasks already, the guard is dropped and the lock released.
+        // If there are already too many tasks, the guard is dropped and the lock released.
         self.take_task_slot()?;
         (self.waiter_permit, self.undecided) = (None, false);
         if let Some(token) = guard.fencing_token() {

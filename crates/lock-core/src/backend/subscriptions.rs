@@ -17,6 +17,6 @@ pub trait Subscriptions: Debug + Send + Sync + 'static {
     /// later release is reported. Subscribing twice has no further effect.
     async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError>;
 
-    /// Ends a subscription made by [`subscribe`](Self::subscribe).
+    /// Ends a subscription created by [`subscribe`](Self::subscribe).
     async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError>;
 }

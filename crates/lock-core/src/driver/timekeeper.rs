@@ -95,7 +95,7 @@ impl Shared {
         }
     }
 
-    /// Ends all calls, since nothing enforces their timeouts any more.
+    /// Ends all calls, since nothing enforces their timeouts after this.
     pub(super) fn give_up_calls(&self, here: Id) {
         let calls = lock(&self.deadlines).take_all();
         for (answers, _active) in calls.iter().filter_map(|call| call.expire(here)) {

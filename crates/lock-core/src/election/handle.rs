@@ -9,7 +9,7 @@ use crate::{
 use std::{fmt::Display, future::Future, sync::Arc};
 use tokio::sync::watch;
 
-/// This process as a candidate in the election of a name; made by [`LockFactory::election`] without any IO.
+/// This process as a candidate in the election of a name; returned by [`LockFactory::election`] without any IO.
 ///
 /// Clones are the same candidate: one of them [leads](Self::lead) in a task, another shows the [role](Self::role) or
 /// [resigns](Self::resign).

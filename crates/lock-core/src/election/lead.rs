@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-/// Campaigns, and the body of each term; made by [`Election::lead`](super::Election::lead).
+/// Campaigns, and the body of each term; returned by [`Election::lead`](super::Election::lead).
 #[must_use = "nothing happens before `until`"]
 pub struct Lead<B> {
     candidate: Arc<Candidate>,

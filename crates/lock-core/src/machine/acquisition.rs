@@ -84,7 +84,7 @@ impl Machine {
         }
     }
 
-    /// Returns the refusal of a waiter whose time is over. While the store is silent, other holders are unknown, and
+    /// Returns the refusal of a waiter whose time has passed. While the store is silent, other holders are unknown, and
     /// an attempt of this waiter may still be applied.
     pub(super) fn refuse_overdue(&self, now: Moment, overdue: Overdue, is_front: bool) -> Refusal {
         let own = self.acquisition.as_ref().filter(|_| is_front);
@@ -201,7 +201,8 @@ impl Machine {
         self.use_lease_up(s);
     }
 
-    /// Discards the lease id if every attempt needs its own. Its remains are undone, unless the store did so already.
+    /// Discards the lease id if every attempt needs its own. Its remains are undone, unless the store has already done
+    /// so.
     fn use_lease_up(&mut self, s: &mut Ctx<'_>) {
         let Some(acquisition) = self.acquisition.as_mut().filter(|_| self.config.lease_per_attempt) else {
             return;

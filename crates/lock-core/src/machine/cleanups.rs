@@ -24,8 +24,8 @@ use std::time::Duration;
 /// The maximum number of undos of one name that the store has never executed. A caller that retries while the store
 /// fails with unknown outcomes would otherwise add one with each try.
 pub(crate) const MAX_OPEN_UNDOS: usize = 16;
-/// The maximum number of undos of one name. Executed ones stay until no attempt can be applied any more, which takes
-/// an operation timeout.
+/// The maximum number of undos of one name. Executed ones stay until no attempt can be applied, which takes an
+/// operation timeout.
 const MAX_UNDOS: usize = 1_024;
 
 impl LeaseCleanup {

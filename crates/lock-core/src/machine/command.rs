@@ -125,14 +125,14 @@ pub enum GrantSource {
 pub enum Refusal {
     /// It was a single try, and another holder has the lock.
     Busy,
-    /// Its waiting time is over while others hold the lock or wait ahead of it. `Unknown` if its own attempt is in
+    /// Its waiting time passed while others held the lock or waited ahead of it. `Unknown` if its own attempt is in
     /// flight or in doubt; it is undone.
     Timeout(Applied),
     /// Too many acquires wait for this name.
     TooManyWaiters,
     /// The backend failed for longer than the outage budget.
     Outage,
-    /// As `Outage`, or its waiting time is over, while a request of unknown outcome is pending; it is undone.
+    /// As `Outage`, or its waiting time passed, while a request of unknown outcome is pending; it is undone.
     Unanswered,
     /// The backend failed, and a retry is pointless or not wanted. An attempt that may have been applied is undone.
     Failed(Applied),
@@ -180,8 +180,8 @@ pub enum ReleaseOutcome {
     /// The lock was held until now and passed to the next waiter of this process, with a higher fencing token; see
     /// [`LockOptions::hand_off`](crate::LockOptions::hand_off). The store was not asked: its deadline had not passed.
     HandedOn,
-    /// The lock was held until now and is not free: its owner has further guards, or its
-    /// [minimum hold](crate::LockOptions::min_hold) is not over.
+    /// The lock was held until now and is not free: its owner has further guards, or its [minimum
+    /// hold](crate::LockOptions::min_hold) has not passed.
     StillHeld {
         /// The number of remaining guards; 0 if only the minimum hold keeps the lock.
         depth: u32,
@@ -234,7 +234,7 @@ pub enum Notice {
         outcome: RenewalOutcome,
         /// The time since it was sent.
         took: Duration,
-        /// The time the hold stays valid now; zero if it is over.
+        /// The remaining validity of the hold; zero if it has ended.
         remaining: Duration,
     },
     /// A renewal failed; the hold is suspect and is retried until its deadline.

@@ -62,8 +62,8 @@ impl Hold {
 }
 
 impl Machine {
-    /// Returns the number of further tokens that an acquire with these terms requests: none if nobody waits behind
-    /// the front.
+    /// Returns the number of further tokens that an acquire with these terms requests: none if there is no waiter
+    /// behind the front.
     pub(super) fn tokens_to_reserve(&self, terms: &Terms) -> u32 {
         let is_off =
             terms.hand_off.within.is_zero() || terms.keep == Keep::Fixed || !terms.min_hold.is_zero();

@@ -50,7 +50,7 @@ impl Hold {
         self.local_wait = LocalWait::None;
     }
 
-    /// Reports, once, that the hold is over in this process, and answers the guard that was dropped last.
+    /// Reports, once, that the hold has ended in this process, and answers the guard that was dropped last.
     pub(super) fn end(&mut self, s: &mut Ctx<'_>, how: HoldEnd, dropped: ReleaseOutcome) {
         s.emit(Command::Ended { hold: self.id, how });
         if std::mem::take(&mut self.dropped) {
@@ -58,8 +58,8 @@ impl Hold {
         }
     }
 
-    /// Returns `true` once the time to take the first guard is over. From then on each renewal checks that a guard is
-    /// still taken.
+    /// Returns `true` once the time to take the first guard has passed. From then on each renewal checks that a guard
+    /// is still taken.
     pub(super) fn is_claim_checked(&self) -> bool {
         self.claim_by == Moment::NEVER
     }
@@ -130,7 +130,7 @@ impl Machine {
         hold.guards -= 1;
         let left = hold.guards + self.queue.entrant_count();
         match (ticket, left) {
-            // Regardless of an operation in flight, nobody waits for more than two timeouts.
+            // Regardless of an operation in flight, no release waits for more than two timeouts.
             (Some(ticket), _) => {
                 hold.depth.replies.open(ticket, left, s.now + hold.terms.operation_timeout * 2);
             }
@@ -196,7 +196,7 @@ impl Machine {
         };
         hold.depth.replies.answer(s, answer);
         if reason != LostReason::Gone || hold.outstanding.not_after.is_some() {
-            // The work of a hold that nobody claimed never began.
+            // The work of a hold that was never claimed has not begun.
             let kept_until = if reason == LostReason::Unclaimed { Moment::START } else { hold.kept_until };
             self.retire(s, LeaseCleanup::new(hold.id.lease, hold.outstanding).not_before(kept_until));
         }

@@ -24,7 +24,7 @@ pub(super) struct Waiter {
     entered: Moment,
 }
 
-/// A waiter that was removed because its time is over.
+/// A waiter that was removed because its time has passed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Overdue {
     pub(super) waiter: WaiterId,
@@ -34,7 +34,7 @@ pub(super) struct Overdue {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The waiting time is over.
+    /// The waiting time has passed.
     WaitOver,
     /// The backend has failed for longer than the caller tolerates.
     OutageBudget,
@@ -175,7 +175,7 @@ impl Queue {
         self.alarms.front().map(|((at, _), ())| *at)
     }
 
-    /// Removes a waiter whose time is over.
+    /// Removes a waiter whose time has passed.
     pub(super) fn pop_alarm(&mut self, now: Moment) -> Option<Overdue> {
         let (&(at, id), ()) = self.alarms.front()?;
         if at > now {

@@ -46,7 +46,7 @@ impl ReleaseReplies {
         self.answer_if(s, |open| open.left > 0);
     }
 
-    /// Answers the releases whose time is over.
+    /// Answers the releases whose time has passed.
     pub(super) fn answer_overdue(&mut self, s: &mut Ctx<'_>) {
         let now = s.now;
         self.answer_if(s, |open| open.answer_by <= now);

@@ -1,4 +1,4 @@
-//! Releases one lease on all nodes, repeatedly, until no node can have it any more.
+//! Releases one lease on all nodes, repeatedly, until no node can still have it.
 
 use super::{
     gather::Gather,

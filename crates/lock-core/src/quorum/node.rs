@@ -14,7 +14,7 @@ use std::time::Duration;
 /// clock. Tokens are times in microseconds.
 pub const MAX_CLOCK_DISTANCE: Duration = Duration::from_secs(1);
 
-/// Minimum time for which a node keeps a counter, whatever retention a request asks for. A node grants tokens up to
+/// Minimum time for which a node keeps a counter, regardless of the requested retention. A node grants tokens up to
 /// [`MAX_CLOCK_DISTANCE`] ahead of and behind its clock, so tokens could decrease if a counter expired earlier.
 pub const MIN_COUNTER_RETENTION: Duration = Duration::from_secs(3);
 

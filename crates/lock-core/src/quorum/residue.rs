@@ -24,7 +24,7 @@ pub struct Residue {
     sets: u32,
     /// Value of `sets` when the latest executed release was sent.
     released: u32,
-    /// `true` if a release has proved that no request can set the lease any more.
+    /// `true` if a release has proved that no request can still set the lease.
     is_over: bool,
 }
 
@@ -74,7 +74,7 @@ impl Residue {
         }
     }
 
-    /// Returns `true` if the node certainly does not have the lease and no request can set it any more.
+    /// Returns `true` if the node certainly does not have the lease and no request can still set it.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.is_over || (self.sets == self.released && !self.is_open())

@@ -13,7 +13,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
-/// Several locks that are acquired together; made by [`LockFactory::all`] without any IO.
+/// Several locks that are acquired together; returned by [`LockFactory::all`] without any IO.
 ///
 /// It acquires one lock after the other, in the order of their names, and holds and renews the earlier ones while it waits for
 /// the next. All sets use that order, so they cannot deadlock. A task that already holds another lock while it acquires a set

@@ -42,7 +42,7 @@ pub struct Slot {
 struct Held {
     lease: LeaseId,
     depth: u32,
-    /// Milliseconds since the epoch, as in Redis; the lease is over *after* this millisecond.
+    /// Milliseconds since the epoch, as in Redis; the lease ends *after* this millisecond.
     expires_ms: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The search for instants that have come: which of them are started, and how many are skipped.
+//! The search for due instants: which of them are started, and how many are skipped.
 //!
 //! The work is bounded. A search goes backwards from now, in windows, until it has the latest instants that the
 //! policy starts; the others are counted up to a limit. A tick has a [`Budget`] for it; the remaining jobs are left
@@ -83,12 +83,12 @@ impl SkippedInstants {
     }
 }
 
-/// Decides about `first`, the only instant that has come; `next` is its successor.
+/// Decides what happens to `first`, the only instant that is due; `next` is its successor.
 pub(super) fn one(terms: &JobTerms, first: UtcTime, next: Option<UtcTime>, now: UtcTime) -> LookBack {
     decide(terms, vec![first], None, next, now)
 }
 
-/// Decides about the instants after `cursor` up to `now`. `distance` is that of the first two of them.
+/// Decides what happens to the instants after `cursor` up to `now`. `distance` is that of the first two of them.
 pub(super) fn look_back(
     schedule: &Schedule,
     terms: &JobTerms,
@@ -126,8 +126,8 @@ pub(super) fn previous(schedule: &Schedule, at: UtcTime, distance: Duration) -> 
     latest(schedule, begin, before, 1, distance, &mut Budget::default()).pop()
 }
 
-/// Decides about the instants in `come`. The last one is late while it is within its grace; every other one is
-/// missed.
+/// Decides what happens to the instants in `come`. The last one is late while it is within its grace; every other one
+/// is missed.
 fn decide(
     terms: &JobTerms,
     come: Vec<UtcTime>,

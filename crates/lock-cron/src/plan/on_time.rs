@@ -99,7 +99,7 @@ impl PlannedJob {
         claim.into_iter().chain(self.on_time.next).min()
     }
 
-    /// Makes the instant that has come due. Several instants at once are left to the leader, as after a suspension.
+    /// Makes the instant due. Several instants at once are left to the leader, as after a suspension.
     pub(super) fn select_on_time(&mut self, now: UtcTime) {
         let runs = &mut self.on_time;
         if !runs.begun {

@@ -38,7 +38,7 @@ pub(super) struct PlannedJob {
     pub(super) cursor: Option<UtcTime>,
     /// The first instant after the cursor.
     pub(super) next: Option<UtcTime>,
-    /// The distance between the first two of several instants that have come and are not looked back at yet.
+    /// The distance between the first two of several due instants that have not been searched yet.
     pub(super) behind: Option<Duration>,
     /// Set if the next run that is on time queues behind the catch-up runs.
     pub(super) follows_catch_up: bool,
@@ -90,7 +90,7 @@ impl PlannedJob {
         self.clear_backoff();
     }
 
-    /// Makes the instant that has come pending, according to the policies. Several instants are left to
+    /// Makes the due instant pending, according to the policies. Several instants are left to
     /// [`look_back`](Self::look_back).
     pub(super) fn select_due(
         &mut self,
@@ -111,7 +111,7 @@ impl PlannedJob {
             self.decided_up_to(now);
             return;
         }
-        // Without room, it is planned immediately: it stays due until its grace is over, or another node claims it.
+        // Without room, it is planned immediately: it stays due until its grace has passed, or another node claims it.
         if self.is_spread() && room > 0 && !self.pending.has_scheduled() && !self.is_ours(name, first, peers)
         {
             self.left_to_others = true;

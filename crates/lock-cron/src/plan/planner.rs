@@ -117,7 +117,7 @@ impl Planner {
         self.peers = Some(peers);
     }
 
-    /// Returns the jobs with an instant that has come and may be decided by another node.
+    /// Returns the jobs with a due instant that another node may decide.
     pub(crate) fn undecided(&self, now: UtcTime) -> Vec<Registration> {
         let has_come = |job: &PlannedJob| {
             job.on_time.is_due() || job.pending.has_scheduled() || job.next.is_some_and(|next| next <= now)
@@ -162,7 +162,7 @@ impl Planner {
         else {
             return;
         };
-        // The controls have changed it meanwhile: another registration is in progress.
+        // The controls have changed it in the meantime: another registration is in progress.
         if job.identity != registration.schedule {
             return;
         }

@@ -141,7 +141,7 @@ impl RunLoop {
     }
 
     /// Reads the watermarks of instances. They have one from the request that added them, so they are not registered:
-    /// nothing is written for one that was forgotten meanwhile.
+    /// nothing is written for an instance that has been forgotten.
     pub(super) fn read_watermarks(&mut self, jobs: Vec<Registration>, after: Duration) {
         let node = self.shared.node.clone();
         let failed = Effect::WatermarksRead { jobs: jobs.clone(), answer: Err(panicked()) };

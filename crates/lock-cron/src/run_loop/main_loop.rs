@@ -96,8 +96,7 @@ impl RunLoop {
     }
 }
 
-/// Yields even if the instant has come: a planner that looks back over a long outage has work left after many
-/// consecutive ticks.
+/// Yields even if the instant is due: a planner that searches a long outage has work left after many consecutive ticks.
 async fn sleep_or_yield(until: Instant) {
     if until <= Instant::now() {
         yield_now().await;

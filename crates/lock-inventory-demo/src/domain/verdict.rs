@@ -54,7 +54,7 @@ pub enum Broken {
         stalls: u64,
     },
     /// More writes were refused than were stale on purpose: the lock admitted two shops at the same time, and only the
-    /// fence saved the stock. Without this rule, a lock that excludes nobody would pass.
+    /// fence saved the stock. Without this rule, a lock that does not exclude anyone would pass.
     LetSeveralIn {
         /// Number of refused writes.
         refused: u64,

@@ -22,7 +22,7 @@ pub(super) fn claim_retry(job: &mut Job, now: ServerTime, r: &ClaimRequest, retr
     if open.stage == Stage::Running && !open.is_over(now) {
         return ClaimReply::Busy { running: running + 1 };
     }
-    // An older run neither ends nor joins a later one that started meanwhile.
+    // An older run neither ends nor joins a later one that has started in the meantime.
     if forbids(r.overlap, running) {
         return ClaimReply::Busy { running };
     }

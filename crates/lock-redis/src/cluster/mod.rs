@@ -215,7 +215,7 @@ impl<C: Client> Cluster<C> {
         node.shared.subscriptions.changed();
         let answer = acknowledgement.await.unwrap_or_else(|_| Err(runtime_ended("subscribe").into()));
         if answer.is_err() {
-            // The name may have moved to another node meanwhile.
+            // The name may have moved to another node in the meantime.
             self.unwatch(subscriber, &name);
         }
         answer

@@ -33,7 +33,7 @@ pub(crate) struct Redirected {
     pub(crate) by: Option<Server>,
 }
 
-/// Sends an operation to the nodes that it is redirected to, until one serves it or nobody waits for it.
+/// Sends an operation to the nodes that it is redirected to, until one serves it or its caller has gone.
 pub(super) async fn follow<C: Client>(cluster: &Cluster<C>, redirected: Redirected) {
     let Redirected { operation, mut redirection, mut by } = redirected;
     let (slot, begin) = (slot(&operation), Instant::now());

@@ -16,8 +16,8 @@ use tokio::{
 const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(150), Duration::from_millis(250));
 /// The maximum pause after a dial that the server refused, since the login or the server has to be changed first.
 const REFUSED_DIAL_PAUSE: Duration = Duration::from_secs(1);
-/// The pauses between two replacements of open connections. The address may lead to a replica for long. Meanwhile
-/// holders still get answers from it, and notice if it is promoted in place.
+/// The pauses between two replacements of open connections. The address may lead to a replica for a long time. Holders
+/// then still get answers from it, and notice if it is promoted in place.
 const REPLACEMENTS: Pauses = Pauses::new(Duration::from_millis(200), Duration::from_secs(2));
 /// The interval of pings. NATs and firewalls silently forget quiet connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);

@@ -49,7 +49,8 @@ struct State {
     queue: Queue<Operation>,
     /// Calls that the task has not picked up yet.
     sent_in_place: Vec<Call>,
-    /// `true` while the task is being polled. It reads this state again before it waits, so nobody has to wake it.
+    /// `true` while the task is being polled. It reads this state again before it waits, so it does not have to be
+    /// woken.
     in_turn: bool,
     /// The task has ended.
     closed: bool,

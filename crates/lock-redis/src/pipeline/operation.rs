@@ -145,8 +145,8 @@ pub(super) fn not_after(operation: &Operation) -> Option<ServerTime> {
     }
 }
 
-/// Returns whether it is still worth sending after waiting this long: its caller still waits, and its time did not
-/// end meanwhile.
+/// Returns whether it is still worth sending after waiting this long: its caller is still waiting, and its time has not
+/// passed.
 ///
 /// An operation that was late from the beginning is sent: the server answers *late* and reports its clock.
 pub(crate) fn is_worth_sending(operation: &Operation, server: Option<ServerTime>, waited: Duration) -> bool {
@@ -172,7 +172,7 @@ pub(crate) fn complete(operation: Operation, reply: Result<ScriptReply, RequestE
     });
 }
 
-/// Fails operations that were not sent, because nobody waits for them or their time is over.
+/// Fails operations that were not sent, because their callers have gone or their time has passed.
 pub(crate) fn leave_out(operations: Vec<Operation>) {
     for operation in operations {
         let error = overdue(what(&operation));

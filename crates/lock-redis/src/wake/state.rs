@@ -132,7 +132,7 @@ impl SubscriptionState {
     }
 
     /// Returns the next request. A channel that is to be unsubscribed stops counting as acknowledged: if it is wanted
-    /// again meanwhile, a later batch subscribes to it.
+    /// again before that, a later batch subscribes to it.
     pub(super) fn next_batch(&mut self) -> Batch {
         let now = Instant::now();
         for (channel, _) in self.refused.extract_if(|_, (until, _)| *until <= now) {

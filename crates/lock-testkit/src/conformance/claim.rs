@@ -85,7 +85,7 @@ pub async fn an_earlier_instant_is_superseded(h: &impl LedgerHarness) {
     assert_eq!(ledger.claim(6).await.attempt, 1);
 }
 
-/// The server's clock decides if an instant has come. The caller's clock does not count.
+/// The server's clock decides whether an instant is due. The caller's clock does not count.
 pub async fn a_future_instant_is_early(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "early").await;
     let ahead = Duration::from_secs(3);

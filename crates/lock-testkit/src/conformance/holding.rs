@@ -56,7 +56,7 @@ pub async fn a_dropped_guard_frees_the_lock(h: &impl Harness) {
     assert!(attempt(&team.lock_b()).await.is_some(), "the lock is free");
 }
 
-/// A lock with a minimum hold stays taken until that time is over, although it was released.
+/// A lock with a minimum hold stays taken until that time has passed, although it was released.
 pub async fn a_minimum_hold_outlasts_the_release(h: &impl Harness) {
     let team = Team::new(h, "min-hold").await;
     let lock = team.lock_a();
@@ -69,7 +69,7 @@ pub async fn a_minimum_hold_outlasts_the_release(h: &impl Harness) {
     assert!(next.fencing_token() > token);
 }
 
-/// A shutdown leaves a lock to its lease if the minimum hold is not over.
+/// A shutdown leaves a lock to its lease if the minimum hold has not passed.
 pub async fn a_minimum_hold_outlasts_a_shutdown(h: &impl Harness) {
     let team = Team::with_kept_leases(h, "min-hold-shutdown").await;
     let lock = team.lock_a();

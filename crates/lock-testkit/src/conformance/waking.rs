@@ -73,7 +73,7 @@ pub async fn unwatching_what_is_not_watched_is_harmless(h: &impl Harness) {
     listener.must_hear(h, &name, 1).await;
 }
 
-/// A release that keeps the lease wakes nobody, since the lock is not free.
+/// A release that keeps the lease wakes no waiter, since the lock is not free.
 pub async fn a_release_to_a_depth_wakes_nobody(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("kept-quiet"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -86,7 +86,7 @@ pub async fn a_release_to_a_depth_wakes_nobody(h: &impl Harness) {
     listener.must_hear(h, &name, 1).await;
 }
 
-/// A release that asks for no notification wakes nobody. The undo of a lost quorum round uses it.
+/// A release that asks for no notification wakes no waiter. The undo of a lost quorum round uses it.
 pub async fn a_release_without_publishing_wakes_nobody(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("silent"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -97,7 +97,7 @@ pub async fn a_release_without_publishing_wakes_nobody(h: &impl Harness) {
     listener.must_not_hear_more(h, &name, 0).await;
 }
 
-/// A release that freed nothing, such as a repeat after a lost reply, wakes nobody.
+/// A release that freed nothing, such as a repeat after a lost reply, wakes no waiter.
 pub async fn a_release_that_frees_nothing_wakes_nobody(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("gone-quiet"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };

@@ -70,7 +70,7 @@ pub enum Fault {
     /// Refused: not applied, with an error of this kind and [`Applied::No`](lock_core::backend::Applied::No). Meant
     /// for kinds that are not retryable; random faults never draw it.
     Refuse(BackendErrorKind),
-    /// Loses the request: not applied, but nobody can know. Kind `Timeout`,
+    /// Loses the request: not applied, but the caller cannot know. Kind `Timeout`,
     /// [`Applied::Unknown`](lock_core::backend::Applied::Unknown).
     LoseRequest,
     /// Loses the answer: applied, then kind `Timeout`, [`Applied::Unknown`](lock_core::backend::Applied::Unknown).

@@ -111,7 +111,7 @@ planted_bugs! {
     SubscribesLate: [Conformance, Model],
     /// A subscription is never ended.
     NeverUnsubscribes: [Conformance, Sim],
-    /// A release notifies nobody.
+    /// A release does not notify any waiter.
     NeverNotifies: [Conformance],
     /// A release notifies although it was not supposed to.
     AlwaysNotifies: [Conformance],

@@ -123,7 +123,7 @@ impl RedisCluster {
                 break;
             }
             for key in keys.list() {
-                // A key that expired meanwhile is not an error.
+                // A key that has expired is not an error.
                 let migrate =
                     ["MIGRATE", "127.0.0.1", &port, key.text(), "0", "5000", "AUTH2", OWN_USER, OWN_USER];
                 let answer = from.command(&migrate);

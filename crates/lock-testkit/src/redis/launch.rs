@@ -18,7 +18,7 @@ use std::{
 /// The time limit of a start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The time limit of each request meanwhile.
+/// The time limit of each of these requests.
 const QUESTION: Duration = Duration::from_secs(1);
 
 const PAUSE: Duration = Duration::from_millis(3);

@@ -90,7 +90,7 @@ impl<S> Layer<S> for BufferRequestLayer {
     }
 }
 
-/// A service that receives requests with their whole body; made by [`BufferRequestLayer`].
+/// A service that receives requests with their whole body; created by [`BufferRequestLayer`].
 #[derive(Debug, Clone)]
 pub struct BufferRequest<S> {
     inner: S,

@@ -24,7 +24,7 @@ use std::{
 /// The number of frames after which a body that is always ready lets other tasks run and its timeout fire.
 const FRAMES_PER_POLL: usize = 128;
 
-/// The budget is probably free again after this time, since other requests are served meanwhile.
+/// The budget is probably free again after this time, since other requests are served in the meantime.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pin_project! {

@@ -27,7 +27,7 @@ impl RequestGuard {
         }
     }
 
-    /// Sends the release. From its first poll on, it goes on without its future.
+    /// Sends the release. From its first poll on, it continues without its future.
     pub(super) fn start_release(self) {
         match self {
             Self::One(guard) => drop(guard.release().now_or_never()),

@@ -6,7 +6,7 @@ use http::{StatusCode, response::Parts};
 /// `(Extension(Execution::NotStarted), response)`.
 ///
 /// Without it the status decides: 4xx other than 402 and 408 mean [`NotStarted`](Self::NotStarted), all others
-/// [`Done`](Self::Done). A 408 and a 500 are stored as well: the work may have been done before it failed.
+/// [`Done`](Self::Done). A 408 and a 500 are also stored: the work may have been done before the failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Execution {
     /// The answer is final: it is stored, and replayed to each retry.

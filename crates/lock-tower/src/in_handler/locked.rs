@@ -16,8 +16,8 @@ use std::ops::Deref;
 /// are one lock, and a client that uploads slowly holds nothing. `E` is any extractor that dereferences to a [`LockKey`], such
 /// as axum's `Json`, `Path`, `Query` and `Form`. If `E` rejects the request, its answer is unchanged, and no lock is taken.
 ///
-/// The route needs a layer made by [`in_handler`](crate::LockLayer::in_handler). The layer answers requests that do not acquire
-/// their lock, and keeps the lock to the end of the response, by its terms.
+/// The route needs a layer created by [`in_handler`](crate::LockLayer::in_handler). The layer answers requests that do
+/// not acquire their lock, and keeps the lock to the end of the response, by its terms.
 ///
 /// | second argument | for |
 /// | --- | --- |

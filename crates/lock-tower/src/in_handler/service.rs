@@ -15,7 +15,7 @@ use std::{
 };
 use tower_service::Service;
 
-/// A service whose requests acquire their lock in the handler; made by a layer with
+/// A service whose requests acquire their lock in the handler; created by a layer with
 /// [`in_handler`](crate::LockLayer::in_handler).
 #[derive(Clone)]
 pub struct InHandlerService<S> {

@@ -12,8 +12,9 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Acquires the lock of a request in its handler, by names that are made of several values, such as the path and the body. The
-/// route needs a layer made by [`in_handler`](crate::LockLayer::in_handler), whose terms hold as for any other lock.
+/// Acquires the lock of a request in its handler, by names that are made of several values, such as the path and the
+/// body. The route needs a layer created by [`in_handler`](crate::LockLayer::in_handler), whose terms hold as for any
+/// other lock.
 ///
 /// With axum it is an extractor. Otherwise it is in the extensions of the request.
 ///
@@ -136,7 +137,8 @@ impl LockSlot {
         status.and_then(|status| H::of(status.as_ref())).map_err(|missing| missing.log(None))
     }
 
-    /// Waits for the lock of these names, or for the decision to go on without it. `None` is a request that needs no lock.
+    /// Waits for the lock of these names, or for the decision to continue without it. `None` is a request that needs no
+    /// lock.
     pub(super) async fn status(
         &self,
         names: Result<LockNames, NameError>,

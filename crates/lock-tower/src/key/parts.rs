@@ -9,8 +9,8 @@ use http::request::Parts;
 use lock_core::NameError;
 use std::{fmt::Display, str::FromStr, sync::Arc};
 
-/// A prefix or a template, and more parts, joined by `:`; made by [`KeyTemplate::of`](super::KeyTemplate::of)
-/// and [`KeyTemplate::template`](super::KeyTemplate::template).
+/// A prefix or a template, and more parts, joined by `:`; created by [`KeyTemplate::of`](super::KeyTemplate::of) and
+/// [`KeyTemplate::template`](super::KeyTemplate::template).
 ///
 /// A part with a type is parsed by its `FromStr`, as the handler's extractor parses it, and written by its
 /// `Display`. A request whose value cannot be parsed is answered with 400.

@@ -58,8 +58,9 @@ impl<D> LockLayer<NoKey, D> {
         Ok(self.with_key(key.try_into()?))
     }
 
-    /// Sets several keys, at most 64. A request acquires all of their locks, in the order of their names, so requests cannot
-    /// deadlock whatever the order of the keys. Equal names are one lock. The [`wait`](Self::wait) is for all locks together.
+    /// Sets several keys, at most 64. A request acquires all of their locks, in the order of their names, so requests
+    /// cannot deadlock regardless of the order of the keys. Equal names are one lock. The [`wait`](Self::wait) is for
+    /// all locks together.
     ///
     /// A handler finds its locks as a [`LockSetHandle`](crate::LockSetHandle), with a fencing token for each name. If one of the
     /// locks is lost, the request ends as it does for a single lock.

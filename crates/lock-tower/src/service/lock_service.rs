@@ -16,7 +16,7 @@ use std::{
 };
 use tower_service::Service;
 
-/// A service behind a lock, made by a [`LockLayer`](crate::LockLayer).
+/// A service behind a lock, created by a [`LockLayer`](crate::LockLayer).
 #[derive(Clone)]
 pub struct LockService<S, K = KeyTemplate> {
     inner: S,
