@@ -19,8 +19,8 @@ pub trait Connector: Debug + Send + Sync + 'static {
 
 /// The set of backends that a program can be configured with.
 ///
-/// `memory:` creates a new store each time. `memory:name` is shared by everyone in this process who asks for that
-/// name, as long as one of them keeps it.
+/// `memory:` creates a new store each time. `memory:name` is shared by all users of that name in this process, as long
+/// as one of them keeps it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {

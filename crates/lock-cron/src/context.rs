@@ -56,7 +56,7 @@ impl RunContext {
         self.started
     }
 
-    /// Returns the number of the attempt, from 1.
+    /// Returns the number of the attempt, starting at 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt

@@ -14,12 +14,12 @@ impl StableHash {
         Self(SipHasher24::new())
     }
 
-    /// Hashes one text.
+    /// Hashes one string.
     pub(crate) fn of(text: &str) -> u64 {
         Self::new().text(text).finish()
     }
 
-    /// Adds a text and its length: `ab`, `c` differs from `a`, `bc`.
+    /// Adds a string and its length: `ab`, `c` differs from `a`, `bc`.
     pub(crate) fn text(mut self, text: &str) -> Self {
         self.0.write(text.as_bytes());
         self.number(text.len() as i64)

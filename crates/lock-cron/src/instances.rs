@@ -149,10 +149,10 @@ impl Scheduler {
         self.withdraw(kind, id, Removal::KeepRecord).await
     }
 
-    /// Removes an instance with all its data: history, controls and triggers. An open run is lost to its node, and its
-    /// body is asked to end with the next renewal. Fencing tokens still increase if the instance is added again. Nodes
-    /// learn of the removal from a record with its name, which is kept for a minute. Returns `false` if the store had
-    /// nothing of it.
+    /// Removes an instance with all its data: history, controls and triggers. The node of an open run loses the run,
+    /// and its body is asked to end at the next renewal. Fencing tokens still increase if the instance is added again.
+    /// Nodes learn of the removal from a record with its name, which is kept for a minute. Returns `false` if the store
+    /// had no data of the instance.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -10,7 +10,8 @@ use std::error::Error;
 /// The maximum length of a payload, in bytes of JSON.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 
-/// The payload of a run is not of the requested type: change the type, or add the instance again with a payload of it.
+/// The payload of a run is not of the requested type: change the type, or add the instance again with a payload of that
+/// type.
 ///
 /// A body that returns this error fails without a retry.
 #[derive(Debug)]

@@ -49,7 +49,7 @@ pub(crate) enum Lifecycle {
     /// It accepts jobs.
     #[default]
     New,
-    /// Its run loop runs.
+    /// Its run loop is running.
     Running,
     /// Its run loop has ended.
     Ended,

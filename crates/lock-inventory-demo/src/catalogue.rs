@@ -95,7 +95,7 @@ pub enum CatalogueError {
     /// A line is not a valid product.
     #[error("catalogue, line {line}: {problem}")]
     Row {
-        /// Number of the line in the file, from 1. For a product that spans lines, the first of them.
+        /// Number of the line in the file, starting at 1. For a product that spans lines, the first of them.
         line: u64,
         /// Problem of the line.
         problem: RowProblem,

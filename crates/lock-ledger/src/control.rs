@@ -33,9 +33,9 @@ pub enum JobCommand {
 /// The author of a pause and the reason for it, for display.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct PauseNote {
-    /// The author, or an empty text.
+    /// The author, or an empty string.
     pub actor: String,
-    /// The reason, or an empty text.
+    /// The reason, or an empty string.
     pub text: String,
 }
 

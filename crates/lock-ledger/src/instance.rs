@@ -75,7 +75,7 @@ pub enum Removal {
     /// Removes the definition, the summary and the waiting triggers. The watermark, the history, the controls and the open runs are
     /// kept. An instance that was to run once and has no open run is forgotten.
     KeepRecord,
-    /// Removes everything that the ledger has of the job. Its open runs are lost to their nodes.
+    /// Removes everything that the ledger stores about the job. Its nodes lose its open runs.
     Forget,
 }
 

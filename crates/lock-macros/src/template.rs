@@ -4,7 +4,7 @@ use syn::{Error, LitStr, Member, Result};
 
 pub(crate) enum Piece {
     Text(String),
-    /// A field, and fields of it.
+    /// A field and its nested fields.
     Field(String, Vec<Member>),
 }
 

@@ -23,7 +23,7 @@
 //! or failed. Requests that do not acquire the lock receive a response; the service's error type is unchanged.
 //!
 //! # Keys
-//! | the key is | write |
+//! | key | code |
 //! | --- | --- |
 //! | made of path, query or headers | `post(order).locked(&lock, key)` with axum, else [`LockLayer::key`]; see [`KeyTemplate`] |
 //! | a value that the handler's extractor parses: JSON, form, query, path | `Locked<Json<NewOrder>>` as an argument, behind `post(order).layer(lock.in_handler())` |
@@ -31,7 +31,7 @@
 //! | in the body, without axum | [`LockLayer::body_key`] |
 //! | several names | [`LockLayer::keys`], or a key of several names in any of these |
 //!
-//! Prefer a parsed value to text: the lock then means what the handler means.
+//! Prefer a parsed value to text: the lock then identifies the same thing as the handler.
 //!
 //! # Answers
 //! | event | default answer | setting |
@@ -51,8 +51,7 @@
 //! | the handler panics | the lock is released, the panic continues | |
 //! | the key cannot be read from the request | 400 if the client can fix it, 503 if it may pass, else 500 | [`on_bad_key`](LockLayer::on_bad_key) |
 //!
-//! The 409 and every 503 have `Retry-After`, except for a lost lease, whose handler may have applied a part of its
-//! work.
+//! The 409 and every 503 have `Retry-After`, except for a lost lease, whose handler may have done a part of its work.
 //!
 //! Rejections are `application/problem+json` (RFC 9457) with a stable `type` per reason, such as
 //! `urn:problem-type:distlock:timeout`. They contain a hash of the key, never the key itself. The secret of the hash
@@ -71,13 +70,13 @@
 //! - **It ends with the response.** A task that the handler spawns, or a connection that it upgrades (a WebSocket),
 //!   is not covered: such work needs its own lock.
 //! - **A dropped handler stops at its next `.await`**, wherever that is. A handler that writes should be
-//!   [detached](LockLayer::detach), so that a client who leaves does not stop it halfway.
+//!   [detached](LockLayer::detach), so that a client that leaves does not stop it halfway.
 //!
 //! # Slow clients
 //! The lock is held while the handler reads the request body and while the client reads the response. A client that
-//! sends one byte per minute blocks the key for everyone else. These bound it:
-//! - [`max_hold`](LockLayer::max_hold) ends a hold after 30 s by default. The handler is dropped and the
-//!   request answered with 503, or the body is cut. Set it a little above the slowest handler. Streams that
+//! sends one byte per minute blocks the key for everyone else. The following settings limit this:
+//! - [`max_hold`](LockLayer::max_hold) ends a hold after 30 s by default. The handler is dropped and the request
+//!   answered with 503, or the body is cut. Set it a little above the duration of the slowest handler. Streams that
 //!   clients keep open need a longer one, or [`no_max_hold`](LockLayer::no_max_hold).
 //! - [`BufferRequestLayer`] reads the request body before the lock is acquired. Put it on every route whose
 //!   handler reads a body from clients that you do not trust. The bodies of waiting requests stay in memory,
@@ -91,7 +90,7 @@
 //! - **Authentication and authorisation.** Otherwise any client can hold a key, and fill the queue of waiters.
 //! - **Rate limits and concurrency limits**, per client and not per key.
 //! - **The check that the resource exists.** Each name that is locked once leaves a fencing counter in the store, for
-//!   an hour by default. A flood of made-up names is answered with 404 before it gets there.
+//!   an hour by default. Such a check answers a flood of made-up names with 404 before they reach the store.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -113,11 +112,11 @@
 //! ```
 //!
 //! # Placement
-//! With axum, put the layer on the method: `post(order).locked(&lock, key)`, which is `post(order).route_layer(lock.key(key))`, or
-//! `post(order.layer(lock))` for the handler alone. `Router::route_layer`, `Router::layer` and `MethodRouter::layer` also wrap the answers of other
-//! methods: a GET that would be answered with 405, and the OPTIONS of a CORS preflight, then wait for the lock and
-//! are answered with 503 while it is held. Reads of the same path stay without a lock in
-//! `get(list).merge(post(create).locked(&lock, key))`.
+//! With axum, put the layer on the method: `post(order).locked(&lock, key)`, which is
+//! `post(order).route_layer(lock.key(key))`, or `post(order.layer(lock))` for the handler alone. `Router::route_layer`,
+//! `Router::layer` and `MethodRouter::layer` also wrap the answers of other methods: a GET that would be answered with
+//! 405, and the OPTIONS of a CORS preflight, then wait for the lock and are answered with 503 while it is held. In
+//! `get(list).merge(post(create).locked(&lock, key))`, reads of the same path need no lock.
 //!
 //! Path templates read axum's path parameters. These are available in all of these places, but not in a service that
 //! wraps the `Router`, nor in its fallback. A request whose route does not have a parameter is answered with 500 and
@@ -132,7 +131,7 @@
 //!
 //! Two stacked layers acquire one after the other. If `/transfer/1/2` acquires account 1 and then 2, and
 //! `/transfer/2/1` acquires 2 and then 1, they can block each other, and both are answered with 503 after the
-//! [`wait`](LockLayer::wait). Under load nearly all of them are.
+//! [`wait`](LockLayer::wait). Under load, this happens to nearly all of them.
 //!
 //! </div>
 //!
@@ -150,7 +149,7 @@
 //!   `non_idempotent` (or before 1.9.13). Leave both out for locked routes.
 //!   `proxy_next_upstream error timeout`, the default, still repeats a PUT or DELETE whose answer took longer
 //!   than `proxy_read_timeout`: set that above `wait` + `max_hold`, or use `proxy_next_upstream off`.
-//! - Envoy repeats with `retry_on: 5xx` or `gateway-error`, HAProxy with `retry-on 503`: the same holds.
+//! - Envoy repeats with `retry_on: 5xx` or `gateway-error`, HAProxy with `retry-on 503`: the same applies.
 //!
 //! To keep the retries of other rejections, answer `lost` with a status that the proxy does not repeat, such
 //! as 500 (but Envoy's `5xx` repeats that too):

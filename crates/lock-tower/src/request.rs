@@ -48,7 +48,7 @@ impl LockRequest {
         request
     }
 
-    /// Creates a request whose handler has not asked for its lock yet.
+    /// Creates a request whose handler has not yet requested its lock.
     pub(crate) fn unasked(config: Arc<Config>, parts: &Parts) -> Self {
         let observers = config.observers(&parts.extensions);
         Self {

@@ -27,7 +27,7 @@ impl<T> Reply<T> {
         Self { votes, ..self }
     }
 
-    /// Replaces the outcome by `f` of it.
+    /// Maps the outcome with `f`.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Reply<U> {
         Reply { now: self.now, outcome: f(self.outcome), votes: self.votes }
     }

@@ -40,13 +40,13 @@ pub(super) enum Served {
     FactoryShutDown,
 }
 
-/// The end of a term, and the error or the panic of its body as a text.
+/// The end of a term, and the error or the panic of its body as text.
 struct Ended {
     end: TermEnd,
     detail: String,
 }
 
-/// The result of a body. The error is a text, made where a panic of its `Display` is caught.
+/// The result of a body. The error is text, formatted where a panic of its `Display` is caught.
 type Outcome = Result<Result<(), String>, Box<dyn Any + Send>>;
 
 impl Candidate {

@@ -1,4 +1,4 @@
-//! The named in-memory stores of this process: `memory:shop` is one store for everyone who asks for it.
+//! The named in-memory stores of this process: `memory:shop` is one store for all its users.
 
 use super::{Inner, MemoryBackend};
 use crate::sync::{Mutex, lock, rank};

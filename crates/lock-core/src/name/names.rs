@@ -26,7 +26,7 @@ pub struct LockNames(Names);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Names {
     One(LockName),
-    /// Sorted, different.
+    /// Sorted, without duplicates.
     Several(Vec<LockName>),
 }
 

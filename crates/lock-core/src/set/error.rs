@@ -9,7 +9,7 @@ use std::{error::Error, fmt};
 pub enum SetError {
     /// There is no name.
     Empty,
-    /// There are more different names than [`LockSet::MAX_MEMBERS`](super::LockSet::MAX_MEMBERS).
+    /// There are more distinct names than [`LockSet::MAX_MEMBERS`](super::LockSet::MAX_MEMBERS).
     TooMany {
         /// The first name that is too many.
         name: LockName,

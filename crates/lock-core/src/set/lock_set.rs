@@ -67,7 +67,7 @@ impl LockFactory {
 }
 
 impl LockSet {
-    /// The largest number of different names.
+    /// The maximum number of distinct names.
     pub const MAX_MEMBERS: usize = 64;
 
     /// Returns the set of these locks, without any IO.

@@ -14,8 +14,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Returns the retention of a counter in a node, at least until its clock is past every token that it would grant
-/// below.
+/// Returns the retention of a counter in a node. The counter is kept at least until the clock of the node has passed
+/// every token that the node may grant below it.
 fn at_least(retention: Option<Duration>) -> Option<Duration> {
     retention.map(|retention| retention.max(MIN_COUNTER_RETENTION))
 }

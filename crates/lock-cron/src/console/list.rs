@@ -36,7 +36,7 @@ struct Query {
     /// In lower case.
     search: String,
     rows: usize,
-    /// The version that the viewer has, or an empty text.
+    /// The version that the viewer has, or an empty string.
     since: String,
 }
 

@@ -71,7 +71,7 @@ pub enum CronEvent<'a> {
         job: &'a LockName,
         /// The run.
         run: RunId,
-        /// The number of the attempt, from 1.
+        /// The number of the attempt, starting at 1.
         attempt: u32,
         /// `true` if the run makes up for a missed instant.
         catch_up: bool,
@@ -98,7 +98,7 @@ pub enum CronEvent<'a> {
         job: &'a LockName,
         /// The run.
         run: RunId,
-        /// The number of the attempt, from 1.
+        /// The number of the attempt, starting at 1.
         attempt: u32,
         /// The outcome.
         outcome: RunOutcome,

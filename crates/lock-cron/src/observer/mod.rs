@@ -7,7 +7,7 @@
 //! | `cron.group` | the group of the scheduler |
 //! | `cron.job` | the name of the job |
 //! | `cron.run` | the [id](crate::RunContext::id) of the run |
-//! | `cron.attempt` | the number of the attempt, from 1 |
+//! | `cron.attempt` | the number of the attempt, starting at 1 |
 //! | `cron.token` | the fencing token of the attempt |
 //! | `cron.outcome` | the metric value of the [`RunOutcome`](crate::RunOutcome), once it is known |
 

@@ -76,7 +76,7 @@ const WORKDAYS: &str = "Monday, Tuesday, Wednesday, Thursday, and Friday";
 /// The number `2` is Tuesday, as in cron; in Quartz it is Monday. A step after a day of the week ends at Saturday:
 /// `5/1` is Friday and Saturday.
 ///
-/// Instead of fields, a text can be `@hourly`, `@daily` or `@midnight`, `@weekly`, `@monthly`, `@yearly` or
+/// Instead of fields, the text can be `@hourly`, `@daily` or `@midnight`, `@weekly`, `@monthly`, `@yearly` or
 /// `@annually`; `@every 1h30m`, see [`every`](Self::every); or `@at 2030-01-31T09:00:00Z`, see [`at`](Self::at).
 ///
 /// # Zones
@@ -234,7 +234,7 @@ impl Schedule {
         self
     }
 
-    /// Returns the same schedule with each `H` derived from the name of a job: jobs of different names are spread
+    /// Returns the same schedule with each `H` derived from the name of a job: jobs with different names are spread
     /// over the hour or the day, and each keeps its time. Before this call, `H` is that of a job with an empty name.
     /// The scheduler calls it when a job is registered.
     ///
@@ -368,7 +368,7 @@ impl Schedule {
     }
 }
 
-/// Formats the schedule as a text for [`Schedule::cron`], including the zone but not the [`DstPolicy`].
+/// Formats the schedule as text for [`Schedule::cron`], including the zone but not the [`DstPolicy`].
 ///
 /// ```
 /// use lock_cron::Schedule;

@@ -1,8 +1,8 @@
-//! Parts of a text with their positions, so that an error can point at them.
+//! Parts of a string with their positions, so that an error can point at them.
 
 use super::error::{Problem, ScheduleErrorKind};
 
-/// A part of a text, and its position.
+/// A part of a string, and its position.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token<'a> {
     pub(crate) text: &'a str,

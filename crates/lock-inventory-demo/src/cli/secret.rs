@@ -27,7 +27,7 @@ fn given_or(given: Option<Secret>, variable: &str) -> Option<String> {
     given.map(|secret| secret.0).or_else(|| env::var(variable).ok())
 }
 
-/// A text that may contain a password. It is validated later, because clap's error messages repeat invalid values.
+/// Text that may contain a password. It is validated later, because clap's error messages repeat invalid values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 

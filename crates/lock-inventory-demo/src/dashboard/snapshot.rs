@@ -138,7 +138,7 @@ pub struct JobInfo {
 /// An entry of the event log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogEntry {
-    /// Number of the entry, from 1.
+    /// Number of the entry, starting at 1.
     pub id: u64,
     /// Time of the entry, in Unix milliseconds.
     pub at: u64,

@@ -37,7 +37,7 @@ pub struct StockRow {
     pub sku: String,
     /// The pieces before the first sale.
     pub initial: i64,
-    /// The pieces that are left, by the counter.
+    /// The pieces that are left, according to the counter.
     pub stock: i64,
     /// Pieces in open reservations.
     pub reserved: i64,
@@ -96,7 +96,7 @@ pub enum Breach {
         sku: String,
         /// The pieces that there were.
         supplied: i64,
-        /// The pieces left, by the counter.
+        /// The pieces left, according to the counter.
         stock: i64,
         /// The pieces in open reservations.
         reserved: i64,

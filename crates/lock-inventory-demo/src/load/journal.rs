@@ -97,7 +97,7 @@ pub enum JournalError {
     /// A line is not a valid entry.
     #[error("journal, line {line}: not an entry of `load`")]
     Line {
-        /// Number of the line, from 1.
+        /// Number of the line, starting at 1.
         line: usize,
         /// Cause of the failure.
         source: serde_json::Error,

@@ -75,8 +75,8 @@ pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> 
     if scenario.stock.len() > 1 {
         let svg = charts::stock(&format!("{}: stock and sales over time", scenario.id), scenario)?;
         let legend = [
-            ("good-mark", "stock, by the counter of the database"),
-            ("bad-mark", "pieces sold, by the rows of orders"),
+            ("good-mark", "stock, according to the counter of the database"),
+            ("bad-mark", "pieces sold, according to the order rows"),
             ("ink-mark", "initial stock"),
             ("band-mark", "fault"),
         ];

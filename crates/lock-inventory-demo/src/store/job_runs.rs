@@ -10,7 +10,7 @@ pub struct JobRun {
     pub job: String,
     /// Scheduled instant of the run, in milliseconds since 1970.
     pub scheduled_ms: i64,
-    /// Number of the attempt, from 1.
+    /// Number of the attempt, starting at 1.
     pub attempt: i64,
     /// Name and process id of the shop, as in the header `x-shop`.
     pub shop: String,

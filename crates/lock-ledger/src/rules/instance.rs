@@ -85,7 +85,7 @@ impl GroupLedger {
         reply
     }
 
-    /// Removes an instance, or all that the ledger has of a job.
+    /// Removes an instance, or everything that the ledger stores about a job.
     pub fn remove(&mut self, now: ServerTime, name: &LockName, removal: Removal) -> RemoveReply {
         let is_defined = self.instances.contains_key(name);
         let Some(job) = self.jobs.get_mut(name).filter(|_| is_defined || removal == Removal::Forget) else {

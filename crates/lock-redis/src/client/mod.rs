@@ -53,7 +53,7 @@ pub trait Client: Default + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Connection, DialError>> + Send;
 }
 
-/// The kind of the channels of wake-ups.
+/// The kind of the wake-up channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PubSub {
     /// `SUBSCRIBE`.

@@ -1,4 +1,4 @@
--- Removes an instance, or all that the ledger has of a job.
+-- Removes an instance, or everything that the ledger stores about a job.
 --
 -- KEYS 1 job   2 group   3 instances of the group   4 their changes   5 open runs of the group   6 history of the job
 --      7 summaries of the group

@@ -38,7 +38,7 @@ pub async fn two_acquires_of_one_factory_exclude_one_another(h: &impl Harness) {
     assert!(attempt(&lock).await.is_some(), "the lock is free");
 }
 
-/// Locks of different names are independent.
+/// Locks with different names are independent.
 pub async fn locks_of_different_names_are_independent(h: &impl Harness) {
     let team = Team::new(h, "one").await;
     let other = h.name("other");

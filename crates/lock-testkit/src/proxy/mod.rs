@@ -164,7 +164,7 @@ impl TcpProxy {
         self.control.ledger().open()
     }
 
-    /// Returns the number of connections accepted so far, without [refused](TcpProxy::refuse) ones.
+    /// Returns the number of connections accepted so far, not counting [refused](TcpProxy::refuse) ones.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.control.ledger().accepted

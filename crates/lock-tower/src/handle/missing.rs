@@ -19,13 +19,14 @@ pub enum LockMissing {
         "this request was passed through without its lock: take `Option<LockHandle>` or `LockStatus` to run without it"
     )]
     Unlocked,
-    /// A [`LockSetHandle`](crate::LockSetHandle) was asked for, and the key has one name.
+    /// A [`LockSetHandle`](crate::LockSetHandle) was requested, and the key has one name.
     #[error("this route has one lock: take `LockHandle`")]
     OneKey,
-    /// A [`LockHandle`](crate::LockHandle) was asked for, and the key has several names.
+    /// A [`LockHandle`](crate::LockHandle) was requested, and the key has several names.
     #[error("this route has several locks: take `LockSetHandle`")]
     SeveralKeys,
-    /// A `Locked` or a [`LockSlot`](crate::LockSlot) was asked for on a route whose lock is not acquired in the handler.
+    /// A `Locked` or a [`LockSlot`](crate::LockSlot) was requested on a route whose lock is not acquired in the
+    /// handler.
     #[error(
         "this route has no layer for locks of the handler: put one on its method, as in \
          `post(handler).layer(lock.in_handler())`"
@@ -37,7 +38,7 @@ pub enum LockMissing {
          after a `Locked`"
     )]
     BeforeLock,
-    /// The request has asked for a lock before.
+    /// The request has already asked for a lock.
     #[error(
         "this request has already asked for a lock: acquire all of its locks together, with a key of several names"
     )]
@@ -57,7 +58,7 @@ impl LockMissing {
         }
     }
 
-    /// Returns why the status of a request has not the handle that was asked for.
+    /// Returns why the status of a request does not have the requested handle.
     pub(super) fn of(status: Option<&LockStatus>) -> Self {
         match status {
             Some(LockStatus::Held(_)) => Self::OneKey,

@@ -31,7 +31,7 @@ impl Fingerprint {
     }
 }
 
-/// Returns the address that the client asked for. A nested router sees the end of its path only.
+/// Returns the address that the client requested. A nested router sees only the end of its path.
 fn whole_uri(head: &Parts) -> &Uri {
     #[cfg(feature = "axum")]
     if let Some(axum::extract::OriginalUri(uri)) = head.extensions.get() {

@@ -165,7 +165,7 @@ impl Exchange {
     {
         let (head, body) = response.into_parts();
         if Execution::of(&head) == Execution::NotStarted {
-            // An attempt before this one may have done the work: its record must not be forgotten.
+            // An earlier attempt may have done the work: its record must not be forgotten.
             if attempt.number() == 1
                 && let Err(error) = self.terms.store.abandon(attempt).await
             {

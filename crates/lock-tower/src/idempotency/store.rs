@@ -62,7 +62,7 @@ impl<T: IdempotencyStore + ?Sized> IdempotencyStore for Arc<T> {
     }
 }
 
-/// An attempt that wants to begin.
+/// An attempt that is about to begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BeginRequest {
     /// The name of the lock, which contains the scope and the key of the client.
@@ -82,7 +82,7 @@ pub struct BeginRequest {
 pub enum Begun {
     /// The attempt began, and owns the record.
     Started {
-        /// The number of this attempt, from 1. Above 1, an attempt before it ended without an answer.
+        /// The number of this attempt, starting at 1. If it is above 1, an earlier attempt ended without an answer.
         number: u32,
     },
     /// The record has an answer.

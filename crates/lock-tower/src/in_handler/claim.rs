@@ -17,7 +17,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The lock that a handler may ask for.
+/// The lock that a handler may request.
 pub(super) struct Claim {
     stage: Stage,
     /// For the detaching service inside.
@@ -28,11 +28,11 @@ enum Stage {
     /// The handler reads its request.
     Unasked(oneshot::Receiver<LockCall>),
     Acquiring(Acquire, oneshot::Sender<Answer>),
-    /// The handler has its answer, or will not ask.
+    /// The handler has its answer, or will not request a lock.
     Settled,
 }
 
-/// The decision about a handler that asked for its lock.
+/// The decision on a handler that requested its lock.
 pub(super) enum Decision {
     /// It continues, with a lock to watch or without one.
     GoOn(Option<Watch>),
@@ -48,8 +48,8 @@ impl Claim {
         (Self { stage: Stage::Unasked(asked), keep }, LockSlot::new(ask, kept))
     }
 
-    /// Completes when a handler that asked for its lock is to be polled again, or dropped. It is pending while the handler has
-    /// not asked, and after the decision.
+    /// Completes when a handler that requested its lock has to be polled again, or dropped. It is pending until the
+    /// handler requests the lock, and after the decision.
     pub(super) fn poll(&mut self, lock: &mut LockRequest, cx: &mut Context<'_>) -> Poll<Decision> {
         loop {
             match &mut self.stage {

@@ -1,4 +1,4 @@
-//! The future of a request whose handler asks for its lock.
+//! The future of a request whose handler requests its lock.
 
 use super::claim::{Claim, Decision};
 use crate::{

@@ -17,7 +17,7 @@ use std::ops::Deref;
 /// as axum's `Json`, `Path`, `Query` and `Form`. If `E` rejects the request, its answer is unchanged, and no lock is taken.
 ///
 /// The route needs a layer created by [`in_handler`](crate::LockLayer::in_handler). The layer answers requests that do
-/// not acquire their lock, and keeps the lock to the end of the response, by its terms.
+/// not acquire their lock, and keeps the lock until the end of the response, according to its terms.
 ///
 /// | second argument | for |
 /// | --- | --- |

@@ -1,4 +1,4 @@
-//! The service of routes whose handlers ask for their locks.
+//! The service of routes whose handlers request their locks.
 
 use super::{claim::Claim, future::InHandlerFuture, slot::LockSlot};
 use crate::{

@@ -103,7 +103,7 @@ impl LockSlot {
     /// # Errors
     /// - [`LockMissing::Unlocked`] if the layer lets the request run without its lock;
     /// - [`LockMissing::NoLayer`] if the layer's filter let the request pass;
-    /// - [`LockMissing::SecondLock`] if the request has asked for a lock before;
+    /// - [`LockMissing::SecondLock`] if the request has already asked for a lock;
     /// - [`LockMissing::RequestEnded`] if the request has ended, for example in a task that outlives it.
     ///
     /// # Cancel safety
