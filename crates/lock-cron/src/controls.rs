@@ -66,7 +66,7 @@ impl Scheduler {
     /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn pause_with_note(&self, job: &str, note: PauseNote) -> Result<(), CronError> {
         if note.actor.len().max(note.text.len()) > MAX_NOTE_BYTES {
-            let about = format!("the note of a pause is longer than {MAX_NOTE_BYTES} bytes: shorten it");
+            let about = format!("the note of the pause is longer than {MAX_NOTE_BYTES} bytes: shorten it");
             return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
         }
         self.command(job, JobCommand::Pause(note)).await

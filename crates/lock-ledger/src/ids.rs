@@ -93,7 +93,7 @@ impl fmt::Display for RunId {
 /// The string is not a valid [`RunId`] or [`ClaimId`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[error("the text is not an id of the run ledger: use one that this library has written")]
+#[error("the text is not an id of the run ledger: use one written by this library")]
 pub struct ParseIdError;
 
 impl FromStr for RunId {

@@ -48,7 +48,7 @@ use syn::{DeriveInput, Path, parse_macro_input, parse_quote};
 ///     sku: u64,
 /// }
 /// ```
-/// Nor does one of which no name can be made, or whose fields would run together:
+/// Nor does one that produces no valid name, or whose fields would run together:
 /// ```compile_fail
 /// # use lock_core::LockKey;
 /// #[derive(LockKey)]

@@ -119,7 +119,7 @@ impl<C: Client> RedisBackend<C> {
         self.inner.route.run(script, &keys, &arguments).await
     }
 
-    /// Returns the argument that tells publishing scripts whether the channels are sharded.
+    /// Returns the argument that informs publishing scripts whether the channels are sharded.
     fn sharded(&self) -> String {
         Keys::sharded(self.inner.route.pubsub()).to_owned()
     }

@@ -33,7 +33,7 @@ impl Keys {
         Self::under(&format!("distlock:{rest}"))
     }
 
-    /// Returns the argument that tells publishing scripts whether the channels are sharded.
+    /// Returns the argument that informs publishing scripts whether the channels are sharded.
     pub(crate) fn sharded(pubsub: PubSub) -> &'static str {
         match pubsub {
             PubSub::Plain => "",

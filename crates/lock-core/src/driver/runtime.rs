@@ -24,8 +24,8 @@ pub(crate) fn has_timer() -> bool {
 /// More than tokio's cooperative budget, the 128 steps of a task between two yields.
 const MANY_STEPS: usize = 1_024;
 
-/// Returns `true` while a runtime polls a task on this thread. tokio tells it only by a panic, so this asks whether the
-/// cooperative budget ends, as it does for tasks alone. The budget is given back.
+/// Returns `true` while a runtime polls a task on this thread. tokio reports this only by a panic, so this checks
+/// whether the cooperative budget ends, as it does for tasks alone. The budget is given back.
 pub(crate) fn is_async_context() -> bool {
     if Handle::try_current().is_err() {
         return false;

@@ -11,7 +11,7 @@ pub(super) struct Candidate {
     pub(super) lock: Lock,
     pub(super) options: ElectionOptions,
     pub(super) role: watch::Sender<Role>,
-    /// Asks the present term, and no later one, to end.
+    /// Asks the current term, and no later one, to end.
     pub(super) resignation: Notify,
     turn: Mutex<()>,
 }

@@ -77,7 +77,7 @@ impl Fairness {
     }
 
     /// Records that the lock is free again. `listeners` is the number of subscribers, if the store counts them;
-    /// `subscribed` tells whether this process is one of them.
+    /// `subscribed` states whether this process is one of them.
     pub(super) fn freed(&mut self, s: &mut Ctx<'_>, listeners: Option<u32>, subscribed: bool) {
         let others_listen = listeners.map(|all| all > u32::from(subscribed));
         self.echo_expected = subscribed;

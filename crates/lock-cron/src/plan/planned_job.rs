@@ -254,7 +254,7 @@ impl PlannedJob {
     }
 
     /// Returns the time of the next tick for the plan of a leader, or of a job of each node. The end of a run gives
-    /// room, and a heartbeat tells whether other nodes have claimed an instant: both are events.
+    /// room, and a heartbeat shows whether other nodes have claimed an instant: both are events.
     pub(super) fn wake_at(&self, is_full: bool) -> Option<UtcTime> {
         let is_stuck = is_full && self.terms.scope == Scope::Fleet && self.pending.needs_room();
         let in_flight = self.pending.in_flight || self.on_time.is_in_flight();

@@ -36,7 +36,7 @@ pub enum ActionError {
     /// The strategy does not exist, or is not available with this database.
     #[error("{0}")]
     Strategy(String),
-    /// The action is not possible in the present state of the server.
+    /// The action is not possible in the current state of the server.
     #[error("{0}")]
     Server(String),
     /// The dashboard is shutting down.

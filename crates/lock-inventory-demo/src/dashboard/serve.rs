@@ -126,7 +126,7 @@ fn announce(out: &mut impl Write, page: SocketAddr, shops: SocketAddr, place: &P
     out.flush()
 }
 
-/// The reason that the dashboard could not start or end in order.
+/// The reason that the dashboard could not start or shut down properly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DashboardError {

@@ -40,7 +40,7 @@ impl ShopCommand {
         command.args(&self.arguments).arg("--shop").arg(name);
         command.envs(self.secrets.iter().map(|(name, value)| (name, value)));
         // Ctrl-C on a terminal goes to a whole process group. In a separate group, the shops do not receive it, so that
-        // this process can end them in order.
+        // this process can shut them down gracefully.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         command
     }

@@ -140,7 +140,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Ends all shops in order and waits for those that were not killed before.
+    /// Shuts down all shops gracefully and waits for those that were not killed before.
     ///
     /// # Errors
     /// Returns the [`FleetError`] of the first shop that did not end with success within 10 s.

@@ -36,8 +36,8 @@ pub(super) fn route(shop: &Arc<Shop>) -> MethodRouter<App> {
         .route_layer(from_fn_with_state(shop.clone(), admit))
 }
 
-/// Refuses requests that need no lock to be refused, and fixes the strategy, so that layer and handler use the same
-/// one.
+/// Rejects requests that can be rejected without the lock, and fixes the strategy, so that layer and handler use the
+/// same one.
 async fn admit(
     State(shop): State<App>,
     _listed: Listed,

@@ -52,7 +52,7 @@ pub struct Aborts {
     pub percent: u32,
 }
 
-/// The reason that a load did not end regularly.
+/// The reason that a load did not complete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {

@@ -87,10 +87,10 @@ pub static SCRIPTS: [Script; 16] = [
         verdict: Verdict::Oversells,
         ..HOT
     },
-    Script { id: "S1a", title: "Mutex of the process, one shop", strategy: Strategy::Mutex, shops: 1, ..HOT },
+    Script { id: "S1a", title: "In-process mutex, one shop", strategy: Strategy::Mutex, shops: 1, ..HOT },
     Script {
         id: "S1",
-        title: "Mutex of the process, four shops",
+        title: "In-process mutex, four shops",
         strategy: Strategy::Mutex,
         verdict: Verdict::Oversells,
         ..HOT

@@ -61,7 +61,7 @@ pub(super) struct Stage {
     pids: Vec<u32>,
 }
 
-/// The reason that a scenario did not end regularly.
+/// The reason that a scenario did not complete.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {

@@ -42,7 +42,7 @@ pub async fn a_due_instant_is_claimed_once(h: &impl LedgerHarness) {
     );
 }
 
-/// A lost reply neither loses nor doubles a run. A repeat is granted while the lease lasts, even if later instants
+/// A lost reply neither loses nor duplicates a run. A repeat is granted while the lease lasts, even if later instants
 /// came in between. Afterwards it is refused, since others may run instead.
 pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "repeat").await;

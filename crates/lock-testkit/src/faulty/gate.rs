@@ -44,7 +44,7 @@ impl Gate {
         self.state.borrow().reached
     }
 
-    /// Lets the present or future call pass. Opening twice has no further effect.
+    /// Lets the current or next call pass. Opening twice has no further effect.
     pub fn open(&self) {
         self.state.send_modify(|state| state.open = true);
     }

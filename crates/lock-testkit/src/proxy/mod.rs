@@ -26,7 +26,7 @@ use tokio::runtime;
 /// one side closes its half, the bytes it sent before are delivered first, with all delays and stalls.
 ///
 /// It runs on its own thread and runtime, unaffected by a test's paused clock or blocked runtime. Faults accumulate
-/// until [`pass`](TcpProxy::pass) and apply to present and future connections. They are in effect when their method
+/// until [`pass`](TcpProxy::pass) and apply to current and future connections. They are in effect when their method
 /// returns: whatever is sent afterwards is subject to them.
 ///
 /// A predicate receives a chunk, the bytes of one read from a client. That is usually a request, but several if the
@@ -100,13 +100,13 @@ impl TcpProxy {
         self.control.switch(switches::Switches::pass);
     }
 
-    /// Closes all present connections and returns once they are closed. Future ones are not affected.
+    /// Closes all current connections and returns once they are closed. New connections are not affected.
     pub fn cut(&self) {
         self.control.switch(|switches| switches.cuts += 1);
         self.control.wait_until_cut();
     }
 
-    /// Closes all present connections, and new ones as soon as they are opened, until [`pass`](TcpProxy::pass).
+    /// Closes all current connections, and new ones as soon as they are opened, until [`pass`](TcpProxy::pass).
     pub fn refuse(&self) {
         self.control.switch(|switches| switches.refuse = true);
         self.cut();

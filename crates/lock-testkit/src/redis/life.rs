@@ -32,7 +32,7 @@ impl RedisServer {
         drop(self.with_process(Option::take));
     }
 
-    /// Ends the process in order (`SIGTERM`). A [persistent](super::RedisServerBuilder::persistent) one dumps its
+    /// Ends the process gracefully (`SIGTERM`). A [persistent](super::RedisServerBuilder::persistent) one dumps its
     /// data.
     pub fn shutdown(&self) {
         if let Some(mut process) = self.with_process(Option::take) {

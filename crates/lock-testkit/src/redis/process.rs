@@ -23,7 +23,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts the server of this home with its present configuration.
+    /// Starts the server of this home with its current configuration.
     pub(super) fn spawn(home: Arc<Home>, settings: &Settings) -> Self {
         let binary = env::var_os(RedisServer::VARIABLE).unwrap_or_else(|| OsString::from("redis-server"));
         let log = home.log_file();
