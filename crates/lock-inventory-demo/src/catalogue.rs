@@ -113,7 +113,7 @@ pub enum RowProblem {
     #[error(transparent)]
     Sku(SkuError),
     /// Another line has the same code.
-    #[error("the sku {sku} is already on line {first}: give each product its own")]
+    #[error("the sku {sku} is already on line {first}: give each product its own sku")]
     Duplicate {
         /// The duplicate code.
         sku: Sku,
@@ -121,7 +121,7 @@ pub enum RowProblem {
         first: u64,
     },
     /// The title is empty.
-    #[error("the title is empty: give every product one")]
+    #[error("the title is empty: give every product a title")]
     NoTitle,
     /// The price is not a positive number of cents.
     #[error("the price {found:?} is not a whole, positive number of cents: write 1290 for 12.90")]

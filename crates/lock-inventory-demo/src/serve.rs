@@ -248,7 +248,7 @@ pub enum ServeError {
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
     /// The directory for the database could not be created.
-    #[error("could not create a temporary directory: give the address of a database to --database")]
+    #[error("could not create a temporary directory: set --database to the address of a database")]
     Directory(#[source] io::Error),
     /// The database is not usable.
     #[error("the database is not usable")]

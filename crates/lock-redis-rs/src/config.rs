@@ -30,7 +30,7 @@ pub fn from_client(client: &Client) -> Result<RedisBackendBuilder, LockError> {
         }
         ConnectionAddr::TcpTls { .. } => {
             return Err(LockError::invalid_url(
-                "the certificates of a redis-rs client cannot be read: give them to `RedisBackendBuilder::tls`",
+                "the certificates of a redis-rs client cannot be read: pass them to `RedisBackendBuilder::tls`",
             ));
         }
         ConnectionAddr::Unix(path) => (Server::Unix { path: path.clone() }, None),

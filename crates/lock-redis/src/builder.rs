@@ -189,10 +189,7 @@ impl<C: Client> RedisBackendBuilder<C> {
                 Target::Master(Arc::new(Sentinels::new(client.clone(), address, limit)))
             }
             Topology::Cluster(_) if replicas > 0 => {
-                return Err(misconfigured(
-                    "`replicas` is for one server or for sentinels, not for a cluster",
-                )
-                .into());
+                return Err(misconfigured("`replicas` is not supported for a cluster").into());
             }
             Topology::Cluster(seeds) => {
                 let settings = cluster::Settings { client, seeds, credentials, limit, rules };

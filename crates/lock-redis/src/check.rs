@@ -230,7 +230,7 @@ fn other_kind(info: &Info<'_>, expected: Expected) -> Option<&'static str> {
         Expected::Master if is_in_cluster(info) => CLUSTER,
         Expected::ClusterNode if !is_in_cluster(info) => "this is not a node of a cluster: write `redis://`",
         _ if is_replica => {
-            "this is a replica: give the address of its master, or of the sentinels that watch it"
+            "this is a replica: use the address of its master, or of the sentinels that watch it"
         }
         Expected::Master | Expected::ClusterNode | Expected::QuorumNode => return None,
     };

@@ -310,10 +310,10 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
     let says = |word| details.contains(word);
     match kind {
         BackendErrorKind::Denied if says("NOAUTH") || says("WRONGPASS") => {
-            ": give the right user and password"
+            ": use the correct user and password"
         }
         BackendErrorKind::Denied if says("NOPERM") || says("can't") || says(ACL_FAILURE) => {
-            ": give the user the rights that `docs/protocol.md` lists"
+            ": grant the user the rights that `docs/protocol.md` lists"
         }
         BackendErrorKind::Denied => ": check user and password",
         BackendErrorKind::Protocol if unknown_command(details).is_some() => UNKNOWN_COMMAND,

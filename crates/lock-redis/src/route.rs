@@ -94,7 +94,7 @@ impl<C: Client> Route<C> {
             Self::One(server) => return Ok(&server.shared),
         };
         Err(misconfigured(&format!(
-            "{why} cannot be a node of a quorum: give the address of an independent master by `redis://`"
+            "{why} cannot be a node of a quorum: use the address of an independent master with `redis://`"
         )))
     }
 

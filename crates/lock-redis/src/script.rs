@@ -122,7 +122,7 @@ operations! {
 
 scripts! {
     TEXTS nothing!
-    PROBE "check of the rights" "probe"
+    PROBE "check the rights" "probe"
 }
 
 scripts! {
@@ -151,7 +151,7 @@ scripts! {
     LEDGER_END "end a run" "ledger_end"
     LEDGER_OPEN "list open runs" "ledger_open"
     LEDGER_HISTORY "list past runs" "ledger_history"
-    LEDGER_COMMAND "give a command" "ledger_command"
+    LEDGER_COMMAND "send a command" "ledger_command"
     LEDGER_CONTROLS "read the controls" "ledger_controls"
     LEDGER_HEARTBEAT "send a heartbeat" "ledger_heartbeat"
     LEDGER_ADD "add an instance" "ledger_add"

@@ -156,7 +156,7 @@ impl ScriptReply {
             "lacks" => {
                 let missing = self.text(0)?;
                 let message = format!(
-                    "connect to redis: the user lacks rights ({missing}): give it those listed in `docs/protocol.md`"
+                    "connect to redis: the user lacks rights ({missing}): grant those listed in `docs/protocol.md`"
                 );
                 Err(BackendError::new(BackendErrorKind::Denied, Applied::No, message).into())
             }

@@ -209,8 +209,8 @@ fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<String
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let Some(at) = known.iter().position(|known| *known == name) else {
             return Err(refused(&match N {
-                0 => format!("`{}://` has no options after a `?`", url.scheme()),
-                _ => format!("it has an unknown option: `{}://` knows {}", url.scheme(), known.join(", ")),
+                0 => format!("`{}://` does not accept options after a `?`", url.scheme()),
+                _ => format!("it has an unknown option: `{}://` accepts {}", url.scheme(), known.join(", ")),
             }));
         };
         values[at] = Some(decoded(value)?);

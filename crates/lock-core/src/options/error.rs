@@ -165,7 +165,7 @@ impl fmt::Display for OptionsError {
             ),
             Self::FloorAboveHold { token } => write!(
                 f,
-                "the hold has token {token}, and a re-entry draws no other: re-enter with a lower `token_floor`"
+                "the hold has token {token}, and a re-entry draws no new one: re-enter with a lower `token_floor`"
             ),
             Self::FixedLease => {
                 write!(f, "a fixed lease ends every term of an election: use `lease`, which is renewed")

@@ -31,7 +31,7 @@ pub enum SetError {
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => write!(f, "a set has no names: give it at least one"),
+            Self::Empty => write!(f, "a set has no names: give it at least one name"),
             Self::TooMany { name, most } => {
                 write!(
                     f,

@@ -54,7 +54,7 @@ pub enum CatalogueRule {
     #[error("there is no product: add at least one")]
     Empty,
     /// Two products have the same code.
-    #[error("the products {first} and {second} have the same sku {sku}: give each its own")]
+    #[error("the products {first} and {second} have the same sku {sku}: give each product its own sku")]
     Duplicate {
         /// The duplicate code.
         sku: Sku,

@@ -39,7 +39,7 @@ pub enum PostgresError {
     /// The programs are not installed.
     #[error(
         "there is no PostgreSQL server: install it (Debian: `apt-get install postgresql`), put `initdb` and `postgres` \
-         into the PATH, or give the address of a running one to --database"
+         into the PATH, or set --database to the address of a running server"
     )]
     NotInstalled,
     /// The caller is root, and no other user exists that may run the server.

@@ -30,7 +30,7 @@ pub enum PrivateRedisError {
     /// The program is not installed.
     #[error(
         "there is no redis-server: install it (Debian: `apt-get install redis-server`, macOS: `brew install redis`), \
-         or give the address of a running one to --redis"
+         or set --redis to the address of a running server"
     )]
     NotInstalled(#[source] io::Error),
     /// The server did not start.

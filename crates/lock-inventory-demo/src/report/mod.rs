@@ -69,7 +69,7 @@ pub enum ReportError {
         source: io::Error,
     },
     /// The file does not contain results.
-    #[error("{} has no results: give the results.json that `all` wrote", path.display())]
+    #[error("{} contains no results: pass a results.json written by `all`", path.display())]
     NoResults {
         /// Path of the file.
         path: PathBuf,

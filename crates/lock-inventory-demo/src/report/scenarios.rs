@@ -92,7 +92,8 @@ pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> 
             ("bad-mark", "hold whose write was stale"),
             ("band-mark", "fault"),
         ];
-        let caption = "From the answers of the shops: a hold ends with its answer and begins at the end of the previous one.";
+        let caption = "From the answers of the shops: a hold ends with its answer and begins at the end of the \
+            previous one.";
         html.push_str(&figure(&svg, caption, &legend));
     }
     Ok(html)

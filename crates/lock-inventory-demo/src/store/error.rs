@@ -21,7 +21,9 @@ pub enum StoreError {
         source: sqlx::Error,
     },
     /// The migrations failed.
-    #[error("could not create the tables: give a database of this version of the program, or an empty one")]
+    #[error(
+        "could not create the tables: use an empty database, or one created by this version of the program"
+    )]
     Migrate(#[from] sqlx::migrate::MigrateError),
     /// The product does not exist.
     #[error("the store has no product {sku}: restart the shop after a change of the catalogue")]

@@ -112,7 +112,7 @@ impl Store {
                 false => tx.rollback().await.map(|()| None),
             }
         };
-        match write.await.map_err(StoreError::of("give the reservation back"))? {
+        match write.await.map_err(StoreError::of("return the reservation"))? {
             Some(changed) => Ok(changed),
             None => match self.stale(sku, token).await? {
                 Some(stale) => Ok(Changed::Stale(stale)),

@@ -47,7 +47,7 @@ fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) ->
     let said = |details: &str| -> (BackendErrorKind, String) {
         match classify(details).0 {
             kind @ Kind::Denied if details.contains("NOPERM") => {
-                (kind, format!("{}: give the user the right `sentinel`", first_words(details)))
+                (kind, format!("{}: grant the user the right `sentinel`", first_words(details)))
             }
             kind @ Kind::Denied => (
                 kind,

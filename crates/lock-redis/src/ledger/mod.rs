@@ -209,7 +209,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             JobCommand::Reset => ("reset", String::new(), Duration::ZERO),
             JobCommand::Trigger { id, life } => ("trigger", trigger(id), life),
             JobCommand::CancelTrigger(id) => ("cancel", trigger(id), Duration::ZERO),
-            _ => return Err(unexpected_reply("give a command").into()),
+            _ => return Err(unexpected_reply("send a command").into()),
         };
         let JobKeys { job: of_job, history } = JobKeys::of(&job.group, &job.name);
         let GroupKeys { open, group, .. } = GroupKeys::of(&job.group);

@@ -77,11 +77,11 @@ impl<C: Client> RedisBackendBuilder<C> {
             .into());
         };
         if self.replicas > 0 {
-            let why = "`replicas` is for one server or for sentinels, not for a quorum";
+            let why = "`replicas` is not supported for a quorum";
             return Err(misconfigured(why).into());
         }
         if rules.foreign_strings == ForeignStrings::Busy {
-            let why = "`foreign_strings_are_busy` is for one server, for sentinels or for a cluster, not for a quorum";
+            let why = "`foreign_strings_are_busy` is not supported for a quorum";
             return Err(misconfigured(why).into());
         }
         let candidates = nodes.into_iter().map(|endpoint| {
@@ -229,7 +229,7 @@ fn all_differ<C: Client>(nodes: &[(Server, RedisBackend<C>)]) -> Result<(), Back
         let Some(AcceptedNode { run_id: run, .. }) = dialled.accepted.get() else { continue };
         if let Some((_, other)) = seen.iter().find(|(known, _)| known == run) {
             return Err(misconfigured(&format!(
-                "the nodes {other} and {server} of the quorum are one server: give each node a server of its own"
+                "the nodes {other} and {server} of the quorum are the same server: use a separate server for each node"
             )));
         }
         seen.push((run.clone(), server));

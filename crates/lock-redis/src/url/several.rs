@@ -137,7 +137,7 @@ impl Several {
         let (mut servers, mut credentials) = (Vec::new(), Credentials::default());
         for host in hosts.split(',') {
             if host.is_empty() {
-                return Err(refused("it has no host between two commas, or none at all"));
+                return Err(refused("it has an empty host, or no host at all"));
             }
             let url = single(&format!("{scheme}://{user}{host}"))?;
             servers.push(server(&url, default_port)?);

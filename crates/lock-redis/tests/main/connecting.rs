@@ -48,7 +48,7 @@ async fn failed_dial_names_the_remedy() {
             "is a Redis server running there?",
         ),
         (DialErrorKind::Closed, "Connection reset by peer", Kind::Unavailable, "write `rediss://`"),
-        (DialErrorKind::Refused, "WRONGPASS invalid", Kind::Denied, "give the right user and password"),
+        (DialErrorKind::Refused, "WRONGPASS invalid", Kind::Denied, "use the correct user and password"),
         (DialErrorKind::Refused, "LOADING in progress", Kind::Unavailable, "LOADING"),
         (DialErrorKind::NotRedis, "HTTP/1.1 400", Kind::Misconfigured, "is it a Redis server"),
     ] {
@@ -78,7 +78,7 @@ async fn silent_server_is_an_error_at_the_limit() {
 async fn unfit_servers_are_refused_by_name() {
     let client = Scripted::default();
     for (from, to, says) in [
-        ("role:master", "role:slave", "give the address of its master"),
+        ("role:master", "role:slave", "use the address of its master"),
         ("redis_mode:standalone", "redis_mode:cluster", "Redis Cluster"),
         ("redis_mode:standalone", "redis_mode:sentinel", "sentinel"),
         ("7.0.15", "5.0.14", "too old"),

@@ -50,12 +50,12 @@ pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl Le
     let run = ledger.granted(request.clone()).await;
     let same = ClaimReply::Claimed { token: run.token, attempt: 1, failures: 0 };
     assert_eq!(ledger.send(request.clone()).await, same);
-    assert_eq!(ledger.open_runs().await.len(), 1, "and there is only one run");
+    assert_eq!(ledger.open_runs().await.len(), 1, "there is only one run");
     let other = ledger.request(ledger.instant(2));
     ledger.granted(ClaimRequest { overlap: TWO, ..other }).await;
     assert_eq!(ledger.send(request.clone()).await, same, "after a later instant");
     ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
-    assert_eq!(ledger.send(request).await, ClaimReply::Superseded, "after its end");
+    assert_eq!(ledger.send(request).await, ClaimReply::Superseded, "after the end of the run");
     assert_eq!(ledger.outcomes().await, [RunOutcome::Succeeded]);
     let short = ClaimRequest { lease: SHORT, overlap: MANY, ..ledger.request(ledger.instant(3)) };
     ledger.granted(short.clone()).await;
@@ -98,7 +98,7 @@ pub async fn a_future_instant_is_early(h: &impl LedgerHarness) {
     assert!(wait <= ahead && !wait.is_zero(), "{wait:?} of {ahead:?} remain");
     h.pass(wait).await;
     let reply = ledger.client().claim(request).await.expect("the ledger answers");
-    assert!(matches!(reply.outcome, ClaimReply::Claimed { .. }), "the instant has come: {reply:?}");
+    assert!(matches!(reply.outcome, ClaimReply::Claimed { .. }), "the instant is due: {reply:?}");
     assert!(reply.now >= soon.scheduled().expect("it has an instant"), "not before the instant: {reply:?}");
 }
 
@@ -108,7 +108,7 @@ pub async fn a_changed_schedule_begins_when_it_is_registered(h: &impl LedgerHarn
     let ledger = LedgerFixture::new(h, "since").await;
     let changed = ledger.register(SCHEDULE + 1).await;
     assert_eq!(changed.status, JobStatus::Existing);
-    assert!(changed.watermark > ledger.begin, "{changed:?} of a job that began at {:?}", ledger.begin);
+    assert!(changed.watermark > ledger.begin, "{changed:?} for a job that started at {:?}", ledger.begin);
     let of = |schedule, millis| ClaimRequest { schedule, ..ledger.request(ledger.instant(millis)) };
     assert_eq!(
         ledger.send(of(SCHEDULE + 1, 100)).await,
@@ -133,7 +133,11 @@ pub async fn reading_a_watermark_makes_none(h: &impl LedgerHarness) {
     };
     assert_eq!(read().await, [None]);
     assert_eq!(read().await, [None], "reading does not create a watermark");
-    assert_eq!(ledger.watermark(SCHEDULE + 1).await, Some(ledger.begin), "nor the start of another schedule");
+    assert_eq!(
+        ledger.watermark(SCHEDULE + 1).await,
+        Some(ledger.begin),
+        "reading does not start another schedule"
+    );
     h.pass(Duration::from_millis(5)).await;
     assert!(ledger.register(SCHEDULE + 1).await.watermark > ledger.begin);
 }
@@ -223,9 +227,9 @@ pub async fn a_claim_after_an_undecided_instant_is_behind(h: &impl LedgerHarness
     let early = ledger.send(after(60_000, 10)).await;
     assert!(
         matches!(early, ClaimReply::Early { .. }),
-        "the claim is behind only once its instant has come: {early:?}"
+        "the claim is behind only once its instant is due: {early:?}"
     );
-    assert_eq!(ledger.watermark(SCHEDULE).await, Some(ledger.begin), "a refusal decides nothing");
+    assert_eq!(ledger.watermark(SCHEDULE).await, Some(ledger.begin), "a refused claim decides nothing");
     ledger.granted(after(10, 0)).await;
     ledger.granted(after(20, 10)).await;
     assert_eq!(ledger.send(after(15, 10)).await, ClaimReply::Superseded);

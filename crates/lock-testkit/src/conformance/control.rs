@@ -238,9 +238,9 @@ pub async fn a_reset_ends_a_watermark_in_the_future(h: &impl LedgerHarness) {
     let now = ledger.watermark(SCHEDULE).await.expect("it is known");
     assert!(now > run.run.scheduled().expect("an instant"), "the watermark is now, not earlier: {now:?}");
     let of = |millis| ClaimRequest { revision, ..ledger.request(ledger.instant(millis)) };
-    assert_eq!(ledger.send(of(120)).await, ClaimReply::Superseded, "what was missed stays missed");
+    assert_eq!(ledger.send(of(120)).await, ClaimReply::Superseded, "missed instants stay missed");
     assert_eq!(ledger.send(of(100)).await, ClaimReply::Duplicate, "an open run is not started again");
-    assert!(ledger.command(JobCommand::Reset).await > revision, "each raises the revision");
+    assert!(ledger.command(JobCommand::Reset).await > revision, "each command raises the revision");
 }
 
 /// A command for a misspelt name is refused and stores nothing.

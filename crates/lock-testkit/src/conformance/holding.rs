@@ -26,7 +26,7 @@ pub async fn a_fixed_lease_ends(h: &impl Harness) {
     let reason = within(h, LEASE + SOON, "a fixed lease ends", guard.lost()).await;
     assert_eq!(reason, LostReason::Expired);
     assert!(!guard.is_held());
-    let next = within(h, SOON, "the next gets the lock", get(&team.lock_b())).await;
+    let next = within(h, SOON, "the next waiter acquires the lock", get(&team.lock_b())).await;
     assert!(next.fencing_token() > guard.fencing_token());
     assert_eq!(guard.release().await.expect("a release is answered"), ReleaseOutcome::AlreadyExpired);
     assert!(next.is_held(), "releasing a lost hold does not free another holder's lock");

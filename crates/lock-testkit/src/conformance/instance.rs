@@ -224,7 +224,7 @@ pub async fn a_removed_instance_ends_its_open_run(h: &impl LedgerHarness) {
     assert_eq!(fixture.finish(&second).await, EndReply::Recorded);
     let outcomes = [RunOutcome::Succeeded, RunOutcome::Failed, RunOutcome::Succeeded];
     assert_eq!(fixture.ledger.outcomes().await, outcomes);
-    assert_eq!(summaries(&fixture.ledger).await, [], "the end of the run brings no summary back");
+    assert_eq!(summaries(&fixture.ledger).await, [], "the end of the run does not restore the summary");
 }
 
 /// Nothing that comes late brings a forgotten job back.
@@ -237,7 +237,7 @@ pub async fn a_forgotten_instance_leaves_nothing(h: &impl LedgerHarness) {
     fixture.ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let revision = fixture.ledger.revision().await;
     assert_eq!(fixture.remove(Removal::Forget).await, RemoveReply::Removed);
-    assert!(fixture.ledger.revision().await > revision, "its controls are gone");
+    assert!(fixture.ledger.revision().await > revision, "its controls are removed");
     fixture.assert_nothing_left().await;
     assert_eq!(fixture.ledger.renew(&open, SHORT).await, RunRenewal::Gone);
     assert_eq!(fixture.finish(&open).await, EndReply::Gone);
@@ -247,7 +247,11 @@ pub async fn a_forgotten_instance_leaves_nothing(h: &impl LedgerHarness) {
     fixture.assert_nothing_left().await;
     fixture.add().await;
     fixture.remove(Removal::KeepRecord).await;
-    assert_eq!(fixture.remove(Removal::Forget).await, RemoveReply::Removed, "a removed one has a record");
+    assert_eq!(
+        fixture.remove(Removal::Forget).await,
+        RemoveReply::Removed,
+        "a removed instance has a record"
+    );
     fixture.assert_nothing_left().await;
 }
 
@@ -288,7 +292,7 @@ pub async fn a_reader_learns_what_has_changed(h: &impl LedgerHarness) {
     let Instances::Changed { instances, .. } = fixture.read(first).await else {
         panic!("all changes are recorded");
     };
-    assert_eq!(instances.len(), 77, "those after the first one");
+    assert_eq!(instances.len(), 77, "only the changes after the first one");
 }
 
 /// Texts with quotes, line ends and letters of all alphabets, and the largest payload.

@@ -90,7 +90,7 @@ pub async fn a_name_is_never_a_pattern(h: &impl Harness) {
     a.take(&matched, LONG).await;
     a.free(&matched).await;
     listener.must_not_hear_more(h, &matched, 0).await;
-    assert_eq!(listener.count(&pattern), 0, "another name's release was heard as {pattern}");
+    assert_eq!(listener.count(&pattern), 0, "a release of another name was reported as {pattern}");
     a.take(&pattern, LONG).await;
     a.free(&pattern).await;
     listener.must_hear(h, &pattern, 1).await;

@@ -28,7 +28,11 @@ pub async fn a_repeated_skip_stays_a_skip(h: &impl LedgerHarness) {
         assert_eq!(ledger.send(request.clone()).await, ClaimReply::Skipped);
     }
     ledger.end(&first, RunOutcome::Succeeded, AfterAttempt::Finish).await;
-    assert_eq!(ledger.send(request).await, ClaimReply::Duplicate, "nor once the earlier run has ended");
+    assert_eq!(
+        ledger.send(request).await,
+        ClaimReply::Duplicate,
+        "the skipped run does not start once the earlier run has ended"
+    );
     assert_eq!(ledger.history().await.iter().map(|entry| entry.count).collect::<Vec<_>>(), [1, 1]);
 }
 

@@ -72,7 +72,7 @@ pub async fn the_estimate_of_the_server_time_is_close(h: &impl Harness) {
         let estimate = backend.server_now(&name).expect("after an answer there is an estimate");
         let after = look(&backend, &name).await.now;
         let off = before.since(estimate).max(estimate.since(after));
-        assert!(off < Duration::from_secs(1), "the estimate is {off:?} off");
+        assert!(off < Duration::from_secs(1), "the estimate is off by {off:?}");
         h.pass(Duration::from_millis(20)).await;
     }
 }
@@ -82,7 +82,7 @@ pub async fn capabilities_are_constant_and_named(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("capabilities"));
     let before = backend.capabilities();
     let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
-    assert!(!before.name.is_empty() && before.name.chars().all(word), "`{}` is a short word", before.name);
+    assert!(!before.name.is_empty() && before.name.chars().all(word), "`{}` is a short name", before.name);
     Contender::new(&backend).take(&name, LONG).await;
     assert_eq!(backend.capabilities(), before);
 }

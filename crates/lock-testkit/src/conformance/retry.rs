@@ -112,7 +112,7 @@ pub async fn a_reassigned_attempt_is_followed_at_once(h: &impl LedgerHarness) {
     assert_eq!(
         ledger.send(ledger.after_each(&first, 9, 0)).await,
         ClaimReply::Gone,
-        "it counts as an orphaning"
+        "the interruption counts as an orphaning"
     );
     let second = ledger.granted(ledger.after_each(&first, 0, 1)).await;
     assert!(second.attempt == 2 && second.token > first.token, "{second:?} after {first:?}");

@@ -47,7 +47,7 @@ pub async fn a_registered_job_is_described(h: &impl LedgerHarness) {
     assert_eq!(second.schedule, "CRON_TZ=Asia/Tokyo \"ü\"");
     assert!(second.described > first.described);
     assert_eq!(second.recent, [RunOutcome::Succeeded], "a new description keeps the outcomes");
-    assert_eq!(summaries(&ledger).await.len(), 1, "the unknown job has none");
+    assert_eq!(summaries(&ledger).await.len(), 1, "an unknown job has no description");
 }
 
 /// The last outcomes are known without a read of each history, and so is the beginning of a failure.

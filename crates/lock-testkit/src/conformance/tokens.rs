@@ -98,5 +98,5 @@ pub async fn tokens_fit_a_database(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("bigint"));
     let tokens = Contender::new(&backend).take_with(&name, LONG, 100, None).await;
     assert!(tokens.first.get() > 0, "a resource that has seen nothing remembers 0");
-    assert!(tokens.last.get() < 1 << 53, "{tokens:?} fits a double");
+    assert!(tokens.last.get() < 1 << 53, "{tokens:?} fits into a double");
 }

@@ -122,7 +122,7 @@ pub async fn a_shutdown_ends_every_wait(h: &impl Harness) {
     let _guard = get(&team.lock_a()).await;
     let waiter = queue_up(h, &team.b, &team.lock_b()).await;
     let report = within(h, SOON * 3, "the shutdown completes", team.b.shutdown()).await;
-    assert!(report.is_clean(), "a waiter has nothing to give back: {report:?}");
+    assert!(report.is_clean(), "a waiter leaves nothing to release: {report:?}");
     let ended = within(h, SOON, "the wait ends", waiter).await.expect("the waiter lives");
     assert_eq!(ended.expect_err("the factory is shut down").kind(), LockErrorKind::ShutDown);
 }

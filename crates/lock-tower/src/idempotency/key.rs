@@ -14,7 +14,7 @@ pub(super) fn read(head: &Parts) -> Result<String, KeyError> {
     let mut values = head.headers.get_all(HEADER).iter();
     let value = values.next().ok_or(KeyError::missing("the header `Idempotency-Key` is missing"))?;
     if values.next().is_some() {
-        return Err(KeyError::bad_request("the header `Idempotency-Key` is given more than once"));
+        return Err(KeyError::bad_request("the header `Idempotency-Key` is present more than once"));
     }
     let text = value.to_str().map_err(|_| malformed())?.trim();
     let key = match text.strip_prefix('"') {

@@ -31,7 +31,7 @@ pub enum InvalidKey {
         at: usize,
     },
     /// A type was given for a parameter that is not in the template.
-    #[error("the template has no parameter `{name}`: give `typed` a name that the template contains")]
+    #[error("the template has no parameter `{name}`: pass a name to `typed` that the template contains")]
     UnknownParameter {
         /// The given name.
         name: String,
@@ -59,7 +59,7 @@ pub enum InvalidKey {
         name: String,
     },
     /// There is no key.
-    #[error("a layer with several keys has none: give it at least one")]
+    #[error("a layer with several keys has none: give it at least one key")]
     NoKeys,
     /// There are more keys than a set can have names.
     #[error("a layer with several keys has {keys}: use at most {most}")]

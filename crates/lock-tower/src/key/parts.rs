@@ -25,7 +25,7 @@ use std::{fmt::Display, str::FromStr, sync::Arc};
 /// assert!(KeyTemplate::try_from(key).is_ok());
 /// ```
 #[derive(Clone)]
-#[must_use = "give it to `LockLayer::key`"]
+#[must_use = "pass it to `LockLayer::key`"]
 pub struct KeyParts(Result<Vec<Piece>, InvalidKey>);
 
 impl KeyParts {

@@ -170,7 +170,7 @@ fn once<'a>(
     let value = values.next().ok_or_else(|| KeyError::missing(format!("the {source} is missing")))?;
     match values.next() {
         None => Ok(value),
-        Some(_) => Err(KeyError::bad_request(format!("the {source} is given more than once"))),
+        Some(_) => Err(KeyError::bad_request(format!("the {source} is present more than once"))),
     }
 }
 

@@ -79,14 +79,14 @@ pub(crate) enum Read {
 
 impl KeyTemplate {
     /// Creates a name from parts, joined by `:`. Without parts it is the prefix alone.
-    #[must_use = "give it to `LockLayer::key`"]
+    #[must_use = "pass it to `LockLayer::key`"]
     pub fn of(prefix: impl Into<String>) -> KeyParts {
         KeyParts::new(Ok(vec![Piece::Literal(prefix.into())]))
     }
 
     /// Parses a path template such as `"stock:{sku}"`, to set types for its parameters (`typed`), or to add parts. If
     /// you need neither, use the text itself as the key.
-    #[must_use = "give it to `LockLayer::key`"]
+    #[must_use = "pass it to `LockLayer::key`"]
     pub fn template(template: &str) -> KeyParts {
         KeyParts::new(parse::pieces(template))
     }

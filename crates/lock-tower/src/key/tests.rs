@@ -59,7 +59,7 @@ fn missing_empty_repeated_and_long_values_are_400() {
     let cases = [
         (Request::get("/"), "the query parameter `q` is missing"),
         (Request::get("/?q="), "the query parameter `q` is empty"),
-        (Request::get("/?q=1&q=2"), "the query parameter `q` is given more than once"),
+        (Request::get("/?q=1&q=2"), "the query parameter `q` is present more than once"),
         (Request::get("/?q=%FF"), "the query parameter `q` is not UTF-8"),
         (Request::get("/?q=a%FEb"), "the query parameter `q` is not UTF-8"),
         (Request::get(format!("/?q={long}")), "the query parameter `q` is too long"),
@@ -74,7 +74,7 @@ fn missing_empty_repeated_and_long_values_are_400() {
     let twice = Request::get("/").header("h", "1").header("h", "2");
     assert_eq!(
         read(KeyTemplate::of("k").header("h"), twice).unwrap_err().detail(),
-        "the header `h` is given more than once"
+        "the header `h` is present more than once"
     );
 }
 

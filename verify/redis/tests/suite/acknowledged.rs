@@ -79,7 +79,7 @@ async fn a_cut_off_master_grants_nothing() {
 async fn a_cluster_has_no_such_option() {
     let builder = RedisBackendBuilder::from_url("redis-cluster://127.0.0.1:1").unwrap().replicas(1);
     let error = builder.connect().await.map(drop).unwrap_err();
-    assert!(error.backend_error().unwrap().to_string().contains("not for a cluster"), "{error:?}");
+    assert!(error.backend_error().unwrap().to_string().contains("not supported for a cluster"), "{error:?}");
 }
 
 #[tokio::test]

@@ -40,7 +40,7 @@ pub(super) async fn refused(url: &str, kind: BackendErrorKind, says: &str) {
 async fn a_server_with_a_password_says_so() {
     let server = RedisServer::builder().password("canary").start();
     let port = server.port();
-    refused(&server.url(), BackendErrorKind::Denied, "give the right user and password").await;
+    refused(&server.url(), BackendErrorKind::Denied, "use the correct user and password").await;
     refused(&format!("redis://:canary2@127.0.0.1:{port}"), BackendErrorKind::Denied, "WRONGPASS").await;
     refused(&format!("redis://app:canary@127.0.0.1:{port}"), BackendErrorKind::Denied, "WRONGPASS").await;
     let backend = redis(&format!("redis://:canary@127.0.0.1:{port}")).await;
@@ -80,7 +80,7 @@ async fn a_missing_right_is_named_when_connecting() {
 async fn a_replica_is_refused_and_its_master_named_as_the_cure() {
     let master = RedisServer::start();
     let replica = RedisServer::builder().replica_of(&master).start();
-    refused(&replica.url(), BackendErrorKind::Misconfigured, "give the address of its master").await;
+    refused(&replica.url(), BackendErrorKind::Misconfigured, "use the address of its master").await;
 }
 
 #[tokio::test]

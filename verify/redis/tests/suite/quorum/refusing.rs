@@ -47,7 +47,7 @@ async fn a_login_and_a_right_are_missed_by_name() {
     let url = with(&nodes, &other).replace("://", "://shop:canary@");
     let node = format!("node {other} of the quorum");
     third.command(&["ACL", "SETUSER", "shop", "resetpass", ">another"]);
-    for says in ["give the right user and password", &node] {
+    for says in ["use the correct user and password", &node] {
         refused(&url, BackendErrorKind::Denied, says).await;
     }
     third.command(&["ACL", "SETUSER", "shop", "resetpass", ">canary"]);
@@ -83,7 +83,7 @@ async fn one_server_under_two_names_has_no_two_votes() {
     let nodes = RedisQuorum::start(2);
     let other = format!("localhost:{}", nodes.servers()[0].port());
     let url = with(&nodes, &other);
-    for says in ["are one server", &other] {
+    for says in ["are the same server", &other] {
         refused(&url, BackendErrorKind::Misconfigured, says).await;
     }
 }
@@ -122,7 +122,7 @@ async fn a_quorum_is_no_single_store_and_keeps_no_ledger() {
     assert!(error.backend_error().unwrap().to_string().contains("no run ledger"), "{error:?}");
     let builder = RedisBackendBuilder::from_url(&nodes.url()).unwrap().replicas(1);
     let error = builder.connect_quorum().await.map(drop).unwrap_err();
-    assert!(error.backend_error().unwrap().to_string().contains("not for a quorum"), "{error:?}");
+    assert!(error.backend_error().unwrap().to_string().contains("not supported for a quorum"), "{error:?}");
     let one = RedisBackendBuilder::from_url(&nodes.servers()[0].url()).unwrap();
     let error = one.connect_quorum().await.map(drop).unwrap_err();
     assert!(error.backend_error().unwrap().to_string().contains("write `redlock://"), "{error:?}");

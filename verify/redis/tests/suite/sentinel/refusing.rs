@@ -44,7 +44,7 @@ async fn a_login_at_the_master_is_not_that_at_the_sentinels() {
     let deployment = RedisSentinels::with(|server| server.password("canary"), |sentinel| sentinel);
     let url = deployment.url();
     let master = deployment.master().address().to_string();
-    refused(&url, BackendErrorKind::Denied, "give the right user and password").await;
+    refused(&url, BackendErrorKind::Denied, "use the correct user and password").await;
     let wrong = url.replace("://", "://:canary2@");
     refused(&wrong, BackendErrorKind::Denied, "WRONGPASS").await;
     refused(&wrong, BackendErrorKind::Denied, &master).await;
