@@ -13,7 +13,7 @@ use lock_core::{
 use std::{convert::Infallible, error::Error, future::ready, net::SocketAddr, time::Duration};
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-/// 200 on the leader, 503 elsewhere: a load balancer sends requests to the leader alone.
+/// 200 on the leader, 503 elsewhere: a load balancer sends requests only to the leader.
 fn probe(election: &Election) -> Router {
     let role = election.role();
     let ready = move || match role.borrow().is_leading() {

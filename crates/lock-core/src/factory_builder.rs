@@ -159,9 +159,9 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// Sets the clock that measures leases. Under tokio's paused time this must be a `TestClock` (feature
-    /// `test-util`). With a custom clock, leases are renewed by the runtime's timer alone. With the default clock, a
-    /// thread of this process also renews them while a blocked thread keeps the runtime's timers from running.
+    /// Sets the clock that measures leases. Under tokio's paused time this must be a `TestClock` (feature `test-util`).
+    /// With a custom clock, leases are renewed only by the runtime's timer. With the default clock, a thread of this
+    /// process also renews them while a blocked thread keeps the runtime's timers from running.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self

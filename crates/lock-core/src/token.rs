@@ -5,8 +5,8 @@ use std::fmt;
 /// A fencing token: strictly increasing per lock name, one per hold; a re-entry keeps the token of its hold.
 ///
 /// No lock service can prevent a process that was paused past its lease from writing. The resource can: it stores the
-/// highest token that it has seen and rejects older ones, **on the read and on the write** (a check on the write
-/// alone still loses updates):
+/// highest token that it has seen and rejects older ones, **on the read and on the write** (a check only on the write
+/// still loses updates):
 ///
 /// ```sql
 /// -- read; no row: a newer holder was here, stop

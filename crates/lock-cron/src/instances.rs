@@ -36,9 +36,9 @@ impl Scheduler {
     /// any node may add it. While no live node has the kind, nothing runs, and the instance is
     /// [unowned](crate::JobInfo::unowned).
     ///
-    /// A new instance, and one with another schedule, runs from now on, never for the past. With another payload alone,
-    /// missed instants are still made up for. An open run keeps the payload with which it began; if its node dies, the
-    /// next attempt has the new one. If two nodes add different definitions at once, the later request wins.
+    /// A new instance, and one with another schedule, runs from now on, never for the past. If only the payload
+    /// differs, missed instants are still made up for. An open run keeps the payload with which it began; if its node
+    /// dies, the next attempt has the new one. If two nodes add different definitions at once, the later request wins.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -187,9 +187,9 @@ impl JobBuilder {
     /// is logged as a warning.
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`], also for a slash, [`InvalidOptions`](CronErrorKind::InvalidOptions),
-    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that matches no date with this
-    /// name, [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running),
+    /// [`CronErrorKind::InvalidName`], including for a slash, [`InvalidOptions`](CronErrorKind::InvalidOptions),
+    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that matches no date with this name,
+    /// [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running),
     /// [`Ended`](CronErrorKind::Ended). The job is not registered then.
     pub fn register(self) -> Result<(), CronError> {
         let Self { scheduler, name: text, schedule, terms, body: BodySlot(body) } = self;

@@ -19,7 +19,7 @@ pub struct Election {
 }
 
 impl LockFactory {
-    /// Returns the election with this name and the default [options](ElectionOptions) and without any IO. The lease is
+    /// Returns the election with this name and the default [options](ElectionOptions), without any IO. The lease is
     /// shorter than 15 s if the limits of this factory or of its backend require it.
     ///
     /// The leader holds the lock with the same name. Any other holder of that lock counts as a leader, so give

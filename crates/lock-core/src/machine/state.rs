@@ -104,7 +104,7 @@ pub(super) struct Hold {
     /// Set once the last guard is released; the store is asked when the operation in flight is answered.
     pub(super) ended: bool,
     pub(super) max_hold_at: Moment,
-    /// The time until which the lock stays taken, also after the last guard is released.
+    /// The time until which the lock stays taken, even after the last guard is released.
     pub(super) kept_until: Moment,
     /// The time by which the first guard must have been taken.
     pub(super) claim_by: Moment,

@@ -45,8 +45,8 @@ impl LockName {
         Self::new(joined.finish()?)
     }
 
-    /// Returns this name with one more part, percent-encoded, after a `:`. It builds names step by step, also from a fixed name
-    /// that [`of`](Self::of) would encode.
+    /// Returns this name with one more part, percent-encoded, after a `:`. It builds names step by step, for example
+    /// from a fixed name that [`of`](Self::of) would encode.
     ///
     /// ```
     /// use lock_core::{LockName, NameError};

@@ -12,9 +12,9 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// Observes the locks of a factory.
 ///
-/// It is called without any mutex held, in the task that caused the event, including in Drop: return quickly and do
-/// not block. A panic is caught and ends this call alone. Events of one lock are in order if one thread causes them;
-/// events caused by racing threads may be swapped.
+/// It is called without any mutex held, in the task that caused the event, including in Drop: return quickly and do not
+/// block. A panic is caught and ends only this call. Events of one lock are in order if one thread causes them; events
+/// caused by racing threads may be swapped.
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend, observer::{LockEvent, LockObserver}};

@@ -10,8 +10,8 @@ use std::{
     sync::Arc,
 };
 
-/// Logs an event and passes it to each observer. A panic of an observer is caught and ends that call alone: it must
-/// not affect a release or a renewal.
+/// Logs an event and passes it to each observer. A panic of an observer is caught and ends only that call: it must not
+/// affect a release or a renewal.
 pub fn notify_all<O: ?Sized>(observers: &[Arc<O>], log: impl FnOnce(), call: impl Fn(&O)) {
     assert_unlocked("an observer");
     drop(catch_unwind(AssertUnwindSafe(log)));

@@ -7,9 +7,8 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// Observes a scheduler.
 ///
-/// It is called on the task of the scheduler, including in Drop: return quickly and do not block. A panic is caught
-/// and ends this call alone. For events of the leadership's lock, see
-/// [`LockObserver`](lock_core::observer::LockObserver).
+/// It is called on the task of the scheduler, including in Drop: return quickly and do not block. A panic is caught and
+/// ends only this call. For events of the leadership's lock, see [`LockObserver`](lock_core::observer::LockObserver).
 ///
 /// ```
 /// use lock_cron::observer::{CronEvent, CronObserver};

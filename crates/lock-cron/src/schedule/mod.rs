@@ -107,7 +107,7 @@ impl Schedule {
     /// Parses a schedule: a pattern or a word after `@`, with an optional zone before it.
     ///
     /// # Errors
-    /// Returns a [`ScheduleError`] that points at the problem, also if no date ever matches.
+    /// Returns a [`ScheduleError`] that points at the problem, including if no date ever matches.
     ///
     /// ```
     /// use lock_cron::Schedule;

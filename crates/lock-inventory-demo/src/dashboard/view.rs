@@ -66,7 +66,7 @@ pub(super) struct View {
     oversold: BTreeMap<String, SinceSwitch>,
     /// Number of looks at the servers so far.
     looks: u64,
-    /// Look from which on the stock is the current strategy's alone.
+    /// First look at which the stock is due to the current strategy only.
     settled_at: u64,
     /// Highest token of each product so far.
     tokens: BTreeMap<String, u64>,

@@ -5,8 +5,8 @@
 -- ARGV 1 lease id   2 lease, ms   3 not after, µs   4 reserve   5 floor or ''   6 retention, ms, or '' to keep the counter's expiry
 --
 -- replies, each after the server's time in µs:
---   granted, first, last, foreign   the lock is held by this lease id, also after a repeat, which gets new tokens; foreign
---                            is 1 if the counter was no time, as one that Redisson began, else 0
+--   granted, first, last, foreign   the lock is held by this lease id, even after a repeat, which gets new tokens; foreign
+--                            is 1 if the counter was not a time, as one that Redisson created, else 0
 --   busy, pttl               another lease holds it; a negative pttl means unknown
 --   foreign, pttl            the key is a string with this expiry, as other locks keep it
 --   late                     executed after `not after`: nothing was done
@@ -58,7 +58,7 @@ local function acquire(lock, counter, lease, duration, not_after, reserve, floor
   if not (writes and count and count < now) then
     local refused
     if old and not (count and count < LIMIT) then
-      refused = 'WRONGTYPE the fencing counter is no number below 2^53'
+      refused = 'WRONGTYPE the fencing counter is not a number below 2^53'
     else
       -- The counter never runs more than 1 ms ahead of the clock, and a missing one starts that far ahead. Tokens
       -- thus increase even if the counter is lost. Only a floor sets it further ahead; it then lives until the clock

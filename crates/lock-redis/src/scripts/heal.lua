@@ -19,7 +19,7 @@ local text = redis.pcall('GET', counter)
 if type(text) == 'table' then return {now, 'refused', text.err} end
 local count = not text and 0 or not string.find(text, '%D') and tonumber(text)
 if not count or count >= LIMIT then
-  return {now, 'refused', 'WRONGTYPE the fencing counter is no number below 2^53'}
+  return {now, 'refused', 'WRONGTYPE the fencing counter is not a number below 2^53'}
 end
 local lasts = redis.pcall('PTTL', lock)
 local there = lasts ~= -2 and (type(lasts) == 'table' and lasts or redis.pcall('HGET', lock, lease))

@@ -74,8 +74,7 @@ local function find_open(key, job, run) return decode(redis.call('HGET', key, jo
 
 local function write_open(key, job, open) redis.call('HSET', key, job .. '\n' .. open.run, cjson.encode(open)) end
 
--- Returns whether a claim names the current definition of a job: its revision, or '0' for a job that is not an
--- instance.
+-- Returns whether a claim names the current definition of a job: its revision, or '0' for a job that is not an instance.
 local function is_defined_by(job, revision) return (job.instance or '0') == revision end
 
 -- Returns whether an instance was to run once, and is decided or removed.
@@ -121,7 +120,7 @@ local function conclude(keys, name, job)
   drop_controls(keys.group, name, true)
 end
 
--- Decodes an entry of a history. An unreadable entry counts as empty, so that it stops no run.
+-- Decodes an entry of a history. An unreadable entry counts as empty, so that it does not stop a run.
 local function recall(text)
   local readable, entry = pcall(cjson.decode, text)
   return readable and type(entry) == 'table' and entry or {}

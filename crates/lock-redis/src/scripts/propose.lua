@@ -4,14 +4,18 @@
 -- ARGV 1 run id of the server   2 lease id   3 lease, ms   4 not after, µs   5 token   6 end of its range   7 least age, µs
 --      8 retention, ms, at least 3000, or '' to keep the counter's expiry   9 floor, left out if there is none
 --
--- replies, each after the server's time in µs, and with the age in µs behind the word: granted                      the
--- lease holds the lock, and the counter is at the end of the range busy, pttl, counter, lease   another lease holds the
--- lock; lease is '' if the key is not a lock, and a negative pttl means "unknown" stale, counter               the
--- token is not above the counter, whose retention may have been renewed clock                        the token is too
--- far from the clock quarantined                  the node has not kept its data for long enough to vote late
--- executed after `not after`: nothing was done and without an age: refused, error   a key holds something else, or a
--- permission is missing: nothing was done, except that an invalid counter may have lost its expiry if argument 8 is a
--- retention error, text      failed midway: the counter may have been written
+-- replies, each after the server's time in µs, and with the age in µs behind the word:
+--   granted                      the lease holds the lock, and the counter is at the end of the range
+--   busy, pttl, counter, lease   another lease holds the lock; lease is '' if the key is not a lock, and a negative pttl
+--                                means "unknown"
+--   stale, counter               the token is not above the counter, whose retention may have been renewed
+--   clock                        the token is too far from the clock
+--   quarantined                  the node has not kept its data for long enough to vote
+--   late                         executed after `not after`: nothing was done
+-- and without an age:
+--   refused, error   a key holds something else, or a permission is missing: nothing was done, except that an invalid
+--                    counter may have lost its expiry if argument 8 is a retention
+--   error, text      failed midway: the counter may have been written
 local _, lock, counter = unpack(KEYS)
 local _, lease, duration, not_after, token, last, min_age, retention, floor = unpack(ARGV)
 
@@ -44,7 +48,7 @@ local count = not old and 0 or not string.find(old, '%D') and tonumber(old)
 if not count or count >= LIMIT then
   if writes and retention ~= '' then redis.call('SET', counter, old) end
   if writes and retention == '' then redis.call('SET', counter, old, 'KEEPTTL') end
-  return {now, 'refused', 'WRONGTYPE the fencing counter is no number below 2^53'}
+  return {now, 'refused', 'WRONGTYPE the fencing counter is not a number below 2^53'}
 end
 
 if not free and not depth then

@@ -62,7 +62,7 @@ pub async fn a_skipped_run_has_run(h: &impl LedgerHarness) {
     assert_eq!(fixture.all().await.1, []);
 }
 
-/// Before its run, an instance may be moved to any instant, also to an earlier one.
+/// Before its run, an instance may be moved to any instant, even to an earlier one.
 pub async fn another_instant_replaces_the_first(h: &impl LedgerHarness) {
     let mut fixture = once(h, "moved", instant(7_000), LONG).await;
     for at in [9_000, 3_000] {

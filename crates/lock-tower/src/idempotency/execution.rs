@@ -11,7 +11,7 @@ use http::{StatusCode, response::Parts};
 pub enum Execution {
     /// The answer is final: it is stored, and replayed to each retry.
     Done,
-    /// Nothing was done: the answer is not stored, and the key is free again, also for another payload. After a further
+    /// Nothing was done: the answer is not stored, and the key is free again, even for another payload. After a further
     /// [`Attempt`](super::Attempt) the key keeps its payload, since an earlier attempt may have done some of the work.
     NotStarted,
 }

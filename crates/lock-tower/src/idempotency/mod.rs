@@ -32,7 +32,7 @@
 //! | --- | --- |
 //! | the first of its key | that of the handler |
 //! | a retry after the answer | the stored status, headers and body, with `Idempotent-Replayed: true` |
-//! | a retry while the first is executed, also on another server | waits as long as the lock's [`wait`](crate::LockLayer::wait), then 409 with `Retry-After` |
+//! | a retry while the first is executed, even on another server | waits as long as the lock's [`wait`](crate::LockLayer::wait), then 409 with `Retry-After` |
 //! | the key with another method, path, query or body | 422 |
 //! | without a key | 400, or passed through if it is [`optional`](IdempotencyLayer::optional) |
 //! | a key above 255 bytes, malformed, or given twice | 400 |
@@ -46,7 +46,7 @@
 //! | end of the handler | stored | a retry |
 //! | --- | --- | --- |
 //! | 2xx, 3xx, 402, 408, 5xx | yes | receives the same answer |
-//! | 4xx other than 402 and 408 | no, and the key is free | runs the handler, also with a corrected payload |
+//! | 4xx other than 402 and 408 | no, and the key is free | runs the handler, even with a corrected payload |
 //! | the same, from attempt 2 on | no, and the key stays with its payload | runs the handler again, as attempt 3 |
 //! | an answer with an [`Execution`] | as that says | |
 //! | the client leaves | as its answer: the handler finishes in its task | receives the answer |

@@ -78,7 +78,7 @@ pub(crate) enum Read {
 }
 
 impl KeyTemplate {
-    /// Creates a name from parts, joined by `:`. Without parts it is the prefix alone.
+    /// Creates a name from parts, joined by `:`. Without parts, the name is just the prefix.
     #[must_use = "pass it to `LockLayer::key`"]
     pub fn of(prefix: impl Into<String>) -> KeyParts {
         KeyParts::new(Ok(vec![Piece::Literal(prefix.into())]))

@@ -81,10 +81,9 @@ impl<K> LockLayer<K, Cancel> {
     /// Runs each handler in a task, to the end of its body, even if its client leaves. The handler keeps the
     /// lock until then. Use it for handlers that write.
     ///
-    /// A handler that loses its lock is still dropped, also at [`max_hold`](Self::max_hold), 30 s by default. A
+    /// A handler that loses its lock is still dropped, including at [`max_hold`](Self::max_hold), 30 s by default. A
     /// handler that released its lock early is dropped [15 minutes](DetachedTasks::max_orphan_time) after its client
-    /// has left. A request that waits for its lock ends with its client, since its handler was not called
-    /// yet.
+    /// has left. A request that waits for its lock ends with its client, since its handler was not called yet.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

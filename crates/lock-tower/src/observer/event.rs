@@ -7,7 +7,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 /// Observes the requests of a layer that need a lock. Requests that need none are not counted.
 ///
 /// It is called in the task of the request, including in Drop: return quickly and do not block. A panic is caught and
-/// ends this call alone. For events of the locks themselves, see [`LockObserver`](lock_core::observer::LockObserver).
+/// ends only this call. For events of the locks themselves, see [`LockObserver`](lock_core::observer::LockObserver).
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend};

@@ -347,7 +347,7 @@ fn longer_lease_of_a_waiter_that_left_is_released() {
     story.released(lease, 0, Released::Released { listeners: None });
     assert_ne!(story.tries(), lease);
 
-    // Also if the outcome of the grant is unknown.
+    // Even if the outcome of the grant is unknown.
     let mut story = Story::begins();
     story.enters_with(A, long).enters(B);
     let lease = story.tries();

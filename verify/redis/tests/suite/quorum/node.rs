@@ -116,7 +116,7 @@ async fn a_key_that_is_no_lock_is_not_granted_and_stays() {
     server.command(&["SET", "text", "mine"]);
     server.command(&["HSET", "cart", "apples", "3", "pears", "many"]);
     server.command(&["SET", "redisson_lock_token:{count}", "1e15"]);
-    for (lock, says) in [("text", "WRONGTYPE"), ("count", "no number below 2^53")] {
+    for (lock, says) in [("text", "WRONGTYPE"), ("count", "not a number below 2^53")] {
         let error = propose(&node, name(lock), some_lease(), Duration::ZERO).await.unwrap_err();
         assert_eq!(error.kind(), BackendErrorKind::WrongType, "{error}");
         assert!(error.to_string().contains(says), "{error}");
