@@ -14,7 +14,7 @@ use std::collections::HashMap;
 pub struct DemandSize {
     /// Number of orders.
     pub orders: u32,
-    /// Number of these orders that go to the shop that stalls in its payment.
+    /// Number of these orders that go to the shop whose payments stall.
     pub stalls: u32,
     /// Seed of all random choices.
     pub seed: u64,
