@@ -1,4 +1,4 @@
-//! How do I charge a card once, although clients repeat requests and servers crash?
+//! How do I charge a card only once, even if clients repeat requests and servers crash?
 //!
 //! Store the **intent** first, so that a crash leaves a trace. Send the **provider** the same key with each attempt:
 //! it charges once per key. The **lock** lets one request per key work at a time. It can be lost after the charge.

@@ -195,7 +195,7 @@ impl LockError {
         }
     }
 
-    /// Returns `true` if the store may have applied the request although it failed. An acquire of unknown outcome is
+    /// Returns `true` if the store may have applied the request even though it failed. An acquire of unknown outcome is
     /// undone in the background; the caller has nothing left to do.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {

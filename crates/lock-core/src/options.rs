@@ -27,7 +27,7 @@ pub use limits::Limits;
 /// | [`outage_budget`](Self::outage_budget) | one lease | the time backend failures are tolerated before a waiting acquire fails with `Unavailable` |
 /// | [`poll_interval`](Self::poll_interval) | 30 s | the interval at which a waiter retries without a wake-up |
 /// | [`max_hold`](Self::max_hold) | none | the time after which a hold ends despite renewals |
-/// | [`min_hold`](Self::min_hold) | none | the time for which the lock stays taken although it was released |
+/// | [`min_hold`](Self::min_hold) | none | the time for which the lock stays taken, even if it is released earlier |
 /// | [`token_floor`](Self::token_floor) | none | a fencing token that the new one must exceed |
 /// | [`hand_off`](Self::hand_off) | 256 times, 10 ms | the budget for handing over a lease within this process |
 /// | [`retention`](Self::retention) | the backend's default | the time the store keeps the fencing counter of an unused name |
@@ -167,9 +167,9 @@ impl LockOptions {
         self.max_hold
     }
 
-    /// Sets the time for which the lock stays taken, counted from the grant, although its guards are released; none by
-    /// default, at most one lease. With it, a short job that each process tries at the same time runs once, although
-    /// their clocks differ: choose a time above that difference, and below the period of the job.
+    /// Sets the time for which the lock stays taken, counted from the grant, even if its guards are released earlier;
+    /// none by default, at most one lease. With it, a short job that each process tries at the same time runs once,
+    /// even if their clocks differ: choose a time above that difference, and below the period of the job.
     ///
     /// A release before that time ends the hold immediately, and returns
     /// [`StillHeld { depth: 0 }`](crate::ReleaseOutcome::StillHeld); the factory frees the lock when the time has

@@ -27,7 +27,7 @@ pub struct TermValues {
     pub poll_interval: Duration,
     /// The time after which a hold ends despite renewals.
     pub max_hold: Option<Duration>,
-    /// The time after the grant for which the lock stays taken although it was released; zero for none.
+    /// The time after the grant for which the lock stays taken, even if it is released earlier; zero for none.
     pub min_hold: Duration,
     /// A token that the token of the hold must exceed.
     pub token_floor: Option<FencingToken>,

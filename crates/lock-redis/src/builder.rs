@@ -197,7 +197,7 @@ impl<C: Client> RedisBackendBuilder<C> {
                 return Ok(RedisBackend::new(Route::Cluster(cluster), warnings, worker));
             }
             Topology::Quorum(_) => {
-                let why = "a quorum has no run ledger: use `connect_quorum` for locks alone";
+                let why = "a quorum has no run ledger: use `connect_quorum` for locks only";
                 return Err(misconfigured(why).into());
             }
         };

@@ -315,7 +315,7 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
         BackendErrorKind::Denied if says("NOPERM") || says("can't") || says(ACL_FAILURE) => {
             ": grant the user the rights that `docs/protocol.md` lists"
         }
-        BackendErrorKind::Denied => ": check user and password",
+        BackendErrorKind::Denied => ": check the user and the password",
         BackendErrorKind::Protocol if unknown_command(details).is_some() => UNKNOWN_COMMAND,
         BackendErrorKind::WrongType => ": this key holds something other than a lock, use another lock name",
         BackendErrorKind::Misconfigured if says("TOKENS") => ": lower the floor, or delete the counter",

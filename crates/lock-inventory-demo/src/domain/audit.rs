@@ -231,10 +231,10 @@ impl fmt::Display for Breach {
             }
             Self::Duplicate { order, rows } => write!(f, "order {order} has {rows} rows in the ledger"),
             Self::Missing { order } => {
-                write!(f, "order {order} was acknowledged, and is not in the ledger")
+                write!(f, "order {order} was acknowledged, but is not in the ledger")
             }
             Self::NotAcknowledged { order } => {
-                write!(f, "order {order} is in the ledger, and was not acknowledged")
+                write!(f, "order {order} is in the ledger, but was not acknowledged")
             }
             Self::UnknownProduct { sku } => {
                 write!(f, "{sku}: the ledger has a product that the store does not have")

@@ -84,7 +84,7 @@ async fn pause_into_section(stage: &Stage) -> Result<Fault, ScenarioError> {
         stage.admin(shop, "/admin/fault", &fault("stall", SECTION, true)).await?;
     }
     stage.until_held(1..stage.fleet.len()).await?;
-    // The next holder reads immediately, and does not write before its stall ends.
+    // The next holder reads immediately, but does not write before its stall ends.
     sleep(SECTION / 4).await;
     stage.fleet.resume(0);
     let to_ms = stage.now_ms();

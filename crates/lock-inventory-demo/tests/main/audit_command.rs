@@ -85,7 +85,7 @@ async fn correct_books_pass_and_unknown_outcomes_may_go_either_way() {
 #[tokio::test]
 async fn acknowledged_order_without_a_row_is_found() {
     let books = Books::of(&[]).await.corrupt("delete from orders where key = 'k-3'").await;
-    books.breaks("order k-3 was acknowledged, and is not in the ledger");
+    books.breaks("order k-3 was acknowledged, but is not in the ledger");
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn row_of_a_refused_order_is_found() {
     let insert =
         "insert into orders (key, sku, quantity, cents, shop) values ('k-9', 'A-1', 1, 500, 'shop-1')";
     let books = Books::of(&[entry("k-9", refused)]).await.corrupt(insert).await;
-    books.breaks("order k-9 is in the ledger, and was not acknowledged");
+    books.breaks("order k-9 is in the ledger, but was not acknowledged");
 }
 
 #[tokio::test]

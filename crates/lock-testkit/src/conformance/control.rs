@@ -125,7 +125,7 @@ pub async fn a_revision_is_at_least_the_time(h: &impl LedgerHarness) {
         [JobCommand::Pause(PauseNote::default()), trigger(id()), JobCommand::Resume, JobCommand::Reset]
     {
         let revision = ledger.command(command.clone()).await;
-        assert!(revision > begin, "{command:?} gave {revision}, begun at {begin}");
+        assert!(revision > begin, "{command:?} returned {revision}, started at {begin}");
     }
 }
 

@@ -56,7 +56,7 @@ pub async fn a_dropped_guard_frees_the_lock(h: &impl Harness) {
     assert!(attempt(&team.lock_b()).await.is_some(), "the lock is free");
 }
 
-/// A lock with a minimum hold stays taken until that time has passed, although it was released.
+/// A lock with a minimum hold stays taken until that time has passed, even if it is released earlier.
 pub async fn a_minimum_hold_outlasts_the_release(h: &impl Harness) {
     let team = Team::new(h, "min-hold").await;
     let lock = team.lock_a();

@@ -113,7 +113,7 @@ planted_bugs! {
     NeverUnsubscribes: [Conformance, Sim],
     /// A release does not notify any waiter.
     NeverNotifies: [Conformance],
-    /// A release notifies although it was not supposed to.
+    /// A release notifies waiters when it should not.
     AlwaysNotifies: [Conformance],
     /// A release that leaves some depth notifies waiters.
     NotifiesPartialRelease: [Conformance],

@@ -1,4 +1,4 @@
-//! The minimum hold: the store keeps the lease although the guards are released.
+//! The minimum hold: the store keeps the lease even after the guards are released.
 
 use super::*;
 
