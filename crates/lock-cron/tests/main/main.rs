@@ -18,6 +18,7 @@ mod misfires;
 mod overlap;
 mod panics;
 mod reports;
+mod rollout;
 mod runs;
 mod spread;
 mod suspension;
