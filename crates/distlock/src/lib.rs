@@ -25,7 +25,7 @@
 //! | `macros` | off | `#[derive(LockKey)]`: the lock of a value, by templates over its fields |
 //! | `otel` | off | metrics on the OpenTelemetry API, for the parts that are on |
 //! | `cancellation-token` | off | `Hold::cancellation_token` |
-//! | `testing` | off | for tests: `LockFactory::paused`, `clock::TestClock`, and the contents of a [`MemoryBackend`] |
+//! | `testing` | off | for tests: `LockFactory::paused`, `clock::TestClock`, the contents of a [`MemoryBackend`], and `testing`: faults on purpose, and the conformance suites of backends and ledgers |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -51,6 +51,9 @@ pub use lock_macros::DistlockLockKey as LockKey;
 /// The backend on Redis and Valkey, through the client `redis` (redis-rs).
 #[cfg(feature = "redis-rs")]
 pub use lock_redis_rs as redis_rs;
+/// Backends and ledgers that fail on purpose, and the conformance suites, for dev-dependencies.
+#[cfg(feature = "testing")]
+pub use lock_testkit as testing;
 /// A lock as a tower layer.
 #[cfg(feature = "tower")]
 pub use lock_tower as tower;

@@ -1,9 +1,10 @@
-//! The conformance suite for lock backends, and tools that inject faults into tests.
+//! The conformance suites for lock backends and run ledgers, and tools that inject faults into tests.
 //!
 //! - [`mod@conformance`]: one async function per property of a store. [`conformance!`] generates a named test for
-//!   each. Every backend of the library passes all of them.
+//!   each. Every backend of the library passes all of them. [`ledger_conformance!`] does the same for a run ledger.
 //! - [`contender`]: a lease with methods for each operation on a store; the suite tests backends through it.
-//! - [`FaultyBackend`]: wraps a backend whose calls then hang, get lost, arrive late or twice, or wait at a [`Gate`].
+//! - [`FaultyBackend`]: wraps a backend whose calls then hang, get lost, arrive late or twice, or wait at a [`Gate`];
+//!   [`FaultyLedger`] does so for a ledger.
 //! - [`History`]: records holds, and finds overlapping ones and tokens that decrease.
 //! - [`outlives_a_blocked_thread`]: checks that a lock is kept while a caller blocks a runtime thread.
 //! - [`contend_for_sets`]: tasks that contend for overlapping sets of locks, and a referee.
@@ -20,7 +21,8 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `servers` | no | `RedisServer`, `TcpProxy`, `ClockShift`, on Unix: for the tests of backends that need a server. Needs the binary `redis-server`, in the path or named by `REDIS_SERVER`, and `sh`; the clock a C compiler |
-//! | `planted` | no | `planted`: planted bugs, and stores that have them, for the checkers of this workspace |
+//!
+//! The feature `__planted` is for the checkers of this library and may change in any release.
 //!
 //! ```
 //! use lock_core::{MemoryBackend, Store};
@@ -37,6 +39,7 @@
 //! # }
 //! ```
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // The list above also links to items that only a feature provides.
 #![cfg_attr(not(all(unix, feature = "servers")), allow(rustdoc::broken_intra_doc_links))]
 
@@ -47,7 +50,7 @@ pub mod conformance;
 pub mod contender;
 mod faulty;
 mod history;
-#[cfg(feature = "planted")]
+#[cfg(feature = "__planted")]
 pub mod planted;
 #[cfg(all(unix, feature = "servers"))]
 mod ports;

@@ -41,6 +41,7 @@ fn allowed(krate: &str) -> Option<BTreeSet<&'static str>> {
             "lock-macros",
             "lock-tower",
             "lock-cron",
+            "lock-testkit",
         ],
         _ => return None,
     };

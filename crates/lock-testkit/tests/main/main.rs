@@ -6,7 +6,7 @@
 
 mod faulty;
 mod memory;
-#[cfg(feature = "planted")]
+#[cfg(feature = "__planted")]
 mod planted;
 mod promises;
 #[cfg(all(unix, feature = "servers"))]
@@ -14,7 +14,7 @@ mod proxy;
 mod quorum;
 #[cfg(all(unix, feature = "servers"))]
 mod redis_server;
-#[cfg(feature = "planted")]
+#[cfg(feature = "__planted")]
 mod storm;
 mod subscriptions;
 
