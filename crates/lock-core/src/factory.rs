@@ -145,6 +145,24 @@ impl LockFactory {
         &self.handle.clock
     }
 
+    /// Returns the name that the store has for a lock: with the [prefix](crate::LockFactoryBuilder::prefix) of this factory,
+    /// if it has one. Use it for records that belong to a lock and that several applications keep in one place.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lock_core::{LockFactory, LockName, MemoryBackend};
+    ///
+    /// let locks = LockFactory::builder(MemoryBackend::new()).prefix("shop-prod").build()?;
+    /// assert_eq!(locks.stored_name(&LockName::new("stock:42")?)?.as_str(), "shop-prod:stock:42");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`NameError::TooLong`] if it exceeds [`LockName::MAX_BYTES`] with the prefix.
+    pub fn stored_name(&self, name: &LockName) -> Result<LockName, NameError> {
+        self.handle.stored_name(name)
+    }
+
     pub(crate) fn parse<N>(&self, name: N) -> Result<LockName, LockError>
     where
         N: TryInto<LockName>,

@@ -193,6 +193,12 @@ impl Shared {
         }
     }
 
+    /// Returns the name in the store, unless it is too long with the prefix of the factory.
+    pub(crate) fn stored_name(&self, name: &LockName) -> Result<LockName, NameError> {
+        self.check_name(name)?;
+        Ok(self.prefix.as_ref().map_or_else(|| name.clone(), |prefix| prefix.stored(name)))
+    }
+
     /// Checks that a name and the prefix of the factory are not too long together.
     pub(crate) fn check_name(&self, name: &LockName) -> Result<(), NameError> {
         self.prefix.as_ref().map_or(Ok(()), |prefix| prefix.check(name))

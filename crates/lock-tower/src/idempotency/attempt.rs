@@ -20,7 +20,8 @@ impl Attempt {
         Self { name, token, number }
     }
 
-    /// Returns the name of the record, which is that of its lock: it contains the scope and the key of the client.
+    /// Returns the name of the record: that of its lock, with the [prefix](lock_core::LockFactoryBuilder::prefix) of the
+    /// factory. It contains the scope and the key of the client.
     #[must_use]
     pub fn name(&self) -> &LockName {
         &self.name

@@ -62,6 +62,12 @@
 //! handler that outlives its lock is stopped, and an answer under an older token is refused by the store, so a stale answer
 //! is neither stored nor sent.
 //!
+//! # Applications that share a database
+//! A record has the name of its lock in the store, with the [prefix](lock_core::LockFactoryBuilder::prefix) of the factory.
+//! Give each application a prefix: without one, two applications with one table, and the same key and scope, receive the
+//! answers of each other, also if they have a Redis each. A prefix that is not a word is refused when the factory is built
+//! ([`OptionsError::InvalidPrefix`](lock_core::OptionsError::InvalidPrefix)).
+//!
 //! # Exactly once
 //! <div class="warning">
 //!

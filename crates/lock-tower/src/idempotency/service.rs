@@ -18,7 +18,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use http::{HeaderName, Request, Response, response};
 use http_body::Body;
-use lock_core::LostReason;
+use lock_core::{LockName, LostReason};
 use std::{
     fmt, mem,
     sync::Arc,
@@ -94,7 +94,9 @@ where
         let clone = self.inner.clone();
         let service = mem::replace(&mut self.inner, clone);
         let (terms, config, observers) = (self.terms.clone(), self.config.clone(), lock.observers());
-        let exchange = Exchange { terms, config, observers, lock };
+        let record =
+            config.locks.stored_name(lock.name()).expect("a name that is locked fits with its prefix");
+        let exchange = Exchange { terms, config, observers, lock, record };
         Box::pin(exchange.run(service, request))
     }
 }
@@ -105,6 +107,8 @@ struct Exchange {
     config: Arc<Config>,
     observers: Option<Observers>,
     lock: LockHandle,
+    /// The name of the record.
+    record: LockName,
 }
 
 impl Exchange {
@@ -138,7 +142,7 @@ impl Exchange {
                 return Ok(self.reject(IdempotencyOutcome::Unavailable, RejectReason::RecordsUnavailable));
             }
         };
-        let attempt = Attempt::new(self.lock.name().clone(), self.lock.fencing_token(), number);
+        let attempt = Attempt::new(self.record.clone(), self.lock.fencing_token(), number);
         request = Request::from_parts(head, body);
         request.extensions_mut().insert(attempt.clone());
         let response = service.call(request).await?;
@@ -148,7 +152,7 @@ impl Exchange {
     fn begin(&self, fingerprint: Fingerprint) -> BeginRequest {
         let now = SystemTime::now();
         BeginRequest {
-            name: self.lock.name().clone(),
+            name: self.record.clone(),
             token: self.lock.fencing_token(),
             fingerprint,
             now,

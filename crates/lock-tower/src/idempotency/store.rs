@@ -13,8 +13,8 @@ use std::{fmt::Debug, sync::Arc, time::SystemTime};
 /// Each method is one atomic step. A record belongs to the attempt that began last, by its fencing token: an attempt with
 /// an older token can neither answer nor remove it. A store that several servers share must outlive each of them.
 ///
-/// Names come without the [prefix](lock_core::LockFactoryBuilder::prefix) of the factory. Services with two prefixes need
-/// two stores, such as two databases or schemas: in one, each would receive the answers of the other.
+/// Names have the [prefix](lock_core::LockFactoryBuilder::prefix) of the factory. Applications that share a store of records
+/// need a prefix each, also if they have a Redis each: without one, each would receive the answers of the other.
 ///
 /// # Cancel safety
 /// A dropped call may or may not have been executed. The layer drops calls whose lock is lost.
@@ -65,7 +65,8 @@ impl<T: IdempotencyStore + ?Sized> IdempotencyStore for Arc<T> {
 /// An attempt that is about to begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BeginRequest {
-    /// The name of the lock, which contains the scope and the key of the client.
+    /// The name of the record: that of the lock in its store. It contains the prefix of the factory, and the scope and the
+    /// key of the client.
     pub name: LockName,
     /// The fencing token of the lock.
     pub token: FencingToken,

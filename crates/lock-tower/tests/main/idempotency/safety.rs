@@ -3,6 +3,7 @@
 use super::{Site, answer, pay, respond};
 use axum::{Router, body::Body, extract::Path, routing::post};
 use http::Request;
+use lock_core::{LockFactory, MemoryBackend};
 use lock_tower::{LockLayer, idempotency::IdempotencyLayer};
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -55,4 +56,21 @@ async fn path_outside_of_a_nested_router_counts() {
     let of = |path: &str| Request::post(path).header("idempotency-key", "k").body(Body::empty()).unwrap();
     assert_eq!(answer(&app, of("/accounts/1/pay")).await, (200, false, "1".into()));
     assert_eq!(answer(&app, of("/accounts/2/pay")).await.0, 422);
+}
+
+/// Two applications with one store of records, and a store of locks each.
+#[tokio::test(start_paused = true)]
+async fn applications_with_two_prefixes_have_records_of_their_own() {
+    let site = Site::new();
+    let app = |prefix: &'static str| {
+        let locks = LockFactory::builder(MemoryBackend::new()).prefix(prefix).build().unwrap();
+        let idempotent = IdempotencyLayer::unscoped(site.lock_of(locks), site.store.clone());
+        site.app(idempotent, move |_| async move { respond(201, prefix) })
+    };
+    let (shop, billing) = (app("shop"), app("billing"));
+    assert_eq!(answer(&shop, pay("k", "")).await, (201, false, "shop".into()));
+    assert_eq!(answer(&billing, pay("k", "")).await, (201, false, "billing".into()));
+    assert_eq!(answer(&billing, pay("k", "")).await, (201, true, "billing".into()));
+    // Another process of the shop.
+    assert_eq!(answer(&app("shop"), pay("k", "")).await, (201, true, "shop".into()));
 }
