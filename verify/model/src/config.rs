@@ -120,6 +120,13 @@ impl Want {
         Self { terms: TermValues { hand_off, ..self.terms }, ..self }
     }
 
+    /// Keeps the name taken for this long, although its guard is released. At most the lease less an operation timeout:
+    /// a grant may be answered so late.
+    #[must_use]
+    pub const fn at_least(self, min_hold: Duration) -> Self {
+        Self { terms: TermValues { min_hold, ..self.terms }, ..self }
+    }
+
     /// Makes its guard be released explicitly.
     #[must_use]
     pub const fn by_hand(self) -> Self {
@@ -222,5 +229,10 @@ impl Config {
 
     pub(crate) fn has(&self, bug: PlantedBug) -> bool {
         self.bug == Some(bug)
+    }
+
+    /// Returns the sum of all minimum holds, by which waits are longer.
+    pub(crate) fn min_holds(&self) -> Duration {
+        self.scripts.iter().flatten().map(|want| want.terms.min_hold).sum()
     }
 }

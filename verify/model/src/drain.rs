@@ -13,13 +13,14 @@ use crate::{
     store::id_of,
     world::World,
 };
+use lock_core::backend::LeaseId;
 use std::time::Duration;
 
 /// The time in which the world calms down: lost messages have timed out and were repeated.
 const CALM: Duration = Duration::from_secs(3);
 /// The time in which every waiter is granted: a waiter that missed a release asks again, with a little jitter.
 const BOUND: Duration = MAX_WAIT.saturating_add(Duration::from_millis(500));
-/// The same if old data was restored: the lease of a process that is gone, and the requests before and after it.
+/// The same if a lease has to expire, that of a process that is gone or was shut down, and the requests before and after it.
 const BOUND_IF_HAUNTED: Duration = LONG.lease.saturating_add(TIMEOUT.saturating_mul(2));
 /// More steps than any run to the end needs.
 const STEPS: u32 = 3_000;
@@ -52,7 +53,10 @@ pub fn drain(config: &Config, world: &World, keep_acts: bool) -> Drained {
     while run.is_before(calm_at) && run.moves(false) {}
     run.depths_agree();
     let from = run.world.time();
-    let bound = if world.store.haunted { BOUND_IF_HAUNTED } else { BOUND };
+    // A shutdown leaves a lease whose minimum is not over to expire.
+    let is_left = !config.min_holds().is_zero() && world.clients.iter().any(|client| client.closed);
+    let bound = if world.store.haunted || is_left { BOUND_IF_HAUNTED } else { BOUND };
+    let bound = bound + config.min_holds();
     let mut waited = Duration::ZERO;
     while !run.is_over() && run.moves(true) {
         if run.world.clients.iter().any(|client| !client.waiting.is_empty()) {
@@ -97,8 +101,18 @@ impl Run<'_> {
 
     /// Returns whether nobody wants anything and nothing is under way, or a promise was broken.
     fn is_over(&self) -> bool {
-        !self.world.broken.is_none()
-            || self.world.clients.iter().all(|client| client.is_drained()) && self.world.net.is_empty()
+        let drained = self.world.clients.iter().all(|client| client.is_drained());
+        !self.world.broken.is_none() || drained && self.world.net.is_empty() && !self.is_left_to_expire()
+    }
+
+    /// Returns whether the store has a lease that a shutdown did not release, since its minimum was not over.
+    fn is_left_to_expire(&self) -> bool {
+        let closed = |process: usize| self.world.clients.get(process).is_some_and(|client| client.closed);
+        let left = |(lease, ..): (LeaseId, _, _)| {
+            let of = |process: &usize| id_of(*process, lease.number()) == lease;
+            (0..self.world.clients.len()).find(of).is_some_and(closed)
+        };
+        !self.config.min_holds().is_zero() && self.world.store.held(self.world.now).is_some_and(left)
     }
 
     /// Returns whether something remains to be done before that time.

@@ -1,6 +1,13 @@
 //! Grants, extensions and ends of holds, each of which must agree with the knowledge of the application.
 
-use crate::{belief::Belief, client::Chain, config::Config, laws::Law, world::World};
+use crate::{
+    belief::Belief,
+    client::Chain,
+    config::Config,
+    laws::Law,
+    store::id_of,
+    world::{Kept, World},
+};
 use lock_core::{
     clock::Moment,
     model::{Event, Grant, GrantSource, HoldEnd, HoldId, LostReason},
@@ -21,6 +28,9 @@ impl World {
             self.broken.unless(id.token > self.fence || epoch != self.store.epoch, Law::Fence);
             self.fence = self.fence.max(id.token);
         }
+        if grant.by == GrantSource::Store {
+            self.begins_minimum(config, process, place, grant, epoch);
+        }
         let by_hand = config.scripts[process][place].by_hand;
         let client = self.client(process);
         let waited = client.waits_no_longer(place);
@@ -40,6 +50,15 @@ impl World {
             }
         }
         self.broken.unless(waited && kept, Law::OneHold);
+    }
+
+    /// Records how long nobody else may be granted the lock. A slow clock only makes it longer.
+    fn begins_minimum(&mut self, config: &Config, process: usize, place: usize, grant: Grant, epoch: u8) {
+        let min_hold = config.scripts[process][place].terms.min_hold;
+        if !min_hold.is_zero() {
+            let until = self.now + u64::try_from(min_hold.as_micros()).unwrap_or(u64::MAX);
+            self.kept = Some(Kept { lease: id_of(process, grant.hold.lease), epoch, until });
+        }
     }
 
     /// Follows the lease from holder to holder. Returns how often the store had lost data when it granted the lease.

@@ -33,11 +33,13 @@ pub enum Law {
     HandOff,
     /// I14: no panic, no endless loop, bounded queues, one acquire in flight, each release answered once.
     NoPanic,
+    /// I15: while the store keeps its data, nobody else is granted the lock before the minimum of a hold is over.
+    MinimumHold,
 }
 
 impl Law {
     /// Every variant.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Exclusion,
         Self::Deadline,
         Self::OneHold,
@@ -52,6 +54,7 @@ impl Law {
         Self::BoundedWait,
         Self::HandOff,
         Self::NoPanic,
+        Self::MinimumHold,
     ];
 
     /// Returns its number and its name.
@@ -72,6 +75,7 @@ impl Law {
             Self::BoundedWait => "I12 bounded wait when faults stop",
             Self::HandOff => "I13 hand-offs within range, budget and terms",
             Self::NoPanic => "I14 no panic, bounded queues",
+            Self::MinimumHold => "I15 nobody is granted before a minimum hold is over",
         }
     }
 }

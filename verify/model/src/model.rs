@@ -52,12 +52,16 @@ impl Model for LockModel {
             law::<{ Law::BoundedWait as usize }>(),
             law::<{ Law::HandOff as usize }>(),
             law::<{ Law::NoPanic as usize }>(),
+            law::<{ Law::MinimumHold as usize }>(),
             Property::sometimes("a lock is held", |model: &Self, world: &World| holders(model, world) == 1),
             Property::sometimes("holds overlap after a loss of data", |model: &Self, world: &World| {
                 holders(model, world) > 1
             }),
             Property::sometimes("a lease is passed on", |_: &Self, world: &World| {
                 world.clients.iter().any(|client| client.chain.is_some_and(|chain| chain.passes > 0))
+            }),
+            Property::sometimes("a name is kept after its release", |model: &Self, world: &World| {
+                world.is_kept(&model.config)
             }),
             Property::sometimes("a hold is lost under its guard", |_: &Self, world: &World| {
                 (0..world.clients.len()).any(|process| world.has_lost(process))

@@ -12,7 +12,7 @@ use lock_core::{
     model::{Command, Entry, Event, GrantSource, HandOffBudget, HoldEnd, TermValues, WatchAnswer},
 };
 use lock_testkit::planted::PlantedBug;
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, time::Duration};
 
 impl World {
     /// Returns the event that the machine receives in place of this one.
@@ -24,6 +24,10 @@ impl World {
             Event::Enter(entry) if config.has(PlantedBug::HandsOffForEver) => {
                 let hand_off = HandOffBudget { passes: u32::MAX, ..entry.terms.hand_off };
                 let terms = TermValues { hand_off, ..*entry.terms }.into();
+                Some(Event::Enter(Entry { terms, ..entry }))
+            }
+            Event::Enter(entry) if config.has(PlantedBug::IgnoresMinHold) => {
+                let terms = TermValues { min_hold: Duration::ZERO, ..*entry.terms }.into();
                 Some(Event::Enter(Entry { terms, ..entry }))
             }
             // All options of a process look like those of its first waiter.

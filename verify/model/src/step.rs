@@ -140,6 +140,9 @@ impl World {
         self.broken.join(broken);
         if let Answer::Granted { first, .. } = answer {
             self.broken.unless(first > self.fence, Law::TokenOrder);
+            let early = self.kept.filter(|kept| Some(kept.lease) != ask.lease().map(|of| id_of(process, of)));
+            let early = early.filter(|kept| kept.epoch == self.store.epoch && self.now < kept.until);
+            self.broken.unless(early.is_none(), Law::MinimumHold);
         }
         if let Answer::Released { .. } = answer {
             for watcher in self.store.watchers() {
@@ -200,6 +203,7 @@ impl World {
     fn advance(&mut self, config: &Config) {
         let Some(next) = self.next_moment(config) else { return };
         self.now = next;
+        self.kept = self.kept.filter(|kept| next < kept.until);
         for process in 0..self.clients.len() {
             let now = self.local(config, process);
             let sees = |client: &crate::client::Client| {

@@ -10,6 +10,7 @@ use crate::{
 };
 use lock_core::{
     FencingToken,
+    backend::LeaseId,
     clock::{Moment, ServerTime},
 };
 use std::{sync::Arc, time::Duration};
@@ -32,8 +33,20 @@ pub struct World {
     pub(crate) fence: FencingToken,
     /// The tokens granted to applications.
     pub(crate) tokens: Vec<FencingToken>,
+    /// The latest hold with a minimum, until that is over.
+    pub(crate) kept: Option<Kept>,
     pub(crate) broken: Broken,
     pub(crate) memo: Memo,
+}
+
+/// A hold with a minimum, for which nobody else may be granted the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Kept {
+    pub(crate) lease: LeaseId,
+    /// The number of times that the store had lost data when the hold began.
+    pub(crate) epoch: u8,
+    /// The end of the minimum: the true time, in µs.
+    pub(crate) until: u64,
 }
 
 impl World {
@@ -47,6 +60,7 @@ impl World {
             budget: config.budget,
             fence: FencingToken::new(0),
             tokens: Vec::new(),
+            kept: None,
             broken: Broken::default(),
             memo: Memo::default(),
         }
@@ -75,6 +89,14 @@ impl World {
     pub fn believes(&self, config: &Config, process: usize) -> bool {
         let now = self.local(config, process);
         self.clients[process].beliefs.iter().any(|belief| belief.is_valid(now))
+    }
+
+    /// Returns whether the name is taken only because a hold with a minimum was released early.
+    #[must_use]
+    pub fn is_kept(&self, config: &Config) -> bool {
+        let stored = self.store.held(self.now).map(|(lease, ..)| lease);
+        let is_held = (0..self.clients.len()).any(|process| self.believes(config, process));
+        self.kept.is_some_and(|kept| stored == Some(kept.lease)) && !is_held
     }
 
     /// Returns whether the application of this process still has guards of a hold that it knows to be lost.

@@ -63,7 +63,7 @@ fn expected_states_are_reached() {
     let config = Config::new(&[&[A], &[A]], secs(13)).faults(faults);
     let found = holds("sometimes", &config);
     let hand_off = "a lease is passed on";
-    assert_eq!(found.seen.len(), 3, "all but hand-offs: {:?}", found.seen);
+    assert_eq!(found.seen.len(), 3, "all but hand-offs and minimum holds: {:?}", found.seen);
     assert!(!found.seen.contains(&hand_off));
 }
 
@@ -123,6 +123,17 @@ fn hand_off_and_each_fault() {
     }
     let both = Config::new(&[&[a, b], &[a, b]], horizon(6)).faults(Budget { pause: 1, ..NONE });
     holds_for("two chains and a pause", &Config { used_before: true, ..both }, 150_000);
+}
+
+/// The name stays taken until the minimum is over, with a waiter in the same process and one in another.
+#[test]
+fn minimum_hold_and_each_fault() {
+    let (a, b) = (Want::short(1).at_least(secs(2)), Want::short(2).at_least(secs(2)).by_hand());
+    for (name, faults) in KINDS {
+        let config = Config::new(&[&[a, b], &[a]], horizon(6)).faults(faults);
+        let found = holds_for(&format!("a minimum, {name}"), &config, 60_000);
+        assert!(found.seen.contains(&"a name is kept after its release"), "{name}");
+    }
 }
 
 #[test]

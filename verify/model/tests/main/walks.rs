@@ -70,6 +70,8 @@ fn walk(name: &str, config: Config) {
 
 const A: Want = Want::of(1);
 const B: Want = Want::of(2);
+/// 4 s, taken for at least 2 s.
+const KEPT: Want = Want::short(1).at_least(secs(2));
 
 #[test]
 fn three_processes_and_every_fault() {
@@ -86,8 +88,7 @@ fn three_processes_and_every_fault() {
         suspect: 1,
         close: 0,
     };
-    let scripts: [&[Want]; 3] =
-        [&[A, Want::short(1), B, A.by_hand()], &[A.by_hand(), B, A], &[Want::fixed(1), A]];
+    let scripts: [&[Want]; 3] = [&[A, KEPT, B, A.by_hand()], &[A.by_hand(), B, A], &[Want::fixed(1), A]];
     walk("walks, every fault", Config::new(&scripts, secs(90)).faults(faults));
 }
 
@@ -97,7 +98,7 @@ fn data_that_is_never_lost_and_much_else() {
         Budget { lose: 6, delay: 6, duplicate: 2, lose_wake: 3, pause: 4, cancel: 3, ..Budget::NONE };
     let scripts: [&[Want]; 2] = [
         &[A, A, B.wait(Wait::For(secs(7))), A.by_hand(), Want::short(2), B.wait(Wait::Once)],
-        &[A.by_hand(), A, Want::fixed(2), B, A.wait(Wait::For(secs(12)))],
+        &[A.by_hand(), KEPT, Want::fixed(2), B, A.wait(Wait::For(secs(12)))],
     ];
     let mut config = Config::new(&scripts, secs(120)).faults(Budget { close: 1, ..faults });
     config.slow_clock = 15_000;
