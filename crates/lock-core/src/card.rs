@@ -19,7 +19,7 @@ pub struct ProcessCard {
     pub program: String,
     /// The version of the program, as given to [`LockFactoryBuilder::program`](crate::LockFactoryBuilder::program).
     pub version: Option<String>,
-    /// The time at which the factory was created, by the wall clock of its host.
+    /// The time at which the factory was created, by the wall clock of its host. It is printed in UTC by RFC 3339.
     pub since: ServerTime,
     /// The notes of the process on its holds, by the number of the lease. See
     /// [`LockGuard::note`](crate::LockGuard::note).

@@ -12,7 +12,7 @@ use crate::{
     owner::Owner,
     spec::LockSpec,
 };
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 /// A named lock of a factory, returned by [`LockFactory::named`](crate::LockFactory::named) without any IO.
 ///
@@ -27,7 +27,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 /// # Exclusion
 /// Every acquisition is a new owner: acquiring a lock twice in one task waits forever, as with
 /// [`tokio::sync::Mutex`]. For re-entry see [`Owner`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Lock {
     handle: Arc<Handle>,
     spec: LockSpec,
@@ -316,6 +316,19 @@ impl Lock {
             Some(guard) => run_under(guard, work).await.map(Some),
             None => Ok(None),
         }
+    }
+}
+
+/// Shows the name, the lease and the options that differ from the defaults.
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("Lock");
+        text.field("name", &self.spec.name);
+        self.options.debug_fields(&mut text);
+        if let Some(owner) = &self.spec.owner {
+            text.field("owner", owner);
+        }
+        text.finish_non_exhaustive()
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
 };
 use std::time::Duration;
 
+mod debug;
 mod error;
 mod limits;
 #[cfg(test)]
@@ -42,7 +43,7 @@ pub use limits::Limits;
 /// let slow = quick.renew_every(Duration::from_secs(5));
 /// assert!(slow.check().unwrap_err().to_string().contains("renew"));
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct LockOptions {
     lease: Duration,

@@ -1,6 +1,8 @@
 //! The two times of a lock: that of the process, on which its decisions are based, and that of the store, which it only
 //! passes on.
 
+mod utc;
+
 use std::{
     fmt,
     ops::{Add, Sub},
@@ -93,8 +95,18 @@ impl ServerTime {
     }
 }
 
+/// Prints the time in UTC by RFC 3339, such as `2026-03-29T01:59:59.250000Z`.
+impl fmt::Display for ServerTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        let (year, month, day) = utc::date(seconds / 86_400);
+        let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+    }
+}
+
 impl fmt::Debug for ServerTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} µs", self.0)
+        fmt::Display::fmt(self, f)
     }
 }

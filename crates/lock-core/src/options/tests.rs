@@ -50,6 +50,31 @@ fn options_that_do_not_fit_are_refused_with_their_cure() {
 }
 
 #[test]
+fn options_show_what_was_chosen() {
+    let o = LockOptions::new();
+    assert_eq!(format!("{o:?}"), "LockOptions { lease: 30s, .. }");
+    assert_eq!(format!("{:?}", o.poll_interval(secs(30)).min_hold(Duration::ZERO)), format!("{o:?}"));
+    let chosen =
+        o.fixed_lease(secs(5)).margin(secs(1)).hand_off(0, Duration::ZERO).token_floor(FencingToken::new(7));
+    for shown in ["fixed_lease: 5s", "margin: 1s", "token_floor: ", "hand_off: "] {
+        assert!(format!("{chosen:?}").contains(shown), "{chosen:?}");
+    }
+    // Each other option is shown as well.
+    let others = [
+        o.renew_every(secs(1)),
+        o.operation_timeout(secs(1)),
+        o.outage_budget(secs(1)),
+        o.poll_interval(secs(1)),
+        o.max_hold(secs(60)),
+        o.min_hold(secs(1)),
+        o.retention(Retention::Forever),
+    ];
+    for other in others {
+        assert_ne!(format!("{other:?}"), format!("{o:?}"));
+    }
+}
+
+#[test]
 fn limits_bind_the_options() {
     let limits = Limits::new().max_lease(secs(60));
     assert!(limits.terms(&LockOptions::new().lease(secs(60))).is_ok());

@@ -1,7 +1,7 @@
 //! Inspecting locks, and releasing them by force.
 
 use crate::support::{World, millis, name, secs};
-use lock_core::{LostReason, inspect::ForceReleaseOutcome};
+use lock_core::{LockFactory, LostReason, MemoryBackend, inspect::ForceReleaseOutcome};
 
 #[tokio::test(start_paused = true)]
 async fn an_inspection_tells_who_holds_and_who_waits() {
@@ -55,4 +55,15 @@ async fn a_forced_release_by_another_process_is_noticed_by_the_next_renewal() {
     assert_eq!(guard.lost().await, LostReason::Gone);
     assert!(world.now() <= secs(11));
     assert!(next.is_held() && next.fencing_token() > guard.fencing_token());
+}
+
+#[test]
+fn lock_shows_its_name_and_the_options_that_were_chosen() {
+    let locks = LockFactory::new(MemoryBackend::new());
+    let lock = locks.named("stock:42").unwrap();
+    assert_eq!(format!("{lock:?}"), r#"Lock { name: "stock:42", lease: 30s, .. }"#);
+    let chosen = lock.with_options(lock.options().lease(secs(10)).max_hold(secs(60))).unwrap();
+    assert_eq!(format!("{chosen:?}"), r#"Lock { name: "stock:42", lease: 10s, max_hold: 60s, .. }"#);
+    let owned = lock.with_owner(&locks.owner()).unwrap();
+    assert!(format!("{owned:?}").contains("owner: "), "{owned:?}");
 }
