@@ -12,6 +12,7 @@ mod runs;
 mod text;
 pub(crate) mod times;
 mod token;
+mod words;
 mod zone;
 
 pub use dst::{DstPolicy, Fold, Gap};
@@ -28,12 +29,6 @@ use text::{Body, Text};
 use times::Times;
 use token::Token;
 use zone::Zone;
-
-/// The maximum length of a schedule in words, in characters. The text of one that is longer is easier to read.
-const MAX_WORDS: usize = 60;
-
-/// The workdays as croner lists them.
-const WORKDAYS: &str = "Monday, Tuesday, Wednesday, Thursday, and Friday";
 
 /// The times at which a job runs: the same instants on every node.
 ///
@@ -296,28 +291,6 @@ impl Schedule {
     #[must_use]
     pub fn next_runs(&self, n: usize) -> Vec<UtcTime> {
         self.after(UtcTime::now()).take(n).collect()
-    }
-
-    /// Returns the schedule in English, or its text if that is shorter to read.
-    ///
-    /// ```
-    /// let nightly = lock_cron::Schedule::cron("0 2 * * MON-FRI")?.in_tz("Europe/Berlin")?;
-    /// assert_eq!(nightly.describe(), "At 02:00, on Monday to Friday, Europe/Berlin");
-    /// assert_eq!(lock_cron::Schedule::cron("@every 90s")?.describe(), "Every 90s");
-    /// # Ok::<(), lock_cron::ScheduleError>(())
-    /// ```
-    #[must_use]
-    pub fn describe(&self) -> String {
-        let zone = self.times.zoned(&self.zone).map_or("UTC", Zone::name);
-        let words = match self.times.describe() {
-            Some(words) => {
-                let words = words.trim_end_matches('.').replacen("At every", "Every", 1);
-                words.replace(WORKDAYS, "Monday to Friday")
-            }
-            None => self.text.replacen("@every", "Every", 1).replacen("@at", "Once, at", 1),
-        };
-        let words = if words.chars().count() > MAX_WORDS { self.text.to_string() } else { words };
-        if zone == "UTC" { words } else { format!("{words}, {zone}") }
     }
 
     /// Returns the name of the time zone.
