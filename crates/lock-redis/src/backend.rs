@@ -5,6 +5,7 @@ use crate::{
     client::Client,
     error::RequestError,
     keys::Keys,
+    ledger::Gathering,
     route::Route,
     script::{self, Script},
     script_reply::ScriptReply,
@@ -45,6 +46,7 @@ struct Inner<C: Client> {
     route: Route<C>,
     /// Set once the commands that the ledger needs were tried.
     ledger_probed: AtomicBool,
+    gathering: Gathering,
     /// The runtime of the connections. Dropped last.
     worker: Option<Worker>,
 }
@@ -78,7 +80,8 @@ impl<C: Client> RedisBackend<C> {
     }
 
     pub(crate) fn new(route: Route<C>, warnings: Vec<ConnectWarning>, worker: Option<Worker>) -> Self {
-        let inner = Inner { route, ledger_probed: AtomicBool::new(false), worker };
+        let inner =
+            Inner { route, ledger_probed: AtomicBool::new(false), gathering: Gathering::default(), worker };
         Self { inner: Arc::new(inner), warnings: warnings.into() }
     }
 
@@ -102,6 +105,11 @@ impl<C: Client> RedisBackend<C> {
     /// Returns the servers of this backend.
     pub(crate) fn route(&self) -> &Route<C> {
         &self.inner.route
+    }
+
+    /// Returns the requests of schedulers that wait to be sent.
+    pub(crate) fn gathering(&self) -> &Gathering {
+        &self.inner.gathering
     }
 
     /// Returns the only server, or an error if this backend cannot be a node of a quorum.

@@ -46,6 +46,11 @@ impl RequestError {
         self.error.is_retryable()
     }
 
+    /// Returns whether the server refused the whole call because a right is missing.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.kind() == Kind::Denied && self.error.applied() == Applied::No
+    }
+
     pub(crate) fn is_read_only(&self) -> bool {
         self.condition == Condition::ReadOnly
     }

@@ -69,6 +69,10 @@ impl<C: Client> Route<C> {
         }
     }
 
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     /// Returns the server that serves this key.
     pub(crate) fn server_of(&self, key: &str) -> Option<Arc<Shared<C>>> {
         match self {

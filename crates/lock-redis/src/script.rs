@@ -142,22 +142,46 @@ scripts! {
     EXTEND "extend" "extend"
 }
 
+/// Defines the scripts of the ledger that schedulers repeat. The batch script calls each as a function of its keys and
+/// arguments.
+macro_rules! repeated {
+    ($($constant:ident $what:literal $file:literal)*) => {
+        scripts! { REPEATED_TEXTS ledger! $($constant $what $file)* }
+        pub(crate) static LEDGER_BATCH: Script = {
+            const TEXT: &str = concat!(
+                ledger!(),
+                "local scripts = {}\n",
+                $("scripts['", $what, "'] = function(KEYS, ARGV)\n",
+                include_str!(concat!("scripts/", $file, ".lua")),
+                "end\n",)*
+                include_str!("scripts/ledger_batch.lua"),
+            );
+            Script { name: "send heartbeats", text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
+        };
+        #[cfg(test)]
+        const LEDGER_BATCH_TEXT: (&str, &str) = ("ledger_batch", include_str!("scripts/ledger_batch.lua"));
+    };
+}
+
+repeated! {
+    LEDGER_REGISTER "register jobs" "ledger_register"
+    LEDGER_OPEN "list open runs" "ledger_open"
+    LEDGER_HEARTBEAT "send a heartbeat" "ledger_heartbeat"
+    LEDGER_DESCRIBE "describe jobs" "ledger_describe"
+}
+
 scripts! {
     LEDGER_TEXTS ledger!
-    LEDGER_REGISTER "register jobs" "ledger_register"
     LEDGER_WATERMARKS "read watermarks" "ledger_watermarks"
     LEDGER_CLAIM "claim a run" "ledger_claim"
     LEDGER_RENEW "renew runs" "ledger_renew"
     LEDGER_END "end a run" "ledger_end"
-    LEDGER_OPEN "list open runs" "ledger_open"
     LEDGER_HISTORY "list past runs" "ledger_history"
     LEDGER_COMMAND "send a command" "ledger_command"
     LEDGER_CONTROLS "read the controls" "ledger_controls"
-    LEDGER_HEARTBEAT "send a heartbeat" "ledger_heartbeat"
     LEDGER_ADD "add an instance" "ledger_add"
     LEDGER_REMOVE "remove an instance" "ledger_remove"
     LEDGER_INSTANCES "read the instances" "ledger_instances"
-    LEDGER_DESCRIBE "describe jobs" "ledger_describe"
     LEDGER_SUMMARY "read the summary" "ledger_summary"
 }
 
@@ -235,8 +259,8 @@ mod tests {
     ];
 
     fn whole() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-        let others = [TEXTS, HOLDER_TEXTS, NODE_TEXTS, EXTENDING_TEXTS, LEDGER_TEXTS];
-        OPERATION_TEXTS.iter().chain(others.into_iter().flatten())
+        let others = [TEXTS, HOLDER_TEXTS, NODE_TEXTS, EXTENDING_TEXTS, REPEATED_TEXTS, LEDGER_TEXTS];
+        OPERATION_TEXTS.iter().chain(others.into_iter().flatten()).chain([&LEDGER_BATCH_TEXT])
     }
 
     fn commands(text: &str, opening: &str) -> BTreeSet<String> {

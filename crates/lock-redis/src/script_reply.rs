@@ -47,6 +47,17 @@ impl ScriptReply {
         }
     }
 
+    /// Decodes the replies of a batch of the ledger individually. `asked` names its requests.
+    pub(crate) fn split(self, asked: &[&'static str]) -> Vec<Result<Self, RequestError>> {
+        let is_complete = self.word() == "done" && self.len() == asked.len();
+        let mut replies = self.parts.into_iter().skip(HEAD);
+        let of_one = |what: &&'static str| match replies.next().filter(|_| is_complete) {
+            Some(reply) => Self::read(what, reply),
+            None => Err(unexpected_reply(what)),
+        };
+        asked.iter().map(of_one).collect()
+    }
+
     /// Fails if the name is a string with an expiry and that is no other holder for this backend.
     pub(crate) fn with_foreign_strings(self, strings: ForeignStrings) -> Result<Self, RequestError> {
         match (self.word(), strings) {

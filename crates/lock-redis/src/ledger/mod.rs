@@ -1,5 +1,6 @@
 //! The run ledger on Redis. Each operation is one script in one round trip.
 
+mod gathering;
 mod instance;
 mod record;
 
@@ -13,6 +14,7 @@ use crate::{
     script_reply::ScriptReply,
 };
 use async_trait::async_trait;
+pub(crate) use gathering::Gathering;
 use lock_core::{
     FencingToken, LockName,
     backend::{BackendError, Reply},
@@ -45,7 +47,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         keys.extend(job_keys(&group, &jobs));
         let mut args = vec![ABSENT_AFTER.as_millis().to_string(), MAX_SCHEDULES.to_string()];
         args.extend(fingerprints(&jobs));
-        let reply = self.run(&script::LEDGER_REGISTER, keys, args).await?;
+        let reply = self.run_together(&script::LEDGER_REGISTER, keys, args).await?;
         let of_one = |at| {
             let status = match reply.text(2 * at)? {
                 "new" => JobStatus::New,
@@ -175,7 +177,8 @@ impl<C: Client> RunLedger for RedisBackend<C> {
     }
 
     async fn open_runs(&self, group: GroupName) -> Result<Reply<Vec<OpenRun>>, BackendError> {
-        let reply = self.run(&script::LEDGER_OPEN, vec![GroupKeys::of(&group).open], Vec::new()).await?;
+        let reply =
+            self.run_together(&script::LEDGER_OPEN, vec![GroupKeys::of(&group).open], Vec::new()).await?;
         let mut runs = Vec::new();
         for at in (0..reply.len()).step_by(2) {
             let (job, record) = (LockName::new(reply.text(at)?), Record::read(reply.text(at + 1)?));
@@ -249,7 +252,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let mut keys = vec![GroupKeys::of(&group).summaries];
         keys.extend(jobs.iter().map(|of| JobKeys::of(&group, &of.job).job));
         let args = jobs.into_iter().flat_map(|of| [of.job.to_string(), of.schedule]).collect();
-        let reply = self.run(&script::LEDGER_DESCRIBE, keys, args).await?;
+        let reply = self.run_together(&script::LEDGER_DESCRIBE, keys, args).await?;
         if reply.word() != "described" {
             return Err(unexpected_reply(reply.what).into());
         }
@@ -292,7 +295,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             u8::from(r.node.leading).to_string(),
         ];
         args.extend(fingerprints(&r.watermarks));
-        let reply = self.run(&script::LEDGER_HEARTBEAT, keys, args).await?;
+        let reply = self.run_together(&script::LEDGER_HEARTBEAT, keys, args).await?;
         if reply.word() != "alive" {
             return Err(unexpected_reply(reply.what).into());
         }

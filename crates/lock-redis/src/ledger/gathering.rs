@@ -1,0 +1,176 @@
+//! Requests that schedulers repeat: those of many groups share a call.
+//!
+//! A request waits a moment for others, which schedulers of one process send at the same time. Claims never do. The
+//! callers of a batch drive it together, so that it goes on when one of them is dropped.
+
+use crate::{
+    backend::RedisBackend,
+    client::Client,
+    cluster::slot_of,
+    error::{RequestError, runtime_ended},
+    script::{self, Script},
+    script_reply::ScriptReply,
+    sync::lock,
+};
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared, WeakShared, join_all},
+};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
+
+/// The time without a further request after which a batch is sent.
+const QUIET: Duration = Duration::from_millis(2);
+
+/// The maximum time for which a batch waits for further requests.
+const MAX_WAIT: Duration = Duration::from_millis(20);
+
+/// The maximum number of keys in a call, unless one request has more: 64 heartbeats, which block the server for about
+/// a millisecond.
+const MAX_KEYS: usize = 128;
+
+/// The requests that wait to be sent.
+#[derive(Default)]
+pub(crate) struct Gathering(Mutex<Option<OpenBatch>>);
+
+/// A batch that takes further requests. It lives as long as one of its callers.
+struct OpenBatch {
+    requests: Arc<Mutex<Requests>>,
+    sending: WeakShared<BoxFuture<'static, ()>>,
+    since: Instant,
+}
+
+/// The requests of a batch, or `None` once they are being sent.
+type Requests = Option<Vec<Request>>;
+
+struct Request {
+    script: &'static Script,
+    keys: Vec<String>,
+    arguments: Vec<String>,
+    /// Closed when its caller is dropped.
+    answer: oneshot::Sender<Result<ScriptReply, RequestError>>,
+}
+
+impl<C: Client> RedisBackend<C> {
+    /// Runs a script that a scheduler repeats, perhaps together with those of others. Its keys share one slot.
+    pub(super) async fn run_together(
+        &self,
+        script: &'static Script,
+        keys: Vec<String>,
+        arguments: Vec<String>,
+    ) -> Result<ScriptReply, RequestError> {
+        let (answer, answered) = oneshot::channel();
+        let sending = self.gathering().join(self, Request { script, keys, arguments, answer });
+        sending.await;
+        answered.await.unwrap_or_else(|_| Err(runtime_ended(script.name)))
+    }
+}
+
+impl Gathering {
+    /// Adds a request to the open batch, or opens another one. Returns the sending of its batch.
+    fn join<C: Client>(&self, redis: &RedisBackend<C>, request: Request) -> Shared<BoxFuture<'static, ()>> {
+        let mut open = lock(&self.0);
+        let request = match &*open {
+            Some(batch) => match batch.join(request) {
+                Ok(sending) => return sending,
+                Err(request) => request,
+            },
+            None => request,
+        };
+        let requests = Arc::new(Mutex::new(Some(vec![request])));
+        let sending = gather_and_send(redis.clone(), requests.clone()).boxed().shared();
+        let weak = sending.downgrade().expect("it was never polled");
+        *open = Some(OpenBatch { requests, sending: weak, since: Instant::now() });
+        sending
+    }
+}
+
+impl OpenBatch {
+    /// Adds a request, or returns it if the batch is full or no longer waits.
+    fn join(&self, request: Request) -> Result<Shared<BoxFuture<'static, ()>>, Request> {
+        // One whose runtime is blocked must not keep later requests waiting.
+        let waiting = self.sending.upgrade().filter(|_| self.since.elapsed() < MAX_WAIT);
+        let mut requests = lock(&self.requests);
+        let (Some(sending), Some(requests)) = (waiting, &mut *requests) else { return Err(request) };
+        let keys: usize = requests.iter().map(|request| request.keys.len()).sum();
+        if keys + request.keys.len() > MAX_KEYS {
+            return Err(request);
+        }
+        requests.push(request);
+        Ok(sending)
+    }
+}
+
+/// Waits for further requests, sends all of them, and answers each.
+async fn gather_and_send<C: Client>(redis: RedisBackend<C>, requests: Arc<Mutex<Requests>>) {
+    let begun = Instant::now();
+    let mut seen = 0;
+    loop {
+        sleep(QUIET).await;
+        let gathered = lock(&requests).as_ref().map_or(0, Vec::len);
+        if gathered == seen || begun.elapsed() >= MAX_WAIT {
+            break;
+        }
+        seen = gathered;
+    }
+    let mut requests = lock(&requests).take().unwrap_or_default();
+    requests.retain(|request| !request.answer.is_closed());
+    if redis.route().is_cluster() {
+        requests.sort_by_cached_key(slot);
+        let slots = requests.chunk_by(|a, b| slot(a) == slot(b));
+        let replies = join_all(slots.map(|requests| send(&redis, requests))).await;
+        answer(requests, replies.into_iter().flatten());
+    } else {
+        let replies = send(&redis, &requests).await;
+        answer(requests, replies);
+    }
+}
+
+fn slot(request: &Request) -> u16 {
+    request.keys.first().map_or(0, |key| slot_of(key))
+}
+
+fn answer(requests: Vec<Request>, replies: impl IntoIterator<Item = Result<ScriptReply, RequestError>>) {
+    for (request, reply) in requests.into_iter().zip(replies) {
+        // Its caller may be gone.
+        let _ = request.answer.send(reply);
+    }
+}
+
+/// Sends requests, whose keys share one slot, in one call.
+async fn send<C: Client>(
+    redis: &RedisBackend<C>,
+    requests: &[Request],
+) -> Vec<Result<ScriptReply, RequestError>> {
+    let alone =
+        |request: &Request| redis.run(request.script, request.keys.clone(), request.arguments.clone());
+    let reply = match requests {
+        [] => return Vec::new(),
+        [request] => return vec![alone(request).await],
+        _ => together(redis, requests).await,
+    };
+    match reply {
+        Ok(reply) => reply.split(&requests.iter().map(|request| request.script.name).collect::<Vec<_>>()),
+        // The server checks the rights on all keys before it runs a script. The others may have theirs.
+        Err(error) if error.is_denied() => join_all(requests.iter().map(alone)).await,
+        Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
+    }
+}
+
+async fn together<C: Client>(
+    redis: &RedisBackend<C>,
+    requests: &[Request],
+) -> Result<ScriptReply, RequestError> {
+    let keys = requests.iter().flat_map(|request| request.keys.iter().cloned()).collect();
+    let arguments = requests.iter().flat_map(|Request { script, keys, arguments, .. }| {
+        let head = [script.name.to_owned(), keys.len().to_string(), arguments.len().to_string()];
+        head.into_iter().chain(arguments.iter().cloned())
+    });
+    redis.run(&script::LEDGER_BATCH, keys, arguments.collect()).await
+}
