@@ -56,7 +56,7 @@ impl RunLoop {
         self.read_all_controls();
         self.unowned = UnownedJobs::default();
         self.timers.open_runs = Instant::now();
-        self.timers.registration = Instant::now() + REGISTRATION_INTERVAL;
+        self.timers.registration = self.timers.beats.within(Instant::now(), REGISTRATION_INTERVAL);
         self.register(&self.fleet_names(), Duration::ZERO);
     }
 

@@ -54,8 +54,9 @@ impl RunLoop {
     fn wake_at(&self) -> Instant {
         let now = Instant::now();
         let planned = self.planner.wake_at().and_then(|at| now.checked_add(at.since(self.now())));
-        let end = self.phase.deadline().filter(|at| *at > now);
-        planned.into_iter().chain(end).fold(now + MAX_SLEEP, Instant::min)
+        let heartbeat = Some(self.timers.heartbeat).filter(|_| self.phase == Phase::Running);
+        let timers = self.phase.deadline().into_iter().chain(heartbeat).filter(|at| *at > now);
+        planned.into_iter().chain(timers).fold(now + MAX_SLEEP, Instant::min)
     }
 
     /// Starts the shutdown: no further claims.

@@ -3,6 +3,7 @@
 //! Everything that takes time is a task of the set, whose result is an [`Effect`](effect::Effect), an event of the
 //! loop. Dropping the loop drops the set, and with it every running task.
 
+mod beats;
 mod effect;
 mod election;
 mod events;

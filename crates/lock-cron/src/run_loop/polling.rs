@@ -1,6 +1,7 @@
 //! Repeated requests: registrations, heartbeats, open runs, renewals.
 
 use super::{
+    beats::HEARTBEAT_INTERVAL,
     effect::{Effect, panicked},
     phase::Phase,
     state::RunLoop,
@@ -14,9 +15,6 @@ use tokio::time::{Instant, sleep};
 /// The time between the registrations of a leader.
 pub(super) const REGISTRATION_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The time between heartbeats, which also read the controls.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
-
 /// The longest interval of a repeated request, regardless of the leases.
 const MAX_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -29,11 +27,11 @@ impl RunLoop {
             self.send_heartbeat();
         }
         if self.leadership.is_some() && now >= self.timers.open_runs {
-            self.timers.open_runs = now + self.third_of_a_run_lease();
+            self.timers.open_runs = self.timers.beats.within(now, self.third_of_a_run_lease());
             self.read_open_runs();
         }
         if self.leadership.is_some() && now >= self.timers.registration {
-            self.timers.registration = now + REGISTRATION_INTERVAL;
+            self.timers.registration = self.timers.beats.within(now, REGISTRATION_INTERVAL);
             // A job without a watermark has a registration in progress.
             let mut jobs = self.fleet_names();
             jobs.retain(|job| !self.is_instance(job) && !self.planner.waits_for_watermark(job));
@@ -96,7 +94,7 @@ impl RunLoop {
     }
 
     fn send_heartbeat(&mut self) {
-        self.timers.heartbeat = Instant::now() + HEARTBEAT_INTERVAL;
+        self.timers.heartbeat = self.timers.beats.within(Instant::now(), HEARTBEAT_INTERVAL);
         self.heartbeat_in_flight = true;
         let (node, known, record) = (self.shared.node.clone(), self.known_revision, self.record());
         let asked = self.planner.undecided(self.now());

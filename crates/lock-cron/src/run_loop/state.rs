@@ -1,7 +1,8 @@
 //! The state of the run loop, and its tasks.
 
 use super::{
-    effect::Effect, instances::KnownInstances, leadership::Leadership, phase::Phase, unowned::UnownedJobs,
+    beats::Beats, effect::Effect, instances::KnownInstances, leadership::Leadership, phase::Phase,
+    unowned::UnownedJobs,
 };
 use crate::{
     error::CronError,
@@ -60,6 +61,7 @@ pub(crate) struct RunLoop {
 
 /// The times of the next repeated requests.
 pub(super) struct Timers {
+    pub(super) beats: Beats,
     pub(super) registration: Instant,
     pub(super) heartbeat: Instant,
     pub(super) open_runs: Instant,
@@ -78,6 +80,7 @@ impl RunLoop {
             planner.add(now, job.name.clone(), job.schedule.clone(), job.terms);
         }
         let begin = Instant::now();
+        let beats = Beats::new(begin, shared.node.ledger.moment());
         Self {
             shared,
             fingerprint: fingerprint(jobs.values(), kinds.keys()),
@@ -91,7 +94,7 @@ impl RunLoop {
             resigning: false,
             registered: BTreeSet::new(),
             unowned: UnownedJobs::default(),
-            timers: Timers { registration: begin, heartbeat: begin, open_runs: begin, renewal: begin },
+            timers: Timers { beats, registration: begin, heartbeat: begin, open_runs: begin, renewal: begin },
             controls: BTreeMap::new(),
             triggers: Vec::new(),
             known_revision: NO_REVISION,
