@@ -47,7 +47,7 @@ impl CronObserver for Lags {
 }
 
 /// Returns the number of requests from clients. A script counts once, whatever it does.
-fn requests(server: &RedisServer) -> u64 {
+pub(crate) fn requests(server: &RedisServer) -> u64 {
     let statistics = server.command(&["INFO", "commandstats"]);
     let of = |line: &str| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;

@@ -3,6 +3,7 @@
 mod counting;
 mod cron;
 mod fleet_node;
+mod groups;
 mod instances;
 mod leaders;
 mod load;
