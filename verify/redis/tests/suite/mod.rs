@@ -13,6 +13,7 @@ mod connecting;
 mod counterexamples;
 mod foreign;
 mod golden;
+mod heartbeats;
 mod links;
 mod listing;
 mod no_lock;
