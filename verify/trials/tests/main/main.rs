@@ -2,9 +2,13 @@
 
 mod counting;
 mod cron;
+mod fleet;
 mod fleet_node;
 mod instances;
 mod leaders;
+mod life;
 mod load;
 mod refereeing;
+mod spread;
+mod store;
 mod support;
