@@ -19,7 +19,7 @@ pub struct CronError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CronErrorKind {
-    /// The name of a group or a job is not valid. The source, if there is one, is a [`NameError`].
+    /// The name of a group, a job or a pool is not valid. The source, if there is one, is a [`NameError`].
     InvalidName,
     /// An option is out of its range, or options contradict each other.
     InvalidOptions,
@@ -55,9 +55,18 @@ impl CronError {
 
     /// Adds the name of the refused job.
     pub(crate) fn of_job(self, job: &str) -> Self {
+        self.of(format_args!("job `{job}`"))
+    }
+
+    /// Adds the name of the refused pool.
+    pub(crate) fn of_pool(self, pool: &str) -> Self {
+        self.of(format_args!("pool `{pool}`"))
+    }
+
+    fn of(self, refused: fmt::Arguments<'_>) -> Self {
         let about = match &self.about {
-            Some(about) => format!("job `{job}`: {about}"),
-            None => format!("job `{job}`"),
+            Some(about) => format!("{refused}: {about}"),
+            None => refused.to_string(),
         };
         self.about(about)
     }

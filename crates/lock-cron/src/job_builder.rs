@@ -11,6 +11,7 @@ use crate::{
     terms::JobTerms,
     time::UtcTime,
 };
+use lock_ledger::PoolLimit;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 impl Scheduler {
@@ -80,6 +81,7 @@ impl Scheduler {
 /// | term | default |
 /// | --- | --- |
 /// | [`overlap`](Self::overlap) | [`Overlap::Skip`] |
+/// | [`pool`](Self::pool) | none |
 /// | [`misfire`](Self::misfire) | [`Misfire::FireOnce`] |
 /// | [`grace`](Self::grace) | half the distance to the next instant; 24 h if there is none |
 /// | [`on_orphan`](Self::on_orphan) | [`OnOrphan::Skip`] |
@@ -97,6 +99,8 @@ pub struct JobBuilder {
     /// `None` for a kind.
     schedule: Option<Schedule>,
     terms: JobTerms,
+    /// The name and the limit, not validated yet.
+    pool: Option<(String, u32)>,
     body: BodySlot,
 }
 
@@ -115,12 +119,52 @@ impl JobBuilder {
         W: Future<Output = RunResult> + Send + 'static,
     {
         let body: Body = Arc::new(move |run| Box::pin(body(run)));
-        Self { scheduler, name: name.to_owned(), schedule, terms: JobTerms::default(), body: BodySlot(body) }
+        let (name, terms, body) = (name.to_owned(), JobTerms::default(), BodySlot(body));
+        Self { scheduler, name, schedule, terms, pool: None, body }
     }
 
     /// Sets the policy for a run while others of this job are open.
     pub fn overlap(mut self, overlap: Overlap) -> Self {
         self.terms.overlap = overlap;
+        self
+    }
+
+    /// Limits the open runs of all jobs with this pool, over the whole group: at most `max` at the same time, also while
+    /// nodes die. A kind's instances share its pool. Each job has one pool at most; [`max_running`] limits the runs of a
+    /// node.
+    ///
+    /// A run takes its place from the claim to the recorded end, also while it waits for its next [attempt](Retries). The
+    /// place of a run whose node died is free when the lease of the run has ended ([`run_lease`]); its next attempt needs
+    /// a place again. So do triggered runs and catch-up runs.
+    ///
+    /// A run that finds the pool full starts when a place is free: at once if a run of the pool has ended on its node or
+    /// on the leader, otherwise within about 5 s. On each node, the run that has waited longest comes first. An on-time run
+    /// whose [grace](Self::grace) is over is skipped as [`NoCapacity`], a triggered run waits for the life of its trigger,
+    /// a catch-up run and a further attempt wait without limit.
+    ///
+    /// The limit is that of the node that claims. While nodes with different limits run side by side, as in a deploy, each
+    /// starts runs as its own limit allows. Runs that were claimed without the pool are not counted.
+    ///
+    /// ```
+    /// use lock_core::{LockFactory, MemoryBackend};
+    /// use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    ///
+    /// let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// for report in ["sales", "stock", "returns"] {
+    ///     let nightly = Schedule::cron("0 2 * * *")?;
+    ///     cron.job(report, nightly, |_: RunContext| async { Ok(()) }).pool("heavy", 2).register()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`register`](Self::register) refuses a limit of 0, an invalid name, and a limit other than that of another job of
+    /// this scheduler with the same pool.
+    ///
+    /// [`max_running`]: crate::SchedulerBuilder::max_running
+    /// [`run_lease`]: crate::SchedulerBuilder::run_lease
+    /// [`NoCapacity`]: crate::observer::SkipReason::NoCapacity
+    pub fn pool(mut self, name: &str, max: u32) -> Self {
+        self.pool = Some((name.to_owned(), max));
         self
     }
 
@@ -187,14 +231,15 @@ impl JobBuilder {
     /// is logged as a warning.
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`], including for a slash, [`InvalidOptions`](CronErrorKind::InvalidOptions),
-    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that matches no date with this name,
-    /// [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running),
+    /// [`CronErrorKind::InvalidName`], including for a slash and for the name of its pool, [`InvalidOptions`](CronErrorKind::InvalidOptions),
+    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that matches no date with this
+    /// name, [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running),
     /// [`Ended`](CronErrorKind::Ended). The job is not registered then.
     pub fn register(self) -> Result<(), CronError> {
-        let Self { scheduler, name: text, schedule, terms, body: BodySlot(body) } = self;
+        let Self { scheduler, name: text, schedule, mut terms, pool, body: BodySlot(body) } = self;
         let add = || {
             let name = kind::static_name(&text)?;
+            terms.pool = pool.map(|(name, max)| pool_limit(&name, max)).transpose()?;
             check(&terms)?;
             let Some(schedule) = schedule else {
                 if terms.scope == Scope::PerNode {
@@ -238,6 +283,15 @@ fn check_jitter(jitter: Jitter, schedule: &Schedule, now: UtcTime) -> Result<(),
     }
 }
 
+fn pool_limit(name: &str, max: u32) -> Result<PoolLimit, CronError> {
+    let limit = match max {
+        0 => Err(CronError::new(CronErrorKind::InvalidOptions)
+            .about("a limit of 0 would run nothing: use at least 1, or pause the job")),
+        _ => kind::pool_name(name).map(|name| PoolLimit { name, max }),
+    };
+    limit.map_err(|error| error.of_pool(name))
+}
+
 fn check(terms: &JobTerms) -> Result<(), CronError> {
     let refuse = |about: &str| Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
     if terms.overlap == (Overlap::Allow { max: 0 }) {
@@ -258,6 +312,9 @@ fn check(terms: &JobTerms) -> Result<(), CronError> {
         && max > MAX_JITTER
     {
         return refuse("the jitter is longer than a day: give the job another schedule");
+    }
+    if terms.scope == Scope::PerNode && terms.pool.is_some() {
+        return refuse("a job of each node takes no place in a pool of the fleet: leave the pool out");
     }
     if terms.scope == Scope::PerNode && (terms.on_orphan != OnOrphan::Skip || terms.retries.max > 0) {
         return refuse(

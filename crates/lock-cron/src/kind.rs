@@ -31,7 +31,7 @@ impl Kind {
         Ok(Job {
             name: instance.name.clone(),
             schedule: schedule_of(instance)?,
-            terms: self.terms,
+            terms: self.terms.clone(),
             body: self.body.clone(),
             payload: Some(instance.definition.payload.as_str().into()),
             definition: instance.revision,
@@ -56,6 +56,11 @@ pub(crate) fn instance_name(kind: &str, id: &str) -> Result<LockName, CronError>
         return Err(CronError::new(CronErrorKind::InvalidName).about(about));
     }
     name(&format!("{kind}{SEPARATOR}{id}"))
+}
+
+/// Validates the name of a pool.
+pub(crate) fn pool_name(text: &str) -> Result<LockName, CronError> {
+    name(text)
 }
 
 fn name(text: &str) -> Result<LockName, CronError> {

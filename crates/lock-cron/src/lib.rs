@@ -87,7 +87,7 @@ pub use job::RunResult;
 pub use job_builder::JobBuilder;
 #[doc(no_inline)]
 pub use lock_ledger::{
-    Attempt, CatchUp, MemoryLedger, OpenRun, PauseNote, RunId, RunLedger, RunOutcome, RunState,
+    Attempt, CatchUp, MemoryLedger, OpenRun, PauseNote, PoolLimit, RunId, RunLedger, RunOutcome, RunState,
 };
 pub use options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope};
 pub use payload::{BadPayload, MAX_PAYLOAD_BYTES};

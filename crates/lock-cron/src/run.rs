@@ -22,6 +22,7 @@ use crate::{
     node::{Node, ShutdownStage},
     observer::{CronEvent, attempt_span},
     options::{OnOrphan, Scope},
+    plan::BUSY,
     running::{CancelReason, CancelSignal, RunKey},
 };
 use lock_ledger::{AfterAttempt, Attempt, CatchUp, ClaimReply, RunOutcome};
@@ -158,6 +159,7 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
     };
     // A claim id is random, so the jitter can be derived from it.
     let mut delay = job.terms.retries.delay(failed.failures + 1, StableHash::of(&request.claim.to_string()));
+    let mut full = BUSY;
     loop {
         tokio::select! {
             biased;
@@ -194,6 +196,8 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
                 give_up("another run began in the meantime", AfterAttempt::Finish).await;
                 return None;
             }
+            // It keeps its place, so this needs nodes with different limits of the pool.
+            RetryOutcome::Refused(ClaimReply::PoolFull { .. }) => delay = full.next_wait(),
             // Another node has this run, or the next leader will find it.
             RetryOutcome::Refused(_) | RetryOutcome::Failed { in_doubt: true, .. } => return None,
             RetryOutcome::Failed { error, .. } if !error.is_retryable() => {

@@ -15,7 +15,7 @@ use crate::{
 use lock_core::{__private::lock, LockName};
 use lock_ledger::{
     Attempt, FleetControls, HeartbeatReply, Instance, Instances, JobControls, JobSummary, OpenRun, PauseNote,
-    Registration,
+    PoolLimit, Registration,
 };
 use std::{
     collections::BTreeMap,
@@ -87,6 +87,8 @@ pub struct JobInfo {
     pub note: PauseNote,
     /// The scope in which it runs once.
     pub scope: Scope,
+    /// The pool and its limit on this node; `None` without a pool, and for an instance of a kind of other nodes.
+    pub pool: Option<PoolLimit>,
     /// The next run, unless the job is paused.
     pub next_run: Option<UtcTime>,
     /// The end of the last run that succeeded, by the server's clock; `None` before the first one, and for a job of each
@@ -125,6 +127,7 @@ impl Scheduler {
         if registry.jobs.contains_key(&job.name) {
             return Err(CronError::new(CronErrorKind::DuplicateJob));
         }
+        registry.check_pool(job.terms.pool.as_ref())?;
         registry.jobs.insert(job.name.clone(), Arc::new(job));
         Ok(())
     }
@@ -135,6 +138,7 @@ impl Scheduler {
         if registry.kinds.contains_key(name.as_str()) {
             return Err(CronError::new(CronErrorKind::DuplicateJob));
         }
+        registry.check_pool(kind.terms.pool.as_ref())?;
         registry.kinds.insert(name.as_str().to_owned(), Arc::new(kind));
         Ok(())
     }
@@ -212,10 +216,14 @@ impl Scheduler {
         let ledger = &self.shared.node.ledger;
         let HeartbeatReply { controls, nodes, .. } = ledger.observe().await?;
         let (controls, open) = (by_name(controls), ledger.open_runs().await?);
-        let jobs: Vec<_> = lock(&self.shared.registry).jobs.values().cloned().collect();
-        let in_code = jobs.iter().map(|job| Listed::in_code(job));
+        let (jobs, kinds) = {
+            let registry = lock(&self.shared.registry);
+            (registry.jobs.clone(), registry.kinds.clone())
+        };
+        let in_code = jobs.values().map(|job| Listed::in_code(job));
         let instances = self.instances().await?;
-        let mut listed: Vec<_> = in_code.chain(instances.iter().filter_map(Listed::instance)).collect();
+        let mut listed: Vec<_> =
+            in_code.chain(instances.iter().filter_map(|of| Listed::instance(of, &kinds))).collect();
         listed.sort_by(|a, b| a.name.cmp(b.name));
         let effective: Vec<_> = listed
             .iter()
@@ -243,6 +251,7 @@ impl Scheduler {
                     .map_or_else(PauseNote::default, |controls| controls.note.clone()),
                 last_success: success.get(job.name).copied(),
                 scope: job.scope,
+                pool: job.pool,
                 next_run: if paused { None } else { schedule.next_after(from) },
                 open: open.iter().filter(|run| run.job == *job.name).cloned().collect(),
                 name: job.name.clone(),
@@ -374,23 +383,27 @@ struct Listed<'a> {
     name: &'a LockName,
     schedule: Schedule,
     scope: Scope,
+    pool: Option<PoolLimit>,
     instance: Option<InstanceInfo>,
 }
 
 impl<'a> Listed<'a> {
     fn in_code(job: &'a Job) -> Self {
-        Self { name: &job.name, schedule: job.schedule.clone(), scope: job.terms.scope, instance: None }
+        let (scope, pool) = (job.terms.scope, job.terms.pool.clone());
+        Self { name: &job.name, schedule: job.schedule.clone(), scope, pool, instance: None }
     }
 
-    fn instance(instance: &'a Instance) -> Option<Self> {
+    fn instance(instance: &'a Instance, kinds: &BTreeMap<String, Arc<Kind>>) -> Option<Self> {
+        let kind = kind::kind_of(&instance.name)?;
+        let pool = kinds.get(kind).and_then(|kind| kind.terms.pool.clone());
         let info = InstanceInfo {
-            kind: kind::kind_of(&instance.name)?.to_owned(),
+            kind: kind.to_owned(),
             payload: instance.definition.payload.clone(),
             added_by: instance.added_by.clone(),
             added_at: instance.added_at.into(),
         };
         let schedule = kind::schedule_of(instance).ok()?;
-        Some(Self { name: &instance.name, schedule, scope: Scope::Fleet, instance: Some(info) })
+        Some(Self { name: &instance.name, schedule, scope: Scope::Fleet, pool, instance: Some(info) })
     }
 }
 

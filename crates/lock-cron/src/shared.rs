@@ -8,6 +8,7 @@ use crate::{
     terms::LoopTerms,
 };
 use lock_core::LockName;
+use lock_ledger::PoolLimit;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, atomic::AtomicBool},
@@ -39,6 +40,23 @@ impl Registry {
             Lifecycle::New => Ok(()),
             Lifecycle::Running => Err(CronError::new(CronErrorKind::Running)),
             Lifecycle::Ended => Err(CronError::new(CronErrorKind::Ended)),
+        }
+    }
+
+    /// Returns an error if another job or kind names the pool with another limit.
+    pub(crate) fn check_pool(&self, pool: Option<&PoolLimit>) -> Result<(), CronError> {
+        let Some(pool) = pool else { return Ok(()) };
+        let of_jobs = self.jobs.values().map(|job| &job.terms);
+        let pools = of_jobs.chain(self.kinds.values().map(|kind| &kind.terms));
+        let mut limits =
+            pools.filter_map(|terms| terms.pool.as_ref()).filter(|other| other.name == pool.name);
+        match limits.find(|other| other.max != pool.max) {
+            Some(PoolLimit { max, .. }) => {
+                let about =
+                    format!("another job limits it to {max}, this one to {}: use one limit", pool.max);
+                Err(CronError::new(CronErrorKind::InvalidOptions).about(about).of_pool(pool.name.as_str()))
+            }
+            None => Ok(()),
         }
     }
 }

@@ -2,17 +2,19 @@
 
 use crate::options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope};
 use lock_core::LockOptions;
+use lock_ledger::PoolLimit;
 use std::time::Duration;
 
-/// The maximum length of the name of a group or a job, in bytes.
+/// The maximum length of the name of a group, a job or a pool, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 200;
 
 /// The terms of a job.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct JobTerms {
     pub(crate) scope: Scope,
     pub(crate) placement: Placement,
     pub(crate) overlap: Overlap,
+    pub(crate) pool: Option<PoolLimit>,
     pub(crate) misfire: Misfire,
     /// With `None`, half the distance to the next instant.
     pub(crate) grace: Option<Duration>,
@@ -29,6 +31,7 @@ impl Default for JobTerms {
             scope: Scope::Fleet,
             placement: Placement::Spread,
             overlap: Overlap::Skip,
+            pool: None,
             misfire: Misfire::FireOnce,
             grace: None,
             on_orphan: OnOrphan::Skip,

@@ -35,7 +35,7 @@ pub use limits::{
 pub use memory::MemoryLedger;
 pub use reply::{ClaimReply, EndReply, JobStatus, RegisteredJob, RunRenewal};
 pub use request::{
-    AfterAttempt, ClaimRequest, EndRequest, OverlapRule, Registration, RenewRun, RetryOf, Skip,
+    AfterAttempt, ClaimRequest, EndRequest, OverlapRule, PoolLimit, Registration, RenewRun, RetryOf, Skip,
 };
 pub use rules::GroupLedger;
 pub use run::{Attempt, CatchUp, OpenRun, RunOutcome, RunState};

@@ -55,6 +55,11 @@ pub enum ClaimReply {
         /// The number of other runs.
         running: u32,
     },
+    /// The run would start, but its pool is full. Nothing is decided. Ask again.
+    PoolFull {
+        /// The number of other open runs in the pool.
+        running: u32,
+    },
     /// The job is paused.
     Paused,
     /// The controls or the definition of the job have changed. Read them.

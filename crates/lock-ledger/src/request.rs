@@ -40,6 +40,8 @@ pub struct ClaimRequest {
     pub definition: u64,
     /// The rule for other open runs of the job.
     pub overlap: OverlapRule,
+    /// The pool of the job, and its limit, if it has one. The run is not claimed while the pool is full.
+    pub pool: Option<PoolLimit>,
     /// The time for which the run counts as running without a [renewal](crate::RunLedger::renew); whole milliseconds.
     pub lease: Duration,
     /// The name of the node that will run it, for display.
@@ -87,6 +89,19 @@ pub enum OverlapRule {
         /// The maximum number of open runs.
         max: u32,
     },
+}
+
+/// A pool of a group, and the limit by which one claim is judged.
+///
+/// An attempt takes a place in the pool that its claim names, from the claim to the recorded end of its run, also while
+/// the run waits for its next attempt. An attempt whose lease has ended takes no place, so that an orphan, or a run that
+/// was released, needs one to continue.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PoolLimit {
+    /// The name of the pool in its group.
+    pub name: LockName,
+    /// The maximum number of open runs in the pool, of all jobs of the group. Other claims may name another limit.
+    pub max: u32,
 }
 
 /// A request to renew the lease of a run.

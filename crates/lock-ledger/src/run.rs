@@ -116,6 +116,8 @@ pub struct OpenRun {
     pub remaining: Duration,
     /// The state of the run.
     pub state: RunState,
+    /// The pool in which it takes a place while its lease lasts.
+    pub pool: Option<LockName>,
 }
 
 /// The state of an open run.

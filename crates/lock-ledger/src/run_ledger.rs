@@ -51,7 +51,9 @@ use std::{fmt::Debug, sync::Arc};
 ///    later;
 /// 6. *early*, *behind*: the instant is in the future, or the instant before it is not decided;
 /// 7. *skipped*, *busy*: the request asks for a skip, or other runs of the job are open and the overlap rule refuses;
-/// 8. *claimed*: the watermark is moved, a token is drawn and the run is recorded, in one step. A skip moves the
+/// 8. *pool full*: the request names a pool that is full; nothing is written, so that the instant stays undecided, the
+///    trigger waits, and the attempt to follow can still be followed. This applies to retries as well, after 2;
+/// 9. *claimed*: the watermark is moved, a token is drawn and the run is recorded, in one step. A skip moves the
 ///    watermark too.
 ///
 /// A triggered run has no instant. Instead of the controls and of 5 and 6 it needs a waiting trigger that has not

@@ -121,6 +121,12 @@ pub enum Command {
         /// The maximum number of missed instants to start, and of open runs; one by default
         #[arg(long, value_name = "TIMES")]
         catch_up: Option<u32>,
+        /// The maximum number of runs at once on this node, instead of the default
+        #[arg(long, value_name = "RUNS")]
+        max_running: Option<u32>,
+        /// The maximum number of open runs of the fleet, by a pool
+        #[arg(long, value_name = "RUNS")]
+        pool: Option<u32>,
         /// Keeps the runs on the leader
         #[arg(long)]
         on_leader: bool,

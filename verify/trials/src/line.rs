@@ -59,12 +59,12 @@ pub enum Report {
     Leading,
     /// The node is no longer the leader.
     Resigned,
-    /// A run starts, at a time of the server's clock.
-    Start { job: String, run: String, at: u64, token: u64, attempt: u32 },
+    /// A run starts, at a time of the server's clock. `began` is the same by the clock of the process.
+    Start { job: String, run: String, at: u64, token: u64, attempt: u32, began: u64 },
     /// A run ended on its own.
-    Ended { run: String },
+    Ended { job: String, run: String, token: u64, at: u64 },
     /// A run ended because it was cancelled.
-    Cancelled { run: String },
+    Cancelled { job: String, run: String, token: u64, at: u64 },
     /// The answer to [`Order::Trigger`].
     Triggered { run: String },
     /// The answer to [`Order::Next`], in milliseconds since the epoch.

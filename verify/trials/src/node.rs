@@ -67,10 +67,11 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
             let terms = work::Terms { pause: *pause, takes: *takes, fence: fence.clone(), seed: *seed };
             work::run(&locks, names, terms, witness, &mut orders).await?;
         }
-        Command::Cron { group, schedule, takes, adopt, catch_up, on_leader, fence } => {
+        Command::Cron { group, schedule, takes, adopt, catch_up, max_running, pool, on_leader, fence } => {
             let placement = if *on_leader { Placement::Leader } else { Placement::Spread };
             let (takes, adopt, catch_up) = (*takes, *adopt, *catch_up);
-            let work = cron::Work { takes, adopt, catch_up, placement, fence: fence.clone() };
+            let (max_running, pool, fence) = (*max_running, *pool, fence.clone());
+            let work = cron::Work { takes, adopt, catch_up, max_running, pool, placement, fence };
             let ledger = ledger.ok_or("a fleet needs a run ledger")?;
             cron::run((&locks, ledger), cli.lease, group, schedule.as_deref(), work, orders).await?;
         }

@@ -60,7 +60,7 @@ async fn details(console: &Console, name: &str, since: Option<&str>) -> Result<O
     }
     let terms_here = known_terms(console, &name);
     let most = usize::try_from(cron.shared.node.terms.history).unwrap_or(usize::MAX);
-    let is_per_node = terms_here.is_some_and(|terms| terms.scope == Scope::PerNode);
+    let is_per_node = terms_here.as_ref().is_some_and(|terms| terms.scope == Scope::PerNode);
     let node = &cron.shared.node;
     let history = if is_per_node {
         node.local_history.of(&name, most)
@@ -78,8 +78,8 @@ async fn details(console: &Console, name: &str, since: Option<&str>) -> Result<O
 /// Returns the terms of a job, or of the kind of an instance, if this node has them.
 fn known_terms(console: &Console, name: &LockName) -> Option<JobTerms> {
     let registry = lock(&console.cron.shared.registry);
-    let of_kind = || registry.kinds.get(kind::kind_of(name)?).map(|kind| kind.terms);
-    registry.jobs.get(name).map(|job| job.terms).or_else(of_kind)
+    let of_kind = || registry.kinds.get(kind::kind_of(name)?).map(|kind| kind.terms.clone());
+    registry.jobs.get(name).map(|job| job.terms.clone()).or_else(of_kind)
 }
 
 /// Returns the time in milliseconds for which the watermark of a job is in the future, so that nothing starts.

@@ -12,6 +12,7 @@ pub(super) fn terms(terms: &JobTerms) -> Value {
     let rows = [
         ("Runs on", place(terms)),
         ("Overlap", overlap(terms.overlap)),
+        ("Pool", pool(terms)),
         ("Missed runs", misfire(terms.misfire)),
         ("Grace", terms.grace.map_or_else(|| "half the distance to the next run".to_owned(), friendly)),
         ("Retries", retries(terms)),
@@ -37,6 +38,13 @@ fn overlap(overlap: Overlap) -> String {
         Overlap::QueueOne => "queue one run".to_owned(),
         Overlap::CancelPrevious => "cancel the previous run".to_owned(),
         Overlap::Allow { max } => format!("up to {max} runs at once"),
+    }
+}
+
+fn pool(terms: &JobTerms) -> String {
+    match &terms.pool {
+        Some(pool) => format!("{}, up to {} runs at once in the fleet", pool.name, pool.max),
+        None => "none".to_owned(),
     }
 }
 

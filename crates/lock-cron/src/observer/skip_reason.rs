@@ -14,7 +14,8 @@ pub enum SkipReason {
     Queue,
     /// It was triggered, and waited longer than the life of a trigger.
     Expired,
-    /// No node had room for it within its grace: see [`max_running`](crate::SchedulerBuilder::max_running).
+    /// No node had room for it within its grace, or its pool was full: see
+    /// [`max_running`](crate::SchedulerBuilder::max_running) and [`pool`](crate::JobBuilder::pool).
     NoCapacity,
     /// Another node had already decided this instant, or a later one.
     DecidedElsewhere,
@@ -44,7 +45,7 @@ impl SkipReason {
             Self::Missed => "missed",
             Self::Queue => "a later run took its place",
             Self::Expired => "the trigger expired",
-            Self::NoCapacity => "no node had room",
+            Self::NoCapacity => "no node had room, or its pool was full",
             Self::DecidedElsewhere => "decided elsewhere",
             Self::DataLoss => "the store lost its data",
         }

@@ -2,7 +2,7 @@
 
 use crate::{observer::SkipReason, options::Overlap, schedule::Schedule, time::UtcTime};
 use lock_core::LockName;
-use lock_ledger::{CatchUp, ClaimId, ClaimReply, RunId, Skip};
+use lock_ledger::{CatchUp, ClaimId, ClaimReply, PoolLimit, RunId, Skip};
 
 /// A run to claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +12,7 @@ pub(crate) struct Due {
     pub(crate) catch_up: CatchUp,
     /// The overlap policy of this run: catch-up runs queue.
     pub(crate) overlap: Overlap,
+    pub(crate) pool: Option<PoolLimit>,
     /// Set to decide the run without starting it.
     pub(crate) skip: Option<Skip>,
     /// The instant before it, if it is unknown whether that is decided: the claim of a node that may not lead.

@@ -19,7 +19,7 @@
 //!
 //! Invariants:
 //! - nothing is claimed while paused or while draining; without leadership only what is on time;
-//! - no claim starts a run for which this node has no room;
+//! - no claim starts a run for which this node has no room, and one claim of a pool is in flight;
 //! - at most one claim of a job is in flight, and claims go in ascending order;
 //! - `cursor` and pending runs never go back: a decided or skipped run is not claimed again under the same leadership;
 //! - the number of pending runs and the work of a tick are bounded, however long an outage was.
@@ -31,6 +31,7 @@ mod peers;
 mod pending;
 mod planned_job;
 mod planner;
+mod room;
 
 #[cfg(test)]
 mod tests;
@@ -38,4 +39,5 @@ mod tests;
 pub(crate) use command::{ClaimOutcome, Command, Due, EffectiveControls};
 pub(crate) use missed::Budget;
 pub(crate) use peers::{NODE_LEASE, Peers};
+pub(crate) use planned_job::BUSY;
 pub(crate) use planner::Planner;

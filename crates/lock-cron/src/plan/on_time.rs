@@ -4,7 +4,7 @@
 //!         instant comes          first in the order, with room          claimed, skipped, decided elsewhere
 //!  nothing ────────▶ due ──────────────────────────────────▶ in flight ────────────────────────────▶ nothing
 //!                    │ ▲                                      │    │ behind, busy: left to the leader    ▲
-//!                    │ └──── early · outdated · failed ───────┘    └─────────────────────────────────────┤
+//!                    │ └── early · outdated · full · failed ────┘    └─────────────────────────────────────┤
 //!                    └─ decided by the watermark, its grace is over, or a later instant comes ────────────┘
 //! ```
 //!
@@ -18,6 +18,7 @@ use super::{
     missed,
     peers::Peers,
     planned_job::{CLAIM_RETRY_PAUSE, PlannedJob},
+    room::Room,
 };
 use crate::{
     observer::SkipReason,
@@ -69,8 +70,9 @@ impl OnTimeRuns {
         self.due = self.due.filter(OnTimeRun::may_be_ours);
     }
 
-    pub(super) fn is_due(&self) -> bool {
-        self.due.is_some()
+    /// Returns the instant that is due.
+    pub(super) fn due_at(&self) -> Option<UtcTime> {
+        self.due.map(|run| run.at)
     }
 
     pub(super) fn is_in_flight(&self) -> bool {
@@ -93,9 +95,13 @@ impl PlannedJob {
     }
 
     /// Returns the time of the next tick for its on-time runs.
-    pub(super) fn wake_on_time_at(&self) -> Option<UtcTime> {
+    pub(super) fn wake_on_time_at(&self, room: &Room) -> Option<UtcTime> {
         let claimable = |run: &OnTimeRun| !run.in_flight && !run.is_for_others && !self.pending.in_flight;
-        let claim = self.on_time.due.filter(claimable).map(|run| run.not_before);
+        let claim = self.on_time.due.filter(claimable).and_then(|run| {
+            let opens =
+                if run.in_doubt.is_some() { Some(run.not_before) } else { room.opens_at(&self.terms) };
+            opens.map(|opens| opens.max(run.not_before))
+        });
         claim.into_iter().chain(self.on_time.next).min()
     }
 
@@ -133,19 +139,23 @@ impl PlannedJob {
         name: &LockName,
         now: UtcTime,
         peers: Option<&Peers>,
-        room: &mut u32,
+        room: &mut Room,
         out: &mut Vec<Command>,
     ) {
         let (in_flight, next) = (self.pending.in_flight, self.on_time.next);
         let Some(run) = self.on_time.due.as_mut().filter(|run| !run.in_flight && !in_flight) else { return };
         if run.in_doubt.is_none() {
-            run.is_for_others = *room == 0 || peers.is_none_or(|peers| !peers.is_first(name, run.at));
+            run.is_for_others =
+                room.is_node_full() || peers.is_none_or(|peers| !peers.is_first(name, run.at));
         }
         if run.is_for_others || run.not_before > now {
             return;
         }
         if run.in_doubt.is_none() {
-            *room -= 1;
+            if room.opens_at(&self.terms).is_none_or(|opens| opens > now) {
+                return;
+            }
+            room.take(&self.terms);
         }
         run.in_flight = true;
         let distance = next.map_or(missed::LAST_GRACE, |next| next.since(run.at));
@@ -155,6 +165,7 @@ impl PlannedJob {
             run: RunId::Scheduled(run.at.to_server_time()),
             catch_up: CatchUp::No,
             overlap: self.terms.overlap,
+            pool: self.terms.pool.clone(),
             skip: None,
             after: Some(before.unwrap_or(UtcTime::from_millis(0))),
             schedule: self.identity,
@@ -194,6 +205,8 @@ impl PlannedJob {
                     out.push(Command::CancelRunning(due.job.clone()));
                 }
             }
+            // It stays due here, and the leader notices that nobody has claimed it.
+            ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) => {}
             ClaimOutcome::Answered(ClaimReply::Early { wait }) => run.not_before = now.saturating_add(wait),
             ClaimOutcome::Answered(ClaimReply::Paused | ClaimReply::Outdated) => {
                 run.not_before = now.saturating_add(CLAIM_RETRY_PAUSE);

@@ -6,6 +6,7 @@ use super::{
     on_time::OnTimeRuns,
     peers::Peers,
     pending::{PendingRun, PendingRuns},
+    room::Room,
 };
 use crate::{
     observer::SkipReason,
@@ -21,8 +22,9 @@ use std::{mem, time::Duration};
 /// The delay before a claim is sent again.
 pub(super) const CLAIM_RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// The back-off of a claim while other runs are open. It ends when a run of this node ends.
-pub(super) const BUSY: Backoff = Backoff::new(CLAIM_RETRY_PAUSE, Duration::from_secs(5));
+/// The back-off of a claim while other runs of its job or of its pool are open. It ends when one of them ends on this
+/// node.
+pub(crate) const BUSY: Backoff = Backoff::new(CLAIM_RETRY_PAUSE, Duration::from_secs(5));
 
 #[derive(Debug)]
 pub(super) struct PlannedJob {
@@ -97,10 +99,11 @@ impl PlannedJob {
         name: &LockName,
         now: UtcTime,
         peers: Option<&Peers>,
-        room: u32,
+        room: &Room,
         out: &mut Vec<Command>,
     ) {
-        if room == 0 && self.terms.scope == Scope::Fleet && !self.pending.has_queue() {
+        let has_room = !room.is_full(&self.terms);
+        if !has_room && self.terms.scope == Scope::Fleet && !self.pending.has_queue() {
             let overtaken = self.next.is_some_and(|next| next <= now);
             self.pending.skip_without_room(|until| overtaken || until.is_some_and(|until| until < now));
         }
@@ -112,7 +115,7 @@ impl PlannedJob {
             return;
         }
         // Without room, it is planned immediately: it stays due until its grace has passed, or another node claims it.
-        if self.is_spread() && room > 0 && !self.pending.has_scheduled() && !self.is_ours(name, first, peers)
+        if self.is_spread() && has_room && !self.pending.has_scheduled() && !self.is_ours(name, first, peers)
         {
             self.left_to_others = true;
             return;
@@ -196,14 +199,14 @@ impl PlannedJob {
         &mut self,
         name: &LockName,
         now: UtcTime,
-        room: &mut u32,
+        room: &mut Room,
         out: &mut Vec<Command>,
     ) {
-        if self.pending.in_flight || self.not_before > now || self.on_time.is_in_flight() {
+        if self.is_claiming() || self.not_before > now {
             return;
         }
         let takes_room = self.terms.scope == Scope::Fleet && self.pending.needs_room();
-        if takes_room && *room == 0 {
+        if takes_room && room.opens_at(&self.terms).is_none_or(|opens| opens > now) {
             return;
         }
         let Some(PendingRun { run, catch_up, queues, in_doubt, skip, .. }) = self.pending.front().copied()
@@ -221,6 +224,7 @@ impl PlannedJob {
             run,
             catch_up,
             overlap,
+            pool: self.terms.pool.clone(),
             skip,
             after: None,
             schedule: self.identity,
@@ -229,7 +233,9 @@ impl PlannedJob {
             in_doubt,
         };
         if self.terms.scope == Scope::Fleet {
-            *room -= u32::from(takes_room);
+            if takes_room {
+                room.take(&self.terms);
+            }
             self.pending.in_flight = true;
             out.push(Command::Claim(due));
             return;
@@ -253,12 +259,26 @@ impl PlannedJob {
         self.decided();
     }
 
+    /// Returns the instant of its next claim; `None` if there is none, or for a triggered run.
+    pub(super) fn waits_since(&self) -> Option<UtcTime> {
+        match self.pending.front() {
+            Some(front) => front.run.scheduled().map(UtcTime::from),
+            None => self.on_time.due_at(),
+        }
+    }
+
+    /// Returns `true` while a claim is in flight.
+    pub(super) fn is_claiming(&self) -> bool {
+        self.pending.in_flight || self.on_time.is_in_flight()
+    }
+
     /// Returns the time of the next tick for the plan of a leader, or of a job of each node. The end of a run gives
     /// room, and a heartbeat shows whether other nodes have claimed an instant: both are events.
-    pub(super) fn wake_at(&self, is_full: bool) -> Option<UtcTime> {
-        let is_stuck = is_full && self.terms.scope == Scope::Fleet && self.pending.needs_room();
-        let in_flight = self.pending.in_flight || self.on_time.is_in_flight();
-        let claims = (!self.pending.is_empty() && !in_flight && !is_stuck).then_some(self.not_before);
+    pub(super) fn wake_at(&self, room: &Room) -> Option<UtcTime> {
+        let takes_room = self.terms.scope == Scope::Fleet && self.pending.needs_room();
+        let opens = if takes_room { room.opens_at(&self.terms) } else { Some(self.not_before) };
+        let claims = !self.pending.is_empty() && !self.is_claiming();
+        let claims = opens.filter(|_| claims).map(|opens| opens.max(self.not_before));
         claims.into_iter().chain(self.next.filter(|_| !self.paused && !self.left_to_others)).min()
     }
 }

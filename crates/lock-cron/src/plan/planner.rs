@@ -7,6 +7,7 @@ use super::{
     peers::Peers,
     pending::{PendingRun, PendingRuns},
     planned_job::{BUSY, CLAIM_RETRY_PAUSE, PlannedJob},
+    room::Room,
 };
 use crate::{
     observer::SkipReason,
@@ -27,8 +28,8 @@ pub(crate) struct Planner {
     draining: bool,
     /// `None` before the first heartbeat.
     peers: Option<Peers>,
-    /// Set if this node had no room at the end of the last tick.
-    is_full: bool,
+    /// The room at the end of the last tick.
+    room: Room,
 }
 
 impl Planner {
@@ -120,7 +121,9 @@ impl Planner {
     /// Returns the jobs with a due instant that another node may decide.
     pub(crate) fn undecided(&self, now: UtcTime) -> Vec<Registration> {
         let has_come = |job: &PlannedJob| {
-            job.on_time.is_due() || job.pending.has_scheduled() || job.next.is_some_and(|next| next <= now)
+            job.on_time.due_at().is_some()
+                || job.pending.has_scheduled()
+                || job.next.is_some_and(|next| next <= now)
         };
         let undecided = self.jobs.iter().filter(|(_, job)| job.is_spread() && has_come(job));
         undecided.map(|(name, job)| Registration { job: name.clone(), schedule: job.identity }).collect()
@@ -153,7 +156,9 @@ impl Planner {
 
     /// Returns `true` if the leader has no room for a run that no other node starts.
     pub(crate) fn waits_for_room(&self) -> bool {
-        self.is_full && self.leading && self.jobs.values().any(|job| job.pending.has_leaders_run())
+        self.room.is_node_full()
+            && self.leading
+            && self.jobs.values().any(|job| job.pending.has_leaders_run())
     }
 
     /// Takes the watermark that a job with this schedule had at this time. Earlier instants are no longer claimed.
@@ -210,18 +215,29 @@ impl Planner {
         // The store may already have granted these claims.
         let in_doubt = |job: &&PlannedJob| job.pending.is_in_doubt() || job.on_time.is_in_doubt();
         let in_doubt = u32::try_from(self.jobs.values().filter(in_doubt).count()).unwrap_or(u32::MAX);
-        let mut room = room.saturating_sub(in_doubt);
+        let claiming = self.jobs.values().filter(|job| job.is_claiming()).map(|job| &job.terms);
+        self.room.begin(room.saturating_sub(in_doubt), claiming);
+        let room = &mut self.room;
         let leading = self.leading;
         let peers = self.peers.as_ref().filter(|peers| peers.are_known(now));
-        let mut behind = Vec::new();
         for (name, job) in &mut self.jobs {
             if leading || job.terms.scope == Scope::PerNode {
                 job.select_due(name, now, peers, room, out);
-                job.claim_next(name, now, &mut room, out);
             }
             if job.is_spread() {
                 job.select_on_time(now);
-                job.claim_on_time(name, now, peers, &mut room, out);
+            }
+        }
+        // Those that have waited longest for room come first.
+        let mut jobs: Vec<_> = self.jobs.iter_mut().collect();
+        jobs.sort_by_key(|(_, job)| job.waits_since());
+        let mut behind = Vec::new();
+        for (name, job) in jobs {
+            if leading || job.terms.scope == Scope::PerNode {
+                job.claim_next(name, now, room, out);
+            }
+            if job.is_spread() {
+                job.claim_on_time(name, now, peers, room, out);
             }
             behind.extend(job.behind.map(|distance| (distance, name, job)));
         }
@@ -232,9 +248,9 @@ impl Planner {
                 break;
             }
             job.look_back(name, now, budget, out);
-            job.claim_next(name, now, &mut room, out);
+            job.claim_next(name, now, room, out);
         }
-        self.is_full = room == 0;
+        room.end(now);
     }
 
     /// Takes the outcome of a claim.
@@ -246,6 +262,11 @@ impl Planner {
         out: &mut Vec<Command>,
     ) {
         let Some(job) = self.jobs.get_mut(&due.job) else { return };
+        match outcome {
+            ClaimOutcome::Answered(ClaimReply::Claimed { .. }) => self.room.granted(&job.terms),
+            ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) => self.room.refused(&job.terms, now),
+            _ => {}
+        }
         if due.after.is_some() {
             job.on_time_answered(now, due, outcome, out);
             return;
@@ -275,6 +296,8 @@ impl Planner {
                 skipped(SkipReason::DecidedElsewhere, count);
                 job.decided();
             }
+            // The pool delays the next claim, of whichever of its jobs.
+            ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) => {}
             ClaimOutcome::Answered(ClaimReply::Early { wait }) => job.not_before = now.saturating_add(wait),
             ClaimOutcome::Answered(ClaimReply::Busy { .. }) => {
                 job.back_off(now);
@@ -300,6 +323,7 @@ impl Planner {
         if let Some(job) = self.jobs.get_mut(name) {
             job.running = job.running.saturating_sub(1);
             job.clear_backoff();
+            self.room.run_ended(&job.terms);
         }
     }
 
@@ -308,11 +332,11 @@ impl Planner {
         if self.draining {
             return None;
         }
-        let (leading, is_full) = (self.leading, self.is_full);
+        let (leading, room) = (self.leading, &self.room);
         let led = |job: &&PlannedJob| leading || job.terms.scope == Scope::PerNode;
-        let planned = self.jobs.values().filter(led).filter_map(|job| job.wake_at(is_full));
+        let planned = self.jobs.values().filter(led).filter_map(|job| job.wake_at(room));
         let spread = self.jobs.values().filter(|job| job.is_spread());
-        let on_time = spread.filter_map(PlannedJob::wake_on_time_at);
+        let on_time = spread.filter_map(|job| job.wake_on_time_at(room));
         planned.chain(on_time).min()
     }
 

@@ -2,6 +2,7 @@
 
 mod catch_up;
 mod on_time;
+mod pools;
 
 use super::{missed, *};
 use crate::{
@@ -101,6 +102,7 @@ impl Story {
             run,
             catch_up: CatchUp::No,
             overlap: self.planner.jobs[&name()].terms.overlap,
+            pool: None,
             skip: None,
             after: None,
             schedule: self.schedule.identity(),

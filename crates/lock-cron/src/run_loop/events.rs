@@ -17,7 +17,8 @@ use lock_core::{
     backend::{BackendError, Reply},
 };
 use lock_ledger::{
-    FleetControls, HeartbeatReply, JobStatus, LiveNode, OpenRun, RegisteredJob, Registration, RunId, RunState,
+    FleetControls, HeartbeatReply, JobStatus, LiveNode, OpenRun, PoolLimit, RegisteredJob, Registration,
+    RunId, RunState,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -132,6 +133,9 @@ impl RunLoop {
             Effect::RunEnded(key) => {
                 node.running.remove(&key);
                 self.planner.run_ended(&key.job);
+                if self.waits_for_pool && self.pool_of(&key.job).is_some() {
+                    self.timers.open_runs = Instant::now();
+                }
             }
         }
         self.execute(commands);
@@ -231,12 +235,18 @@ impl RunLoop {
             self.read_all_controls();
         }
         let is_left = |run: &OpenRun| matches!(run.state, RunState::Orphaned | RunState::Released);
+        self.waits_for_pool = false;
         for left in known.into_iter().filter(is_left) {
+            self.waits_for_pool |= self.pool_of(&left.job).is_some();
             self.take_over(left);
         }
         for left in removed.into_iter().filter(is_left) {
             self.abandon(left);
         }
+    }
+
+    fn pool_of(&self, job: &LockName) -> Option<&PoolLimit> {
+        self.jobs.get(job)?.terms.pool.as_ref()
     }
 
     fn take_over(&mut self, left: OpenRun) {

@@ -56,6 +56,8 @@ pub(crate) struct RunLoop {
     /// The claims in flight.
     pub(super) claims: usize,
     pub(super) taking_over: BTreeSet<RunKey>,
+    /// Set if a run that its node has left may wait for a place in a pool.
+    pub(super) waits_for_pool: bool,
     pub(super) failure: Option<CronError>,
 }
 
@@ -77,7 +79,7 @@ impl RunLoop {
         let mut planner = Planner::default();
         let now = shared.node.ledger.now();
         for job in jobs.values() {
-            planner.add(now, job.name.clone(), job.schedule.clone(), job.terms);
+            planner.add(now, job.name.clone(), job.schedule.clone(), job.terms.clone());
         }
         let begin = Instant::now();
         let beats = Beats::new(begin, shared.node.ledger.moment());
@@ -103,6 +105,7 @@ impl RunLoop {
             renewing: false,
             claims: 0,
             taking_over: BTreeSet::new(),
+            waits_for_pool: false,
             failure: None,
         }
     }

@@ -101,6 +101,7 @@ impl Past {
             revision: 0,
             definition: 0,
             overlap: OverlapRule::Allow { max: 9 },
+            pool: None,
             lease: Duration::from_secs(86_400),
             node: format!("web-{}", number + 1),
             catch_up: CatchUp::No,

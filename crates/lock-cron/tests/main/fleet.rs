@@ -145,6 +145,31 @@ pub(crate) fn second(at: lock_core::clock::ServerTime) -> u64 {
     at.since(TestClock::WALL_AT_START).as_secs()
 }
 
+/// The bodies at the same time: now, and at most.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Referee(Arc<Mutex<(u32, u32)>>);
+
+/// A body that has begun. It ends when this is dropped, also if its node is killed.
+pub(crate) struct Inside(Referee);
+
+impl Referee {
+    pub(crate) fn enter(&self) -> Inside {
+        let mut counts = self.0.lock().expect("no test panics while it counts");
+        *counts = (counts.0 + 1, counts.1.max(counts.0 + 1));
+        Inside(self.clone())
+    }
+
+    pub(crate) fn most(&self) -> u32 {
+        self.0.lock().expect("no test panics while it counts").1
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.0.lock().expect("no test panics while it counts").0 -= 1;
+    }
+}
+
 /// A node whose scheduler is built, but not running yet.
 pub(crate) struct Node {
     pub(crate) cron: Scheduler,
@@ -218,6 +243,26 @@ impl Node {
                     () = sleep(takes) => Ok(()),
                     () = run.cancelled() => Err("cancelled".into()),
                 }
+            }
+        })
+    }
+
+    /// Creates a job that records its starts, and whose bodies take this time and are counted by the referee.
+    pub(crate) fn counted(
+        &self,
+        name: &str,
+        schedule: &str,
+        takes: Duration,
+        referee: &Referee,
+    ) -> JobBuilder {
+        let (write, referee) = (self.writer(), referee.clone());
+        self.cron.job(name, Schedule::cron(schedule).expect("a good schedule"), move |run| {
+            write(&run);
+            let inside = referee.enter();
+            async move {
+                sleep(takes).await;
+                drop(inside);
+                Ok(())
             }
         })
     }

@@ -17,6 +17,7 @@ mod metrics;
 mod misfires;
 mod overlap;
 mod panics;
+mod pools;
 mod reports;
 mod rollout;
 mod runs;

@@ -1,16 +1,9 @@
 //! Runs on every node: their shares, catch-ups beside on-time runs, deaths, and nodes without room.
 
-use crate::fleet::{Fleet, Node, Running, secs};
-use lock_cron::{Misfire, OnOrphan, Overlap, Placement, Schedule, observer::SkipReason};
+use crate::fleet::{Fleet, Node, Referee, Running, secs};
+use lock_cron::{Misfire, OnOrphan, Overlap, Placement, observer::SkipReason};
 use lock_testkit::{Fault, Op, Seed};
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 use tokio::time::sleep;
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -205,28 +198,9 @@ async fn under_faults_of_every_kind_no_instant_starts_twice() {
     assert!(instants.len() > 100, "{instants:?}");
 }
 
-/// The runs of a node at the same time: now, and at most.
-#[derive(Default)]
-struct Referee {
-    now: AtomicU32,
-    most: AtomicU32,
-}
-
-/// Adds a job whose bodies are counted by the referee, also when they are dropped.
-fn counted(node: &Node, referee: &Arc<Referee>, name: &str, schedule: &str, takes: Duration) {
-    let (write, referee) = (node.writer(), referee.clone());
-    let body = move |run: lock_cron::RunContext| {
-        write(&run);
-        let referee = referee.clone();
-        async move {
-            let now = referee.now.fetch_add(1, SeqCst) + 1;
-            referee.most.fetch_max(now, SeqCst);
-            sleep(takes).await;
-            referee.now.fetch_sub(1, SeqCst);
-            Ok(())
-        }
-    };
-    let job = node.cron.job(name, Schedule::cron(schedule).expect("a good schedule"), body);
+/// Adds a job whose bodies are counted by the referee.
+fn counted(node: &Node, referee: &Referee, name: &str, schedule: &str, takes: Duration) {
+    let job = node.counted(name, schedule, takes, referee);
     job.overlap(Overlap::Allow { max: 50 }).misfire(Misfire::Skip).register().expect("a good job");
 }
 
@@ -234,7 +208,7 @@ fn counted(node: &Node, referee: &Arc<Referee>, name: &str, schedule: &str, take
 async fn a_node_never_runs_more_than_its_maximum() {
     const JOBS: u32 = 8;
     let fleet = Fleet::new();
-    let referees: Vec<_> = NAMES.iter().map(|_| Arc::new(Referee::default())).collect();
+    let referees: Vec<_> = NAMES.iter().map(|_| Referee::default()).collect();
     let mut nodes = Vec::new();
     for (name, referee) in NAMES.iter().zip(&referees) {
         let node = fleet.node_with(name, |builder| builder.max_running(2));
@@ -247,7 +221,7 @@ async fn a_node_never_runs_more_than_its_maximum() {
     nodes[1].kill();
     nodes.iter().find(|node| node.cron.is_leading()).expect("one of them leads").kill();
     sleep(Duration::from_millis(200_500)).await;
-    let most: Vec<_> = referees.iter().map(|referee| referee.most.load(SeqCst)).collect();
+    let most: Vec<_> = referees.iter().map(Referee::most).collect();
     assert_eq!(most, [2; 5], "and each of them is used");
     let mut of_instant = BTreeMap::<_, u32>::new();
     fleet.log.starts().iter().for_each(|start| *of_instant.entry(start.run).or_default() += 1);
@@ -262,14 +236,14 @@ async fn a_node_never_runs_more_than_its_maximum() {
 async fn a_run_waits_for_room_within_its_grace() {
     let fleet = Fleet::new();
     let node = fleet.node_with("a", |builder| builder.max_running(1));
-    let referee = Arc::new(Referee::default());
+    let referee = Referee::default();
     for name in ["x", "y", "z"] {
         counted(&node, &referee, name, "* * * * *", secs(5));
     }
     let _running = node.start();
     sleep(secs(119)).await;
     assert_eq!((fleet.log.starts().len(), fleet.log.skipped(SkipReason::NoCapacity)), (3, 0));
-    assert_eq!(referee.most.load(SeqCst), 1, "one after the other");
+    assert_eq!(referee.most(), 1, "one after the other");
 }
 
 #[tokio::test(start_paused = true)]
@@ -283,7 +257,7 @@ async fn a_run_without_room_is_skipped_after_its_grace() {
     let skipped = fleet.log.skipped(SkipReason::NoCapacity);
     assert!((28..=30).contains(&skipped), "{skipped}");
     let history = running.history().await;
-    assert_eq!(Running::skipped(&history, "no node had room"), skipped, "{history:?}");
+    assert_eq!(Running::skipped(&history, "no node had room, or its pool was full"), skipped, "{history:?}");
     sleep(secs(3_600)).await;
     assert!(fleet.log.starts().len() > 20, "then it goes on");
     assert_eq!(fleet.log.skipped(SkipReason::Missed), 0);

@@ -16,12 +16,13 @@ use std::time::Duration;
 impl GroupLedger {
     /// Decides a claim.
     pub fn claim(&mut self, now: ServerTime, r: &ClaimRequest) -> ClaimReply {
+        let refused_by_pool = self.refuse_by_pool(now, r);
         let Some(job) = self.jobs.get_mut(&r.job.name) else { return ClaimReply::Unregistered };
         if let Some(answer) = repeated(job, now, r) {
             return answer;
         }
         if let Some(retry_of) = r.retry_of {
-            return claim_retry(job, now, r, retry_of);
+            return claim_retry(job, now, r, retry_of, refused_by_pool);
         }
         if !job.is_defined_by(r.definition) {
             return ClaimReply::Outdated;
@@ -56,6 +57,9 @@ impl GroupLedger {
             }
             (None, rule) => forbids(rule, running).then(|| one(r, "other runs were open")),
         };
+        if let (None, Some(refused)) = (&skip, refused_by_pool) {
+            return refused;
+        }
         match r.run {
             RunId::Scheduled(at) => job.raise_watermark(at.as_millis()),
             RunId::Triggered(id) => self.triggers.retain(|trigger| trigger.id != id),

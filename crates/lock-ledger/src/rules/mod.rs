@@ -16,6 +16,7 @@
 //!   or not above the start of its schedule, is never claimed as a first attempt.
 //! - An open run has one attempt, and only its claim id can renew or end it.
 //! - An attempt whose lease has ended cannot be renewed, only ended or followed by another one.
+//! - A claim with a pool starts only while fewer open runs than its limit are in that pool, in the whole group.
 //! - Tokens only increase. The watermark is lowered only by an operator's reset.
 
 mod claim;
@@ -24,6 +25,7 @@ mod end;
 mod heartbeat;
 mod history;
 mod instance;
+mod pool;
 mod register;
 mod retry;
 mod start;

@@ -13,7 +13,13 @@ use lock_core::clock::ServerTime;
 
 /// Claims the next attempt. It needs no leadership, because a caller with the claim of the last attempt knows the
 /// run.
-pub(super) fn claim_retry(job: &mut Job, now: ServerTime, r: &ClaimRequest, retry_of: RetryOf) -> ClaimReply {
+pub(super) fn claim_retry(
+    job: &mut Job,
+    now: ServerTime,
+    r: &ClaimRequest,
+    retry_of: RetryOf,
+    refused_by_pool: Option<ClaimReply>,
+) -> ClaimReply {
     let Some(open) = job.open.get(&r.run).filter(|open| open.claim == retry_of.claim) else {
         return ClaimReply::Gone;
     };
@@ -25,6 +31,9 @@ pub(super) fn claim_retry(job: &mut Job, now: ServerTime, r: &ClaimRequest, retr
     // An older run neither ends nor joins a later one that has started in the meantime.
     if forbids(r.overlap, running) {
         return ClaimReply::Busy { running };
+    }
+    if let Some(refused) = refused_by_pool {
+        return refused;
     }
     if open.stage == Stage::Running {
         let orphan =

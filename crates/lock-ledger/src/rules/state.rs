@@ -103,6 +103,7 @@ pub(super) struct Open {
     pub(super) lease: Duration,
     pub(super) stage: Stage,
     pub(super) replaced: bool,
+    pub(super) pool: Option<LockName>,
 }
 
 impl GroupLedger {

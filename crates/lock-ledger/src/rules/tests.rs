@@ -51,6 +51,7 @@ impl Story {
             revision: 0,
             definition: 0,
             overlap: OverlapRule::Skip,
+            pool: None,
             lease: LEASE,
             node: String::new(),
             catch_up: CatchUp::No,

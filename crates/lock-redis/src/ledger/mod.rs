@@ -102,6 +102,8 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             r.history.to_string(),
             r.after.map_or_else(String::new, |after| after.as_millis().to_string()),
             r.definition.to_string(),
+            r.pool.as_ref().map_or_else(String::new, |pool| pool.name.to_string()),
+            r.pool.map_or(0, |pool| pool.max).to_string(),
         ];
         let keys = vec![job, open, history, group, instances, changes, summaries];
         let reply = self.run(&script::LEDGER_CLAIM, keys, args).await?;
@@ -113,6 +115,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             "skipped" => ClaimReply::Skipped,
             "expired" => ClaimReply::Expired,
             "busy" => ClaimReply::Busy { running: reply.count(0)? },
+            "pool_full" => ClaimReply::PoolFull { running: reply.count(0)? },
             "early" => ClaimReply::Early { wait: Duration::from_millis(reply.number(0)?) },
             "duplicate" => ClaimReply::Duplicate,
             "superseded" => ClaimReply::Superseded,

@@ -67,6 +67,7 @@ impl Record {
             started: self.micros("started")?,
             remaining: Duration::from_millis(expires.saturating_sub(now.as_millis())),
             state,
+            pool: self.text("pool").and_then(|pool| LockName::new(pool).ok()),
         })
     }
 
@@ -168,7 +169,7 @@ mod tests {
     fn unknown_fields_and_words_of_a_later_version_make_no_record_unreadable() {
         let read = |text: &str| Record::read(text).and_then(|record| record.ended());
         let before = read(ENDED).expect("a record of ours");
-        let more = ENDED.replace("{\"run\"", "{\"pool\":{\"of\":[1]},\"run\"");
+        let more = ENDED.replace("{\"run\"", "{\"later\":{\"of\":[1]},\"run\"");
         assert_eq!(read(&more), Some(before.clone()));
         let other = read(&more.replace("succeeded", "teleported")).expect("a word of a later version");
         assert_eq!(other, Attempt { outcome: RunOutcome::Other, ..before });

@@ -8,10 +8,11 @@
 --      11 revision of the job's controls   12 skip | queue | replace | allow   13 maximum number of open runs
 --      14 lease, ms   15 node   16 catch-up: 1 or 0   17 length of the history
 --      18 the instant before by the same schedule, ms, or ''   19 revision of the job's definition
+--      20 pool, or ''   21 its maximum number of open runs
 --
 -- replies, each after the server's time in µs:
 --   claimed, token, attempt, failures   also the reply to a repeat
---   busy, others   early, ms
+--   busy, others   pool_full, others in the pool   early, ms
 --   skipped | expired | duplicate | superseded | behind | paused | outdated | gone | unregistered
 local name, run, claim, length = ARGV[1], ARGV[2], ARGV[3], ARGV[17]
 local lease = tonumber(ARGV[14])
@@ -38,6 +39,21 @@ end
 local forbidden = #others > 0
 if ARGV[12] == 'allow' then forbidden = #others >= tonumber(ARGV[13]) end
 
+-- Returns the answer to a claim whose pool is full. The run itself is not counted, so that a run that waits for its next
+-- attempt keeps its place.
+local function refused_by_pool()
+  if ARGV[20] == '' then return end
+  local taken, this, in_pool = 0, name .. '\n' .. run, '"pool":' .. cjson.encode(ARGV[20])
+  for field, text in pairs(fields(KEYS[2])) do
+    -- Only runs of the pool are decoded, because decoding takes most of the time.
+    if field ~= this and string.find(text, in_pool, 1, true) then
+      local other = recall(text)
+      if other.pool == ARGV[20] and not is_over(other) then taken = taken + 1 end
+    end
+  end
+  if taken >= tonumber(ARGV[21]) then return answer('pool_full', int(taken)) end
+end
+
 local function attempt(number, token)
   return {
     run = run, first = run, count = 1, attempt = number, claim = claim, token = token, node = ARGV[15],
@@ -61,6 +77,7 @@ local function start(number, failures, orphanings)
   keep_unknown(open or {}, started)
   started.expires, started.lease, started.stage = int(now_ms + lease), int(lease), 'running'
   started.failures, started.orphanings, started.replaced = failures, orphanings, false
+  started.pool = ARGV[20] ~= '' and ARGV[20] or nil
   local known = job.open or ''
   -- A job whose key was lost no longer knows its open runs.
   if not string.find(' ' .. known .. ' ', ' ' .. run .. ' ', 1, true) then
@@ -85,6 +102,8 @@ if ARGV[4] ~= '' then
   end
   if running and not is_over(open) then return answer('busy', int(#others + 1)) end
   if forbidden then return answer('busy', int(#others)) end
+  local refused = refused_by_pool()
+  if refused then return refused end
   if running then
     local lost = ended(open, 'abandoned', 'its lease expired before an outcome was recorded')
     remember(KEYS[3], lost, length)
@@ -126,6 +145,8 @@ if not skips and forbidden and (ARGV[12] == 'queue' or ARGV[12] == 'replace') th
   return answer('busy', int(#others))
 end
 
+local refused = not skips and not forbidden and refused_by_pool()
+if refused then return refused end
 if at then job.mark = run end
 if trigger then redis.call('HDEL', KEYS[4], run) end
 if skips or forbidden then

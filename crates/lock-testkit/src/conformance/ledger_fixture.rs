@@ -94,6 +94,7 @@ impl LedgerFixture {
             revision: 0,
             definition: 0,
             overlap: OverlapRule::Skip,
+            pool: None,
             lease: LONG,
             node: "node".to_owned(),
             catch_up: CatchUp::No,

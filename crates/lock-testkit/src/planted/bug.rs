@@ -289,6 +289,20 @@ planted_bugs! {
     CountsOrphans: [LedgerConformance],
     /// A run that waits for its next attempt does not count as open.
     ForgetsWaiting: [LedgerConformance],
+    /// Pools are ignored.
+    IgnoresPools: [LedgerConformance],
+    /// A pool counts only the runs of the claim's own job.
+    PoolOfOneJob: [LedgerConformance],
+    /// One run more than allowed can be open in a pool.
+    PoolAllowsOneMore: [LedgerConformance],
+    /// Further attempts ignore the pool.
+    RetriesIgnorePool: [LedgerConformance],
+    /// Orphans take places in their pools.
+    OrphansFillPool: [LedgerConformance],
+    /// A run that waits for its next attempt takes no place in its pool.
+    WaitingLeavesPool: [LedgerConformance],
+    /// An instant that finds its pool full is skipped.
+    FullPoolDecides: [LedgerConformance],
     /// All runs get the same token.
     ConstantRunToken: [LedgerConformance],
     /// A claim checks and decides in two steps.

@@ -6,15 +6,15 @@ use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, Definition,
     EndReply, EndRequest, FleetControls, GroupLedger, GroupName, HeartbeatRequest, Instance, Instances,
-    JobCommand, JobDescription, JobId, LiveNode, Once, OverlapRule, PauseNote, Registration, Removal,
-    RemoveReply, RenewRun, RetryOf, RunId, RunLedger, RunOutcome, RunRenewal, Skip,
+    JobCommand, JobDescription, JobId, LiveNode, Once, OverlapRule, PauseNote, PoolLimit, Registration,
+    Removal, RemoveReply, RenewRun, RetryOf, RunId, RunLedger, RunOutcome, RunRenewal, Skip,
 };
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::BTreeMap, time::Duration};
 
 const STEPS: usize = 10_000;
 /// The number of kinds of answers.
-const KINDS: usize = 31;
+const KINDS: usize = 32;
 /// The length of a history.
 const HISTORY: u32 = 60;
 
@@ -113,6 +113,12 @@ impl Run {
         }
     }
 
+    fn pool(&mut self) -> Option<PoolLimit> {
+        let max = u32::try_from(self.random.below(4)).unwrap();
+        let name = name(self.pick(&["heavy", "light \"ü\""]));
+        self.random.chance(0.5).then_some(PoolLimit { name, max })
+    }
+
     fn fresh_claim(&mut self) -> ClaimRequest {
         let job = self.job();
         let around = self.now.as_millis() - 20 + self.random.below(25);
@@ -143,6 +149,7 @@ impl Run {
             after: self.random.chance(0.2).then(|| ServerTime::from_millis(around - 1)),
             schedule: self.random.below(12),
             overlap,
+            pool: self.pool(),
             lease: self.lease(),
             node: self.pick(&["a", "b ü"]).to_owned(),
             catch_up: if self.random.chance(0.5) { CatchUp::Yes } else { CatchUp::No },
@@ -159,7 +166,7 @@ impl Run {
                 let [failures, orphanings] = [(); 2].map(|()| u32::try_from(self.random.below(4)).unwrap());
                 let retry_of = Some(RetryOf { claim: before.claim, failures, orphanings });
                 let (claim, lease) = (ClaimId::random(), self.lease());
-                ClaimRequest { retry_of, skip: None, claim, lease, ..before }
+                ClaimRequest { retry_of, skip: None, claim, lease, pool: self.pool(), ..before }
             }
             _ => self.fresh_claim(),
         };
@@ -178,6 +185,7 @@ impl Run {
             ClaimReply::Skipped => "skipped",
             ClaimReply::Expired => "expired",
             ClaimReply::Busy { .. } => "busy",
+            ClaimReply::PoolFull { .. } => "pool full",
             ClaimReply::Paused => "paused",
             ClaimReply::Outdated => "outdated",
             ClaimReply::Gone => "gone",

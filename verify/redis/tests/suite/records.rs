@@ -44,6 +44,7 @@ impl Ledger {
             revision: 0,
             definition: 0,
             overlap: OverlapRule::Skip,
+            pool: None,
             lease: LEASE,
             node: "a".to_owned(),
             catch_up: CatchUp::No,
@@ -68,7 +69,7 @@ async fn unknown_fields_are_kept() {
     let ledger = Ledger::new().await;
     let r = ledger.claim().await;
     let field = format!("job\n{}", r.run);
-    ledger.extend(&field, r#""pool":{"name":"heavy"}"#);
+    ledger.extend(&field, r#""colour":{"name":"heavy"}"#);
     let item = RenewRun { job: r.job.name.clone(), run: r.run, claim: r.claim, lease: LEASE * 2 };
     let kept = ledger.ledger.renew(r.job.group.clone(), vec![item]).await.expect("it answers");
     assert_eq!(kept.outcome, [RunRenewal::Renewed]);
@@ -142,7 +143,7 @@ async fn unknown_fields_are_kept_by_the_next_attempt() {
         let ledger = Ledger::new().await;
         let r = ledger.claim().await;
         let field = format!("job\n{}", r.run);
-        ledger.extend(&field, r#""pool":{"name":"heavy"}"#);
+        ledger.extend(&field, r#""colour":{"name":"heavy"}"#);
         ledger.ledger.end(end(&r, then)).await.expect("it answers");
         let retry_of = Some(RetryOf { claim: r.claim, failures: 3, orphanings: 3 });
         let next = ClaimRequest { retry_of, claim: ClaimId::random(), ..r };

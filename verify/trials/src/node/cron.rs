@@ -3,7 +3,7 @@
 use super::{Failure, Orders};
 use crate::{
     fenced::FencedTable,
-    line::{Order, Report},
+    line::{Order, Report, now},
 };
 use lock_core::{LockFactory, shutdown_signal};
 use lock_cron::{
@@ -22,6 +22,8 @@ pub(super) struct Work {
     pub(super) takes: Duration,
     pub(super) adopt: u32,
     pub(super) catch_up: Option<u32>,
+    pub(super) max_running: Option<u32>,
+    pub(super) pool: Option<u32>,
     pub(super) placement: Placement,
     pub(super) fence: Option<PathBuf>,
 }
@@ -47,27 +49,34 @@ pub(super) async fn run(
     work: Work,
     orders: Orders,
 ) -> Result<(), Failure> {
-    let builder = Scheduler::builder(locks.clone(), ledger.clone())
+    let mut builder = Scheduler::builder(locks.clone(), ledger.clone())
         .group(group)
         .leadership_lease(lease)
         .run_lease(lease);
+    if let Some(max) = work.max_running {
+        builder = builder.max_running(max);
+    }
     let cron = builder.observer(Says).build()?;
     let on_orphan = if work.adopt == 0 { OnOrphan::Skip } else { OnOrphan::Retry { max: work.adopt } };
     let (misfire, overlap) = match work.catch_up {
         Some(max) => (Misfire::FireAll { max }, Overlap::Allow { max }),
         None => (Misfire::FireOnce, Overlap::Skip),
     };
-    let placement = work.placement;
+    let (placement, pool) = (work.placement, work.pool);
     let (work, in_group) = (Arc::new(work), GroupName::new(group)?);
     let body = move |run: RunContext| {
         let (work, at) = (work.clone(), ledger.server_now(&in_group).unwrap_or_default().as_micros());
         let (job, id, token) = (run.job().to_string(), run.id().to_string(), run.fencing_token().get());
-        Report::Start { job, run: id, at, token, attempt: run.attempt() }.say();
+        Report::Start { job, run: id, at, token, attempt: run.attempt(), began: now() }.say();
         async move { body(&run, &work).await }
     };
     let job = match schedule {
         Some(schedule) => cron.job(JOB, Schedule::cron(schedule)?, body),
         None => cron.kind(KIND, body),
+    };
+    let job = match pool {
+        Some(max) => job.pool("pool", max),
+        None => job,
     };
     let job = job.placement(placement).on_orphan(on_orphan).misfire(misfire).overlap(overlap);
     // So that its last report is sent even when it is cancelled.
@@ -103,8 +112,13 @@ async fn body(run: &RunContext, work: &Work) -> RunResult {
         () = run.cancelled() => true,
         () = tokio::time::sleep(work.takes) => false,
     };
-    let id = run.id().to_string();
-    if cancelled { Report::Cancelled { run: id } } else { Report::Ended { run: id } }.say();
+    let (id, token, at) = (run.id().to_string(), run.fencing_token().get(), now());
+    let job = run.job().to_string();
+    if cancelled {
+        Report::Cancelled { job, run: id, token, at }.say();
+    } else {
+        Report::Ended { job, run: id, token, at }.say();
+    }
     if let (Some(table), Some(before)) = (&table, before) {
         let accepted = table.write(run.fencing_token(), before + 1).await?;
         Report::Write { accepted }.say();

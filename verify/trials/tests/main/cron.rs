@@ -139,49 +139,6 @@ fn starts_with_times(lines: &[Line]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn runs_are_spread_over_all_nodes_and_outlive_one() {
-    const LEASE: u64 = 4 * SECOND;
-    let (counted, after) = if long() { (1_000, 50) } else { (40, 20) };
-    let server = RedisServer::start();
-    let words = ["* * * * * *", "--catch-up", "1000"];
-    let mut nodes: Vec<_> = (0..5).map(|_| cron(&server, LEASE, &words)).collect();
-    let mut runs: Vec<Vec<(u64, u64)>> = vec![Vec::new(); nodes.len()];
-    let mut watch = |nodes: &mut [Process], starts: usize| {
-        let end = Instant::now() + Duration::from_secs(starts as u64) + PATIENCE;
-        loop {
-            sleep(Duration::from_millis(500));
-            for (node, runs) in nodes.iter_mut().zip(&mut runs) {
-                runs.extend(starts_with_times(&said(node)));
-            }
-            let shares: Vec<_> = runs.iter().map(Vec::len).collect();
-            if shares.iter().sum::<usize>() >= starts && !shares.contains(&0) {
-                return runs.clone();
-            }
-            assert!(Instant::now() < end, "{shares:?} instead of {starts}");
-        }
-    };
-    let shares: Vec<_> = watch(&mut nodes, counted).iter().map(Vec::len).collect();
-    let all: usize = shares.iter().sum();
-    let in_range = |share: &usize| (12 * all..=30 * all).contains(&(share * 100));
-    assert!(!long() || shares.iter().all(in_range), "{shares:?}");
-    nodes.pop().expect("five nodes").kill();
-    let runs = watch(&mut nodes, all + after);
-    let mut starts: Vec<_> = runs.into_iter().flatten().collect();
-    starts.sort_unstable();
-    let instants: Vec<_> = starts.iter().map(|(run, _)| *run).collect();
-    // A start whose report died with its node is the only one that may be missing here.
-    let missing: Vec<_> = instants.windows(2).filter(|pair| pair[1] != pair[0] + SECOND).collect();
-    assert!(missing.len() <= 1 && instants.is_sorted_by(|a, b| a < b), "{missing:?} of {instants:?}");
-    let mut late: Vec<_> = starts.iter().map(|(run, at)| at.saturating_sub(run * 1_000) / 1_000).collect();
-    late.sort_unstable();
-    eprintln!(
-        "5 nodes, {all} instants: {shares:?}, half of all starts within {} ms; one killed: at most {} ms late",
-        late[late.len() / 2],
-        late[late.len() - 1]
-    );
-}
-
-#[test]
 fn a_killed_leader_is_followed() {
     const LEASE: u64 = 4 * SECOND;
     let server = RedisServer::start();

@@ -2,10 +2,14 @@
 
 mod counting;
 mod cron;
+mod fleet;
 mod fleet_node;
 mod groups;
 mod instances;
 mod leaders;
+mod life;
 mod load;
 mod refereeing;
+mod spread;
+mod store;
 mod support;

@@ -151,7 +151,7 @@ fn a_week_behind(jobs: usize, schedule: &str, terms: JobTerms) -> (Planner, Lock
     planner.elected();
     for number in 0..jobs {
         let name = LockName::new(format!("job-{number:04}")).unwrap();
-        planner.add(at(0), name.clone(), Schedule::cron(schedule).unwrap(), terms);
+        planner.add(at(0), name.clone(), Schedule::cron(schedule).unwrap(), terms.clone());
         register(&mut planner, &name, at(0));
     }
     planner.add(at(0), every_second.clone(), Schedule::cron("* * * * * *").unwrap(), JobTerms::default());

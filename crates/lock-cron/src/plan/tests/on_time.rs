@@ -181,6 +181,22 @@ fn without_room_nothing_is_claimed_and_the_leader_skips_after_the_grace() {
         let claims = spread.claims(at(91), 0);
         let skips: Vec<_> =
             claims.iter().filter_map(|due| due.skip.clone()).map(|skip| skip.detail).collect();
-        assert_eq!(skips, vec!["no node had room"; usize::from(leads)]);
+        assert_eq!(skips, vec!["no node had room, or its pool was full"; usize::from(leads)]);
     }
+}
+
+#[test]
+fn run_that_finds_its_pool_full_stays_due_on_its_node() {
+    let pool = Some(lock_ledger::PoolLimit { name: LockName::new("heavy").unwrap(), max: 1 });
+    let mut spread = Spread::follower(JobTerms { pool, ..JobTerms::default() });
+    let minute = spread.minute(60, true);
+    spread.wait_for(minute);
+    let [due] = spread.claims(at(minute as i64), 1).try_into().unwrap();
+    assert_eq!(spread.answer(at(minute as i64), &due, ClaimReply::PoolFull { running: 1 }), []);
+    assert_eq!(spread.claims(ms(minute, 249), 1), []);
+    assert_eq!(spread.planner.wake_at(), Some(ms(minute, 250)));
+    let [again] = spread.claims(ms(minute, 250), 1).try_into().unwrap();
+    assert_eq!((again.run, again.after), (due.run, due.after));
+    spread.answer(ms(minute, 250), &again, ClaimReply::PoolFull { running: 1 });
+    assert_eq!(spread.claims(ms(minute, 30_001), 1), [], "the leader skips it after its grace");
 }

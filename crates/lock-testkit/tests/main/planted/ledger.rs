@@ -3,7 +3,7 @@
 use super::{are_all_of, finds};
 use async_trait::async_trait;
 use lock_core::{
-    FencingToken,
+    FencingToken, LockName,
     backend::{BackendError, Reply},
     clock::{ServerTime, TestClock},
 };
@@ -12,7 +12,7 @@ use lock_ledger::{
     DEFAULT_HISTORY, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
     HeartbeatRequest, Instances, JobCommand, JobDescription, JobId, MAX_TRIGGERS_PER_JOB, MemoryLedger,
     OpenRun, OverlapRule, PauseNote, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunLedger,
-    RunOutcome, RunRenewal, RunState, Trigger,
+    RunOutcome, RunRenewal, RunState, Skip, Trigger,
 };
 use lock_testkit::{
     conformance::{self, LedgerHarness},
@@ -113,8 +113,10 @@ impl BuggyLedger {
                     self.end_of(&r.job, run, AfterAttempt::Finish).await;
                 }
             }
+            (Some(IgnoresPools), _) | (Some(RetriesIgnorePool), Some(_)) => r.pool = None,
             _ => {}
         }
+        self.spoil_pool(r).await;
         if let (Some(AllowsOneMore), OverlapRule::Allow { max }) = (self.bug, &mut r.overlap) {
             *max = max.saturating_add(1);
         }
@@ -133,6 +135,23 @@ impl BuggyLedger {
                 }
                 _ => 0,
             };
+        }
+    }
+
+    /// Applies the bug to the pool of a claim.
+    async fn spoil_pool(&self, r: &mut ClaimRequest) {
+        let open = self.inner.open_runs(r.job.group.clone()).await.unwrap().outcome;
+        let Some(pool) = &mut r.pool else { return };
+        let in_state = |state| {
+            let counted = |run: &&OpenRun| run.pool.as_ref() == Some(&pool.name) && run.state == state;
+            u32::try_from(open.iter().filter(counted).count()).unwrap()
+        };
+        match self.bug {
+            Some(PoolOfOneJob) => pool.name = LockName::new(format!("{}-{}", pool.name, r.job.name)).unwrap(),
+            Some(PoolAllowsOneMore) => pool.max += 1,
+            Some(OrphansFillPool) => pool.max = pool.max.saturating_sub(in_state(RunState::Orphaned)),
+            Some(WaitingLeavesPool) => pool.max += in_state(RunState::Waiting),
+            _ => {}
         }
     }
 
@@ -195,6 +214,7 @@ impl RunLedger for BuggyLedger {
             tokio::task::yield_now().await;
         }
         let before = self.open_of(&r.job).await.into_iter().find(|open| open.run == r.run);
+        let request = r.clone();
         let mut reply = self.inner.claim(r).await?;
         match (self.bug, &mut reply.outcome) {
             (Some(CountsRepeatedSkipTwice), answer @ ClaimReply::Duplicate) => {
@@ -215,6 +235,10 @@ impl RunLedger for BuggyLedger {
                 *token = before.map_or(*token, |open| open.token);
             }
             (Some(ConstantRunToken), ClaimReply::Claimed { token, .. }) => *token = TOKEN,
+            (Some(FullPoolDecides), ClaimReply::PoolFull { .. }) => {
+                let skip = Skip { first: request.run, count: 1, detail: "the pool was full".to_owned() };
+                self.inner.claim(ClaimRequest { skip: Some(skip), ..request }).await?;
+            }
             _ => {}
         }
         Ok(reply)
@@ -414,6 +438,14 @@ super::caught! {
     one_open_run_too_many: AllowsOneMore by overlap::open_runs_are_bounded;
     orphan_in_the_way: CountsOrphans by overlap::an_orphan_does_not_overlap;
     waiting_run_that_is_no_run: ForgetsWaiting by retry::a_waiting_run_is_open;
+    pool_that_is_ignored: IgnoresPools by pool::open_runs_of_a_pool_are_bounded;
+    pool_of_one_job: PoolOfOneJob by pool::open_runs_of_a_pool_are_bounded;
+    one_run_too_many_in_a_pool: PoolAllowsOneMore by pool::open_runs_of_a_pool_are_bounded;
+    attempt_that_ignores_the_pool: RetriesIgnorePool
+        by pool::an_orphan_takes_no_place, pool::a_released_run_leaves_its_place;
+    orphan_in_the_pool: OrphansFillPool by pool::an_orphan_takes_no_place;
+    waiting_run_outside_of_the_pool: WaitingLeavesPool by pool::a_waiting_run_keeps_its_place;
+    full_pool_that_decides: FullPoolDecides by pool::a_full_pool_decides_nothing;
     token_of_a_claim_that_stands_still: ConstantRunToken by claim::tokens_of_claims_grow;
     check_then_claim: CheckThenClaim by claim::one_of_many_claims_starts;
     orphan_that_is_revived: RevivesOrphans by run::an_expired_run_is_not_revived;

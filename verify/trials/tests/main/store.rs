@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The decisions about an instance, times in milliseconds since the epoch.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Decided {
+pub(crate) struct Decided {
     /// Every instant up to here is decided.
-    pub(super) up_to: u64,
+    pub(crate) up_to: u64,
     /// The instants of runs that are open, or whose node died before it recorded an outcome: they may have begun
     /// without a report.
-    pub(super) unreported: BTreeSet<u64>,
+    pub(crate) unreported: BTreeSet<u64>,
 }
 
 fn key(what: &str) -> String {
@@ -24,7 +24,7 @@ fn texts(value: &RawValue) -> Vec<String> {
 
 /// Returns the decisions about an instance. They are read in the order in which a run goes: it is decided, then open,
 /// then in the history.
-pub(super) fn decided(server: &RedisServer, name: &str) -> Decided {
+pub(crate) fn decided(server: &RedisServer, name: &str) -> Decided {
     let mark = server.command(&["HGET", &format!("{}:{name}", key("job")), "mark"]);
     let mut unreported = open(server).remove(name).unwrap_or_default();
     for entry in texts(&server.command(&["LRANGE", &format!("{}:{name}", key("history")), "0", "-1"])) {
@@ -37,7 +37,7 @@ pub(super) fn decided(server: &RedisServer, name: &str) -> Decided {
 }
 
 /// Returns the instants of the open runs of each instance.
-pub(super) fn open(server: &RedisServer) -> BTreeMap<String, BTreeSet<u64>> {
+pub(crate) fn open(server: &RedisServer) -> BTreeMap<String, BTreeSet<u64>> {
     let mut open = BTreeMap::<_, BTreeSet<_>>::new();
     for field in texts(&server.command(&["HKEYS", &key("open")])) {
         let (job, run) = field.split_once('\n').expect("a job and a run");
@@ -47,12 +47,12 @@ pub(super) fn open(server: &RedisServer) -> BTreeMap<String, BTreeSet<u64>> {
 }
 
 /// Returns the names of the defined instances.
-pub(super) fn defined(server: &RedisServer) -> BTreeSet<String> {
+pub(crate) fn defined(server: &RedisServer) -> BTreeSet<String> {
     texts(&server.command(&["HKEYS", &key("instances")])).into_iter().collect()
 }
 
 /// Returns the time up to which each of these instances is decided.
-pub(super) fn marks(server: &RedisServer, names: &[String]) -> Vec<u64> {
+pub(crate) fn marks(server: &RedisServer, names: &[String]) -> Vec<u64> {
     let mut connection = server.raw();
     let mark = |name| {
         let mark = connection.command(&["HGET", &format!("{}:{name}", key("job")), "mark"]);
@@ -63,7 +63,7 @@ pub(super) fn marks(server: &RedisServer, names: &[String]) -> Vec<u64> {
 
 /// Returns all keys, and all fields and values of the hashes of the group. The list of changes is left out: it has the
 /// names of forgotten instances for a minute.
-pub(super) fn everything(server: &RedisServer) -> Vec<String> {
+pub(crate) fn everything(server: &RedisServer) -> Vec<String> {
     let mut all = texts(&server.command(&["KEYS", "*"]));
     for hash in ["open", "group", "nodes", "instances", "summaries"] {
         all.extend(texts(&server.command(&["HGETALL", &key(hash)])));

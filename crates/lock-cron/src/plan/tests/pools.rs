@@ -1,0 +1,154 @@
+//! Pools: the runs that wait for a place, and the requests for it.
+
+use super::*;
+use lock_ledger::PoolLimit;
+
+const NOON: i64 = 12 * 3600;
+const FULL: ClaimReply = ClaimReply::PoolFull { running: 1 };
+
+fn in_pool(terms: JobTerms) -> JobTerms {
+    let pool = PoolLimit { name: LockName::new("heavy").unwrap(), max: 1 };
+    JobTerms { pool: Some(pool), placement: Placement::Leader, ..terms }
+}
+
+/// A leader of several jobs in one pool.
+struct Pooled(Planner);
+
+impl Pooled {
+    fn of(jobs: &[(&str, &str)], terms: &JobTerms) -> Self {
+        let mut planner = Planner::default();
+        planner.elected();
+        for (name, schedule) in jobs {
+            let (name, schedule) = (LockName::new(name).unwrap(), Schedule::cron(schedule).unwrap());
+            planner.add(at(0), name.clone(), schedule, terms.clone());
+            register(&mut planner, &name, at(0));
+        }
+        Self(planner)
+    }
+
+    fn claims(&mut self, now: UtcTime) -> Vec<Due> {
+        let mut out = Vec::new();
+        self.0.tick(now, u32::MAX, &mut Budget::default(), &mut out);
+        let claims = out.into_iter().filter_map(|command| match command {
+            Command::Claim(due) => Some(due),
+            _ => None,
+        });
+        claims.collect()
+    }
+
+    /// Returns the job of the only claim of a tick, which is answered.
+    fn claim(&mut self, now: UtcTime, reply: ClaimReply) -> String {
+        let claims = self.claims(now);
+        let [due] = &claims[..] else { panic!("one claim: {claims:?}") };
+        self.answer(now, due, reply);
+        due.job.to_string()
+    }
+
+    fn answer(&mut self, now: UtcTime, due: &Due, reply: ClaimReply) {
+        self.0.claim_answered(now, due, ClaimOutcome::Answered(reply), &mut Vec::new());
+    }
+}
+
+fn claimed() -> ClaimReply {
+    ClaimReply::Claimed { token: FencingToken::new(1), attempt: 1, failures: 0 }
+}
+
+const DAILY: [(&str, &str); 3] = [("a", "0 12 * * *"), ("b", "0 12 * * *"), ("c", "0 12 * * *")];
+
+#[test]
+fn full_pool_is_asked_by_one_job_with_backoff() {
+    let mut pooled = Pooled::of(&DAILY, &in_pool(JobTerms::default()));
+    let (mut now, mut waits) = (at(NOON), Vec::new());
+    for _ in 0..7 {
+        assert_eq!(pooled.claim(now, FULL), "a", "one claim for all jobs");
+        assert_eq!(pooled.claims(now), []);
+        let next = pooled.0.wake_at().unwrap();
+        waits.push(next.since(now).as_millis());
+        now = next;
+    }
+    assert_eq!(waits, [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]);
+}
+
+#[test]
+fn end_of_a_run_in_the_pool_lets_the_next_ask_at_once() {
+    let mut pooled = Pooled::of(&DAILY, &in_pool(JobTerms::default()));
+    let now = at(NOON);
+    assert_eq!(pooled.claim(now, claimed()), "a");
+    assert_eq!(pooled.claim(now, FULL), "b");
+    assert_eq!(pooled.claims(now), []);
+    pooled.0.run_ended(&LockName::new("a").unwrap());
+    assert_eq!(pooled.claim(now, claimed()), "b");
+    assert_eq!(pooled.claim(now, FULL), "c", "a grant does not wait either");
+    assert_eq!(pooled.0.wake_at().unwrap().since(now).as_millis(), 250, "the back-off begins again");
+}
+
+#[test]
+fn claims_of_a_pool_go_one_after_another() {
+    let mut pooled = Pooled::of(&DAILY, &in_pool(JobTerms::default()));
+    let claims = pooled.claims(at(NOON));
+    assert_eq!(claims.len(), 1);
+    assert_eq!(pooled.claims(at(NOON)), [], "before the answer");
+    assert!(pooled.0.wake_at().unwrap() > at(NOON), "the answer is an event");
+    pooled.0.claim_answered(at(NOON), &claims[0], ClaimOutcome::Failed, &mut Vec::new());
+    assert_eq!(pooled.claim(at(NOON), claimed()), "b", "a failure does not hold up the others");
+}
+
+#[test]
+fn jobs_without_the_pool_are_not_held_up() {
+    let mut pooled = Pooled::of(&DAILY, &in_pool(JobTerms::default()));
+    let free = JobTerms { pool: None, placement: Placement::Leader, ..JobTerms::default() };
+    let name = LockName::new("free").unwrap();
+    pooled.0.add(at(0), name.clone(), Schedule::cron("0 12 * * *").unwrap(), free);
+    register(&mut pooled.0, &name, at(0));
+    let claims = pooled.claims(at(NOON));
+    assert_eq!(claims.iter().map(|due| due.job.as_str()).collect::<Vec<_>>(), ["a", "free"]);
+}
+
+#[test]
+fn run_that_has_waited_longest_asks_first() {
+    let jobs = [("a", "5 12 * * *"), ("b", "0 12 * * *"), ("c", "2 12 * * *")];
+    let mut pooled = Pooled::of(&jobs, &in_pool(JobTerms::default()));
+    assert_eq!(pooled.claim(at(NOON + 600), claimed()), "b");
+    assert_eq!(pooled.claim(at(NOON + 600), claimed()), "c");
+    assert_eq!(pooled.claim(at(NOON + 600), claimed()), "a");
+}
+
+#[test]
+fn run_without_a_place_is_skipped_after_its_grace() {
+    let skipped = |claims: &[Due]| matches!(claims, [due] if due.run == run_at(60) && due.skip.is_some());
+    let mut pooled = Pooled::of(&[("a", "* * * * *")], &in_pool(JobTerms::default()));
+    pooled.claim(at(60), FULL);
+    let claims = pooled.claims(at(91));
+    assert!(skipped(&claims), "{claims:?}");
+    assert_eq!(claims[0].skip.as_ref().unwrap().detail, SkipReason::NoCapacity.detail());
+    pooled.answer(at(91), &claims[0], ClaimReply::Skipped);
+    assert_eq!(pooled.claims(at(119)), []);
+    assert_eq!(pooled.claim(at(120), claimed()), "a", "the next instant asks again");
+}
+
+#[test]
+fn triggered_and_catch_up_runs_wait_without_end() {
+    let terms = in_pool(JobTerms { misfire: Misfire::FireOnce, ..JobTerms::default() });
+    let mut pooled = Pooled::of(&[("a", "0 12 * * *")], &terms);
+    let (job, run) = (LockName::new("a").unwrap(), RunId::Triggered(uuid::Uuid::from_u128(7)));
+    pooled.0.triggered(&job, run);
+    pooled.claim(at(10), FULL);
+    let claims = pooled.claims(at(NOON - 10));
+    assert!(matches!(&claims[..], [due] if due.run == run && due.skip.is_none()), "{claims:?}");
+    pooled.answer(at(NOON - 10), &claims[0], claimed());
+    // Noon is missed.
+    let late = NOON + 13 * 3600;
+    pooled.claim(at(late), FULL);
+    let claims = pooled.claims(at(late + 6 * 3600));
+    assert!(matches!(&claims[..], [due] if due.catch_up == CatchUp::Yes && due.skip.is_none()), "{claims:?}");
+}
+
+#[test]
+fn pool_without_waiting_runs_is_forgotten() {
+    let mut pooled = Pooled::of(&[("a", "* * * * *"), ("b", "30 * * * *")], &in_pool(JobTerms::default()));
+    pooled.claim(at(60), FULL);
+    register(&mut pooled.0, &LockName::new("a").unwrap(), at(60));
+    assert_eq!(pooled.claims(at(70)), [], "another node has claimed it");
+    assert_eq!(pooled.claim(at(120), FULL), "a");
+    assert_eq!(pooled.0.wake_at().unwrap().since(at(120)).as_millis(), 250, "not the second wait");
+}
