@@ -90,17 +90,18 @@ where
             }
             SourceProj::Ended => (None, true),
         };
-        // The end must not look like a success if the lock has been lost.
-        let lost = this.watch.as_ref().and_then(Watch::lost_now).filter(|_| !matches!(frame, Some(Err(_))));
-        if let Some(reason) = lost {
-            return Poll::Ready(Some(Err(this.cut(reason))));
-        }
         // Hyper may not poll again after the last frame.
-        if ended && let Some(watch) = this.watch.take() {
+        let lost = if ended && let Some(watch) = this.watch.take() {
             this.source.set(Source::Ended);
-            watch.release();
+            watch.release()
+        } else {
+            this.watch.as_ref().and_then(Watch::lost_now)
+        };
+        // The end must not look like a success if the lock has been lost.
+        match lost.filter(|_| !matches!(frame, Some(Err(_)))) {
+            Some(reason) => Poll::Ready(Some(Err(this.cut(reason)))),
+            None => Poll::Ready(frame),
         }
-        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -7,7 +7,7 @@ use crate::{
     policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
     reject::{KeyHash, Rejection, RejectionBody},
 };
-use http::{Extensions, Method, Request, Response, StatusCode, request::Parts};
+use http::{Extensions, Method, Response, StatusCode, request::Parts};
 use lock_core::{
     __private::lock, Lock, LockError, LockFactory, LockName, LockOptions, names::LockNames, set::LockSet,
 };
@@ -93,16 +93,10 @@ impl Config {
         }
     }
 
-    /// Decides whether a request needs a lock. A request that needs none is returned unchanged.
-    pub(crate) fn classify<B>(&self, request: Request<B>) -> Routing<B> {
-        if self.methods.as_ref().is_some_and(|methods| !covers(methods, request.method())) {
-            return Routing::NeedsNoLock(request);
-        }
-        let (parts, body) = request.into_parts();
-        match self.filters.iter().all(|needs_lock| needs_lock(&parts)) {
-            true => Routing::NeedsLock(parts, body),
-            false => Routing::NeedsNoLock(Request::from_parts(parts, body)),
-        }
+    /// Returns whether a request needs a lock.
+    pub(crate) fn needs_lock(&self, request: &Parts) -> bool {
+        self.methods.as_ref().is_none_or(|methods| covers(methods, &request.method))
+            && self.filters.iter().all(|needs_lock| needs_lock(request))
     }
 
     pub(crate) fn on_lost(&self) -> OnLost {
@@ -117,11 +111,11 @@ impl Config {
         self.tasks.as_ref().filter(|_| self.mode == Mode::Enforce)
     }
 
-    pub(crate) fn acquire(&self, names: LockNames) -> Result<Acquire, LockError> {
+    pub(crate) fn acquire(&self, names: &LockNames) -> Result<Acquire, LockError> {
         if let Some(name) = names.single() {
             return Ok(Acquire::One(self.lock(name.clone())?.acquire_timeout(self.wait)));
         }
-        let locks: Result<Vec<_>, _> = names.into_iter().map(|name| self.lock(name)).collect();
+        let locks: Result<Vec<_>, _> = names.iter().map(|name| self.lock(name.clone())).collect();
         Ok(Acquire::Set(Box::pin(LockSet::of(locks?)?.acquire_timeout(self.wait))))
     }
 
@@ -218,10 +212,4 @@ impl LoggedRoutes {
     pub(crate) fn is_new(&self, route: Option<&str>) -> bool {
         lock(&self.0).insert(route.map(Box::from))
     }
-}
-
-/// The path of a request: with a lock, or directly to the inner service.
-pub(crate) enum Routing<B> {
-    NeedsLock(Parts, B),
-    NeedsNoLock(Request<B>),
 }

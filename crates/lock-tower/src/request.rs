@@ -91,8 +91,9 @@ impl LockRequest {
     /// Starts to acquire the locks of these names.
     pub(crate) fn acquire(&mut self, names: LockNames) -> Result<Acquire, RejectReason> {
         self.observers.record_key(|| self.config.key_hash(&names));
-        self.names = Some(names.clone());
-        self.enter_queue()?;
+        let entered = self.enter_queue();
+        let names = self.names.insert(names);
+        entered?;
         self.config.acquire(names).map_err(|error| RejectReason::of(error, self.config.wait))
     }
 

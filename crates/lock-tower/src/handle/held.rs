@@ -41,19 +41,29 @@ impl Held {
     /// call.
     pub(super) fn take_guard(&self) -> Option<RequestGuard> {
         let guard = lock(&self.guard).take()?;
-        if let Some(reason) = self.lost() {
+        self.ended(self.lost());
+        Some(guard)
+    }
+
+    fn ended(&self, lost: Option<LostReason>) {
+        if let Some(reason) = lost {
             self.observers.notify(|route| LayerEvent::Lost { route, reason });
         }
         let held = elapsed(self.since);
         self.observers.notify(|route| LayerEvent::Ended { route, held });
-        Some(guard)
     }
 
-    /// Drops a share, and releases the lock if it was the last.
-    pub(crate) fn release(share: Arc<Self>) {
-        if let Some(guard) = Arc::into_inner(share).and_then(|held| held.take_guard()) {
-            guard.start_release();
+    /// Drops a share, and releases the lock if it was the last. Returns the reason of the loss, if the lock was lost.
+    pub(crate) fn release(share: Arc<Self>) -> Option<LostReason> {
+        let lost = share.lost();
+        if let Some(held) = Arc::into_inner(share) {
+            let guard = lock(&held.guard).take();
+            if let Some(guard) = guard {
+                held.ended(lost);
+                guard.start_release();
+            }
         }
+        lost
     }
 
     /// Releases the lock in the background, regardless of other shares.

@@ -64,9 +64,9 @@ impl Watch {
     }
 
     /// Drops the share, and releases the lock here if it was the last. A plain drop would leave the release to a task
-    /// of the factory.
-    pub(crate) fn release(self) {
+    /// of the factory. Returns the reason of a loss, as [`lost_now`](Self::lost_now) does.
+    pub(crate) fn release(self) -> Option<LostReason> {
         drop(self.lost);
-        Held::release(self.held);
+        Held::release(self.held).filter(|_| self.on_lost == OnLost::Stop)
     }
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     buffer::BufferedBody,
-    config::{Config, Routing},
+    config::Config,
     error::BoxError,
     handle::{LockHandle, LockStatus},
     observer::{IdempotencyOutcome, LayerEvent, Observers},
@@ -80,10 +80,9 @@ where
 
     fn call(&mut self, request: Request<BufferedBody>) -> Self::Future {
         // Without a lock of this layer, the status may be that of another layer.
-        let (request, needs_lock) = match self.config.classify(request) {
-            Routing::NeedsLock(head, body) => (Request::from_parts(head, body), true),
-            Routing::NeedsNoLock(request) => (request, false),
-        };
+        let (head, body) = request.into_parts();
+        let needs_lock = self.config.needs_lock(&head);
+        let request = Request::from_parts(head, body);
         let status = request.extensions().get::<LockStatus>().filter(|_| needs_lock);
         let Some(lock) = status.and_then(LockStatus::handle).cloned() else {
             // The filters passed it through, or the key is optional.

@@ -1,12 +1,7 @@
 //! The service of routes whose handlers request their locks.
 
 use super::{claim::Claim, future::InHandlerFuture, slot::LockSlot};
-use crate::{
-    body::LockedBody,
-    config::{Config, Routing},
-    handle::LockStatus,
-    request::LockRequest,
-};
+use crate::{body::LockedBody, config::Config, handle::LockStatus, request::LockRequest};
 use http::{Request, Response};
 use std::{
     fmt,
@@ -48,14 +43,12 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (mut parts, body) = match self.config.classify(request) {
-            Routing::NeedsLock(parts, body) => (parts, body),
-            Routing::NeedsNoLock(mut request) => {
-                // The layer around this one may need the lock.
-                request.extensions_mut().get_or_insert_with(LockSlot::not_needed);
-                return InHandlerFuture::no_lock_needed(self.inner.call(request));
-            }
-        };
+        let (mut parts, body) = request.into_parts();
+        if !self.config.needs_lock(&parts) {
+            // The layer around this one may need the lock.
+            parts.extensions.get_or_insert_with(LockSlot::not_needed);
+            return InHandlerFuture::no_lock_needed(self.inner.call(Request::from_parts(parts, body)));
+        }
         let lock = LockRequest::unasked(self.config.clone(), &parts);
         let (claim, slot) = Claim::new(&lock);
         parts.extensions.insert(slot);

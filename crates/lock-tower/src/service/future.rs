@@ -74,10 +74,12 @@ where
     pub(super) fn begin(names: Read, lock: LockRequest, service: S, request: Request<B>) -> Self {
         let span = lock.observers.span().clone();
         let waiting = Waiting { lock, service, request };
-        let stage = span.in_scope(|| match names {
+        let entered = span.enter();
+        let stage = match names {
             Read::Now(names) => waiting.resolved(names),
             Read::Later(names) => waiting.look_up(names),
-        });
+        };
+        drop(entered);
         Self { stage, span }
     }
 }

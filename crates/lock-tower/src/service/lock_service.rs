@@ -4,7 +4,7 @@ use super::future::ResponseFuture;
 use crate::{
     body::LockedBody,
     buffer::BufferedBody,
-    config::{Config, Routing},
+    config::Config,
     key::{BodyKey, KeyTemplate, Read},
     request::LockRequest,
 };
@@ -92,10 +92,10 @@ impl<S, K> LockService<S, K> {
     where
         S: Service<Request<B>> + Clone,
     {
-        let (mut parts, body) = match self.config.classify(request) {
-            Routing::NeedsLock(parts, body) => (parts, body),
-            Routing::NeedsNoLock(request) => return ResponseFuture::no_lock_needed(self.inner.call(request)),
-        };
+        let (mut parts, body) = request.into_parts();
+        if !self.config.needs_lock(&parts) {
+            return ResponseFuture::no_lock_needed(self.inner.call(Request::from_parts(parts, body)));
+        }
         let lock = LockRequest::new(self.config.clone(), &parts);
         let names = read(&self.key, &mut parts, &body);
         // The request takes the service that is ready. Its clone is not, and is polled before the next call.
