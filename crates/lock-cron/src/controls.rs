@@ -3,7 +3,6 @@
 use crate::{
     error::{CronError, CronErrorKind},
     ledger_client::NO_REVISION,
-    options::Scope,
     schedule::Schedule,
     scheduler::Scheduler,
 };
@@ -18,8 +17,7 @@ impl Scheduler {
     /// restarts. The pause is effective on all nodes when this returns. Running bodies continue, and the job can
     /// still be triggered.
     ///
-    /// If a paused job is removed from the program and added again, it is still paused. A job of each node
-    /// ([`Scope::PerNode`]) cannot be paused: it accepts no commands of the fleet.
+    /// If a paused job is removed from the program and added again, it is still paused.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -230,11 +228,6 @@ impl Scheduler {
         let ledger = &self.shared.node.ledger;
         let name = LockName::new(job)?;
         let known = lock(&self.shared.registry).jobs.get(&name).cloned();
-        // The store may know the name from a job that was the fleet's before.
-        if known.as_ref().is_some_and(|job| job.terms.scope == Scope::PerNode) {
-            let about = format!("`{job}` runs on each node for itself: it accepts no commands of the fleet");
-            return Err(CronError::new(CronErrorKind::UnknownJob).about(about));
-        }
         let mut reply = ledger.command(&name, command.clone()).await?;
         // No leader has registered it yet.
         if let (CommandReply::Unregistered, Some(job)) = (reply, known) {

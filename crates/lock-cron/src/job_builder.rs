@@ -5,7 +5,7 @@ use crate::{
     error::{CronError, CronErrorKind},
     job::{Body, Job, RunResult},
     kind::{self, Kind},
-    options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope},
+    options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries},
     schedule::Schedule,
     scheduler::Scheduler,
     terms::JobTerms,
@@ -88,7 +88,6 @@ impl Scheduler {
 /// | [`cancel_grace`](Self::cancel_grace) | 5 s |
 /// | [`jitter`](Self::jitter) | none |
 /// | [`placement`](Self::placement) | [`Placement::Spread`] |
-/// | [`scope`](Self::scope) | [`Scope::Fleet`] |
 #[must_use = "a job runs only if it is registered"]
 #[derive(Debug)]
 pub struct JobBuilder {
@@ -175,12 +174,6 @@ impl JobBuilder {
         self
     }
 
-    /// Sets the scope of the job: once in the fleet, or on every node.
-    pub fn scope(mut self, scope: Scope) -> Self {
-        self.terms.scope = scope;
-        self
-    }
-
     /// Adds the job or the kind to this scheduler. It does no IO: the leader registers the job in the store, and from then on its
     /// instants count. A new job, a job with a changed schedule, and a returning job never run for the past. A job is
     /// returning if no leader had it for 10 minutes while the group had a leader. A schedule without further instants
@@ -197,10 +190,6 @@ impl JobBuilder {
             let name = kind::static_name(&text)?;
             check(&terms)?;
             let Some(schedule) = schedule else {
-                if terms.scope == Scope::PerNode {
-                    let about = "instances run once in the fleet: a kind has no other scope";
-                    return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
-                }
                 return scheduler.insert_kind(name, Kind { terms, body });
             };
             let schedule = schedule.for_job(&text)?;
@@ -258,9 +247,6 @@ fn check(terms: &JobTerms) -> Result<(), CronError> {
         && max > MAX_JITTER
     {
         return refuse("the jitter is longer than a day: give the job another schedule");
-    }
-    if terms.scope == Scope::PerNode && (terms.on_orphan != OnOrphan::Skip || terms.retries.max > 0) {
-        return refuse("a job of each node has no record and cannot be retried: retry inside its body");
     }
     Ok(())
 }

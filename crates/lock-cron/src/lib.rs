@@ -76,6 +76,7 @@ mod scheduler;
 mod scheduler_builder;
 mod shared;
 mod terms;
+mod ticks;
 mod time;
 
 #[cfg(feature = "axum")]
@@ -89,11 +90,12 @@ pub use job_builder::JobBuilder;
 pub use lock_ledger::{
     Attempt, CatchUp, MemoryLedger, OpenRun, PauseNote, RunId, RunLedger, RunOutcome, RunState,
 };
-pub use options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope};
+pub use options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries};
 pub use payload::{BadPayload, MAX_PAYLOAD_BYTES};
 pub use schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError, ScheduleErrorKind};
 pub use scheduler::{InstanceInfo, JobInfo, Scheduler};
 pub use scheduler_builder::SchedulerBuilder;
+pub use ticks::Ticks;
 pub use time::UtcTime;
 
 /// The examples of the README.

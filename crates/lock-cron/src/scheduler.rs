@@ -5,7 +5,6 @@ use crate::{
     job::{self, Job},
     kind::{self, Kind},
     ledger_client::NO_REVISION,
-    options::Scope,
     plan::EffectiveControls,
     run_loop::RunLoop,
     schedule::Schedule,
@@ -85,12 +84,9 @@ pub struct JobInfo {
     pub paused: bool,
     /// The author of the pause and the reason for it; empty unless the job is paused.
     pub note: PauseNote,
-    /// The scope in which it runs once.
-    pub scope: Scope,
     /// The next run, unless the job is paused.
     pub next_run: Option<UtcTime>,
-    /// The end of the last run that succeeded, by the server's clock; `None` before the first one, and for a job of each
-    /// node.
+    /// The end of the last run that succeeded, by the server's clock; `None` before the first one.
     pub last_success: Option<UtcTime>,
     /// The time during which nothing runs because its watermark is in the future; zero unless the server's clock was
     /// ahead. [`Scheduler::reset`] corrects it.
@@ -221,12 +217,11 @@ impl Scheduler {
             .iter()
             .map(|job| job::effective(job.name, &job.schedule, controls.get(job.name)))
             .collect();
-        let fleet = listed.iter().zip(&effective).filter(|(job, _)| job.scope == Scope::Fleet);
         let registration = |(job, effective): (&Listed<'_>, &EffectiveControls)| Registration {
             job: job.name.clone(),
             schedule: effective.schedule.identity(),
         };
-        let watermarks = self.watermarks(fleet.map(registration).collect()).await?;
+        let watermarks = self.watermarks(listed.iter().zip(&effective).map(registration).collect()).await?;
         let summary = ledger.summary().await?.outcome.jobs;
         let succeeded = |job: JobSummary| Some((job.job, job.last_success?.into()));
         let success: BTreeMap<LockName, UtcTime> = summary.into_iter().filter_map(succeeded).collect();
@@ -242,7 +237,6 @@ impl Scheduler {
                     .get(job.name)
                     .map_or_else(PauseNote::default, |controls| controls.note.clone()),
                 last_success: success.get(job.name).copied(),
-                scope: job.scope,
                 next_run: if paused { None } else { schedule.next_after(from) },
                 open: open.iter().filter(|run| run.job == *job.name).cloned().collect(),
                 name: job.name.clone(),
@@ -278,31 +272,26 @@ impl Scheduler {
     pub async fn next_runs(&self, job: &str, n: usize) -> Result<Vec<UtcTime>, CronError> {
         let name = LockName::new(job)?;
         let known = lock(&self.shared.registry).jobs.get(&name).cloned();
-        let (schedule, scope) = match known {
-            Some(job) => (job.schedule.clone(), job.terms.scope),
+        let schedule = match known {
+            Some(job) => job.schedule.clone(),
             None => {
                 let instances = if kind::kind_of(&name).is_some() { self.instances().await? } else { vec![] };
                 let instance = instances.iter().find(|instance| instance.name == name);
                 let needed = || not_registered_here(&name, "which `next_runs` needs");
-                (kind::schedule_of(instance.ok_or_else(needed)?)?, Scope::Fleet)
+                kind::schedule_of(instance.ok_or_else(needed)?)?
             }
         };
         let controls = self.controls().await?;
         let schedule = job::effective(&name, &schedule, controls.get(&name)).schedule;
-        let watermarks = match scope {
-            Scope::Fleet => {
-                let registration = Registration { job: name.clone(), schedule: schedule.identity() };
-                self.watermarks(vec![registration]).await?
-            }
-            Scope::PerNode => BTreeMap::new(),
-        };
+        let registration = Registration { job: name.clone(), schedule: schedule.identity() };
+        let watermarks = self.watermarks(vec![registration]).await?;
         let now = self.shared.node.ledger.now();
         let from = watermarks.get(&name).map_or(now, |watermark| now.max(*watermark));
         Ok(schedule.after(from).take(n).collect())
     }
 
-    /// Returns the latest attempts of a job that have ended or were skipped, newest first: at most `n` entries; for a
-    /// job of each node, those of this process. A job of another node is read from the store, so that a tool needs no
+    /// Returns the latest attempts of a job that have ended or were skipped, newest first: at most `n` entries.
+    /// A job of another node is read from the store, so that a tool needs no
     /// registered jobs.
     ///
     /// ```
@@ -325,13 +314,9 @@ impl Scheduler {
     /// Cancel safe: it changes nothing.
     pub async fn history(&self, job: &str, n: usize) -> Result<Vec<Attempt>, CronError> {
         let name = LockName::new(job)?;
-        let scope = lock(&self.shared.registry).jobs.get(&name).map(|job| job.terms.scope);
-        let node = &self.shared.node;
-        if scope == Some(Scope::PerNode) {
-            return Ok(node.local_history.of(&name, n));
-        }
-        let mut history = node.ledger.history(&name, n.max(1)).await?;
-        if scope.is_none() && history.is_empty() {
+        let is_ours = lock(&self.shared.registry).jobs.contains_key(&name);
+        let mut history = self.shared.node.ledger.history(&name, n.max(1)).await?;
+        if !is_ours && history.is_empty() {
             // An instance may not have run yet.
             let registration = Registration { job: name.clone(), schedule: 0 };
             if kind::kind_of(&name).is_none() || self.watermarks(vec![registration]).await?.is_empty() {
@@ -373,13 +358,12 @@ impl Scheduler {
 struct Listed<'a> {
     name: &'a LockName,
     schedule: Schedule,
-    scope: Scope,
     instance: Option<InstanceInfo>,
 }
 
 impl<'a> Listed<'a> {
     fn in_code(job: &'a Job) -> Self {
-        Self { name: &job.name, schedule: job.schedule.clone(), scope: job.terms.scope, instance: None }
+        Self { name: &job.name, schedule: job.schedule.clone(), instance: None }
     }
 
     fn instance(instance: &'a Instance) -> Option<Self> {
@@ -390,7 +374,7 @@ impl<'a> Listed<'a> {
             added_at: instance.added_at.into(),
         };
         let schedule = kind::schedule_of(instance).ok()?;
-        Some(Self { name: &instance.name, schedule, scope: Scope::Fleet, instance: Some(info) })
+        Some(Self { name: &instance.name, schedule, instance: Some(info) })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The validated terms of jobs, of runs and of the run loop; and the limits of names.
 
-use crate::options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope};
+use crate::options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries};
 use lock_core::LockOptions;
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ pub(crate) const MAX_NAME_BYTES: usize = 200;
 /// The terms of a job.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JobTerms {
-    pub(crate) scope: Scope,
     pub(crate) placement: Placement,
     pub(crate) overlap: Overlap,
     pub(crate) misfire: Misfire,
@@ -26,7 +25,6 @@ pub(crate) struct JobTerms {
 impl Default for JobTerms {
     fn default() -> Self {
         Self {
-            scope: Scope::Fleet,
             placement: Placement::Spread,
             overlap: Overlap::Skip,
             misfire: Misfire::FireOnce,

@@ -6,7 +6,7 @@ use super::{
     runs::runs,
     terms::terms,
 };
-use crate::{error::CronError, kind, options::Scope, terms::JobTerms, time::UtcTime};
+use crate::{error::CronError, kind, terms::JobTerms, time::UtcTime};
 use axum::{
     extract::{Path, RawQuery, State},
     http::StatusCode,
@@ -60,16 +60,9 @@ async fn details(console: &Console, name: &str, since: Option<&str>) -> Result<O
     }
     let terms_here = known_terms(console, &name);
     let most = usize::try_from(cron.shared.node.terms.history).unwrap_or(usize::MAX);
-    let is_per_node = terms_here.is_some_and(|terms| terms.scope == Scope::PerNode);
-    let node = &cron.shared.node;
-    let history = if is_per_node {
-        node.local_history.of(&name, most)
-    } else {
-        node.ledger.history(&name, most).await?
-    };
-    details["runs"] = runs(&history);
+    details["runs"] = runs(&cron.shared.node.ledger.history(&name, most).await?);
     details["terms"] = terms_here.as_ref().map_or(Value::Null, terms);
-    if let Some(registration) = registration.filter(|_| !is_per_node) {
+    if let Some(registration) = registration {
         details["ahead_ms"] = ahead(console, registration, now).await?.into();
     }
     Ok(Some(details))

@@ -4,7 +4,7 @@ use super::{
     attempt::{attempt, millis, open},
     plan::Plan,
 };
-use crate::{kind, options::Scope, time::UtcTime};
+use crate::{kind, time::UtcTime};
 use lock_core::LockName;
 use lock_ledger::{JobControls, JobSummary, LiveNode, OpenRun, RunState};
 use serde_json::{Value, json};
@@ -16,7 +16,6 @@ const UNOWNED_AFTER: Duration = Duration::from_secs(150);
 /// The known facts about a job.
 pub(super) struct Facts<'a> {
     pub(super) name: &'a LockName,
-    pub(super) scope: Scope,
     /// `None` if the ledger has nothing of the job yet.
     pub(super) summary: Option<&'a JobSummary>,
     pub(super) controls: Option<&'a JobControls>,
@@ -44,10 +43,9 @@ impl Facts<'_> {
             failing: self.summary.is_some_and(|summary| summary.failing_since.is_some()),
             paused: self.controls.is_some_and(|controls| controls.paused),
             running: self.open.iter().any(|run| matches!(run.state, RunState::Running | RunState::Waiting)),
-            unowned: match self.scope {
-                Scope::PerNode => false,
-                Scope::Fleet if self.is_instance => !kind::is_on_a_node(self.name, self.nodes),
-                Scope::Fleet => self.nodes.is_empty() || is_silent,
+            unowned: match self.is_instance {
+                true => !kind::is_on_a_node(self.name, self.nodes),
+                false => self.nodes.is_empty() || is_silent,
             },
         }
     }
@@ -64,7 +62,6 @@ impl Facts<'_> {
             "schedule": plan.text(),
             "words": plan.words,
             "next": plan.next.filter(|_| !flags.paused).map(UtcTime::as_millis),
-            "per_node": self.scope == Scope::PerNode,
             "replaced": self.controls.is_some_and(|controls| controls.schedule.is_some()),
             "failing": flags.failing,
             "paused": flags.paused,

@@ -1,7 +1,7 @@
 //! The terms of a job in words.
 
 use crate::{
-    options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Scope},
+    options::{Jitter, Misfire, OnOrphan, Overlap, Placement},
     schedule::times::friendly,
     terms::JobTerms,
 };
@@ -23,10 +23,9 @@ pub(super) fn terms(terms: &JobTerms) -> Value {
 }
 
 fn place(terms: &JobTerms) -> String {
-    match (terms.scope, terms.placement) {
-        (Scope::PerNode, _) => "each node, for itself",
-        (Scope::Fleet, Placement::Spread) => "any node",
-        (Scope::Fleet, Placement::Leader) => "the leader",
+    match terms.placement {
+        Placement::Spread => "any node",
+        Placement::Leader => "the leader",
     }
     .to_owned()
 }

@@ -5,8 +5,8 @@ use super::{
     plan::Plan,
     row::{Facts, Flags},
 };
-use crate::{error::CronError, job, options::Scope, schedule::Schedule, scheduler::Scheduler, time::UtcTime};
-use lock_core::{__private::lock, LockName, clock::ServerTime};
+use crate::{error::CronError, job, schedule::Schedule, scheduler::Scheduler, time::UtcTime};
+use lock_core::{__private::lock, LockName};
 use lock_ledger::{
     Attempt, GroupSummary, Instances, JobControls, JobSummary, LiveNode, OpenRun, RECENT_OUTCOMES, RunOutcome,
 };
@@ -116,11 +116,8 @@ impl View {
         let Read { now, summary, instances, controls, open } = read;
         self.definitions.update(instances);
         let local = lock(&cron.shared.registry).jobs.clone();
-        let history = &cron.shared.node.local_history;
-        let per_node = local.values().filter(|job| job.terms.scope == Scope::PerNode);
-        let per_node = per_node.map(|job| local_summary(&job.name, &history.of(&job.name, usize::MAX)));
-        let mut summaries: BTreeMap<LockName, JobSummary> = BTreeMap::new();
-        summaries.extend(summary.jobs.into_iter().chain(per_node).map(|job| (job.job.clone(), job)));
+        let summaries: BTreeMap<LockName, JobSummary> =
+            summary.jobs.into_iter().map(|job| (job.job.clone(), job)).collect();
         let mut open_of: BTreeMap<&LockName, Vec<&OpenRun>> = BTreeMap::new();
         for run in &open {
             open_of.entry(&run.job).or_default().push(run);
@@ -133,7 +130,6 @@ impl View {
             let (job, definition) = (local.get(name), self.definitions.get(name));
             let facts = Facts {
                 name,
-                scope: job.map_or(Scope::Fleet, |job| job.terms.scope),
                 summary: summaries.get(name),
                 controls: controls.get(name),
                 open: open_of.remove(name).unwrap_or_default(),
@@ -173,22 +169,6 @@ async fn read(cron: &Scheduler, known: u64) -> Result<Read, CronError> {
     let controls = cron.controls().await?;
     let open = ledger.open_runs().await?;
     Ok(Read { now: summary.now.into(), summary: summary.outcome, instances, controls, open })
-}
-
-/// Summarizes a job of each node by the attempts of this node, newest first.
-fn local_summary(job: &LockName, history: &[Attempt]) -> JobSummary {
-    let succeeded = history.iter().find(|entry| entry.outcome == RunOutcome::Succeeded);
-    let failed = |entry: &&Attempt| entry.outcome != RunOutcome::Skipped;
-    let failures = history.iter().take_while(|entry| entry.outcome != RunOutcome::Succeeded).filter(failed);
-    JobSummary {
-        job: job.clone(),
-        schedule: String::new(),
-        described: ServerTime::default(),
-        recent: history.iter().take(RECENT_OUTCOMES).map(|entry| entry.outcome).collect(),
-        last: history.iter().find(failed).cloned(),
-        last_success: succeeded.map(|entry| entry.ended),
-        failing_since: failures.last().map(|entry| entry.ended),
-    }
 }
 
 /// Returns the plan of the schedule that applies to a job: the replacement, `schedule` if this program has or reads it,

@@ -8,13 +8,7 @@ use super::{
     pending::{PendingRun, PendingRuns},
     planned_job::{BUSY, CLAIM_RETRY_PAUSE, PlannedJob},
 };
-use crate::{
-    observer::SkipReason,
-    options::{Overlap, Scope},
-    schedule::Schedule,
-    terms::JobTerms,
-    time::UtcTime,
-};
+use crate::{observer::SkipReason, options::Overlap, schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_core::LockName;
 use lock_ledger::{ClaimReply, Registration, RunId};
 use std::collections::BTreeMap;
@@ -32,9 +26,9 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// Adds a job. A job of each node starts at once.
+    /// Adds a job.
     pub(crate) fn add(&mut self, now: UtcTime, name: LockName, schedule: Schedule, terms: JobTerms) {
-        let mut job = PlannedJob {
+        let job = PlannedJob {
             identity: schedule.identity(),
             schedule,
             terms,
@@ -51,11 +45,7 @@ impl Planner {
             left_to_others: false,
             not_before: UtcTime::from_millis(i64::MIN),
             busy: BUSY,
-            running: 0,
         };
-        if job.terms.scope == Scope::PerNode {
-            job.decided_up_to(now);
-        }
         self.jobs.insert(name, job);
     }
 
@@ -91,7 +81,7 @@ impl Planner {
     /// Ends the leadership of this node. A claim in flight is still answered.
     pub(crate) fn resigned(&mut self) {
         self.leading = false;
-        for job in self.fleet_jobs() {
+        for job in self.jobs.values_mut() {
             job.forget();
         }
     }
@@ -158,10 +148,7 @@ impl Planner {
 
     /// Takes the watermark that a job with this schedule had at this time. Earlier instants are no longer claimed.
     pub(crate) fn registered(&mut self, registration: &Registration, watermark: UtcTime, at: UtcTime) {
-        let Some(job) = self.jobs.get_mut(&registration.job).filter(|job| job.terms.scope == Scope::Fleet)
-        else {
-            return;
-        };
+        let Some(job) = self.jobs.get_mut(&registration.job) else { return };
         // The controls have changed it meanwhile: another registration is in progress.
         if job.identity != registration.schedule {
             return;
@@ -195,7 +182,7 @@ impl Planner {
     /// Adds a triggered run.
     pub(crate) fn triggered(&mut self, name: &LockName, run: RunId) {
         let leading = self.leading;
-        let Some(job) = self.jobs.get_mut(name).filter(|job| job.terms.scope == Scope::Fleet) else { return };
+        let Some(job) = self.jobs.get_mut(name) else { return };
         if leading && !job.pending.has(run) {
             job.pending.push(PendingRun::triggered(run));
         }
@@ -215,8 +202,8 @@ impl Planner {
         let peers = self.peers.as_ref().filter(|peers| peers.are_known(now));
         let mut behind = Vec::new();
         for (name, job) in &mut self.jobs {
-            if leading || job.terms.scope == Scope::PerNode {
-                job.select_due(name, now, peers, room, out);
+            if leading {
+                job.select_due(name, now, peers, room);
                 job.claim_next(name, now, &mut room, out);
             }
             if job.is_spread() {
@@ -231,7 +218,7 @@ impl Planner {
             if budget.is_spent() {
                 break;
             }
-            job.look_back(name, now, budget, out);
+            job.look_back(now, budget);
             job.claim_next(name, now, &mut room, out);
         }
         self.is_full = room == 0;
@@ -298,7 +285,6 @@ impl Planner {
     /// Handles the end of a run on this node: runs that waited for it may be claimed at once.
     pub(crate) fn run_ended(&mut self, name: &LockName) {
         if let Some(job) = self.jobs.get_mut(name) {
-            job.running = job.running.saturating_sub(1);
             job.clear_backoff();
         }
     }
@@ -309,14 +295,9 @@ impl Planner {
             return None;
         }
         let (leading, is_full) = (self.leading, self.is_full);
-        let led = |job: &&PlannedJob| leading || job.terms.scope == Scope::PerNode;
-        let planned = self.jobs.values().filter(led).filter_map(|job| job.wake_at(is_full));
+        let planned = self.jobs.values().filter(|_| leading).filter_map(|job| job.wake_at(is_full));
         let spread = self.jobs.values().filter(|job| job.is_spread());
         let on_time = spread.filter_map(PlannedJob::wake_on_time_at);
         planned.chain(on_time).min()
-    }
-
-    fn fleet_jobs(&mut self) -> impl Iterator<Item = &mut PlannedJob> {
-        self.jobs.values_mut().filter(|job| job.terms.scope == Scope::Fleet)
     }
 }

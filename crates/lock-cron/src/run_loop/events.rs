@@ -30,12 +30,6 @@ impl RunLoop {
         for command in commands {
             match command {
                 Command::Claim(due) => self.claim(due),
-                Command::StartHere(due) => {
-                    let claimed = ClaimedRun::local(due.run, due.catch_up, self.now());
-                    if let Some(job) = self.jobs.get(&due.job).cloned() {
-                        self.start(&job, claimed);
-                    }
-                }
                 Command::CancelRunning(job) => {
                     self.shared.node.running.cancel(|key| key.job == job, CancelReason::Replaced);
                 }
@@ -201,12 +195,11 @@ impl RunLoop {
         let FleetControls::Changed { revision, jobs, triggers } = controls else { return };
         self.known_revision = revision;
         (self.controls, self.triggers) = (jobs.into_iter().collect(), triggers);
-        let fleet: Vec<Arc<Job>> = self.fleet_jobs().cloned().collect();
-        for job in fleet {
+        for job in self.jobs.values() {
             self.planner.controls_changed(&job.name, job.effective(self.controls.get(&job.name)), commands);
         }
         if self.leadership.is_some() {
-            let foreign = self.triggers.iter().filter(|trigger| !self.has_fleet_job(&trigger.job));
+            let foreign = self.triggers.iter().filter(|trigger| !self.jobs.contains_key(&trigger.job));
             let unowned = self.unowned.see_triggers(foreign.cloned().collect(), self.now());
             self.report_unowned(&unowned);
             // A run that another node has released raises the revision.
@@ -222,7 +215,7 @@ impl RunLoop {
             return;
         }
         let (known, foreign): (Vec<_>, Vec<_>) =
-            open.into_iter().partition(|run| self.has_fleet_job(&run.job));
+            open.into_iter().partition(|run| self.jobs.contains_key(&run.job));
         let (removed, foreign): (Vec<_>, Vec<_>) =
             foreign.into_iter().partition(|run| self.is_of_a_removed_instance(run));
         let unowned = self.unowned.see_open_runs(foreign);

@@ -35,7 +35,7 @@ impl RunLoop {
         if self.leadership.is_some() && now >= self.timers.registration {
             self.timers.registration = now + REGISTRATION_INTERVAL;
             // A job without a watermark has a registration in progress.
-            let mut jobs = self.fleet_names();
+            let mut jobs = self.job_names();
             jobs.retain(|job| !self.is_instance(job) && !self.planner.waits_for_watermark(job));
             if !jobs.is_empty() {
                 self.register(&jobs, Duration::ZERO);

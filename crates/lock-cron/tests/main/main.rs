@@ -21,3 +21,4 @@ mod reports;
 mod runs;
 mod spread;
 mod suspension;
+mod ticks;
