@@ -5,6 +5,7 @@ use crate::{
     plan::EffectiveControls,
     schedule::{DstPolicy, Schedule},
     terms::JobTerms,
+    time::UtcTime,
 };
 use lock_core::LockName;
 use lock_ledger::{JobControls, Registration};
@@ -27,6 +28,8 @@ pub(crate) struct Job {
     pub(crate) payload: Option<Arc<str>>,
     /// The revision of the definition of an instance; 0 for a job in code.
     pub(crate) definition: u64,
+    /// The time from which an instance counts as without a success; `None` for a job in code.
+    pub(crate) since: Option<UtcTime>,
 }
 
 impl fmt::Debug for Job {

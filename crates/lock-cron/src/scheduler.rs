@@ -5,6 +5,7 @@ use crate::{
     job::{self, Job},
     kind::{self, Kind},
     ledger_client::NO_REVISION,
+    overdue::Progress,
     plan::EffectiveControls,
     run_loop::RunLoop,
     schedule::Schedule,
@@ -88,6 +89,9 @@ pub struct JobInfo {
     pub next_run: Option<UtcTime>,
     /// The end of the last run that succeeded, by the server's clock; `None` before the first one.
     pub last_success: Option<UtcTime>,
+    /// `true` if it has not succeeded for its [`alert_after`](crate::JobBuilder::alert_after), as far as this node has the
+    /// job or the kind. A paused job is not overdue.
+    pub overdue: bool,
     /// The time during which nothing runs because its watermark is in the future; zero unless the server's clock was
     /// ahead. [`Scheduler::reset`] corrects it.
     pub ahead_by: Duration,
@@ -208,10 +212,15 @@ impl Scheduler {
         let ledger = &self.shared.node.ledger;
         let HeartbeatReply { controls, nodes, .. } = ledger.observe().await?;
         let (controls, open) = (by_name(controls), ledger.open_runs().await?);
-        let jobs: Vec<_> = lock(&self.shared.registry).jobs.values().cloned().collect();
-        let in_code = jobs.iter().map(|job| Listed::in_code(job));
+        let (jobs, kinds) = {
+            let registry = lock(&self.shared.registry);
+            (registry.jobs.clone(), registry.kinds.clone())
+        };
+        let in_code = jobs.values().map(|job| Listed::in_code(job));
         let instances = self.instances().await?;
-        let mut listed: Vec<_> = in_code.chain(instances.iter().filter_map(Listed::instance)).collect();
+        let mut listed: Vec<_> = in_code
+            .chain(instances.iter().filter_map(|instance| Listed::instance(instance, &kinds)))
+            .collect();
         listed.sort_by(|a, b| a.name.cmp(b.name));
         let effective: Vec<_> = listed
             .iter()
@@ -222,21 +231,30 @@ impl Scheduler {
             schedule: effective.schedule.identity(),
         };
         let watermarks = self.watermarks(listed.iter().zip(&effective).map(registration).collect()).await?;
-        let summary = ledger.summary().await?.outcome.jobs;
-        let succeeded = |job: JobSummary| Some((job.job, job.last_success?.into()));
-        let success: BTreeMap<LockName, UtcTime> = summary.into_iter().filter_map(succeeded).collect();
+        let summaries = ledger.summary().await?.outcome.jobs;
+        let summaries: BTreeMap<LockName, JobSummary> =
+            summaries.into_iter().map(|summary| (summary.job.clone(), summary)).collect();
         let now = ledger.now();
         let view = |(job, effective): (Listed<'_>, EffectiveControls)| {
             let EffectiveControls { paused, schedule, .. } = effective;
             let from = watermarks.get(job.name).map_or(now, |watermark| now.max(*watermark));
+            let summary = summaries.get(job.name);
+            let last_success = summary.and_then(|summary| summary.last_success).map(UtcTime::from);
+            let progress = Progress {
+                alert_after: job.alert_after,
+                since: job.since.or_else(|| summary?.since.map(UtcTime::from)),
+                last_success,
+                controls: controls.get(job.name),
+            };
             JobInfo {
+                overdue: progress.overdue(now).is_some(),
                 ahead_by: from.since(now),
                 replaced: controls.get(job.name).is_some_and(|controls| controls.schedule.is_some()),
                 paused,
                 note: controls
                     .get(job.name)
                     .map_or_else(PauseNote::default, |controls| controls.note.clone()),
-                last_success: success.get(job.name).copied(),
+                last_success,
                 next_run: if paused { None } else { schedule.next_after(from) },
                 open: open.iter().filter(|run| run.job == *job.name).cloned().collect(),
                 name: job.name.clone(),
@@ -359,22 +377,29 @@ struct Listed<'a> {
     name: &'a LockName,
     schedule: Schedule,
     instance: Option<InstanceInfo>,
+    alert_after: Option<Duration>,
+    /// The time from which an instance counts as without a success.
+    since: Option<UtcTime>,
 }
 
 impl<'a> Listed<'a> {
     fn in_code(job: &'a Job) -> Self {
-        Self { name: &job.name, schedule: job.schedule.clone(), instance: None }
+        let (schedule, alert_after) = (job.schedule.clone(), job.terms.alert_after);
+        Self { name: &job.name, schedule, instance: None, alert_after, since: None }
     }
 
-    fn instance(instance: &'a Instance) -> Option<Self> {
+    fn instance(instance: &'a Instance, kinds: &BTreeMap<String, Arc<Kind>>) -> Option<Self> {
+        let kind = kind::kind_of(&instance.name)?;
         let info = InstanceInfo {
-            kind: kind::kind_of(&instance.name)?.to_owned(),
+            kind: kind.to_owned(),
             payload: instance.definition.payload.clone(),
             added_by: instance.added_by.clone(),
             added_at: instance.added_at.into(),
         };
         let schedule = kind::schedule_of(instance).ok()?;
-        Some(Self { name: &instance.name, schedule, instance: Some(info) })
+        let alert_after = kinds.get(kind).and_then(|kind| kind.terms.alert_after);
+        let since = Some(kind::counts_from(instance));
+        Some(Self { name: &instance.name, schedule, instance: Some(info), alert_after, since })
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) struct JobTerms {
     pub(crate) timeout: Option<Duration>,
     pub(crate) jitter: Jitter,
     pub(crate) cancel_grace: Duration,
+    pub(crate) alert_after: Option<Duration>,
 }
 
 impl Default for JobTerms {
@@ -34,6 +35,7 @@ impl Default for JobTerms {
             timeout: None,
             jitter: Jitter::None,
             cancel_grace: Duration::from_secs(5),
+            alert_after: None,
         }
     }
 }

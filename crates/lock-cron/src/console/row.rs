@@ -4,7 +4,7 @@ use super::{
     attempt::{attempt, millis, open},
     plan::Plan,
 };
-use crate::{kind, time::UtcTime};
+use crate::{kind, overdue::Progress, time::UtcTime};
 use lock_core::LockName;
 use lock_ledger::{JobControls, JobSummary, LiveNode, OpenRun, RunState};
 use serde_json::{Value, json};
@@ -19,6 +19,8 @@ pub(super) struct Facts<'a> {
     /// `None` if the ledger has nothing of the job yet.
     pub(super) summary: Option<&'a JobSummary>,
     pub(super) controls: Option<&'a JobControls>,
+    /// The facts by which it is overdue.
+    pub(super) progress: Progress<'a>,
     pub(super) open: Vec<&'a OpenRun>,
     pub(super) is_instance: bool,
     /// The live nodes.
@@ -30,6 +32,7 @@ pub(super) struct Facts<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Flags {
     pub(super) failing: bool,
+    pub(super) overdue: bool,
     pub(super) paused: bool,
     pub(super) running: bool,
     pub(super) unowned: bool,
@@ -41,6 +44,7 @@ impl Facts<'_> {
         let is_silent = described.is_some_and(|at| self.now.since(at) > UNOWNED_AFTER);
         Flags {
             failing: self.summary.is_some_and(|summary| summary.failing_since.is_some()),
+            overdue: self.progress.overdue(self.now).is_some(),
             paused: self.controls.is_some_and(|controls| controls.paused),
             running: self.open.iter().any(|run| matches!(run.state, RunState::Running | RunState::Waiting)),
             unowned: match self.is_instance {
@@ -64,6 +68,7 @@ impl Facts<'_> {
             "next": plan.next.filter(|_| !flags.paused).map(UtcTime::as_millis),
             "replaced": self.controls.is_some_and(|controls| controls.schedule.is_some()),
             "failing": flags.failing,
+            "overdue": flags.overdue,
             "paused": flags.paused,
             "running": flags.running,
             "unowned": flags.unowned,

@@ -5,11 +5,11 @@ use super::{
     plan::Plan,
     row::{Facts, Flags},
 };
-use crate::{error::CronError, job, schedule::Schedule, scheduler::Scheduler, time::UtcTime};
-use lock_core::{__private::lock, LockName};
-use lock_ledger::{
-    Attempt, GroupSummary, Instances, JobControls, JobSummary, LiveNode, OpenRun, RECENT_OUTCOMES, RunOutcome,
+use crate::{
+    error::CronError, job, kind, overdue::Progress, schedule::Schedule, scheduler::Scheduler, time::UtcTime,
 };
+use lock_core::{__private::lock, LockName};
+use lock_ledger::{GroupSummary, Instances, JobControls, JobSummary, LiveNode, OpenRun};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,6 +44,8 @@ pub(super) struct Row {
     /// The version of the last change of `json`.
     pub(super) version: u64,
     pub(super) plan: Plan,
+    /// The terms as the job was described; empty if it was not.
+    pub(super) terms: String,
 }
 
 /// The answers to one read of the store.
@@ -115,7 +117,10 @@ impl View {
     fn update(&mut self, cron: &Scheduler, read: Read) {
         let Read { now, summary, instances, controls, open } = read;
         self.definitions.update(instances);
-        let local = lock(&cron.shared.registry).jobs.clone();
+        let (local, kinds) = {
+            let registry = lock(&cron.shared.registry);
+            (registry.jobs.clone(), registry.kinds.clone())
+        };
         let summaries: BTreeMap<LockName, JobSummary> =
             summary.jobs.into_iter().map(|job| (job.job.clone(), job)).collect();
         let mut open_of: BTreeMap<&LockName, Vec<&OpenRun>> = BTreeMap::new();
@@ -128,9 +133,20 @@ impl View {
         let version = self.version + 1;
         for name in names {
             let (job, definition) = (local.get(name), self.definitions.get(name));
+            let known = summaries.get(name);
+            let of_kind = || kinds.get(kind::kind_of(name)?).map(|kind| kind.terms.alert_after);
+            let terms_here = job.map(|job| job.terms.alert_after).or_else(of_kind);
+            let since = definition.map(|definition| definition.since);
+            let progress = Progress {
+                alert_after: terms_here.unwrap_or_else(|| known?.alert_after),
+                since: since.or_else(|| known?.since.map(UtcTime::from)),
+                last_success: known.and_then(|summary| summary.last_success).map(UtcTime::from),
+                controls: controls.get(name),
+            };
             let facts = Facts {
                 name,
-                summary: summaries.get(name),
+                summary: known,
+                progress,
                 controls: controls.get(name),
                 open: open_of.remove(name).unwrap_or_default(),
                 is_instance: definition.is_some(),
@@ -148,14 +164,15 @@ impl View {
             let stored = definition.map(|definition| &*definition.text);
             let plan = planned(plan, &facts, schedule, stored);
             let (json, flags) = (facts.json(&plan), facts.flags());
-            let row = match known {
-                Some((before, version)) if before == json => Row { flags, json, version, plan },
+            let terms = facts.summary.map_or_else(String::new, |summary| summary.terms.clone());
+            let version = match known {
+                Some((before, version)) if before == json => version,
                 _ => {
                     self.version = version;
-                    Row { flags, json, version, plan }
+                    version
                 }
             };
-            self.rows.insert(name.clone(), row);
+            self.rows.insert(name.clone(), Row { flags, json, version, plan, terms });
         }
         (self.now, self.nodes) = (now, summary.nodes);
     }
@@ -185,12 +202,14 @@ fn planned(
     let text = effective
         .as_ref()
         .map_or_else(|| replacement.or(stored).unwrap_or_else(described).to_owned(), ToString::to_string);
+    let described = || kind::read_dst(facts.summary.map_or("", |summary| &summary.dst));
+    let policy = effective.as_ref().map_or_else(described, Schedule::dst_policy);
     match (before, effective) {
-        (Some(mut plan), schedule) if plan.is_of(&text, schedule.as_ref()) => {
+        (Some(mut plan), _) if plan.is_of(&text, policy) => {
             plan.advance(facts.now);
             plan
         }
         (_, Some(schedule)) => Plan::of(&schedule, facts.now),
-        (_, None) => Plan::read(facts.name, &text, facts.now),
+        (_, None) => Plan::read(facts.name, &text, policy, facts.now),
     }
 }

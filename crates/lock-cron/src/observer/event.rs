@@ -138,6 +138,26 @@ pub enum CronEvent<'a> {
         /// The time until the watermark.
         by: Duration,
     },
+    /// A job has not succeeded for its [`alert_after`](crate::JobBuilder::alert_after). The leader reports it once; after
+    /// a change of the leader, the next one reports it again.
+    Overdue {
+        /// The group.
+        group: &'a str,
+        /// The job.
+        job: &'a LockName,
+        /// The time without a success.
+        silent: Duration,
+    },
+    /// A job is no longer overdue, or this node no longer leads. There is one for each [`Overdue`](Self::Overdue).
+    OverdueEnded {
+        /// The group.
+        group: &'a str,
+        /// The job.
+        job: &'a LockName,
+        /// `true` if it has succeeded; `false` if it was paused or removed, if an operator gave it a command, or if this
+        /// node no longer leads.
+        succeeded: bool,
+    },
     /// The store no longer has a job that this node registered as a leader: it lost its data. The job starts again
     /// from now on. Its history, a pause and a replacement schedule are lost.
     DataLost {
@@ -173,6 +193,8 @@ impl<'a> CronEvent<'a> {
             | Self::Orphaned { group, .. }
             | Self::Unowned { group, .. }
             | Self::WatermarkAhead { group, .. }
+            | Self::Overdue { group, .. }
+            | Self::OverdueEnded { group, .. }
             | Self::DataLost { group, .. }
             | Self::StoreFailed { group }
             | Self::ClockCompared { group, .. } => group,
@@ -189,6 +211,8 @@ impl<'a> CronEvent<'a> {
             | Self::Orphaned { job, .. }
             | Self::Unowned { job, .. }
             | Self::WatermarkAhead { job, .. }
+            | Self::Overdue { job, .. }
+            | Self::OverdueEnded { job, .. }
             | Self::DataLost { job, .. } => Some(job),
             Self::Elected { .. }
             | Self::Resigned { .. }

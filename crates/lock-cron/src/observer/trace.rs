@@ -58,6 +58,16 @@ pub(super) fn event(event: &CronEvent<'_>) {
             let ahead_s = by.as_secs();
             tracing::error!(cron.group = group, cron.job = %job, ahead_s, "watermark in the future: no runs until then, unless the job is reset");
         }
+        CronEvent::Overdue { group, job, silent } => {
+            let silent_s = silent.as_secs();
+            tracing::warn!(cron.group = group, cron.job = %job, silent_s, "job overdue: no success for too long");
+        }
+        CronEvent::OverdueEnded { group, job, succeeded: true } => {
+            tracing::info!(cron.group = group, cron.job = %job, "overdue job succeeded");
+        }
+        CronEvent::OverdueEnded { group, job, succeeded: false } => {
+            tracing::debug!(cron.group = group, cron.job = %job, "job no longer reported as overdue");
+        }
         CronEvent::DataLost { group, job } => {
             tracing::error!(cron.group = group, cron.job = %job, "job data lost by the store: the job starts over");
         }

@@ -80,6 +80,7 @@ impl RunLoop {
         self.shared.leading.store(false, Ordering::SeqCst);
         self.shared.node.observers.notify(|group| CronEvent::Resigned { group });
         self.planner.resigned();
+        self.hand_over_overdue();
         Some(guard)
     }
 

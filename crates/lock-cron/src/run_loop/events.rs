@@ -98,6 +98,7 @@ impl RunLoop {
             Effect::Left => self.leaving = false,
             Effect::OpenRunsRead(Ok(open)) => self.take_over_orphans(open),
             Effect::OpenRunsRead(Err(error)) => node.store_failed(&error),
+            Effect::SummaryRead(answer) => self.successes_read(answer),
             Effect::Renewed { sent, runs, answer } => {
                 self.renewing = false;
                 match answer {

@@ -9,6 +9,7 @@ mod events;
 mod instances;
 mod leadership;
 mod main_loop;
+mod overdue;
 mod phase;
 mod polling;
 mod state;

@@ -41,6 +41,8 @@ pub(crate) struct RunLoop {
     /// The jobs that this node has registered. If one is new to the ledger, the ledger lost its data.
     pub(super) registered: BTreeSet<LockName>,
     pub(super) unowned: UnownedJobs,
+    /// The jobs that this leader has reported as overdue.
+    pub(super) overdue: BTreeSet<LockName>,
     pub(super) timers: Timers,
     /// The controls and the waiting triggers that were read last.
     pub(super) controls: BTreeMap<LockName, JobControls>,
@@ -90,6 +92,7 @@ impl RunLoop {
             resigning: false,
             registered: BTreeSet::new(),
             unowned: UnownedJobs::default(),
+            overdue: BTreeSet::new(),
             timers: Timers { registration: begin, heartbeat: begin, open_runs: begin, renewal: begin },
             controls: BTreeMap::new(),
             triggers: Vec::new(),

@@ -15,6 +15,7 @@ mod log;
 #[cfg(feature = "otel")]
 mod metrics;
 mod misfires;
+mod overdue;
 mod overlap;
 mod panics;
 mod reports;

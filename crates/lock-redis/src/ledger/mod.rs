@@ -248,7 +248,10 @@ impl<C: Client> RunLedger for RedisBackend<C> {
     async fn describe(&self, group: GroupName, jobs: Vec<JobDescription>) -> Result<Reply<()>, BackendError> {
         let mut keys = vec![GroupKeys::of(&group).summaries];
         keys.extend(jobs.iter().map(|of| JobKeys::of(&group, &of.job).job));
-        let args = jobs.into_iter().flat_map(|of| [of.job.to_string(), of.schedule]).collect();
+        let alert = |after: Option<Duration>| after.map_or_else(String::new, millis);
+        let of_one =
+            |of: JobDescription| [of.job.to_string(), of.schedule, of.dst, of.terms, alert(of.alert_after)];
+        let args = jobs.into_iter().flat_map(of_one).collect();
         let reply = self.run(&script::LEDGER_DESCRIBE, keys, args).await?;
         if reply.word() != "described" {
             return Err(unexpected_reply(reply.what).into());

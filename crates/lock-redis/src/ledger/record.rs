@@ -129,6 +129,10 @@ impl Record {
         JobSummary {
             job,
             schedule: self.text("schedule").unwrap_or_default().to_owned(),
+            dst: self.text("dst").unwrap_or_default().to_owned(),
+            terms: self.text("terms").unwrap_or_default().to_owned(),
+            alert_after: self.parsed("alert").map(Duration::from_millis),
+            since: self.parsed("since").map(ServerTime::from_millis),
             described: self.micros("described").unwrap_or_default(),
             recent: recent.split_whitespace().map(RunOutcome::from_word).collect(),
             last: last.and_then(|last| Self(last.clone()).ended()),

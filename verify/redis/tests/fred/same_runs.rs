@@ -288,7 +288,13 @@ impl Run {
         if jobs.iter().all(|registration| self.jobs[..2].contains(&registration.job)) {
             let reply = self.ledger.register(self.group.clone(), jobs.clone()).await.unwrap();
             assert_eq!(reply.outcome, self.model.register(reply.now, &jobs));
-            let described = |r: Registration| JobDescription { job: r.job, schedule: r.schedule.to_string() };
+            let described = |r: Registration| JobDescription {
+                job: r.job,
+                schedule: r.schedule.to_string(),
+                dst: (r.schedule + 1).to_string(),
+                terms: "ü".repeat(usize::try_from(r.schedule).unwrap()),
+                alert_after: (r.schedule > 5).then(|| Duration::from_millis(r.schedule)),
+            };
             let described: Vec<_> = jobs.into_iter().map(described).collect();
             let reply = self.ledger.describe(self.group.clone(), described.clone()).await.unwrap();
             self.model.describe(reply.now, &described);
