@@ -17,7 +17,8 @@ impl Scheduler {
     /// restarts. The pause is effective on all nodes when this returns. Running bodies continue, and the job can
     /// still be triggered.
     ///
-    /// If a paused job is removed from the program and added again, it is still paused.
+    /// If a paused job is removed from the program and added again, it is still paused. If the store loses its data, the
+    /// running nodes that have read the pause set it again before they start a run of the job.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

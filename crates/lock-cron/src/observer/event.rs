@@ -158,13 +158,20 @@ pub enum CronEvent<'a> {
         /// node no longer leads.
         succeeded: bool,
     },
-    /// The store no longer has a job that this node registered as a leader: it lost its data. The job starts again
-    /// from now on. Its history, a pause and a replacement schedule are lost.
+    /// The store lost data; the leader reports it. The jobs start again from now on, and their history is lost. Pauses and
+    /// replacement schedules are set again by the nodes that have read them.
     DataLost {
         /// The group.
         group: &'a str,
-        /// The job.
-        job: &'a LockName,
+        /// The job; `None` if the store lost the data of the whole group.
+        job: Option<&'a LockName>,
+    },
+    /// The clock of this node jumped against the server's, by more than 5 seconds between two heartbeats.
+    ClockChanged {
+        /// The group.
+        group: &'a str,
+        /// The change in seconds: positive if the clock of this node is now further ahead.
+        by: f64,
     },
     /// A request to the store failed.
     StoreFailed {
@@ -197,6 +204,7 @@ impl<'a> CronEvent<'a> {
             | Self::OverdueEnded { group, .. }
             | Self::DataLost { group, .. }
             | Self::StoreFailed { group }
+            | Self::ClockChanged { group, .. }
             | Self::ClockCompared { group, .. } => group,
         }
     }
@@ -212,11 +220,12 @@ impl<'a> CronEvent<'a> {
             | Self::Unowned { job, .. }
             | Self::WatermarkAhead { job, .. }
             | Self::Overdue { job, .. }
-            | Self::OverdueEnded { job, .. }
-            | Self::DataLost { job, .. } => Some(job),
+            | Self::OverdueEnded { job, .. } => Some(job),
+            Self::DataLost { job, .. } => *job,
             Self::Elected { .. }
             | Self::Resigned { .. }
             | Self::StoreFailed { .. }
+            | Self::ClockChanged { .. }
             | Self::ClockCompared { .. } => None,
         }
     }

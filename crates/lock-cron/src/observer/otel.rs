@@ -26,7 +26,7 @@ const SECONDS: [f64; 14] =
 /// | `cron.unowned` | counter: jobs that no leader has registered | `cron.job` |
 /// | `cron.ahead` | counter: minutes in which a watermark was in the future | `cron.job` |
 /// | `cron.overdue` | up-down counter: 1 for each overdue job, on the node that leads | `cron.job` |
-/// | `cron.data_lost` | counter: jobs whose data the store lost | `cron.job` |
+/// | `cron.data_lost` | counter: losses of data in the store | `cron.job`, unless the whole group was lost |
 /// | `cron.store.failure` | counter | |
 /// | `cron.clock.offset` | gauge, s: this node's clock minus the server's | |
 ///
@@ -78,7 +78,7 @@ impl OtelCronObserver {
             ahead: make.counter("cron.ahead", "Minutes in which the watermark of a job was in the future"),
             overdue: make
                 .up_down_counter("cron.overdue", "Jobs without a success for longer than their alert time"),
-            data_lost: make.counter("cron.data_lost", "Jobs whose data the store lost"),
+            data_lost: make.counter("cron.data_lost", "Losses of data in the store"),
             failure: make.counter("cron.store.failure", "Requests that the store did not answer"),
             offset: meter
                 .f64_gauge("cron.clock.offset")
@@ -128,7 +128,10 @@ impl CronObserver for OtelCronObserver {
             CronEvent::WatermarkAhead { job, .. } => self.ahead.add(1, &of_job(job)),
             CronEvent::Overdue { job, .. } => self.overdue.add(1, &of_job(job)),
             CronEvent::OverdueEnded { job, .. } => self.overdue.add(-1, &of_job(job)),
-            CronEvent::DataLost { job, .. } => self.data_lost.add(1, &of_job(job)),
+            CronEvent::DataLost { job: Some(job), .. } => self.data_lost.add(1, &of_job(job)),
+            CronEvent::DataLost { job: None, .. } => self.data_lost.add(1, &group),
+            // The offset has it.
+            CronEvent::ClockChanged { .. } => {}
             CronEvent::StoreFailed { .. } => self.failure.add(1, &group),
             CronEvent::ClockCompared { offset, .. } => self.offset.record(offset, &group),
         }

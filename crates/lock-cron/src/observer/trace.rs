@@ -68,7 +68,13 @@ pub(super) fn event(event: &CronEvent<'_>) {
         CronEvent::OverdueEnded { group, job, succeeded: false } => {
             tracing::debug!(cron.group = group, cron.job = %job, "job no longer reported as overdue");
         }
-        CronEvent::DataLost { group, job } => {
+        CronEvent::ClockChanged { group, by } => {
+            tracing::warn!(cron.group = group, by_s = by, "clock of this node jumped against the server's");
+        }
+        CronEvent::DataLost { group, job: None } => {
+            tracing::error!(cron.group = group, "group data lost by the store: its jobs start over");
+        }
+        CronEvent::DataLost { group, job: Some(job) } => {
             tracing::error!(cron.group = group, cron.job = %job, "job data lost by the store: the job starts over");
         }
         // The error itself is logged at its origin.

@@ -93,6 +93,7 @@ impl RunLoop {
                 }
             }
             Effect::Described => {}
+            Effect::Reinstated => self.reinstated(),
             Effect::InstancesRead(answer) => self.instances_read(answer),
             Effect::WatermarksRead { jobs, answer } => self.watermarks_read(jobs, answer),
             Effect::Left => self.leaving = false,
@@ -150,6 +151,9 @@ impl RunLoop {
             self.planner.observed(registration, watermark.map(UtcTime::from), read_at, commands);
         }
         self.controls_read(outcome.controls, commands);
+        self.report_lost_jobs();
+        self.reinstate();
+        self.compare_clocks();
         self.instances_seen(outcome.instances, &outcome.nodes, read_at);
     }
 
@@ -183,7 +187,7 @@ impl RunLoop {
         let (job, watermark) = (&registration.job, UtcTime::from(answer.watermark));
         let known = !self.registered.insert(job.clone());
         if known && answer.status == JobStatus::New {
-            observers.notify(|group| CronEvent::DataLost { group, job });
+            self.lost.jobs.push(job.clone());
         }
         let by = watermark.since(now);
         if by > MAX_WATERMARK_LEAD {
@@ -193,9 +197,10 @@ impl RunLoop {
     }
 
     fn controls_read(&mut self, controls: FleetControls, commands: &mut Vec<Command>) {
-        let FleetControls::Changed { revision, jobs, triggers } = controls else { return };
+        let FleetControls::Changed { revision, created, jobs, triggers } = controls else { return };
         self.known_revision = revision;
-        (self.controls, self.triggers) = (jobs.into_iter().collect(), triggers);
+        self.controls = self.remembered(created, jobs.into_iter().collect());
+        self.triggers = triggers;
         for job in self.jobs.values() {
             self.planner.controls_changed(&job.name, job.effective(self.controls.get(&job.name)), commands);
         }

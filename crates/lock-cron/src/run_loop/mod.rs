@@ -3,11 +3,13 @@
 //! Everything that takes time is a task of the set, whose result is an [`Effect`](effect::Effect), an event of the
 //! loop. Dropping the loop drops the set, and with it every running task.
 
+mod clock_offset;
 mod effect;
 mod election;
 mod events;
 mod instances;
 mod leadership;
+mod lost_data;
 mod main_loop;
 mod overdue;
 mod phase;

@@ -1,7 +1,8 @@
 //! The state of the run loop, and its tasks.
 
 use super::{
-    effect::Effect, instances::KnownInstances, leadership::Leadership, phase::Phase, unowned::UnownedJobs,
+    clock_offset::ClockOffset, effect::Effect, instances::KnownInstances, leadership::Leadership,
+    lost_data::LostData, phase::Phase, unowned::UnownedJobs,
 };
 use crate::{
     error::CronError,
@@ -41,6 +42,8 @@ pub(crate) struct RunLoop {
     /// The jobs that this node has registered. If one is new to the ledger, the ledger lost its data.
     pub(super) registered: BTreeSet<LockName>,
     pub(super) unowned: UnownedJobs,
+    pub(super) lost: LostData,
+    pub(super) clock_offset: ClockOffset,
     /// The jobs that this leader has reported as overdue.
     pub(super) overdue: BTreeSet<LockName>,
     pub(super) timers: Timers,
@@ -92,6 +95,8 @@ impl RunLoop {
             resigning: false,
             registered: BTreeSet::new(),
             unowned: UnownedJobs::default(),
+            lost: LostData::default(),
+            clock_offset: ClockOffset::default(),
             overdue: BTreeSet::new(),
             timers: Timers { registration: begin, heartbeat: begin, open_runs: begin, renewal: begin },
             controls: BTreeMap::new(),

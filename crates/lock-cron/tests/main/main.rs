@@ -4,6 +4,7 @@ mod building;
 #[cfg(feature = "axum")]
 mod console;
 mod controls;
+mod data_loss;
 mod deployment;
 mod durations;
 mod faults;

@@ -6,8 +6,8 @@ use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, Definition,
     EndReply, EndRequest, FleetControls, GroupLedger, GroupName, HeartbeatRequest, Instance, Instances,
-    JobCommand, JobDescription, JobId, LiveNode, Once, OverlapRule, PauseNote, Registration, Removal,
-    RemoveReply, RenewRun, RetryOf, RunId, RunLedger, RunOutcome, RunRenewal, Skip,
+    JobCommand, JobControls, JobDescription, JobId, LiveNode, Once, OverlapRule, PauseNote, Registration,
+    Removal, RemoveReply, RenewRun, RetryOf, RunId, RunLedger, RunOutcome, RunRenewal, Skip,
 };
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::BTreeMap, time::Duration};
@@ -262,6 +262,12 @@ impl Run {
             4 => JobCommand::Replace(text),
             5 => JobCommand::Restore,
             6 => JobCommand::Reset,
+            8 if self.jobs[..2].contains(&job.name) => JobCommand::Reinstate(JobControls {
+                revision: self.revision(&job.name).saturating_sub(1) + self.random.below(3),
+                paused: false,
+                note: PauseNote::default(),
+                schedule: Some(text),
+            }),
             7 => JobCommand::CancelTrigger(id),
             _ => JobCommand::Trigger { id, life },
         };
