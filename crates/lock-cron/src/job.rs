@@ -3,7 +3,7 @@
 use crate::{
     context::RunContext,
     plan::EffectiveControls,
-    schedule::{DstPolicy, Schedule},
+    schedule::{DstPolicy, Schedule, ScheduleError},
     terms::JobTerms,
     time::UtcTime,
 };
@@ -45,6 +45,15 @@ impl Job {
         effective(&self.name, &self.schedule, controls)
     }
 
+    /// Logs a replacement schedule that this node cannot read: one of another version of the program, or for a zone that
+    /// this machine does not know.
+    pub(crate) fn check_replacement(&self, controls: Option<&JobControls>) {
+        let Some(text) = controls.and_then(|controls| controls.schedule.as_deref()) else { return };
+        if let Err(error) = read(&self.name, self.schedule.dst_policy(), text) {
+            tracing::error!(cron.job = %self.name, %error, "replaced schedule cannot be read, using that of the program");
+        }
+    }
+
     /// Returns the registration of the job in the ledger.
     pub(crate) fn registration(&self, controls: Option<&JobControls>) -> Registration {
         Registration { job: self.name.clone(), schedule: self.effective(controls).schedule.identity() }
@@ -59,17 +68,10 @@ pub(crate) fn effective(
 ) -> EffectiveControls {
     let (revision, paused) = controls.map_or((0, false), |controls| (controls.revision, controls.paused));
     let replacement = controls.and_then(|controls| controls.schedule.as_deref());
-    let replacement = replacement.and_then(|text| read(name, schedule.dst_policy(), text));
+    let replacement = replacement.and_then(|text| read(name, schedule.dst_policy(), text).ok());
     EffectiveControls { revision, paused, schedule: replacement.unwrap_or_else(|| schedule.clone()) }
 }
 
-fn read(name: &LockName, policy: DstPolicy, text: &str) -> Option<Schedule> {
-    match Schedule::cron(text).and_then(|schedule| schedule.for_job(name.as_str())) {
-        Ok(schedule) => Some(schedule.on_dst(policy)),
-        Err(error) => {
-            // Stored by another version of the program, or for a zone that this machine does not know.
-            tracing::error!(cron.job = %name, %error, "replaced schedule cannot be read, using that of the program");
-            None
-        }
-    }
+fn read(name: &LockName, policy: DstPolicy, text: &str) -> Result<Schedule, ScheduleError> {
+    Ok(Schedule::cron(text)?.for_job(name.as_str())?.on_dst(policy))
 }

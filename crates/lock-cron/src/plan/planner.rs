@@ -160,16 +160,19 @@ impl Planner {
         job.observed = job.observed.max(at);
     }
 
-    /// Takes the controls of a job. If they changed, the plan is discarded, and the watermark has to be read again.
+    /// Takes the controls of a job. If they changed, the plan is discarded, the watermark has to be read again, and the
+    /// answer is `true`.
     pub(crate) fn controls_changed(
         &mut self,
         name: &LockName,
         controls: EffectiveControls,
         out: &mut Vec<Command>,
-    ) {
+    ) -> bool {
         let leading = self.leading;
         let EffectiveControls { revision, paused, schedule } = controls;
-        let Some(job) = self.jobs.get_mut(name).filter(|job| job.revision != revision) else { return };
+        let Some(job) = self.jobs.get_mut(name).filter(|job| job.revision != revision) else {
+            return false;
+        };
         job.identity = schedule.identity();
         (job.revision, job.paused, job.schedule) = (revision, paused, schedule);
         job.forget();
@@ -177,6 +180,7 @@ impl Planner {
         if leading {
             out.push(Command::Register(name.clone()));
         }
+        true
     }
 
     /// Adds a triggered run.

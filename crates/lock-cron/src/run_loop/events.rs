@@ -202,7 +202,10 @@ impl RunLoop {
         self.controls = self.remembered(created, jobs.into_iter().collect());
         self.triggers = triggers;
         for job in self.jobs.values() {
-            self.planner.controls_changed(&job.name, job.effective(self.controls.get(&job.name)), commands);
+            let controls = self.controls.get(&job.name);
+            if self.planner.controls_changed(&job.name, job.effective(controls), commands) {
+                job.check_replacement(controls);
+            }
         }
         if self.leadership.is_some() {
             let foreign = self.triggers.iter().filter(|trigger| !self.jobs.contains_key(&trigger.job));
