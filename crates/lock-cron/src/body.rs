@@ -3,7 +3,7 @@
 use crate::{
     claim::ClaimedRun,
     context::RunContext,
-    hold::{self, RunHold},
+    hold::RunHold,
     job::Job,
     payload,
     running::{CancelReason, CancelSignal},
@@ -72,7 +72,7 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
         })
     };
     let mut body = Box::pin(AssertUnwindSafe(body).catch_unwind());
-    let result = drive_body(job, claimed.hold.as_ref(), cancel, &cancel_body, &mut body).await;
+    let result = drive_body(job, &claimed.hold, cancel, &cancel_body, &mut body).await;
     // The drop of a body runs code of the application, which may panic.
     if catch_unwind(AssertUnwindSafe(move || drop(body))).is_err() {
         tracing::error!(cron.job = %job.name, "body panicked while being dropped");
@@ -84,14 +84,14 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
 /// unless its lease was lost: work after that was not protected.
 async fn drive_body(
     job: &Job,
-    hold: Option<&RunHold>,
+    hold: &RunHold,
     cancel: CancelSignal,
     cancel_body: &watch::Sender<bool>,
     body: &mut (impl Future<Output = std::thread::Result<Result<(), BodyError>>> + Unpin),
 ) -> AttemptResult {
     let mut stopped = tokio::select! {
         biased;
-        reason = hold::lost(hold) => match reason {
+        reason = hold.lost() => match reason {
             LostReason::Gone => AttemptResult::new(RunOutcome::Abandoned, "the ledger no longer had it"),
             _ => AttemptResult::new(RunOutcome::Abandoned, "its lease was lost"),
         },
@@ -107,7 +107,7 @@ async fn drive_body(
     };
     cancel_body.send_replace(true);
     let last = tokio::time::timeout(job.terms.cancel_grace, body).await;
-    let is_lost = stopped.outcome == RunOutcome::Abandoned || hold.is_some_and(|hold| !hold.is_held());
+    let is_lost = stopped.outcome == RunOutcome::Abandoned || !hold.is_held();
     if !is_lost && matches!(last, Ok(Ok(Ok(())))) {
         stopped.outcome = RunOutcome::Succeeded;
         stopped.detail = format!("after it was asked to end: {}", stopped.detail);

@@ -55,24 +55,11 @@ pub(crate) struct ClaimedRun {
     pub(crate) failures: u32,
     pub(crate) catch_up: CatchUp,
     pub(crate) started: UtcTime,
-    /// The lease of the claim; `None` in a job of each node.
-    pub(crate) hold: Option<RunHold>,
+    /// The lease of the claim.
+    pub(crate) hold: RunHold,
 }
 
 impl ClaimedRun {
-    /// Creates a run of a job of each node, which needs no claim.
-    pub(crate) fn local(run: RunId, catch_up: CatchUp, started: UtcTime) -> Self {
-        Self {
-            id: AttemptId { run, claim: ClaimId::random() },
-            token: FencingToken::new(0),
-            attempt: 1,
-            failures: 0,
-            catch_up,
-            started,
-            hold: None,
-        }
-    }
-
     /// Creates the run of a granted claim. If its hold has already ended, its body does not start.
     fn granted(node: &Node, request: &ClaimRequest, result: &ClaimResult) -> Option<Self> {
         let Ok(reply) = &result.answer else { return None };
@@ -84,12 +71,12 @@ impl ClaimedRun {
             failures,
             catch_up: request.catch_up,
             started: reply.now.into(),
-            hold: Some(node.ledger.hold(result.sent, node.terms.lease)),
+            hold: node.ledger.hold(result.sent, node.terms.lease),
         })
     }
 
-    pub(crate) fn held(&self) -> Option<HeldClaim> {
-        self.hold.clone().map(|hold| HeldClaim { claim: self.id.claim, hold })
+    pub(crate) fn held(&self) -> HeldClaim {
+        HeldClaim { claim: self.id.claim, hold: self.hold.clone() }
     }
 }
 

@@ -1,9 +1,6 @@
 //! The context of a run, for its body.
 
-use crate::{
-    hold::{self, RunHold},
-    time::UtcTime,
-};
+use crate::{hold::RunHold, time::UtcTime};
 use lock_core::{FencingToken, LockName, LostReason};
 use lock_ledger::{CatchUp, RunId};
 use std::{future::Future, sync::Arc, time::Duration};
@@ -22,8 +19,7 @@ pub struct RunContext {
     pub(crate) attempt: u32,
     pub(crate) token: FencingToken,
     pub(crate) catch_up: CatchUp,
-    /// `None` in a job of each node.
-    pub(crate) hold: Option<RunHold>,
+    pub(crate) hold: RunHold,
     /// The payload of an instance, as JSON.
     pub(crate) payload: Option<Arc<str>>,
     pub(crate) cancel: watch::Receiver<bool>,
@@ -62,8 +58,7 @@ impl RunContext {
         self.attempt
     }
 
-    /// Returns the fencing token, which is greater than that of every earlier run and attempt of the job. It is 0 in
-    /// a job of each node, which has none.
+    /// Returns the fencing token, which is greater than that of every earlier run and attempt of the job.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.token
@@ -82,17 +77,16 @@ impl RunContext {
     }
 
     /// Returns `true` if this node still holds the run. It compares the clock and does no IO, so the first call after
-    /// a pause of the process is already accurate. Always `true` in a job of each node.
+    /// a pause of the process is already accurate.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.hold.as_ref().is_none_or(RunHold::is_held)
+        self.hold.is_held()
     }
 
-    /// Returns the time this node holds the run without a further renewal; zero if it is lost. `None` in a job of
-    /// each node.
+    /// Returns the time this node holds the run without a further renewal; zero if it is lost.
     #[must_use]
-    pub fn remaining(&self) -> Option<Duration> {
-        self.hold.as_ref().map(RunHold::remaining)
+    pub fn remaining(&self) -> Duration {
+        self.hold.remaining()
     }
 
     /// Completes when the run is lost. From then on, another node may run it.
@@ -101,7 +95,7 @@ impl RunContext {
     /// Cancel safe: nothing is lost by dropping the future.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
         let hold = self.hold.clone();
-        async move { hold::lost(hold.as_ref()).await }
+        async move { hold.lost().await }
     }
 
     /// Completes when the body has to end: its timeout passed, the scheduler shuts down, another run replaces it, or it

@@ -3,7 +3,6 @@
 use crate::{
     error::{CronError, CronErrorKind},
     ledger_client::NO_REVISION,
-    options::Scope,
     schedule::Schedule,
     scheduler::Scheduler,
 };
@@ -18,8 +17,8 @@ impl Scheduler {
     /// restarts. The pause is effective on all nodes when this returns. Running bodies continue, and the job can
     /// still be triggered.
     ///
-    /// If a paused job is removed from the program and added again, it is still paused. A job of each node
-    /// ([`Scope::PerNode`]) cannot be paused: it does not accept fleet-wide commands.
+    /// If a paused job is removed from the program and added again, it is still paused. If the store loses its data, the
+    /// running nodes that have read the pause set it again before they start a run of the job.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -230,11 +229,6 @@ impl Scheduler {
         let ledger = &self.shared.node.ledger;
         let name = LockName::new(job)?;
         let known = lock(&self.shared.registry).jobs.get(&name).cloned();
-        // The store may know the name from a job that was the fleet's before.
-        if known.as_ref().is_some_and(|job| job.terms.scope == Scope::PerNode) {
-            let about = format!("`{job}` runs on each node separately: it accepts no fleet-wide commands");
-            return Err(CronError::new(CronErrorKind::UnknownJob).about(about));
-        }
         let mut reply = ledger.command(&name, command.clone()).await?;
         // No leader has registered it yet.
         if let (CommandReply::Unregistered, Some(job)) = (reply, known) {

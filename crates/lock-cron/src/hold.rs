@@ -127,14 +127,6 @@ impl RunHold {
     }
 }
 
-/// Completes when the hold is lost. Never completes without a hold, as in a job of each node.
-pub(crate) async fn lost(hold: Option<&RunHold>) -> LostReason {
-    match hold {
-        Some(hold) => hold.lost().await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Returns the local deadline, as for a lock: the margin is 1 % of the lease and 2 ms.
 fn deadline(sent: Moment, lease: Duration) -> Moment {
     sent + (lease - (lease / 100 + Duration::from_millis(2)).min(lease))

@@ -3,8 +3,9 @@
 use crate::{
     context::RunContext,
     plan::EffectiveControls,
-    schedule::{DstPolicy, Schedule},
+    schedule::{DstPolicy, Schedule, ScheduleError},
     terms::JobTerms,
+    time::UtcTime,
 };
 use lock_core::LockName;
 use lock_ledger::{JobControls, Registration};
@@ -27,6 +28,8 @@ pub(crate) struct Job {
     pub(crate) payload: Option<Arc<str>>,
     /// The revision of the definition of an instance; 0 for a job in code.
     pub(crate) definition: u64,
+    /// The time from which an instance counts as without a success; `None` for a job in code.
+    pub(crate) since: Option<UtcTime>,
 }
 
 impl fmt::Debug for Job {
@@ -40,6 +43,15 @@ impl Job {
     /// Returns the controls that apply here, including the replacement schedule if this node can read it.
     pub(crate) fn effective(&self, controls: Option<&JobControls>) -> EffectiveControls {
         effective(&self.name, &self.schedule, controls)
+    }
+
+    /// Logs a replacement schedule that this node cannot read: one of another version of the program, or for a zone that
+    /// this machine does not know.
+    pub(crate) fn check_replacement(&self, controls: Option<&JobControls>) {
+        let Some(text) = controls.and_then(|controls| controls.schedule.as_deref()) else { return };
+        if let Err(error) = read(&self.name, self.schedule.dst_policy(), text) {
+            tracing::error!(cron.job = %self.name, %error, "replaced schedule cannot be read, using that of the program");
+        }
     }
 
     /// Returns the registration of the job in the ledger.
@@ -56,18 +68,10 @@ pub(crate) fn effective(
 ) -> EffectiveControls {
     let (revision, paused) = controls.map_or((0, false), |controls| (controls.revision, controls.paused));
     let replacement = controls.and_then(|controls| controls.schedule.as_deref());
-    let replacement = replacement.and_then(|text| read(name, schedule.dst_policy(), text));
+    let replacement = replacement.and_then(|text| read(name, schedule.dst_policy(), text).ok());
     EffectiveControls { revision, paused, schedule: replacement.unwrap_or_else(|| schedule.clone()) }
 }
 
-fn read(name: &LockName, policy: DstPolicy, text: &str) -> Option<Schedule> {
-    match Schedule::cron(text).and_then(|schedule| schedule.for_job(name.as_str())) {
-        Ok(schedule) => Some(schedule.on_dst(policy)),
-        Err(error) => {
-            // Stored by another version of the program, or for a zone that this machine does not know.
-            tracing::error!(cron.job = %name, %error, "failed to parse the replacement schedule, using the schedule \
-                of the program");
-            None
-        }
-    }
+fn read(name: &LockName, policy: DstPolicy, text: &str) -> Result<Schedule, ScheduleError> {
+    Ok(Schedule::cron(text)?.for_job(name.as_str())?.on_dst(policy))
 }

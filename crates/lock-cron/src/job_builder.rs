@@ -5,7 +5,7 @@ use crate::{
     error::{CronError, CronErrorKind},
     job::{Body, Job, RunResult},
     kind::{self, Kind},
-    options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope},
+    options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries},
     schedule::Schedule,
     scheduler::Scheduler,
     terms::JobTerms,
@@ -89,8 +89,8 @@ impl Scheduler {
 /// | [`timeout`](Self::timeout) | none |
 /// | [`cancel_grace`](Self::cancel_grace) | 5 s |
 /// | [`jitter`](Self::jitter) | none |
+/// | [`alert_after`](Self::alert_after) | none |
 /// | [`placement`](Self::placement) | [`Placement::Spread`] |
-/// | [`scope`](Self::scope) | [`Scope::Fleet`] |
 #[must_use = "a job runs only if it is registered"]
 #[derive(Debug)]
 pub struct JobBuilder {
@@ -213,15 +213,36 @@ impl JobBuilder {
         self
     }
 
-    /// Sets the nodes that start its on-time runs: any node, or the leader.
-    pub fn placement(mut self, placement: Placement) -> Self {
-        self.terms.placement = placement;
+    /// Sets the time without a success after which the job is *overdue*: at least a minute, and longer than the distance
+    /// between two instants of the schedule. Choose the distance, the usual duration and some slack: 26 h for a daily job.
+    ///
+    /// The time counts from the last success, by the server's clock; before the first one, and after a change, from the
+    /// registration of the schedule; after a command of an operator, such as a resume, from that. It survives restarts and
+    /// outages of the fleet. The leader checks it every minute and reports an overdue job by a warning, a metric and
+    /// [`CronEvent::Overdue`](crate::observer::CronEvent::Overdue); [`JobInfo::overdue`](crate::JobInfo::overdue) and the
+    /// console show it. A paused job is not overdue.
+    ///
+    /// For a kind, it applies to each instance, from its addition or its only instant; choose a time for the longest
+    /// schedule of its instances.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # use std::time::Duration;
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) })
+    ///     .alert_after(Duration::from_secs(26 * 60 * 60))
+    ///     .register()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn alert_after(mut self, time: Duration) -> Self {
+        self.terms.alert_after = Some(time);
         self
     }
 
-    /// Sets the scope of the job: once in the fleet, or on every node.
-    pub fn scope(mut self, scope: Scope) -> Self {
-        self.terms.scope = scope;
+    /// Sets the nodes that start its on-time runs: any node, or the leader.
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.terms.placement = placement;
         self
     }
 
@@ -242,19 +263,15 @@ impl JobBuilder {
             terms.pool = pool.map(|(name, max)| pool_limit(&name, max)).transpose()?;
             check(&terms)?;
             let Some(schedule) = schedule else {
-                if terms.scope == Scope::PerNode {
-                    let about = "instances run once in the fleet: a kind has no other scope";
-                    return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
-                }
                 return scheduler.insert_kind(name, Kind { terms, body });
             };
             let schedule = schedule.for_job(&text)?;
             let now = scheduler.shared.node.ledger.now();
-            check_jitter(terms.jitter, &schedule, now)?;
+            check_distances(&terms, &schedule, now)?;
             if schedule.next_after(now).is_none() {
                 tracing::warn!(cron.job = %name, %schedule, "the schedule has no further instants: the job never runs");
             }
-            scheduler.insert(Job { name, schedule, terms, body, payload: None, definition: 0 })
+            scheduler.insert(Job { name, schedule, terms, body, payload: None, definition: 0, since: None })
         };
         add().map_err(|error: CronError| error.of_job(&text))
     }
@@ -265,22 +282,40 @@ const MIN_GRACE: Duration = Duration::from_secs(1);
 
 const MAX_JITTER: Duration = Duration::from_secs(86_400);
 
-/// The number of instants of a schedule that are compared with the jitter.
+/// The shortest time without a success: it is checked every minute.
+const MIN_ALERT_AFTER: Duration = Duration::from_secs(60);
+
+/// The number of instants of a schedule that are compared with the terms.
 const COMPARED_INSTANTS: usize = 100;
 
-/// Rejects a jitter that is longer than the distance between two instants, since the job would skip instants.
-fn check_jitter(jitter: Jitter, schedule: &Schedule, now: UtcTime) -> Result<(), CronError> {
-    let (Jitter::Fixed(max) | Jitter::Random(max)) = jitter else { return Ok(()) };
-    let instants: Vec<_> = schedule.after(now).take(COMPARED_INSTANTS).collect();
-    let shortest = instants.windows(2).map(|pair| pair[1].since(pair[0])).min();
-    match shortest.filter(|shortest| max > *shortest) {
-        Some(shortest) => {
-            let about =
-                format!("the jitter is longer than the {shortest:?} between two instants: use at most that");
-            Err(CronError::new(CronErrorKind::InvalidOptions).about(about))
-        }
-        None => Ok(()),
+/// Refuses a jitter that is longer than the distance between two instants, since the job would skip instants; and an
+/// alert that is shorter, since the job would be overdue between its runs.
+fn check_distances(terms: &JobTerms, schedule: &Schedule, now: UtcTime) -> Result<(), CronError> {
+    let jitter = match terms.jitter {
+        Jitter::None => None,
+        Jitter::Fixed(max) | Jitter::Random(max) => Some(max),
+    };
+    if jitter.or(terms.alert_after).is_none() {
+        return Ok(());
     }
+    let instants: Vec<_> = schedule.after(now).take(COMPARED_INSTANTS).collect();
+    let distances = || instants.windows(2).map(|pair| pair[1].since(pair[0]));
+    let invalid = |about| Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
+    if let (Some(max), Some(shortest)) = (jitter, distances().min())
+        && max > shortest
+    {
+        return invalid(format!(
+            "the jitter is longer than the {shortest:?} between two instants: use at most that"
+        ));
+    }
+    if let (Some(after), Some(longest)) = (terms.alert_after, distances().max())
+        && after <= longest
+    {
+        return invalid(format!(
+            "`alert_after` is {after:?}, and {longest:?} pass between two instants: use more than that"
+        ));
+    }
+    Ok(())
 }
 
 fn pool_limit(name: &str, max: u32) -> Result<PoolLimit, CronError> {
@@ -308,18 +343,15 @@ fn check(terms: &JobTerms) -> Result<(), CronError> {
     if terms.timeout == Some(Duration::ZERO) {
         return refuse("a timeout of zero would end every run at once: leave it out for none");
     }
+    if terms.alert_after.is_some_and(|after| after < MIN_ALERT_AFTER) {
+        return refuse(
+            "`alert_after` is shorter than a minute, the interval of its check: use at least that",
+        );
+    }
     if let Jitter::Fixed(max) | Jitter::Random(max) = terms.jitter
         && max > MAX_JITTER
     {
         return refuse("the jitter is longer than a day: give the job another schedule");
-    }
-    if terms.scope == Scope::PerNode && terms.pool.is_some() {
-        return refuse("a job of each node takes no place in a pool of the fleet: leave the pool out");
-    }
-    if terms.scope == Scope::PerNode && (terms.on_orphan != OnOrphan::Skip || terms.retries.max > 0) {
-        return refuse(
-            "a job that runs on every node has no record and cannot be retried: retry inside its body",
-        );
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use crate::{
     job::{Body, Job},
     schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError},
     terms::{JobTerms, MAX_NAME_BYTES},
+    time::UtcTime,
 };
 use lock_core::LockName;
 use lock_ledger::{Instance, LiveNode};
@@ -35,6 +36,7 @@ impl Kind {
             body: self.body.clone(),
             payload: Some(instance.definition.payload.as_str().into()),
             definition: instance.revision,
+            since: Some(counts_from(instance)),
         })
     }
 }
@@ -83,6 +85,12 @@ pub(crate) fn is_on_a_node(instance: &LockName, nodes: &[LiveNode]) -> bool {
     nodes.iter().any(has)
 }
 
+/// Returns the time from which an instance counts as without a success: its definition, or its only instant.
+pub(crate) fn counts_from(instance: &Instance) -> UtcTime {
+    let once = instance.definition.once.map(|once| once.at);
+    once.into_iter().fold(instance.added_at, Ord::max).into()
+}
+
 /// Returns the schedule of an instance.
 pub(crate) fn schedule_of(instance: &Instance) -> Result<Schedule, ScheduleError> {
     let schedule = Schedule::cron(&instance.definition.schedule)?.for_job(instance.name.as_str())?;
@@ -101,7 +109,7 @@ pub(crate) fn write_dst(policy: DstPolicy) -> String {
 }
 
 /// Reads a policy. An unknown word, which a later version has written, is the default.
-fn read_dst(text: &str) -> DstPolicy {
+pub(crate) fn read_dst(text: &str) -> DstPolicy {
     let (gap, fold) = text.split_once(' ').unwrap_or_default();
     DstPolicy {
         gap: GAPS.iter().find(|(_, word)| *word == gap).map_or(Gap::default(), |(gap, _)| *gap),

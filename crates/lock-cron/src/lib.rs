@@ -55,6 +55,7 @@ mod claim;
 mod console;
 mod context;
 mod controls;
+mod description;
 mod error;
 mod hash;
 mod hold;
@@ -66,6 +67,7 @@ mod ledger_client;
 mod node;
 pub mod observer;
 mod options;
+mod overdue;
 mod payload;
 mod plan;
 mod run;
@@ -76,6 +78,7 @@ mod scheduler;
 mod scheduler_builder;
 mod shared;
 mod terms;
+mod ticks;
 mod time;
 
 #[cfg(feature = "axum")]
@@ -89,11 +92,12 @@ pub use job_builder::JobBuilder;
 pub use lock_ledger::{
     Attempt, CatchUp, MemoryLedger, OpenRun, PauseNote, PoolLimit, RunId, RunLedger, RunOutcome, RunState,
 };
-pub use options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope};
+pub use options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries};
 pub use payload::{BadPayload, MAX_PAYLOAD_BYTES};
 pub use schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError, ScheduleErrorKind};
 pub use scheduler::{InstanceInfo, JobInfo, Scheduler};
 pub use scheduler_builder::SchedulerBuilder;
+pub use ticks::Ticks;
 pub use time::UtcTime;
 
 /// The examples of the README.

@@ -6,13 +6,8 @@ use crate::{
     running::RunningRuns,
     terms::RunTerms,
 };
-use lock_core::{__private::lock, LockFactory, LockName};
-use lock_ledger::Attempt;
-use std::{
-    collections::{BTreeMap, VecDeque},
-    error::Error,
-    sync::Mutex,
-};
+use lock_core::LockFactory;
+use std::error::Error;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -28,7 +23,6 @@ pub(crate) struct Node {
     pub(crate) observers: Observers,
     pub(crate) running: RunningRuns,
     pub(crate) shutdown: ShutdownProgress,
-    pub(crate) local_history: LocalHistory,
 }
 
 impl Node {
@@ -64,23 +58,5 @@ impl ShutdownProgress {
     pub(crate) async fn reached(&self, stage: ShutdownStage) {
         let mut now = self.0.subscribe();
         now.wait_for(|now| *now >= stage).await.expect("the sender lives as long as `self`");
-    }
-}
-
-/// The attempts of jobs of each node, newest first. They have no record in the ledger.
-#[derive(Debug, Default)]
-pub(crate) struct LocalHistory(Mutex<BTreeMap<LockName, VecDeque<Attempt>>>);
-
-impl LocalHistory {
-    pub(crate) fn add(&self, job: &LockName, attempt: Attempt, length: u32) {
-        let mut histories = lock(&self.0);
-        let history = histories.entry(job.clone()).or_default();
-        history.push_front(attempt);
-        history.truncate(usize::try_from(length).unwrap_or(usize::MAX));
-    }
-
-    pub(crate) fn of(&self, job: &LockName, max: usize) -> Vec<Attempt> {
-        let histories = lock(&self.0);
-        histories.get(job).map_or_else(Vec::new, |history| history.iter().take(max).cloned().collect())
     }
 }

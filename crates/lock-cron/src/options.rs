@@ -149,17 +149,6 @@ pub enum Placement {
     Leader,
 }
 
-/// The scope in which a job runs once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Scope {
-    /// Once in the fleet.
-    #[default]
-    Fleet,
-    /// On every node, for that node alone: no leader, no claim, no record beyond this process, no retry.
-    PerNode,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

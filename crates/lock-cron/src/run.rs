@@ -17,15 +17,14 @@ use crate::{
     body::{self, AttemptResult},
     claim::{AttemptEnd, ClaimedRun, RetryOutcome, claim_retry, record_end, retry_request},
     hash::StableHash,
-    hold,
     job::Job,
     node::{Node, ShutdownStage},
     observer::{CronEvent, attempt_span},
-    options::{OnOrphan, Scope},
+    options::OnOrphan,
     plan::BUSY,
     running::{CancelReason, CancelSignal, RunKey},
 };
-use lock_ledger::{AfterAttempt, Attempt, CatchUp, ClaimReply, RunOutcome};
+use lock_ledger::{AfterAttempt, CatchUp, ClaimReply, RunOutcome};
 use std::time::Duration;
 use tracing::{Instrument, Span};
 
@@ -36,10 +35,6 @@ pub(crate) async fn run(node: &Node, job: &Job, mut claimed: ClaimedRun, cancel:
             Some(end) => end,
             None => attempt(node, job, &claimed, cancel.clone()).await,
         };
-        if job.terms.scope == Scope::PerNode {
-            remember(node, job, &claimed, end);
-            return;
-        }
         let then = end.then;
         let recorded = record_end(node, &job.name, claimed.id, end).await;
         if then != Some(AfterAttempt::Retry) || recorded.is_none() {
@@ -75,7 +70,7 @@ async fn before_body(
     let requeued = tokio::select! {
         biased;
         // Even if the policy is not to retry: the body has not started.
-        _ = hold::lost(claimed.hold.as_ref()) => true,
+        _ = claimed.hold.lost() => true,
         reason = cancel.cancelled() => match reason {
             CancelReason::Shutdown => true,
             CancelReason::Replaced => {
@@ -152,7 +147,7 @@ fn after(
 
 /// Waits, and claims the next attempt. Returns `None` if this node makes none.
 async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal) -> Option<ClaimedRun> {
-    let hold = failed.hold.as_ref()?;
+    let hold = &failed.hold;
     let request = retry_request(node, job, failed.id, failed.catch_up);
     let give_up = async |detail: &str, then| {
         record_end(node, &job.name, failed.id, AttemptEnd::cancelled(detail, then)).await;
@@ -188,7 +183,7 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
         match claim_retry(node, &request, given_up).await {
             RetryOutcome::Claimed(next) => {
                 let key = RunKey { job: job.name.clone(), run: failed.id.run };
-                node.running.follow(&key, next.held()?);
+                node.running.follow(&key, next.held());
                 return Some(next);
             }
             // Another run of the job has started in the meantime.
@@ -208,23 +203,4 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
             RetryOutcome::Failed { .. } => delay = RETRY_PAUSE,
         }
     }
-}
-
-/// Records an attempt of a job of each node, in this process.
-fn remember(node: &Node, job: &Job, claimed: &ClaimedRun, end: AttemptEnd) {
-    let attempt = Attempt {
-        run: claimed.id.run,
-        first: claimed.id.run,
-        count: 1,
-        attempt: claimed.attempt,
-        claim: claimed.id.claim,
-        token: claimed.token,
-        node: node.name.clone(),
-        catch_up: claimed.catch_up,
-        started: claimed.started.to_server_time(),
-        ended: node.ledger.now().to_server_time(),
-        outcome: end.outcome,
-        detail: end.detail,
-    };
-    node.local_history.add(&job.name, attempt, node.terms.history);
 }

@@ -57,14 +57,14 @@ pub(crate) struct RunningRuns {
 
 #[derive(Debug)]
 struct Entry {
-    /// The latest claimed attempt; `None` in a job of each node.
-    held: Option<HeldClaim>,
+    /// The latest claimed attempt.
+    held: HeldClaim,
     cancel: watch::Sender<Option<CancelReason>>,
 }
 
 impl RunningRuns {
     /// Adds a run, which stays until [`remove`](Self::remove).
-    pub(crate) fn add(&self, key: RunKey, held: Option<HeldClaim>) -> CancelSignal {
+    pub(crate) fn add(&self, key: RunKey, held: HeldClaim) -> CancelSignal {
         let (cancel, cancelled) = watch::channel(None);
         lock(&self.runs).insert(key, Entry { held, cancel });
         CancelSignal(cancelled)
@@ -73,7 +73,7 @@ impl RunningRuns {
     /// Replaces the attempt of a run by the next one.
     pub(crate) fn follow(&self, key: &RunKey, held: HeldClaim) {
         if let Some(entry) = lock(&self.runs).get_mut(key) {
-            entry.held = Some(held);
+            entry.held = held;
         }
     }
 
@@ -95,9 +95,7 @@ impl RunningRuns {
     /// Lists the runs whose leases have to be renewed.
     pub(crate) fn to_renew(&self) -> Vec<HeldRun> {
         let runs = lock(&self.runs);
-        let held =
-            |(key, entry): (&RunKey, &Entry)| Some(HeldRun { key: key.clone(), held: entry.held.clone()? });
-        runs.iter().filter_map(held).collect()
+        runs.iter().map(|(key, entry)| HeldRun { key: key.clone(), held: entry.held.clone() }).collect()
     }
 
     /// Takes the answers to a request to renew these runs, sent at this moment. If another attempt has followed, each
@@ -119,9 +117,8 @@ impl RunningRuns {
         lock(&self.runs).contains_key(key)
     }
 
-    /// Counts the runs with a claim.
-    pub(crate) fn held(&self) -> usize {
-        lock(&self.runs).values().filter(|entry| entry.held.is_some()).count()
+    pub(crate) fn count(&self) -> usize {
+        lock(&self.runs).len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

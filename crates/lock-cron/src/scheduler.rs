@@ -5,7 +5,7 @@ use crate::{
     job::{self, Job},
     kind::{self, Kind},
     ledger_client::NO_REVISION,
-    options::Scope,
+    overdue::Progress,
     plan::EffectiveControls,
     run_loop::RunLoop,
     schedule::Schedule,
@@ -85,15 +85,15 @@ pub struct JobInfo {
     pub paused: bool,
     /// The author of the pause and the reason for it; empty unless the job is paused.
     pub note: PauseNote,
-    /// The scope in which it runs once.
-    pub scope: Scope,
     /// The pool and its limit on this node; `None` without a pool, and for an instance of a kind of other nodes.
     pub pool: Option<PoolLimit>,
     /// The next run, unless the job is paused.
     pub next_run: Option<UtcTime>,
-    /// The end of the last run that succeeded, by the server's clock; `None` before the first one, and for a job of each
-    /// node.
+    /// The end of the last run that succeeded, by the server's clock; `None` before the first one.
     pub last_success: Option<UtcTime>,
+    /// `true` if it has not succeeded for its [`alert_after`](crate::JobBuilder::alert_after), as far as this node has the
+    /// job or the kind. A paused job is not overdue.
+    pub overdue: bool,
     /// The time during which nothing runs because its watermark is in the future; zero unless the server's clock was
     /// ahead. [`Scheduler::reset`] corrects it.
     pub ahead_by: Duration,
@@ -222,35 +222,43 @@ impl Scheduler {
         };
         let in_code = jobs.values().map(|job| Listed::in_code(job));
         let instances = self.instances().await?;
-        let mut listed: Vec<_> =
-            in_code.chain(instances.iter().filter_map(|of| Listed::instance(of, &kinds))).collect();
+        let mut listed: Vec<_> = in_code
+            .chain(instances.iter().filter_map(|instance| Listed::instance(instance, &kinds)))
+            .collect();
         listed.sort_by(|a, b| a.name.cmp(b.name));
         let effective: Vec<_> = listed
             .iter()
             .map(|job| job::effective(job.name, &job.schedule, controls.get(job.name)))
             .collect();
-        let fleet = listed.iter().zip(&effective).filter(|(job, _)| job.scope == Scope::Fleet);
         let registration = |(job, effective): (&Listed<'_>, &EffectiveControls)| Registration {
             job: job.name.clone(),
             schedule: effective.schedule.identity(),
         };
-        let watermarks = self.watermarks(fleet.map(registration).collect()).await?;
-        let summary = ledger.summary().await?.outcome.jobs;
-        let succeeded = |job: JobSummary| Some((job.job, job.last_success?.into()));
-        let success: BTreeMap<LockName, UtcTime> = summary.into_iter().filter_map(succeeded).collect();
+        let watermarks = self.watermarks(listed.iter().zip(&effective).map(registration).collect()).await?;
+        let summaries = ledger.summary().await?.outcome.jobs;
+        let summaries: BTreeMap<LockName, JobSummary> =
+            summaries.into_iter().map(|summary| (summary.job.clone(), summary)).collect();
         let now = ledger.now();
         let view = |(job, effective): (Listed<'_>, EffectiveControls)| {
             let EffectiveControls { paused, schedule, .. } = effective;
             let from = watermarks.get(job.name).map_or(now, |watermark| now.max(*watermark));
+            let summary = summaries.get(job.name);
+            let last_success = summary.and_then(|summary| summary.last_success).map(UtcTime::from);
+            let progress = Progress {
+                alert_after: job.alert_after,
+                since: job.since.or_else(|| summary?.since.map(UtcTime::from)),
+                last_success,
+                controls: controls.get(job.name),
+            };
             JobInfo {
+                overdue: progress.overdue(now).is_some(),
                 ahead_by: from.since(now),
                 replaced: controls.get(job.name).is_some_and(|controls| controls.schedule.is_some()),
                 paused,
                 note: controls
                     .get(job.name)
                     .map_or_else(PauseNote::default, |controls| controls.note.clone()),
-                last_success: success.get(job.name).copied(),
-                scope: job.scope,
+                last_success,
                 pool: job.pool,
                 next_run: if paused { None } else { schedule.next_after(from) },
                 open: open.iter().filter(|run| run.job == *job.name).cloned().collect(),
@@ -287,31 +295,26 @@ impl Scheduler {
     pub async fn next_runs(&self, job: &str, n: usize) -> Result<Vec<UtcTime>, CronError> {
         let name = LockName::new(job)?;
         let known = lock(&self.shared.registry).jobs.get(&name).cloned();
-        let (schedule, scope) = match known {
-            Some(job) => (job.schedule.clone(), job.terms.scope),
+        let schedule = match known {
+            Some(job) => job.schedule.clone(),
             None => {
                 let instances = if kind::kind_of(&name).is_some() { self.instances().await? } else { vec![] };
                 let instance = instances.iter().find(|instance| instance.name == name);
                 let needed = || not_registered_here(&name, "which `next_runs` needs");
-                (kind::schedule_of(instance.ok_or_else(needed)?)?, Scope::Fleet)
+                kind::schedule_of(instance.ok_or_else(needed)?)?
             }
         };
         let controls = self.controls().await?;
         let schedule = job::effective(&name, &schedule, controls.get(&name)).schedule;
-        let watermarks = match scope {
-            Scope::Fleet => {
-                let registration = Registration { job: name.clone(), schedule: schedule.identity() };
-                self.watermarks(vec![registration]).await?
-            }
-            Scope::PerNode => BTreeMap::new(),
-        };
+        let registration = Registration { job: name.clone(), schedule: schedule.identity() };
+        let watermarks = self.watermarks(vec![registration]).await?;
         let now = self.shared.node.ledger.now();
         let from = watermarks.get(&name).map_or(now, |watermark| now.max(*watermark));
         Ok(schedule.after(from).take(n).collect())
     }
 
-    /// Returns the latest attempts of a job that have ended or were skipped, newest first: at most `n` entries; for a
-    /// job of each node, those of this process. A job of another node is read from the store, so that a tool needs no
+    /// Returns the latest attempts of a job that have ended or were skipped, newest first: at most `n` entries.
+    /// A job of another node is read from the store, so that a tool needs no
     /// registered jobs.
     ///
     /// ```
@@ -334,13 +337,9 @@ impl Scheduler {
     /// Cancel safe: it changes nothing.
     pub async fn history(&self, job: &str, n: usize) -> Result<Vec<Attempt>, CronError> {
         let name = LockName::new(job)?;
-        let scope = lock(&self.shared.registry).jobs.get(&name).map(|job| job.terms.scope);
-        let node = &self.shared.node;
-        if scope == Some(Scope::PerNode) {
-            return Ok(node.local_history.of(&name, n));
-        }
-        let mut history = node.ledger.history(&name, n.max(1)).await?;
-        if scope.is_none() && history.is_empty() {
+        let is_ours = lock(&self.shared.registry).jobs.contains_key(&name);
+        let mut history = self.shared.node.ledger.history(&name, n.max(1)).await?;
+        if !is_ours && history.is_empty() {
             // An instance may not have run yet.
             let registration = Registration { job: name.clone(), schedule: 0 };
             if kind::kind_of(&name).is_none() || self.watermarks(vec![registration]).await?.is_empty() {
@@ -382,20 +381,22 @@ impl Scheduler {
 struct Listed<'a> {
     name: &'a LockName,
     schedule: Schedule,
-    scope: Scope,
     pool: Option<PoolLimit>,
     instance: Option<InstanceInfo>,
+    alert_after: Option<Duration>,
+    /// The time from which an instance counts as without a success.
+    since: Option<UtcTime>,
 }
 
 impl<'a> Listed<'a> {
     fn in_code(job: &'a Job) -> Self {
-        let (scope, pool) = (job.terms.scope, job.terms.pool.clone());
-        Self { name: &job.name, schedule: job.schedule.clone(), scope, pool, instance: None }
+        let (schedule, pool) = (job.schedule.clone(), job.terms.pool.clone());
+        let alert_after = job.terms.alert_after;
+        Self { name: &job.name, schedule, pool, instance: None, alert_after, since: None }
     }
 
     fn instance(instance: &'a Instance, kinds: &BTreeMap<String, Arc<Kind>>) -> Option<Self> {
         let kind = kind::kind_of(&instance.name)?;
-        let pool = kinds.get(kind).and_then(|kind| kind.terms.pool.clone());
         let info = InstanceInfo {
             kind: kind.to_owned(),
             payload: instance.definition.payload.clone(),
@@ -403,7 +404,11 @@ impl<'a> Listed<'a> {
             added_at: instance.added_at.into(),
         };
         let schedule = kind::schedule_of(instance).ok()?;
-        Some(Self { name: &instance.name, schedule, scope: Scope::Fleet, pool, instance: Some(info) })
+        let terms = kinds.get(kind).map(|kind| &kind.terms);
+        let alert_after = terms.and_then(|terms| terms.alert_after);
+        let pool = terms.and_then(|terms| terms.pool.clone());
+        let since = Some(kind::counts_from(instance));
+        Some(Self { name: &instance.name, schedule, pool, instance: Some(info), alert_after, since })
     }
 }
 

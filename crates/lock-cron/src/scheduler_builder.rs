@@ -3,7 +3,7 @@
 use crate::{
     error::{CronError, CronErrorKind},
     ledger_client::LedgerClient,
-    node::{LocalHistory, Node, ShutdownProgress},
+    node::{Node, ShutdownProgress},
     observer::{CronObserver, Observers},
     running::RunningRuns,
     scheduler::Scheduler,
@@ -136,7 +136,7 @@ impl SchedulerBuilder {
     }
 
     /// Sets the maximum number of runs at once on this node, at least 1. A run counts from its claim to its recorded end,
-    /// including its retries; runs of a job of [each node](crate::Scope::PerNode) do not count. Without room, a node
+    /// including its retries. Without room, a node
     /// leaves runs to the others. A run for which no node has room within its [grace](crate::JobBuilder::grace) is
     /// skipped as [`NoCapacity`](crate::observer::SkipReason::NoCapacity). Catch-up runs and triggers wait for room.
     pub fn max_running(mut self, runs: u32) -> Self {
@@ -218,7 +218,6 @@ impl SchedulerBuilder {
             observers: Observers::new(&self.group, self.observers),
             running: RunningRuns::default(),
             shutdown: ShutdownProgress::default(),
-            local_history: LocalHistory::default(),
         };
         let leadership = LockOptions::new().lease(self.leadership_lease);
         let shared = Shared {

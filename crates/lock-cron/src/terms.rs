@@ -1,6 +1,6 @@
 //! The validated terms of jobs, of runs and of the run loop; and the limits of names.
 
-use crate::options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope};
+use crate::options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries};
 use lock_core::LockOptions;
 use lock_ledger::PoolLimit;
 use std::time::Duration;
@@ -11,7 +11,6 @@ pub(crate) const MAX_NAME_BYTES: usize = 200;
 /// The terms of a job.
 #[derive(Debug, Clone)]
 pub(crate) struct JobTerms {
-    pub(crate) scope: Scope,
     pub(crate) placement: Placement,
     pub(crate) overlap: Overlap,
     pub(crate) pool: Option<PoolLimit>,
@@ -23,12 +22,12 @@ pub(crate) struct JobTerms {
     pub(crate) timeout: Option<Duration>,
     pub(crate) jitter: Jitter,
     pub(crate) cancel_grace: Duration,
+    pub(crate) alert_after: Option<Duration>,
 }
 
 impl Default for JobTerms {
     fn default() -> Self {
         Self {
-            scope: Scope::Fleet,
             placement: Placement::Spread,
             overlap: Overlap::Skip,
             pool: None,
@@ -39,6 +38,7 @@ impl Default for JobTerms {
             timeout: None,
             jitter: Jitter::None,
             cancel_grace: Duration::from_secs(5),
+            alert_after: None,
         }
     }
 }

@@ -19,6 +19,10 @@ pub enum JobCommand {
     /// Sets the watermark to the server's current time, even if that lowers it. No other operation lowers it. Runs
     /// start again after the server's clock was ahead.
     Reset,
+    /// Sets the controls that the caller read before the group lost its data, if they have a higher revision than those
+    /// of the job. A command since the loss has a higher one, so it is kept. A job that the ledger does not have is
+    /// registered, with a watermark of now.
+    Reinstate(JobControls),
     /// Starts a run now.
     Trigger {
         /// The run.
@@ -67,6 +71,9 @@ pub enum FleetControls {
     Changed {
         /// Their revision.
         revision: u64,
+        /// The time at which the first job of the group was added or registered: another one after a loss of data.
+        /// `None` for a group without data.
+        created: Option<ServerTime>,
         /// The controls of each job that has ever received a command, ordered by name.
         jobs: Vec<(LockName, JobControls)>,
         /// The waiting triggers, oldest first.

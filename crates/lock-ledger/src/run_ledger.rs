@@ -32,7 +32,7 @@ use std::{fmt::Debug, sync::Arc};
 ///   controls, and the fencing tokens, which follow the rules of a lock's tokens. The exception is
 ///   [`JobCommand::Reset`], with which an operator lowers a watermark.
 /// - **Revisions outlive the data.** A revision is at least the server's current time in milliseconds, so that a
-///   revision from before a loss of data never recurs.
+///   revision from before a loss of data never recurs. [`JobCommand::Reinstate`] relies on it.
 /// - **The claim is the lock of its run.** Its lease starts when the claim is executed and is extended by
 ///   [`renew`](Self::renew). A caller that measures the lease from before it sent the request, on a clock that counts
 ///   suspended time, knows without asking when the run is no longer its own.

@@ -5,6 +5,7 @@ use crate::{
     run::{Attempt, RunOutcome},
 };
 use lock_core::{LockName, clock::ServerTime};
+use std::time::Duration;
 
 /// The description of a job, which the ledger keeps for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +14,12 @@ pub struct JobDescription {
     pub job: LockName,
     /// The schedule of the program. The ledger does not parse the text.
     pub schedule: String,
+    /// The policy of the schedule for changes of the clocks. The ledger does not parse the text.
+    pub dst: String,
+    /// The terms of the job. The ledger does not parse the text.
+    pub terms: String,
+    /// The time without a success after which the job is overdue; whole milliseconds.
+    pub alert_after: Option<Duration>,
 }
 
 /// The summary of a group.
@@ -31,6 +38,14 @@ pub struct JobSummary {
     pub job: LockName,
     /// The schedule of the program, or an empty text if the job was never described.
     pub schedule: String,
+    /// The policy of the schedule for changes of the clocks, or an empty text if it was never described.
+    pub dst: String,
+    /// The terms of the job, or an empty text if they were never described.
+    pub terms: String,
+    /// The time without a success after which the job is overdue, if it was described with one.
+    pub alert_after: Option<Duration>,
+    /// The start of its latest schedule at the time of the last description; `None` if it was never described.
+    pub since: Option<ServerTime>,
     /// The time of the last description, by the server's clock. A leader describes its jobs every minute.
     pub described: ServerTime,
     /// The last [`RECENT_OUTCOMES`](crate::RECENT_OUTCOMES) outcomes of attempts, newest first. Adjacent skips are one

@@ -1,6 +1,6 @@
 //! The instances of the group, of which only those are read that have changed.
 
-use crate::{kind, ledger_client::NO_REVISION, schedule::Schedule};
+use crate::{kind, ledger_client::NO_REVISION, schedule::Schedule, time::UtcTime};
 use lock_core::LockName;
 use lock_ledger::{Instance, Instances};
 use std::collections::BTreeMap;
@@ -18,6 +18,8 @@ pub(super) struct Definition {
     pub(super) text: String,
     /// `None` if this version of the program cannot read the text.
     pub(super) schedule: Option<Schedule>,
+    /// The time from which it counts as without a success.
+    pub(super) since: UtcTime,
 }
 
 impl Default for Definitions {
@@ -60,6 +62,6 @@ impl Definitions {
 }
 
 fn defined(instance: Instance) -> Definition {
-    let schedule = kind::schedule_of(&instance).ok();
-    Definition { text: instance.definition.schedule, schedule }
+    let (schedule, since) = (kind::schedule_of(&instance).ok(), kind::counts_from(&instance));
+    Definition { text: instance.definition.schedule, schedule, since }
 }

@@ -4,9 +4,8 @@ use super::{
     Access, Console,
     reply::{failed, refuse, reply},
     runs::runs,
-    terms::terms,
 };
-use crate::{error::CronError, kind, options::Scope, terms::JobTerms, time::UtcTime};
+use crate::{description, error::CronError, kind, terms::JobTerms, time::UtcTime};
 use axum::{
     extract::{Path, RawQuery, State},
     http::StatusCode,
@@ -40,11 +39,12 @@ pub(super) async fn job(
 /// job.
 async fn details(console: &Console, name: &str, since: Option<&str>) -> Result<Option<Value>, CronError> {
     let (cron, name) = (&console.cron, LockName::new(name)?);
-    let (now, version, registration, mut details) = {
+    let (now, version, registration, described, mut details) = {
         let mut view = console.view.lock().await;
         view.refresh(cron).await?;
         let Some(row) = view.rows.get(&name) else { return Ok(None) };
         let version = view.token(row.version);
+        let described = (row.terms.clone(), row.plan.clock_rows());
         let next = row.plan.next_runs(view.now, NEXT_RUNS);
         let details = json!({
             "version": version,
@@ -53,23 +53,19 @@ async fn details(console: &Console, name: &str, since: Option<&str>) -> Result<O
             "row": row.json,
             "next": next.into_iter().map(UtcTime::as_millis).collect::<Vec<_>>(),
         });
-        (view.now, version, row.plan.registration(&name), details)
+        (view.now, version, row.plan.registration(&name), described, details)
     };
     if since == Some(&version) {
         return Ok(Some(details));
     }
-    let terms_here = known_terms(console, &name);
     let most = usize::try_from(cron.shared.node.terms.history).unwrap_or(usize::MAX);
-    let is_per_node = terms_here.as_ref().is_some_and(|terms| terms.scope == Scope::PerNode);
-    let node = &cron.shared.node;
-    let history = if is_per_node {
-        node.local_history.of(&name, most)
-    } else {
-        node.ledger.history(&name, most).await?
-    };
-    details["runs"] = runs(&history);
-    details["terms"] = terms_here.as_ref().map_or(Value::Null, terms);
-    if let Some(registration) = registration.filter(|_| !is_per_node) {
+    details["runs"] = runs(&cron.shared.node.ledger.history(&name, most).await?);
+    let (described, of_clock) = described;
+    let terms = known_terms(console, &name).map(|terms| description::terms(&terms));
+    // Another node has described it, possibly one of a later version.
+    let terms = terms.or_else(|| serde_json::from_str(&described).ok());
+    details["terms"] = terms.map_or(Value::Null, |terms| terms.into_iter().chain(of_clock).collect());
+    if let Some(registration) = registration {
         details["ahead_ms"] = ahead(console, registration, now).await?.into();
     }
     Ok(Some(details))

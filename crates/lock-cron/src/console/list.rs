@@ -25,6 +25,7 @@ const MAX_ROWS: usize = 1000;
 enum Show {
     All,
     Failing,
+    Overdue,
     Paused,
     Running,
     Unowned,
@@ -43,8 +44,8 @@ struct Query {
 pub(super) async fn list(State(console): State<Console>, RawQuery(query): RawQuery) -> Response {
     let Some(query) = Query::read(&query.unwrap_or_default()) else {
         let message = format!(
-            "the query is invalid: use `show` of all, failing, paused, running or unowned, and `limit` of 1 to \
-             {MAX_ROWS}"
+            "the query is invalid: use `show` of all, failing, overdue, paused, running or unowned, and `limit` of 1 \
+             to {MAX_ROWS}"
         );
         return refuse(StatusCode::BAD_REQUEST, "bad_input", &message).into_response();
     };
@@ -59,7 +60,7 @@ fn answer(console: &Console, view: &View, query: &Query) -> Value {
     let count = |show| view.rows.values().filter(|row| show_has(show, row.flags)).count();
     let mut found: Vec<_> = view.rows.iter().filter(|(name, row)| query.has(name, row)).collect();
     // Failing jobs first; otherwise by name, so that rows do not move with each run.
-    found.sort_by_key(|(_, row)| (!row.flags.failing, !row.flags.unowned));
+    found.sort_by_key(|(_, row)| (!row.flags.failing, !row.flags.overdue, !row.flags.unowned));
     let page = found.iter().take(query.rows);
     let known = view.known(&query.since);
     let changed = page.clone().filter(|(_, row)| row.version > known);
@@ -73,6 +74,7 @@ fn answer(console: &Console, view: &View, query: &Query) -> Value {
         "counts": {
             "all": count(Show::All),
             "failing": count(Show::Failing),
+            "overdue": count(Show::Overdue),
             "paused": count(Show::Paused),
             "running": count(Show::Running),
             "unowned": count(Show::Unowned),
@@ -87,6 +89,7 @@ fn show_has(show: Show, flags: Flags) -> bool {
     match show {
         Show::All => true,
         Show::Failing => flags.failing,
+        Show::Overdue => flags.overdue,
         Show::Paused => flags.paused,
         Show::Running => flags.running,
         Show::Unowned => flags.unowned,
@@ -102,6 +105,7 @@ impl Query {
                     query.show = match &*value {
                         "all" => Show::All,
                         "failing" => Show::Failing,
+                        "overdue" => Show::Overdue,
                         "paused" => Show::Paused,
                         "running" => Show::Running,
                         "unowned" => Show::Unowned,

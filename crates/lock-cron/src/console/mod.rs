@@ -29,7 +29,6 @@ mod reply;
 mod row;
 mod runs;
 mod same_origin;
-mod terms;
 mod view;
 
 pub use actor::Actor;

@@ -1,13 +1,19 @@
 //! The schedule of a job and its next run, which is searched once and not at each look.
 
-use crate::{schedule::Schedule, time::UtcTime};
+use crate::{
+    description,
+    schedule::{DstPolicy, Schedule},
+    time::UtcTime,
+};
 use lock_core::LockName;
 use lock_ledger::Registration;
+use serde_json::Value;
 
 /// A schedule that applies to a job.
 pub(super) struct Plan {
     /// The text that was read, by which a change is noticed.
     text: String,
+    policy: DstPolicy,
     /// `None` if this version of the program cannot read the text.
     schedule: Option<Schedule>,
     pub(super) words: String,
@@ -16,30 +22,34 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Reads a schedule as it was stored.
-    pub(super) fn read(job: &LockName, text: &str, now: UtcTime) -> Self {
+    pub(super) fn read(job: &LockName, text: &str, policy: DstPolicy, now: UtcTime) -> Self {
         let read = Schedule::cron(text).and_then(|schedule| schedule.for_job(job.as_str()));
-        Self::new(text, read.ok(), now)
+        Self::new(text, policy, read.ok().map(|schedule| schedule.on_dst(policy)), now)
     }
 
     /// Takes a schedule of this program.
     pub(super) fn of(schedule: &Schedule, now: UtcTime) -> Self {
-        Self::new(&schedule.to_string(), Some(schedule.clone()), now)
+        Self::new(&schedule.to_string(), schedule.dst_policy(), Some(schedule.clone()), now)
     }
 
-    fn new(text: &str, schedule: Option<Schedule>, now: UtcTime) -> Self {
+    fn new(text: &str, policy: DstPolicy, schedule: Option<Schedule>, now: UtcTime) -> Self {
         let words = schedule.as_ref().map_or_else(|| text.to_owned(), Schedule::describe);
         let next = schedule.as_ref().and_then(|schedule| schedule.next_after(now));
-        Self { text: text.to_owned(), schedule, words, next }
+        Self { text: text.to_owned(), policy, schedule, words, next }
     }
 
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns `true` if this is the plan of the text, and of the schedule if this program can read it.
-    pub(super) fn is_of(&self, text: &str, schedule: Option<&Schedule>) -> bool {
-        let policy = self.schedule.as_ref().map(Schedule::dst_policy);
-        self.text == text && schedule.is_none_or(|schedule| policy == Some(schedule.dst_policy()))
+    /// Returns `true` if this is the plan of the text and the policy.
+    pub(super) fn is_of(&self, text: &str, policy: DstPolicy) -> bool {
+        self.text == text && self.policy == policy
+    }
+
+    /// Returns the zone and the policy for changes of the clocks as rows of the terms.
+    pub(super) fn clock_rows(&self) -> Vec<Value> {
+        self.schedule.as_ref().map_or_else(Vec::new, description::clock_rows)
     }
 
     /// Returns the registration of the job in the ledger, or `None` if this program cannot read its schedule.

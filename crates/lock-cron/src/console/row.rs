@@ -4,7 +4,7 @@ use super::{
     attempt::{attempt, millis, open},
     plan::Plan,
 };
-use crate::{kind, options::Scope, time::UtcTime};
+use crate::{kind, overdue::Progress, time::UtcTime};
 use lock_core::LockName;
 use lock_ledger::{JobControls, JobSummary, LiveNode, OpenRun, RunState};
 use serde_json::{Value, json};
@@ -16,10 +16,11 @@ const UNOWNED_AFTER: Duration = Duration::from_secs(150);
 /// The known facts about a job.
 pub(super) struct Facts<'a> {
     pub(super) name: &'a LockName,
-    pub(super) scope: Scope,
     /// `None` if the ledger has nothing of the job yet.
     pub(super) summary: Option<&'a JobSummary>,
     pub(super) controls: Option<&'a JobControls>,
+    /// The facts by which it is overdue.
+    pub(super) progress: Progress<'a>,
     pub(super) open: Vec<&'a OpenRun>,
     pub(super) is_instance: bool,
     /// The live nodes.
@@ -31,6 +32,7 @@ pub(super) struct Facts<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Flags {
     pub(super) failing: bool,
+    pub(super) overdue: bool,
     pub(super) paused: bool,
     pub(super) running: bool,
     pub(super) unowned: bool,
@@ -42,12 +44,12 @@ impl Facts<'_> {
         let is_silent = described.is_some_and(|at| self.now.since(at) > UNOWNED_AFTER);
         Flags {
             failing: self.summary.is_some_and(|summary| summary.failing_since.is_some()),
+            overdue: self.progress.overdue(self.now).is_some(),
             paused: self.controls.is_some_and(|controls| controls.paused),
             running: self.open.iter().any(|run| matches!(run.state, RunState::Running | RunState::Waiting)),
-            unowned: match self.scope {
-                Scope::PerNode => false,
-                Scope::Fleet if self.is_instance => !kind::is_on_a_node(self.name, self.nodes),
-                Scope::Fleet => self.nodes.is_empty() || is_silent,
+            unowned: match self.is_instance {
+                true => !kind::is_on_a_node(self.name, self.nodes),
+                false => self.nodes.is_empty() || is_silent,
             },
         }
     }
@@ -64,9 +66,9 @@ impl Facts<'_> {
             "schedule": plan.text(),
             "words": plan.words,
             "next": plan.next.filter(|_| !flags.paused).map(UtcTime::as_millis),
-            "per_node": self.scope == Scope::PerNode,
             "replaced": self.controls.is_some_and(|controls| controls.schedule.is_some()),
             "failing": flags.failing,
+            "overdue": flags.overdue,
             "paused": flags.paused,
             "running": flags.running,
             "unowned": flags.unowned,

@@ -5,11 +5,11 @@ use super::{
     plan::Plan,
     row::{Facts, Flags},
 };
-use crate::{error::CronError, job, options::Scope, schedule::Schedule, scheduler::Scheduler, time::UtcTime};
-use lock_core::{__private::lock, LockName, clock::ServerTime};
-use lock_ledger::{
-    Attempt, GroupSummary, Instances, JobControls, JobSummary, LiveNode, OpenRun, RECENT_OUTCOMES, RunOutcome,
+use crate::{
+    error::CronError, job, kind, overdue::Progress, schedule::Schedule, scheduler::Scheduler, time::UtcTime,
 };
+use lock_core::{__private::lock, LockName};
+use lock_ledger::{GroupSummary, Instances, JobControls, JobSummary, LiveNode, OpenRun};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,6 +44,8 @@ pub(super) struct Row {
     /// The version of the last change of `json`.
     pub(super) version: u64,
     pub(super) plan: Plan,
+    /// The terms as the job was described; empty if it was not.
+    pub(super) terms: String,
 }
 
 /// The answers to one read of the store.
@@ -115,12 +117,12 @@ impl View {
     fn update(&mut self, cron: &Scheduler, read: Read) {
         let Read { now, summary, instances, controls, open } = read;
         self.definitions.update(instances);
-        let local = lock(&cron.shared.registry).jobs.clone();
-        let history = &cron.shared.node.local_history;
-        let per_node = local.values().filter(|job| job.terms.scope == Scope::PerNode);
-        let per_node = per_node.map(|job| local_summary(&job.name, &history.of(&job.name, usize::MAX)));
-        let mut summaries: BTreeMap<LockName, JobSummary> = BTreeMap::new();
-        summaries.extend(summary.jobs.into_iter().chain(per_node).map(|job| (job.job.clone(), job)));
+        let (local, kinds) = {
+            let registry = lock(&cron.shared.registry);
+            (registry.jobs.clone(), registry.kinds.clone())
+        };
+        let summaries: BTreeMap<LockName, JobSummary> =
+            summary.jobs.into_iter().map(|job| (job.job.clone(), job)).collect();
         let mut open_of: BTreeMap<&LockName, Vec<&OpenRun>> = BTreeMap::new();
         for run in &open {
             open_of.entry(&run.job).or_default().push(run);
@@ -131,10 +133,20 @@ impl View {
         let version = self.version + 1;
         for name in names {
             let (job, definition) = (local.get(name), self.definitions.get(name));
+            let known = summaries.get(name);
+            let of_kind = || kinds.get(kind::kind_of(name)?).map(|kind| kind.terms.alert_after);
+            let terms_here = job.map(|job| job.terms.alert_after).or_else(of_kind);
+            let since = definition.map(|definition| definition.since);
+            let progress = Progress {
+                alert_after: terms_here.unwrap_or_else(|| known?.alert_after),
+                since: since.or_else(|| known?.since.map(UtcTime::from)),
+                last_success: known.and_then(|summary| summary.last_success).map(UtcTime::from),
+                controls: controls.get(name),
+            };
             let facts = Facts {
                 name,
-                scope: job.map_or(Scope::Fleet, |job| job.terms.scope),
-                summary: summaries.get(name),
+                summary: known,
+                progress,
                 controls: controls.get(name),
                 open: open_of.remove(name).unwrap_or_default(),
                 is_instance: definition.is_some(),
@@ -152,14 +164,15 @@ impl View {
             let stored = definition.map(|definition| &*definition.text);
             let plan = planned(plan, &facts, schedule, stored);
             let (json, flags) = (facts.json(&plan), facts.flags());
-            let row = match known {
-                Some((before, version)) if before == json => Row { flags, json, version, plan },
+            let terms = facts.summary.map_or_else(String::new, |summary| summary.terms.clone());
+            let version = match known {
+                Some((before, version)) if before == json => version,
                 _ => {
                     self.version = version;
-                    Row { flags, json, version, plan }
+                    version
                 }
             };
-            self.rows.insert(name.clone(), row);
+            self.rows.insert(name.clone(), Row { flags, json, version, plan, terms });
         }
         (self.now, self.nodes) = (now, summary.nodes);
     }
@@ -173,22 +186,6 @@ async fn read(cron: &Scheduler, known: u64) -> Result<Read, CronError> {
     let controls = cron.controls().await?;
     let open = ledger.open_runs().await?;
     Ok(Read { now: summary.now.into(), summary: summary.outcome, instances, controls, open })
-}
-
-/// Summarizes a job of each node by the attempts of this node, newest first.
-fn local_summary(job: &LockName, history: &[Attempt]) -> JobSummary {
-    let succeeded = history.iter().find(|entry| entry.outcome == RunOutcome::Succeeded);
-    let failed = |entry: &&Attempt| entry.outcome != RunOutcome::Skipped;
-    let failures = history.iter().take_while(|entry| entry.outcome != RunOutcome::Succeeded).filter(failed);
-    JobSummary {
-        job: job.clone(),
-        schedule: String::new(),
-        described: ServerTime::default(),
-        recent: history.iter().take(RECENT_OUTCOMES).map(|entry| entry.outcome).collect(),
-        last: history.iter().find(failed).cloned(),
-        last_success: succeeded.map(|entry| entry.ended),
-        failing_since: failures.last().map(|entry| entry.ended),
-    }
 }
 
 /// Returns the plan of the schedule that applies to a job: the replacement, `schedule` if this program has or reads it,
@@ -205,12 +202,14 @@ fn planned(
     let text = effective
         .as_ref()
         .map_or_else(|| replacement.or(stored).unwrap_or_else(described).to_owned(), ToString::to_string);
+    let described = || kind::read_dst(facts.summary.map_or("", |summary| &summary.dst));
+    let policy = effective.as_ref().map_or_else(described, Schedule::dst_policy);
     match (before, effective) {
-        (Some(mut plan), schedule) if plan.is_of(&text, schedule.as_ref()) => {
+        (Some(mut plan), _) if plan.is_of(&text, policy) => {
             plan.advance(facts.now);
             plan
         }
         (_, Some(schedule)) => Plan::of(&schedule, facts.now),
-        (_, None) => Plan::read(facts.name, &text, facts.now),
+        (_, None) => Plan::read(facts.name, &text, policy, facts.now),
     }
 }

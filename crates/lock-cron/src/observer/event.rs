@@ -137,13 +137,40 @@ pub enum CronEvent<'a> {
         /// The time until the watermark.
         by: Duration,
     },
-    /// The store no longer has a job that this node registered as a leader: it lost its data. The job starts again
-    /// from now on. Its history, a pause and a replacement schedule are lost.
-    DataLost {
+    /// A job has not succeeded for its [`alert_after`](crate::JobBuilder::alert_after). The leader reports it once; after
+    /// a change of the leader, the next one reports it again.
+    Overdue {
         /// The group.
         group: &'a str,
         /// The job.
         job: &'a LockName,
+        /// The time without a success.
+        silent: Duration,
+    },
+    /// A job is no longer overdue, or this node no longer leads. There is one for each [`Overdue`](Self::Overdue).
+    OverdueEnded {
+        /// The group.
+        group: &'a str,
+        /// The job.
+        job: &'a LockName,
+        /// `true` if it has succeeded; `false` if it was paused or removed, if an operator gave it a command, or if this
+        /// node no longer leads.
+        succeeded: bool,
+    },
+    /// The store lost data; the leader reports it. The jobs start again from now on, and their history is lost. Pauses and
+    /// replacement schedules are set again by the nodes that have read them.
+    DataLost {
+        /// The group.
+        group: &'a str,
+        /// The job; `None` if the store lost the data of the whole group.
+        job: Option<&'a LockName>,
+    },
+    /// The clock of this node jumped against the server's, by more than 5 seconds between two heartbeats.
+    ClockChanged {
+        /// The group.
+        group: &'a str,
+        /// The change in seconds: positive if the clock of this node is now further ahead.
+        by: f64,
     },
     /// A request to the store failed.
     StoreFailed {
@@ -172,8 +199,11 @@ impl<'a> CronEvent<'a> {
             | Self::Orphaned { group, .. }
             | Self::Unowned { group, .. }
             | Self::WatermarkAhead { group, .. }
+            | Self::Overdue { group, .. }
+            | Self::OverdueEnded { group, .. }
             | Self::DataLost { group, .. }
             | Self::StoreFailed { group }
+            | Self::ClockChanged { group, .. }
             | Self::ClockCompared { group, .. } => group,
         }
     }
@@ -188,10 +218,13 @@ impl<'a> CronEvent<'a> {
             | Self::Orphaned { job, .. }
             | Self::Unowned { job, .. }
             | Self::WatermarkAhead { job, .. }
-            | Self::DataLost { job, .. } => Some(job),
+            | Self::Overdue { job, .. }
+            | Self::OverdueEnded { job, .. } => Some(job),
+            Self::DataLost { job, .. } => *job,
             Self::Elected { .. }
             | Self::Resigned { .. }
             | Self::StoreFailed { .. }
+            | Self::ClockChanged { .. }
             | Self::ClockCompared { .. } => None,
         }
     }

@@ -25,7 +25,8 @@ const SECONDS: [f64; 14] =
 /// | `cron.orphan` | counter | `cron.job`, `cron.retried`: yes, no |
 /// | `cron.unowned` | counter: jobs that no leader has registered | `cron.job` |
 /// | `cron.ahead` | counter: minutes in which a watermark was in the future | `cron.job` |
-/// | `cron.data_lost` | counter: jobs whose data the store lost | `cron.job` |
+/// | `cron.overdue` | up-down counter: 1 for each overdue job, on the node that leads | `cron.job` |
+/// | `cron.data_lost` | counter: losses of data in the store | `cron.job`, unless the whole group was lost |
 /// | `cron.store.failure` | counter | |
 /// | `cron.clock.offset` | gauge, s: this node's clock minus the server's | |
 ///
@@ -51,6 +52,7 @@ pub struct OtelCronObserver {
     orphan: Counter<u64>,
     unowned: Counter<u64>,
     ahead: Counter<u64>,
+    overdue: UpDownCounter<i64>,
     data_lost: Counter<u64>,
     failure: Counter<u64>,
     offset: Gauge<f64>,
@@ -74,7 +76,9 @@ impl OtelCronObserver {
             orphan: make.counter("cron.orphan", "Runs whose node died or lost its lease"),
             unowned: make.counter("cron.unowned", "Jobs that no leader has registered"),
             ahead: make.counter("cron.ahead", "Minutes in which the watermark of a job was in the future"),
-            data_lost: make.counter("cron.data_lost", "Jobs whose data the store lost"),
+            overdue: make
+                .up_down_counter("cron.overdue", "Jobs without a success for longer than their alert time"),
+            data_lost: make.counter("cron.data_lost", "Losses of data in the store"),
             failure: make.counter("cron.store.failure", "Requests that the store did not answer"),
             offset: meter
                 .f64_gauge("cron.clock.offset")
@@ -122,7 +126,12 @@ impl CronObserver for OtelCronObserver {
             }
             CronEvent::Unowned { job, .. } => self.unowned.add(1, &of_job(job)),
             CronEvent::WatermarkAhead { job, .. } => self.ahead.add(1, &of_job(job)),
-            CronEvent::DataLost { job, .. } => self.data_lost.add(1, &of_job(job)),
+            CronEvent::Overdue { job, .. } => self.overdue.add(1, &of_job(job)),
+            CronEvent::OverdueEnded { job, .. } => self.overdue.add(-1, &of_job(job)),
+            CronEvent::DataLost { job: Some(job), .. } => self.data_lost.add(1, &of_job(job)),
+            CronEvent::DataLost { job: None, .. } => self.data_lost.add(1, &group),
+            // The offset has it.
+            CronEvent::ClockChanged { .. } => {}
             CronEvent::StoreFailed { .. } => self.failure.add(1, &group),
             CronEvent::ClockCompared { offset, .. } => self.offset.record(offset, &group),
         }

@@ -59,7 +59,23 @@ pub(super) fn event(event: &CronEvent<'_>) {
             tracing::error!(cron.group = group, cron.job = %job, ahead_s, "watermark in the future: no runs until \
                 then, unless the job is reset");
         }
-        CronEvent::DataLost { group, job } => {
+        CronEvent::Overdue { group, job, silent } => {
+            let silent_s = silent.as_secs();
+            tracing::warn!(cron.group = group, cron.job = %job, silent_s, "job overdue: no success for too long");
+        }
+        CronEvent::OverdueEnded { group, job, succeeded: true } => {
+            tracing::info!(cron.group = group, cron.job = %job, "overdue job succeeded");
+        }
+        CronEvent::OverdueEnded { group, job, succeeded: false } => {
+            tracing::debug!(cron.group = group, cron.job = %job, "job no longer reported as overdue");
+        }
+        CronEvent::ClockChanged { group, by } => {
+            tracing::warn!(cron.group = group, by_s = by, "clock of this node jumped against the server's");
+        }
+        CronEvent::DataLost { group, job: None } => {
+            tracing::error!(cron.group = group, "group data lost by the store: its jobs start over");
+        }
+        CronEvent::DataLost { group, job: Some(job) } => {
             tracing::error!(cron.group = group, cron.job = %job, "job data lost by the store: the job starts over");
         }
         // The error itself is logged at its origin.

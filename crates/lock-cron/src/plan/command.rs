@@ -30,8 +30,6 @@ pub(crate) struct Due {
 pub(crate) enum Command {
     /// Claim the run, or have it skipped.
     Claim(Due),
-    /// Start the run on this node, without a claim.
-    StartHere(Due),
     /// Ask the runs of this job on this node to end.
     CancelRunning(LockName),
     /// Register the job again, and read its watermark.

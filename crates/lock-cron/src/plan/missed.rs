@@ -121,7 +121,7 @@ pub(super) fn grace(terms: &JobTerms, at: UtcTime, next: Option<UtcTime>) -> Dur
 }
 
 /// Returns the instant before `at`. `distance` is about that of two instants.
-pub(super) fn previous(schedule: &Schedule, at: UtcTime, distance: Duration) -> Option<UtcTime> {
+pub(crate) fn previous(schedule: &Schedule, at: UtcTime, distance: Duration) -> Option<UtcTime> {
     let (begin, before) = (UtcTime::from_millis(0), at.saturating_sub(Duration::from_millis(1)));
     latest(schedule, begin, before, 1, distance, &mut Budget::default()).pop()
 }

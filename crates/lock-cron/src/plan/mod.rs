@@ -8,14 +8,12 @@
 //!                                          └───────────────────┘
 //! ```
 //!
-//! The plan above is that of a leader, or of a job of each node. Beside it, every node has the [`on_time`] runs of
-//! spread jobs. The leader leaves an instant to its node for a moment, and reads the watermark before it takes it:
+//! The plan above is that of a leader. Beside it, every node has the [`on_time`] runs of spread jobs. The leader leaves an instant to its node for a moment, and reads the watermark before it takes it:
 //! from then on, until it has caught up, the instants of the job are its own.
 //!
 //! Events: elected, resigned, registered and observed (with the watermark), peers read, controls changed, tick, claim
 //! answered, run ended.
-//! Commands: claim (or skip), start here (jobs of each node), cancel running ones, register, read the controls, count
-//! skipped runs.
+//! Commands: claim (or skip), cancel running ones, register, read the controls, count skipped runs.
 //!
 //! Invariants:
 //! - nothing is claimed while paused or while draining; without leadership only what is on time;
@@ -37,7 +35,7 @@ mod room;
 mod tests;
 
 pub(crate) use command::{ClaimOutcome, Command, Due, EffectiveControls};
-pub(crate) use missed::Budget;
+pub(crate) use missed::{Budget, previous};
 pub(crate) use peers::{NODE_LEASE, Peers};
 pub(crate) use planned_job::BUSY;
 pub(crate) use planner::Planner;

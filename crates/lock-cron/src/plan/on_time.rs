@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     observer::SkipReason,
-    options::{Overlap, Placement, Scope},
+    options::{Overlap, Placement},
     time::UtcTime,
 };
 use lock_core::LockName;
@@ -91,7 +91,7 @@ impl OnTimeRuns {
 
 impl PlannedJob {
     pub(super) fn is_spread(&self) -> bool {
-        self.terms.scope == Scope::Fleet && self.terms.placement == Placement::Spread
+        self.terms.placement == Placement::Spread
     }
 
     /// Returns the time of the next tick for its on-time runs.

@@ -157,14 +157,6 @@ impl PendingRuns {
         }
     }
 
-    /// Removes the rows of skips, and returns them.
-    pub(super) fn take_skips(&mut self) -> Vec<(SkipReason, u32)> {
-        let rows = self.entries.iter().filter_map(|entry| entry.skip);
-        let skips = rows.map(|row| (row.reason, row.count)).collect();
-        self.entries.retain(|entry| entry.skip.is_none());
-        skips
-    }
-
     /// If a run is late, removes all runs that can be missed and returns the first instant of them.
     pub(super) fn take_late(&mut self, is_late: impl Fn(Option<UtcTime>) -> bool) -> Option<UtcTime> {
         let front = usize::from(self.in_flight);

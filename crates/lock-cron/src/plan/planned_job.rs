@@ -8,13 +8,7 @@ use super::{
     pending::{PendingRun, PendingRuns},
     room::Room,
 };
-use crate::{
-    observer::SkipReason,
-    options::{Overlap, Scope},
-    schedule::Schedule,
-    terms::JobTerms,
-    time::UtcTime,
-};
+use crate::{observer::SkipReason, options::Overlap, schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_core::{__private::Backoff, LockName};
 use lock_ledger::{CatchUp, Skip};
 use std::{mem, time::Duration};
@@ -55,8 +49,6 @@ pub(super) struct PlannedJob {
     pub(super) not_before: UtcTime,
     /// The back-off while other runs are open.
     pub(super) busy: Backoff,
-    /// The number of runs on this node; counted for a job of each node.
-    pub(super) running: u32,
 }
 
 impl PlannedJob {
@@ -94,16 +86,9 @@ impl PlannedJob {
 
     /// Makes the due instant pending, according to the policies. Several instants are left to
     /// [`look_back`](Self::look_back).
-    pub(super) fn select_due(
-        &mut self,
-        name: &LockName,
-        now: UtcTime,
-        peers: Option<&Peers>,
-        room: &Room,
-        out: &mut Vec<Command>,
-    ) {
+    pub(super) fn select_due(&mut self, name: &LockName, now: UtcTime, peers: Option<&Peers>, room: &Room) {
         let has_room = !room.is_full(&self.terms);
-        if !has_room && self.terms.scope == Scope::Fleet && !self.pending.has_queue() {
+        if !has_room && !self.pending.has_queue() {
             let overtaken = self.next.is_some_and(|next| next <= now);
             self.pending.skip_without_room(|until| overtaken || until.is_some_and(|until| until < now));
         }
@@ -123,7 +108,7 @@ impl PlannedJob {
         let second = self.schedule.next_after(first);
         match second.filter(|second| *second <= now) {
             Some(second) => self.behind = Some(second.since(first)),
-            None => self.add_pending(name, now, missed::one(&self.terms, first, second, now), out),
+            None => self.add_pending(now, missed::one(&self.terms, first, second, now)),
         }
     }
 
@@ -134,20 +119,14 @@ impl PlannedJob {
     }
 
     /// Makes the latest of several instants pending, according to the policies, and counts the others.
-    pub(super) fn look_back(
-        &mut self,
-        name: &LockName,
-        now: UtcTime,
-        budget: &mut Budget,
-        out: &mut Vec<Command>,
-    ) {
+    pub(super) fn look_back(&mut self, now: UtcTime, budget: &mut Budget) {
         if let (Some(cursor), Some(distance)) = (self.cursor, self.behind) {
             let come = missed::look_back(&self.schedule, &self.terms, cursor, now, distance, budget);
-            self.add_pending(name, now, come, out);
+            self.add_pending(now, come);
         }
     }
 
-    fn add_pending(&mut self, name: &LockName, now: UtcTime, come: missed::LookBack, out: &mut Vec<Command>) {
+    fn add_pending(&mut self, now: UtcTime, come: missed::LookBack) {
         self.go_on_from(now, come.next);
         if let Some(row) = come.skipped {
             self.pending.push(PendingRun::skipped(row.first, row.last, row.count, SkipReason::Missed));
@@ -161,10 +140,6 @@ impl PlannedJob {
         match self.overlap_room() {
             None => self.pending.coalesce_on_time(),
             Some(room) => self.pending.skip_on_time_beyond(room),
-        }
-        if self.terms.scope == Scope::PerNode {
-            let skips = self.pending.take_skips().into_iter();
-            out.extend(skips.map(|(reason, count)| Command::Skipped { job: name.clone(), reason, count }));
         }
     }
 
@@ -205,7 +180,7 @@ impl PlannedJob {
         if self.is_claiming() || self.not_before > now {
             return;
         }
-        let takes_room = self.terms.scope == Scope::Fleet && self.pending.needs_room();
+        let takes_room = self.pending.needs_room();
         if takes_room && room.opens_at(&self.terms).is_none_or(|opens| opens > now) {
             return;
         }
@@ -219,7 +194,11 @@ impl PlannedJob {
             count: row.count,
             detail: row.reason.detail().to_owned(),
         });
-        let due = Due {
+        if takes_room {
+            room.take(&self.terms);
+        }
+        self.pending.in_flight = true;
+        out.push(Command::Claim(Due {
             job: name.clone(),
             run,
             catch_up,
@@ -231,32 +210,7 @@ impl PlannedJob {
             revision: self.revision,
             definition: self.definition,
             in_doubt,
-        };
-        if self.terms.scope == Scope::Fleet {
-            if takes_room {
-                room.take(&self.terms);
-            }
-            self.pending.in_flight = true;
-            out.push(Command::Claim(due));
-            return;
-        }
-        // The overlaps of a job of each node are decided here.
-        match overlap {
-            Overlap::QueueOne | Overlap::CancelPrevious if self.running > 0 => {
-                self.not_before = now.saturating_add(CLAIM_RETRY_PAUSE);
-                if overlap == Overlap::CancelPrevious {
-                    out.push(Command::CancelRunning(name.clone()));
-                }
-                return;
-            }
-            Overlap::Skip if self.running > 0 => out.push(overlapped(name)),
-            Overlap::Allow { max } if self.running >= max => out.push(overlapped(name)),
-            _ => {
-                self.running += 1;
-                out.push(Command::StartHere(due));
-            }
-        }
-        self.decided();
+        }));
     }
 
     /// Returns the instant of its next claim; `None` if there is none, or for a triggered run.
@@ -272,17 +226,13 @@ impl PlannedJob {
         self.pending.in_flight || self.on_time.is_in_flight()
     }
 
-    /// Returns the time of the next tick for the plan of a leader, or of a job of each node. The end of a run gives
-    /// room, and a heartbeat shows whether other nodes have claimed an instant: both are events.
+    /// Returns the time of the next tick for the plan of a leader. The end of a run gives room, and a heartbeat shows
+    /// whether other nodes have claimed an instant: both are events.
     pub(super) fn wake_at(&self, room: &Room) -> Option<UtcTime> {
-        let takes_room = self.terms.scope == Scope::Fleet && self.pending.needs_room();
-        let opens = if takes_room { room.opens_at(&self.terms) } else { Some(self.not_before) };
+        let opens =
+            if self.pending.needs_room() { room.opens_at(&self.terms) } else { Some(self.not_before) };
         let claims = !self.pending.is_empty() && !self.is_claiming();
         let claims = opens.filter(|_| claims).map(|opens| opens.max(self.not_before));
         claims.into_iter().chain(self.next.filter(|_| !self.paused && !self.left_to_others)).min()
     }
-}
-
-fn overlapped(name: &LockName) -> Command {
-    Command::Skipped { job: name.clone(), reason: SkipReason::Overlap, count: 1 }
 }

@@ -9,13 +9,7 @@ use super::{
     planned_job::{BUSY, CLAIM_RETRY_PAUSE, PlannedJob},
     room::Room,
 };
-use crate::{
-    observer::SkipReason,
-    options::{Overlap, Scope},
-    schedule::Schedule,
-    terms::JobTerms,
-    time::UtcTime,
-};
+use crate::{observer::SkipReason, options::Overlap, schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_core::LockName;
 use lock_ledger::{ClaimReply, Registration, RunId};
 use std::collections::BTreeMap;
@@ -33,9 +27,9 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// Adds a job. A job of each node starts immediately.
+    /// Adds a job.
     pub(crate) fn add(&mut self, now: UtcTime, name: LockName, schedule: Schedule, terms: JobTerms) {
-        let mut job = PlannedJob {
+        let job = PlannedJob {
             identity: schedule.identity(),
             schedule,
             terms,
@@ -52,11 +46,7 @@ impl Planner {
             left_to_others: false,
             not_before: UtcTime::from_millis(i64::MIN),
             busy: BUSY,
-            running: 0,
         };
-        if job.terms.scope == Scope::PerNode {
-            job.decided_up_to(now);
-        }
         self.jobs.insert(name, job);
     }
 
@@ -92,7 +82,7 @@ impl Planner {
     /// Ends the leadership of this node. A claim in flight is still answered.
     pub(crate) fn resigned(&mut self) {
         self.leading = false;
-        for job in self.fleet_jobs() {
+        for job in self.jobs.values_mut() {
             job.forget();
         }
     }
@@ -163,11 +153,8 @@ impl Planner {
 
     /// Takes the watermark that a job with this schedule had at this time. Earlier instants are no longer claimed.
     pub(crate) fn registered(&mut self, registration: &Registration, watermark: UtcTime, at: UtcTime) {
-        let Some(job) = self.jobs.get_mut(&registration.job).filter(|job| job.terms.scope == Scope::Fleet)
-        else {
-            return;
-        };
-        // The controls have changed it in the meantime: another registration is in progress.
+        let Some(job) = self.jobs.get_mut(&registration.job) else { return };
+        // The controls have changed it meanwhile: another registration is in progress.
         if job.identity != registration.schedule {
             return;
         }
@@ -178,16 +165,19 @@ impl Planner {
         job.observed = job.observed.max(at);
     }
 
-    /// Takes the controls of a job. If they changed, the plan is discarded, and the watermark has to be read again.
+    /// Takes the controls of a job. If they changed, the plan is discarded, the watermark has to be read again, and the
+    /// answer is `true`.
     pub(crate) fn controls_changed(
         &mut self,
         name: &LockName,
         controls: EffectiveControls,
         out: &mut Vec<Command>,
-    ) {
+    ) -> bool {
         let leading = self.leading;
         let EffectiveControls { revision, paused, schedule } = controls;
-        let Some(job) = self.jobs.get_mut(name).filter(|job| job.revision != revision) else { return };
+        let Some(job) = self.jobs.get_mut(name).filter(|job| job.revision != revision) else {
+            return false;
+        };
         job.identity = schedule.identity();
         (job.revision, job.paused, job.schedule) = (revision, paused, schedule);
         job.forget();
@@ -195,12 +185,13 @@ impl Planner {
         if leading {
             out.push(Command::Register(name.clone()));
         }
+        true
     }
 
     /// Adds a triggered run.
     pub(crate) fn triggered(&mut self, name: &LockName, run: RunId) {
         let leading = self.leading;
-        let Some(job) = self.jobs.get_mut(name).filter(|job| job.terms.scope == Scope::Fleet) else { return };
+        let Some(job) = self.jobs.get_mut(name) else { return };
         if leading && !job.pending.has(run) {
             job.pending.push(PendingRun::triggered(run));
         }
@@ -221,8 +212,8 @@ impl Planner {
         let leading = self.leading;
         let peers = self.peers.as_ref().filter(|peers| peers.are_known(now));
         for (name, job) in &mut self.jobs {
-            if leading || job.terms.scope == Scope::PerNode {
-                job.select_due(name, now, peers, room, out);
+            if leading {
+                job.select_due(name, now, peers, room);
             }
             if job.is_spread() {
                 job.select_on_time(now);
@@ -233,7 +224,7 @@ impl Planner {
         jobs.sort_by_key(|(_, job)| job.waits_since());
         let mut behind = Vec::new();
         for (name, job) in jobs {
-            if leading || job.terms.scope == Scope::PerNode {
+            if leading {
                 job.claim_next(name, now, room, out);
             }
             if job.is_spread() {
@@ -247,7 +238,7 @@ impl Planner {
             if budget.is_spent() {
                 break;
             }
-            job.look_back(name, now, budget, out);
+            job.look_back(now, budget);
             job.claim_next(name, now, room, out);
         }
         room.end(now);
@@ -321,7 +312,6 @@ impl Planner {
     /// Handles the end of a run on this node: runs that waited for it may be claimed immediately.
     pub(crate) fn run_ended(&mut self, name: &LockName) {
         if let Some(job) = self.jobs.get_mut(name) {
-            job.running = job.running.saturating_sub(1);
             job.clear_backoff();
             self.room.run_ended(&job.terms);
         }
@@ -333,14 +323,9 @@ impl Planner {
             return None;
         }
         let (leading, room) = (self.leading, &self.room);
-        let led = |job: &&PlannedJob| leading || job.terms.scope == Scope::PerNode;
-        let planned = self.jobs.values().filter(led).filter_map(|job| job.wake_at(room));
+        let planned = self.jobs.values().filter(|_| leading).filter_map(|job| job.wake_at(room));
         let spread = self.jobs.values().filter(|job| job.is_spread());
         let on_time = spread.filter_map(|job| job.wake_on_time_at(room));
         planned.chain(on_time).min()
-    }
-
-    fn fleet_jobs(&mut self) -> impl Iterator<Item = &mut PlannedJob> {
-        self.jobs.values_mut().filter(|job| job.terms.scope == Scope::Fleet)
     }
 }

@@ -7,7 +7,7 @@ mod pools;
 use super::{missed, *};
 use crate::{
     observer::SkipReason,
-    options::{Misfire, Overlap, Placement, Scope},
+    options::{Misfire, Overlap, Placement},
     schedule::Schedule,
     terms::JobTerms,
     time::UtcTime,
@@ -79,7 +79,7 @@ impl Story {
     /// Returns the claims of a tick: instant in seconds, and whether it makes up for a missed one.
     fn claims(&mut self, now: UtcTime) -> Vec<(RunId, CatchUp)> {
         let claims = self.tick(now).into_iter().filter_map(|command| match command {
-            Command::Claim(due) | Command::StartHere(due) => Some((due.run, due.catch_up)),
+            Command::Claim(due) => Some((due.run, due.catch_up)),
             _ => None,
         });
         claims.collect()
@@ -264,19 +264,6 @@ fn draining_claims_nothing() {
     let mut story = Story::led("* * * * *", JobTerms::default());
     story.planner.drain();
     assert_eq!((story.tick(at(600)), story.planner.wake_at()), (vec![], None));
-}
-
-#[test]
-fn per_node_job_needs_no_leader_and_decides_overlaps() {
-    let per_node = |overlap| JobTerms { scope: Scope::PerNode, overlap, ..JobTerms::default() };
-    let mut planner = Planner::default();
-    let schedule = Schedule::cron("* * * * *").unwrap();
-    planner.add(at(0), name(), schedule.clone(), per_node(Overlap::Skip));
-    let mut story = Story { planner, schedule, in_doubt: None, missed: 0 };
-    assert_eq!(story.claims(at(60)), [(run_at(60), CatchUp::No)]);
-    assert_eq!(story.tick(at(120)), [skipped(SkipReason::Overlap, 1)]);
-    story.planner.run_ended(&name());
-    assert_eq!(story.claims(at(180)), [(run_at(180), CatchUp::No)]);
 }
 
 #[test]

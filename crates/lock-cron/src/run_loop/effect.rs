@@ -12,7 +12,9 @@ use lock_core::{
     backend::{Applied, BackendError, BackendErrorKind, Reply},
     clock::{Moment, ServerTime},
 };
-use lock_ledger::{HeartbeatReply, Instances, OpenRun, RegisteredJob, Registration, RunRenewal};
+use lock_ledger::{
+    GroupSummary, HeartbeatReply, Instances, OpenRun, RegisteredJob, Registration, RunRenewal,
+};
 use std::sync::Arc;
 
 /// A job as it was when its run was claimed, and that run.
@@ -26,10 +28,12 @@ pub(super) enum Effect {
     Registered { jobs: Vec<Registration>, answer: Answer<Vec<RegisteredJob>> },
     HeartbeatAnswered { asked: Vec<Registration>, answer: Answer<Reply<HeartbeatReply>> },
     Described,
+    Reinstated,
     Left,
     InstancesRead(Answer<Instances>),
     WatermarksRead { jobs: Vec<Registration>, answer: Answer<Vec<Option<ServerTime>>> },
     OpenRunsRead(Answer<Vec<OpenRun>>),
+    SummaryRead(Answer<Reply<GroupSummary>>),
     Renewed { sent: Moment, runs: Vec<HeldRun>, answer: Answer<Vec<RunRenewal>> },
     DueClaimed { due: Due, outcome: ClaimOutcome, claimed: Option<Claimed> },
     TakenOver { key: RunKey, claimed: Option<Claimed> },

@@ -57,7 +57,7 @@ impl RunLoop {
         self.unowned = UnownedJobs::default();
         self.timers.open_runs = Instant::now();
         self.timers.registration = self.timers.beats.within(Instant::now(), REGISTRATION_INTERVAL);
-        self.register(&self.fleet_names(), Duration::ZERO);
+        self.register(&self.job_names(), Duration::ZERO);
     }
 
     /// Checks the leadership by the clock before anything is planned. In a process that was stopped, no timer has
@@ -80,6 +80,7 @@ impl RunLoop {
         self.shared.leading.store(false, Ordering::SeqCst);
         self.shared.node.observers.notify(|group| CronEvent::Resigned { group });
         self.planner.resigned();
+        self.hand_over_overdue();
         Some(guard)
     }
 

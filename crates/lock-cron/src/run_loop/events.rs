@@ -31,12 +31,6 @@ impl RunLoop {
         for command in commands {
             match command {
                 Command::Claim(due) => self.claim(due),
-                Command::StartHere(due) => {
-                    let claimed = ClaimedRun::local(due.run, due.catch_up, self.now());
-                    if let Some(job) = self.jobs.get(&due.job).cloned() {
-                        self.start(&job, claimed);
-                    }
-                }
                 Command::CancelRunning(job) => {
                     self.shared.node.running.cancel(|key| key.job == job, CancelReason::Replaced);
                 }
@@ -100,11 +94,13 @@ impl RunLoop {
                 }
             }
             Effect::Described => {}
+            Effect::Reinstated => self.reinstated(),
             Effect::InstancesRead(answer) => self.instances_read(answer),
             Effect::WatermarksRead { jobs, answer } => self.watermarks_read(jobs, answer),
             Effect::Left => self.leaving = false,
             Effect::OpenRunsRead(Ok(open)) => self.take_over_orphans(open),
             Effect::OpenRunsRead(Err(error)) => node.store_failed(&error),
+            Effect::SummaryRead(answer) => self.successes_read(answer),
             Effect::Renewed { sent, runs, answer } => {
                 self.renewing = false;
                 match answer {
@@ -159,6 +155,9 @@ impl RunLoop {
             self.planner.observed(registration, watermark.map(UtcTime::from), read_at, commands);
         }
         self.controls_read(outcome.controls, commands);
+        self.report_lost_jobs();
+        self.reinstate();
+        self.compare_clocks();
         self.instances_seen(outcome.instances, &outcome.nodes, read_at);
     }
 
@@ -192,7 +191,7 @@ impl RunLoop {
         let (job, watermark) = (&registration.job, UtcTime::from(answer.watermark));
         let known = !self.registered.insert(job.clone());
         if known && answer.status == JobStatus::New {
-            observers.notify(|group| CronEvent::DataLost { group, job });
+            self.lost.jobs.push(job.clone());
         }
         let by = watermark.since(now);
         if by > MAX_WATERMARK_LEAD {
@@ -202,15 +201,18 @@ impl RunLoop {
     }
 
     fn controls_read(&mut self, controls: FleetControls, commands: &mut Vec<Command>) {
-        let FleetControls::Changed { revision, jobs, triggers } = controls else { return };
+        let FleetControls::Changed { revision, created, jobs, triggers } = controls else { return };
         self.known_revision = revision;
-        (self.controls, self.triggers) = (jobs.into_iter().collect(), triggers);
-        let fleet: Vec<Arc<Job>> = self.fleet_jobs().cloned().collect();
-        for job in fleet {
-            self.planner.controls_changed(&job.name, job.effective(self.controls.get(&job.name)), commands);
+        self.controls = self.remembered(created, jobs.into_iter().collect());
+        self.triggers = triggers;
+        for job in self.jobs.values() {
+            let controls = self.controls.get(&job.name);
+            if self.planner.controls_changed(&job.name, job.effective(controls), commands) {
+                job.check_replacement(controls);
+            }
         }
         if self.leadership.is_some() {
-            let foreign = self.triggers.iter().filter(|trigger| !self.has_fleet_job(&trigger.job));
+            let foreign = self.triggers.iter().filter(|trigger| !self.jobs.contains_key(&trigger.job));
             let unowned = self.unowned.see_triggers(foreign.cloned().collect(), self.now());
             self.report_unowned(&unowned);
             // A run that another node has released raises the revision.
@@ -226,7 +228,7 @@ impl RunLoop {
             return;
         }
         let (known, foreign): (Vec<_>, Vec<_>) =
-            open.into_iter().partition(|run| self.has_fleet_job(&run.job));
+            open.into_iter().partition(|run| self.jobs.contains_key(&run.job));
         let (removed, foreign): (Vec<_>, Vec<_>) =
             foreign.into_iter().partition(|run| self.is_of_a_removed_instance(run));
         let unowned = self.unowned.see_open_runs(foreign);

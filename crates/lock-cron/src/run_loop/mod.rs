@@ -4,12 +4,15 @@
 //! loop. Dropping the loop drops the set, and with it every running task.
 
 mod beats;
+mod clock_offset;
 mod effect;
 mod election;
 mod events;
 mod instances;
 mod leadership;
+mod lost_data;
 mod main_loop;
+mod overdue;
 mod phase;
 mod polling;
 mod state;

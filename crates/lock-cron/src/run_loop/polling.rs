@@ -6,10 +6,13 @@ use super::{
     phase::Phase,
     state::RunLoop,
 };
-use crate::{job::Job, ledger_client::NO_REVISION, observer::CronEvent, plan::NODE_LEASE, running::HeldRun};
+use crate::{
+    description::describe, ledger_client::NO_REVISION, observer::CronEvent, plan::NODE_LEASE,
+    running::HeldRun,
+};
 use lock_core::LockName;
-use lock_ledger::{JobDescription, LiveNode, Registration, RenewRun};
-use std::{sync::Arc, time::Duration};
+use lock_ledger::{LiveNode, Registration, RenewRun};
+use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// The time between the registrations of a leader.
@@ -32,8 +35,9 @@ impl RunLoop {
         }
         if self.leadership.is_some() && now >= self.timers.registration {
             self.timers.registration = self.timers.beats.within(now, REGISTRATION_INTERVAL);
+            self.read_successes();
             // A job without a watermark has a registration in progress.
-            let mut jobs = self.fleet_names();
+            let mut jobs = self.job_names();
             jobs.retain(|job| !self.is_instance(job) && !self.planner.waits_for_watermark(job));
             if !jobs.is_empty() {
                 self.register(&jobs, Duration::ZERO);
@@ -72,13 +76,11 @@ impl RunLoop {
         self.spawn(register, failed);
     }
 
-    /// Sends the schedules of registered jobs for display. A leader repeats it with its registrations.
+    /// Sends the schedules and terms of registered jobs for display. A leader repeats it with its registrations.
     pub(super) fn describe(&mut self, jobs: &[Registration]) {
         let node = self.shared.node.clone();
         let known = jobs.iter().filter_map(|registration| self.jobs.get(&registration.job));
-        let describe =
-            |job: &Arc<Job>| JobDescription { job: job.name.clone(), schedule: job.schedule.to_string() };
-        let jobs: Vec<_> = known.map(describe).collect();
+        let jobs: Vec<_> = known.map(|job| describe(job)).collect();
         let describe = async move {
             if let Err(error) = node.ledger.describe(jobs).await {
                 node.store_failed(&error);

@@ -1,8 +1,8 @@
 //! The state of the run loop, and its tasks.
 
 use super::{
-    beats::Beats, effect::Effect, instances::KnownInstances, leadership::Leadership, phase::Phase,
-    unowned::UnownedJobs,
+    beats::Beats, clock_offset::ClockOffset, effect::Effect, instances::KnownInstances,
+    leadership::Leadership, lost_data::LostData, phase::Phase, unowned::UnownedJobs,
 };
 use crate::{
     error::CronError,
@@ -10,7 +10,6 @@ use crate::{
     job::Job,
     kind::Kind,
     ledger_client::NO_REVISION,
-    options::Scope,
     plan::Planner,
     running::RunKey,
     shared::{Lifecycle, Shared},
@@ -33,7 +32,7 @@ pub(crate) struct RunLoop {
     pub(super) jobs: BTreeMap<LockName, Arc<Job>>,
     pub(super) kinds: BTreeMap<String, Arc<Kind>>,
     pub(super) instances: KnownInstances,
-    /// The hash of the fleet's jobs in code, their schedules, and the kinds. Nodes with the same hash elect one leader, and share the runs.
+    /// The hash of the jobs in code, their schedules, and the kinds. Nodes with the same hash elect one leader, and share the runs.
     pub(super) fingerprint: u64,
     pub(super) planner: Planner,
     pub(super) effects: JoinSet<Effect>,
@@ -43,6 +42,10 @@ pub(crate) struct RunLoop {
     /// The jobs that this node has registered. If one is new to the ledger, the ledger lost its data.
     pub(super) registered: BTreeSet<LockName>,
     pub(super) unowned: UnownedJobs,
+    pub(super) lost: LostData,
+    pub(super) clock_offset: ClockOffset,
+    /// The jobs that this leader has reported as overdue.
+    pub(super) overdue: BTreeSet<LockName>,
     pub(super) timers: Timers,
     /// The controls and the waiting triggers that were read last.
     pub(super) controls: BTreeMap<LockName, JobControls>,
@@ -96,6 +99,9 @@ impl RunLoop {
             resigning: false,
             registered: BTreeSet::new(),
             unowned: UnownedJobs::default(),
+            lost: LostData::default(),
+            clock_offset: ClockOffset::default(),
+            overdue: BTreeSet::new(),
             timers: Timers { beats, registration: begin, heartbeat: begin, open_runs: begin, renewal: begin },
             controls: BTreeMap::new(),
             triggers: Vec::new(),
@@ -128,33 +134,24 @@ impl RunLoop {
     /// Returns the number of further runs that this node may start.
     pub(super) fn room(&self) -> u32 {
         let node = &self.shared.node;
-        let taken = node.running.held() + self.claims;
+        let taken = node.running.count() + self.claims;
         node.terms.max_running.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX))
-    }
-
-    pub(super) fn fleet_jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
-        self.jobs.values().filter(|job| job.terms.scope == Scope::Fleet)
-    }
-
-    pub(super) fn has_fleet_job(&self, name: &LockName) -> bool {
-        self.jobs.get(name).is_some_and(|job| job.terms.scope == Scope::Fleet)
     }
 
     /// Returns `true` if this node takes part in the group.
     pub(super) fn is_member(&self) -> bool {
-        !self.kinds.is_empty() || self.fleet_jobs().next().is_some()
+        !self.kinds.is_empty() || !self.jobs.is_empty()
     }
 
-    pub(super) fn fleet_names(&self) -> Vec<LockName> {
-        self.fleet_jobs().map(|job| job.name.clone()).collect()
+    pub(super) fn job_names(&self) -> Vec<LockName> {
+        self.jobs.keys().cloned().collect()
     }
 }
 
-/// Hashes the fleet's jobs, their schedules and the kinds. Versions of the zone data are not included, so that nodes
+/// Hashes the jobs, their schedules and the kinds. Versions of the zone data are not included, so that nodes
 /// started before and after an update have the same hash.
 fn fingerprint<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>, kinds: impl Iterator<Item = &'a String>) -> u64 {
-    let of_fleet = jobs.filter(|job| job.terms.scope == Scope::Fleet);
-    let lines = of_fleet.map(|job| format!("{}\n{:016x}\n", job.name, job.schedule.identity()));
+    let lines = jobs.map(|job| format!("{}\n{:016x}\n", job.name, job.schedule.identity()));
     let kinds = kinds.map(|kind| format!("{kind}/\n"));
     StableHash::of(&lines.chain(kinds).collect::<String>())
 }

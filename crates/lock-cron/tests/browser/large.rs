@@ -20,8 +20,13 @@ async fn five_thousand_jobs_are_read_in_pages_and_by_their_changes() {
     let names: Vec<_> = (0..5000).map(|n| LockName::new(format!("job-{n:04}")).unwrap()).collect();
     let register = |job: &LockName| Registration { job: job.clone(), schedule: 1 };
     past.ledger.register(group(), names.iter().map(register).collect()).await.unwrap();
-    let describe =
-        |job: &LockName| JobDescription { job: job.clone(), schedule: "*/15 2 * * MON-FRI".to_owned() };
+    let describe = |job: &LockName| JobDescription {
+        job: job.clone(),
+        schedule: "*/15 2 * * MON-FRI".to_owned(),
+        dst: String::new(),
+        terms: String::new(),
+        alert_after: None,
+    };
     past.ledger.describe(group(), names.iter().map(describe).collect()).await.unwrap();
     let locks = LockFactory::new(MemoryBackend::new());
     let cron = Scheduler::builder(locks, past.ledger.clone()).group("billing").build().unwrap();

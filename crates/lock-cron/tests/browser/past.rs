@@ -60,7 +60,13 @@ impl Past {
         self.at(ServerTime::from_millis(first.as_millis() - 1000));
         let registration = Registration { job: id.name.clone(), schedule: 1 };
         self.ledger.register(group(), vec![registration]).await.unwrap();
-        let description = JobDescription { job: id.name.clone(), schedule: schedule.to_string() };
+        let description = JobDescription {
+            job: id.name.clone(),
+            schedule: schedule.to_string(),
+            dst: String::new(),
+            terms: String::new(),
+            alert_after: None,
+        };
         self.ledger.describe(group(), vec![description]).await.unwrap();
         for (instant, happened) in instants.into_iter().zip(runs) {
             let run = RunId::at_millis(instant.as_millis().cast_unsigned());

@@ -2,9 +2,7 @@
 
 use crate::fleet::{Fleet, secs};
 use lock_core::{LockFactory, MemoryBackend};
-use lock_cron::{
-    CronErrorKind, Jitter, MemoryLedger, Misfire, OnOrphan, Overlap, Retries, Schedule, Scheduler, Scope,
-};
+use lock_cron::{CronErrorKind, Jitter, MemoryLedger, Misfire, Overlap, Schedule, Scheduler};
 
 #[test]
 fn groups_and_leases_that_do_not_fit_are_refused() {
@@ -30,14 +28,11 @@ fn groups_and_leases_that_do_not_fit_are_refused() {
 async fn jobs_that_make_no_sense_are_refused() {
     let node = Fleet::new().node("a");
     let job = || node.job("job", "@daily", secs(1));
-    let none = Retries::default();
     for (builder, word) in [
         (job().overlap(Overlap::Allow { max: 0 }), "at least 1"),
         (job().misfire(Misfire::FireAll { max: 0 }), "Misfire::Skip"),
         (job().timeout(secs(0)), "timeout"),
         (job().grace(std::time::Duration::from_millis(999)), "at least a second"),
-        (job().scope(Scope::PerNode).retries(Retries { max: 1, ..none }), "each node"),
-        (job().scope(Scope::PerNode).on_orphan(OnOrphan::Retry { max: 1 }), "each node"),
     ] {
         let error = builder.register().unwrap_err();
         assert_eq!(error.kind(), CronErrorKind::InvalidOptions);

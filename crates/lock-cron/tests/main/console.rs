@@ -6,7 +6,9 @@ use axum::{
     http::{HeaderMap, Request, StatusCode, header, request::Parts},
     response::IntoResponse,
 };
+use lock_core::LockName;
 use lock_cron::{Actor, Scheduler};
+use lock_ledger::{GroupName, JobDescription, Registration, RunLedger};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tower_service::Service;
@@ -73,7 +75,10 @@ async fn list_has_the_state_of_the_group() {
     assert_eq!((&row["paused"], &row["recent"][0]), (&false.into(), &"skipped".into()));
     assert_eq!((&row["open"][0]["state"], &row["open"][0]["node"]), (&"running".into(), &"a".into()));
     assert_eq!(list["nodes"], json!([{ "name": "a", "leading": true }]));
-    assert_eq!(list["counts"], json!({ "all": 1, "failing": 0, "paused": 0, "running": 1, "unowned": 0 }));
+    assert_eq!(
+        list["counts"],
+        json!({ "all": 1, "failing": 0, "overdue": 0, "paused": 0, "running": 1, "unowned": 0 })
+    );
     assert_eq!(list["actions"], false);
     let (_, job) = read(&mut app, "/cron/jobs/job").await;
     assert_eq!(job["next"].as_array().map(Vec::len), Some(5));
@@ -100,11 +105,42 @@ async fn any_node_shows_the_jobs_of_the_others() {
         (&"job".into(), &"At 02:00".into(), &false.into())
     );
     let (_, job) = read(&mut app, "/jobs/job").await;
-    assert_eq!((job["next"].as_array().map(Vec::len), &job["terms"]), (Some(5), &Value::Null));
+    assert_eq!(job["next"].as_array().map(Vec::len), Some(5));
+    assert_eq!(job["terms"][1], json!(["Overlap", "skip while another run is open"]), "as it was described");
     running.kill();
     sleep(secs(60)).await;
     let (_, list) = read(&mut app, "/jobs?show=unowned").await;
     assert_eq!((&list["order"], &list["nodes"]), (&json!(["job"]), &json!([])), "no live node has it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn job_of_a_later_version_is_shown_with_terms_that_this_one_does_not_know() {
+    let fleet = Fleet::new();
+    let group = GroupName::new("g").expect("a good name");
+    let job = LockName::new("job").expect("a good name");
+    let registration = Registration { job: job.clone(), schedule: 7 };
+    fleet.ledger.register(group.clone(), vec![registration]).await.expect("it answers");
+    let description = JobDescription {
+        job,
+        schedule: "CRON_TZ=Europe/Berlin 30 2 * * *".to_owned(),
+        dst: "skip both".to_owned(),
+        terms: r#"[["Moon phase", "full", {"exact": true}], ["Overlap", "dance"]]"#.to_owned(),
+        alert_after: None,
+    };
+    fleet.ledger.describe(group, vec![description]).await.expect("it answers");
+    let mut app = lock_cron::router(fleet.node("without-jobs").cron);
+    let (_, job) = read(&mut app, "/jobs/job").await;
+    let rows = job["terms"].as_array().expect("rows").iter();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let rows: Vec<_> = rows.map(|row| (text(&row[0]), text(&row[1]))).collect();
+    let expected = [
+        ("Moon phase", "full"),
+        ("Overlap", "dance"),
+        ("Time zone", "Europe/Berlin"),
+        ("Skipped times", "skipped"),
+        ("Repeated times", "in both passes"),
+    ];
+    assert_eq!(rows, expected.map(|(name, words)| (name.to_owned(), words.to_owned())));
 }
 
 /// Adds an instance of the kind `import`, which runs every minute.
@@ -135,7 +171,10 @@ async fn instances_come_and_go_with_their_definitions() {
     let running = node.start();
     sleep(secs(310)).await;
     let (_, list) = read(&mut app, "/jobs").await;
-    assert_eq!(list["counts"], json!({ "all": 2, "failing": 0, "paused": 0, "running": 2, "unowned": 0 }));
+    assert_eq!(
+        list["counts"],
+        json!({ "all": 2, "failing": 0, "overdue": 0, "paused": 0, "running": 2, "unowned": 0 })
+    );
     assert_eq!(list["rows"][0]["recent"][0], "succeeded");
     let mut here = lock_cron::router(running.cron.clone());
     let (_, job) = read(&mut here, "/jobs/import%2F1").await;

@@ -1,7 +1,7 @@
 //! Controls: a command to one node holds on the others, and after a restart of all.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_cron::{CronErrorKind, Overlap, Schedule, Scope};
+use lock_cron::{CronErrorKind, Overlap, Schedule};
 use lock_ledger::RunOutcome;
 use lock_testkit::{Op, Phase};
 use std::time::Duration;
@@ -150,25 +150,4 @@ async fn trigger_read_again_while_it_runs_is_harmless() {
     sleep(secs(2)).await;
     let starts: Vec<_> = fleet.log.starts().iter().map(|start| start.run).collect();
     assert_eq!(starts, [first, second]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_job_of_each_node_takes_no_commands() {
-    let fleet = Fleet::new();
-    let before = fleet.simple("before", "@yearly", secs(0)).await;
-    sleep(secs(1)).await;
-    before.cron.trigger("job").await.expect("it is the fleet's");
-    before.kill();
-    let node = fleet.node("a");
-    node.job("job", "* * * * *", secs(0)).scope(Scope::PerNode).register().expect("a good job");
-    node.job("other", "@yearly", secs(0)).register().expect("a good job");
-    let running = node.start();
-    for error in
-        [running.cron.pause("job").await.unwrap_err(), running.cron.trigger("job").await.unwrap_err()]
-    {
-        assert_eq!(error.kind(), CronErrorKind::UnknownJob);
-        assert!(error.to_string().contains("runs on each node separately"), "{error}");
-    }
-    sleep(secs(180)).await;
-    assert_eq!(fleet.log.unowned(), ["job"], "no node takes the trigger");
 }

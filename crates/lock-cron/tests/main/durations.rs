@@ -4,7 +4,6 @@ use crate::fleet::{Fleet, Running, secs};
 use lock_core::LockFactory;
 use lock_cron::{
     CronErrorKind, Jitter, JobBuilder, Misfire, Overlap, Retries, Schedule, Scheduler, SchedulerBuilder,
-    Scope,
 };
 use std::time::Duration;
 use tokio::time::sleep;
@@ -18,7 +17,7 @@ const OF_SCHEDULERS: [(&str, OfScheduler); 3] = [
     ("shutdown_grace", SchedulerBuilder::shutdown_grace),
 ];
 
-const OF_JOBS: [(&str, OfJob); 9] = [
+const OF_JOBS: [(&str, OfJob); 8] = [
     ("grace", JobBuilder::grace),
     ("timeout", JobBuilder::timeout),
     ("cancel_grace", JobBuilder::cancel_grace),
@@ -27,7 +26,6 @@ const OF_JOBS: [(&str, OfJob); 9] = [
     ("initial delay", |job, time| job.retries(Retries { initial_delay: time, ..Retries::times(3) })),
     ("maximum delay", |job, time| job.retries(Retries { max_delay: time, ..Retries::times(3) })),
     ("waits", |job, time| job.retries(Retries { initial_delay: time, max_delay: time, max: u32::MAX })),
-    ("grace of a job of each node", |job, time| job.grace(time).scope(Scope::PerNode)),
 ];
 
 /// Runs a job whose first two attempts fail for three minutes and ends, unless the options are refused.

@@ -46,6 +46,7 @@ struct Written {
     unowned: Vec<String>,
     ahead: u32,
     data_lost: u32,
+    overdue: Vec<String>,
 }
 
 /// A body that started.
@@ -69,6 +70,10 @@ impl CronObserver for Log {
             CronEvent::Elected { .. } => written.leaders += 1,
             CronEvent::Unowned { job, .. } => written.unowned.push(job.to_string()),
             CronEvent::WatermarkAhead { .. } => written.ahead += 1,
+            CronEvent::Overdue { job, .. } => written.overdue.push(format!("{job} overdue")),
+            CronEvent::OverdueEnded { job, succeeded, .. } => {
+                written.overdue.push(format!("{job} {}", if *succeeded { "succeeded" } else { "ended" }));
+            }
             CronEvent::DataLost { .. } => written.data_lost += 1,
             CronEvent::StoreFailed { .. } => written.failures += 1,
             _ => {}
@@ -112,6 +117,11 @@ impl Log {
     /// Returns the number of jobs whose data was reported as lost.
     pub(crate) fn data_lost(&self) -> u32 {
         self.0.lock().expect("no test panics while it writes").data_lost
+    }
+
+    /// Returns the overdue jobs, and the ends of these episodes.
+    pub(crate) fn overdue(&self) -> Vec<String> {
+        self.0.lock().expect("no test panics while it writes").overdue.clone()
     }
 
     /// Returns the jobs that no leader has.

@@ -4,7 +4,7 @@ use crate::fleet::{Fleet, Node, Running, second, secs};
 use lock_core::clock::TestClock;
 use lock_cron::{
     AddOutcome, CronErrorKind, JobBuilder, MAX_PAYLOAD_BYTES, OnOrphan, Overlap, Retries, RunOutcome,
-    Schedule, Scheduler, Scope, UtcTime,
+    Schedule, Scheduler, UtcTime,
 };
 use std::sync::{Arc, Mutex};
 use tokio::time::sleep;
@@ -264,8 +264,6 @@ async fn instances_that_make_no_sense_are_refused() {
     let node = fleet.node("a");
     let slash = node.job("import/x", MINUTELY, secs(0)).register().unwrap_err();
     assert_eq!(slash.kind(), CronErrorKind::InvalidName);
-    let scope = import(&node, "a", &starts, 0).scope(Scope::PerNode).register().unwrap_err();
-    assert_eq!(scope.kind(), CronErrorKind::InvalidOptions);
     import(&node, "a", &starts, 0).register().expect("a good kind");
     let twice = import(&node, "a", &starts, 0).register().unwrap_err();
     assert_eq!(twice.kind(), CronErrorKind::DuplicateJob);

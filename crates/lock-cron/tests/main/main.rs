@@ -4,6 +4,7 @@ mod building;
 #[cfg(feature = "axum")]
 mod console;
 mod controls;
+mod data_loss;
 mod deployment;
 mod durations;
 mod faults;
@@ -15,6 +16,7 @@ mod log;
 #[cfg(feature = "otel")]
 mod metrics;
 mod misfires;
+mod overdue;
 mod overlap;
 mod panics;
 mod pools;
@@ -23,3 +25,4 @@ mod rollout;
 mod runs;
 mod spread;
 mod suspension;
+mod ticks;

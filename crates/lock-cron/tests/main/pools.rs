@@ -2,7 +2,7 @@
 
 use crate::fleet::{Fleet, Node, Referee, Running, secs};
 use lock_cron::{
-    CronErrorKind, JobBuilder, Misfire, OnOrphan, Overlap, Placement, Retries, RunOutcome, Schedule, Scope,
+    CronErrorKind, JobBuilder, Misfire, OnOrphan, Overlap, Placement, Retries, RunOutcome, Schedule,
     observer::SkipReason,
 };
 use lock_testkit::Op;
@@ -198,7 +198,6 @@ async fn pools_that_make_no_sense_are_refused() {
     refused(job("job").pool("heavy", 0), options, ["pool `heavy`", "use at least 1"]);
     refused(job("job").pool("", 1), name, ["pool ``", "name is invalid"]);
     refused(job("job").pool(&"n".repeat(201), 1), name, ["pool `nnn", "at most 200"]);
-    refused(job("job").pool("heavy", 1).scope(Scope::PerNode), options, ["each node", "pool"]);
     heavy(job("first"), 2);
     refused(job("job").pool("heavy", 3), options, ["pool `heavy`", "limits it to 2, this one to 3"]);
     let kind = node.cron.kind("job", |_| async { Ok(()) });

@@ -32,7 +32,7 @@ fn start(fleet: &Fleet, name: &str, mut jobs: Vec<(String, &'static str)>, start
             starts.lock().unwrap().entry(run.job().to_string()).or_default().push(at);
             async { Ok(()) }
         };
-        node.cron.job(job, Schedule::cron(schedule).unwrap(), body).register().unwrap();
+        node.cron.job(&job, Schedule::cron(schedule).unwrap(), body).register().unwrap();
     }
     node.start()
 }

@@ -1,14 +1,11 @@
 //! Bodies: their context, their failures, and the results.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_cron::{Jitter, OnOrphan, Placement, Retries, Schedule, Scope};
+use lock_cron::{Jitter, OnOrphan, Placement, Retries, Schedule};
 use lock_ledger::RunOutcome;
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::SeqCst},
 };
 use tokio::time::sleep;
 
@@ -163,28 +160,6 @@ async fn jitter_delays_the_body_and_not_the_identity() {
             Jitter::Fixed(_) => assert!(spread < 20, "{waits:?}"),
             _ => assert!(spread > 1_000, "{waits:?}"),
         }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_job_of_each_node_runs_on_each_and_needs_no_store() {
-    let fleet = Fleet::new();
-    let mut nodes = Vec::new();
-    for name in ["a", "b", "c"] {
-        let node = fleet.node(name);
-        node.faulty.always_all(lock_testkit::Fault::Hang);
-        node.job("job", "* * * * *", secs(1)).scope(Scope::PerNode).register().unwrap();
-        nodes.push(node.start());
-    }
-    sleep(Duration::from_millis(180_500)).await;
-    assert_eq!(fleet.log.starts().len(), 9);
-    for node in &nodes {
-        assert_eq!(Running::count(&node.history().await, RunOutcome::Succeeded), 2);
-    }
-    sleep(secs(2)).await;
-    for node in nodes {
-        assert_eq!(Running::count(&node.history().await, RunOutcome::Succeeded), 3);
-        node.stop().await;
     }
 }
 

@@ -51,6 +51,36 @@ impl CronObserver for Process {
     }
 }
 
+/// Records the jumps of the node's clock, in whole seconds.
+#[derive(Debug, Clone, Default)]
+struct Jumps(Arc<Mutex<Vec<f64>>>);
+
+impl CronObserver for Jumps {
+    fn on_event(&self, event: &CronEvent<'_>) {
+        if let CronEvent::ClockChanged { by, .. } = event {
+            self.0.lock().expect("no test panics while it writes").push(by.round());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn jump_of_either_clock_is_reported_once() {
+    let (fleet, clock, jumps) = (Fleet::new(), Arc::new(TestClock::new()), Jumps::default());
+    let locks =
+        LockFactory::builder(fleet.memory.clone()).clock(clock.clone()).build().expect("good options");
+    let builder = Scheduler::builder(locks, fleet.ledger.clone()).observer(jumps.clone());
+    let cron = builder.build().expect("good options");
+    let yearly = Schedule::cron("@yearly").expect("a good schedule");
+    cron.job("job", yearly, |_| async { Ok(()) }).register().expect("a good job");
+    let running = tokio::spawn(async move { cron.run_until(sleep(secs(40))).await });
+    for (of, seconds) in [(&clock, 3), (&clock, 100), (&fleet.clock, 20)] {
+        sleep(secs(10)).await;
+        of.step_wall(seconds * 1_000_000);
+    }
+    running.await.expect("no panic").expect("it ends well");
+    assert_eq!(*jumps.0.lock().expect("no test panics while it writes"), [100.0, -20.0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn suspended_leader_resigns_before_it_plans() {
     let fleet = Fleet::new();

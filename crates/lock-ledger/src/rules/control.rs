@@ -12,6 +12,9 @@ impl GroupLedger {
     /// Carries out a command. Instants that were missed under the previous controls stay missed: a job that was
     /// paused for a week does not start with the runs of that week.
     pub fn command(&mut self, now: ServerTime, name: &LockName, command: &JobCommand) -> CommandReply {
+        if let JobCommand::Reinstate(controls) = command {
+            return self.reinstate(now, name, controls);
+        }
         let Some(job) = self.jobs.get_mut(name).filter(|job| job.kind != JobKind::Removed) else {
             return CommandReply::Unregistered;
         };
@@ -22,6 +25,7 @@ impl GroupLedger {
             JobCommand::Replace(schedule) => next.schedule = Some(schedule.clone()),
             JobCommand::Restore => next.schedule = None,
             JobCommand::Reset => job.reset(now),
+            JobCommand::Reinstate(_) => {}
             JobCommand::Trigger { id, life } => {
                 let until = ServerTime::from_millis(expiry(now, *life));
                 return self.trigger(now, Trigger { given: now, until, id: *id, job: name.clone() });
@@ -30,9 +34,11 @@ impl GroupLedger {
                 return self.cancel(now, |trigger| trigger.id == *id && trigger.job == *name);
             }
         }
-        if next != job.controls || *command == JobCommand::Reset {
+        let changes = next != job.controls;
+        // The first command of a job is recorded even if it changes nothing: it outweighs controls from before a loss.
+        if changes || *command == JobCommand::Reset || job.controls.revision == 0 {
             // The only instant of a job that runs once is late then, not missed.
-            if !matches!(command, JobCommand::Pause(_) | JobCommand::Reset) && job.once.is_none() {
+            if changes && !matches!(command, JobCommand::Pause(_) | JobCommand::Reset) && job.once.is_none() {
                 job.raise_watermark(now.as_millis());
             }
             self.set(now, name, next);
@@ -45,6 +51,21 @@ impl GroupLedger {
         if let Some(job) = self.jobs.get_mut(name) {
             job.controls = JobControls { revision, ..next };
         }
+    }
+
+    /// Sets controls from before a loss of data, unless those of the job are newer.
+    fn reinstate(&mut self, now: ServerTime, name: &LockName, before: &JobControls) -> CommandReply {
+        if self.jobs.get(name).is_some_and(|job| job.kind == JobKind::Removed) {
+            return CommandReply::Unregistered;
+        }
+        self.create(now);
+        let new = || Job { watermark_ms: now.as_millis(), ..Job::default() };
+        let job = self.jobs.entry(name.clone()).or_insert_with(new);
+        if before.revision > job.controls.revision {
+            job.controls = before.clone();
+            self.raise_revision(now);
+        }
+        CommandReply::Accepted { revision: self.revision }
     }
 
     fn trigger(&mut self, now: ServerTime, new: Trigger) -> CommandReply {
@@ -84,6 +105,7 @@ impl GroupLedger {
         let set = self.jobs.iter().filter(|(_, job)| job.controls.revision > 0);
         FleetControls::Changed {
             revision: self.revision,
+            created: self.created,
             jobs: set.map(|(name, job)| (name.clone(), job.controls.clone())).collect(),
             triggers: self.triggers.clone(),
         }

@@ -75,6 +75,7 @@ impl GroupLedger {
         };
         let restarts = !before.is_some_and(same);
         let reply = if before.is_some() { AddReply::Changed } else { AddReply::Added };
+        self.create(now);
         let revision = self.record_change(now, name);
         let job = self.jobs.entry(name.clone()).or_default();
         job.define(now.as_millis(), &r.definition, restarts);

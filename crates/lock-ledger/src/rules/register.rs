@@ -32,6 +32,7 @@ impl GroupLedger {
     /// Registers jobs.
     pub fn register(&mut self, now: ServerTime, jobs: &[Registration]) -> Vec<RegisteredJob> {
         let now_ms = now.as_millis();
+        self.create(now);
         let silent_ms = now_ms.saturating_sub(std::mem::replace(&mut self.seen_ms, now_ms));
         // An outage of all nodes, or a step of the clock, makes no job absent.
         if u128::from(silent_ms) <= ABSENT_AFTER.as_millis() {

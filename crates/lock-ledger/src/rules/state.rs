@@ -20,6 +20,8 @@ use uuid::Uuid;
 pub struct GroupLedger {
     pub(super) jobs: BTreeMap<LockName, Job>,
     pub(super) revision: u64,
+    /// The time at which its first job was added or registered.
+    pub(super) created: Option<ServerTime>,
     /// The time of the last registration of any job, in ms.
     pub(super) seen_ms: u64,
     /// The total time for which the group has had leaders, in ms: a clock that stands still without one.
@@ -107,6 +109,14 @@ pub(super) struct Open {
 }
 
 impl GroupLedger {
+    /// Records the creation of the group. The revision is raised, so that each node reads it.
+    pub(super) fn create(&mut self, now: ServerTime) {
+        if self.created.is_none() {
+            self.created = Some(ServerTime::from_millis(now.as_millis()));
+            self.raise_revision(now);
+        }
+    }
+
     /// Raises the revision to at least the server's current time in ms, so that a revision from before a loss of data
     /// never recurs.
     pub(super) fn raise_revision(&mut self, now: ServerTime) -> u64 {

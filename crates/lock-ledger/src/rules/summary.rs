@@ -7,12 +7,16 @@ use crate::{
     summary::{GroupSummary, JobDescription, JobSummary},
 };
 use lock_core::{LockName, clock::ServerTime};
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 /// The summary of a job, without its name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Summary {
     schedule: String,
+    dst: String,
+    terms: String,
+    alert_after: Option<Duration>,
+    since: Option<ServerTime>,
     described: ServerTime,
     recent: VecDeque<RunOutcome>,
     last: Option<Attempt>,
@@ -23,10 +27,13 @@ pub(super) struct Summary {
 impl GroupLedger {
     /// Keeps the descriptions of registered jobs.
     pub fn describe(&mut self, now: ServerTime, jobs: &[JobDescription]) {
-        for JobDescription { job, schedule } in jobs {
+        for JobDescription { job, schedule, dst, terms, alert_after } in jobs {
             if let Some(job) = self.jobs.get_mut(job) {
+                let since = job.since.values().map(|since| since.from_ms).max().map(ServerTime::from_millis);
                 let summary = job.summary.get_or_insert_default();
-                (summary.schedule, summary.described) = (schedule.clone(), now);
+                (summary.schedule, summary.dst) = (schedule.clone(), dst.clone());
+                summary.terms.clone_from(terms);
+                (summary.alert_after, summary.since, summary.described) = (*alert_after, since, now);
             }
         }
     }
@@ -71,10 +78,25 @@ impl Job {
 
 impl Summary {
     fn named(&self, job: &LockName) -> JobSummary {
-        let Self { schedule, described, recent, last, last_success, failing_since } = self.clone();
+        let Self {
+            schedule,
+            dst,
+            terms,
+            alert_after,
+            since,
+            described,
+            recent,
+            last,
+            last_success,
+            failing_since,
+        } = self.clone();
         JobSummary {
             job: job.clone(),
             schedule,
+            dst,
+            terms,
+            alert_after,
+            since,
             described,
             recent: recent.into(),
             last,

@@ -213,6 +213,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             JobCommand::Replace(schedule) => ("replace", schedule, Duration::ZERO),
             JobCommand::Restore => ("restore", String::new(), Duration::ZERO),
             JobCommand::Reset => ("reset", String::new(), Duration::ZERO),
+            JobCommand::Reinstate(controls) => ("reinstate", record::of_controls(&controls), Duration::ZERO),
             JobCommand::Trigger { id, life } => ("trigger", trigger(id), life),
             JobCommand::CancelTrigger(id) => ("cancel", trigger(id), Duration::ZERO),
             _ => return Err(unexpected_reply("send a command").into()),
@@ -254,7 +255,10 @@ impl<C: Client> RunLedger for RedisBackend<C> {
     async fn describe(&self, group: GroupName, jobs: Vec<JobDescription>) -> Result<Reply<()>, BackendError> {
         let mut keys = vec![GroupKeys::of(&group).summaries];
         keys.extend(jobs.iter().map(|of| JobKeys::of(&group, &of.job).job));
-        let args = jobs.into_iter().flat_map(|of| [of.job.to_string(), of.schedule]).collect();
+        let alert = |after: Option<Duration>| after.map_or_else(String::new, millis);
+        let of_one =
+            |of: JobDescription| [of.job.to_string(), of.schedule, of.dst, of.terms, alert(of.alert_after)];
+        let args = jobs.into_iter().flat_map(of_one).collect();
         let reply = self.run_together(&script::LEDGER_DESCRIBE, keys, args).await?;
         if reply.word() != "described" {
             return Err(unexpected_reply(reply.what).into());
@@ -356,19 +360,21 @@ fn read_watermarks(
 
 /// Decodes the revision of the controls in this part, and after it the hash of the group, field by field.
 fn changed(reply: &ScriptReply, first: usize) -> Result<FleetControls, RequestError> {
-    let (mut jobs, mut triggers) = (Vec::new(), Vec::new());
+    let (mut created, mut jobs, mut triggers) = (None, Vec::new(), Vec::new());
     for at in (first + 1..reply.len()).step_by(2) {
         let (field, value) = (reply.text(at)?, reply.text(at + 1)?);
         if let Some(job) = field.strip_prefix("job:") {
             let controls = Record::read(value).and_then(|record| record.controls());
             jobs.extend(LockName::new(job).ok().zip(controls));
+        } else if field == "created" {
+            created = value.parse().ok().map(ServerTime::from_millis);
         } else if let Ok(run) = field.parse() {
             triggers.extend(Record::read(value).and_then(|record| record.trigger(run)));
         }
     }
     jobs.sort_by(|(a, _), (b, _)| a.cmp(b));
     triggers.sort_by_key(|trigger| (trigger.given, trigger.id));
-    Ok(FleetControls::Changed { revision: reply.number(first)?, jobs, triggers })
+    Ok(FleetControls::Changed { revision: reply.number(first)?, created, jobs, triggers })
 }
 
 fn job_keys<'a>(group: &'a GroupName, jobs: &'a [Registration]) -> impl Iterator<Item = String> + 'a {

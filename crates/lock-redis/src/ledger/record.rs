@@ -6,7 +6,7 @@ use lock_ledger::{
     Attempt, CatchUp, Definition, Instance, JobControls, JobSummary, LiveNode, Once, OpenRun, PauseNote,
     RunId, RunOutcome, RunState, Trigger,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::{str::FromStr, time::Duration};
 use uuid::Uuid;
 
@@ -130,6 +130,10 @@ impl Record {
         JobSummary {
             job,
             schedule: self.text("schedule").unwrap_or_default().to_owned(),
+            dst: self.text("dst").unwrap_or_default().to_owned(),
+            terms: self.text("terms").unwrap_or_default().to_owned(),
+            alert_after: self.parsed("alert").map(Duration::from_millis),
+            since: self.parsed("since").map(ServerTime::from_millis),
             described: self.micros("described").unwrap_or_default(),
             recent: recent.split_whitespace().map(RunOutcome::from_word).collect(),
             last: last.and_then(|last| Self(last.clone()).ended()),
@@ -157,6 +161,19 @@ impl Record {
     }
 }
 
+/// Writes controls as the script of commands does.
+pub(super) fn of_controls(controls: &JobControls) -> String {
+    let JobControls { revision, paused, note, schedule } = controls;
+    let mut record = json!({ "revision": revision.to_string(), "paused": paused });
+    if *paused {
+        (record["note"], record["actor"]) = (json!(note.text), json!(note.actor));
+    }
+    if let Some(schedule) = schedule {
+        record["schedule"] = json!(schedule);
+    }
+    record.to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +181,17 @@ mod tests {
     const ENDED: &str = r#"{"run":"1767225600000","first":"1767225600000","count":1,"attempt":2,
         "claim":"00000000-0000-0000-0000-000000000007","token":"1767225600000123","node":"a","catch_up":true,
         "started":"1767225600000001","ended":"1767225600000002","outcome":"succeeded","detail":""}"#;
+
+    #[test]
+    fn written_controls_are_read_back() {
+        let note = PauseNote { actor: "ann \"ü\"".to_owned(), text: "{[".to_owned() };
+        let paused = JobControls { revision: u64::MAX, paused: true, note, schedule: None };
+        let replaced = JobControls { revision: 7, schedule: Some("@daily".to_owned()), ..Default::default() };
+        for controls in [paused, replaced] {
+            let read = Record::read(&of_controls(&controls)).and_then(|record| record.controls());
+            assert_eq!(read, Some(controls));
+        }
+    }
 
     #[test]
     fn unknown_fields_and_words_of_a_later_version_make_no_record_unreadable() {

@@ -6,13 +6,13 @@
 --             once = its only instant, ms   kept = the life of its record after that has run, ms
 -- open runs of a group: HASH   "<job>\n<run>" = an attempt
 -- history of a job: LIST of attempts and skips, newest first
--- group: HASH   revision   instances = the revision of the instances   seen = the last registration, ms   led = total time with leaders, ms
+-- group: HASH   revision   created, ms   instances = the revision of the instances   seen = the last registration, ms   led = total time with leaders, ms
 --               job:<job> = {revision, paused, actor, note, schedule}   trigger:<uuid> = {job, given, until}, µs
 -- nodes of a group: HASH   <uuid> = {name, jobs, room, kinds, leading, expires}, ms; jobs = the hash of its jobs and their
 --                          schedules; kinds, separated by slashes
 -- instances of a group: HASH   <job> = {schedule, dst, payload, once, kept, revision, added_by, added_at}, ms and µs
 -- changes of instances: LIST of '<revision> <job>', newest first
--- summaries of a group: HASH   <job> = {schedule, described, µs, recent = outcomes, newest first, separated by spaces,
+-- summaries of a group: HASH   <job> = {schedule, dst, terms, alert, ms, since, ms, described, µs, recent = outcomes, newest first, separated by spaces,
 --               last = the last attempt that was no skip, success, µs, failing, µs}
 --
 -- Attempts, controls, triggers, nodes, instances and summaries are JSON objects. Unknown fields are kept. Numbers that
@@ -33,6 +33,14 @@ local function answer(...) return {now, ...} end
 -- Returns the next revision of a group: at least the time in ms, so that a revision from before a loss of data never
 -- recurs.
 local function next_revision(revision) return math.max(tonumber(revision or 0) + 1, now_ms) end
+
+-- Records the creation of a group. The revision is raised, so that each node reads it.
+local function create(group)
+  if not redis.call('HGET', group, 'created') then
+    local revision = next_revision(redis.call('HGET', group, 'revision'))
+    redis.call('HSET', group, 'created', int(now_ms), 'revision', int(revision))
+  end
+end
 
 local function fields(key)
   local flat, of = redis.call('HGETALL', key), {}

@@ -15,6 +15,7 @@ end
 if has_run_once(job) or once and job.mark and tonumber(once) <= tonumber(job.mark) then return answer('already_run') end
 if not before and redis.call('HLEN', KEYS[3]) >= tonumber(ARGV[8]) then return answer('full') end
 
+create(KEYS[2])
 local revision = record_change(KEYS[2], KEYS[4], name)
 local instance = {
   schedule = ARGV[2], dst = ARGV[3], payload = ARGV[4], once = once, kept = kept, revision = revision,

@@ -2,7 +2,8 @@
 -- watermark is raised to now.
 --
 -- KEYS 1 job   2 group   3 open runs of the group   4 history of the job
--- ARGV 1 job   2 pause | resume | replace | restore | reset | trigger | cancel   3 schedule, trigger:<uuid>, or the note of a pause
+-- ARGV 1 job   2 pause | resume | replace | restore | reset | reinstate | trigger | cancel
+--      3 schedule, trigger:<uuid>, the note of a pause, or controls (JSON)
 --      4 lifetime of a trigger, ms   5 maximum number of triggers in the group   6 in the job   7 author of a pause
 --
 -- replies, each after the server's time in µs:
@@ -10,6 +11,20 @@
 --   unregistered | full | gone
 local name, command, value = ARGV[1], ARGV[2], ARGV[3]
 local job = fields(KEYS[1])
+
+if command == 'reinstate' then
+  if job.instance == '' then return answer('unregistered') end
+  create(KEYS[2])
+  if not job.mark then redis.call('HSET', KEYS[1], 'mark', int(now_ms)) end
+  local before = recall(redis.call('HGET', KEYS[2], 'job:' .. name))
+  local revision = tonumber(redis.call('HGET', KEYS[2], 'revision'))
+  if tonumber(cjson.decode(value).revision) > tonumber(before.revision or 0) then
+    revision = next_revision(revision)
+    redis.call('HSET', KEYS[2], 'revision', int(revision), 'job:' .. name, value)
+  end
+  return answer('accepted', int(revision))
+end
+
 if not job.mark or job.instance == '' then return answer('unregistered') end
 local group = fields(KEYS[2])
 local revision = tonumber(group.revision or 0)
@@ -50,7 +65,8 @@ local before = controls.paused
 local noted = (controls.note or '') == value and (controls.actor or '') == ARGV[7]
 local same = command == 'pause' and before and noted or command == 'resume' and not before
   or command == 'replace' and controls.schedule == value or command == 'restore' and not controls.schedule
-if same then return answer('accepted', int(revision)) end
+-- The first command of a job is recorded even if it changes nothing: it outweighs controls from before a loss.
+if same and group['job:' .. name] then return answer('accepted', int(revision)) end
 revision = next_revision(revision)
 controls.revision = int(revision)
 if command == 'pause' then controls.paused, controls.note, controls.actor = true, value, ARGV[7] end
@@ -72,7 +88,7 @@ if command == 'reset' then
       write_open(KEYS[3], name, open)
     end
   end
-elseif command ~= 'pause' and not job.once and now_ms > tonumber(job.mark) then
+elseif command ~= 'pause' and not same and not job.once and now_ms > tonumber(job.mark) then
   redis.call('HSET', KEYS[1], 'mark', int(now_ms))
 end
 return answer('accepted', int(revision))

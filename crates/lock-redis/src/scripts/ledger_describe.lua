@@ -1,15 +1,21 @@
 -- Keeps the descriptions of registered jobs in their summaries.
 --
 -- KEYS 1 summaries   2… jobs
--- ARGV 2i-1 job   2i schedule
+-- ARGV 5i-4 job   5i-3 schedule   5i-2 policy for changes of the clocks   5i-1 terms
+--      5i the time after which it is overdue, ms, or ''
 --
 -- reply: the server's time in µs, `described`
 for i = 2, #KEYS do
   if redis.call('EXISTS', KEYS[i]) == 1 then
-    local name = ARGV[2 * i - 3]
-    local summary = recall(redis.call('HGET', KEYS[1], name))
-    summary.schedule, summary.described = ARGV[2 * i - 2], int(now)
-    redis.call('HSET', KEYS[1], name, cjson.encode(summary))
+    local at, since = 5 * (i - 2), 0
+    for _, of in pairs(decode(redis.call('HGET', KEYS[i], 'since')) or {}) do
+      since = math.max(since, tonumber(of.from))
+    end
+    local summary = recall(redis.call('HGET', KEYS[1], ARGV[at + 1]))
+    summary.schedule, summary.dst, summary.terms = ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+    summary.alert, summary.described = ARGV[at + 5] ~= '' and ARGV[at + 5] or nil, int(now)
+    summary.since = since > 0 and int(since) or nil
+    redis.call('HSET', KEYS[1], ARGV[at + 1], cjson.encode(summary))
   end
 end
 return answer('described')

@@ -6,6 +6,7 @@
 --
 -- reply: the server's time in µs, `registered`, then for each job: new | existing, the time up to which it is decided, ms
 -- `led` counts the time with leaders. An outage of all nodes, or a step of the clock, makes no job absent.
+create(KEYS[1])
 local led = tonumber(redis.call('HGET', KEYS[1], 'led') or 0)
 local silent = math.max(now_ms - tonumber(redis.call('HGET', KEYS[1], 'seen') or 0), 0)
 if silent <= tonumber(ARGV[1]) then led = led + silent end

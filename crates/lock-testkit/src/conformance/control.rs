@@ -5,10 +5,10 @@ use super::{
     contender::{LONG, PAST_SHORT, SHORT},
     ledger_fixture::{LedgerFixture, SCHEDULE},
 };
-use lock_core::{LockName, backend::ProcessId};
+use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
 use lock_ledger::{
     AfterAttempt, ClaimReply, ClaimRequest, CommandReply, FleetControls, JobCommand, JobControls, JobId,
-    MAX_TRIGGERS_PER_JOB, PauseNote, Registration, RunId, RunOutcome, Trigger,
+    JobStatus, MAX_TRIGGERS_PER_JOB, PauseNote, Registration, RunId, RunOutcome, Trigger,
 };
 
 /// Returns a random id.
@@ -82,7 +82,12 @@ pub async fn changed_controls_outdate_a_claim(h: &impl LedgerHarness) {
 pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "controls").await;
     let read = |known| ledger.client().controls(ledger.job.group.clone(), known);
-    assert_eq!(read(0).await.expect("the ledger answers").outcome, FleetControls::Unchanged);
+    let FleetControls::Changed { revision, created, .. } = read(0).await.expect("the ledger answers").outcome
+    else {
+        panic!("a job was registered")
+    };
+    assert_eq!(created, Some(ServerTime::from_millis(ledger.begin.as_millis())), "at its registration");
+    assert_eq!(read(revision).await.expect("the ledger answers").outcome, FleetControls::Unchanged);
     ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let schedule = Some("0 2 * * *".to_owned());
     let of_job = ledger.command(JobCommand::Replace("0 2 * * *".to_owned())).await;
@@ -92,7 +97,7 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     h.pass(std::time::Duration::from_millis(1)).await;
     let last = ledger.command(trigger(second)).await;
     assert_eq!(ledger.command(trigger(first)).await, last, "a repeated command has no further effect");
-    let FleetControls::Changed { revision, jobs, triggers } =
+    let FleetControls::Changed { revision, jobs, triggers, .. } =
         read(0).await.expect("the ledger answers").outcome
     else {
         panic!("they have changed")
@@ -115,6 +120,41 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
         panic!("they have changed")
     };
     assert!(!jobs[0].1.paused && jobs[0].1.schedule.is_none(), "{jobs:?}");
+}
+
+/// Controls from before a loss of data are set again. Those of the highest revision win, and so does any command since.
+pub async fn reinstated_controls_win_by_their_revision(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "reinstate").await;
+    let lost = JobId { group: ledger.job.group.clone(), name: LockName::new("lost").expect("a good name") };
+    let send = async |command: JobCommand| {
+        let reply = ledger.client().command(lost.clone(), command).await.expect("the ledger answers").outcome;
+        assert!(matches!(reply, CommandReply::Accepted { .. }), "{reply:?}");
+    };
+    let read = async || match ledger.client().controls(lost.group.clone(), u64::MAX).await {
+        Ok(reply) => match reply.outcome {
+            FleetControls::Changed { mut jobs, .. } => jobs.pop().expect("it has controls").1,
+            other => panic!("no group has that revision: {other:?}"),
+        },
+        Err(error) => panic!("the ledger answers: {error}"),
+    };
+    let note = PauseNote { actor: "ann \"ü\"".to_owned(), text: "{[".to_owned() };
+    let paused = JobControls { revision: 7, paused: true, note, schedule: None };
+    let resumed = JobControls { revision: 8, schedule: Some("@daily".to_owned()), ..JobControls::default() };
+    for (sent, kept) in [(&paused, &paused), (&resumed, &resumed), (&paused, &resumed)] {
+        send(JobCommand::Reinstate(sent.clone())).await;
+        assert_eq!(read().await, *kept);
+    }
+    let job = Registration { job: lost.name.clone(), schedule: SCHEDULE };
+    let known = ledger.client().register(lost.group.clone(), vec![job]).await.expect("the ledger answers");
+    assert_eq!(known.outcome[0].status, JobStatus::Existing);
+    assert!(known.outcome[0].watermark >= ledger.begin, "nothing is made up for");
+    // The job is not paused, and yet the resume is newer than any pause from before.
+    ledger.command(JobCommand::Resume).await;
+    let command = JobCommand::Reinstate(paused.clone());
+    ledger.command(command).await;
+    let controls = ledger.client().controls(lost.group.clone(), u64::MAX).await.expect("the ledger answers");
+    let FleetControls::Changed { jobs, .. } = controls.outcome else { panic!("no group has that revision") };
+    assert!(jobs.iter().all(|(_, controls)| !controls.paused), "{jobs:?}");
 }
 
 /// A revision is at least the server's current time, so that a revision from before a loss of data never recurs.
@@ -247,13 +287,14 @@ pub async fn a_reset_ends_a_watermark_in_the_future(h: &impl LedgerHarness) {
 pub async fn an_unknown_job_takes_no_commands(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "unknown").await;
     let job = JobId { name: LockName::new("unknown").expect("a good name"), ..ledger.job.clone() };
+    let revision = ledger.revision().await;
     for command in
         [JobCommand::Pause(PauseNote::default()), JobCommand::Replace("@daily".to_owned()), trigger(id())]
     {
         let answer = ledger.client().command(job.clone(), command).await.expect("the ledger answers").outcome;
         assert_eq!(answer, CommandReply::Unregistered);
     }
-    let controls =
-        ledger.client().controls(ledger.job.group.clone(), 0).await.expect("the ledger answers").outcome;
+    let group = ledger.job.group.clone();
+    let controls = ledger.client().controls(group, revision).await.expect("the ledger answers").outcome;
     assert_eq!(controls, FleetControls::Unchanged);
 }

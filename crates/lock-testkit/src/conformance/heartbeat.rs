@@ -73,7 +73,7 @@ pub async fn a_heartbeat_reads_controls_and_watermarks(h: &impl LedgerHarness) {
         ..request(&ledger, &node("a", 1), LONG)
     };
     let read = async |known| ledger.client().heartbeat(of(known)).await.expect("the ledger answers").outcome;
-    let HeartbeatReply { controls, watermarks, .. } = read(0).await;
+    let HeartbeatReply { controls, watermarks, .. } = read(ledger.revision().await).await;
     assert_eq!((controls, watermarks), (FleetControls::Unchanged, vec![ledger.instant(3).scheduled(), None]));
     let paused = ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let changed = ledger.client().controls(ledger.job.group.clone(), 0).await.expect("the ledger answers");

@@ -174,6 +174,7 @@ macro_rules! each_ledger_property {
             control::a_pause_keeps_its_note,
             control::changed_controls_outdate_a_claim,
             control::controls_are_sent_when_changed,
+            control::reinstated_controls_win_by_their_revision,
             control::a_revision_is_at_least_the_time,
             control::a_trigger_is_claimed_once_and_decides_no_instant,
             control::a_repeated_trigger_starts_once,

@@ -5,14 +5,20 @@ use super::{
     contender::LONG,
     ledger_fixture::{LedgerFixture, Run},
 };
-use lock_core::{LockName, backend::ProcessId};
+use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
 use lock_ledger::{
     AfterAttempt, HeartbeatRequest, JobDescription, JobSummary, LiveNode, RECENT_OUTCOMES, RunOutcome,
 };
 use std::time::Duration;
 
+/// The time after which a daily job is overdue.
+const ALERT_AFTER: Duration = Duration::from_millis(90_000_001);
+
 async fn describe(ledger: &LedgerFixture, job: &LockName, schedule: &str) {
-    let description = JobDescription { job: job.clone(), schedule: schedule.to_owned() };
+    let terms = format!("[\"{schedule}\"]");
+    let alert_after = (schedule == "@daily").then_some(ALERT_AFTER);
+    let (schedule, dst) = (schedule.to_owned(), "skip first".to_owned());
+    let description = JobDescription { job: job.clone(), schedule, dst, terms, alert_after };
     ledger.client().describe(ledger.job.group.clone(), vec![description]).await.expect("the ledger answers");
 }
 
@@ -39,6 +45,9 @@ pub async fn a_registered_job_is_described(h: &impl LedgerHarness) {
     describe(&ledger, &ledger.job.name, "@daily").await;
     let first = summary(&ledger).await;
     assert_eq!((&first.job, &*first.schedule), (&ledger.job.name, "@daily"));
+    assert_eq!((&*first.dst, &*first.terms), ("skip first", "[\"@daily\"]"));
+    assert_eq!(first.alert_after, Some(ALERT_AFTER));
+    assert_eq!(first.since, Some(ServerTime::from_millis(ledger.begin.as_millis())), "its registration");
     assert!(first.described >= ledger.begin && first.recent.is_empty());
     finish(&ledger, 1, RunOutcome::Succeeded).await;
     h.pass(Duration::from_millis(2)).await;
@@ -46,6 +55,7 @@ pub async fn a_registered_job_is_described(h: &impl LedgerHarness) {
     let second = summary(&ledger).await;
     assert_eq!(second.schedule, "CRON_TZ=Asia/Tokyo \"ü\"");
     assert!(second.described > first.described);
+    assert_eq!((second.alert_after, second.since), (None, first.since));
     assert_eq!(second.recent, [RunOutcome::Succeeded], "a new description keeps the outcomes");
     assert_eq!(summaries(&ledger).await.len(), 1, "an unknown job has no description");
 }

@@ -339,6 +339,8 @@ planted_bugs! {
     HidesRemovals: [LedgerConformance],
     /// An instance that runs once can be added again after its run.
     OnceRunsAgain: [LedgerConformance],
+    /// Controls from before a loss of data replace newer ones.
+    ReinstatesOldControls: [LedgerConformance],
     /// A summary has no schedules.
     ForgetsDescriptions: [LedgerConformance],
     /// A summary has no last success.

@@ -6,8 +6,8 @@ use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, Definition,
     EndReply, EndRequest, FleetControls, GroupLedger, GroupName, HeartbeatRequest, Instance, Instances,
-    JobCommand, JobDescription, JobId, LiveNode, Once, OverlapRule, PauseNote, PoolLimit, Registration,
-    Removal, RemoveReply, RenewRun, RetryOf, RunId, RunLedger, RunOutcome, RunRenewal, Skip,
+    JobCommand, JobControls, JobDescription, JobId, LiveNode, Once, OverlapRule, PauseNote, PoolLimit,
+    Registration, Removal, RemoveReply, RenewRun, RetryOf, RunId, RunLedger, RunOutcome, RunRenewal, Skip,
 };
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::BTreeMap, time::Duration};
@@ -270,6 +270,12 @@ impl Run {
             4 => JobCommand::Replace(text),
             5 => JobCommand::Restore,
             6 => JobCommand::Reset,
+            8 if self.jobs[..2].contains(&job.name) => JobCommand::Reinstate(JobControls {
+                revision: self.revision(&job.name).saturating_sub(1) + self.random.below(3),
+                paused: false,
+                note: PauseNote::default(),
+                schedule: Some(text),
+            }),
             7 => JobCommand::CancelTrigger(id),
             _ => JobCommand::Trigger { id, life },
         };
@@ -296,7 +302,13 @@ impl Run {
         if jobs.iter().all(|registration| self.jobs[..2].contains(&registration.job)) {
             let reply = self.ledger.register(self.group.clone(), jobs.clone()).await.unwrap();
             assert_eq!(reply.outcome, self.model.register(reply.now, &jobs));
-            let described = |r: Registration| JobDescription { job: r.job, schedule: r.schedule.to_string() };
+            let described = |r: Registration| JobDescription {
+                job: r.job,
+                schedule: r.schedule.to_string(),
+                dst: (r.schedule + 1).to_string(),
+                terms: "ü".repeat(usize::try_from(r.schedule).unwrap()),
+                alert_after: (r.schedule > 5).then(|| Duration::from_millis(r.schedule)),
+            };
             let described: Vec<_> = jobs.into_iter().map(described).collect();
             let reply = self.ledger.describe(self.group.clone(), described.clone()).await.unwrap();
             self.model.describe(reply.now, &described);

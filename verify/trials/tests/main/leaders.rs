@@ -22,7 +22,7 @@ use tokio::{task::JoinHandle, time::sleep};
 type Starts = Arc<Mutex<BTreeMap<RunId, Vec<u64>>>>;
 
 #[derive(Debug, Clone, Default)]
-struct Leads(Arc<AtomicBool>, Arc<AtomicU32>);
+struct Leads(Arc<AtomicBool>, Arc<AtomicU32>, Arc<AtomicU32>);
 
 impl CronObserver for Leads {
     fn on_event(&self, event: &CronEvent<'_>) {
@@ -32,6 +32,8 @@ impl CronObserver for Leads {
                 self.1.fetch_add(1, SeqCst);
             }
             CronEvent::Resigned { .. } => self.0.store(false, SeqCst),
+            // After each answer to a heartbeat.
+            CronEvent::ClockCompared { .. } => drop(self.2.fetch_add(1, SeqCst)),
             _ => {}
         }
     }
@@ -129,4 +131,48 @@ async fn repeated_data_loss_starts_nothing_twice() {
     assert!(in_order.is_sorted(), "tokens grow over the loss: {in_order:?}");
     assert!(count(&starts) >= 5, "it goes on in between: {tokens:?}");
     eprintln!("24 losses of all data in {seconds} s: {} instants started, none twice", count(&starts));
+}
+
+/// Waits until each of these nodes has had this many further answers to heartbeats.
+async fn heartbeats(of: &[&Leads], more: u32) {
+    let counts = || of.iter().map(|leads| leads.2.load(SeqCst));
+    let until: Vec<_> = counts().map(|count| count + more).collect();
+    while counts().zip(&until).any(|(count, until)| count < *until) {
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pause_survives_the_loss_of_all_data() {
+    let (server, starts) = (RedisServer::start(), Starts::default());
+    let (first, leads) = node(&server, &[], &starts).await;
+    let (second, other_leads) = node(&server, &[], &starts).await;
+    let (tool, both_lead) = (first.clone(), [&leads, &other_leads]);
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let both = [first, second].map(|cron| {
+        let mut stopped = stopped.clone();
+        run(cron, async move { drop(stopped.wait_for(|stopped| *stopped).await) })
+    });
+    while count(&starts) < 2 {
+        sleep(Duration::from_millis(50)).await;
+    }
+    tool.pause("shared").await.expect("a server that runs answers");
+    heartbeats(&both_lead, 3).await;
+    let before = count(&starts);
+    for _ in 0..3 {
+        server.command(&["FLUSHALL"]);
+        while !tool.list().await.expect("a server that runs answers")[0].paused {
+            sleep(Duration::from_millis(50)).await;
+        }
+        heartbeats(&both_lead, 4).await;
+        assert_eq!(count(&starts), before, "a paused job has started");
+    }
+    tool.resume("shared").await.expect("a server that runs answers");
+    while count(&starts) == before {
+        sleep(Duration::from_millis(50)).await;
+    }
+    stop.send_replace(true);
+    for one in both {
+        one.await.expect("it ends");
+    }
 }

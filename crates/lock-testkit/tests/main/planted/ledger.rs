@@ -10,9 +10,9 @@ use lock_core::{
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, Attempt, ClaimId, ClaimReply, ClaimRequest, CommandReply,
     DEFAULT_HISTORY, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
-    HeartbeatRequest, Instances, JobCommand, JobDescription, JobId, MAX_TRIGGERS_PER_JOB, MemoryLedger,
-    OpenRun, OverlapRule, PauseNote, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunLedger,
-    RunOutcome, RunRenewal, RunState, Skip, Trigger,
+    HeartbeatRequest, Instances, JobCommand, JobControls, JobDescription, JobId, MAX_TRIGGERS_PER_JOB,
+    MemoryLedger, OpenRun, OverlapRule, PauseNote, RegisteredJob, Registration, Removal, RemoveReply,
+    RenewRun, RunLedger, RunOutcome, RunRenewal, RunState, Skip, Trigger,
 };
 use lock_testkit::{
     conformance::{self, LedgerHarness},
@@ -304,6 +304,10 @@ impl RunLedger for BuggyLedger {
                 let revision = now.as_millis() + 1_000_000;
                 return Ok(Reply::new(now, CommandReply::Accepted { revision }));
             }
+            (Some(ReinstatesOldControls), JobCommand::Reinstate(controls)) => {
+                let newer = JobControls { revision: u64::MAX / 2, ..controls.clone() };
+                self.inner.command(job, JobCommand::Reinstate(newer)).await
+            }
             (Some(RestartsRevisions), _) => {
                 let mut reply = self.inner.command(job, command).await?;
                 if let CommandReply::Accepted { revision } = &mut reply.outcome {
@@ -465,6 +469,7 @@ super::caught! {
     record_that_is_not_forgotten: ForgetKeepsRecord by instance::a_forgotten_instance_leaves_nothing;
     removal_that_is_not_read: HidesRemovals by instance::a_reader_learns_what_has_changed;
     run_that_is_added_again: OnceRunsAgain by once::a_run_keeps_its_name_for_a_while;
+    old_controls_that_come_back: ReinstatesOldControls by control::reinstated_controls_win_by_their_revision;
     description_that_is_lost: ForgetsDescriptions by summary::a_registered_job_is_described;
     success_that_is_lost: ForgetsLastSuccess by summary::a_summary_has_the_latest_outcomes;
     failure_that_begins_again: RestartsFailures by summary::a_summary_has_the_latest_outcomes;

@@ -1,14 +1,32 @@
-//! The terms of a job in words.
+//! The description of a job for other nodes: its schedule, and its terms in words.
 
+#[cfg(feature = "axum")]
+use crate::schedule::{DstPolicy, Fold, Gap, Schedule};
 use crate::{
-    options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Scope},
+    job::Job,
+    kind,
+    options::{Jitter, Misfire, OnOrphan, Overlap, Placement},
     schedule::times::friendly,
     terms::JobTerms,
 };
+use lock_ledger::JobDescription;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-pub(super) fn terms(terms: &JobTerms) -> Value {
+/// Describes a job to the ledger, for nodes that do not have it. The terms are rows of a name and words, so that a node
+/// shows those of a later version too.
+pub(crate) fn describe(job: &Job) -> JobDescription {
+    JobDescription {
+        job: job.name.clone(),
+        schedule: job.schedule.to_string(),
+        dst: kind::write_dst(job.schedule.dst_policy()),
+        terms: Value::from(terms(&job.terms)).to_string(),
+        alert_after: job.terms.alert_after,
+    }
+}
+
+/// Returns the terms as rows of a name and words.
+pub(crate) fn terms(terms: &JobTerms) -> Vec<Value> {
     let rows = [
         ("Runs on", place(terms)),
         ("Overlap", overlap(terms.overlap)),
@@ -19,15 +37,35 @@ pub(super) fn terms(terms: &JobTerms) -> Value {
         ("Node dies", orphan(terms.on_orphan)),
         ("Timeout", terms.timeout.map_or_else(|| "none".to_owned(), friendly)),
         ("Jitter", jitter(terms.jitter)),
+        ("Alert", terms.alert_after.map_or_else(|| "none".to_owned(), alert)),
     ];
     rows.iter().map(|(name, words)| json!([name, words])).collect()
 }
 
+/// Returns the zone of a schedule and its policy for changes of the clocks as rows; none in UTC.
+#[cfg(feature = "axum")]
+pub(crate) fn clock_rows(schedule: &Schedule) -> Vec<Value> {
+    if schedule.tz() == "UTC" {
+        return Vec::new();
+    }
+    let DstPolicy { gap, fold } = schedule.dst_policy();
+    let gap = match gap {
+        Gap::RunOnce => "once after the gap",
+        Gap::Skip => "skipped",
+        Gap::ShiftForward => "shifted by the gap",
+    };
+    let fold = match fold {
+        Fold::First => "in the first pass",
+        Fold::Last => "in the second pass",
+        Fold::Both => "in both passes",
+    };
+    vec![json!(["Time zone", schedule.tz()]), json!(["Skipped times", gap]), json!(["Repeated times", fold])]
+}
+
 fn place(terms: &JobTerms) -> String {
-    match (terms.scope, terms.placement) {
-        (Scope::PerNode, _) => "each node separately",
-        (Scope::Fleet, Placement::Spread) => "any node",
-        (Scope::Fleet, Placement::Leader) => "the leader",
+    match terms.placement {
+        Placement::Spread => "any node",
+        Placement::Leader => "the leader",
     }
     .to_owned()
 }
@@ -69,6 +107,10 @@ fn orphan(on_orphan: OnOrphan) -> String {
         OnOrphan::Skip => "do not run again".to_owned(),
         OnOrphan::Retry { max } => format!("run again, up to {max} times"),
     }
+}
+
+fn alert(after: Duration) -> String {
+    format!("{} without a success", friendly(after))
 }
 
 fn jitter(jitter: Jitter) -> String {

@@ -1,0 +1,148 @@
+//! The instants of a schedule as a stream, for work that each node does for itself.
+
+use crate::{plan, schedule::Schedule, time::UtcTime};
+use futures_util::Stream;
+use lock_core::clock::{BootClock, Clock};
+use std::{
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::time::{Sleep, sleep};
+
+/// The longest sleep, so that a step of the clock and a suspended machine are noticed.
+const MAX_SLEEP: Duration = Duration::from_secs(1);
+
+impl Schedule {
+    /// Returns the instants after now as a stream: each when it has come, by the clock of this machine.
+    ///
+    /// Use it for work that each node does for itself, such as clearing a local cache. It needs no store and no
+    /// [`Scheduler`](crate::Scheduler): there is no claim, no history, no timeout and no retry. For work that is done
+    /// once in the fleet, register a [job](crate::Scheduler::job). To spread the nodes over an hour, use `H` and
+    /// [`for_job`](Self::for_job) with the name of the node.
+    ///
+    /// ```no_run
+    /// # async fn clear_cache() {}
+    /// # fn main() -> Result<(), lock_cron::ScheduleError> {
+    /// use lock_cron::Schedule;
+    ///
+    /// let schedule = Schedule::cron("H/5 * * * *")?.for_job("node-7")?;
+    /// let clearing = tokio::spawn(async move {
+    ///     let mut ticks = schedule.ticks();
+    ///     while let Some(tick) = ticks.next().await {
+    ///         // In a task of its own: a panic ends this run, and not those after it.
+    ///         if let Err(panic) = tokio::spawn(clear_cache()).await {
+    ///             eprintln!("the run of {tick} panicked: {panic}");
+    ///         }
+    ///     }
+    /// });
+    /// clearing.abort(); // at shutdown: the loop ends at its current await
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Missed ticks
+    /// Runs in such a loop never overlap. If several instants have come, because the body took longer than their distance or
+    /// the machine was suspended, the stream returns the latest of them at once and skips the others, as tokio's
+    /// `MissedTickBehavior::Skip`.
+    ///
+    /// # Changes of the clock
+    /// The clock is read at least once a second, so a step of the clock forward takes effect within a second. The ticks
+    /// are strictly increasing: if the clock is set back, no instant comes twice. After a clock that was far ahead,
+    /// create another stream.
+    pub fn ticks(&self) -> Ticks {
+        self.ticks_with_clock(Arc::new(BootClock::new()))
+    }
+
+    /// As [`ticks`](Self::ticks), by the wall time of another clock. A test that pauses tokio's time uses
+    /// `lock_core::clock::TestClock`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_cron::ScheduleError> {
+    /// use lock_core::clock::TestClock;
+    /// use lock_cron::Schedule;
+    /// use std::sync::Arc;
+    ///
+    /// let mut ticks = Schedule::cron("0 2 * * *")?.ticks_with_clock(Arc::new(TestClock::new()));
+    /// assert_eq!(ticks.next().await.unwrap().to_string(), "2026-01-01T02:00:00Z");
+    /// assert_eq!(ticks.next().await.unwrap().to_string(), "2026-01-02T02:00:00Z");
+    /// # Ok(()) }
+    /// ```
+    pub fn ticks_with_clock(&self, clock: Arc<dyn Clock>) -> Ticks {
+        let next = self.next_after(UtcTime::from(clock.wall()));
+        Ticks { schedule: self.clone(), clock, next, sleep: None }
+    }
+}
+
+/// A stream of the instants of a schedule, each when it has come; returned by [`Schedule::ticks`].
+///
+/// It ends with the schedule, after the last tick: after the only one of [`Schedule::at`].
+///
+/// # Cancel safety
+/// Cancel safe: a dropped [`next`](Self::next) loses no tick.
+///
+/// # Panics
+/// Polling it outside of a tokio runtime with time panics.
+#[derive(Debug)]
+#[must_use = "a stream does nothing unless it is polled"]
+pub struct Ticks {
+    schedule: Schedule,
+    clock: Arc<dyn Clock>,
+    /// The first instant that was neither returned nor skipped.
+    next: Option<UtcTime>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Ticks {
+    /// Waits for the next tick; `None` after the last one.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped call loses no tick.
+    pub async fn next(&mut self) -> Option<UtcTime> {
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+
+    /// Takes the latest instant up to `now`, of which `first` is the earliest.
+    fn take(&mut self, first: UtcTime, now: UtcTime) -> UtcTime {
+        let second = self.schedule.next_after(first);
+        let Some(second) = second.filter(|second| *second <= now) else {
+            self.next = second;
+            return first;
+        };
+        let after_now = now.saturating_add(Duration::from_millis(1));
+        let latest = plan::previous(&self.schedule, after_now, second.since(first)).unwrap_or(second);
+        self.next = self.schedule.next_after(latest);
+        latest
+    }
+}
+
+impl Stream for Ticks {
+    type Item = UtcTime;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<UtcTime>> {
+        loop {
+            let Some(next) = self.next else { return Poll::Ready(None) };
+            let now = UtcTime::from(self.clock.wall());
+            if next <= now {
+                self.sleep = None;
+                return Poll::Ready(Some(self.take(next, now)));
+            }
+            let wait = next.since(now).min(MAX_SLEEP);
+            let slice = self.sleep.get_or_insert_with(|| Box::pin(sleep(wait)));
+            ready!(slice.as_mut().poll(cx));
+            self.sleep = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_can_move_between_threads() {
+        fn bounds<T: Send + Unpin + 'static>() {}
+        bounds::<Ticks>();
+    }
+}

@@ -1,0 +1,144 @@
+//! A loss of the data of the group: what the running nodes set again, and what the leader reports.
+
+use crate::fleet::{Fleet, Running, secs};
+use lock_cron::{PauseNote, Placement};
+use lock_testkit::Fault;
+use tokio::time::sleep;
+
+fn note() -> PauseNote {
+    PauseNote { actor: "ada".to_owned(), text: "the bank is closed".to_owned() }
+}
+
+/// Starts two nodes with one job, which is due every minute, and pauses it.
+async fn paused_pair(fleet: &Fleet) -> (Running, Running) {
+    let first = fleet.simple("a", "* * * * *", secs(0)).await;
+    sleep(secs(1)).await;
+    let second = fleet.simple("b", "* * * * *", secs(0)).await;
+    sleep(secs(2)).await;
+    first.cron.pause_with_note("job", note()).await.expect("a healthy fleet answers");
+    sleep(secs(3)).await;
+    (first, second)
+}
+
+async fn is_paused(node: &Running) -> bool {
+    node.cron.list().await.expect("a healthy fleet answers")[0].paused
+}
+
+#[tokio::test(start_paused = true)]
+async fn pause_survives_with_its_note() {
+    let fleet = Fleet::new();
+    let (first, _second) = paused_pair(&fleet).await;
+    fleet.lose_data();
+    sleep(secs(600)).await;
+    assert_eq!(fleet.log.starts(), [], "it is still paused");
+    assert_eq!(first.cron.list().await.expect("a healthy fleet answers")[0].note, note());
+    fleet.lose_data();
+    sleep(secs(600)).await;
+    assert_eq!(fleet.log.starts(), [], "a second time as well");
+    first.cron.resume("job").await.expect("a healthy fleet answers");
+    sleep(secs(120)).await;
+    assert_eq!(fleet.log.starts().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pause_survives_the_death_of_the_leader_with_the_data() {
+    let fleet = Fleet::new();
+    let (first, _second) = paused_pair(&fleet).await;
+    first.kill();
+    fleet.lose_data();
+    sleep(secs(600)).await;
+    assert_eq!(fleet.log.starts(), [], "the other node knew it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn resume_after_the_loss_is_not_overridden() {
+    let fleet = Fleet::new();
+    let (first, second) = paused_pair(&fleet).await;
+    let tool = fleet.node("tool");
+    tool.job("job", "* * * * *", secs(0)).register().expect("a good job");
+    for node in [&first, &second] {
+        node.faulty.always_all(Fault::Hang);
+    }
+    fleet.lose_data();
+    tool.cron.resume("job").await.expect("a healthy fleet answers");
+    for node in [&first, &second] {
+        node.faulty.heal();
+    }
+    sleep(secs(200)).await;
+    assert!(!is_paused(&first).await);
+    assert!(!fleet.log.starts().is_empty(), "the operator resumed it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn node_that_missed_a_resume_does_not_pause_again() {
+    let fleet = Fleet::new();
+    let (first, second) = paused_pair(&fleet).await;
+    second.faulty.always_all(Fault::Hang);
+    sleep(secs(10)).await;
+    first.cron.resume("job").await.expect("a healthy fleet answers");
+    sleep(secs(3)).await;
+    fleet.lose_data();
+    sleep(secs(3)).await;
+    second.faulty.heal();
+    sleep(secs(200)).await;
+    assert!(!is_paused(&first).await, "the other node knew of the resume");
+    assert!(!fleet.log.starts().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn replaced_schedule_survives() {
+    let fleet = Fleet::new();
+    let node = fleet.simple("a", "* * * * *", secs(0)).await;
+    sleep(secs(2)).await;
+    node.cron.replace("job", "@yearly").await.expect("a healthy fleet answers");
+    sleep(secs(2)).await;
+    fleet.lose_data();
+    sleep(secs(300)).await;
+    assert!(node.cron.list().await.expect("a healthy fleet answers")[0].replaced);
+    assert_eq!(fleet.log.starts(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn instance_is_paused_again_once_it_is_added_again() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    let write = node.writer();
+    let kind = node.cron.kind("import", move |run| {
+        write(&run);
+        async { Ok(()) }
+    });
+    kind.register().expect("a good kind");
+    let node = node.start();
+    let add = async || {
+        let every_minute = lock_cron::Schedule::cron("* * * * *").expect("a good schedule");
+        node.cron.add("import", "a", every_minute, &7).await.expect("a healthy fleet answers");
+    };
+    add().await;
+    sleep(secs(2)).await;
+    node.cron.pause("import/a").await.expect("a healthy fleet answers");
+    sleep(secs(2)).await;
+    fleet.lose_data();
+    sleep(secs(30)).await;
+    add().await;
+    sleep(secs(300)).await;
+    assert_eq!(fleet.log.starts(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn loss_of_the_whole_group_is_told_once() {
+    let fleet = Fleet::new();
+    let start = |name| {
+        let node = fleet.node(name);
+        for job in ["one", "two", "three"] {
+            let job = node.job(job, "* * * * *", secs(0)).placement(Placement::Leader);
+            job.register().expect("a good job");
+        }
+        node.start()
+    };
+    let (_first, _second) = (start("a"), start("b"));
+    sleep(secs(90)).await;
+    assert_eq!(fleet.log.data_lost(), 0);
+    fleet.lose_data();
+    sleep(secs(300)).await;
+    assert_eq!(fleet.log.data_lost(), 1);
+}
