@@ -29,10 +29,13 @@ fn start(fleet: &Fleet, name: &str, mut jobs: Vec<(String, &'static str)>, start
         let starts = starts.clone();
         let body = move |run: RunContext| {
             let at = run.id().scheduled().map(second).expect("no run was triggered");
-            starts.lock().unwrap().entry(run.job().to_string()).or_default().push(at);
+            starts.lock().expect("no body panics").entry(run.job().to_string()).or_default().push(at);
             async { Ok(()) }
         };
-        node.cron.job(&job, Schedule::cron(schedule).unwrap(), body).register().unwrap();
+        node.cron
+            .job(&job, Schedule::cron(schedule).expect("a good text"), body)
+            .register()
+            .expect("a good job");
     }
     node.start()
 }
@@ -61,7 +64,7 @@ async fn each_job_runs_as_the_table_of_deploys_says() {
         node.stop().await;
     }
 
-    let mut starts = std::mem::take(&mut *starts.lock().unwrap());
+    let mut starts = std::mem::take(&mut *starts.lock().expect("no body panics"));
     starts.values_mut().for_each(|of| of.sort_unstable());
     let of = |job: &str| starts[job].iter().map(|at| at / 60).collect::<Vec<_>>();
     assert_eq!(of("kept"), minutes(1, 31, 1).collect::<Vec<_>>());
