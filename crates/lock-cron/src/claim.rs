@@ -16,7 +16,7 @@ use lock_ledger::{
     AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, EndReply, EndRequest, OpenRun, OverlapRule,
     RetryOf, RunId, RunOutcome, RunState,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The time for a record after the grace of a shutdown. With it and the default graces, a shutdown takes less than
 /// 30 s even while the store is down; the next leader finds unrecorded runs.
@@ -55,6 +55,8 @@ pub(crate) struct ClaimedRun {
     pub(crate) failures: u32,
     pub(crate) catch_up: CatchUp,
     pub(crate) started: UtcTime,
+    /// The payload of its trigger, as JSON.
+    pub(crate) payload: Option<Arc<str>>,
     /// The lease of the claim; `None` in a job of each node.
     pub(crate) hold: Option<RunHold>,
 }
@@ -69,6 +71,7 @@ impl ClaimedRun {
             failures: 0,
             catch_up,
             started,
+            payload: None,
             hold: None,
         }
     }
@@ -76,7 +79,9 @@ impl ClaimedRun {
     /// Creates the run of a granted claim. If its hold is already over, its body does not start.
     fn granted(node: &Node, request: &ClaimRequest, result: &ClaimResult) -> Option<Self> {
         let Ok(reply) = &result.answer else { return None };
-        let ClaimReply::Claimed { token, attempt, failures } = reply.outcome else { return None };
+        let ClaimReply::Claimed { token, attempt, failures, ref payload } = reply.outcome else {
+            return None;
+        };
         Some(Self {
             id: AttemptId { run: request.run, claim: request.claim },
             token,
@@ -84,6 +89,7 @@ impl ClaimedRun {
             failures,
             catch_up: request.catch_up,
             started: reply.now.into(),
+            payload: payload.as_deref().map(Arc::from),
             hold: Some(node.ledger.hold(result.sent, node.terms.lease)),
         })
     }

@@ -24,7 +24,7 @@ pub struct RunContext {
     pub(crate) catch_up: CatchUp,
     /// `None` in a job of each node.
     pub(crate) hold: Option<RunHold>,
-    /// The payload of an instance, as JSON.
+    /// The payload of the trigger or of the instance, as JSON.
     pub(crate) payload: Option<Arc<str>>,
     pub(crate) cancel: watch::Receiver<bool>,
 }

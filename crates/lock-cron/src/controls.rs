@@ -4,11 +4,13 @@ use crate::{
     error::{CronError, CronErrorKind},
     ledger_client::NO_REVISION,
     options::Scope,
+    payload,
     schedule::Schedule,
     scheduler::Scheduler,
 };
 use lock_core::{__private::lock, LockName};
 use lock_ledger::{CommandReply, FleetControls, JobCommand, PauseNote, RunId};
+use serde::Serialize;
 
 /// The maximum length of the author and of the text of a note, in bytes.
 const MAX_NOTE_BYTES: usize = 1000;
@@ -167,8 +169,48 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been applied; if repeated, it may trigger a second run.
     pub async fn trigger(&self, job: &str) -> Result<RunId, CronError> {
+        self.trigger_run(job, None).await
+    }
+
+    /// Triggers one run of the job as [`trigger`](Self::trigger) does, with a payload, which its body reads with
+    /// [`RunContext::payload`](crate::RunContext::payload). For an instance, it replaces the payload of the instance in
+    /// this run. Every attempt of the run has it, on whatever node.
+    ///
+    /// A payload is JSON of at most 64 KiB. At most 256 triggers of the group wait with one, so that they take 16 MiB of
+    /// the store. Nodes of an earlier version run the job without the payload: upgrade all of them first.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// cron.job("invoices", Schedule::cron("0 2 * * *")?, |run: RunContext| async move {
+    ///     match run.payload::<Option<u32>>()? {
+    ///         Some(customer) => println!("invoices of customer {customer}"),
+    ///         None => println!("all invoices"), // a scheduled run
+    ///     }
+    ///     Ok(())
+    /// })
+    /// .register()?;
+    /// cron.trigger_with("invoices", &7).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`trigger`](Self::trigger), [`TooManyTriggers`](CronErrorKind::TooManyTriggers) also if 256 triggers of the
+    /// group wait with a payload; and [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload is no JSON or has
+    /// more than 64 KiB.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been applied; if repeated, it may trigger a second run.
+    pub async fn trigger_with(&self, job: &str, payload: &impl Serialize) -> Result<RunId, CronError> {
+        self.trigger_run(job, Some(payload::encode(payload)?)).await
+    }
+
+    async fn trigger_run(&self, job: &str, payload: Option<String>) -> Result<RunId, CronError> {
         let id = *lock_core::backend::ProcessId::random().as_uuid();
-        self.command(job, JobCommand::Trigger { id, life: self.shared.node.terms.trigger_life }).await?;
+        let life = self.shared.node.terms.trigger_life;
+        self.command(job, JobCommand::Trigger { id, life, payload }).await?;
         Ok(RunId::Triggered(id))
     }
 

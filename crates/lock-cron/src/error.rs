@@ -33,11 +33,11 @@ pub enum CronErrorKind {
     Running,
     /// The scheduler has ended: build another one.
     Ended,
-    /// Too many triggers are waiting to be started.
+    /// Too many triggers are waiting to be started, or too many with a payload.
     TooManyTriggers,
     /// The group has too many instances.
     TooManyInstances,
-    /// The payload of an instance is too long, or is no JSON.
+    /// The payload of an instance or a trigger is too long, or is no JSON.
     InvalidPayload,
     /// The store did not answer, or rejected a request. The source has the reason.
     Store,

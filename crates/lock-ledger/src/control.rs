@@ -25,6 +25,8 @@ pub enum JobCommand {
         id: Uuid,
         /// The time in which it may be started; whole milliseconds.
         life: Duration,
+        /// The argument of the run, which every claim of it returns; an empty text is none. The ledger does not parse it.
+        payload: Option<String>,
     },
     /// Withdraws a trigger that has not been started.
     CancelTrigger(Uuid),
@@ -51,7 +53,8 @@ pub enum CommandReply {
     /// The ledger does not have the job.
     Unregistered,
     /// [`MAX_TRIGGERS`](crate::MAX_TRIGGERS) of the group or [`MAX_TRIGGERS_PER_JOB`](crate::MAX_TRIGGERS_PER_JOB) of
-    /// the job are already waiting.
+    /// the job are already waiting, or [`MAX_TRIGGER_PAYLOADS`](crate::MAX_TRIGGER_PAYLOADS) of the group with a
+    /// payload.
     Full,
     /// The trigger to cancel is no longer waiting.
     Gone,
@@ -87,7 +90,7 @@ pub struct JobControls {
     pub schedule: Option<String>,
 }
 
-/// A triggered run that no node has started yet.
+/// A triggered run that no node has started yet. Its payload is not read with it, but with the claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Trigger {
     /// The time of the command, by the server's clock.

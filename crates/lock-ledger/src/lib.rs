@@ -30,7 +30,7 @@ pub use ids::{ClaimId, GroupName, JobId, ParseIdError, RunId};
 pub use instance::{AddReply, AddRequest, Definition, Instance, Instances, Once, Removal, RemoveReply};
 pub use limits::{
     ABSENT_AFTER, CHANGE_LIFE, DEFAULT_HISTORY, MAX_CHANGES, MAX_HISTORY, MAX_INSTANCES, MAX_SCHEDULES,
-    MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, RECENT_OUTCOMES,
+    MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, RECENT_OUTCOMES,
 };
 pub use memory::MemoryLedger;
 pub use reply::{ClaimReply, EndReply, JobStatus, RegisteredJob, RunRenewal};

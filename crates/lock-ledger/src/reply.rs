@@ -34,6 +34,8 @@ pub enum ClaimReply {
         attempt: u32,
         /// The number of earlier attempts that failed.
         failures: u32,
+        /// The payload of the trigger, the same for all attempts.
+        payload: Option<String>,
     },
     /// This instant was already decided, or the trigger was already used.
     Duplicate,

@@ -57,6 +57,10 @@ use std::{fmt::Debug, sync::Arc};
 /// A triggered run has no instant. Instead of the controls and of 5 and 6 it needs a waiting trigger that has not
 /// *expired*, and the watermark stays.
 ///
+/// # Payloads of triggers
+/// A payload is stored beside the controls, so that no reader of the controls transfers it. It is kept while its
+/// trigger waits and while its run is open, and every claim of an attempt returns it.
+///
 /// # Instances
 /// An instance is a job whose [`Definition`](crate::Definition) is in the ledger: it has a watermark from
 /// [`add`](Self::add) on, and needs no registration. A claim names the revision of the definition, so that nothing starts

@@ -17,6 +17,7 @@ mod metrics;
 mod misfires;
 mod overlap;
 mod panics;
+mod payloads;
 mod reports;
 mod runs;
 mod spread;

@@ -16,6 +16,14 @@ use std::time::Duration;
 impl GroupLedger {
     /// Decides a claim.
     pub fn claim(&mut self, now: ServerTime, r: &ClaimRequest) -> ClaimReply {
+        let mut reply = self.decide(now, r);
+        if let ClaimReply::Claimed { payload, .. } = &mut reply {
+            *payload = self.payloads.get(&(r.job.name.clone(), r.run)).cloned();
+        }
+        reply
+    }
+
+    fn decide(&mut self, now: ServerTime, r: &ClaimRequest) -> ClaimReply {
         let Some(job) = self.jobs.get_mut(&r.job.name) else { return ClaimReply::Unregistered };
         if let Some(answer) = repeated(job, now, r) {
             return answer;
@@ -39,6 +47,7 @@ impl GroupLedger {
                 };
                 if now > trigger.until {
                     self.triggers.retain(|trigger| trigger.id != id);
+                    self.payloads.remove(&(r.job.name.clone(), r.run));
                     job.remember_skip(now, r, &one(r, "the trigger expired"));
                     return ClaimReply::Expired;
                 }
@@ -62,6 +71,7 @@ impl GroupLedger {
         }
         match skip {
             Some(skip) => {
+                self.payloads.remove(&(r.job.name.clone(), r.run));
                 job.remember_skip(now, r, &skip);
                 self.conclude(now, &r.job.name);
                 ClaimReply::Skipped
@@ -85,7 +95,7 @@ fn repeated(job: &mut Job, now: ServerTime, r: &ClaimRequest) -> Option<ClaimRep
         }
         open.expires_ms = open.expires_ms.max(expiry(now, r.lease));
         let Attempts { number: attempt, failures, .. } = open.attempts;
-        return Some(ClaimReply::Claimed { token: open.token, attempt, failures });
+        return Some(ClaimReply::Claimed { token: open.token, attempt, failures, payload: None });
     }
     job.has_just_skipped(r.claim).then_some(ClaimReply::Skipped)
 }

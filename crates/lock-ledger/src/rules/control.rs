@@ -4,7 +4,7 @@ use super::state::{GroupLedger, Job, JobKind};
 use crate::{
     control::{CommandReply, FleetControls, JobCommand, JobControls, PauseNote, Trigger},
     ids::RunId,
-    limits::{MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB},
+    limits::{MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB},
 };
 use lock_core::{__private::expiry, LockName, clock::ServerTime};
 
@@ -22,9 +22,10 @@ impl GroupLedger {
             JobCommand::Replace(schedule) => next.schedule = Some(schedule.clone()),
             JobCommand::Restore => next.schedule = None,
             JobCommand::Reset => job.reset(now),
-            JobCommand::Trigger { id, life } => {
+            JobCommand::Trigger { id, life, payload } => {
                 let until = ServerTime::from_millis(expiry(now, *life));
-                return self.trigger(now, Trigger { given: now, until, id: *id, job: name.clone() });
+                let payload = payload.clone().filter(|payload| !payload.is_empty());
+                return self.trigger(now, Trigger { given: now, until, id: *id, job: name.clone() }, payload);
             }
             JobCommand::CancelTrigger(id) => {
                 return self.cancel(now, |trigger| trigger.id == *id && trigger.job == *name);
@@ -47,7 +48,7 @@ impl GroupLedger {
         }
     }
 
-    fn trigger(&mut self, now: ServerTime, new: Trigger) -> CommandReply {
+    fn trigger(&mut self, now: ServerTime, new: Trigger, payload: Option<String>) -> CommandReply {
         let waits = self.triggers.iter().any(|trigger| trigger.id == new.id);
         // The command was delivered twice, far apart, and its trigger ran in between.
         let run = RunId::Triggered(new.id);
@@ -55,24 +56,36 @@ impl GroupLedger {
         if waits || self.jobs.get(&new.job).is_some_and(known) {
             return CommandReply::Accepted { revision: self.revision };
         }
-        self.triggers.retain(|trigger| trigger.job != new.job || now <= trigger.until);
-        let alive = self.triggers.iter().filter(|trigger| now <= trigger.until);
-        let of_job = self.triggers.iter().filter(|trigger| trigger.job == new.job);
-        if alive.count() >= MAX_TRIGGERS || of_job.count() >= MAX_TRIGGERS_PER_JOB {
+        self.withdraw_triggers(|trigger| trigger.job == new.job && now > trigger.until);
+        let alive: Vec<_> = self.triggers.iter().filter(|trigger| now <= trigger.until).collect();
+        let of_job = alive.iter().filter(|trigger| trigger.job == new.job);
+        let with_payload = alive.iter().filter(|trigger| self.payloads.contains_key(&key_of(trigger)));
+        if alive.len() >= MAX_TRIGGERS
+            || of_job.count() >= MAX_TRIGGERS_PER_JOB
+            || payload.is_some() && with_payload.count() >= MAX_TRIGGER_PAYLOADS
+        {
             return CommandReply::Full;
         }
+        self.payloads.extend(payload.map(|payload| (key_of(&new), payload)));
         self.triggers.push(new);
         self.triggers.sort_by_key(|trigger| (trigger.given, trigger.id));
         CommandReply::Accepted { revision: self.raise_revision(now) }
     }
 
     fn cancel(&mut self, now: ServerTime, which: impl Fn(&Trigger) -> bool) -> CommandReply {
-        let before = self.triggers.len();
-        self.triggers.retain(|trigger| !which(trigger));
-        if self.triggers.len() == before {
+        if !self.withdraw_triggers(which) {
             return CommandReply::Gone;
         }
         CommandReply::Accepted { revision: self.raise_revision(now) }
+    }
+
+    /// Removes triggers with their payloads. Returns `false` if there were none.
+    pub(super) fn withdraw_triggers(&mut self, which: impl Fn(&Trigger) -> bool) -> bool {
+        let withdrawn: Vec<_> = self.triggers.extract_if(.., |trigger| which(trigger)).collect();
+        for trigger in &withdrawn {
+            self.payloads.remove(&key_of(trigger));
+        }
+        !withdrawn.is_empty()
     }
 
     /// Reads the controls unless their revision is `known`.
@@ -88,6 +101,11 @@ impl GroupLedger {
             triggers: self.triggers.clone(),
         }
     }
+}
+
+/// Returns the key of the payload of a trigger.
+fn key_of(trigger: &Trigger) -> (LockName, RunId) {
+    (trigger.job.clone(), RunId::Triggered(trigger.id))
 }
 
 impl Job {

@@ -30,6 +30,7 @@ impl GroupLedger {
         }
         let reply = self.jobs.get_mut(&r.job.name).map_or(EndReply::Gone, |job| job.end(now, r));
         if is_open && r.then == AfterAttempt::Finish {
+            self.payloads.remove(&(r.job.name.clone(), r.run));
             self.conclude(now, &r.job.name);
         }
         reply

@@ -101,6 +101,7 @@ impl GroupLedger {
         if forgets {
             self.jobs.remove(name);
             self.expiring.retain(|(_, other)| other != name);
+            self.payloads.retain(|(other, _), _| other != name);
         }
         self.drop_triggers(now, name, forgets && had_controls);
         RemoveReply::Removed
@@ -130,9 +131,7 @@ impl GroupLedger {
 
     /// Withdraws the triggers of a job. The revision of the controls is raised if they changed.
     fn drop_triggers(&mut self, now: ServerTime, name: &LockName, controls_changed: bool) {
-        let before = self.triggers.len();
-        self.triggers.retain(|trigger| trigger.job != *name);
-        if controls_changed || self.triggers.len() < before {
+        if self.withdraw_triggers(|trigger| trigger.job == *name) || controls_changed {
             self.raise_revision(now);
         }
     }

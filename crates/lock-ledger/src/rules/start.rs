@@ -40,5 +40,5 @@ pub(super) fn start(job: &mut Job, now: ServerTime, r: &ClaimRequest, attempts: 
         replaced: false,
     };
     job.open.insert(r.run, open);
-    ClaimReply::Claimed { token, attempt: attempts.number, failures: attempts.failures }
+    ClaimReply::Claimed { token, attempt: attempts.number, failures: attempts.failures, payload: None }
 }

@@ -26,6 +26,8 @@ pub struct GroupLedger {
     pub(super) led_ms: u64,
     /// The waiting triggers, in the order in which they were given.
     pub(super) triggers: Vec<Trigger>,
+    /// The payloads of waiting triggers and of open triggered runs.
+    pub(super) payloads: BTreeMap<(LockName, RunId), String>,
     /// The nodes that have sent a heartbeat, by their ids.
     pub(super) nodes: BTreeMap<Uuid, KnownNode>,
     pub(super) instances: BTreeMap<LockName, Instance>,

@@ -21,9 +21,9 @@ use lock_core::{
 use lock_ledger::{
     ABSENT_AFTER, AddReply, AddRequest, AfterAttempt, Attempt, CatchUp, ClaimReply, ClaimRequest,
     CommandReply, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
-    HeartbeatRequest, Instances, JobCommand, JobDescription, JobId, JobStatus, MAX_SCHEDULES, MAX_TRIGGERS,
-    MAX_TRIGGERS_PER_JOB, OpenRun, OverlapRule, RegisteredJob, Registration, Removal, RemoveReply, RenewRun,
-    RunId, RunLedger, RunRenewal,
+    HeartbeatRequest, Instances, JobCommand, JobDescription, JobId, JobStatus, MAX_SCHEDULES,
+    MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, OpenRun, OverlapRule, RegisteredJob,
+    Registration, Removal, RemoveReply, RenewRun, RunId, RunLedger, RunRenewal,
 };
 use record::Record;
 use std::{ops::Range, time::Duration};
@@ -72,7 +72,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
     async fn claim(&self, r: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
         let JobId { group, name } = &r.job;
         let JobKeys { job, history } = JobKeys::of(group, name);
-        let GroupKeys { open, group, instances, changes, summaries, .. } = GroupKeys::of(group);
+        let GroupKeys { open, group, instances, changes, summaries, payloads, .. } = GroupKeys::of(group);
         let (overlap, max_open) = match r.overlap {
             OverlapRule::Skip => ("skip", 1),
             OverlapRule::Queue => ("queue", 1),
@@ -101,12 +101,13 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             r.after.map_or_else(String::new, |after| after.as_millis().to_string()),
             r.definition.to_string(),
         ];
-        let keys = vec![job, open, history, group, instances, changes, summaries];
+        let keys = vec![job, open, history, group, instances, changes, summaries, payloads];
         let reply = self.run(&script::LEDGER_CLAIM, keys, args).await?;
         let outcome = match reply.word() {
             "claimed" => {
                 let (token, attempt, failures) = (reply.number(0)?, reply.count(1)?, reply.count(2)?);
-                ClaimReply::Claimed { token: FencingToken::new(token), attempt, failures }
+                let payload = Some(reply.text(3)?.to_owned()).filter(|payload| !payload.is_empty());
+                ClaimReply::Claimed { token: FencingToken::new(token), attempt, failures, payload }
             }
             "skipped" => ClaimReply::Skipped,
             "expired" => ClaimReply::Expired,
@@ -163,8 +164,8 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             then.to_owned(),
             r.history.to_string(),
         ];
-        let GroupKeys { open, group, instances, changes, summaries, .. } = GroupKeys::of(group);
-        let keys = vec![job, open, history, group, instances, changes, summaries];
+        let GroupKeys { open, group, instances, changes, summaries, payloads, .. } = GroupKeys::of(group);
+        let keys = vec![job, open, history, group, instances, changes, summaries, payloads];
         let reply = self.run(&script::LEDGER_END, keys, args).await?;
         let outcome = match reply.word() {
             "recorded" => EndReply::Recorded,
@@ -197,7 +198,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
 
     async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError> {
         let trigger = |id| RunId::Triggered(id).to_string();
-        let mut actor = String::new();
+        let (mut actor, mut payload) = (String::new(), None);
         let (word, value, life) = match command {
             JobCommand::Pause(note) => {
                 actor = note.actor;
@@ -207,13 +208,16 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             JobCommand::Replace(schedule) => ("replace", schedule, Duration::ZERO),
             JobCommand::Restore => ("restore", String::new(), Duration::ZERO),
             JobCommand::Reset => ("reset", String::new(), Duration::ZERO),
-            JobCommand::Trigger { id, life } => ("trigger", trigger(id), life),
+            JobCommand::Trigger { id, life, payload: with } => {
+                payload = with;
+                ("trigger", trigger(id), life)
+            }
             JobCommand::CancelTrigger(id) => ("cancel", trigger(id), Duration::ZERO),
             _ => return Err(unexpected_reply("give a command").into()),
         };
         let JobKeys { job: of_job, history } = JobKeys::of(&job.group, &job.name);
-        let GroupKeys { open, group, .. } = GroupKeys::of(&job.group);
-        let keys = vec![of_job, group, open, history];
+        let GroupKeys { open, group, payloads, .. } = GroupKeys::of(&job.group);
+        let keys = vec![of_job, group, open, history, payloads];
         let args = vec![
             job.name.to_string(),
             word.to_owned(),
@@ -222,6 +226,8 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             MAX_TRIGGERS.to_string(),
             MAX_TRIGGERS_PER_JOB.to_string(),
             actor,
+            payload.unwrap_or_default(),
+            MAX_TRIGGER_PAYLOADS.to_string(),
         ];
         let reply = self.run(&script::LEDGER_COMMAND, keys, args).await?;
         let outcome = match reply.word() {

@@ -7,7 +7,9 @@
 -- open runs of a group: HASH   "<job>\n<run>" = an attempt
 -- history of a job: LIST of attempts and skips, newest first
 -- group: HASH   revision   instances = the revision of the instances   seen = the last registration, ms   led = total time with leaders, ms
---               job:<job> = {revision, paused, actor, note, schedule}   trigger:<uuid> = {job, given, until}, µs
+--               job:<job> = {revision, paused, actor, note, schedule}
+--               trigger:<uuid> = {job, given, until, µs, payload = true if it has one}
+-- payloads of a group: HASH   "<job>\n<run>" = the payload of a waiting trigger or of an open run
 -- nodes of a group: HASH   <uuid> = {name, jobs, room, kinds, leading, expires}, ms; jobs = the hash of its jobs and their
 --                          schedules; kinds, separated by slashes
 -- instances of a group: HASH   <job> = {schedule, dst, payload, once, kept, revision, added_by, added_at}, ms and µs
@@ -97,12 +99,16 @@ local function record_change(group, changes, name)
   return revision
 end
 
+-- Removes the payload of a run, if it has one.
+local function drop_payload(key, job, run) redis.call('HDEL', key, job .. '\n' .. run) end
+
 -- Withdraws the triggers of a job, and its controls if asked to. The revision of the group is raised if they changed.
-local function drop_controls(group, name, with_controls)
+local function drop_controls(group, payloads, name, with_controls)
   local dropped = with_controls and redis.call('HDEL', group, 'job:' .. name) == 1
   for field, text in pairs(fields(group)) do
     if string.find(field, '^trigger:') and cjson.decode(text).job == name then
       redis.call('HDEL', group, field)
+      drop_payload(payloads, name, field)
       dropped = true
     end
   end
@@ -117,7 +123,7 @@ local function conclude(keys, name, job)
   redis.call('HSET', keys.job, 'instance', '')
   redis.call('PEXPIRE', keys.job, job.kept)
   redis.call('PEXPIRE', keys.history, job.kept)
-  drop_controls(keys.group, name, true)
+  drop_controls(keys.group, keys.payloads, name, true)
 end
 
 -- Decodes an entry of a history. An unreadable entry counts as empty, so that it stops no run.

@@ -2,7 +2,7 @@
 -- lock-ledger's `RunLedger` and is that of its rules. Everything is read before anything is written.
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group   5 instances of the group   6 their changes
---      7 summaries
+--      7 summaries   8 payloads
 -- ARGV 1 job   2 run   3 claim   4 claim of the previous attempt, or ''   5 budget of failures   6 of orphanings
 --      7 first run of a skip, or ''   8 its count   9 its detail   10 fingerprint of the schedule
 --      11 revision of the job's controls   12 skip | queue | replace | allow   13 maximum number of open runs
@@ -10,7 +10,7 @@
 --      18 the instant before by the same schedule, ms, or ''   19 revision of the job's definition
 --
 -- replies, each after the server's time in µs:
---   claimed, token, attempt, failures   also the reply to a repeat
+--   claimed, token, attempt, failures, payload or ''   also the reply to a repeat
 --   busy, others   early, ms
 --   skipped | expired | duplicate | superseded | behind | paused | outdated | gone | unregistered
 local name, run, claim, length = ARGV[1], ARGV[2], ARGV[3], ARGV[17]
@@ -19,13 +19,19 @@ local job = fields(KEYS[1])
 if not job.mark then return answer('unregistered') end
 
 local keys = {job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}
-keys.summaries = KEYS[7]
+keys.summaries, keys.payloads = KEYS[7], KEYS[8]
 local open = find_open(KEYS[2], name, run)
+
+local function claimed(token, number, failures)
+  local payload = string.find(run, '^trigger:') and redis.call('HGET', KEYS[8], name .. '\n' .. run)
+  return answer('claimed', token, int(number), int(failures), payload or '')
+end
+
 if open and open.claim == claim then
   if is_over(open) or open.stage ~= 'running' then return answer('gone') end
   open.expires = int(math.max(tonumber(open.expires), now_ms + lease))
   write_open(KEYS[2], name, open)
-  return answer('claimed', open.token, int(open.attempt), int(open.failures))
+  return claimed(open.token, open.attempt, open.failures)
 end
 local last = recall(redis.call('LRANGE', KEYS[3], '0', '0')[1])
 if last.outcome == 'skipped' and last.claim == claim then return answer('skipped') end
@@ -68,7 +74,7 @@ local function start(number, failures, orphanings)
   end
   redis.call('HSET', KEYS[1], 'mark', job.mark, 'token', token, 'open', job.open)
   write_open(KEYS[2], name, started)
-  return answer('claimed', token, int(number), int(failures))
+  return claimed(token, number, failures)
 end
 
 if ARGV[4] ~= '' then
@@ -110,6 +116,7 @@ else
   if not trigger or trigger.job ~= name or open then return answer('duplicate') end
   if now > tonumber(trigger['until']) then
     redis.call('HDEL', KEYS[4], run)
+    drop_payload(KEYS[8], name, run)
     skip(run, 1, 'the trigger expired')
     return answer('expired')
   end
@@ -129,6 +136,7 @@ end
 if at then job.mark = run end
 if trigger then redis.call('HDEL', KEYS[4], run) end
 if skips or forbidden then
+  if trigger then drop_payload(KEYS[8], name, run) end
   redis.call('HSET', KEYS[1], 'mark', job.mark)
   if skips then skip(ARGV[7], tonumber(ARGV[8]), ARGV[9]) else skip(run, 1, 'other runs were open') end
   job.open = job.open or ''

@@ -1,9 +1,10 @@
 -- Carries out a command for a job. Instants that were missed under the previous controls stay missed, since the
 -- watermark is raised to now.
 --
--- KEYS 1 job   2 group   3 open runs of the group   4 history of the job
+-- KEYS 1 job   2 group   3 open runs of the group   4 history of the job   5 payloads of the group
 -- ARGV 1 job   2 pause | resume | replace | restore | reset | trigger | cancel   3 schedule, trigger:<uuid>, or the note of a pause
 --      4 lifetime of a trigger, ms   5 maximum number of triggers in the group   6 in the job   7 author of a pause
+--      8 payload of a trigger, or ''   9 maximum number of triggers with a payload in the group
 --
 -- replies, each after the server's time in µs:
 --   accepted, revision of the group
@@ -19,19 +20,27 @@ if command == 'trigger' then
   if group[value] or find_open(KEYS[3], name, value) or remembers(KEYS[4], value) then
     return answer('accepted', int(revision))
   end
-  local alive, of_job = 0, 0
+  local alive, of_job, with_payload = 0, 0, 0
   for field, text in pairs(group) do
     local trigger = string.find(field, '^trigger:') and cjson.decode(text)
     if trigger and now <= tonumber(trigger['until']) then
       alive = alive + 1
       if trigger.job == name then of_job = of_job + 1 end
+      if trigger.payload == true then with_payload = with_payload + 1 end
     elseif trigger and trigger.job == name then
       redis.call('HDEL', KEYS[2], field)
+      drop_payload(KEYS[5], name, field)
     end
   end
   if alive >= tonumber(ARGV[5]) or of_job >= tonumber(ARGV[6]) then return answer('full') end
+  local has_payload = ARGV[8] ~= ''
+  if has_payload and with_payload >= tonumber(ARGV[9]) then return answer('full') end
   revision = next_revision(revision)
   local trigger = {job = name, given = int(now), ['until'] = int((now_ms + ARGV[4]) * 1000)}
+  if has_payload then
+    trigger.payload = true
+    redis.call('HSET', KEYS[5], name .. '\n' .. value, ARGV[8])
+  end
   redis.call('HSET', KEYS[2], 'revision', int(revision), value, cjson.encode(trigger))
   return answer('accepted', int(revision))
 end
@@ -41,6 +50,7 @@ if command == 'cancel' then
   if not trigger or trigger.job ~= name then return answer('gone') end
   revision = next_revision(revision)
   redis.call('HDEL', KEYS[2], value)
+  drop_payload(KEYS[5], name, value)
   redis.call('HSET', KEYS[2], 'revision', int(revision))
   return answer('accepted', int(revision))
 end

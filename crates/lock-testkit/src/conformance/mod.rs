@@ -51,6 +51,7 @@ pub mod locking;
 pub mod naming;
 pub mod once;
 pub mod overlap;
+pub mod payload;
 pub mod racing;
 pub mod reporting;
 pub mod retry;

@@ -331,4 +331,10 @@ planted_bugs! {
     RestartsFailures: [LedgerConformance],
     /// The note of a pause is not kept.
     ForgetsPauseNotes: [LedgerConformance],
+    /// The next attempt of a triggered run has no payload.
+    RetryForgetsPayload: [LedgerConformance],
+    /// The payload of a withdrawn trigger is kept.
+    KeepsWithdrawnPayload: [LedgerConformance],
+    /// Any number of triggers with a payload may wait.
+    UnboundedPayloads: [LedgerConformance],
 }

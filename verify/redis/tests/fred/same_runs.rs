@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 const STEPS: usize = 10_000;
 /// The number of kinds of answers.
-const KINDS: usize = 31;
+const KINDS: usize = 32;
 /// The length of a history.
 const HISTORY: u32 = 60;
 
@@ -168,6 +168,7 @@ impl Run {
         let expected = self.model.claim(reply.now, &request);
         assert_eq!(reply.outcome, expected, "{request:?}");
         self.count(match expected {
+            ClaimReply::Claimed { payload: Some(_), .. } => "claimed with a payload",
             ClaimReply::Claimed { attempt: 1, .. } => "claimed",
             ClaimReply::Claimed { .. } => "claimed again",
             ClaimReply::Duplicate => "duplicate",
@@ -253,6 +254,7 @@ impl Run {
         }
         let text = self.pick(&["@daily", "@hourly"]).to_owned();
         let life = Duration::from_millis(if self.random.chance(0.5) { 1 } else { 60_000 });
+        let payload = self.pick(&[None, Some("7"), Some("\"ü\"")]).map(str::to_owned);
         let command = match self.random.below(14) {
             0 => JobCommand::Pause(PauseNote {
                 actor: String::new(),
@@ -263,7 +265,7 @@ impl Run {
             5 => JobCommand::Restore,
             6 => JobCommand::Reset,
             7 => JobCommand::CancelTrigger(id),
-            _ => JobCommand::Trigger { id, life },
+            _ => JobCommand::Trigger { id, life, payload },
         };
         if matches!(command, JobCommand::Trigger { .. }) {
             self.triggers.push(RunId::Triggered(id));

@@ -146,9 +146,12 @@ impl BuggyLedger {
             Some(SkipDecidesNothing) if skips && alive > 0 => Some(ClaimReply::Skipped),
             Some(CountsOrphans) if skips && !others.is_empty() => Some(ClaimReply::Skipped),
             Some(SkipKeepsWatermark) if r.skip.is_some() => Some(ClaimReply::Skipped),
-            Some(GrantsExpiredRepeat) => {
-                same.map(|run| ClaimReply::Claimed { token: run.token, attempt: run.attempt, failures: 0 })
-            }
+            Some(GrantsExpiredRepeat) => same.map(|run| ClaimReply::Claimed {
+                token: run.token,
+                attempt: run.attempt,
+                failures: 0,
+                payload: None,
+            }),
             _ => None,
         }
     }
@@ -206,7 +209,7 @@ impl RunLedger for BuggyLedger {
             | (Some(StartsEarly), answer @ ClaimReply::Early { .. })
             | (Some(TriggerNeverExpires), answer @ ClaimReply::Expired)
             | (Some(IgnoresPauses), answer @ ClaimReply::Paused) => {
-                *answer = ClaimReply::Claimed { token: TOKEN, attempt: 1, failures: 0 };
+                *answer = ClaimReply::Claimed { token: TOKEN, attempt: 1, failures: 0, payload: None };
             }
             (Some(CountsReleasedAttempt), ClaimReply::Claimed { attempt, .. }) => {
                 *attempt += u32::from(before.is_some_and(|open| open.state == RunState::Released));
@@ -214,6 +217,7 @@ impl RunLedger for BuggyLedger {
             (Some(RetryReusesToken), ClaimReply::Claimed { token, .. }) => {
                 *token = before.map_or(*token, |open| open.token);
             }
+            (Some(RetryForgetsPayload), ClaimReply::Claimed { attempt: 2.., payload, .. }) => *payload = None,
             (Some(ConstantRunToken), ClaimReply::Claimed { token, .. }) => *token = TOKEN,
             _ => {}
         }
@@ -269,7 +273,7 @@ impl RunLedger for BuggyLedger {
     }
 
     async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError> {
-        if let JobCommand::Trigger { id, life } = command {
+        if let JobCommand::Trigger { id, life, .. } = command {
             let given = self.inner.server_now(&job.group).unwrap();
             self.old.lock().unwrap().push(Trigger { given, until: given + life, id, job: job.name.clone() });
         }
@@ -291,6 +295,14 @@ impl RunLedger for BuggyLedger {
                 if self.old.lock().unwrap().len() > MAX_TRIGGERS_PER_JOB =>
             {
                 return Ok(Reply::new(self.inner.server_now(&job.group).unwrap(), CommandReply::Full));
+            }
+            (Some(KeepsWithdrawnPayload), JobCommand::CancelTrigger(_)) => {
+                let now = self.inner.server_now(&job.group).unwrap();
+                Ok(Reply::new(now, CommandReply::Accepted { revision: u64::MAX }))
+            }
+            (Some(UnboundedPayloads), JobCommand::Trigger { id, life, payload: Some(_) }) => {
+                let without = JobCommand::Trigger { id: *id, life: *life, payload: None };
+                self.inner.command(job, without).await
             }
             _ => self.inner.command(job, command).await,
         }
@@ -437,5 +449,8 @@ super::caught! {
     success_that_is_lost: ForgetsLastSuccess by summary::a_summary_has_the_latest_outcomes;
     failure_that_begins_again: RestartsFailures by summary::a_summary_has_the_latest_outcomes;
     pause_without_its_note: ForgetsPauseNotes by control::a_pause_keeps_its_note;
+    next_attempt_without_the_payload: RetryForgetsPayload by payload::every_attempt_has_the_payload;
+    payload_that_is_kept: KeepsWithdrawnPayload by payload::a_withdrawn_trigger_leaves_no_payload;
+    payloads_without_a_bound: UnboundedPayloads by payload::waiting_payloads_are_bounded;
     trigger_that_waits_for_ever: RepeatsTriggers by control::a_repeated_trigger_starts_once;
 }
