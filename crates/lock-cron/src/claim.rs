@@ -8,7 +8,7 @@ use crate::{
     observer::CronEvent,
     options::{OnOrphan, Overlap},
     plan::{ClaimOutcome, Due},
-    running::HeldClaim,
+    running::{CancelReason, HeldClaim},
     time::UtcTime,
 };
 use lock_core::{FencingToken, LockName, backend::BackendError};
@@ -221,7 +221,7 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
         }
         // The allowed attempts are used up.
         RetryOutcome::Refused(ClaimReply::Gone) => {
-            if abandon(node, &job.name, before).await == Some(EndReply::Recorded) && orphaned {
+            if abandon(node, left).await == Some(EndReply::Recorded) && orphaned {
                 orphaned_event(false);
             }
             None
@@ -230,11 +230,19 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
     }
 }
 
-/// Records that a run was abandoned.
-pub(crate) async fn abandon(node: &Node, job: &LockName, attempt: AttemptId) -> Option<EndReply> {
-    let (outcome, detail) = (RunOutcome::Abandoned, "its node died or lost its lease".to_owned());
-    let end = AttemptEnd { outcome, detail, then: Some(AfterAttempt::Finish) };
-    record_end(node, job, attempt, end).await
+/// Records the end of a run that its node has left, and that no node continues.
+pub(crate) async fn abandon(node: &Node, left: &OpenRun) -> Option<EndReply> {
+    let end = match left.state {
+        RunState::Released if left.cancelled => {
+            AttemptEnd::cancelled(CancelReason::Cancelled.detail(), AfterAttempt::Finish)
+        }
+        _ => AttemptEnd {
+            outcome: RunOutcome::Abandoned,
+            detail: "its node died or lost its lease".to_owned(),
+            then: Some(AfterAttempt::Finish),
+        },
+    };
+    record_end(node, &left.job, AttemptId { run: left.run, claim: left.claim }, end).await
 }
 
 /// Records an end. Returns `None` if there is none to record, or if the store did not answer for as long as the lease

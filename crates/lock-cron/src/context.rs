@@ -104,8 +104,8 @@ impl RunContext {
         async move { hold::lost(hold.as_ref()).await }
     }
 
-    /// Completes when the body has to end: its timeout passed, the scheduler shuts down, another run replaces it, or
-    /// it is lost. A body that does not end is dropped at an await when its [grace](crate::JobBuilder::cancel_grace)
+    /// Completes when the body has to end: its timeout passed, the scheduler shuts down, another run replaces it, it was
+    /// [cancelled](crate::Scheduler::cancel), or it is lost. A body that does not end is dropped at an await when its [grace](crate::JobBuilder::cancel_grace)
     /// is over.
     ///
     /// # Cancel safety

@@ -71,7 +71,7 @@ impl Scheduler {
             let about = format!("the note of a pause is longer than {MAX_NOTE_BYTES} bytes: shorten it");
             return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
         }
-        self.command(job, JobCommand::Pause(note)).await
+        self.command(job, JobCommand::Pause(note)).await.map(drop)
     }
 
     /// Restarts the scheduled runs of a job from now on. Runs that were due in the meantime are not made up for.
@@ -94,7 +94,7 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn resume(&self, job: &str) -> Result<(), CronError> {
-        self.command(job, JobCommand::Resume).await
+        self.command(job, JobCommand::Resume).await.map(drop)
     }
 
     /// Replaces the schedule of a job in the whole fleet, even across restarts, until it is
@@ -120,7 +120,7 @@ impl Scheduler {
     pub async fn replace(&self, job: &str, schedule: &str) -> Result<(), CronError> {
         let schedule = Schedule::cron(schedule)?;
         schedule.for_job(job)?;
-        self.command(job, JobCommand::Replace(schedule.to_string())).await
+        self.command(job, JobCommand::Replace(schedule.to_string())).await.map(drop)
     }
 
     /// Restores the schedule of the program.
@@ -143,7 +143,7 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn restore(&self, job: &str) -> Result<(), CronError> {
-        self.command(job, JobCommand::Restore).await
+        self.command(job, JobCommand::Restore).await.map(drop)
     }
 
     /// Triggers one run of the job. The current leader starts it within a second. The overlap policy applies; the
@@ -265,10 +265,11 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn reset(&self, job: &str) -> Result<(), CronError> {
-        self.command(job, JobCommand::Reset).await
+        self.command(job, JobCommand::Reset).await.map(drop)
     }
 
-    async fn command(&self, job: &str, command: JobCommand) -> Result<(), CronError> {
+    /// Sends a command, and registers the job before it if no leader has done so yet.
+    pub(crate) async fn command(&self, job: &str, command: JobCommand) -> Result<CommandReply, CronError> {
         let ledger = &self.shared.node.ledger;
         let name = LockName::new(job)?;
         let known = lock(&self.shared.registry).jobs.get(&name).cloned();
@@ -291,7 +292,7 @@ impl Scheduler {
                 Err(CronError::new(CronErrorKind::UnknownJob).about(about))
             }
             CommandReply::Full => Err(CronError::new(CronErrorKind::TooManyTriggers)),
-            _ => Ok(()),
+            reply => Ok(reply),
         }
     }
 }

@@ -50,6 +50,7 @@
 
 mod backoff;
 mod body;
+mod cancel;
 mod claim;
 #[cfg(feature = "axum")]
 mod console;

@@ -1,5 +1,6 @@
 //! Commands for the jobs of a fleet, and the controls that they set: pauses, schedules and triggers.
 
+use crate::ids::RunId;
 use lock_core::{LockName, clock::ServerTime};
 use std::time::Duration;
 use uuid::Uuid;
@@ -30,6 +31,11 @@ pub enum JobCommand {
     },
     /// Withdraws a trigger that has not been started.
     CancelTrigger(Uuid),
+    /// Asks the open runs of the job to end for good, or one of them. It is accepted for a removed instance as well.
+    Cancel {
+        /// The run; `None` for all open ones.
+        run: Option<RunId>,
+    },
 }
 
 /// The author of a pause and the reason for it, for display.
@@ -56,7 +62,7 @@ pub enum CommandReply {
     /// the job are already waiting, or [`MAX_TRIGGER_PAYLOADS`](crate::MAX_TRIGGER_PAYLOADS) of the group with a
     /// payload.
     Full,
-    /// The trigger to cancel is no longer waiting.
+    /// The trigger to cancel is no longer waiting, or there is no open run to cancel.
     Gone,
 }
 

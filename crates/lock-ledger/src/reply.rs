@@ -75,6 +75,8 @@ pub enum RunRenewal {
     Renewed,
     /// The lease was extended, but the run is asked to end, since a later run is waiting to replace it.
     Replaced,
+    /// The lease was extended, but the run is asked to end for good.
+    Cancelled,
     /// The attempt has ended or was taken over, or its lease had ended.
     Gone,
 }

@@ -116,6 +116,8 @@ pub struct OpenRun {
     pub remaining: Duration,
     /// The state of the run.
     pub state: RunState,
+    /// `true` if it was asked to end for good by [`JobCommand::Cancel`](crate::JobCommand::Cancel).
+    pub cancelled: bool,
 }
 
 /// The state of an open run.

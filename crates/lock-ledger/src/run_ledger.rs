@@ -61,6 +61,12 @@ use std::{fmt::Debug, sync::Arc};
 /// A payload is stored beside the controls, so that no reader of the controls transfers it. It is kept while its
 /// trigger waits and while its run is open, and every claim of an attempt returns it.
 ///
+/// # Cancelled runs
+/// [`JobCommand::Cancel`](crate::JobCommand::Cancel) marks open runs and raises the revision of the group's controls, so
+/// that their nodes renew at once and learn it. The mark stays until the run has ended. A marked run is never followed
+/// by another attempt: the end of its attempt finishes it, whatever [state](crate::AfterAttempt) the request asks for,
+/// and a retry is answered *gone*. A leader ends a marked run that has no node.
+///
 /// # Instances
 /// An instance is a job whose [`Definition`](crate::Definition) is in the ledger: it has a watermark from
 /// [`add`](Self::add) on, and needs no registration. A claim names the revision of the definition, so that nothing starts

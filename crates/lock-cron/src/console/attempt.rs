@@ -32,5 +32,6 @@ pub(super) fn open(run: &OpenRun) -> Value {
         "token": run.token.get(),
         "started": millis(run.started),
         "state": run.state.as_str(),
+        "cancelled": run.cancelled,
     })
 }

@@ -200,6 +200,8 @@ impl RunLoop {
     fn controls_read(&mut self, controls: FleetControls, commands: &mut Vec<Command>) {
         let FleetControls::Changed { revision, jobs, triggers } = controls else { return };
         self.known_revision = revision;
+        // The runs of this node may have been cancelled.
+        self.timers.renewal = Instant::now();
         (self.controls, self.triggers) = (jobs.into_iter().collect(), triggers);
         let fleet: Vec<Arc<Job>> = self.fleet_jobs().cloned().collect();
         for job in fleet {
@@ -232,7 +234,7 @@ impl RunLoop {
         }
         let is_left = |run: &OpenRun| matches!(run.state, RunState::Orphaned | RunState::Released);
         for left in known.into_iter().filter(is_left) {
-            self.take_over(left);
+            if left.cancelled { self.abandon(left) } else { self.take_over(left) }
         }
         for left in removed.into_iter().filter(is_left) {
             self.abandon(left);

@@ -1,6 +1,7 @@
 //! Tests of the scheduler: in virtual time with planned faults, and in real time on real servers.
 
 mod building;
+mod cancelling;
 #[cfg(feature = "axum")]
 mod console;
 mod controls;

@@ -12,7 +12,10 @@ impl GroupLedger {
     /// Carries out a command. Instants that were missed under the previous controls stay missed: a job that was
     /// paused for a week does not start with the runs of that week.
     pub fn command(&mut self, now: ServerTime, name: &LockName, command: &JobCommand) -> CommandReply {
-        let Some(job) = self.jobs.get_mut(name).filter(|job| job.kind != JobKind::Removed) else {
+        // The open runs of a removed instance go on.
+        let is_cancel = matches!(command, JobCommand::Cancel { .. });
+        let Some(job) = self.jobs.get_mut(name).filter(|job| is_cancel || job.kind != JobKind::Removed)
+        else {
             return CommandReply::Unregistered;
         };
         let mut next = job.controls.clone();
@@ -27,8 +30,13 @@ impl GroupLedger {
                 let payload = payload.clone().filter(|payload| !payload.is_empty());
                 return self.trigger(now, Trigger { given: now, until, id: *id, job: name.clone() }, payload);
             }
+            JobCommand::Cancel { run } => {
+                let Some(marked) = job.cancel(*run) else { return CommandReply::Gone };
+                let revision = if marked { self.raise_revision(now) } else { self.revision };
+                return CommandReply::Accepted { revision };
+            }
             JobCommand::CancelTrigger(id) => {
-                return self.cancel(now, |trigger| trigger.id == *id && trigger.job == *name);
+                return self.cancel_trigger(now, |trigger| trigger.id == *id && trigger.job == *name);
             }
         }
         if next != job.controls || *command == JobCommand::Reset {
@@ -72,7 +80,7 @@ impl GroupLedger {
         CommandReply::Accepted { revision: self.raise_revision(now) }
     }
 
-    fn cancel(&mut self, now: ServerTime, which: impl Fn(&Trigger) -> bool) -> CommandReply {
+    fn cancel_trigger(&mut self, now: ServerTime, which: impl Fn(&Trigger) -> bool) -> CommandReply {
         if !self.withdraw_triggers(which) {
             return CommandReply::Gone;
         }
@@ -109,6 +117,14 @@ fn key_of(trigger: &Trigger) -> (LockName, RunId) {
 }
 
 impl Job {
+    /// Marks the open runs, or one of them, as cancelled. Returns `None` if there are none, and `false` if all of them
+    /// were marked before.
+    fn cancel(&mut self, run: Option<RunId>) -> Option<bool> {
+        let asked = self.open.iter_mut().filter(|(id, _)| run.is_none_or(|run| run == **id));
+        let marked = asked.map(|(_, open)| !std::mem::replace(&mut open.cancelled, true));
+        marked.reduce(|one, other| one | other)
+    }
+
     /// Takes back times in the future, which a clock that was ahead has written.
     fn reset(&mut self, now: ServerTime) {
         let now_ms = now.as_millis();

@@ -73,6 +73,7 @@ impl GroupLedger {
                 started: open.started,
                 remaining: Duration::from_millis(open.expires_ms.saturating_sub(now.as_millis())),
                 state: open.state(now),
+                cancelled: open.cancelled,
             };
             job.open.iter().map(open).collect::<Vec<_>>()
         };

@@ -38,6 +38,7 @@ pub(super) fn start(job: &mut Job, now: ServerTime, r: &ClaimRequest, attempts: 
         lease: r.lease,
         stage: Stage::Running,
         replaced: false,
+        cancelled: false,
     };
     job.open.insert(r.run, open);
     ClaimReply::Claimed { token, attempt: attempts.number, failures: attempts.failures, payload: None }

@@ -105,6 +105,8 @@ pub(super) struct Open {
     pub(super) lease: Duration,
     pub(super) stage: Stage,
     pub(super) replaced: bool,
+    /// Set by a command: the run gets no further attempt.
+    pub(super) cancelled: bool,
 }
 
 impl GroupLedger {

@@ -138,6 +138,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let of_one = |at| match reply.text(at)? {
             "renewed" => Ok(RunRenewal::Renewed),
             "replaced" => Ok(RunRenewal::Replaced),
+            "cancelled" => Ok(RunRenewal::Cancelled),
             "gone" => Ok(RunRenewal::Gone),
             _ => Err(unexpected_reply(reply.what)),
         };
@@ -212,7 +213,10 @@ impl<C: Client> RunLedger for RedisBackend<C> {
                 payload = with;
                 ("trigger", trigger(id), life)
             }
-            JobCommand::CancelTrigger(id) => ("cancel", trigger(id), Duration::ZERO),
+            JobCommand::CancelTrigger(id) => ("cancel_trigger", trigger(id), Duration::ZERO),
+            JobCommand::Cancel { run } => {
+                ("cancel", run.map_or_else(String::new, |run| run.to_string()), Duration::ZERO)
+            }
             _ => return Err(unexpected_reply("give a command").into()),
         };
         let JobKeys { job: of_job, history } = JobKeys::of(&job.group, &job.name);

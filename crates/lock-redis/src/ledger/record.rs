@@ -67,6 +67,7 @@ impl Record {
             started: self.micros("started")?,
             remaining: Duration::from_millis(expires.saturating_sub(now.as_millis())),
             state,
+            cancelled: self.is("cancelled"),
         })
     }
 

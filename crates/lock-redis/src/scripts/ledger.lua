@@ -21,7 +21,7 @@
 -- may exceed 14 digits are strings, and no array is empty, because Lua would encode it as an object.
 --   an attempt            run first count attempt claim token node catch_up started
 --   … of an open run      expires, ms   lease, ms   stage = running | failed | interrupted | unbegun
---                         failures orphanings replaced
+--                         failures orphanings replaced cancelled
 --   … of a history        ended outcome detail
 
 local time = redis.call('TIME')
@@ -173,7 +173,7 @@ end
 local function ended(open, outcome, detail)
   local entry = {}
   for field, value in pairs(open) do entry[field] = value end
-  for _, field in ipairs({'expires', 'lease', 'stage', 'failures', 'orphanings', 'replaced'}) do entry[field] = nil end
+  for _, field in ipairs({'expires', 'lease', 'stage', 'failures', 'orphanings', 'replaced', 'cancelled'}) do entry[field] = nil end
   entry.ended, entry.outcome, entry.detail = int(now), outcome, detail
   return entry
 end

@@ -78,7 +78,7 @@ local function start(number, failures, orphanings)
 end
 
 if ARGV[4] ~= '' then
-  if not open or open.claim ~= ARGV[4] then return answer('gone') end
+  if not open or open.claim ~= ARGV[4] or open.cancelled == true then return answer('gone') end
   local number, failures, orphanings = open.attempt + 1, open.failures, open.orphanings
   local running = open.stage ~= 'failed' and open.stage ~= 'interrupted' and open.stage ~= 'unbegun'
   if open.stage == 'unbegun' then

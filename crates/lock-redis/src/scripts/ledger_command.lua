@@ -2,7 +2,8 @@
 -- watermark is raised to now.
 --
 -- KEYS 1 job   2 group   3 open runs of the group   4 history of the job   5 payloads of the group
--- ARGV 1 job   2 pause | resume | replace | restore | reset | trigger | cancel   3 schedule, trigger:<uuid>, or the note of a pause
+-- ARGV 1 job   2 pause | resume | replace | restore | reset | trigger | cancel_trigger | cancel
+--      3 schedule, trigger:<uuid>, the note of a pause, or the run to cancel, '' for all open ones
 --      4 lifetime of a trigger, ms   5 maximum number of triggers in the group   6 in the job   7 author of a pause
 --      8 payload of a trigger, or ''   9 maximum number of triggers with a payload in the group
 --
@@ -11,7 +12,7 @@
 --   unregistered | full | gone
 local name, command, value = ARGV[1], ARGV[2], ARGV[3]
 local job = fields(KEYS[1])
-if not job.mark or job.instance == '' then return answer('unregistered') end
+if not job.mark or job.instance == '' and command ~= 'cancel' then return answer('unregistered') end
 local group = fields(KEYS[2])
 local revision = tonumber(group.revision or 0)
 
@@ -45,13 +46,32 @@ if command == 'trigger' then
   return answer('accepted', int(revision))
 end
 
-if command == 'cancel' then
+if command == 'cancel_trigger' then
   local trigger = decode(group[value])
   if not trigger or trigger.job ~= name then return answer('gone') end
   revision = next_revision(revision)
   redis.call('HDEL', KEYS[2], value)
   drop_payload(KEYS[5], name, value)
   redis.call('HSET', KEYS[2], 'revision', int(revision))
+  return answer('accepted', int(revision))
+end
+
+if command == 'cancel' then
+  local found, marked = false, false
+  for id in string.gmatch(job.open or '', '%S+') do
+    local open = (value == '' or value == id) and find_open(KEYS[3], name, id)
+    if open then
+      found, marked = true, marked or open.cancelled ~= true
+      -- A node of a version that cannot read the mark ends a replaced run, without a retry.
+      open.cancelled, open.replaced = true, true
+      write_open(KEYS[3], name, open)
+    end
+  end
+  if not found then return answer('gone') end
+  if marked then
+    revision = next_revision(revision)
+    redis.call('HSET', KEYS[2], 'revision', int(revision))
+  end
   return answer('accepted', int(revision))
 end
 

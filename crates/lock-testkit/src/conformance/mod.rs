@@ -39,6 +39,7 @@ mod list;
 mod listener;
 mod team;
 
+pub mod cancel;
 pub mod claim;
 pub mod control;
 pub mod freeing;

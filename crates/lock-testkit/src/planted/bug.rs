@@ -337,4 +337,10 @@ planted_bugs! {
     KeepsWithdrawnPayload: [LedgerConformance],
     /// Any number of triggers with a payload may wait.
     UnboundedPayloads: [LedgerConformance],
+    /// A cancelled run is not asked to end.
+    CancelsSilently: [LedgerConformance],
+    /// All open runs are cancelled in place of one.
+    CancelsAllRuns: [LedgerConformance],
+    /// A cancelled run that fails is retried.
+    RetriesCancelled: [LedgerConformance],
 }

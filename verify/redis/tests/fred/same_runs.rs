@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 const STEPS: usize = 10_000;
 /// The number of kinds of answers.
-const KINDS: usize = 32;
+const KINDS: usize = 34;
 /// The length of a history.
 const HISTORY: u32 = 60;
 
@@ -206,6 +206,7 @@ impl Run {
             self.count(match renewal {
                 RunRenewal::Renewed => "renewed",
                 RunRenewal::Replaced => "replaced",
+                RunRenewal::Cancelled => "cancelled",
                 _ => "not renewed",
             });
         }
@@ -255,7 +256,9 @@ impl Run {
         let text = self.pick(&["@daily", "@hourly"]).to_owned();
         let life = Duration::from_millis(if self.random.chance(0.5) { 1 } else { 60_000 });
         let payload = self.pick(&[None, Some("7"), Some("\"ü\"")]).map(str::to_owned);
-        let command = match self.random.below(14) {
+        let open = self.model.open_runs(self.now);
+        let run = open.first().filter(|_| self.random.chance(0.5)).map(|open| open.run);
+        let command = match self.random.below(15) {
             0 => JobCommand::Pause(PauseNote {
                 actor: String::new(),
                 text: self.pick(&["", "a \"note\""]).to_owned(),
@@ -265,6 +268,7 @@ impl Run {
             5 => JobCommand::Restore,
             6 => JobCommand::Reset,
             7 => JobCommand::CancelTrigger(id),
+            8 => JobCommand::Cancel { run },
             _ => JobCommand::Trigger { id, life, payload },
         };
         if matches!(command, JobCommand::Trigger { .. }) {
@@ -275,7 +279,8 @@ impl Run {
         let expected = self.model.command(reply.now, &job.name, &command);
         assert_eq!(reply.outcome, expected);
         self.count(match (expected, command) {
-            (CommandReply::Accepted { .. }, JobCommand::CancelTrigger(_)) => "cancelled",
+            (CommandReply::Accepted { .. }, JobCommand::CancelTrigger(_)) => "trigger cancelled",
+            (CommandReply::Accepted { .. }, JobCommand::Cancel { .. }) => "run cancelled",
             (CommandReply::Accepted { .. }, _) => "commanded",
             _ => "not commanded",
         });

@@ -237,6 +237,10 @@ impl RunLedger for BuggyLedger {
             }
         }
         let mut reply = self.inner.renew(group, runs).await?;
+        if self.bug == Some(CancelsSilently) {
+            let cancelled = reply.outcome.iter_mut().filter(|renewal| **renewal == RunRenewal::Cancelled);
+            cancelled.for_each(|renewal| *renewal = RunRenewal::Renewed);
+        }
         if self.bug == Some(RevivesOrphans) {
             reply.outcome.fill(RunRenewal::Renewed);
         }
@@ -297,6 +301,13 @@ impl RunLedger for BuggyLedger {
                 return Ok(Reply::new(self.inner.server_now(&job.group).unwrap(), CommandReply::Full));
             }
             (Some(KeepsWithdrawnPayload), JobCommand::CancelTrigger(_)) => {
+                let now = self.inner.server_now(&job.group).unwrap();
+                Ok(Reply::new(now, CommandReply::Accepted { revision: u64::MAX }))
+            }
+            (Some(CancelsAllRuns), JobCommand::Cancel { run: Some(_) }) => {
+                self.inner.command(job, JobCommand::Cancel { run: None }).await
+            }
+            (Some(RetriesCancelled), JobCommand::Cancel { .. }) => {
                 let now = self.inner.server_now(&job.group).unwrap();
                 Ok(Reply::new(now, CommandReply::Accepted { revision: u64::MAX }))
             }
@@ -452,5 +463,8 @@ super::caught! {
     next_attempt_without_the_payload: RetryForgetsPayload by payload::every_attempt_has_the_payload;
     payload_that_is_kept: KeepsWithdrawnPayload by payload::a_withdrawn_trigger_leaves_no_payload;
     payloads_without_a_bound: UnboundedPayloads by payload::waiting_payloads_are_bounded;
+    run_that_hears_of_no_cancel: CancelsSilently by cancel::a_cancelled_run_is_asked_to_end;
+    run_that_is_cancelled_with_another: CancelsAllRuns by cancel::only_the_named_run_is_cancelled;
+    cancelled_run_that_is_retried: RetriesCancelled by cancel::a_cancelled_run_gets_no_further_attempt;
     trigger_that_waits_for_ever: RepeatsTriggers by control::a_repeated_trigger_starts_once;
 }
