@@ -47,7 +47,7 @@ impl RunContext {
     /// triggered run, it is the time of the claim.
     #[must_use]
     pub fn scheduled_at(&self) -> UtcTime {
-        self.run.scheduled().map_or(self.started, UtcTime::from)
+        self.run.instant().map_or(self.started, UtcTime::from)
     }
 
     /// Returns the time of the claim, by the server's clock.
@@ -79,6 +79,12 @@ impl RunContext {
     #[must_use]
     pub fn is_triggered(&self) -> bool {
         matches!(self.run, RunId::Triggered(_))
+    }
+
+    /// Returns `true` if the run belongs to a [backfill](crate::Scheduler::backfill).
+    #[must_use]
+    pub fn is_backfill(&self) -> bool {
+        self.run.backfill().is_some()
     }
 
     /// Returns `true` if this node still holds the run. It compares the clock and does no IO, so the first call after

@@ -278,6 +278,10 @@ impl Scheduler {
             let about = format!("`{job}` runs on each node for itself: it accepts no commands of the fleet");
             return Err(CronError::new(CronErrorKind::UnknownJob).about(about));
         }
+        let full = match command {
+            JobCommand::Backfill(_) => CronErrorKind::TooManyBackfills,
+            _ => CronErrorKind::TooManyTriggers,
+        };
         let mut reply = ledger.command(&name, command.clone()).await?;
         // No leader has registered it yet.
         if let (CommandReply::Unregistered, Some(job)) = (reply, known) {
@@ -291,7 +295,7 @@ impl Scheduler {
                     format!("no node of this group registered `{job}`: register it on some node first");
                 Err(CronError::new(CronErrorKind::UnknownJob).about(about))
             }
-            CommandReply::Full => Err(CronError::new(CronErrorKind::TooManyTriggers)),
+            CommandReply::Full => Err(CronError::new(full)),
             reply => Ok(reply),
         }
     }

@@ -35,6 +35,10 @@ pub enum CronErrorKind {
     Ended,
     /// Too many triggers are waiting to be started, or too many with a payload.
     TooManyTriggers,
+    /// The range of a backfill has more instants than its limit.
+    RangeTooLong,
+    /// Too many backfills have instants left.
+    TooManyBackfills,
     /// The group has too many instances.
     TooManyInstances,
     /// The payload of an instance or a trigger is too long, or is no JSON.
@@ -78,7 +82,7 @@ impl CronError {
     pub fn is_retryable(&self) -> bool {
         let source = self.source.as_deref();
         match self.kind {
-            CronErrorKind::TooManyTriggers => true,
+            CronErrorKind::TooManyTriggers | CronErrorKind::TooManyBackfills => true,
             CronErrorKind::Store => {
                 let of_backend = source.and_then(|s| s.downcast_ref::<BackendError>());
                 let of_lock = source.and_then(|s| s.downcast_ref::<LockError>());
@@ -106,6 +110,12 @@ impl fmt::Display for CronError {
             }
             CronErrorKind::TooManyTriggers => {
                 "too many triggers are waiting: run a node that has registered the job"
+            }
+            CronErrorKind::RangeTooLong => {
+                "the range has too many instants: use a shorter one, or raise the limit"
+            }
+            CronErrorKind::TooManyBackfills => {
+                "too many backfills are open: wait until one has ended, or cancel one"
             }
             CronErrorKind::TooManyInstances => {
                 "the group has too many instances: remove some, or use another group"

@@ -48,6 +48,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod backfill;
 mod backoff;
 mod body;
 mod cancel;
@@ -79,6 +80,7 @@ mod shared;
 mod terms;
 mod time;
 
+pub use backfill::MAX_BACKFILL_INSTANTS;
 #[cfg(feature = "axum")]
 pub use console::{Actor, router, router_with_actions};
 pub use context::RunContext;
@@ -88,7 +90,7 @@ pub use job::RunResult;
 pub use job_builder::JobBuilder;
 #[doc(no_inline)]
 pub use lock_ledger::{
-    Attempt, CatchUp, MemoryLedger, OpenRun, PauseNote, RunId, RunLedger, RunOutcome, RunState,
+    Attempt, Backfill, CatchUp, MemoryLedger, OpenRun, PauseNote, RunId, RunLedger, RunOutcome, RunState,
 };
 pub use options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries, Scope};
 pub use payload::{BadPayload, MAX_PAYLOAD_BYTES};

@@ -1,6 +1,9 @@
 //! Commands for the jobs of a fleet, and the controls that they set: pauses, schedules and triggers.
 
-use crate::ids::RunId;
+use crate::{
+    backfill::{Backfill, BackfillRequest},
+    ids::RunId,
+};
 use lock_core::{LockName, clock::ServerTime};
 use std::time::Duration;
 use uuid::Uuid;
@@ -31,6 +34,10 @@ pub enum JobCommand {
     },
     /// Withdraws a trigger that has not been started.
     CancelTrigger(Uuid),
+    /// Runs past instants, oldest first and one at a time.
+    Backfill(BackfillRequest),
+    /// Withdraws the instants of a backfill that were not started.
+    CancelBackfill(Uuid),
     /// Asks the open runs of the job to end for good, or one of them. It is accepted for a removed instance as well.
     Cancel {
         /// The run; `None` for all open ones.
@@ -60,9 +67,10 @@ pub enum CommandReply {
     Unregistered,
     /// [`MAX_TRIGGERS`](crate::MAX_TRIGGERS) of the group or [`MAX_TRIGGERS_PER_JOB`](crate::MAX_TRIGGERS_PER_JOB) of
     /// the job are already waiting, or [`MAX_TRIGGER_PAYLOADS`](crate::MAX_TRIGGER_PAYLOADS) of the group with a
-    /// payload.
+    /// payload; or [`MAX_BACKFILLS`](crate::MAX_BACKFILLS) or
+    /// [`MAX_BACKFILLS_PER_JOB`](crate::MAX_BACKFILLS_PER_JOB) are open.
     Full,
-    /// The trigger to cancel is no longer waiting, or there is no open run to cancel.
+    /// The trigger or the backfill to cancel is no longer waiting, or there is no open run to cancel.
     Gone,
 }
 
@@ -80,6 +88,8 @@ pub enum FleetControls {
         jobs: Vec<(LockName, JobControls)>,
         /// The waiting triggers, oldest first.
         triggers: Vec<Trigger>,
+        /// The backfills, oldest first.
+        backfills: Vec<Backfill>,
     },
 }
 

@@ -57,6 +57,13 @@ use std::{fmt::Debug, sync::Arc};
 /// A triggered run has no instant. Instead of the controls and of 5 and 6 it needs a waiting trigger that has not
 /// *expired*, and the watermark stays.
 ///
+/// # Backfills
+/// A backfill is a part of a schedule in the past, with a mark of its own that rises with each of its claims, so that
+/// its progress survives all nodes. Its runs have identities of their own: the watermark stays, and an instant that has
+/// run before runs again. In a claim, the mark takes the place of the watermark in 5. Other than an instant, a run of a
+/// backfill needs no current revision of the controls, and is never skipped by the overlap rule: it is *busy* instead,
+/// as it is while another run of the same backfill has not ended. With its last instant, the backfill is removed.
+///
 /// # Payloads of triggers
 /// A payload is stored beside the controls, so that no reader of the controls transfers it. It is kept while its
 /// trigger waits and while its run is open, and every claim of an attempt returns it.

@@ -24,6 +24,7 @@
 //! - `cursor` and pending runs never go back: a decided or skipped run is not claimed again under the same leadership;
 //! - the number of pending runs and the work of a tick are bounded, however long an outage was.
 
+mod backfill;
 mod command;
 mod missed;
 mod on_time;
@@ -35,6 +36,7 @@ mod planner;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use backfill::PlannedBackfill;
 pub(crate) use command::{ClaimOutcome, Command, Due, EffectiveControls};
 pub(crate) use missed::Budget;
 pub(crate) use peers::{NODE_LEASE, Peers};

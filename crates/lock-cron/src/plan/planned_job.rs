@@ -1,6 +1,7 @@
 //! The plan of one job: its pending runs.
 
 use super::{
+    backfill::PlannedBackfill,
     command::{Command, Due},
     missed::{self, Budget, PATIENCE},
     on_time::OnTimeRuns,
@@ -43,6 +44,8 @@ pub(super) struct PlannedJob {
     /// Set if the next run that is on time queues behind the catch-up runs.
     pub(super) follows_catch_up: bool,
     pub(super) pending: PendingRuns,
+    /// The backfills in the store, oldest first.
+    pub(super) backfills: Vec<PlannedBackfill>,
     /// The runs that this node may start on time without leading.
     pub(super) on_time: OnTimeRuns,
     /// The last time at which the watermark was read.

@@ -26,6 +26,7 @@ pub(super) enum Effect {
     Registered { jobs: Vec<Registration>, answer: Answer<Vec<RegisteredJob>> },
     HeartbeatAnswered { asked: Vec<Registration>, answer: Answer<Reply<HeartbeatReply>> },
     Described,
+    BackfillClosed,
     Left,
     InstancesRead(Answer<Instances>),
     WatermarksRead { jobs: Vec<Registration>, answer: Answer<Vec<Option<ServerTime>>> },

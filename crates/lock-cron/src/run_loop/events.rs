@@ -5,9 +5,10 @@ use crate::{
     backoff::RETRY_PAUSE,
     claim::{ClaimedRun, claim_due, take_over},
     job::Job,
+    kind,
     ledger_client::Answer,
     observer::CronEvent,
-    plan::{ClaimOutcome, Command, Due, Peers},
+    plan::{ClaimOutcome, Command, Due, Peers, PlannedBackfill},
     run,
     running::{CancelReason, RunKey},
     time::UtcTime,
@@ -17,7 +18,8 @@ use lock_core::{
     backend::{BackendError, Reply},
 };
 use lock_ledger::{
-    FleetControls, HeartbeatReply, JobStatus, LiveNode, OpenRun, RegisteredJob, Registration, RunId, RunState,
+    Backfill, FleetControls, HeartbeatReply, JobCommand, JobStatus, LiveNode, OpenRun, RegisteredJob,
+    Registration, RunId, RunState,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -38,6 +40,16 @@ impl RunLoop {
                 }
                 Command::CancelRunning(job) => {
                     self.shared.node.running.cancel(|key| key.job == job, CancelReason::Replaced);
+                }
+                Command::CloseBackfill { job, id } => {
+                    let node = self.shared.node.clone();
+                    let close = async move {
+                        if let Err(error) = node.ledger.command(&job, JobCommand::CancelBackfill(id)).await {
+                            node.store_failed(&error);
+                        }
+                        Effect::BackfillClosed
+                    };
+                    self.spawn(close, Effect::BackfillClosed);
                 }
                 Command::Register(job) => self.register(&[job], Duration::ZERO),
                 // The store does not have the known controls, whatever their revision.
@@ -98,7 +110,7 @@ impl RunLoop {
                     Err(error) => node.store_failed(&error),
                 }
             }
-            Effect::Described => {}
+            Effect::Described | Effect::BackfillClosed => {}
             Effect::InstancesRead(answer) => self.instances_read(answer),
             Effect::WatermarksRead { jobs, answer } => self.watermarks_read(jobs, answer),
             Effect::Left => self.leaving = false,
@@ -198,11 +210,11 @@ impl RunLoop {
     }
 
     fn controls_read(&mut self, controls: FleetControls, commands: &mut Vec<Command>) {
-        let FleetControls::Changed { revision, jobs, triggers } = controls else { return };
+        let FleetControls::Changed { revision, jobs, triggers, backfills } = controls else { return };
         self.known_revision = revision;
         // The runs of this node may have been cancelled.
         self.timers.renewal = Instant::now();
-        (self.controls, self.triggers) = (jobs.into_iter().collect(), triggers);
+        (self.controls, self.triggers, self.backfills) = (jobs.into_iter().collect(), triggers, backfills);
         let fleet: Vec<Arc<Job>> = self.fleet_jobs().cloned().collect();
         for job in fleet {
             self.planner.controls_changed(&job.name, job.effective(self.controls.get(&job.name)), commands);
@@ -217,6 +229,28 @@ impl RunLoop {
         for trigger in &self.triggers {
             self.planner.triggered(&trigger.job, RunId::Triggered(trigger.id));
         }
+        for job in self.fleet_names() {
+            self.plan_backfills(&job);
+        }
+    }
+
+    /// Gives the planner the backfills of a job.
+    pub(super) fn plan_backfills(&mut self, job: &LockName) {
+        let of_job = self.backfills.iter().filter(|backfill| backfill.job == *job);
+        let readable = of_job.filter_map(|Backfill { id, schedule, dst, mark, last, .. }| {
+            match kind::read_schedule(job, schedule, dst) {
+                Ok(schedule) => {
+                    Some(PlannedBackfill { id: *id, schedule, mark: (*mark).into(), last: (*last).into() })
+                }
+                Err(error) => {
+                    // Stored by another version of the program, or for a zone that this machine does not know.
+                    tracing::error!(cron.job = %job, %error, "schedule of the backfill cannot be read, not running it");
+                    None
+                }
+            }
+        });
+        let readable = readable.collect();
+        self.planner.backfills_read(job, readable);
     }
 
     fn take_over_orphans(&mut self, open: Vec<OpenRun>) {

@@ -117,6 +117,7 @@ impl RunLoop {
         self.instances.foreign.remove(name);
         let controls = job.effective(self.controls.get(name));
         self.planner.define(self.now(), name, (job.terms, job.definition), controls);
+        self.plan_backfills(name);
         self.jobs.insert(name.clone(), job);
         true
     }

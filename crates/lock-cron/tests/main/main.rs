@@ -1,5 +1,6 @@
 //! Tests of the scheduler: in virtual time with planned faults, and in real time on real servers.
 
+mod backfills;
 mod building;
 mod cancelling;
 #[cfg(feature = "axum")]

@@ -1,6 +1,7 @@
 //! The decision whether a run may start. The order of the checks is what makes the scheduler safe.
 
 use super::{
+    backfill,
     retry::claim_retry,
     start::{forbids, other_runs, start},
     state::{Attempts, GroupLedger, Job, Stage},
@@ -40,6 +41,12 @@ impl GroupLedger {
                     return refused;
                 }
             }
+            RunId::Backfill { id, at } => {
+                let known = self.backfills.get(&id).filter(|backfill| backfill.job == r.job.name);
+                if let Some(refused) = backfill::refuse(job, now, known, at) {
+                    return refused;
+                }
+            }
             RunId::Triggered(id) => {
                 let pending = self.triggers.iter().find(|t| t.id == id && t.job == r.job.name);
                 let Some(trigger) = pending.filter(|_| !job.open.contains_key(&r.run)) else {
@@ -56,6 +63,9 @@ impl GroupLedger {
         let running = other_runs(job, now, r.run);
         let skip = match (&r.skip, r.overlap) {
             (Some(skip), _) => Some(skip.clone()),
+            (None, rule) if r.run.backfill().is_some() && forbids(rule, running) => {
+                return ClaimReply::Busy { running };
+            }
             (None, OverlapRule::Queue) if running > 0 => return ClaimReply::Busy { running },
             (None, OverlapRule::Replace) if running > 0 => {
                 for open in job.open.values_mut().filter(|open| !open.is_over(now)) {
@@ -68,6 +78,7 @@ impl GroupLedger {
         match r.run {
             RunId::Scheduled(at) => job.raise_watermark(at.as_millis()),
             RunId::Triggered(id) => self.triggers.retain(|trigger| trigger.id != id),
+            RunId::Backfill { id, at } => backfill::advance(&mut self.backfills, id, at),
         }
         match skip {
             Some(skip) => {

@@ -35,6 +35,8 @@ impl GroupLedger {
                 let revision = if marked { self.raise_revision(now) } else { self.revision };
                 return CommandReply::Accepted { revision };
             }
+            JobCommand::Backfill(request) => return self.backfill(now, name, request),
+            JobCommand::CancelBackfill(id) => return self.cancel_backfill(now, name, *id),
             JobCommand::CancelTrigger(id) => {
                 return self.cancel_trigger(now, |trigger| trigger.id == *id && trigger.job == *name);
             }
@@ -102,11 +104,14 @@ impl GroupLedger {
         if known == self.revision {
             return FleetControls::Unchanged;
         }
+        let mut backfills: Vec<_> = self.backfills.values().cloned().collect();
+        backfills.sort_by_key(|backfill| (backfill.given, backfill.id));
         let set = self.jobs.iter().filter(|(_, job)| job.controls.revision > 0);
         FleetControls::Changed {
             revision: self.revision,
             jobs: set.map(|(name, job)| (name.clone(), job.controls.clone())).collect(),
             triggers: self.triggers.clone(),
+            backfills,
         }
     }
 }

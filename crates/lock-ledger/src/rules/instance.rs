@@ -129,9 +129,12 @@ impl GroupLedger {
         }
     }
 
-    /// Withdraws the triggers of a job. The revision of the controls is raised if they changed.
+    /// Withdraws the triggers and backfills of a job. The revision of the controls is raised if they changed.
     fn drop_triggers(&mut self, now: ServerTime, name: &LockName, controls_changed: bool) {
-        if self.withdraw_triggers(|trigger| trigger.job == *name) || controls_changed {
+        let backfills = self.backfills.len();
+        self.backfills.retain(|_, backfill| backfill.job != *name);
+        let withdrawn = self.withdraw_triggers(|trigger| trigger.job == *name);
+        if withdrawn || controls_changed || self.backfills.len() < backfills {
             self.raise_revision(now);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::summary::Summary;
 use crate::{
+    backfill::Backfill,
     control::{JobControls, Trigger},
     heartbeat::LiveNode,
     ids::{ClaimId, RunId},
@@ -26,6 +27,8 @@ pub struct GroupLedger {
     pub(super) led_ms: u64,
     /// The waiting triggers, in the order in which they were given.
     pub(super) triggers: Vec<Trigger>,
+    /// The backfills with instants left.
+    pub(super) backfills: BTreeMap<Uuid, Backfill>,
     /// The payloads of waiting triggers and of open triggered runs.
     pub(super) payloads: BTreeMap<(LockName, RunId), String>,
     /// The nodes that have sent a heartbeat, by their ids.

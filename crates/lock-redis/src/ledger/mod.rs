@@ -19,14 +19,15 @@ use lock_core::{
     clock::ServerTime,
 };
 use lock_ledger::{
-    ABSENT_AFTER, AddReply, AddRequest, AfterAttempt, Attempt, CatchUp, ClaimReply, ClaimRequest,
-    CommandReply, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
-    HeartbeatRequest, Instances, JobCommand, JobDescription, JobId, JobStatus, MAX_SCHEDULES,
-    MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, OpenRun, OverlapRule, RegisteredJob,
-    Registration, Removal, RemoveReply, RenewRun, RunId, RunLedger, RunRenewal,
+    ABSENT_AFTER, AddReply, AddRequest, AfterAttempt, Attempt, BackfillRequest, CatchUp, ClaimReply,
+    ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
+    HeartbeatRequest, Instances, JobCommand, JobDescription, JobId, JobStatus, MAX_BACKFILLS,
+    MAX_BACKFILLS_PER_JOB, MAX_SCHEDULES, MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, OpenRun,
+    OverlapRule, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunId, RunLedger, RunRenewal,
 };
 use record::Record;
 use std::{ops::Range, time::Duration};
+use uuid::Uuid;
 
 #[async_trait]
 impl<C: Client> RunLedger for RedisBackend<C> {
@@ -199,7 +200,8 @@ impl<C: Client> RunLedger for RedisBackend<C> {
 
     async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError> {
         let trigger = |id| RunId::Triggered(id).to_string();
-        let (mut actor, mut payload) = (String::new(), None);
+        let (mut actor, mut payload, mut backfill) = (String::new(), None, None);
+        let backfill_field = |id: Uuid| format!("backfill:{}", id.hyphenated());
         let (word, value, life) = match command {
             JobCommand::Pause(note) => {
                 actor = note.actor;
@@ -214,6 +216,12 @@ impl<C: Client> RunLedger for RedisBackend<C> {
                 ("trigger", trigger(id), life)
             }
             JobCommand::CancelTrigger(id) => ("cancel_trigger", trigger(id), Duration::ZERO),
+            JobCommand::CancelBackfill(id) => ("cancel_backfill", backfill_field(id), Duration::ZERO),
+            JobCommand::Backfill(request) => {
+                let field = backfill_field(request.id);
+                backfill = Some(request);
+                ("backfill", field, Duration::ZERO)
+            }
             JobCommand::Cancel { run } => {
                 ("cancel", run.map_or_else(String::new, |run| run.to_string()), Duration::ZERO)
             }
@@ -222,7 +230,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let JobKeys { job: of_job, history } = JobKeys::of(&job.group, &job.name);
         let GroupKeys { open, group, payloads, .. } = GroupKeys::of(&job.group);
         let keys = vec![of_job, group, open, history, payloads];
-        let args = vec![
+        let mut args = vec![
             job.name.to_string(),
             word.to_owned(),
             value,
@@ -233,6 +241,11 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             payload.unwrap_or_default(),
             MAX_TRIGGER_PAYLOADS.to_string(),
         ];
+        if let Some(BackfillRequest { after, last, count, schedule, dst, .. }) = backfill {
+            args.extend([after, last].map(|at| at.as_millis().to_string()));
+            args.extend([count.to_string(), schedule, dst]);
+            args.extend([MAX_BACKFILLS, MAX_BACKFILLS_PER_JOB].map(|max| max.to_string()));
+        }
         let reply = self.run(&script::LEDGER_COMMAND, keys, args).await?;
         let outcome = match reply.word() {
             "accepted" => CommandReply::Accepted { revision: reply.number(0)? },
@@ -360,19 +373,23 @@ fn read_watermarks(
 
 /// Decodes the revision of the controls in this part, and after it the hash of the group, field by field.
 fn changed(reply: &ScriptReply, first: usize) -> Result<FleetControls, RequestError> {
-    let (mut jobs, mut triggers) = (Vec::new(), Vec::new());
+    let (mut jobs, mut triggers, mut backfills) = (Vec::new(), Vec::new(), Vec::new());
     for at in (first + 1..reply.len()).step_by(2) {
         let (field, value) = (reply.text(at)?, reply.text(at + 1)?);
         if let Some(job) = field.strip_prefix("job:") {
             let controls = Record::read(value).and_then(|record| record.controls());
             jobs.extend(LockName::new(job).ok().zip(controls));
+        } else if let Some(id) = field.strip_prefix("backfill:") {
+            let id = Uuid::try_parse(id).ok();
+            backfills.extend(id.and_then(|id| Record::read(value)?.backfill(id)));
         } else if let Ok(run) = field.parse() {
             triggers.extend(Record::read(value).and_then(|record| record.trigger(run)));
         }
     }
     jobs.sort_by(|(a, _), (b, _)| a.cmp(b));
     triggers.sort_by_key(|trigger| (trigger.given, trigger.id));
-    Ok(FleetControls::Changed { revision: reply.number(first)?, jobs, triggers })
+    backfills.sort_by_key(|backfill| (backfill.given, backfill.id));
+    Ok(FleetControls::Changed { revision: reply.number(first)?, jobs, triggers, backfills })
 }
 
 fn job_keys<'a>(group: &'a GroupName, jobs: &'a [Registration]) -> impl Iterator<Item = String> + 'a {

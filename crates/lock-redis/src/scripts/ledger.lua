@@ -9,6 +9,7 @@
 -- group: HASH   revision   instances = the revision of the instances   seen = the last registration, ms   led = total time with leaders, ms
 --               job:<job> = {revision, paused, actor, note, schedule}
 --               trigger:<uuid> = {job, given, until, µs, payload = true if it has one}
+--               backfill:<uuid> = {job, given, µs, mark, last, ms, count, done, schedule, dst}
 -- payloads of a group: HASH   "<job>\n<run>" = the payload of a waiting trigger or of an open run
 -- nodes of a group: HASH   <uuid> = {name, jobs, room, kinds, leading, expires}, ms; jobs = the hash of its jobs and their
 --                          schedules; kinds, separated by slashes
@@ -102,11 +103,12 @@ end
 -- Removes the payload of a run, if it has one.
 local function drop_payload(key, job, run) redis.call('HDEL', key, job .. '\n' .. run) end
 
--- Withdraws the triggers of a job, and its controls if asked to. The revision of the group is raised if they changed.
+-- Withdraws the triggers and backfills of a job, and its controls if asked to. The revision of the group is raised if they changed.
 local function drop_controls(group, payloads, name, with_controls)
   local dropped = with_controls and redis.call('HDEL', group, 'job:' .. name) == 1
   for field, text in pairs(fields(group)) do
-    if string.find(field, '^trigger:') and cjson.decode(text).job == name then
+    local can_wait = string.find(field, '^trigger:') or string.find(field, '^backfill:')
+    if can_wait and cjson.decode(text).job == name then
       redis.call('HDEL', group, field)
       drop_payload(payloads, name, field)
       dropped = true
@@ -130,6 +132,18 @@ end
 local function recall(text)
   local readable, entry = pcall(cjson.decode, text)
   return readable and type(entry) == 'table' and entry or {}
+end
+
+-- Returns whether a run belongs to a backfill.
+local function is_backfilled(run, backfill) return string.find(tostring(run or ''), backfill .. ':', 1, true) == 1 end
+
+-- Counts the open runs of a job that belong to a backfill, also those without a node.
+local function count_backfilled(job, backfill)
+  local count = 0
+  for id in string.gmatch(job.open or '', '%S+') do
+    if is_backfilled(id, backfill) then count = count + 1 end
+  end
+  return count
 end
 
 -- Returns whether a history has an attempt of this run, and of this claim if one is given.

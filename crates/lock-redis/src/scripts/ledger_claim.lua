@@ -100,9 +100,10 @@ if ARGV[4] ~= '' then
 end
 
 if not is_defined_by(job, ARGV[19]) then return answer('outdated') end
-local at, trigger = tonumber(run), nil
+local controls = decode(redis.call('HGET', KEYS[4], 'job:' .. name)) or {}
+local at, trigger, backfill = tonumber(run), nil, nil
+local backfill_id, backfilled = string.match(run, '^(backfill:[%x%-]+):(%d+)$')
 if at then
-  local controls = decode(redis.call('HGET', KEYS[4], 'job:' .. name)) or {}
   if controls.paused == true then return answer('paused') end
   if (controls.revision or '0') ~= ARGV[11] then return answer('outdated') end
   if at == tonumber(job.mark) or open then return answer('duplicate') end
@@ -111,6 +112,17 @@ if at then
   if ARGV[18] ~= '' and decided(job.mark, decode(job.since), ARGV[10]) < tonumber(ARGV[18]) then
     return answer('behind')
   end
+elseif backfill_id then
+  if controls.paused == true then return answer('paused') end
+  backfill = decode(redis.call('HGET', KEYS[4], backfill_id))
+  if not backfill or backfill.job ~= name or open then return answer('duplicate') end
+  local instant, mark = tonumber(backfilled), tonumber(backfill.mark)
+  if instant == mark then return answer('duplicate') end
+  if instant < mark or instant > tonumber(backfill.last) then return answer('superseded') end
+  if instant > now_ms then return answer('early', int(instant - now_ms)) end
+  local running = count_backfilled(job, backfill_id)
+  if running > 0 then return answer('busy', int(running)) end
+  if ARGV[7] == '' and forbidden then return answer('busy', int(#others)) end
 else
   trigger = decode(redis.call('HGET', KEYS[4], run))
   if not trigger or trigger.job ~= name or open then return answer('duplicate') end
@@ -135,6 +147,14 @@ end
 
 if at then job.mark = run end
 if trigger then redis.call('HDEL', KEYS[4], run) end
+if backfill then
+  backfill.mark, backfill.done = backfilled, backfill.done + 1
+  if tonumber(backfilled) >= tonumber(backfill.last) then
+    redis.call('HDEL', KEYS[4], backfill_id)
+  else
+    redis.call('HSET', KEYS[4], backfill_id, cjson.encode(backfill))
+  end
+end
 if skips or forbidden then
   if trigger then drop_payload(KEYS[8], name, run) end
   redis.call('HSET', KEYS[1], 'mark', job.mark)

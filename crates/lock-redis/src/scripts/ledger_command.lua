@@ -3,9 +3,12 @@
 --
 -- KEYS 1 job   2 group   3 open runs of the group   4 history of the job   5 payloads of the group
 -- ARGV 1 job   2 pause | resume | replace | restore | reset | trigger | cancel_trigger | cancel
---      3 schedule, trigger:<uuid>, the note of a pause, or the run to cancel, '' for all open ones
+--        | backfill | cancel_backfill
+--      3 schedule, trigger:<uuid>, backfill:<uuid>, the note of a pause, or the run to cancel, '' for all open ones
 --      4 lifetime of a trigger, ms   5 maximum number of triggers in the group   6 in the job   7 author of a pause
 --      8 payload of a trigger, or ''   9 maximum number of triggers with a payload in the group
+--      and of a backfill: 10 the time after which it begins, ms   11 its last instant, ms   12 number of instants
+--      13 schedule   14 policy for changes of the clocks   15 maximum number of backfills in the group   16 in the job
 --
 -- replies, each after the server's time in µs:
 --   accepted, revision of the group
@@ -46,7 +49,31 @@ if command == 'trigger' then
   return answer('accepted', int(revision))
 end
 
-if command == 'cancel_trigger' then
+if command == 'backfill' then
+  local known = group[value] or count_backfilled(job, value) > 0
+  for _, text in ipairs(known and {} or redis.call('LRANGE', KEYS[4], '0', '-1')) do
+    known = known or is_backfilled(recall(text).run, value)
+  end
+  -- The command was delivered twice, far apart, and its runs started in between.
+  if known then return answer('accepted', int(revision)) end
+  local alive, of_job = 0, 0
+  for field, text in pairs(group) do
+    if string.find(field, '^backfill:') then
+      alive = alive + 1
+      if cjson.decode(text).job == name then of_job = of_job + 1 end
+    end
+  end
+  if alive >= tonumber(ARGV[15]) or of_job >= tonumber(ARGV[16]) then return answer('full') end
+  revision = next_revision(revision)
+  local backfill = {
+    job = name, given = int(now), mark = ARGV[10], last = ARGV[11], count = tonumber(ARGV[12]), done = 0,
+    schedule = ARGV[13], dst = ARGV[14],
+  }
+  redis.call('HSET', KEYS[2], 'revision', int(revision), value, cjson.encode(backfill))
+  return answer('accepted', int(revision))
+end
+
+if command == 'cancel_trigger' or command == 'cancel_backfill' then
   local trigger = decode(group[value])
   if not trigger or trigger.job ~= name then return answer('gone') end
   revision = next_revision(revision)

@@ -80,7 +80,7 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     h.pass(std::time::Duration::from_millis(1)).await;
     let last = ledger.command(trigger(second)).await;
     assert_eq!(ledger.command(trigger(first)).await, last, "twice is once");
-    let FleetControls::Changed { revision, jobs, triggers } =
+    let FleetControls::Changed { revision, jobs, triggers, .. } =
         read(0).await.expect("the ledger answers").outcome
     else {
         panic!("they have changed")

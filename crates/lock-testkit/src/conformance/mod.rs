@@ -39,6 +39,7 @@ mod list;
 mod listener;
 mod team;
 
+pub mod backfill;
 pub mod cancel;
 pub mod claim;
 pub mod control;

@@ -198,6 +198,7 @@ impl RunLedger for BuggyLedger {
             tokio::task::yield_now().await;
         }
         let before = self.open_of(&r.job).await.into_iter().find(|open| open.run == r.run);
+        let is_backfill = r.run.backfill().is_some();
         let mut reply = self.inner.claim(r).await?;
         match (self.bug, &mut reply.outcome) {
             (Some(CountsRepeatedSkipTwice), answer @ ClaimReply::Duplicate) => {
@@ -210,6 +211,12 @@ impl RunLedger for BuggyLedger {
             | (Some(TriggerNeverExpires), answer @ ClaimReply::Expired)
             | (Some(IgnoresPauses), answer @ ClaimReply::Paused) => {
                 *answer = ClaimReply::Claimed { token: TOKEN, attempt: 1, failures: 0, payload: None };
+            }
+            (Some(BackfillsPausedJobs), answer @ ClaimReply::Paused) if is_backfill => {
+                *answer = ClaimReply::Claimed { token: TOKEN, attempt: 1, failures: 0, payload: None };
+            }
+            (Some(SkipsBackfill), answer @ ClaimReply::Busy { .. }) if is_backfill => {
+                *answer = ClaimReply::Skipped;
             }
             (Some(CountsReleasedAttempt), ClaimReply::Claimed { attempt, .. }) => {
                 *attempt += u32::from(before.is_some_and(|open| open.state == RunState::Released));
@@ -304,6 +311,17 @@ impl RunLedger for BuggyLedger {
                 let now = self.inner.server_now(&job.group).unwrap();
                 Ok(Reply::new(now, CommandReply::Accepted { revision: u64::MAX }))
             }
+            (Some(IgnoresBackfillCancel), JobCommand::CancelBackfill(_)) => {
+                let now = self.inner.server_now(&job.group).unwrap();
+                Ok(Reply::new(now, CommandReply::Accepted { revision: u64::MAX }))
+            }
+            (Some(UnboundedBackfills), JobCommand::Backfill(_)) => {
+                let mut reply = self.inner.command(job, command).await?;
+                if reply.outcome == CommandReply::Full {
+                    reply.outcome = CommandReply::Accepted { revision: u64::MAX };
+                }
+                Ok(reply)
+            }
             (Some(CancelsAllRuns), JobCommand::Cancel { run: Some(_) }) => {
                 self.inner.command(job, JobCommand::Cancel { run: None }).await
             }
@@ -324,6 +342,11 @@ impl RunLedger for BuggyLedger {
         if let (Some(ForgetsPauseNotes), FleetControls::Changed { jobs, .. }) = (self.bug, &mut reply.outcome)
         {
             jobs.iter_mut().for_each(|(_, controls)| controls.note = PauseNote::default());
+        }
+        if let (Some(ForgetsBackfilled), FleetControls::Changed { backfills, .. }) =
+            (self.bug, &mut reply.outcome)
+        {
+            backfills.iter_mut().for_each(|backfill| backfill.done = 0);
         }
         if let (Some(RepeatsTriggers), FleetControls::Changed { triggers, .. }) =
             (self.bug, &mut reply.outcome)
@@ -463,6 +486,12 @@ super::caught! {
     next_attempt_without_the_payload: RetryForgetsPayload by payload::every_attempt_has_the_payload;
     payload_that_is_kept: KeepsWithdrawnPayload by payload::a_withdrawn_trigger_leaves_no_payload;
     payloads_without_a_bound: UnboundedPayloads by payload::waiting_payloads_are_bounded;
+    progress_that_is_lost: ForgetsBackfilled
+        by backfill::a_backfill_runs_in_order_and_decides_no_instant;
+    backfill_that_is_skipped: SkipsBackfill by backfill::a_backfill_waits_for_other_runs;
+    backfill_of_a_paused_job: BackfillsPausedJobs by backfill::a_paused_job_runs_no_backfill;
+    backfill_that_is_not_cancelled: IgnoresBackfillCancel by backfill::a_backfill_can_be_cancelled;
+    backfills_without_a_bound: UnboundedBackfills by backfill::backfills_are_bounded;
     run_that_hears_of_no_cancel: CancelsSilently by cancel::a_cancelled_run_is_asked_to_end;
     run_that_is_cancelled_with_another: CancelsAllRuns by cancel::only_the_named_run_is_cancelled;
     cancelled_run_that_is_retried: RetriesCancelled by cancel::a_cancelled_run_gets_no_further_attempt;
