@@ -60,7 +60,7 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
         token: claimed.token,
         catch_up: claimed.catch_up,
         hold: claimed.hold.clone(),
-        payload: job.payload.clone(),
+        payload: claimed.payload.clone().or_else(|| job.payload.clone()),
         cancel: cancelled,
     };
     let body = async {
@@ -96,10 +96,7 @@ async fn drive_body(
             _ => AttemptResult::new(RunOutcome::Abandoned, "its lease was lost"),
         },
         reason = cancel.cancelled() => {
-            let detail = match reason {
-                CancelReason::Shutdown => "the scheduler shut down",
-                CancelReason::Replaced => "a later run replaced it",
-            };
+            let detail = reason.detail();
             AttemptResult { cancelled: Some(reason), ..AttemptResult::new(RunOutcome::Cancelled, detail) }
         },
         () = time_out(job.terms.timeout) => AttemptResult::new(RunOutcome::TimedOut, "it exceeded its timeout"),

@@ -8,7 +8,7 @@ use crate::{
     observer::CronEvent,
     options::{OnOrphan, Overlap},
     plan::{ClaimOutcome, Due},
-    running::HeldClaim,
+    running::{CancelReason, HeldClaim},
     time::UtcTime,
 };
 use lock_core::{FencingToken, LockName, backend::BackendError};
@@ -16,7 +16,7 @@ use lock_ledger::{
     AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, EndReply, EndRequest, OpenRun, OverlapRule,
     RetryOf, RunId, RunOutcome, RunState,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The time for a record after the grace of a shutdown. With it and the default graces, a shutdown takes less than
 /// 30 s even while the store is down; the next leader finds unrecorded runs.
@@ -55,6 +55,8 @@ pub(crate) struct ClaimedRun {
     pub(crate) failures: u32,
     pub(crate) catch_up: CatchUp,
     pub(crate) started: UtcTime,
+    /// The payload of its trigger, as JSON.
+    pub(crate) payload: Option<Arc<str>>,
     /// The lease of the claim.
     pub(crate) hold: RunHold,
 }
@@ -63,7 +65,9 @@ impl ClaimedRun {
     /// Creates the run of a granted claim. If its hold has already ended, its body does not start.
     fn granted(node: &Node, request: &ClaimRequest, result: &ClaimResult) -> Option<Self> {
         let Ok(reply) = &result.answer else { return None };
-        let ClaimReply::Claimed { token, attempt, failures } = reply.outcome else { return None };
+        let ClaimReply::Claimed { token, attempt, failures, ref payload } = reply.outcome else {
+            return None;
+        };
         Some(Self {
             id: AttemptId { run: request.run, claim: request.claim },
             token,
@@ -71,6 +75,7 @@ impl ClaimedRun {
             failures,
             catch_up: request.catch_up,
             started: reply.now.into(),
+            payload: payload.as_deref().map(Arc::from),
             hold: node.ledger.hold(result.sent, node.terms.lease),
         })
     }
@@ -204,7 +209,7 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
         }
         // The allowed attempts are used up.
         RetryOutcome::Refused(ClaimReply::Gone) => {
-            if abandon(node, &job.name, before).await == Some(EndReply::Recorded) && orphaned {
+            if abandon(node, left).await == Some(EndReply::Recorded) && orphaned {
                 orphaned_event(false);
             }
             None
@@ -213,11 +218,19 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
     }
 }
 
-/// Records that a run was abandoned.
-pub(crate) async fn abandon(node: &Node, job: &LockName, attempt: AttemptId) -> Option<EndReply> {
-    let (outcome, detail) = (RunOutcome::Abandoned, "its node died or lost its lease".to_owned());
-    let end = AttemptEnd { outcome, detail, then: Some(AfterAttempt::Finish) };
-    record_end(node, job, attempt, end).await
+/// Records the end of a run that its node has left, and that no node continues.
+pub(crate) async fn abandon(node: &Node, left: &OpenRun) -> Option<EndReply> {
+    let end = match left.state {
+        RunState::Released if left.cancelled => {
+            AttemptEnd::cancelled(CancelReason::Cancelled.detail(), AfterAttempt::Finish)
+        }
+        _ => AttemptEnd {
+            outcome: RunOutcome::Abandoned,
+            detail: "its node died or lost its lease".to_owned(),
+            then: Some(AfterAttempt::Finish),
+        },
+    };
+    record_end(node, &left.job, AttemptId { run: left.run, claim: left.claim }, end).await
 }
 
 /// Records an end. Returns `None` if there is none to record, or if the store did not answer for as long as the lease

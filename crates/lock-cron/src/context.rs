@@ -20,7 +20,7 @@ pub struct RunContext {
     pub(crate) token: FencingToken,
     pub(crate) catch_up: CatchUp,
     pub(crate) hold: RunHold,
-    /// The payload of an instance, as JSON.
+    /// The payload of the trigger or of the instance, as JSON.
     pub(crate) payload: Option<Arc<str>>,
     pub(crate) cancel: watch::Receiver<bool>,
 }
@@ -43,7 +43,7 @@ impl RunContext {
     /// triggered run, it is the time of the claim.
     #[must_use]
     pub fn scheduled_at(&self) -> UtcTime {
-        self.run.scheduled().map_or(self.started, UtcTime::from)
+        self.run.instant().map_or(self.started, UtcTime::from)
     }
 
     /// Returns the time of the claim, by the server's clock.
@@ -76,6 +76,12 @@ impl RunContext {
         matches!(self.run, RunId::Triggered(_))
     }
 
+    /// Returns `true` if the run belongs to a [backfill](crate::Scheduler::backfill).
+    #[must_use]
+    pub fn is_backfill(&self) -> bool {
+        self.run.backfill().is_some()
+    }
+
     /// Returns `true` if this node still holds the run. It compares the clock and does no IO, so the first call after
     /// a pause of the process is already accurate.
     #[must_use]
@@ -98,9 +104,9 @@ impl RunContext {
         async move { hold.lost().await }
     }
 
-    /// Completes when the body has to end: its timeout passed, the scheduler shuts down, another run replaces it, or it
-    /// is lost. A body that does not end is dropped at an await when its [grace](crate::JobBuilder::cancel_grace) has
-    /// passed.
+    /// Completes when the body has to end: its timeout passed, the scheduler shuts down, another run replaces it, it was
+    /// [cancelled](crate::Scheduler::cancel), or it is lost. A body that does not end is dropped at an await when its
+    /// [grace](crate::JobBuilder::cancel_grace) has passed.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping the future.

@@ -3,11 +3,13 @@
 use crate::{
     error::{CronError, CronErrorKind},
     ledger_client::NO_REVISION,
+    payload,
     schedule::Schedule,
     scheduler::Scheduler,
 };
 use lock_core::{__private::lock, LockName};
 use lock_ledger::{CommandReply, FleetControls, JobCommand, PauseNote, RunId};
+use serde::Serialize;
 
 /// The maximum length of the author and of the text of a note, in bytes.
 const MAX_NOTE_BYTES: usize = 1000;
@@ -68,7 +70,7 @@ impl Scheduler {
             let about = format!("the note of the pause is longer than {MAX_NOTE_BYTES} bytes: shorten it");
             return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
         }
-        self.command(job, JobCommand::Pause(note)).await
+        self.command(job, JobCommand::Pause(note)).await.map(drop)
     }
 
     /// Restarts the scheduled runs of a job from now on. Runs that were due in the meantime are not made up for.
@@ -91,7 +93,7 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn resume(&self, job: &str) -> Result<(), CronError> {
-        self.command(job, JobCommand::Resume).await
+        self.command(job, JobCommand::Resume).await.map(drop)
     }
 
     /// Replaces the schedule of a job in the whole fleet, even across restarts, until it is
@@ -117,7 +119,7 @@ impl Scheduler {
     pub async fn replace(&self, job: &str, schedule: &str) -> Result<(), CronError> {
         let schedule = Schedule::cron(schedule)?;
         schedule.for_job(job)?;
-        self.command(job, JobCommand::Replace(schedule.to_string())).await
+        self.command(job, JobCommand::Replace(schedule.to_string())).await.map(drop)
     }
 
     /// Restores the schedule of the program.
@@ -140,7 +142,7 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn restore(&self, job: &str) -> Result<(), CronError> {
-        self.command(job, JobCommand::Restore).await
+        self.command(job, JobCommand::Restore).await.map(drop)
     }
 
     /// Triggers one run of the job. The current leader starts it within a second. The overlap policy applies; the
@@ -166,8 +168,48 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been applied; if repeated, it may trigger a second run.
     pub async fn trigger(&self, job: &str) -> Result<RunId, CronError> {
+        self.trigger_run(job, None).await
+    }
+
+    /// Triggers one run of the job as [`trigger`](Self::trigger) does, with a payload, which its body reads with
+    /// [`RunContext::payload`](crate::RunContext::payload). For an instance, it replaces the payload of the instance in
+    /// this run. Every attempt of the run has it, on whatever node.
+    ///
+    /// A payload is JSON of at most 64 KiB. At most 256 triggers of the group wait with one, so that they take 16 MiB of
+    /// the store. Nodes of an earlier version run the job without the payload: upgrade all of them first.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// cron.job("invoices", Schedule::cron("0 2 * * *")?, |run: RunContext| async move {
+    ///     match run.payload::<Option<u32>>()? {
+    ///         Some(customer) => println!("invoices of customer {customer}"),
+    ///         None => println!("all invoices"), // a scheduled run
+    ///     }
+    ///     Ok(())
+    /// })
+    /// .register()?;
+    /// cron.trigger_with("invoices", &7).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`trigger`](Self::trigger), [`TooManyTriggers`](CronErrorKind::TooManyTriggers) also if 256 triggers of the
+    /// group wait with a payload; and [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload is no JSON or has
+    /// more than 64 KiB.
+    ///
+    /// # Cancel safety
+    /// A dropped call may or may not have been applied; if repeated, it may trigger a second run.
+    pub async fn trigger_with(&self, job: &str, payload: &impl Serialize) -> Result<RunId, CronError> {
+        self.trigger_run(job, Some(payload::encode(payload)?)).await
+    }
+
+    async fn trigger_run(&self, job: &str, payload: Option<String>) -> Result<RunId, CronError> {
         let id = *lock_core::backend::ProcessId::random().as_uuid();
-        self.command(job, JobCommand::Trigger { id, life: self.shared.node.terms.trigger_life }).await?;
+        let life = self.shared.node.terms.trigger_life;
+        self.command(job, JobCommand::Trigger { id, life, payload }).await?;
         Ok(RunId::Triggered(id))
     }
 
@@ -222,13 +264,18 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn reset(&self, job: &str) -> Result<(), CronError> {
-        self.command(job, JobCommand::Reset).await
+        self.command(job, JobCommand::Reset).await.map(drop)
     }
 
-    async fn command(&self, job: &str, command: JobCommand) -> Result<(), CronError> {
+    /// Sends a command, and registers the job before it if no leader has done so yet.
+    pub(crate) async fn command(&self, job: &str, command: JobCommand) -> Result<CommandReply, CronError> {
         let ledger = &self.shared.node.ledger;
         let name = LockName::new(job)?;
         let known = lock(&self.shared.registry).jobs.get(&name).cloned();
+        let full = match command {
+            JobCommand::Backfill(_) => CronErrorKind::TooManyBackfills,
+            _ => CronErrorKind::TooManyTriggers,
+        };
         let mut reply = ledger.command(&name, command.clone()).await?;
         // No leader has registered it yet.
         if let (CommandReply::Unregistered, Some(job)) = (reply, known) {
@@ -242,8 +289,8 @@ impl Scheduler {
                     format!("no node of this group registered `{job}`: register it on some node first");
                 Err(CronError::new(CronErrorKind::UnknownJob).about(about))
             }
-            CommandReply::Full => Err(CronError::new(CronErrorKind::TooManyTriggers)),
-            _ => Ok(()),
+            CommandReply::Full => Err(CronError::new(full)),
+            reply => Ok(reply),
         }
     }
 }

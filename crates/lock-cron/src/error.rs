@@ -33,11 +33,15 @@ pub enum CronErrorKind {
     Running,
     /// The scheduler has ended: build another one.
     Ended,
-    /// Too many triggers are waiting to be started.
+    /// Too many triggers are waiting to be started, or too many with a payload.
     TooManyTriggers,
+    /// The range of a backfill has more instants than its limit.
+    RangeTooLong,
+    /// Too many backfills have instants left.
+    TooManyBackfills,
     /// The group has too many instances.
     TooManyInstances,
-    /// The payload of an instance is too long, or is not JSON.
+    /// The payload of an instance or a trigger is too long, or is no JSON.
     InvalidPayload,
     /// The store did not answer, or rejected a request. The source has the reason.
     Store,
@@ -87,7 +91,7 @@ impl CronError {
     pub fn is_retryable(&self) -> bool {
         let source = self.source.as_deref();
         match self.kind {
-            CronErrorKind::TooManyTriggers => true,
+            CronErrorKind::TooManyTriggers | CronErrorKind::TooManyBackfills => true,
             CronErrorKind::Store => {
                 let of_backend = source.and_then(|s| s.downcast_ref::<BackendError>());
                 let of_lock = source.and_then(|s| s.downcast_ref::<LockError>());
@@ -115,6 +119,12 @@ impl fmt::Display for CronError {
             CronErrorKind::Ended => "the scheduler has ended: build a new one, register its jobs and run it",
             CronErrorKind::TooManyTriggers => {
                 "too many triggers are waiting: run a node that has registered the job"
+            }
+            CronErrorKind::RangeTooLong => {
+                "the range has too many instants: use a shorter one, or raise the limit"
+            }
+            CronErrorKind::TooManyBackfills => {
+                "too many backfills are open: wait until one has ended, or cancel one"
             }
             CronErrorKind::TooManyInstances => {
                 "the group has too many instances: remove some, or use another group"

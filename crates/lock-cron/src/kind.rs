@@ -93,8 +93,12 @@ pub(crate) fn counts_from(instance: &Instance) -> UtcTime {
 
 /// Returns the schedule of an instance.
 pub(crate) fn schedule_of(instance: &Instance) -> Result<Schedule, ScheduleError> {
-    let schedule = Schedule::cron(&instance.definition.schedule)?.for_job(instance.name.as_str())?;
-    Ok(schedule.on_dst(read_dst(&instance.definition.dst)))
+    read_schedule(&instance.name, &instance.definition.schedule, &instance.definition.dst)
+}
+
+/// Reads a stored schedule and its policy.
+pub(crate) fn read_schedule(name: &LockName, text: &str, dst: &str) -> Result<Schedule, ScheduleError> {
+    Ok(Schedule::cron(text)?.for_job(name.as_str())?.on_dst(read_dst(dst)))
 }
 
 const GAPS: [(Gap, &str); 3] =

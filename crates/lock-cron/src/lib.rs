@@ -48,8 +48,10 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod backfill;
 mod backoff;
 mod body;
+mod cancel;
 mod claim;
 #[cfg(feature = "axum")]
 mod console;
@@ -81,6 +83,7 @@ mod terms;
 mod ticks;
 mod time;
 
+pub use backfill::MAX_BACKFILL_INSTANTS;
 #[cfg(feature = "axum")]
 pub use console::{Actor, router, router_with_actions};
 pub use context::RunContext;
@@ -90,7 +93,8 @@ pub use job::RunResult;
 pub use job_builder::JobBuilder;
 #[doc(no_inline)]
 pub use lock_ledger::{
-    Attempt, CatchUp, MemoryLedger, OpenRun, PauseNote, PoolLimit, RunId, RunLedger, RunOutcome, RunState,
+    Attempt, Backfill, CatchUp, MemoryLedger, OpenRun, PauseNote, PoolLimit, RunId, RunLedger, RunOutcome,
+    RunState,
 };
 pub use options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries};
 pub use payload::{BadPayload, MAX_PAYLOAD_BYTES};

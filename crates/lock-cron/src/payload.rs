@@ -10,8 +10,8 @@ use std::error::Error;
 /// The maximum length of a payload, in bytes of JSON.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 
-/// The payload of a run is not of the requested type: change the type, or add the instance again with a payload of that
-/// type.
+/// The payload of a run is not of the requested type: change the type, or send the trigger or add the instance again with
+/// a payload of it.
 ///
 /// A body that returns this error fails without a retry.
 #[derive(Debug)]
@@ -19,7 +19,9 @@ pub struct BadPayload(serde_json::Error);
 
 impl std::fmt::Display for BadPayload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the payload cannot be read: change its type or add the instance again")
+        f.write_str(
+            "the payload cannot be read: change its type, or trigger the run or add the instance again",
+        )
     }
 }
 
@@ -50,8 +52,8 @@ pub(crate) fn encode(payload: &impl Serialize) -> Result<String, CronError> {
 }
 
 impl RunContext {
-    /// Returns the payload of the run: that of its [instance](crate::Scheduler::add). A run without one has the payload
-    /// `null`, which is a `()` or a `None`.
+    /// Returns the payload of the run: that of its [trigger](crate::Scheduler::trigger_with), or else that of its
+    /// [instance](crate::Scheduler::add). A run without one has the payload `null`, which is a `()` or a `None`.
     ///
     /// # Errors
     /// [`BadPayload`]. A body that returns it fails without a retry.

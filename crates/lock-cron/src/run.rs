@@ -3,6 +3,7 @@
 //! ```text
 //!   claimed ──jitter──▶ body ──ends──▶ finished
 //!      ▲         │        │ failed, and attempts are left ──▶ back-off ──claim_retry──▶ claimed
+//!      │         │        │ cancelled by a command ──▶ finished
 //!      │         │        │ shutdown, and the orphan policy retries ──▶ reassigned
 //!  (take over)   └────────┴── shutdown before a body begins ──▶ requeued
 //! ```
@@ -73,8 +74,8 @@ async fn before_body(
         _ = claimed.hold.lost() => true,
         reason = cancel.cancelled() => match reason {
             CancelReason::Shutdown => true,
-            CancelReason::Replaced => {
-                return Some(AttemptEnd::cancelled("a later run replaced it", AfterAttempt::Finish));
+            CancelReason::Replaced | CancelReason::Cancelled => {
+                return Some(AttemptEnd::cancelled(reason.detail(), AfterAttempt::Finish));
             }
         },
         drained = drained_while_waiting => drained,
@@ -160,14 +161,15 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
             biased;
             _ = hold.lost() => return None,
             reason = cancel.clone().cancelled() => {
-                match reason {
-                    CancelReason::Shutdown => give_up("the scheduler shut down", AfterAttempt::Requeue).await,
-                    CancelReason::Replaced => give_up("a later run replaced it", AfterAttempt::Finish).await,
-                }
+                let then = match reason {
+                    CancelReason::Shutdown => AfterAttempt::Requeue,
+                    CancelReason::Replaced | CancelReason::Cancelled => AfterAttempt::Finish,
+                };
+                give_up(reason.detail(), then).await;
                 return None;
             }
             () = node.shutdown.reached(ShutdownStage::Draining) => {
-                give_up("the scheduler shut down", AfterAttempt::Requeue).await;
+                give_up(CancelReason::Shutdown.detail(), AfterAttempt::Requeue).await;
                 return None;
             }
             () = tokio::time::sleep(delay) => {}
@@ -193,7 +195,12 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
             }
             // It keeps its place, so this needs nodes with different limits of the pool.
             RetryOutcome::Refused(ClaimReply::PoolFull { .. }) => delay = full.next_wait(),
-            // Another node has this run, or the next leader will find it.
+            // It was cancelled, or another node has it: then only that can end it.
+            RetryOutcome::Refused(ClaimReply::Gone) => {
+                give_up(CancelReason::Cancelled.detail(), AfterAttempt::Finish).await;
+                return None;
+            }
+            // The next leader will find it.
             RetryOutcome::Refused(_) | RetryOutcome::Failed { in_doubt: true, .. } => return None,
             RetryOutcome::Failed { error, .. } if !error.is_retryable() => {
                 give_up("the store refused another attempt", AfterAttempt::Finish).await;

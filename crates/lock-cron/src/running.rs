@@ -20,6 +20,19 @@ pub(crate) enum CancelReason {
     Shutdown,
     /// A later run replaces it.
     Replaced,
+    /// A command of the fleet cancels it.
+    Cancelled,
+}
+
+impl CancelReason {
+    /// Returns the reason for the history.
+    pub(crate) fn detail(self) -> &'static str {
+        match self {
+            Self::Shutdown => "the scheduler shut down",
+            Self::Replaced => "a later run replaced it",
+            Self::Cancelled => "it was cancelled",
+        }
+    }
 }
 
 /// Receives the reason why a run has to end.
@@ -107,6 +120,10 @@ impl RunningRuns {
                 RunRenewal::Replaced => {
                     held.hold.renewed(sent);
                     self.cancel(|of| of == key, CancelReason::Replaced);
+                }
+                RunRenewal::Cancelled => {
+                    held.hold.renewed(sent);
+                    self.cancel(|of| of == key, CancelReason::Cancelled);
                 }
                 _ => held.hold.gone(),
             }

@@ -294,18 +294,7 @@ impl Scheduler {
     /// Cancel safe: it changes nothing.
     pub async fn next_runs(&self, job: &str, n: usize) -> Result<Vec<UtcTime>, CronError> {
         let name = LockName::new(job)?;
-        let known = lock(&self.shared.registry).jobs.get(&name).cloned();
-        let schedule = match known {
-            Some(job) => job.schedule.clone(),
-            None => {
-                let instances = if kind::kind_of(&name).is_some() { self.instances().await? } else { vec![] };
-                let instance = instances.iter().find(|instance| instance.name == name);
-                let needed = || not_registered_here(&name, "which `next_runs` needs");
-                kind::schedule_of(instance.ok_or_else(needed)?)?
-            }
-        };
-        let controls = self.controls().await?;
-        let schedule = job::effective(&name, &schedule, controls.get(&name)).schedule;
+        let schedule = self.effective_schedule(&name, "which `next_runs` needs").await?;
         let registration = Registration { job: name.clone(), schedule: schedule.identity() };
         let watermarks = self.watermarks(vec![registration]).await?;
         let now = self.shared.node.ledger.now();
@@ -348,6 +337,22 @@ impl Scheduler {
         }
         history.truncate(n);
         Ok(history)
+    }
+
+    /// Returns the schedule that applies to a job of this node or to an instance.
+    pub(crate) async fn effective_schedule(&self, name: &LockName, why: &str) -> Result<Schedule, CronError> {
+        let known = lock(&self.shared.registry).jobs.get(name).cloned();
+        let schedule = match known {
+            Some(job) => job.schedule.clone(),
+            None => {
+                let instances = if kind::kind_of(name).is_some() { self.instances().await? } else { vec![] };
+                let instance = instances.iter().find(|instance| instance.name == *name);
+                let needed = || not_registered_here(name, why);
+                kind::schedule_of(instance.ok_or_else(needed)?)?
+            }
+        };
+        let controls = self.controls().await?;
+        Ok(job::effective(name, &schedule, controls.get(name)).schedule)
     }
 
     /// Reads the watermarks of those jobs that the store has.

@@ -1,5 +1,9 @@
 //! Commands for the jobs of a fleet, and the controls that they set: pauses, schedules and triggers.
 
+use crate::{
+    backfill::{Backfill, BackfillRequest},
+    ids::RunId,
+};
 use lock_core::{LockName, clock::ServerTime};
 use std::time::Duration;
 use uuid::Uuid;
@@ -29,9 +33,20 @@ pub enum JobCommand {
         id: Uuid,
         /// The time in which it may be started; whole milliseconds.
         life: Duration,
+        /// The argument of the run, which every claim of it returns; an empty text is none. The ledger does not parse it.
+        payload: Option<String>,
     },
     /// Withdraws a trigger that has not been started.
     CancelTrigger(Uuid),
+    /// Runs past instants, oldest first and one at a time.
+    Backfill(BackfillRequest),
+    /// Withdraws the instants of a backfill that were not started.
+    CancelBackfill(Uuid),
+    /// Asks the open runs of the job to end for good, or one of them. It is accepted for a removed instance as well.
+    Cancel {
+        /// The run; `None` for all open ones.
+        run: Option<RunId>,
+    },
 }
 
 /// The author of a pause and the reason for it, for display.
@@ -55,9 +70,11 @@ pub enum CommandReply {
     /// The ledger does not have the job.
     Unregistered,
     /// [`MAX_TRIGGERS`](crate::MAX_TRIGGERS) of the group or [`MAX_TRIGGERS_PER_JOB`](crate::MAX_TRIGGERS_PER_JOB) of
-    /// the job are already waiting.
+    /// the job are already waiting, or [`MAX_TRIGGER_PAYLOADS`](crate::MAX_TRIGGER_PAYLOADS) of the group with a
+    /// payload; or [`MAX_BACKFILLS`](crate::MAX_BACKFILLS) or
+    /// [`MAX_BACKFILLS_PER_JOB`](crate::MAX_BACKFILLS_PER_JOB) are open.
     Full,
-    /// The trigger to cancel is no longer waiting.
+    /// The trigger or the backfill to cancel is no longer waiting, or there is no open run to cancel.
     Gone,
 }
 
@@ -78,6 +95,8 @@ pub enum FleetControls {
         jobs: Vec<(LockName, JobControls)>,
         /// The waiting triggers, oldest first.
         triggers: Vec<Trigger>,
+        /// The backfills, oldest first.
+        backfills: Vec<Backfill>,
     },
 }
 
@@ -94,7 +113,7 @@ pub struct JobControls {
     pub schedule: Option<String>,
 }
 
-/// A triggered run that no node has started yet.
+/// A triggered run that no node has started yet. Its payload is not read with it, but with the claim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Trigger {
     /// The time of the command, by the server's clock.

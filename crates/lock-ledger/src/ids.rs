@@ -59,6 +59,13 @@ pub enum RunId {
     Scheduled(ServerTime),
     /// Triggered by a command.
     Triggered(Uuid),
+    /// A past instant that a backfill runs.
+    Backfill {
+        /// The backfill.
+        id: Uuid,
+        /// The instant, in whole milliseconds.
+        at: ServerTime,
+    },
 }
 
 impl RunId {
@@ -68,24 +75,44 @@ impl RunId {
         Self::Scheduled(ServerTime::from_millis(millis))
     }
 
-    /// Returns the instant it was scheduled for, if it has one.
+    /// Returns the instant of a scheduled run, and `None` for one that a command asked for.
     #[must_use]
     pub const fn scheduled(&self) -> Option<ServerTime> {
         match self {
             Self::Scheduled(at) => Some(*at),
+            Self::Triggered(_) | Self::Backfill { .. } => None,
+        }
+    }
+
+    /// Returns the instant of the schedule that the run is for. A triggered run has none.
+    #[must_use]
+    pub const fn instant(&self) -> Option<ServerTime> {
+        match self {
+            Self::Scheduled(at) | Self::Backfill { at, .. } => Some(*at),
             Self::Triggered(_) => None,
+        }
+    }
+
+    /// Returns the backfill of the run, if it belongs to one.
+    #[must_use]
+    pub const fn backfill(&self) -> Option<Uuid> {
+        match self {
+            Self::Backfill { id, .. } => Some(*id),
+            Self::Scheduled(_) | Self::Triggered(_) => None,
         }
     }
 }
 
 const TRIGGER: &str = "trigger:";
+const BACKFILL: &str = "backfill:";
 
-/// Formats milliseconds since the epoch, or `trigger:<uuid>`.
+/// Formats milliseconds since the epoch, `trigger:<uuid>`, or `backfill:<uuid>:<milliseconds>`.
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scheduled(at) => at.as_millis().fmt(f),
             Self::Triggered(id) => write!(f, "{TRIGGER}{}", id.hyphenated()),
+            Self::Backfill { id, at } => write!(f, "{BACKFILL}{}:{}", id.hyphenated(), at.as_millis()),
         }
     }
 }
@@ -99,6 +126,12 @@ pub struct ParseIdError;
 impl FromStr for RunId {
     type Err = ParseIdError;
     fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        if let Some(text) = text.strip_prefix(BACKFILL) {
+            let (id, at) = text.split_once(':').ok_or(ParseIdError)?;
+            let id = Uuid::try_parse(id).map_err(|_| ParseIdError)?;
+            let at = at.parse().map(ServerTime::from_millis).map_err(|_| ParseIdError)?;
+            return Ok(Self::Backfill { id, at });
+        }
         match text.strip_prefix(TRIGGER) {
             Some(id) => Uuid::try_parse(id).map(Self::Triggered).map_err(|_| ParseIdError),
             None => text.parse().map(Self::at_millis).map_err(|_| ParseIdError),
@@ -149,10 +182,12 @@ mod tests {
 
     #[test]
     fn run_ids_are_read_back_from_their_text() {
-        for run in [RunId::at_millis(1_767_225_600_123), RunId::Triggered(Uuid::from_u128(7))] {
+        let backfill =
+            RunId::Backfill { id: Uuid::from_u128(7), at: ServerTime::from_millis(1_767_225_600_123) };
+        for run in [RunId::at_millis(1_767_225_600_123), RunId::Triggered(Uuid::from_u128(7)), backfill] {
             assert_eq!(run.to_string().parse(), Ok(run));
         }
-        for text in ["", "x", "-1", "trigger:", "trigger:x"] {
+        for text in ["", "x", "-1", "trigger:", "trigger:x", "backfill:", "backfill:1", "backfill:x:1"] {
             assert_eq!(text.parse::<RunId>(), Err(ParseIdError), "{text}");
         }
     }

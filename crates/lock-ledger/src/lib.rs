@@ -9,6 +9,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod backfill;
 mod connector;
 mod control;
 mod heartbeat;
@@ -23,14 +24,16 @@ mod run;
 mod run_ledger;
 mod summary;
 
+pub use backfill::{Backfill, BackfillRequest};
 pub use connector::LedgerConnector;
 pub use control::{CommandReply, FleetControls, JobCommand, JobControls, PauseNote, Trigger};
 pub use heartbeat::{HeartbeatReply, HeartbeatRequest, LiveNode};
 pub use ids::{ClaimId, GroupName, JobId, ParseIdError, RunId};
 pub use instance::{AddReply, AddRequest, Definition, Instance, Instances, Once, Removal, RemoveReply};
 pub use limits::{
-    ABSENT_AFTER, CHANGE_LIFE, DEFAULT_HISTORY, MAX_CHANGES, MAX_HISTORY, MAX_INSTANCES, MAX_SCHEDULES,
-    MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, RECENT_OUTCOMES,
+    ABSENT_AFTER, CHANGE_LIFE, DEFAULT_HISTORY, MAX_BACKFILLS, MAX_BACKFILLS_PER_JOB, MAX_CHANGES,
+    MAX_HISTORY, MAX_INSTANCES, MAX_SCHEDULES, MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB,
+    RECENT_OUTCOMES,
 };
 pub use memory::MemoryLedger;
 pub use reply::{ClaimReply, EndReply, JobStatus, RegisteredJob, RunRenewal};

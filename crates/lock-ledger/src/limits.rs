@@ -14,6 +14,15 @@ pub const MAX_TRIGGERS: usize = 1000;
 /// The maximum number of waiting triggers of one job.
 pub const MAX_TRIGGERS_PER_JOB: usize = 100;
 
+/// The maximum number of waiting triggers with a payload in a group.
+pub const MAX_TRIGGER_PAYLOADS: usize = 256;
+
+/// The maximum number of backfills in a group that have instants left.
+pub const MAX_BACKFILLS: usize = 100;
+
+/// The maximum number of those of one job.
+pub const MAX_BACKFILLS_PER_JOB: usize = 4;
+
 /// The number of schedules of a job whose start times are kept: the latest ones.
 pub const MAX_SCHEDULES: usize = 8;
 

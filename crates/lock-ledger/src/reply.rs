@@ -34,6 +34,8 @@ pub enum ClaimReply {
         attempt: u32,
         /// The number of earlier attempts that failed.
         failures: u32,
+        /// The payload of the trigger, the same for all attempts.
+        payload: Option<String>,
     },
     /// This instant was already decided, or the trigger was already used.
     Duplicate,
@@ -78,6 +80,8 @@ pub enum RunRenewal {
     Renewed,
     /// The lease was extended, but the run is asked to end, since a later run is waiting to replace it.
     Replaced,
+    /// The lease was extended, but the run is asked to end for good.
+    Cancelled,
     /// The attempt has ended or was taken over, or its lease had ended.
     Gone,
 }

@@ -118,6 +118,8 @@ pub struct OpenRun {
     pub state: RunState,
     /// The pool in which it takes a place while its lease lasts.
     pub pool: Option<LockName>,
+    /// `true` if it was asked to end for good by [`JobCommand::Cancel`](crate::JobCommand::Cancel).
+    pub cancelled: bool,
 }
 
 /// The state of an open run.

@@ -61,6 +61,8 @@ pub(crate) struct GroupKeys {
     pub(crate) changes: String,
     /// HASH of the summaries of the jobs.
     pub(crate) summaries: String,
+    /// HASH of the payloads of triggers.
+    pub(crate) payloads: String,
 }
 
 impl GroupKeys {
@@ -73,6 +75,7 @@ impl GroupKeys {
             instances: of("instances"),
             changes: of("changes"),
             summaries: of("summaries"),
+            payloads: of("payloads"),
         }
     }
 }
@@ -140,11 +143,12 @@ mod tests {
         let job = JobKeys::of(&group, &LockName::new("a{b}").expect("a good name"));
         assert_eq!(job.job, "distlock:ledger:2:job:{billing}:a{b}");
         assert_eq!(job.history, "distlock:ledger:2:history:{billing}:a{b}");
-        let GroupKeys { open, group, nodes, instances, changes, summaries } = GroupKeys::of(&group);
+        let GroupKeys { open, group, nodes, instances, changes, summaries, payloads } = GroupKeys::of(&group);
         assert_eq!(instances, "distlock:ledger:2:instances:{billing}");
         assert_eq!(changes, "distlock:ledger:2:changes:{billing}");
         assert_eq!(nodes, "distlock:ledger:2:nodes:{billing}");
         assert_eq!(summaries, "distlock:ledger:2:summaries:{billing}");
+        assert_eq!(payloads, "distlock:ledger:2:payloads:{billing}");
         assert_eq!(
             (&*open, &*group),
             ("distlock:ledger:2:open:{billing}", "distlock:ledger:2:group:{billing}")

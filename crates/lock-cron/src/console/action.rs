@@ -1,4 +1,4 @@
-//! The commands of an operator: run now, pause, resume, replace the schedule.
+//! The commands of an operator: run now, cancel a run, pause, resume, replace the schedule.
 
 use super::{
     Console,
@@ -13,7 +13,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use lock_ledger::PauseNote;
+use lock_ledger::{PauseNote, RunId};
 use serde_json::{Map, Value, json};
 
 /// The maximum length of a body, in bytes.
@@ -22,6 +22,7 @@ const MAX_BODY_BYTES: usize = 8 * 1024;
 /// A command with its arguments.
 enum Action {
     Run,
+    Cancel { run: RunId },
     Pause { note: String },
     Resume,
     Replace { schedule: String },
@@ -73,6 +74,12 @@ impl Action {
         };
         match word {
             "run" => Ok(Self::Run),
+            "cancel" => {
+                let run = text("run").and_then(|run| run.parse().ok());
+                let message = "the field `run` is not the id of a run";
+                run.map(|run| Self::Cancel { run })
+                    .ok_or_else(|| refuse(StatusCode::BAD_REQUEST, "bad_input", message))
+            }
             "pause" => text("note").map(|note| Self::Pause { note }).ok_or_else(|| missing("note")),
             "resume" => Ok(Self::Resume),
             "replace" => {
@@ -86,6 +93,7 @@ impl Action {
     fn word(&self) -> &'static str {
         match self {
             Self::Run => "run",
+            Self::Cancel { .. } => "cancel",
             Self::Pause { .. } => "pause",
             Self::Resume => "resume",
             Self::Replace { .. } => "replace",
@@ -96,6 +104,7 @@ impl Action {
     async fn carry_out(&self, cron: &Scheduler, job: &str, actor: &Actor) -> Result<Value, CronError> {
         match self {
             Self::Run => return Ok(json!({ "run": cron.trigger(job).await?.to_string() })),
+            Self::Cancel { run } => return Ok(json!({ "cancelled": cron.cancel_run(job, *run).await? })),
             Self::Pause { note } => {
                 let note = PauseNote { actor: actor.name().to_owned(), text: note.clone() };
                 cron.pause_with_note(job, note).await?;

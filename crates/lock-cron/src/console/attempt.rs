@@ -11,7 +11,7 @@ pub(super) fn millis(time: ServerTime) -> u64 {
 pub(super) fn attempt(attempt: &Attempt) -> Value {
     json!({
         "run": attempt.run.to_string(),
-        "scheduled": attempt.run.scheduled().map(millis),
+        "scheduled": attempt.run.instant().map(millis),
         "attempt": attempt.attempt,
         "node": attempt.node,
         "token": attempt.token.get(),
@@ -26,11 +26,13 @@ pub(super) fn attempt(attempt: &Attempt) -> Value {
 pub(super) fn open(run: &OpenRun) -> Value {
     json!({
         "run": run.run.to_string(),
-        "scheduled": run.run.scheduled().map(millis),
+        "scheduled": run.run.instant().map(millis),
+        "backfill": run.run.backfill().is_some(),
         "attempt": run.attempt,
         "node": run.node,
         "token": run.token.get(),
         "started": millis(run.started),
         "state": run.state.as_str(),
+        "cancelled": run.cancelled,
     })
 }

@@ -88,8 +88,8 @@ pub fn router(cron: Scheduler) -> Router {
     routes().with_state(Console { cron, view: Arc::default(), access: Access::ReadOnly })
 }
 
-/// Returns the console as [`router`] does, with actions: run now, pause with a note, resume, replace the schedule and
-/// restore it.
+/// Returns the console as [`router`] does, with actions: run now, cancel an open run, pause with a note, resume, replace
+/// the schedule and restore it.
 ///
 /// `guard` identifies the operator of each action from the head of the request, or rejects it with a response. Requests
 /// from pages of other sites are rejected before it: an action is a POST with the content type `application/json`, and
@@ -98,6 +98,7 @@ pub fn router(cron: Scheduler) -> Router {
 /// | path | body | answers |
 /// | --- | --- | --- |
 /// | `/jobs/{name}/run` | `{}` | `{"run": "trigger:<uuid>"}` |
+/// | `/jobs/{name}/cancel` | `{"run": "trigger:<uuid>"}` | `{"cancelled": true}`, or `false` if that run is not open |
 /// | `/jobs/{name}/pause` | `{"note": "…"}` | `{}` |
 /// | `/jobs/{name}/resume` | `{}` | `{}` |
 /// | `/jobs/{name}/replace` | `{"schedule": "0 3 * * *"}` | `{}` |

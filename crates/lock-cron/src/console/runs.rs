@@ -64,7 +64,8 @@ impl Entry<'_> {
             Self::Run(attempts) => json!({
                 "run": attempts[0].run.to_string(),
                 "at": millis(self.instant()),
-                "triggered": attempts[0].run.scheduled().is_none(),
+                "triggered": attempts[0].run.instant().is_none(),
+                "backfill": attempts[0].run.backfill().and(attempts[0].run.instant()).map(millis),
                 "attempts": attempts.iter().map(|of| attempt(of)).collect::<Vec<_>>(),
             }),
             Self::Skips { latest, first, count } => json!({

@@ -3,6 +3,7 @@
 use crate::{observer::SkipReason, options::Overlap, schedule::Schedule, time::UtcTime};
 use lock_core::LockName;
 use lock_ledger::{CatchUp, ClaimId, ClaimReply, PoolLimit, RunId, Skip};
+use uuid::Uuid;
 
 /// A run to claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Register(LockName),
     /// Read the controls.
     ReadControls,
+    /// Withdraw a backfill without further instants.
+    CloseBackfill { job: LockName, id: Uuid },
     /// Count skipped runs.
     Skipped { job: LockName, reason: SkipReason, count: u32 },
 }

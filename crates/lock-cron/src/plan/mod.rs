@@ -22,6 +22,7 @@
 //! - `cursor` and pending runs never go back: a decided or skipped run is not claimed again under the same leadership;
 //! - the number of pending runs and the work of a tick are bounded, however long an outage was.
 
+mod backfill;
 mod command;
 mod missed;
 mod on_time;
@@ -34,6 +35,7 @@ mod room;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use backfill::PlannedBackfill;
 pub(crate) use command::{ClaimOutcome, Command, Due, EffectiveControls};
 pub(crate) use missed::{Budget, previous};
 pub(crate) use peers::{NODE_LEASE, Peers};

@@ -47,6 +47,10 @@ impl PendingRun {
         }
     }
 
+    pub(super) fn backfill(run: RunId, queues: bool) -> Self {
+        Self { queues, ..Self::triggered(run) }
+    }
+
     pub(super) fn scheduled(due: &missed::DueInstant, queues: bool) -> Self {
         Self { catch_up: due.catch_up, until: Some(due.until), queues, ..Self::triggered(run_at(due.at)) }
     }
@@ -90,6 +94,16 @@ impl PendingRuns {
 
     pub(super) fn pop(&mut self) {
         self.entries.pop_front();
+    }
+
+    /// Removes a run of a backfill that other runs wait behind, unless the store may already have its claim.
+    pub(super) fn give_way(&mut self) -> bool {
+        let is_backfill = |entry: &PendingRun| entry.run.backfill().is_some() && entry.in_doubt.is_none();
+        let gives_way = !self.in_flight && self.entries.len() > 1 && self.front().is_some_and(is_backfill);
+        if gives_way {
+            self.entries.pop_front();
+        }
+        gives_way
     }
 
     pub(super) fn clear(&mut self) {

@@ -1,6 +1,7 @@
 //! The plan of one job: its pending runs.
 
 use super::{
+    backfill::PlannedBackfill,
     command::{Command, Due},
     missed::{self, Budget, PATIENCE},
     on_time::OnTimeRuns,
@@ -39,6 +40,8 @@ pub(super) struct PlannedJob {
     /// Set if the next run that is on time queues behind the catch-up runs.
     pub(super) follows_catch_up: bool,
     pub(super) pending: PendingRuns,
+    /// The backfills in the store, oldest first.
+    pub(super) backfills: Vec<PlannedBackfill>,
     /// The runs that this node may start on time without leading.
     pub(super) on_time: OnTimeRuns,
     /// The last time at which the watermark was read.
@@ -213,9 +216,10 @@ impl PlannedJob {
         }));
     }
 
-    /// Returns the instant of its next claim; `None` if there is none, or for a triggered run.
+    /// Returns the instant of its next claim; `None` if there is none, or for a triggered run. A backfill comes last.
     pub(super) fn waits_since(&self) -> Option<UtcTime> {
         match self.pending.front() {
+            Some(front) if front.run.backfill().is_some() => Some(UtcTime::from_millis(i64::MAX)),
             Some(front) => front.run.scheduled().map(UtcTime::from),
             None => self.on_time.due_at(),
         }

@@ -1,6 +1,7 @@
 //! The planner of a group of jobs: its events.
 
 use super::{
+    backfill::PlannedBackfill,
     command::{ClaimOutcome, Command, Due, EffectiveControls},
     missed::Budget,
     on_time::OnTimeRuns,
@@ -41,6 +42,7 @@ impl Planner {
             behind: None,
             follows_catch_up: false,
             pending: PendingRuns::default(),
+            backfills: Vec::new(),
             on_time: OnTimeRuns::default(),
             observed: now,
             left_to_others: false,
@@ -197,6 +199,13 @@ impl Planner {
         }
     }
 
+    /// Takes the backfills of a job in the store, oldest first.
+    pub(crate) fn backfills_read(&mut self, name: &LockName, read: Vec<PlannedBackfill>) {
+        if let Some(job) = self.jobs.get_mut(name) {
+            job.backfills_read(read);
+        }
+    }
+
     /// Plans due runs; `room` is the number of further runs that this node may start. If the budget is spent, the
     /// remaining jobs are due immediately in [`wake_at`](Self::wake_at).
     pub(crate) fn tick(&mut self, now: UtcTime, room: u32, budget: &mut Budget, out: &mut Vec<Command>) {
@@ -214,6 +223,7 @@ impl Planner {
         for (name, job) in &mut self.jobs {
             if leading {
                 job.select_due(name, now, peers, room);
+                job.plan_backfill(name, out);
             }
             if job.is_spread() {
                 job.select_on_time(now);
@@ -262,6 +272,7 @@ impl Planner {
             job.on_time_answered(now, due, outcome, out);
             return;
         }
+        job.backfill_answered(due, &outcome, out);
         let was_in_flight = std::mem::take(&mut job.pending.in_flight);
         if !was_in_flight || job.pending.front().is_none_or(|entry| entry.run != due.run) {
             return;

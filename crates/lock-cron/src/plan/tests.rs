@@ -32,7 +32,12 @@ fn name() -> LockName {
 }
 
 fn granted() -> ClaimOutcome {
-    ClaimOutcome::Answered(ClaimReply::Claimed { token: FencingToken::new(1), attempt: 1, failures: 0 })
+    ClaimOutcome::Answered(ClaimReply::Claimed {
+        token: FencingToken::new(1),
+        attempt: 1,
+        failures: 0,
+        payload: None,
+    })
 }
 
 struct Story {

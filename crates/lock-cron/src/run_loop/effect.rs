@@ -29,6 +29,7 @@ pub(super) enum Effect {
     HeartbeatAnswered { asked: Vec<Registration>, answer: Answer<Reply<HeartbeatReply>> },
     Described,
     Reinstated,
+    BackfillClosed,
     Left,
     InstancesRead(Answer<Instances>),
     WatermarksRead { jobs: Vec<Registration>, answer: Answer<Vec<Option<ServerTime>>> },

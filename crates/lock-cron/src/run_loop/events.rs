@@ -5,9 +5,10 @@ use crate::{
     backoff::RETRY_PAUSE,
     claim::{ClaimedRun, claim_due, take_over},
     job::Job,
+    kind,
     ledger_client::Answer,
     observer::CronEvent,
-    plan::{ClaimOutcome, Command, Due, Peers},
+    plan::{ClaimOutcome, Command, Due, Peers, PlannedBackfill},
     run,
     running::{CancelReason, RunKey},
     time::UtcTime,
@@ -17,8 +18,8 @@ use lock_core::{
     backend::{BackendError, Reply},
 };
 use lock_ledger::{
-    FleetControls, HeartbeatReply, JobStatus, LiveNode, OpenRun, PoolLimit, RegisteredJob, Registration,
-    RunId, RunState,
+    Backfill, FleetControls, HeartbeatReply, JobCommand, JobStatus, LiveNode, OpenRun, PoolLimit,
+    RegisteredJob, Registration, RunId, RunState,
 };
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -33,6 +34,16 @@ impl RunLoop {
                 Command::Claim(due) => self.claim(due),
                 Command::CancelRunning(job) => {
                     self.shared.node.running.cancel(|key| key.job == job, CancelReason::Replaced);
+                }
+                Command::CloseBackfill { job, id } => {
+                    let node = self.shared.node.clone();
+                    let close = async move {
+                        if let Err(error) = node.ledger.command(&job, JobCommand::CancelBackfill(id)).await {
+                            node.store_failed(&error);
+                        }
+                        Effect::BackfillClosed
+                    };
+                    self.spawn(close, Effect::BackfillClosed);
                 }
                 Command::Register(job) => self.register(&[job], Duration::ZERO),
                 // The store does not have the known controls, whatever their revision.
@@ -93,7 +104,7 @@ impl RunLoop {
                     Err(error) => node.store_failed(&error),
                 }
             }
-            Effect::Described => {}
+            Effect::Described | Effect::BackfillClosed => {}
             Effect::Reinstated => self.reinstated(),
             Effect::InstancesRead(answer) => self.instances_read(answer),
             Effect::WatermarksRead { jobs, answer } => self.watermarks_read(jobs, answer),
@@ -201,10 +212,14 @@ impl RunLoop {
     }
 
     fn controls_read(&mut self, controls: FleetControls, commands: &mut Vec<Command>) {
-        let FleetControls::Changed { revision, created, jobs, triggers } = controls else { return };
+        let FleetControls::Changed { revision, created, jobs, triggers, backfills } = controls else {
+            return;
+        };
         self.known_revision = revision;
+        // The runs of this node may have been cancelled.
+        self.timers.renewal = Instant::now();
         self.controls = self.remembered(created, jobs.into_iter().collect());
-        self.triggers = triggers;
+        (self.triggers, self.backfills) = (triggers, backfills);
         for job in self.jobs.values() {
             let controls = self.controls.get(&job.name);
             if self.planner.controls_changed(&job.name, job.effective(controls), commands) {
@@ -221,6 +236,28 @@ impl RunLoop {
         for trigger in &self.triggers {
             self.planner.triggered(&trigger.job, RunId::Triggered(trigger.id));
         }
+        for job in self.job_names() {
+            self.plan_backfills(&job);
+        }
+    }
+
+    /// Gives the planner the backfills of a job.
+    pub(super) fn plan_backfills(&mut self, job: &LockName) {
+        let of_job = self.backfills.iter().filter(|backfill| backfill.job == *job);
+        let readable = of_job.filter_map(|Backfill { id, schedule, dst, mark, last, .. }| {
+            match kind::read_schedule(job, schedule, dst) {
+                Ok(schedule) => {
+                    Some(PlannedBackfill { id: *id, schedule, mark: (*mark).into(), last: (*last).into() })
+                }
+                Err(error) => {
+                    // Stored by another version of the program, or for a zone that this machine does not know.
+                    tracing::error!(cron.job = %job, %error, "schedule of the backfill cannot be read, not running it");
+                    None
+                }
+            }
+        });
+        let readable = readable.collect();
+        self.planner.backfills_read(job, readable);
     }
 
     fn take_over_orphans(&mut self, open: Vec<OpenRun>) {
@@ -239,8 +276,12 @@ impl RunLoop {
         let is_left = |run: &OpenRun| matches!(run.state, RunState::Orphaned | RunState::Released);
         self.waits_for_pool = false;
         for left in known.into_iter().filter(is_left) {
-            self.waits_for_pool |= self.pool_of(&left.job).is_some();
-            self.take_over(left);
+            if left.cancelled {
+                self.abandon(left);
+            } else {
+                self.waits_for_pool |= self.pool_of(&left.job).is_some();
+                self.take_over(left);
+            }
         }
         for left in removed.into_iter().filter(is_left) {
             self.abandon(left);

@@ -5,7 +5,7 @@ use super::{
     state::RunLoop,
 };
 use crate::{
-    claim::{AttemptId, abandon},
+    claim::abandon,
     kind::{is_on_a_node, kind_of},
     ledger_client::{Answer, NO_REVISION},
     running::RunKey,
@@ -118,6 +118,7 @@ impl RunLoop {
         self.instances.foreign.remove(name);
         let controls = job.effective(self.controls.get(name));
         self.planner.define(self.now(), name, (job.terms.clone(), job.definition), controls);
+        self.plan_backfills(name);
         self.jobs.insert(name.clone(), job);
         true
     }
@@ -180,7 +181,7 @@ impl RunLoop {
         is_ours && !is_known && UtcTime::from(run.started) < self.instances.current_at
     }
 
-    /// Records a run as abandoned, since the payload of a further attempt is gone.
+    /// Ends a run without a node: it was cancelled, or the payload of a further attempt is gone.
     pub(super) fn abandon(&mut self, left: OpenRun) {
         let key = RunKey { job: left.job.clone(), run: left.run };
         if !self.taking_over.insert(key.clone()) {
@@ -190,8 +191,7 @@ impl RunLoop {
         self.claims += 1;
         let failed = Effect::TakenOver { key: key.clone(), claimed: None };
         let task = async move {
-            let attempt = AttemptId { run: left.run, claim: left.claim };
-            abandon(&node, &left.job, attempt).await;
+            abandon(&node, &left).await;
             Effect::TakenOver { key, claimed: None }
         };
         self.spawn(task, failed);

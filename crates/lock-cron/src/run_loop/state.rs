@@ -17,7 +17,7 @@ use crate::{
 };
 use futures_util::FutureExt;
 use lock_core::{__private::lock, LockName};
-use lock_ledger::{JobControls, Trigger};
+use lock_ledger::{Backfill, JobControls, Trigger};
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
@@ -47,9 +47,10 @@ pub(crate) struct RunLoop {
     /// The jobs that this leader has reported as overdue.
     pub(super) overdue: BTreeSet<LockName>,
     pub(super) timers: Timers,
-    /// The controls and the waiting triggers that were read last.
+    /// The controls, the waiting triggers and the backfills that were read last.
     pub(super) controls: BTreeMap<LockName, JobControls>,
     pub(super) triggers: Vec<Trigger>,
+    pub(super) backfills: Vec<Backfill>,
     /// The revision of the controls that the planner has.
     pub(super) known_revision: u64,
     pub(super) heartbeat_in_flight: bool,
@@ -105,6 +106,7 @@ impl RunLoop {
             timers: Timers { beats, registration: begin, heartbeat: begin, open_runs: begin, renewal: begin },
             controls: BTreeMap::new(),
             triggers: Vec::new(),
+            backfills: Vec::new(),
             known_revision: NO_REVISION,
             heartbeat_in_flight: false,
             leaving: false,

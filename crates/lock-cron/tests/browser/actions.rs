@@ -42,6 +42,21 @@ async fn job_is_paused_with_a_note_and_resumed() {
 }
 
 #[tokio::test]
+async fn open_run_is_cancelled_on_the_page_of_its_job() {
+    let fixture = Fixture::start().await;
+    let browser = opened(&fixture, "#job=rebuild-search-index").await;
+    browser.click("#open button").await.unwrap();
+    browser.wait_for("document.querySelector('#toast').textContent.includes('to end')").await.unwrap();
+    browser
+        .wait_for("document.querySelector('#open span').textContent.startsWith('▸ cancelling')")
+        .await
+        .unwrap();
+    browser.wait_for("document.querySelector('#open button').hidden").await.unwrap();
+    let job = fixture.cron.list().await.unwrap().into_iter().find(|job| !job.open.is_empty()).unwrap();
+    assert!(job.open[0].cancelled, "{job:?}");
+}
+
+#[tokio::test]
 async fn invalid_schedule_is_explained_and_changes_nothing() {
     let fixture = Fixture::start().await;
     let browser = opened(&fixture, "#job=warm-cache").await;

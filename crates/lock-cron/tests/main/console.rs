@@ -341,6 +341,35 @@ async fn actions_change_the_fleet() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn open_run_is_cancelled() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "0 2 * * *", secs(600)).await;
+    sleep(secs(5)).await;
+    let mut app = with_actions(running.cron.clone());
+    let (_, answer) = act(&mut app, "/jobs/job/run", "{}").await;
+    sleep(secs(5)).await;
+    let (_, job) = read(&mut app, "/jobs/job").await;
+    assert_eq!(
+        (&job["row"]["open"][0]["run"], job["row"]["open"][0]["cancelled"].as_bool()),
+        (&answer["run"], Some(false))
+    );
+    assert_eq!(act(&mut app, "/jobs/job/cancel", r#"{"run":"x"}"#).await.0, StatusCode::BAD_REQUEST);
+    let body = json!({ "run": answer["run"] }).to_string();
+    assert_eq!(
+        act(&mut app, "/jobs/job/cancel", &body).await,
+        (StatusCode::OK, json!({ "cancelled": true }))
+    );
+    sleep(secs(5)).await;
+    let (_, job) = read(&mut app, "/jobs/job").await;
+    assert_eq!(job["row"]["open"], json!([]));
+    assert_eq!(job["runs"][0]["attempts"][0]["outcome"], "cancelled");
+    assert_eq!(
+        act(&mut app, "/jobs/job/cancel", &body).await,
+        (StatusCode::OK, json!({ "cancelled": false }))
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_from_other_sites_are_rejected() {
     const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
     let fleet = Fleet::new();

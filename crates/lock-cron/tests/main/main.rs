@@ -1,6 +1,8 @@
 //! Tests of the scheduler: in virtual time with planned faults, and in real time on real servers.
 
+mod backfills;
 mod building;
+mod cancelling;
 #[cfg(feature = "axum")]
 mod console;
 mod controls;
@@ -19,6 +21,7 @@ mod misfires;
 mod overdue;
 mod overlap;
 mod panics;
+mod payloads;
 mod pools;
 mod reports;
 mod rollout;

@@ -1,6 +1,7 @@
 //! The decision whether a run may start. The order of the checks is what makes the scheduler safe.
 
 use super::{
+    backfill,
     retry::claim_retry,
     start::{forbids, other_runs, start},
     state::{Attempts, GroupLedger, Job, Stage},
@@ -16,6 +17,14 @@ use std::time::Duration;
 impl GroupLedger {
     /// Decides a claim.
     pub fn claim(&mut self, now: ServerTime, r: &ClaimRequest) -> ClaimReply {
+        let mut reply = self.decide(now, r);
+        if let ClaimReply::Claimed { payload, .. } = &mut reply {
+            *payload = self.payloads.get(&(r.job.name.clone(), r.run)).cloned();
+        }
+        reply
+    }
+
+    fn decide(&mut self, now: ServerTime, r: &ClaimRequest) -> ClaimReply {
         let refused_by_pool = self.refuse_by_pool(now, r);
         let Some(job) = self.jobs.get_mut(&r.job.name) else { return ClaimReply::Unregistered };
         if let Some(answer) = repeated(job, now, r) {
@@ -33,6 +42,12 @@ impl GroupLedger {
                     return refused;
                 }
             }
+            RunId::Backfill { id, at } => {
+                let known = self.backfills.get(&id).filter(|backfill| backfill.job == r.job.name);
+                if let Some(refused) = backfill::refuse(job, now, known, at) {
+                    return refused;
+                }
+            }
             RunId::Triggered(id) => {
                 let pending = self.triggers.iter().find(|t| t.id == id && t.job == r.job.name);
                 let Some(trigger) = pending.filter(|_| !job.open.contains_key(&r.run)) else {
@@ -40,6 +55,7 @@ impl GroupLedger {
                 };
                 if now > trigger.until {
                     self.triggers.retain(|trigger| trigger.id != id);
+                    self.payloads.remove(&(r.job.name.clone(), r.run));
                     job.remember_skip(now, r, &one(r, "the trigger expired"));
                     return ClaimReply::Expired;
                 }
@@ -48,6 +64,9 @@ impl GroupLedger {
         let running = other_runs(job, now, r.run);
         let skip = match (&r.skip, r.overlap) {
             (Some(skip), _) => Some(skip.clone()),
+            (None, rule) if r.run.backfill().is_some() && forbids(rule, running) => {
+                return ClaimReply::Busy { running };
+            }
             (None, OverlapRule::Queue) if running > 0 => return ClaimReply::Busy { running },
             (None, OverlapRule::Replace) if running > 0 => {
                 for open in job.open.values_mut().filter(|open| !open.is_over(now)) {
@@ -63,9 +82,11 @@ impl GroupLedger {
         match r.run {
             RunId::Scheduled(at) => job.raise_watermark(at.as_millis()),
             RunId::Triggered(id) => self.triggers.retain(|trigger| trigger.id != id),
+            RunId::Backfill { id, at } => backfill::advance(&mut self.backfills, id, at),
         }
         match skip {
             Some(skip) => {
+                self.payloads.remove(&(r.job.name.clone(), r.run));
                 job.remember_skip(now, r, &skip);
                 self.conclude(now, &r.job.name);
                 ClaimReply::Skipped
@@ -89,7 +110,7 @@ fn repeated(job: &mut Job, now: ServerTime, r: &ClaimRequest) -> Option<ClaimRep
         }
         open.expires_ms = open.expires_ms.max(expiry(now, r.lease));
         let Attempts { number: attempt, failures, .. } = open.attempts;
-        return Some(ClaimReply::Claimed { token: open.token, attempt, failures });
+        return Some(ClaimReply::Claimed { token: open.token, attempt, failures, payload: None });
     }
     job.has_just_skipped(r.claim).then_some(ClaimReply::Skipped)
 }

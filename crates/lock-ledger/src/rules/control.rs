@@ -4,7 +4,7 @@ use super::state::{GroupLedger, Job, JobKind};
 use crate::{
     control::{CommandReply, FleetControls, JobCommand, JobControls, PauseNote, Trigger},
     ids::RunId,
-    limits::{MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB},
+    limits::{MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB},
 };
 use lock_core::{__private::expiry, LockName, clock::ServerTime};
 
@@ -15,7 +15,10 @@ impl GroupLedger {
         if let JobCommand::Reinstate(controls) = command {
             return self.reinstate(now, name, controls);
         }
-        let Some(job) = self.jobs.get_mut(name).filter(|job| job.kind != JobKind::Removed) else {
+        // The open runs of a removed instance go on.
+        let is_cancel = matches!(command, JobCommand::Cancel { .. });
+        let Some(job) = self.jobs.get_mut(name).filter(|job| is_cancel || job.kind != JobKind::Removed)
+        else {
             return CommandReply::Unregistered;
         };
         let mut next = job.controls.clone();
@@ -26,12 +29,20 @@ impl GroupLedger {
             JobCommand::Restore => next.schedule = None,
             JobCommand::Reset => job.reset(now),
             JobCommand::Reinstate(_) => {}
-            JobCommand::Trigger { id, life } => {
+            JobCommand::Trigger { id, life, payload } => {
                 let until = ServerTime::from_millis(expiry(now, *life));
-                return self.trigger(now, Trigger { given: now, until, id: *id, job: name.clone() });
+                let payload = payload.clone().filter(|payload| !payload.is_empty());
+                return self.trigger(now, Trigger { given: now, until, id: *id, job: name.clone() }, payload);
             }
+            JobCommand::Cancel { run } => {
+                let Some(marked) = job.cancel(*run) else { return CommandReply::Gone };
+                let revision = if marked { self.raise_revision(now) } else { self.revision };
+                return CommandReply::Accepted { revision };
+            }
+            JobCommand::Backfill(request) => return self.backfill(now, name, request),
+            JobCommand::CancelBackfill(id) => return self.cancel_backfill(now, name, *id),
             JobCommand::CancelTrigger(id) => {
-                return self.cancel(now, |trigger| trigger.id == *id && trigger.job == *name);
+                return self.cancel_trigger(now, |trigger| trigger.id == *id && trigger.job == *name);
             }
         }
         let changes = next != job.controls;
@@ -68,7 +79,7 @@ impl GroupLedger {
         CommandReply::Accepted { revision: self.revision }
     }
 
-    fn trigger(&mut self, now: ServerTime, new: Trigger) -> CommandReply {
+    fn trigger(&mut self, now: ServerTime, new: Trigger, payload: Option<String>) -> CommandReply {
         let waits = self.triggers.iter().any(|trigger| trigger.id == new.id);
         // The command was delivered twice, far apart, and its trigger ran in between.
         let run = RunId::Triggered(new.id);
@@ -76,24 +87,36 @@ impl GroupLedger {
         if waits || self.jobs.get(&new.job).is_some_and(known) {
             return CommandReply::Accepted { revision: self.revision };
         }
-        self.triggers.retain(|trigger| trigger.job != new.job || now <= trigger.until);
-        let alive = self.triggers.iter().filter(|trigger| now <= trigger.until);
-        let of_job = self.triggers.iter().filter(|trigger| trigger.job == new.job);
-        if alive.count() >= MAX_TRIGGERS || of_job.count() >= MAX_TRIGGERS_PER_JOB {
+        self.withdraw_triggers(|trigger| trigger.job == new.job && now > trigger.until);
+        let alive: Vec<_> = self.triggers.iter().filter(|trigger| now <= trigger.until).collect();
+        let of_job = alive.iter().filter(|trigger| trigger.job == new.job);
+        let with_payload = alive.iter().filter(|trigger| self.payloads.contains_key(&key_of(trigger)));
+        if alive.len() >= MAX_TRIGGERS
+            || of_job.count() >= MAX_TRIGGERS_PER_JOB
+            || payload.is_some() && with_payload.count() >= MAX_TRIGGER_PAYLOADS
+        {
             return CommandReply::Full;
         }
+        self.payloads.extend(payload.map(|payload| (key_of(&new), payload)));
         self.triggers.push(new);
         self.triggers.sort_by_key(|trigger| (trigger.given, trigger.id));
         CommandReply::Accepted { revision: self.raise_revision(now) }
     }
 
-    fn cancel(&mut self, now: ServerTime, which: impl Fn(&Trigger) -> bool) -> CommandReply {
-        let before = self.triggers.len();
-        self.triggers.retain(|trigger| !which(trigger));
-        if self.triggers.len() == before {
+    fn cancel_trigger(&mut self, now: ServerTime, which: impl Fn(&Trigger) -> bool) -> CommandReply {
+        if !self.withdraw_triggers(which) {
             return CommandReply::Gone;
         }
         CommandReply::Accepted { revision: self.raise_revision(now) }
+    }
+
+    /// Removes triggers with their payloads. Returns `false` if there were none.
+    pub(super) fn withdraw_triggers(&mut self, which: impl Fn(&Trigger) -> bool) -> bool {
+        let withdrawn: Vec<_> = self.triggers.extract_if(.., |trigger| which(trigger)).collect();
+        for trigger in &withdrawn {
+            self.payloads.remove(&key_of(trigger));
+        }
+        !withdrawn.is_empty()
     }
 
     /// Reads the controls unless their revision is `known`.
@@ -102,17 +125,33 @@ impl GroupLedger {
         if known == self.revision {
             return FleetControls::Unchanged;
         }
+        let mut backfills: Vec<_> = self.backfills.values().cloned().collect();
+        backfills.sort_by_key(|backfill| (backfill.given, backfill.id));
         let set = self.jobs.iter().filter(|(_, job)| job.controls.revision > 0);
         FleetControls::Changed {
             revision: self.revision,
             created: self.created,
             jobs: set.map(|(name, job)| (name.clone(), job.controls.clone())).collect(),
             triggers: self.triggers.clone(),
+            backfills,
         }
     }
 }
 
+/// Returns the key of the payload of a trigger.
+fn key_of(trigger: &Trigger) -> (LockName, RunId) {
+    (trigger.job.clone(), RunId::Triggered(trigger.id))
+}
+
 impl Job {
+    /// Marks the open runs, or one of them, as cancelled. Returns `None` if there are none, and `false` if all of them
+    /// were marked before.
+    fn cancel(&mut self, run: Option<RunId>) -> Option<bool> {
+        let asked = self.open.iter_mut().filter(|(id, _)| run.is_none_or(|run| run == **id));
+        let marked = asked.map(|(_, open)| !std::mem::replace(&mut open.cancelled, true));
+        marked.reduce(|one, other| one | other)
+    }
+
     /// Takes back times in the future, which a clock that was ahead has written.
     fn reset(&mut self, now: ServerTime) {
         let now_ms = now.as_millis();

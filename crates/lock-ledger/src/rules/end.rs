@@ -14,7 +14,11 @@ impl GroupLedger {
         match open.filter(|open| open.claim == item.claim && !open.is_over(now)) {
             Some(open) => {
                 open.expires_ms = open.expires_ms.max(expiry(now, item.lease));
-                if open.replaced { RunRenewal::Replaced } else { RunRenewal::Renewed }
+                match (open.cancelled, open.replaced) {
+                    (true, _) => RunRenewal::Cancelled,
+                    (false, true) => RunRenewal::Replaced,
+                    (false, false) => RunRenewal::Renewed,
+                }
             }
             None => RunRenewal::Gone,
         }
@@ -24,12 +28,15 @@ impl GroupLedger {
     /// the revision of the group is raised so that the leader looks immediately.
     pub fn end(&mut self, now: ServerTime, r: &EndRequest) -> EndReply {
         let open = self.jobs.get(&r.job.name).and_then(|job| job.open.get(&r.run));
-        let is_open = open.is_some_and(|open| open.claim == r.claim);
-        if is_open && matches!(r.then, AfterAttempt::Reassign | AfterAttempt::Requeue) {
+        let open = open.filter(|open| open.claim == r.claim);
+        let is_open = open.is_some();
+        let then = if open.is_some_and(|open| open.cancelled) { AfterAttempt::Finish } else { r.then };
+        if is_open && matches!(then, AfterAttempt::Reassign | AfterAttempt::Requeue) {
             self.raise_revision(now);
         }
-        let reply = self.jobs.get_mut(&r.job.name).map_or(EndReply::Gone, |job| job.end(now, r));
-        if is_open && r.then == AfterAttempt::Finish {
+        let reply = self.jobs.get_mut(&r.job.name).map_or(EndReply::Gone, |job| job.end(now, r, then));
+        if is_open && then == AfterAttempt::Finish {
+            self.payloads.remove(&(r.job.name.clone(), r.run));
             self.conclude(now, &r.job.name);
         }
         reply
@@ -37,15 +44,16 @@ impl GroupLedger {
 }
 
 impl Job {
-    fn end(&mut self, now: ServerTime, r: &EndRequest) -> EndReply {
+    fn end(&mut self, now: ServerTime, r: &EndRequest, then: AfterAttempt) -> EndReply {
         let Some(open) = self.open.get_mut(&r.run).filter(|open| open.claim == r.claim) else {
             return if self.remembers(r.run, Some(r.claim)) { EndReply::Recorded } else { EndReply::Gone };
         };
-        // The end of an attempt that had ended before is already in the history.
+        // The end of an attempt that had ended before is already in the history, unless it was requeued.
         let was_running = open.stage == Stage::Running;
-        let ended = (was_running && r.then != AfterAttempt::Requeue)
+        let is_last = open.stage == Stage::Unbegun && then == AfterAttempt::Finish;
+        let ended = (was_running && then != AfterAttempt::Requeue || is_last)
             .then(|| open.ended(r.run, now, r.outcome, &r.detail));
-        match r.then {
+        match then {
             AfterAttempt::Finish => {}
             AfterAttempt::Retry if was_running => {
                 (open.stage, open.attempts.failures) = (Stage::Failed, open.attempts.failures + 1);
@@ -54,7 +62,7 @@ impl Job {
             AfterAttempt::Requeue if was_running => open.stage = Stage::Unbegun,
             AfterAttempt::Retry | AfterAttempt::Reassign | AfterAttempt::Requeue => {}
         }
-        match r.then {
+        match then {
             AfterAttempt::Finish => drop(self.open.remove(&r.run)),
             AfterAttempt::Reassign | AfterAttempt::Requeue => open.expires_ms = 0,
             AfterAttempt::Retry => {}

@@ -102,6 +102,7 @@ impl GroupLedger {
         if forgets {
             self.jobs.remove(name);
             self.expiring.retain(|(_, other)| other != name);
+            self.payloads.retain(|(other, _), _| other != name);
         }
         self.drop_triggers(now, name, forgets && had_controls);
         RemoveReply::Removed
@@ -129,11 +130,12 @@ impl GroupLedger {
         }
     }
 
-    /// Withdraws the triggers of a job. The revision of the controls is raised if they changed.
+    /// Withdraws the triggers and backfills of a job. The revision of the controls is raised if they changed.
     fn drop_triggers(&mut self, now: ServerTime, name: &LockName, controls_changed: bool) {
-        let before = self.triggers.len();
-        self.triggers.retain(|trigger| trigger.job != *name);
-        if controls_changed || self.triggers.len() < before {
+        let backfills = self.backfills.len();
+        self.backfills.retain(|_, backfill| backfill.job != *name);
+        let withdrawn = self.withdraw_triggers(|trigger| trigger.job == *name);
+        if withdrawn || controls_changed || self.backfills.len() < backfills {
             self.raise_revision(now);
         }
     }

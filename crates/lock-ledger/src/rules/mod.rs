@@ -17,8 +17,12 @@
 //! - An open run has one attempt, and only its claim id can renew or end it.
 //! - An attempt whose lease has ended cannot be renewed, only ended or followed by another one.
 //! - A claim with a pool starts only while fewer open runs than its limit are in that pool, in the whole group.
+//! - The mark of a backfill rises with each claim. At most one of its runs is open.
+//! - A cancelled run gets no further attempt.
+//! - A payload belongs to a waiting trigger or to an open run, and is removed with the last of them.
 //! - Tokens only increase. The watermark is lowered only by an operator's reset.
 
+mod backfill;
 mod claim;
 mod control;
 mod end;

@@ -75,6 +75,7 @@ impl GroupLedger {
                 remaining: Duration::from_millis(open.expires_ms.saturating_sub(now.as_millis())),
                 state: open.state(now),
                 pool: open.pool.clone(),
+                cancelled: open.cancelled,
             };
             job.open.iter().map(open).collect::<Vec<_>>()
         };

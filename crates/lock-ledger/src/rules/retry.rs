@@ -20,9 +20,8 @@ pub(super) fn claim_retry(
     retry_of: RetryOf,
     refused_by_pool: Option<ClaimReply>,
 ) -> ClaimReply {
-    let Some(open) = job.open.get(&r.run).filter(|open| open.claim == retry_of.claim) else {
-        return ClaimReply::Gone;
-    };
+    let can_be_followed = |open: &&Open| open.claim == retry_of.claim && !open.cancelled;
+    let Some(open) = job.open.get(&r.run).filter(can_be_followed) else { return ClaimReply::Gone };
     let Some(next) = next(open, retry_of) else { return ClaimReply::Gone };
     let running = other_runs(job, now, r.run);
     if open.stage == Stage::Running && !open.is_over(now) {

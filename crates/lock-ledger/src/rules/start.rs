@@ -39,7 +39,8 @@ pub(super) fn start(job: &mut Job, now: ServerTime, r: &ClaimRequest, attempts: 
         stage: Stage::Running,
         replaced: false,
         pool: r.pool.as_ref().map(|pool| pool.name.clone()),
+        cancelled: false,
     };
     job.open.insert(r.run, open);
-    ClaimReply::Claimed { token, attempt: attempts.number, failures: attempts.failures }
+    ClaimReply::Claimed { token, attempt: attempts.number, failures: attempts.failures, payload: None }
 }

@@ -2,6 +2,7 @@
 
 use super::summary::Summary;
 use crate::{
+    backfill::Backfill,
     control::{JobControls, Trigger},
     heartbeat::LiveNode,
     ids::{ClaimId, RunId},
@@ -28,6 +29,10 @@ pub struct GroupLedger {
     pub(super) led_ms: u64,
     /// The waiting triggers, in the order in which they were given.
     pub(super) triggers: Vec<Trigger>,
+    /// The backfills with instants left.
+    pub(super) backfills: BTreeMap<Uuid, Backfill>,
+    /// The payloads of waiting triggers and of open triggered runs.
+    pub(super) payloads: BTreeMap<(LockName, RunId), String>,
     /// The nodes that have sent a heartbeat, by their ids.
     pub(super) nodes: BTreeMap<Uuid, KnownNode>,
     pub(super) instances: BTreeMap<LockName, Instance>,
@@ -106,6 +111,8 @@ pub(super) struct Open {
     pub(super) stage: Stage,
     pub(super) replaced: bool,
     pub(super) pool: Option<LockName>,
+    /// Set by a command: the run gets no further attempt.
+    pub(super) cancelled: bool,
 }
 
 impl GroupLedger {

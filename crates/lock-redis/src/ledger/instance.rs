@@ -53,12 +53,12 @@ pub(super) async fn remove<C: Client>(
     removal: Removal,
 ) -> Result<Reply<RemoveReply>, BackendError> {
     let JobKeys { job, history } = JobKeys::of(&id.group, &id.name);
-    let GroupKeys { group, instances, changes, open, summaries, .. } = GroupKeys::of(&id.group);
+    let GroupKeys { group, instances, changes, open, summaries, payloads, .. } = GroupKeys::of(&id.group);
     let extent = match removal {
         Removal::KeepRecord => "keep",
         Removal::Forget => "forget",
     };
-    let keys = vec![job, group, instances, changes, open, history, summaries];
+    let keys = vec![job, group, instances, changes, open, history, summaries, payloads];
     let args = vec![id.name.to_string(), extent.to_owned()];
     let reply = redis.run(&script::LEDGER_REMOVE, keys, args).await?;
     let outcome = match reply.word() {

@@ -21,14 +21,15 @@ use lock_core::{
     clock::ServerTime,
 };
 use lock_ledger::{
-    ABSENT_AFTER, AddReply, AddRequest, AfterAttempt, Attempt, CatchUp, ClaimReply, ClaimRequest,
-    CommandReply, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
-    HeartbeatRequest, Instances, JobCommand, JobDescription, JobId, JobStatus, MAX_SCHEDULES, MAX_TRIGGERS,
-    MAX_TRIGGERS_PER_JOB, OpenRun, OverlapRule, RegisteredJob, Registration, Removal, RemoveReply, RenewRun,
-    RunId, RunLedger, RunRenewal,
+    ABSENT_AFTER, AddReply, AddRequest, AfterAttempt, Attempt, BackfillRequest, CatchUp, ClaimReply,
+    ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
+    HeartbeatRequest, Instances, JobCommand, JobDescription, JobId, JobStatus, MAX_BACKFILLS,
+    MAX_BACKFILLS_PER_JOB, MAX_SCHEDULES, MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, OpenRun,
+    OverlapRule, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunId, RunLedger, RunRenewal,
 };
 use record::Record;
 use std::{ops::Range, time::Duration};
+use uuid::Uuid;
 
 #[async_trait]
 impl<C: Client> RunLedger for RedisBackend<C> {
@@ -74,7 +75,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
     async fn claim(&self, r: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
         let JobId { group, name } = &r.job;
         let JobKeys { job, history } = JobKeys::of(group, name);
-        let GroupKeys { open, group, instances, changes, summaries, .. } = GroupKeys::of(group);
+        let GroupKeys { open, group, instances, changes, summaries, payloads, .. } = GroupKeys::of(group);
         let (overlap, max_open) = match r.overlap {
             OverlapRule::Skip => ("skip", 1),
             OverlapRule::Queue => ("queue", 1),
@@ -105,12 +106,13 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             r.pool.as_ref().map_or_else(String::new, |pool| pool.name.to_string()),
             r.pool.map_or(0, |pool| pool.max).to_string(),
         ];
-        let keys = vec![job, open, history, group, instances, changes, summaries];
+        let keys = vec![job, open, history, group, instances, changes, summaries, payloads];
         let reply = self.run(&script::LEDGER_CLAIM, keys, args).await?;
         let outcome = match reply.word() {
             "claimed" => {
                 let (token, attempt, failures) = (reply.number(0)?, reply.count(1)?, reply.count(2)?);
-                ClaimReply::Claimed { token: FencingToken::new(token), attempt, failures }
+                let payload = Some(reply.text(3)?.to_owned()).filter(|payload| !payload.is_empty());
+                ClaimReply::Claimed { token: FencingToken::new(token), attempt, failures, payload }
             }
             "skipped" => ClaimReply::Skipped,
             "expired" => ClaimReply::Expired,
@@ -142,6 +144,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let of_one = |at| match reply.text(at)? {
             "renewed" => Ok(RunRenewal::Renewed),
             "replaced" => Ok(RunRenewal::Replaced),
+            "cancelled" => Ok(RunRenewal::Cancelled),
             "gone" => Ok(RunRenewal::Gone),
             _ => Err(unexpected_reply(reply.what)),
         };
@@ -168,8 +171,8 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             then.to_owned(),
             r.history.to_string(),
         ];
-        let GroupKeys { open, group, instances, changes, summaries, .. } = GroupKeys::of(group);
-        let keys = vec![job, open, history, group, instances, changes, summaries];
+        let GroupKeys { open, group, instances, changes, summaries, payloads, .. } = GroupKeys::of(group);
+        let keys = vec![job, open, history, group, instances, changes, summaries, payloads];
         let reply = self.run(&script::LEDGER_END, keys, args).await?;
         let outcome = match reply.word() {
             "recorded" => EndReply::Recorded,
@@ -203,7 +206,8 @@ impl<C: Client> RunLedger for RedisBackend<C> {
 
     async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError> {
         let trigger = |id| RunId::Triggered(id).to_string();
-        let mut actor = String::new();
+        let (mut actor, mut payload, mut backfill) = (String::new(), None, None);
+        let backfill_field = |id: Uuid| format!("backfill:{}", id.hyphenated());
         let (word, value, life) = match command {
             JobCommand::Pause(note) => {
                 actor = note.actor;
@@ -214,14 +218,26 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             JobCommand::Restore => ("restore", String::new(), Duration::ZERO),
             JobCommand::Reset => ("reset", String::new(), Duration::ZERO),
             JobCommand::Reinstate(controls) => ("reinstate", record::of_controls(&controls), Duration::ZERO),
-            JobCommand::Trigger { id, life } => ("trigger", trigger(id), life),
-            JobCommand::CancelTrigger(id) => ("cancel", trigger(id), Duration::ZERO),
+            JobCommand::Trigger { id, life, payload: with } => {
+                payload = with;
+                ("trigger", trigger(id), life)
+            }
+            JobCommand::CancelTrigger(id) => ("cancel_trigger", trigger(id), Duration::ZERO),
+            JobCommand::CancelBackfill(id) => ("cancel_backfill", backfill_field(id), Duration::ZERO),
+            JobCommand::Backfill(request) => {
+                let field = backfill_field(request.id);
+                backfill = Some(request);
+                ("backfill", field, Duration::ZERO)
+            }
+            JobCommand::Cancel { run } => {
+                ("cancel", run.map_or_else(String::new, |run| run.to_string()), Duration::ZERO)
+            }
             _ => return Err(unexpected_reply("send a command").into()),
         };
         let JobKeys { job: of_job, history } = JobKeys::of(&job.group, &job.name);
-        let GroupKeys { open, group, .. } = GroupKeys::of(&job.group);
-        let keys = vec![of_job, group, open, history];
-        let args = vec![
+        let GroupKeys { open, group, payloads, .. } = GroupKeys::of(&job.group);
+        let keys = vec![of_job, group, open, history, payloads];
+        let mut args = vec![
             job.name.to_string(),
             word.to_owned(),
             value,
@@ -229,7 +245,14 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             MAX_TRIGGERS.to_string(),
             MAX_TRIGGERS_PER_JOB.to_string(),
             actor,
+            payload.unwrap_or_default(),
+            MAX_TRIGGER_PAYLOADS.to_string(),
         ];
+        if let Some(BackfillRequest { after, last, count, schedule, dst, .. }) = backfill {
+            args.extend([after, last].map(|at| at.as_millis().to_string()));
+            args.extend([count.to_string(), schedule, dst]);
+            args.extend([MAX_BACKFILLS, MAX_BACKFILLS_PER_JOB].map(|max| max.to_string()));
+        }
         let reply = self.run(&script::LEDGER_COMMAND, keys, args).await?;
         let outcome = match reply.word() {
             "accepted" => CommandReply::Accepted { revision: reply.number(0)? },
@@ -360,7 +383,7 @@ fn read_watermarks(
 
 /// Decodes the revision of the controls in this part, and after it the hash of the group, field by field.
 fn changed(reply: &ScriptReply, first: usize) -> Result<FleetControls, RequestError> {
-    let (mut created, mut jobs, mut triggers) = (None, Vec::new(), Vec::new());
+    let (mut created, mut jobs, mut triggers, mut backfills) = (None, Vec::new(), Vec::new(), Vec::new());
     for at in (first + 1..reply.len()).step_by(2) {
         let (field, value) = (reply.text(at)?, reply.text(at + 1)?);
         if let Some(job) = field.strip_prefix("job:") {
@@ -368,13 +391,17 @@ fn changed(reply: &ScriptReply, first: usize) -> Result<FleetControls, RequestEr
             jobs.extend(LockName::new(job).ok().zip(controls));
         } else if field == "created" {
             created = value.parse().ok().map(ServerTime::from_millis);
+        } else if let Some(id) = field.strip_prefix("backfill:") {
+            let id = Uuid::try_parse(id).ok();
+            backfills.extend(id.and_then(|id| Record::read(value)?.backfill(id)));
         } else if let Ok(run) = field.parse() {
             triggers.extend(Record::read(value).and_then(|record| record.trigger(run)));
         }
     }
     jobs.sort_by(|(a, _), (b, _)| a.cmp(b));
     triggers.sort_by_key(|trigger| (trigger.given, trigger.id));
-    Ok(FleetControls::Changed { revision: reply.number(first)?, created, jobs, triggers })
+    backfills.sort_by_key(|backfill| (backfill.given, backfill.id));
+    Ok(FleetControls::Changed { revision: reply.number(first)?, created, jobs, triggers, backfills })
 }
 
 fn job_keys<'a>(group: &'a GroupName, jobs: &'a [Registration]) -> impl Iterator<Item = String> + 'a {

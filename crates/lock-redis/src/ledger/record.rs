@@ -3,8 +3,8 @@
 
 use lock_core::{FencingToken, LockName, clock::ServerTime};
 use lock_ledger::{
-    Attempt, CatchUp, Definition, Instance, JobControls, JobSummary, LiveNode, Once, OpenRun, PauseNote,
-    RunId, RunOutcome, RunState, Trigger,
+    Attempt, Backfill, CatchUp, Definition, Instance, JobControls, JobSummary, LiveNode, Once, OpenRun,
+    PauseNote, RunId, RunOutcome, RunState, Trigger,
 };
 use serde_json::{Map, Value, json};
 use std::{str::FromStr, time::Duration};
@@ -68,6 +68,7 @@ impl Record {
             remaining: Duration::from_millis(expires.saturating_sub(now.as_millis())),
             state,
             pool: self.text("pool").and_then(|pool| LockName::new(pool).ok()),
+            cancelled: self.is("cancelled"),
         })
     }
 
@@ -151,6 +152,22 @@ impl Record {
                 text: self.text("note").unwrap_or_default().to_owned(),
             },
             schedule: self.text("schedule").map(str::to_owned),
+        })
+    }
+
+    pub(super) fn backfill(&self, id: Uuid) -> Option<Backfill> {
+        let millis = |field| self.parsed(field).map(ServerTime::from_millis);
+        let text = |field| self.text(field).map(str::to_owned);
+        Some(Backfill {
+            id,
+            job: LockName::new(self.text("job")?).ok()?,
+            given: self.micros("given")?,
+            mark: millis("mark")?,
+            last: millis("last")?,
+            count: self.count("count"),
+            done: self.count("done"),
+            schedule: text("schedule")?,
+            dst: text("dst")?,
         })
     }
 

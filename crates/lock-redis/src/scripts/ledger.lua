@@ -7,7 +7,10 @@
 -- open runs of a group: HASH   "<job>\n<run>" = an attempt
 -- history of a job: LIST of attempts and skips, newest first
 -- group: HASH   revision   created, ms   instances = the revision of the instances   seen = the last registration, ms   led = total time with leaders, ms
---               job:<job> = {revision, paused, actor, note, schedule}   trigger:<uuid> = {job, given, until}, µs
+--               job:<job> = {revision, paused, actor, note, schedule}
+--               trigger:<uuid> = {job, given, until, µs, payload = true if it has one}
+--               backfill:<uuid> = {job, given, µs, mark, last, ms, count, done, schedule, dst}
+-- payloads of a group: HASH   "<job>\n<run>" = the payload of a waiting trigger or of an open run
 -- nodes of a group: HASH   <uuid> = {name, jobs, room, kinds, leading, expires}, ms; jobs = the hash of its jobs and their
 --                          schedules; kinds, separated by slashes
 -- instances of a group: HASH   <job> = {schedule, dst, payload, once, kept, revision, added_by, added_at}, ms and µs
@@ -19,7 +22,7 @@
 -- may exceed 14 digits are strings, and no array is empty, because Lua would encode it as an object.
 --   an attempt            run first count attempt claim token node catch_up started
 --   … of an open run      expires, ms   lease, ms   stage = running | failed | interrupted | unbegun
---                         failures orphanings replaced   pool, unless it has none
+--                         failures orphanings replaced cancelled   pool, unless it has none
 --   … of a history        ended outcome detail
 
 local time = redis.call('TIME')
@@ -105,12 +108,17 @@ local function record_change(group, changes, name)
   return revision
 end
 
--- Withdraws the triggers of a job, and its controls if asked to. The revision of the group is raised if they changed.
-local function drop_controls(group, name, with_controls)
+-- Removes the payload of a run, if it has one.
+local function drop_payload(key, job, run) redis.call('HDEL', key, job .. '\n' .. run) end
+
+-- Withdraws the triggers and backfills of a job, and its controls if asked to. The revision of the group is raised if they changed.
+local function drop_controls(group, payloads, name, with_controls)
   local dropped = with_controls and redis.call('HDEL', group, 'job:' .. name) == 1
   for field, text in pairs(fields(group)) do
-    if string.find(field, '^trigger:') and cjson.decode(text).job == name then
+    local can_wait = string.find(field, '^trigger:') or string.find(field, '^backfill:')
+    if can_wait and cjson.decode(text).job == name then
       redis.call('HDEL', group, field)
+      drop_payload(payloads, name, field)
       dropped = true
     end
   end
@@ -125,13 +133,25 @@ local function conclude(keys, name, job)
   redis.call('HSET', keys.job, 'instance', '')
   redis.call('PEXPIRE', keys.job, job.kept)
   redis.call('PEXPIRE', keys.history, job.kept)
-  drop_controls(keys.group, name, true)
+  drop_controls(keys.group, keys.payloads, name, true)
 end
 
 -- Decodes an entry of a history. An unreadable entry counts as empty, so that it does not stop a run.
 local function recall(text)
   local readable, entry = pcall(cjson.decode, text)
   return readable and type(entry) == 'table' and entry or {}
+end
+
+-- Returns whether a run belongs to a backfill.
+local function is_backfilled(run, backfill) return string.find(tostring(run or ''), backfill .. ':', 1, true) == 1 end
+
+-- Counts the open runs of a job that belong to a backfill, also those without a node.
+local function count_backfilled(job, backfill)
+  local count = 0
+  for id in string.gmatch(job.open or '', '%S+') do
+    if is_backfilled(id, backfill) then count = count + 1 end
+  end
+  return count
 end
 
 -- Returns whether a history has an attempt of this run, and of this claim if one is given.
@@ -175,7 +195,9 @@ end
 local function ended(open, outcome, detail)
   local entry = {}
   for field, value in pairs(open) do entry[field] = value end
-  for _, field in ipairs({'expires', 'lease', 'stage', 'failures', 'orphanings', 'replaced', 'pool'}) do entry[field] = nil end
+  for _, field in ipairs({'expires', 'lease', 'stage', 'failures', 'orphanings', 'replaced', 'cancelled', 'pool'}) do
+    entry[field] = nil
+  end
   entry.ended, entry.outcome, entry.detail = int(now), outcome, detail
   return entry
 end

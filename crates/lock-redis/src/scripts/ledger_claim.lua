@@ -2,7 +2,7 @@
 -- lock-ledger's `RunLedger` and is that of its rules. Everything is read before anything is written.
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group   5 instances of the group   6 their changes
---      7 summaries
+--      7 summaries   8 payloads
 -- ARGV 1 job   2 run   3 claim   4 claim of the previous attempt, or ''   5 budget of failures   6 of orphanings
 --      7 first run of a skip, or ''   8 its count   9 its detail   10 fingerprint of the schedule
 --      11 revision of the job's controls   12 skip | queue | replace | allow   13 maximum number of open runs
@@ -11,7 +11,7 @@
 --      20 pool, or ''   21 its maximum number of open runs
 --
 -- replies, each after the server's time in µs:
---   claimed, token, attempt, failures   also the reply to a repeat
+--   claimed, token, attempt, failures, payload or ''   also the reply to a repeat
 --   busy, others   pool_full, others in the pool   early, ms
 --   skipped | expired | duplicate | superseded | behind | paused | outdated | gone | unregistered
 local name, run, claim, length = ARGV[1], ARGV[2], ARGV[3], ARGV[17]
@@ -20,13 +20,19 @@ local job = fields(KEYS[1])
 if not job.mark then return answer('unregistered') end
 
 local keys = {job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}
-keys.summaries = KEYS[7]
+keys.summaries, keys.payloads = KEYS[7], KEYS[8]
 local open = find_open(KEYS[2], name, run)
+
+local function claimed(token, number, failures)
+  local payload = string.find(run, '^trigger:') and redis.call('HGET', KEYS[8], name .. '\n' .. run)
+  return answer('claimed', token, int(number), int(failures), payload or '')
+end
+
 if open and open.claim == claim then
   if is_over(open) or open.stage ~= 'running' then return answer('gone') end
   open.expires = int(math.max(tonumber(open.expires), now_ms + lease))
   write_open(KEYS[2], name, open)
-  return answer('claimed', open.token, int(open.attempt), int(open.failures))
+  return claimed(open.token, open.attempt, open.failures)
 end
 local last = recall(redis.call('LRANGE', KEYS[3], '0', '0')[1])
 if last.outcome == 'skipped' and last.claim == claim then return answer('skipped') end
@@ -85,11 +91,11 @@ local function start(number, failures, orphanings)
   end
   redis.call('HSET', KEYS[1], 'mark', job.mark, 'token', token, 'open', job.open)
   write_open(KEYS[2], name, started)
-  return answer('claimed', token, int(number), int(failures))
+  return claimed(token, number, failures)
 end
 
 if ARGV[4] ~= '' then
-  if not open or open.claim ~= ARGV[4] then return answer('gone') end
+  if not open or open.claim ~= ARGV[4] or open.cancelled == true then return answer('gone') end
   local number, failures, orphanings = open.attempt + 1, open.failures, open.orphanings
   local running = open.stage ~= 'failed' and open.stage ~= 'interrupted' and open.stage ~= 'unbegun'
   if open.stage == 'unbegun' then
@@ -113,9 +119,10 @@ if ARGV[4] ~= '' then
 end
 
 if not is_defined_by(job, ARGV[19]) then return answer('outdated') end
-local at, trigger = tonumber(run), nil
+local controls = decode(redis.call('HGET', KEYS[4], 'job:' .. name)) or {}
+local at, trigger, backfill = tonumber(run), nil, nil
+local backfill_id, backfilled = string.match(run, '^(backfill:[%x%-]+):(%d+)$')
 if at then
-  local controls = decode(redis.call('HGET', KEYS[4], 'job:' .. name)) or {}
   if controls.paused == true then return answer('paused') end
   if (controls.revision or '0') ~= ARGV[11] then return answer('outdated') end
   if at == tonumber(job.mark) or open then return answer('duplicate') end
@@ -124,11 +131,23 @@ if at then
   if ARGV[18] ~= '' and decided(job.mark, decode(job.since), ARGV[10]) < tonumber(ARGV[18]) then
     return answer('behind')
   end
+elseif backfill_id then
+  if controls.paused == true then return answer('paused') end
+  backfill = decode(redis.call('HGET', KEYS[4], backfill_id))
+  if not backfill or backfill.job ~= name or open then return answer('duplicate') end
+  local instant, mark = tonumber(backfilled), tonumber(backfill.mark)
+  if instant == mark then return answer('duplicate') end
+  if instant < mark or instant > tonumber(backfill.last) then return answer('superseded') end
+  if instant > now_ms then return answer('early', int(instant - now_ms)) end
+  local running = count_backfilled(job, backfill_id)
+  if running > 0 then return answer('busy', int(running)) end
+  if ARGV[7] == '' and forbidden then return answer('busy', int(#others)) end
 else
   trigger = decode(redis.call('HGET', KEYS[4], run))
   if not trigger or trigger.job ~= name or open then return answer('duplicate') end
   if now > tonumber(trigger['until']) then
     redis.call('HDEL', KEYS[4], run)
+    drop_payload(KEYS[8], name, run)
     skip(run, 1, 'the trigger expired')
     return answer('expired')
   end
@@ -149,7 +168,16 @@ local refused = not skips and not forbidden and refused_by_pool()
 if refused then return refused end
 if at then job.mark = run end
 if trigger then redis.call('HDEL', KEYS[4], run) end
+if backfill then
+  backfill.mark, backfill.done = backfilled, backfill.done + 1
+  if tonumber(backfilled) >= tonumber(backfill.last) then
+    redis.call('HDEL', KEYS[4], backfill_id)
+  else
+    redis.call('HSET', KEYS[4], backfill_id, cjson.encode(backfill))
+  end
+end
 if skips or forbidden then
+  if trigger then drop_payload(KEYS[8], name, run) end
   redis.call('HSET', KEYS[1], 'mark', job.mark)
   if skips then skip(ARGV[7], tonumber(ARGV[8]), ARGV[9]) else skip(run, 1, 'other runs were open') end
   job.open = job.open or ''

@@ -1,10 +1,15 @@
 -- Carries out a command for a job. Instants that were missed under the previous controls stay missed, since the
 -- watermark is raised to now.
 --
--- KEYS 1 job   2 group   3 open runs of the group   4 history of the job
--- ARGV 1 job   2 pause | resume | replace | restore | reset | reinstate | trigger | cancel
---      3 schedule, trigger:<uuid>, the note of a pause, or controls (JSON)
+-- KEYS 1 job   2 group   3 open runs of the group   4 history of the job   5 payloads of the group
+-- ARGV 1 job   2 pause | resume | replace | restore | reset | reinstate | trigger | cancel_trigger
+--        | cancel | backfill | cancel_backfill
+--      3 schedule, trigger:<uuid>, backfill:<uuid>, the note of a pause, controls (JSON), or the run to cancel,
+--        '' for all open ones
 --      4 lifetime of a trigger, ms   5 maximum number of triggers in the group   6 in the job   7 author of a pause
+--      8 payload of a trigger, or ''   9 maximum number of triggers with a payload in the group
+--      and of a backfill: 10 the time after which it begins, ms   11 its last instant, ms   12 number of instants
+--      13 schedule   14 policy for changes of the clocks   15 maximum number of backfills in the group   16 in the job
 --
 -- replies, each after the server's time in µs:
 --   accepted, revision of the group
@@ -25,7 +30,7 @@ if command == 'reinstate' then
   return answer('accepted', int(revision))
 end
 
-if not job.mark or job.instance == '' then return answer('unregistered') end
+if not job.mark or job.instance == '' and command ~= 'cancel' then return answer('unregistered') end
 local group = fields(KEYS[2])
 local revision = tonumber(group.revision or 0)
 
@@ -34,29 +39,81 @@ if command == 'trigger' then
   if group[value] or find_open(KEYS[3], name, value) or remembers(KEYS[4], value) then
     return answer('accepted', int(revision))
   end
-  local alive, of_job = 0, 0
+  local alive, of_job, with_payload = 0, 0, 0
   for field, text in pairs(group) do
     local trigger = string.find(field, '^trigger:') and cjson.decode(text)
     if trigger and now <= tonumber(trigger['until']) then
       alive = alive + 1
       if trigger.job == name then of_job = of_job + 1 end
+      if trigger.payload == true then with_payload = with_payload + 1 end
     elseif trigger and trigger.job == name then
       redis.call('HDEL', KEYS[2], field)
+      drop_payload(KEYS[5], name, field)
     end
   end
   if alive >= tonumber(ARGV[5]) or of_job >= tonumber(ARGV[6]) then return answer('full') end
+  local has_payload = ARGV[8] ~= ''
+  if has_payload and with_payload >= tonumber(ARGV[9]) then return answer('full') end
   revision = next_revision(revision)
   local trigger = {job = name, given = int(now), ['until'] = int((now_ms + ARGV[4]) * 1000)}
+  if has_payload then
+    trigger.payload = true
+    redis.call('HSET', KEYS[5], name .. '\n' .. value, ARGV[8])
+  end
   redis.call('HSET', KEYS[2], 'revision', int(revision), value, cjson.encode(trigger))
   return answer('accepted', int(revision))
 end
 
-if command == 'cancel' then
+if command == 'backfill' then
+  local known = group[value] or count_backfilled(job, value) > 0
+  for _, text in ipairs(known and {} or redis.call('LRANGE', KEYS[4], '0', '-1')) do
+    known = known or is_backfilled(recall(text).run, value)
+  end
+  -- The command was delivered twice, far apart, and its runs started in between.
+  if known then return answer('accepted', int(revision)) end
+  local alive, of_job = 0, 0
+  for field, text in pairs(group) do
+    if string.find(field, '^backfill:') then
+      alive = alive + 1
+      if cjson.decode(text).job == name then of_job = of_job + 1 end
+    end
+  end
+  if alive >= tonumber(ARGV[15]) or of_job >= tonumber(ARGV[16]) then return answer('full') end
+  revision = next_revision(revision)
+  local backfill = {
+    job = name, given = int(now), mark = ARGV[10], last = ARGV[11], count = tonumber(ARGV[12]), done = 0,
+    schedule = ARGV[13], dst = ARGV[14],
+  }
+  redis.call('HSET', KEYS[2], 'revision', int(revision), value, cjson.encode(backfill))
+  return answer('accepted', int(revision))
+end
+
+if command == 'cancel_trigger' or command == 'cancel_backfill' then
   local trigger = decode(group[value])
   if not trigger or trigger.job ~= name then return answer('gone') end
   revision = next_revision(revision)
   redis.call('HDEL', KEYS[2], value)
+  drop_payload(KEYS[5], name, value)
   redis.call('HSET', KEYS[2], 'revision', int(revision))
+  return answer('accepted', int(revision))
+end
+
+if command == 'cancel' then
+  local found, marked = false, false
+  for id in string.gmatch(job.open or '', '%S+') do
+    local open = (value == '' or value == id) and find_open(KEYS[3], name, id)
+    if open then
+      found, marked = true, marked or open.cancelled ~= true
+      -- A node of a version that cannot read the mark ends a replaced run, without a retry.
+      open.cancelled, open.replaced = true, true
+      write_open(KEYS[3], name, open)
+    end
+  end
+  if not found then return answer('gone') end
+  if marked then
+    revision = next_revision(revision)
+    redis.call('HSET', KEYS[2], 'revision', int(revision))
+  end
   return answer('accepted', int(revision))
 end
 

@@ -1,21 +1,22 @@
 -- Records how an attempt ended, if it still has the claim. A repeat finds the record. If a run is given up for
--- another node, the revision of the group is raised so that the leader looks immediately.
+-- another node, the revision of the group is raised so that the leader looks immediately. A cancelled run has ended.
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group   5 instances of the group   6 their changes
---      7 summaries
+--      7 summaries   8 payloads
 -- ARGV 1 job   2 run   3 claim   4 outcome   5 detail   6 finish | retry | reassign | requeue   7 length of the history
 --
 -- replies, each after the server's time in µs: recorded | gone
 local name, run, claim, next = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
 local keys = {job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}
-keys.summaries = KEYS[7]
+keys.summaries, keys.payloads = KEYS[7], KEYS[8]
 local open = find_open(KEYS[2], name, run)
 if not open or open.claim ~= claim then
   return answer(remembers(KEYS[3], run, claim) and 'recorded' or 'gone')
 end
--- The end of an attempt that had ended before is already in the history.
+-- The end of an attempt that had ended before is already in the history, unless it was requeued.
+if open.cancelled == true then next = 'finish' end
 local was_running = open.stage ~= 'failed' and open.stage ~= 'interrupted' and open.stage ~= 'unbegun'
-if was_running and next ~= 'requeue' then
+if was_running and next ~= 'requeue' or open.stage == 'unbegun' and next == 'finish' then
   local entry = ended(open, ARGV[4], ARGV[5])
   remember(KEYS[3], entry, ARGV[7])
   summarize(keys, name, entry)
@@ -26,6 +27,7 @@ if next == 'finish' then
     if id ~= run then left[#left + 1] = id end
   end
   redis.call('HDEL', KEYS[2], name .. '\n' .. run)
+  drop_payload(KEYS[8], name, run)
   -- A missing job is not created, because it would have no watermark.
   if job.mark then
     job.open = table.concat(left, ' ')

@@ -1,7 +1,7 @@
 -- Removes an instance, or everything that the ledger stores about a job.
 --
 -- KEYS 1 job   2 group   3 instances of the group   4 their changes   5 open runs of the group   6 history of the job
---      7 summaries of the group
+--      7 summaries of the group   8 payloads of the group
 -- ARGV 1 job   2 keep | forget
 --
 -- replies, each after the server's time in µs: removed | unknown
@@ -12,12 +12,15 @@ redis.call('HDEL', KEYS[7], name)
 if defined then record_change(KEYS[2], KEYS[4], name) end
 local forgets = ARGV[2] == 'forget' or job.once and (job.open or '') == ''
 if forgets then
-  for run in string.gmatch(job.open or '', '%S+') do redis.call('HDEL', KEYS[5], name .. '\n' .. run) end
+  for run in string.gmatch(job.open or '', '%S+') do
+    redis.call('HDEL', KEYS[5], name .. '\n' .. run)
+    drop_payload(KEYS[8], name, run)
+  end
   -- An expiry of 0 deletes the key.
   redis.call('PEXPIRE', KEYS[1], '0')
   redis.call('PEXPIRE', KEYS[6], '0')
 else
   redis.call('HSET', KEYS[1], 'instance', '')
 end
-drop_controls(KEYS[2], name, forgets)
+drop_controls(KEYS[2], KEYS[8], name, forgets)
 return answer('removed')

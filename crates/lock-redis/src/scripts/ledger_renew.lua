@@ -3,7 +3,7 @@
 -- KEYS 1 open runs of the group
 -- ARGV 4i-3 job   4i-2 run   4i-1 claim   4i lease, ms
 --
--- reply: the server's time in µs, `renewed`, then for each run: renewed | replaced | gone
+-- reply: the server's time in µs, `renewed`, then for each run: renewed | replaced | cancelled | gone
 local reply = answer('renewed')
 for i = 1, #ARGV, 4 do
   local open = find_open(KEYS[1], ARGV[i], ARGV[i + 1])
@@ -15,7 +15,7 @@ for i = 1, #ARGV, 4 do
       open.expires = int(expires)
       write_open(KEYS[1], ARGV[i], open)
     end
-    word = open.replaced == true and 'replaced' or 'renewed'
+    word = open.cancelled == true and 'cancelled' or open.replaced == true and 'replaced' or 'renewed'
   end
   reply[#reply + 1] = word
 end

@@ -48,7 +48,7 @@ pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl Le
     let ledger = LedgerFixture::new(h, "repeat").await;
     let request = ledger.request(ledger.instant(1));
     let run = ledger.granted(request.clone()).await;
-    let same = ClaimReply::Claimed { token: run.token, attempt: 1, failures: 0 };
+    let same = ClaimReply::Claimed { token: run.token, attempt: 1, failures: 0, payload: None };
     assert_eq!(ledger.send(request.clone()).await, same);
     assert_eq!(ledger.open_runs().await.len(), 1, "there is only one run");
     let other = ledger.request(ledger.instant(2));

@@ -17,7 +17,7 @@ fn id() -> uuid::Uuid {
 }
 
 fn trigger(id: uuid::Uuid) -> JobCommand {
-    JobCommand::Trigger { id, life: LONG }
+    JobCommand::Trigger { id, life: LONG, payload: None }
 }
 
 /// After a resume, instants that came due during the pause are not started.
@@ -182,7 +182,7 @@ pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl LedgerHar
     let triggered = ledger.granted(request.clone()).await;
     assert_eq!(
         ledger.send(request).await,
-        ClaimReply::Claimed { token: triggered.token, attempt: 1, failures: 0 }
+        ClaimReply::Claimed { token: triggered.token, attempt: 1, failures: 0, payload: None }
     );
     assert_eq!(ledger.send(ledger.request(run)).await, ClaimReply::Duplicate);
     ledger.command(trigger(id)).await;
@@ -241,7 +241,7 @@ pub async fn triggers_are_bounded(h: &impl LedgerHarness) {
 /// An expired trigger is not started, and makes room for others.
 pub async fn a_trigger_expires(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "expires").await;
-    let (old, short) = (id(), |id| JobCommand::Trigger { id, life: SHORT });
+    let (old, short) = (id(), |id| JobCommand::Trigger { id, life: SHORT, payload: None });
     for _ in 1..MAX_TRIGGERS_PER_JOB {
         ledger.command(short(id())).await;
     }

@@ -190,7 +190,7 @@ pub async fn a_removed_instance_is_not_claimed(h: &impl LedgerHarness) {
     fixture.finish(&run).await;
     let request = fixture.request(fixture.ledger.instant(2)).await;
     let trigger = *lock_core::backend::ProcessId::random().as_uuid();
-    fixture.ledger.command(JobCommand::Trigger { id: trigger, life: SHORT * 100 }).await;
+    fixture.ledger.command(JobCommand::Trigger { id: trigger, life: SHORT * 100, payload: None }).await;
     assert_eq!(fixture.remove(Removal::KeepRecord).await, RemoveReply::Removed);
     assert_eq!(fixture.remove(Removal::KeepRecord).await, RemoveReply::Unknown, "a repeat changes nothing");
     assert_eq!(fixture.ledger.send(request.clone()).await, ClaimReply::Outdated);

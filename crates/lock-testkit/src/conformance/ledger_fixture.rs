@@ -120,7 +120,9 @@ impl LedgerFixture {
     pub(super) async fn granted(&self, request: ClaimRequest) -> Run {
         let (run, claim) = (request.run, request.claim);
         match self.send(request).await {
-            ClaimReply::Claimed { token, attempt, failures } => Run { run, claim, token, attempt, failures },
+            ClaimReply::Claimed { token, attempt, failures, .. } => {
+                Run { run, claim, token, attempt, failures }
+            }
             other => panic!("{run} is due and free: it is claimed, not {other:?}"),
         }
     }

@@ -39,6 +39,8 @@ mod list;
 mod listener;
 mod team;
 
+pub mod backfill;
+pub mod cancel;
 pub mod claim;
 pub mod control;
 pub mod freeing;
@@ -51,6 +53,7 @@ pub mod locking;
 pub mod naming;
 pub mod once;
 pub mod overlap;
+pub mod payload;
 pub mod pool;
 pub mod racing;
 pub mod reporting;

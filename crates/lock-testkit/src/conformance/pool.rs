@@ -92,7 +92,7 @@ pub async fn a_full_pool_decides_nothing(h: &impl LedgerHarness) {
     let pool = PoolFixture::new(h, "pool-full").await;
     let first = pool.ledger.granted(pool.first(1, 1)).await;
     let id = *ProcessId::random().as_uuid();
-    pool.ledger.command(JobCommand::Trigger { id, life: LONG }).await;
+    pool.ledger.command(JobCommand::Trigger { id, life: LONG, payload: None }).await;
     let watermark = pool.ledger.watermark(SCHEDULE).await;
     let requests = [pool.first(2, 1), ClaimRequest { run: RunId::Triggered(id), ..pool.first(2, 1) }];
     for request in &requests {
@@ -123,7 +123,7 @@ pub async fn a_repeated_claim_keeps_its_place(h: &impl LedgerHarness) {
     let pool = PoolFixture::new(h, "pool-again").await;
     let request = pool.first(1, 1);
     let run = pool.ledger.granted(request.clone()).await;
-    let again = ClaimReply::Claimed { token: run.token, attempt: 1, failures: 0 };
+    let again = ClaimReply::Claimed { token: run.token, attempt: 1, failures: 0, payload: None };
     assert_eq!(pool.ledger.send(request).await, again);
 }
 

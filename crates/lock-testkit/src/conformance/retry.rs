@@ -19,7 +19,7 @@ pub async fn a_failed_attempt_is_followed_by_another(h: &impl LedgerHarness) {
     assert!(second.attempt == 2 && second.token > first.token, "{second:?} after {first:?}");
     assert_eq!(
         ledger.send(request).await,
-        ClaimReply::Claimed { token: second.token, attempt: 2, failures: 1 }
+        ClaimReply::Claimed { token: second.token, attempt: 2, failures: 1, payload: None }
     );
     ledger.end(&second, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     assert_eq!(ledger.outcomes().await, [RunOutcome::Succeeded, RunOutcome::Failed]);

@@ -349,4 +349,26 @@ planted_bugs! {
     RestartsFailures: [LedgerConformance],
     /// The note of a pause is not kept.
     ForgetsPauseNotes: [LedgerConformance],
+    /// The next attempt of a triggered run has no payload.
+    RetryForgetsPayload: [LedgerConformance],
+    /// The payload of a withdrawn trigger is kept.
+    KeepsWithdrawnPayload: [LedgerConformance],
+    /// Any number of triggers with a payload may wait.
+    UnboundedPayloads: [LedgerConformance],
+    /// The progress of a backfill is not kept.
+    ForgetsBackfilled: [LedgerConformance],
+    /// A run of a backfill is skipped while other runs are open.
+    SkipsBackfill: [LedgerConformance],
+    /// A backfill goes on while its job is paused.
+    BackfillsPausedJobs: [LedgerConformance],
+    /// A backfill cannot be cancelled.
+    IgnoresBackfillCancel: [LedgerConformance],
+    /// Any number of backfills may be open.
+    UnboundedBackfills: [LedgerConformance],
+    /// A cancelled run is not asked to end.
+    CancelsSilently: [LedgerConformance],
+    /// All open runs are cancelled in place of one.
+    CancelsAllRuns: [LedgerConformance],
+    /// A cancelled run that fails is retried.
+    RetriesCancelled: [LedgerConformance],
 }

@@ -4,17 +4,18 @@ use crate::client::RedisBackend;
 use crate::suite::support::{name, redis};
 use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
 use lock_ledger::{
-    AddReply, AddRequest, AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, Definition,
-    EndReply, EndRequest, FleetControls, GroupLedger, GroupName, HeartbeatRequest, Instance, Instances,
-    JobCommand, JobControls, JobDescription, JobId, LiveNode, Once, OverlapRule, PauseNote, PoolLimit,
-    Registration, Removal, RemoveReply, RenewRun, RetryOf, RunId, RunLedger, RunOutcome, RunRenewal, Skip,
+    AddReply, AddRequest, AfterAttempt, BackfillRequest, CatchUp, ClaimId, ClaimReply, ClaimRequest,
+    CommandReply, Definition, EndReply, EndRequest, FleetControls, GroupLedger, GroupName, HeartbeatRequest,
+    Instance, Instances, JobCommand, JobControls, JobDescription, JobId, LiveNode, Once, OverlapRule,
+    PauseNote, PoolLimit, Registration, Removal, RemoveReply, RenewRun, RetryOf, RunId, RunLedger,
+    RunOutcome, RunRenewal, Skip,
 };
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::BTreeMap, time::Duration};
 
 const STEPS: usize = 10_000;
 /// The number of kinds of answers.
-const KINDS: usize = 32;
+const KINDS: usize = 38;
 /// The length of a history.
 const HISTORY: u32 = 60;
 
@@ -30,6 +31,7 @@ struct Run {
     /// Recent claims, for repeats, retries and ends.
     recent: Vec<ClaimRequest>,
     triggers: Vec<RunId>,
+    backfills: Vec<uuid::Uuid>,
     now: ServerTime,
     seen: BTreeMap<&'static str, u32>,
 }
@@ -123,6 +125,10 @@ impl Run {
         let job = self.job();
         let around = self.now.as_millis() - 20 + self.random.below(25);
         let run = match self.random.below(5) {
+            1 if !self.backfills.is_empty() => {
+                let backfills = self.backfills.clone();
+                RunId::Backfill { id: self.pick(&backfills), at: ServerTime::from_millis(around - 10) }
+            }
             0 if !self.triggers.is_empty() => {
                 let triggers = self.triggers.clone();
                 self.pick(&triggers)
@@ -175,6 +181,8 @@ impl Run {
         let expected = self.model.claim(reply.now, &request);
         assert_eq!(reply.outcome, expected, "{request:?}");
         self.count(match expected {
+            ClaimReply::Claimed { attempt: 1, .. } if request.run.backfill().is_some() => "backfilled",
+            ClaimReply::Claimed { payload: Some(_), .. } => "claimed with a payload",
             ClaimReply::Claimed { attempt: 1, .. } => "claimed",
             ClaimReply::Claimed { .. } => "claimed again",
             ClaimReply::Duplicate => "duplicate",
@@ -213,6 +221,7 @@ impl Run {
             self.count(match renewal {
                 RunRenewal::Renewed => "renewed",
                 RunRenewal::Replaced => "replaced",
+                RunRenewal::Cancelled => "cancelled",
                 _ => "not renewed",
             });
         }
@@ -261,7 +270,28 @@ impl Run {
         }
         let text = self.pick(&["@daily", "@hourly"]).to_owned();
         let life = Duration::from_millis(if self.random.chance(0.5) { 1 } else { 60_000 });
-        let command = match self.random.below(14) {
+        let payload = self.pick(&[None, Some("7"), Some("\"ü\"")]).map(str::to_owned);
+        let open = self.model.open_runs(self.now);
+        let run = open.first().filter(|_| self.random.chance(0.5)).map(|open| open.run);
+        let backfill = match (self.random.chance(0.5), self.backfills.last()) {
+            (true, Some(before)) => *before,
+            _ => *ProcessId::random().as_uuid(),
+        };
+        let now = self.now.as_millis();
+        let request = BackfillRequest {
+            id: backfill,
+            after: ServerTime::from_millis(now - 30),
+            last: ServerTime::from_millis(now - 10 + self.random.below(15)),
+            count: 3,
+            schedule: "@daily".to_owned(),
+            dst: "ü".to_owned(),
+        };
+        let (waiting, open_backfills) = match self.model.controls(u64::MAX) {
+            FleetControls::Changed { triggers, backfills, .. } => (triggers, backfills),
+            _ => panic!("no group has that revision"),
+        };
+        let known = self.random.chance(0.8);
+        let command = match self.random.below(20) {
             0 => JobCommand::Pause(PauseNote {
                 actor: String::new(),
                 text: self.pick(&["", "a \"note\""]).to_owned(),
@@ -270,24 +300,46 @@ impl Run {
             4 => JobCommand::Replace(text),
             5 => JobCommand::Restore,
             6 => JobCommand::Reset,
-            8 if self.jobs[..2].contains(&job.name) => JobCommand::Reinstate(JobControls {
+            7 => match waiting.first().filter(|_| known) {
+                Some(trigger) => {
+                    job.name = trigger.job.clone();
+                    JobCommand::CancelTrigger(trigger.id)
+                }
+                None => JobCommand::CancelTrigger(id),
+            },
+            8 => JobCommand::Cancel { run },
+            9..=11 => JobCommand::Backfill(request),
+            12..=13 => match open_backfills.first().filter(|_| known) {
+                Some(open) => {
+                    job.name = open.job.clone();
+                    JobCommand::CancelBackfill(open.id)
+                }
+                None => JobCommand::CancelBackfill(backfill),
+            },
+            14 if self.jobs[..2].contains(&job.name) => JobCommand::Reinstate(JobControls {
                 revision: self.revision(&job.name).saturating_sub(1) + self.random.below(3),
                 paused: false,
                 note: PauseNote::default(),
                 schedule: Some(text),
             }),
-            7 => JobCommand::CancelTrigger(id),
-            _ => JobCommand::Trigger { id, life },
+            _ => JobCommand::Trigger { id, life, payload },
         };
         if matches!(command, JobCommand::Trigger { .. }) {
             self.triggers.push(RunId::Triggered(id));
             self.triggers.drain(..self.triggers.len().saturating_sub(4));
         }
+        if matches!(command, JobCommand::Backfill(_)) {
+            self.backfills.push(backfill);
+            self.backfills.drain(..self.backfills.len().saturating_sub(4));
+        }
         let reply = self.ledger.command(job.clone(), command.clone()).await.unwrap();
         let expected = self.model.command(reply.now, &job.name, &command);
         assert_eq!(reply.outcome, expected);
         self.count(match (expected, command) {
-            (CommandReply::Accepted { .. }, JobCommand::CancelTrigger(_)) => "cancelled",
+            (CommandReply::Accepted { .. }, JobCommand::CancelTrigger(_)) => "trigger cancelled",
+            (CommandReply::Accepted { .. }, JobCommand::CancelBackfill(_)) => "backfill cancelled",
+            (CommandReply::Accepted { .. }, JobCommand::Backfill(_)) => "backfill",
+            (CommandReply::Accepted { .. }, JobCommand::Cancel { .. }) => "run cancelled",
             (CommandReply::Accepted { .. }, _) => "commanded",
             _ => "not commanded",
         });
@@ -369,8 +421,21 @@ async fn random_operations_on_runs_are_answered_by_the_rules() {
     let instance = name("k/i");
     let (group, now) = (GroupName::new("same").unwrap(), ServerTime::default());
     let (random, model) = (seed.stream(), GroupLedger::default());
-    let (recent, triggers, seen) = (Vec::new(), Vec::new(), BTreeMap::new());
-    let mut run = Run { ledger, model, random, group, jobs, instance, known: 0, recent, triggers, now, seen };
+    let (recent, triggers, backfills, seen) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());
+    let mut run = Run {
+        ledger,
+        model,
+        random,
+        group,
+        jobs,
+        instance,
+        known: 0,
+        recent,
+        triggers,
+        backfills,
+        now,
+        seen,
+    };
     let known: Vec<_> =
         run.jobs[..2].iter().map(|job| Registration { job: job.clone(), schedule: 0 }).collect();
     let reply = run.ledger.register(run.group.clone(), known.clone()).await.unwrap();

@@ -166,7 +166,7 @@ async fn an_unreadable_history_stops_no_run() {
         assert_eq!(repeated.outcome, EndReply::Recorded);
         ledger.server.command(&["LPUSH", "distlock:ledger:2:history:{g}:job", row]);
         let trigger = *lock_core::backend::ProcessId::random().as_uuid();
-        let command = JobCommand::Trigger { id: trigger, life: LEASE };
+        let command = JobCommand::Trigger { id: trigger, life: LEASE, payload: None };
         ledger.ledger.command(r.job.clone(), command).await.expect("it answers");
         let run = RunId::Triggered(trigger);
         let skip = Some(Skip { first: run, count: 2, detail: "missed".to_owned() });

@@ -50,7 +50,7 @@ impl Pooled {
 }
 
 fn claimed() -> ClaimReply {
-    ClaimReply::Claimed { token: FencingToken::new(1), attempt: 1, failures: 0 }
+    ClaimReply::Claimed { token: FencingToken::new(1), attempt: 1, failures: 0, payload: None }
 }
 
 const DAILY: [(&str, &str); 3] = [("a", "0 12 * * *"), ("b", "0 12 * * *"), ("c", "0 12 * * *")];

@@ -165,9 +165,12 @@ impl BuggyLedger {
             Some(SkipDecidesNothing) if skips && alive > 0 => Some(ClaimReply::Skipped),
             Some(CountsOrphans) if skips && !others.is_empty() => Some(ClaimReply::Skipped),
             Some(SkipKeepsWatermark) if r.skip.is_some() => Some(ClaimReply::Skipped),
-            Some(GrantsExpiredRepeat) => {
-                same.map(|run| ClaimReply::Claimed { token: run.token, attempt: run.attempt, failures: 0 })
-            }
+            Some(GrantsExpiredRepeat) => same.map(|run| ClaimReply::Claimed {
+                token: run.token,
+                attempt: run.attempt,
+                failures: 0,
+                payload: None,
+            }),
             _ => None,
         }
     }
@@ -215,6 +218,7 @@ impl RunLedger for BuggyLedger {
         }
         let before = self.open_of(&r.job).await.into_iter().find(|open| open.run == r.run);
         let request = r.clone();
+        let is_backfill = r.run.backfill().is_some();
         let mut reply = self.inner.claim(r).await?;
         match (self.bug, &mut reply.outcome) {
             (Some(CountsRepeatedSkipTwice), answer @ ClaimReply::Duplicate) => {
@@ -226,7 +230,13 @@ impl RunLedger for BuggyLedger {
             | (Some(StartsEarly), answer @ ClaimReply::Early { .. })
             | (Some(TriggerNeverExpires), answer @ ClaimReply::Expired)
             | (Some(IgnoresPauses), answer @ ClaimReply::Paused) => {
-                *answer = ClaimReply::Claimed { token: TOKEN, attempt: 1, failures: 0 };
+                *answer = ClaimReply::Claimed { token: TOKEN, attempt: 1, failures: 0, payload: None };
+            }
+            (Some(BackfillsPausedJobs), answer @ ClaimReply::Paused) if is_backfill => {
+                *answer = ClaimReply::Claimed { token: TOKEN, attempt: 1, failures: 0, payload: None };
+            }
+            (Some(SkipsBackfill), answer @ ClaimReply::Busy { .. }) if is_backfill => {
+                *answer = ClaimReply::Skipped;
             }
             (Some(CountsReleasedAttempt), ClaimReply::Claimed { attempt, .. }) => {
                 *attempt += u32::from(before.is_some_and(|open| open.state == RunState::Released));
@@ -234,6 +244,7 @@ impl RunLedger for BuggyLedger {
             (Some(RetryReusesToken), ClaimReply::Claimed { token, .. }) => {
                 *token = before.map_or(*token, |open| open.token);
             }
+            (Some(RetryForgetsPayload), ClaimReply::Claimed { attempt: 2.., payload, .. }) => *payload = None,
             (Some(ConstantRunToken), ClaimReply::Claimed { token, .. }) => *token = TOKEN,
             (Some(FullPoolDecides), ClaimReply::PoolFull { .. }) => {
                 let skip = Skip { first: request.run, count: 1, detail: "the pool was full".to_owned() };
@@ -257,6 +268,10 @@ impl RunLedger for BuggyLedger {
             }
         }
         let mut reply = self.inner.renew(group, runs).await?;
+        if self.bug == Some(CancelsSilently) {
+            let cancelled = reply.outcome.iter_mut().filter(|renewal| **renewal == RunRenewal::Cancelled);
+            cancelled.for_each(|renewal| *renewal = RunRenewal::Renewed);
+        }
         if self.bug == Some(RevivesOrphans) {
             reply.outcome.fill(RunRenewal::Renewed);
         }
@@ -293,7 +308,7 @@ impl RunLedger for BuggyLedger {
     }
 
     async fn command(&self, job: JobId, command: JobCommand) -> Result<Reply<CommandReply>, BackendError> {
-        if let JobCommand::Trigger { id, life } = command {
+        if let JobCommand::Trigger { id, life, .. } = command {
             let given = self.inner.server_now(&job.group).unwrap();
             self.old.lock().unwrap().push(Trigger { given, until: given + life, id, job: job.name.clone() });
         }
@@ -320,6 +335,32 @@ impl RunLedger for BuggyLedger {
             {
                 return Ok(Reply::new(self.inner.server_now(&job.group).unwrap(), CommandReply::Full));
             }
+            (Some(KeepsWithdrawnPayload), JobCommand::CancelTrigger(_)) => {
+                let now = self.inner.server_now(&job.group).unwrap();
+                Ok(Reply::new(now, CommandReply::Accepted { revision: u64::MAX }))
+            }
+            (Some(IgnoresBackfillCancel), JobCommand::CancelBackfill(_)) => {
+                let now = self.inner.server_now(&job.group).unwrap();
+                Ok(Reply::new(now, CommandReply::Accepted { revision: u64::MAX }))
+            }
+            (Some(UnboundedBackfills), JobCommand::Backfill(_)) => {
+                let mut reply = self.inner.command(job, command).await?;
+                if reply.outcome == CommandReply::Full {
+                    reply.outcome = CommandReply::Accepted { revision: u64::MAX };
+                }
+                Ok(reply)
+            }
+            (Some(CancelsAllRuns), JobCommand::Cancel { run: Some(_) }) => {
+                self.inner.command(job, JobCommand::Cancel { run: None }).await
+            }
+            (Some(RetriesCancelled), JobCommand::Cancel { .. }) => {
+                let now = self.inner.server_now(&job.group).unwrap();
+                Ok(Reply::new(now, CommandReply::Accepted { revision: u64::MAX }))
+            }
+            (Some(UnboundedPayloads), JobCommand::Trigger { id, life, payload: Some(_) }) => {
+                let without = JobCommand::Trigger { id: *id, life: *life, payload: None };
+                self.inner.command(job, without).await
+            }
             _ => self.inner.command(job, command).await,
         }
     }
@@ -329,6 +370,11 @@ impl RunLedger for BuggyLedger {
         if let (Some(ForgetsPauseNotes), FleetControls::Changed { jobs, .. }) = (self.bug, &mut reply.outcome)
         {
             jobs.iter_mut().for_each(|(_, controls)| controls.note = PauseNote::default());
+        }
+        if let (Some(ForgetsBackfilled), FleetControls::Changed { backfills, .. }) =
+            (self.bug, &mut reply.outcome)
+        {
+            backfills.iter_mut().for_each(|backfill| backfill.done = 0);
         }
         if let (Some(RepeatsTriggers), FleetControls::Changed { triggers, .. }) =
             (self.bug, &mut reply.outcome)
@@ -474,5 +520,17 @@ super::caught! {
     success_that_is_lost: ForgetsLastSuccess by summary::a_summary_has_the_latest_outcomes;
     failure_that_begins_again: RestartsFailures by summary::a_summary_has_the_latest_outcomes;
     pause_without_its_note: ForgetsPauseNotes by control::a_pause_keeps_its_note;
+    next_attempt_without_the_payload: RetryForgetsPayload by payload::every_attempt_has_the_payload;
+    payload_that_is_kept: KeepsWithdrawnPayload by payload::a_withdrawn_trigger_leaves_no_payload;
+    payloads_without_a_bound: UnboundedPayloads by payload::waiting_payloads_are_bounded;
+    progress_that_is_lost: ForgetsBackfilled
+        by backfill::a_backfill_runs_in_order_and_decides_no_instant;
+    backfill_that_is_skipped: SkipsBackfill by backfill::a_backfill_waits_for_other_runs;
+    backfill_of_a_paused_job: BackfillsPausedJobs by backfill::a_paused_job_runs_no_backfill;
+    backfill_that_is_not_cancelled: IgnoresBackfillCancel by backfill::a_backfill_can_be_cancelled;
+    backfills_without_a_bound: UnboundedBackfills by backfill::backfills_are_bounded;
+    run_that_hears_of_no_cancel: CancelsSilently by cancel::a_cancelled_run_is_asked_to_end;
+    run_that_is_cancelled_with_another: CancelsAllRuns by cancel::only_the_named_run_is_cancelled;
+    cancelled_run_that_is_retried: RetriesCancelled by cancel::a_cancelled_run_gets_no_further_attempt;
     trigger_that_waits_for_ever: RepeatsTriggers by control::a_repeated_trigger_starts_once;
 }

@@ -1,0 +1,128 @@
+//! Payloads of triggers: each run reads its own, on whatever node and in whatever attempt.
+
+use crate::fleet::{Fleet, Node, Running, secs};
+use lock_cron::{CronErrorKind, JobBuilder, MAX_PAYLOAD_BYTES, OnOrphan, Retries, RunOutcome, Schedule};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::time::sleep;
+
+/// The payloads of the bodies that started.
+#[derive(Debug, Clone, Default)]
+struct Read(Arc<Mutex<Vec<Option<u32>>>>);
+
+impl Read {
+    fn take(&self) -> Vec<Option<u32>> {
+        std::mem::take(&mut self.0.lock().expect("no test panics while it writes"))
+    }
+}
+
+/// Returns a job whose bodies record their payload and take this time.
+fn job(node: &Node, schedule: &str, read: &Read, takes: Duration) -> JobBuilder {
+    let read = read.clone();
+    node.cron.job("job", Schedule::cron(schedule).expect("a good schedule"), move |run| {
+        let read = read.clone();
+        async move {
+            let payload = run.payload()?;
+            read.0.lock().expect("no test panics while it writes").push(payload);
+            sleep(takes).await;
+            Ok(())
+        }
+    })
+}
+
+async fn start(node: Node) -> Running {
+    let running = node.start();
+    sleep(secs(1)).await;
+    running
+}
+
+#[tokio::test(start_paused = true)]
+async fn triggered_run_has_the_payload_and_a_scheduled_one_has_none() {
+    let (fleet, read) = (Fleet::new(), Read::default());
+    let node = fleet.node("a");
+    job(&node, "@yearly", &read, secs(0)).register().expect("a good job");
+    let running = start(node).await;
+    let other = fleet.node("b").cron;
+    other.trigger_with("job", &7).await.expect("a healthy fleet answers");
+    sleep(secs(2)).await;
+    other.trigger("job").await.expect("a healthy fleet answers");
+    sleep(secs(2)).await;
+    assert_eq!(read.take(), [Some(7), None]);
+    running.cron.replace("job", "* * * * *").await.expect("a healthy fleet answers");
+    sleep(secs(60)).await;
+    assert_eq!(read.take(), [None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn triggers_payload_replaces_that_of_the_instance_once() {
+    let (fleet, read) = (Fleet::new(), Read::default());
+    let node = fleet.node("a");
+    let body = read.clone();
+    node.cron
+        .kind("import", move |run| {
+            let read = body.clone();
+            async move {
+                read.0.lock().expect("no test panics while it writes").push(run.payload()?);
+                Ok(())
+            }
+        })
+        .register()
+        .expect("a good kind");
+    let running = start(node).await;
+    let minutely = Schedule::cron("* * * * *").expect("a good schedule");
+    running.cron.add("import", "7", minutely, &1).await.expect("a healthy fleet answers");
+    sleep(secs(5)).await;
+    running.cron.trigger_with("import/7", &2).await.expect("a healthy fleet answers");
+    sleep(secs(5)).await;
+    assert_eq!(read.take(), [Some(2)]);
+    sleep(secs(60)).await;
+    assert_eq!(read.take(), [Some(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn payload_survives_the_death_of_the_node() {
+    let (fleet, read) = (Fleet::new(), Read::default());
+    let nodes = ["a", "b"].map(|name| fleet.node(name));
+    for node in &nodes {
+        let job = job(node, "@yearly", &read, secs(100)).on_orphan(OnOrphan::Retry { max: 1 });
+        job.register().expect("a good job");
+    }
+    let [first, second] = nodes;
+    let first = start(first).await;
+    let second = start(second).await;
+    second.cron.trigger_with("job", &7).await.expect("a healthy fleet answers");
+    sleep(secs(3)).await;
+    assert_eq!(read.take(), [Some(7)]);
+    first.kill();
+    sleep(secs(200)).await;
+    assert_eq!(read.take(), [Some(7)], "the other node runs it with the same payload");
+    let outcomes: Vec<_> = second.history().await.into_iter().map(|attempt| attempt.outcome).collect();
+    assert_eq!(outcomes, [RunOutcome::Abandoned, RunOutcome::Succeeded]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn payload_that_cannot_be_read_fails_without_a_retry() {
+    let (fleet, read) = (Fleet::new(), Read::default());
+    let node = fleet.node("a");
+    job(&node, "@yearly", &read, secs(0)).retries(Retries::times(3)).register().expect("a good job");
+    let running = start(node).await;
+    running.cron.trigger_with("job", &"seven").await.expect("a healthy fleet answers");
+    sleep(secs(60)).await;
+    let history = running.history().await;
+    assert_eq!(history.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [RunOutcome::Failed]);
+    assert!(history[0].detail.contains("payload"), "{}", history[0].detail);
+}
+
+#[tokio::test(start_paused = true)]
+async fn payload_that_is_too_long_is_refused() {
+    let (fleet, read) = (Fleet::new(), Read::default());
+    let node = fleet.node("a");
+    job(&node, "@yearly", &read, secs(0)).register().expect("a good job");
+    let text = |bytes: usize| "x".repeat(bytes - 2);
+    node.cron.trigger_with("job", &text(MAX_PAYLOAD_BYTES)).await.expect("the longest payload");
+    let error = node.cron.trigger_with("job", &text(MAX_PAYLOAD_BYTES + 1)).await.unwrap_err();
+    assert_eq!(error.kind(), CronErrorKind::InvalidPayload);
+    assert!(error.to_string().contains("65536"), "{error}");
+}

@@ -1,0 +1,44 @@
+//! Backfills: runs of past instants, one at a time.
+
+use lock_core::{LockName, clock::ServerTime};
+use uuid::Uuid;
+
+/// The past instants to run, as a part of a schedule. The ledger does not parse its texts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct BackfillRequest {
+    /// The random id of the backfill.
+    pub id: Uuid,
+    /// A time before the first instant and after the one before it, in whole milliseconds.
+    pub after: ServerTime,
+    /// The last instant, in whole milliseconds.
+    pub last: ServerTime,
+    /// The number of instants, for display.
+    pub count: u32,
+    /// The schedule, with its time zone.
+    pub schedule: String,
+    /// The policy for changes of the clocks.
+    pub dst: String,
+}
+
+/// A backfill with instants that have not been started.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Backfill {
+    /// Its id.
+    pub id: Uuid,
+    /// The job.
+    pub job: LockName,
+    /// The time of the command, by the server's clock.
+    pub given: ServerTime,
+    /// The time up to which its instants were started.
+    pub mark: ServerTime,
+    /// Its last instant.
+    pub last: ServerTime,
+    /// The number of its instants, for display.
+    pub count: u32,
+    /// The number of those that were started, for display.
+    pub done: u32,
+    /// Its schedule, with the time zone.
+    pub schedule: String,
+    /// The policy for changes of the clocks.
+    pub dst: String,
+}

@@ -1,0 +1,149 @@
+//! Backfills: past instants run one at a time, oldest first, and the schedule is not affected.
+
+use super::{
+    LedgerHarness,
+    contender::{PAST_SHORT, SHORT},
+    ledger_fixture::{LedgerFixture, MANY, SCHEDULE, TWO},
+};
+use lock_core::backend::ProcessId;
+use lock_ledger::{
+    AfterAttempt, Backfill, BackfillRequest, ClaimReply, ClaimRequest, CommandReply, FleetControls,
+    JobCommand, MAX_BACKFILLS_PER_JOB, OverlapRule, PauseNote, RunId, RunOutcome,
+};
+use std::time::Duration;
+use uuid::Uuid;
+
+impl LedgerFixture {
+    /// Returns a backfill of the instants up to this one.
+    fn past(&self, last: u64) -> BackfillRequest {
+        BackfillRequest {
+            id: *ProcessId::random().as_uuid(),
+            after: self.begin,
+            last: self.begin + Duration::from_millis(last),
+            count: 3,
+            schedule: "CRON_TZ=Europe/Berlin 0 2 * * *".to_owned(),
+            dst: "skip both".to_owned(),
+        }
+    }
+
+    async fn backfill(&self, last: u64) -> Uuid {
+        let request = self.past(last);
+        let id = request.id;
+        self.command(JobCommand::Backfill(request)).await;
+        id
+    }
+
+    fn run_of(&self, id: Uuid, millis: u64) -> RunId {
+        RunId::Backfill { id, at: self.begin + Duration::from_millis(millis) }
+    }
+
+    async fn backfills(&self) -> Vec<Backfill> {
+        let controls = self.client().controls(self.job.group.clone(), u64::MAX).await;
+        match controls.expect("the ledger answers").outcome {
+            FleetControls::Changed { backfills, .. } => backfills,
+            other => panic!("no group has that revision: {other:?}"),
+        }
+    }
+}
+
+/// Each node reads the request and its progress. Nothing of it moves the watermark.
+pub async fn a_backfill_runs_in_order_and_decides_no_instant(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "backfill").await;
+    let live = ledger.claim(20).await;
+    ledger.end(&live, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    let (request, before) = (ledger.past(9), ledger.watermark(SCHEDULE).await);
+    let revision = ledger.command(JobCommand::Backfill(request.clone())).await;
+    assert_eq!(ledger.command(JobCommand::Backfill(request.clone())).await, revision, "twice is once");
+    for (done, millis) in [3, 6, 9].into_iter().enumerate() {
+        let read = ledger.backfills().await.remove(0);
+        assert_eq!((read.id, &read.job, read.last), (request.id, &ledger.job.name, request.last));
+        assert_eq!((read.schedule, read.dst), (request.schedule.clone(), request.dst.clone()));
+        assert_eq!((read.count, read.done as usize), (3, done));
+        let run = ledger.granted(ledger.request(ledger.run_of(request.id, millis))).await;
+        assert_eq!(ledger.send(ledger.request(run.run)).await, ClaimReply::Duplicate);
+        ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+        let earlier = ledger.request(ledger.run_of(request.id, millis - 1));
+        let refused = ledger.send(earlier).await;
+        let expected = if done < 2 { ClaimReply::Superseded } else { ClaimReply::Duplicate };
+        assert_eq!(refused, expected, "the mark never falls");
+        assert_eq!(ledger.history().await[0].run, run.run);
+    }
+    assert_eq!(ledger.backfills().await, [], "the last one ends it");
+    assert_eq!(ledger.watermark(SCHEDULE).await, before);
+    assert_eq!(ledger.command(JobCommand::Backfill(request)).await, ledger.revision().await);
+    assert_eq!(ledger.backfills().await, [], "a late repeat begins nothing");
+}
+
+/// Only one of its runs is open, even without a node.
+pub async fn runs_of_a_backfill_do_not_overlap(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "one-at-a-time").await;
+    let id = ledger.backfill(9).await;
+    let of = |millis| ClaimRequest { overlap: MANY, ..ledger.request(ledger.run_of(id, millis)) };
+    let first = ledger.granted(ClaimRequest { lease: SHORT, ..of(3) }).await;
+    assert_eq!(ledger.send(of(6)).await, ClaimReply::Busy { running: 1 });
+    h.pass(PAST_SHORT).await;
+    assert_eq!(ledger.send(of(6)).await, ClaimReply::Busy { running: 1 }, "it may be continued");
+    let retry = ledger.granted(ledger.after(&first, 1)).await;
+    assert_eq!((retry.run, retry.attempt), (first.run, 2));
+    ledger.end(&retry, RunOutcome::Failed, AfterAttempt::Finish).await;
+    ledger.granted(of(6)).await;
+}
+
+/// A backfill waits where the overlap rule skips an instant or replaces a run.
+pub async fn a_backfill_waits_for_other_runs(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "waits").await;
+    let live = ledger.claim(20).await;
+    let id = ledger.backfill(9).await;
+    let of = |overlap| ClaimRequest { overlap, ..ledger.request(ledger.run_of(id, 3)) };
+    let one = OverlapRule::Allow { max: 1 };
+    for overlap in [OverlapRule::Skip, OverlapRule::Queue, OverlapRule::Replace, one] {
+        assert_eq!(ledger.send(of(overlap)).await, ClaimReply::Busy { running: 1 }, "{overlap:?}");
+    }
+    assert_eq!(ledger.renew(&live, SHORT).await, lock_ledger::RunRenewal::Renewed, "it is not replaced");
+    ledger.granted(of(TWO)).await;
+}
+
+/// A pause stops it, and a resume loses none of its instants.
+pub async fn a_paused_job_runs_no_backfill(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "paused").await;
+    let id = ledger.backfill(9).await;
+    ledger.command(JobCommand::Pause(PauseNote::default())).await;
+    assert_eq!(ledger.send(ledger.request(ledger.run_of(id, 3))).await, ClaimReply::Paused);
+    ledger.command(JobCommand::Resume).await;
+    ledger.granted(ledger.request(ledger.run_of(id, 3))).await;
+}
+
+/// A withdrawn backfill starts nothing. Its open run goes on.
+pub async fn a_backfill_can_be_cancelled(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "withdrawn").await;
+    let id = ledger.backfill(9).await;
+    let run = ledger.granted(ledger.request(ledger.run_of(id, 3))).await;
+    let before = ledger.revision().await;
+    assert!(ledger.command(JobCommand::CancelBackfill(id)).await > before, "leaders hear of it");
+    assert_eq!(ledger.backfills().await, []);
+    ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    assert_eq!(ledger.send(ledger.request(ledger.run_of(id, 6))).await, ClaimReply::Duplicate);
+    let again = ledger.client().command(ledger.job.clone(), JobCommand::CancelBackfill(id)).await;
+    assert_eq!(again.expect("the ledger answers").outcome, CommandReply::Gone);
+}
+
+/// Neither an instant after its last one, nor one in the future.
+pub async fn a_backfill_stays_within_its_range(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "range").await;
+    let id = ledger.backfill(9).await;
+    assert_eq!(ledger.send(ledger.request(ledger.run_of(id, 10))).await, ClaimReply::Superseded);
+    let future = ledger.backfill(3_600_000).await;
+    let early = ledger.send(ledger.request(ledger.run_of(future, 3_600_000))).await;
+    assert!(matches!(early, ClaimReply::Early { .. }), "{early:?}");
+}
+
+/// Backfills that wait for each other do not fill the store.
+pub async fn backfills_are_bounded(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "many").await;
+    for _ in 0..MAX_BACKFILLS_PER_JOB {
+        ledger.backfill(9).await;
+    }
+    let command = JobCommand::Backfill(ledger.past(9));
+    let one_more = ledger.client().command(ledger.job.clone(), command).await;
+    assert_eq!(one_more.expect("the ledger answers").outcome, CommandReply::Full);
+}
