@@ -35,7 +35,7 @@ pub fn print(audit: &Audit, clients: Option<&[Entry]>, out: &mut impl Write) -> 
     let count = |number: i64| thousands(number.unsigned_abs());
     writeln!(
         out,
-        "{} orders, {} pieces sold of {}, {} oversold, {} breaches.",
+        "{} orders, {} units sold of {}, {} oversold, {} breaches.",
         thousands(audit.orders),
         count(audit.sold),
         count(audit.supplied),

@@ -1,4 +1,4 @@
-//! Forwards a request to the first server that accepts it, and returns the answer.
+//! Forwards a request to the first server that accepts it, and returns the response.
 
 use super::Servers;
 use crate::http_client::SendError;

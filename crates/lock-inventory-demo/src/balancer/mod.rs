@@ -28,7 +28,7 @@ impl Balancer {
     pub async fn start(address: SocketAddr, servers: Servers) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        // Without this, small answers would wait for the client's delayed acknowledgements.
+        // Without this, small responses would wait for the client's delayed acknowledgements.
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         let router = Router::new().fallback(any(forward::forward)).with_state(servers.clone());
         let service = router.into_make_service_with_connect_info::<SocketAddr>();

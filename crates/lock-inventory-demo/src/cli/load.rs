@@ -15,7 +15,7 @@ pub struct Load {
     #[arg(value_name = "HOST:PORT")]
     pub target: String,
 
-    /// Open model: place this many orders per second, independent of the answers
+    /// Open model: place this many orders per second, independent of the responses
     #[arg(long, value_name = "PER SECOND", value_parser = value_parser!(u32).range(1..=100_000))]
     pub rate: Option<u32>,
 
@@ -39,7 +39,7 @@ pub struct Load {
     #[arg(long = "sku", value_name = "CODE", required = true)]
     pub skus: Vec<String>,
 
-    /// Maximum number of pieces in an order
+    /// Maximum number of units in an order
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..=1_000))]
     pub max_quantity: u32,
 
@@ -47,7 +47,7 @@ pub struct Load {
     #[arg(long, value_name = "PERCENT", value_parser = value_parser!(u32).range(1..=100))]
     pub abort: Option<u32>,
 
-    /// Time that a client waits for an answer, in milliseconds
+    /// Time that a client waits for a response, in milliseconds
     #[arg(long, value_name = "MS", default_value = "30000", value_parser = value_parser!(u64).range(1..=600_000))]
     pub timeout: u64,
 

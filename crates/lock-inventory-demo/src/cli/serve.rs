@@ -53,7 +53,7 @@ pub struct Serve {
     #[arg(long, value_name = "MS", default_value = "1000", value_parser = value_parser!(u64).range(0..=600_000))]
     pub wait: u64,
 
-    /// Every minute, restock products with fewer pieces than this to their initial stock; 0 disables it
+    /// Every minute, restock products with fewer units than this to their initial stock; 0 disables it
     #[arg(long, value_name = "N", default_value = "0")]
     pub restock_below: u32,
 

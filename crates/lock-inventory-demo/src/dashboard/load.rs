@@ -5,9 +5,9 @@ use crate::load::{self, Extent, LoadPlan, OrderMix, Profile};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{task::JoinHandle, time::Instant};
 
-/// Length of one part of the load. Parts follow one another, and each discards the answers of the previous one.
+/// Length of one part of the load. Parts follow one another, and each discards the responses of the previous one.
 const PART: Duration = Duration::from_secs(30);
-/// Time that a client waits for an answer.
+/// Time that a client waits for a response.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The load generator of the page. Dropping it stops the load.

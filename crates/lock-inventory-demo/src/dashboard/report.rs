@@ -1,4 +1,4 @@
-//! The report of a server, which is its answer to `GET /state`.
+//! The report of a server, which is its response to `GET /state`.
 
 use super::snapshot::JobInfo;
 use serde::Deserialize;

@@ -24,7 +24,7 @@ pub struct LedgerRow {
     pub order: String,
     /// The product's code.
     pub sku: String,
-    /// The number of pieces.
+    /// The number of units.
     pub quantity: i64,
     /// The fencing token of the hold that sold them, if there was one.
     pub token: Option<i64>,
@@ -35,20 +35,20 @@ pub struct LedgerRow {
 pub struct StockRow {
     /// The product's code.
     pub sku: String,
-    /// The pieces before the first sale.
+    /// The units before the first sale.
     pub initial: i64,
-    /// The pieces that are left, according to the counter.
+    /// The units that are left, according to the counter.
     pub stock: i64,
-    /// Pieces in open reservations.
+    /// Units in open reservations.
     pub reserved: i64,
 }
 
-/// Pieces that the restock job added.
+/// Units that the restock job added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestockRow {
     /// The product's code.
     pub sku: String,
-    /// The number of pieces.
+    /// The number of units.
     pub quantity: i64,
 }
 
@@ -59,20 +59,20 @@ pub enum ClientOutcome {
     Acknowledged,
     /// The shop refused it and confirmed that nothing was sold.
     Refused,
-    /// The client has no answer, or one that does not show the outcome.
+    /// The client has no response, or one that does not show the outcome.
     Unknown,
 }
 
 /// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Audit {
-    /// Number of pieces supplied: the initial stock and all restocks.
+    /// Number of units supplied: the initial stock and all restocks.
     pub supplied: i64,
     /// Number of orders in the ledger.
     pub orders: u64,
-    /// Number of pieces sold.
+    /// Number of units sold.
     pub sold: i64,
-    /// Number of pieces sold that did not exist.
+    /// Number of units sold that did not exist.
     pub oversold: i64,
     /// Inconsistencies.
     pub breaches: Vec<Breach>,
@@ -81,26 +81,26 @@ pub struct Audit {
 /// An inconsistency.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Breach {
-    /// More pieces were sold than supplied.
+    /// More units were sold than were supplied.
     Oversold {
         /// The product.
         sku: String,
-        /// The pieces that there were.
+        /// The units supplied.
         supplied: i64,
-        /// The pieces sold.
+        /// The units sold.
         sold: i64,
     },
     /// Supplied − stock − reserved ≠ sold.
     CounterIsOff {
         /// The product.
         sku: String,
-        /// The pieces that there were.
+        /// The units supplied.
         supplied: i64,
-        /// The pieces left, according to the counter.
+        /// The units left, according to the counter.
         stock: i64,
-        /// The pieces in open reservations.
+        /// The units in open reservations.
         reserved: i64,
-        /// The pieces sold.
+        /// The units sold.
         sold: i64,
     },
     /// The token of an order is not higher than the token of the previous order of the same product: two holds
@@ -218,12 +218,12 @@ impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Oversold { sku, supplied, sold } => {
-                write!(f, "{sku}: {sold} pieces were sold of {supplied}")
+                write!(f, "{sku}: {sold} units were sold of {supplied}")
             }
             Self::CounterIsOff { sku, supplied, stock, reserved, sold } => {
                 write!(
                     f,
-                    "{sku}: of {supplied} pieces {stock} are left and {reserved} reserved, but {sold} were sold"
+                    "{sku}: of {supplied} units {stock} are left and {reserved} reserved, but {sold} were sold"
                 )
             }
             Self::TokenDidNotRise { sku, order, before, token } => {

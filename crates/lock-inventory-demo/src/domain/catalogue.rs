@@ -40,7 +40,7 @@ impl Catalogue {
         self.by_sku.get(sku).map(|&index| &self.products[index])
     }
 
-    /// Returns the number of pieces of all products together.
+    /// Returns the number of units of all products together.
     #[must_use]
     pub fn units(&self) -> u64 {
         self.products.iter().map(|p| u64::from(p.stock.get())).sum()

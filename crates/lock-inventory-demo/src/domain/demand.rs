@@ -32,7 +32,7 @@ pub struct Demand {
 const SKEW: f64 = 1.1;
 
 impl Demand {
-    /// Draws the orders. The product follows Zipf's law over a shuffled catalogue. Most orders are for one piece, some
+    /// Draws the orders. The product follows Zipf's law over a shuffled catalogue. Most orders are for one unit, some
     /// for two or three.
     ///
     /// The stalled orders are the first orders for the most popular products, one for each product, so that other

@@ -3,21 +3,21 @@
 use super::{IdempotencyKey, Quantity, Sku};
 use lock_core::FencingToken;
 
-/// An order of a client for pieces of one product.
+/// An order of a client for units of one product.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     /// Key that the client chose.
     pub key: IdempotencyKey,
     /// Code of the product.
     pub sku: Sku,
-    /// Number of pieces.
+    /// Number of units.
     pub quantity: Quantity,
-    /// Price of all pieces, in cents.
+    /// Price of all units, in cents.
     pub cents: u64,
 }
 
 impl Order {
-    /// Maximum number of pieces in one order.
+    /// Maximum number of units in one order.
     pub const MAX_QUANTITY: u32 = 100;
 }
 
@@ -28,7 +28,7 @@ pub struct Receipt {
     pub key: IdempotencyKey,
     /// Code of the product.
     pub sku: Sku,
-    /// Number of pieces.
+    /// Number of units.
     pub quantity: Quantity,
     /// Fencing token of the hold under which the order was sold; `None` without a lock.
     pub token: Option<FencingToken>,
@@ -41,7 +41,7 @@ impl Receipt {
         Self { key: order.key.clone(), sku: order.sku.clone(), quantity: order.quantity, token }
     }
 
-    /// Returns the answer to a repetition: the same receipt, or a refusal if the client sends a different order with
+    /// Returns the response to a repetition: the same receipt, or a refusal if the client sends a different order with
     /// the same key.
     #[must_use]
     pub fn repeated_by(self, order: &Order) -> Outcome {
@@ -63,7 +63,7 @@ pub enum Outcome {
     KeyReused,
     /// Another request with this key is in progress.
     InProgress,
-    /// Too few pieces are left. Nothing was charged.
+    /// Too few units are left. Nothing was charged.
     SoldOut,
     /// The payment service declined. Nothing was sold.
     Declined,

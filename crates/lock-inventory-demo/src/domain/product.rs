@@ -81,12 +81,12 @@ pub enum SkuError {
     },
 }
 
-/// A number of pieces of one product, in stock or in an order.
+/// A number of units of one product, in stock or in an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Quantity(u32);
 
 impl Quantity {
-    /// Creates a quantity of this many pieces.
+    /// Creates a quantity of this many units.
     #[must_use]
     pub const fn new(pieces: u32) -> Self {
         Self(pieces)
@@ -98,7 +98,7 @@ impl Quantity {
         self.0
     }
 
-    /// Returns the quantity left without `wanted` pieces, or `None` if there are too few.
+    /// Returns the quantity left without `wanted` units, or `None` if there are too few.
     #[must_use]
     pub fn take(self, wanted: Self) -> Option<Self> {
         self.0.checked_sub(wanted.0).map(Self)
@@ -116,7 +116,7 @@ impl Cents {
         Self(cents)
     }
 
-    /// Returns the amount for `quantity` pieces at this price.
+    /// Returns the amount for `quantity` units at this price.
     #[must_use]
     pub fn times(self, quantity: Quantity) -> u64 {
         u64::from(self.0) * u64::from(quantity.0)
@@ -138,9 +138,9 @@ pub struct Product {
     pub title: String,
     /// Category of the product.
     pub category: String,
-    /// Price of one piece.
+    /// Price of one unit.
     pub price: Cents,
-    /// Number of pieces in stock before the first sale.
+    /// Number of units in stock before the first sale.
     pub stock: Quantity,
 }
 

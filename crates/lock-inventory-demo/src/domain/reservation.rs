@@ -1,4 +1,4 @@
-//! Reservations, which keep pieces for a client for a limited time.
+//! Reservations, which keep units for a client for a limited time.
 
 use super::{Quantity, Sku};
 use std::fmt;
@@ -10,11 +10,11 @@ pub struct Reservation {
     pub id: String,
     /// Code of the product.
     pub sku: Sku,
-    /// Number of pieces.
+    /// Number of units.
     pub quantity: Quantity,
-    /// Price of all pieces, in cents.
+    /// Price of all units, in cents.
     pub cents: u64,
-    /// Time at which the pieces return to the stock, in milliseconds since 1970 UTC.
+    /// Time at which the units return to the stock, in milliseconds since 1970 UTC.
     pub expires_at: i64,
     /// State of the reservation.
     pub state: ReservationState,
@@ -28,13 +28,13 @@ impl Reservation {
 /// The state of a reservation. It leaves [`Held`](Self::Held) exactly once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReservationState {
-    /// The pieces are kept for the client.
+    /// The units are kept for the client.
     Held,
     /// The reservation became an order.
     Confirmed,
-    /// The client cancelled, and the pieces returned to the stock.
+    /// The client cancelled, and the items were returned to stock.
     Cancelled,
-    /// The reservation expired, and the pieces returned to the stock.
+    /// The reservation expired, and the items were returned to stock.
     Expired,
 }
 

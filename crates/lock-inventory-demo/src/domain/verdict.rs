@@ -19,10 +19,10 @@ pub struct Evidence<'a> {
 /// The verdict over both sales.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The sale without the lock sold pieces that do not exist. The sale with the lock did not, and all its stale
+    /// The sale without the lock sold units that do not exist. The sale with the lock did not, and all its stale
     /// writes were refused.
     Proven {
-        /// Number of pieces that the sale without the lock oversold.
+        /// Number of units that the sale without the lock oversold.
         oversold: i64,
         /// Number of stale writes that were refused in the sale with the lock.
         refused: u64,
@@ -38,7 +38,7 @@ pub enum Broken {
     ControlHeld,
     /// The sale with the lock oversold.
     Oversold {
-        /// Number of oversold pieces.
+        /// Number of oversold units.
         units: i64,
     },
     /// The books of the sale with the lock are inconsistent.
@@ -148,8 +148,8 @@ impl fmt::Display for Broken {
 
 fn pieces(count: i64) -> String {
     match count {
-        1 => "1 piece".into(),
-        count => format!("{} pieces", thousands(count.unsigned_abs())),
+        1 => "1 unit".into(),
+        count => format!("{} units", thousands(count.unsigned_abs())),
     }
 }
 
@@ -180,17 +180,17 @@ mod tests {
         let verdict = |oversold, refused| Verdict::Proven { oversold, refused }.to_string();
         assert_eq!(
             verdict(4_002, 5),
-            "Without the lock, the shops sold 4,002 pieces that did not exist. With the lock, they oversold nothing, and \
+            "Without the lock, the shops sold 4,002 units that did not exist. With the lock, they oversold nothing, and \
              the store refused all 5 writes that came too late."
         );
         assert_eq!(
             verdict(1, 0),
-            "Without the lock, the shops sold 1 piece that did not exist. With the lock, they oversold nothing."
+            "Without the lock, the shops sold 1 unit that did not exist. With the lock, they oversold nothing."
         );
         let broken = vec![Broken::Oversold { units: 2 }, Broken::Books { breaches: 1 }];
         assert_eq!(
             Verdict::Broken(broken).to_string(),
-            "This run failed: the sale with the lock sold 2 pieces that did not exist; the books of the sale with the \
+            "This run failed: the sale with the lock sold 2 units that did not exist; the books of the sale with the \
              lock are inconsistent in 1 place."
         );
     }

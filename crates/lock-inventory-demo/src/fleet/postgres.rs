@@ -38,8 +38,8 @@ pub struct PostgresServer {
 pub enum PostgresError {
     /// The programs are not installed.
     #[error(
-        "there is no PostgreSQL server: install it (Debian: `apt-get install postgresql`), put `initdb` and `postgres` \
-         into the PATH, or set --database to the address of a running server"
+        "PostgreSQL was not found: install it (on Debian, `apt-get install postgresql`), put `initdb` and `postgres` on \
+         the PATH, or set --database to the address of a running server"
     )]
     NotInstalled,
     /// The caller is root, and no other user exists that may run the server.

@@ -56,7 +56,7 @@ impl PrivateRedis {
         Ok(Self { server: Arc::new(server) })
     }
 
-    /// Returns the address of the server.
+    /// Returns the URL of the server.
     #[must_use]
     pub fn url(&self) -> String {
         self.server.url()

@@ -53,12 +53,12 @@ impl FromRequestParts<App> for Key {
     }
 }
 
-/// Validates a number of pieces.
+/// Validates a number of units.
 pub(super) fn quantity(pieces: u32) -> Result<Quantity, Problem> {
     match (1..=Order::MAX_QUANTITY).contains(&pieces) {
         true => Ok(Quantity::new(pieces)),
         false => {
-            let detail = format!("the quantity is {pieces}: order 1 to {} pieces", Order::MAX_QUANTITY);
+            let detail = format!("the quantity is {pieces}: order 1 to {} units", Order::MAX_QUANTITY);
             Err(Problem::new(StatusCode::BAD_REQUEST, "quantity", detail))
         }
     }

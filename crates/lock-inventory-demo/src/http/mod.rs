@@ -4,13 +4,13 @@
 //! | --- | --- |
 //! | `GET /skus`, `GET /skus/{sku}` | shows products |
 //! | `POST /skus/{sku}/orders` | sells, under the product's lock if the strategy needs it |
-//! | `POST /skus/{sku}/reservations` | reserves pieces for a limited time, under the product's lock |
+//! | `POST /skus/{sku}/reservations` | reserves units for a limited time, under the product's lock |
 //! | `POST /reservations/{id}/confirm`, `DELETE /reservations/{id}` | ends a reservation |
 //! | `GET /health/live`, `GET /health/ready`, `GET /metrics` | serves orchestrators and Prometheus |
 //! | `GET /state`, `GET /events` | returns the state as JSON, once or as a stream |
 //! | `POST /admin/strategy`, `POST /admin/fault` | changes the strategy or injects a fault, only with [`Admin::Open`] |
 //!
-//! Every refusal is a problem document (RFC 9457). Every answer names the shop in its `x-shop` header.
+//! Every refusal is a problem document (RFC 9457). Every response names the shop in its `x-shop` header.
 
 mod admin;
 mod extract;

@@ -94,7 +94,7 @@ impl Shop {
     }
 }
 
-/// Returns the answer to an order. Only 201 and 200 acknowledge the order.
+/// Returns the response to an order. Only 201 and 200 acknowledge the order.
 pub(super) fn answer(outcome: Outcome) -> Result<Response, Problem> {
     match outcome {
         Outcome::Accepted(receipt) => Ok(acknowledge(StatusCode::CREATED, &receipt)),
@@ -108,12 +108,12 @@ pub(super) fn answer(outcome: Outcome) -> Result<Response, Problem> {
             Err(Problem::new(StatusCode::CONFLICT, "in-progress", detail).retry_after(1))
         }
         Outcome::SoldOut => {
-            let detail = "there are not that many pieces left; nothing was charged";
+            let detail = "there are not that many units left; nothing was charged";
             Err(Problem::new(StatusCode::CONFLICT, "sold-out", detail))
         }
         Outcome::Declined => {
             let detail =
-                "the payment was declined; nothing was sold: order fewer pieces, or pay in another way";
+                "the payment was declined; nothing was sold: order fewer units, or pay in another way";
             Err(Problem::new(StatusCode::PAYMENT_REQUIRED, "payment-declined", detail))
         }
         Outcome::Stale(stale) => Err(self::stale(stale)),

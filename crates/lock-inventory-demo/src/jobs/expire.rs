@@ -1,4 +1,4 @@
-//! Returns the pieces of expired reservations to the stock.
+//! Returns the units of expired reservations to the stock.
 
 use crate::{domain::ReservationState, shop::Shop};
 use lock_cron::{RunContext, RunResult, UtcTime};

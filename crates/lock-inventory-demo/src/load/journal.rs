@@ -11,16 +11,16 @@ use std::{
 /// A line of the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Value of the `Idempotency-Key`.
+    /// Value of the `Idempotency-Key` header.
     pub key: String,
     /// Code of the product.
     pub sku: String,
-    /// Number of pieces.
+    /// Number of units.
     pub quantity: u32,
     /// Outcome of the order.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Value of the `x-shop` header of the last answer: name and process id of the shop.
+    /// Value of the `x-shop` header of the last response: name and process id of the shop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// Intended start, in microseconds after the start of the run.

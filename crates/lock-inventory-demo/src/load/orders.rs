@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 pub struct OrderMix {
     /// Codes of the products, drawn with equal probability. Must not be empty.
     pub skus: Vec<String>,
-    /// Maximum number of pieces in an order, at least 1.
+    /// Maximum number of units in an order, at least 1.
     pub max_quantity: u32,
     /// Prefix of every key, which distinguishes the loads on one database.
     pub keys: String,
@@ -22,7 +22,7 @@ pub struct Wish {
     pub key: String,
     /// Code of the product.
     pub sku: String,
-    /// Number of pieces.
+    /// Number of units.
     pub quantity: u32,
     /// Seed for all further random choices about this order.
     pub seed: u64,

@@ -30,7 +30,7 @@ pub enum Outcome {
     },
 }
 
-/// The used members of an order's answer or of a problem document.
+/// The used members of an order's response or of a problem document.
 #[derive(Debug, Default, Deserialize)]
 struct Body {
     #[serde(default, rename = "type")]
@@ -42,10 +42,10 @@ struct Body {
 impl Outcome {
     /// Reason of a refused write: a newer holder had already read.
     pub const STALE: &str = "stale-holder";
-    /// Reason of a refused order: too few pieces are left.
+    /// Reason of a refused order: too few units are left.
     pub const SOLD_OUT: &str = "sold-out";
 
-    /// Returns the outcome of an answer.
+    /// Returns the outcome of a response.
     #[must_use]
     pub fn of(status: StatusCode, body: &[u8]) -> Self {
         let body: Body = serde_json::from_slice(body).unwrap_or_default();
@@ -54,7 +54,7 @@ impl Outcome {
         }
         let word = body.kind.rsplit([':', '/']).next().unwrap_or_default();
         let reason = if word.is_empty() { status.as_str() } else { word }.to_owned();
-        // A handler that lost its lock, or ended before its answer, may have written the order before.
+        // A handler that lost its lock, or ended before its response, may have written the order before.
         let may_be_done = match status {
             StatusCode::SERVICE_UNAVAILABLE => word.is_empty() || word == "lost",
             // Another attempt with this key is still in progress.

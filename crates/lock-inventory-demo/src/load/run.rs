@@ -1,4 +1,4 @@
-//! Runs a load from its first order to its last answer.
+//! Runs a load from its first order to its last response.
 
 use super::{Entry, Journal, OrderMix, Orders, Profile, Rate, Summary, send::Sender};
 use crate::http_client::HttpClient;
@@ -26,7 +26,7 @@ pub struct LoadPlan {
     pub extent: Extent,
     /// Mix of orders.
     pub mix: OrderMix,
-    /// Time that a client waits for one answer.
+    /// Time that a client waits for one response.
     pub timeout: Duration,
     /// Aborted requests; `None` for no aborts.
     pub aborts: Option<Aborts>,
@@ -142,7 +142,7 @@ async fn arrive(
     rate
 }
 
-/// Runs the closed model: each client waits for its answer before its next order.
+/// Runs the closed model: each client waits for its response before its next order.
 async fn closed(plan: &LoadPlan, clients: u32, sender: &Arc<Sender>, ended: mpsc::UnboundedSender<Entry>) {
     let begin = Instant::now();
     let orders = Arc::new(Mutex::new((Orders::new(plan.mix.clone()), 0_u64)));

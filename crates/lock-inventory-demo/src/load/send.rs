@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use std::{error::Error, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Maximum size of an answer, in bytes.
+/// Maximum size of a response, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 /// Maximum number of attempts to send an order with an unknown outcome.
 const MAX_ATTEMPTS: u32 = 20;

@@ -14,7 +14,7 @@ pub struct Summary {
     pub outcomes: BTreeMap<String, u64>,
     /// Number of acknowledged orders.
     pub acknowledged: u64,
-    /// Time from the start to the last answer, in seconds.
+    /// Time from the start to the last response, in seconds.
     pub seconds: f64,
     /// Acknowledged orders per second.
     pub throughput: f64,

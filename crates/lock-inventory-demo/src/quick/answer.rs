@@ -1,4 +1,4 @@
-//! Requests to a shop, and their answers.
+//! Requests to a shop, and the responses.
 
 use super::QuickError;
 use crate::domain::Order;
@@ -10,7 +10,7 @@ use axum::{
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// The possible answers to an order.
+/// The possible responses to an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Accepted,
@@ -18,7 +18,7 @@ pub(super) enum Answer {
     Stale,
 }
 
-/// Maximum size of an answer, in bytes.
+/// Maximum size of a response, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// Places an order.

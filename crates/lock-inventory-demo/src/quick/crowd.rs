@@ -13,7 +13,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// The running counts of the answers to the buyers.
+/// The running counts of the responses to the buyers.
 #[derive(Debug)]
 pub(super) struct Journal {
     tally: Mutex<Tally>,
@@ -34,7 +34,7 @@ impl Journal {
         Arc::new(Self { tally: Mutex::default(), progress })
     }
 
-    /// Places an order and counts the answer.
+    /// Places an order and counts the response.
     pub(super) async fn place(&self, shop: &Router, order: &Order) -> Result<(), QuickError> {
         let answer = place(shop, order).await?;
         let answered = {

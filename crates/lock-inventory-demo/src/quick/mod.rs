@@ -126,12 +126,12 @@ pub enum QuickError {
     /// A shop could not be opened or closed.
     #[error(transparent)]
     Shop(#[from] ShopError),
-    /// A shop gave an unexpected answer.
+    /// A shop gave an unexpected response.
     #[error("a shop answered an order with {status}: {body}")]
     Answer {
-        /// Status of the answer.
+        /// Status of the response.
         status: StatusCode,
-        /// Body of the answer.
+        /// Body of the response.
         body: String,
     },
     /// An order that should stall was answered before it stalled.

@@ -37,7 +37,7 @@ pub struct Sale {
     pub sold_out: u64,
     /// Number of orders that the store refused as stale.
     pub refused: u64,
-    /// Time from the first order of the crowd to the last answer.
+    /// Time from the first order of the crowd to the last response.
     pub elapsed: Duration,
     /// Waits for the locks, in microseconds.
     pub waits: Histogram<u64>,

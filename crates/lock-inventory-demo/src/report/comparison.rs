@@ -16,7 +16,7 @@ one statement. It cannot oversell, it needs no lease and no second system, and n
 <li><b>Several rows in one database.</b> <code>select … for update</code> in a transaction: the database already has the \
 lock, and releases it when the connection dies.</li>
 <li><b>Only a counter.</b> A Lua script in Redis is atomic. But the order is written to another system afterwards, so a \
-crash between the two loses pieces until both systems are reconciled.</li>
+crash between the two loses units until both systems are reconciled.</li>
 <li><b>Repeated requests.</b> A lock does not detect them. A unique <code>Idempotency-Key</code> does.</li>
 </ul>
 <p>A lock is useful if the critical section spans several systems: read here, take the payment there, write here again. Its \

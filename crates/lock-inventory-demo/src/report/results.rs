@@ -52,11 +52,11 @@ pub struct ScenarioResult {
     pub expected: String,
     /// Expectations that do not hold. The scenario passed if there are none.
     pub failures: Vec<String>,
-    /// Pieces in stock before the first sale.
+    /// Units in stock before the first sale.
     pub initial: i64,
-    /// Pieces sold, according to the rows of orders.
+    /// Units sold, according to the rows of orders.
     pub sold: i64,
-    /// Pieces sold beyond the initial stock.
+    /// Units sold beyond the initial stock.
     pub oversold: i64,
     /// Other findings of the audit.
     pub breaches: Vec<String>,
@@ -70,7 +70,7 @@ pub struct ScenarioResult {
     pub stock: Vec<StockPoint>,
     /// Faults during the scenario.
     pub faults: Vec<Fault>,
-    /// Holds of the lock, derived from the answers and the faults.
+    /// Holds of the lock, derived from the responses and the faults.
     pub holds: Vec<Hold>,
     /// Further figures.
     pub figures: Vec<Figure>,
@@ -119,7 +119,7 @@ pub struct StockPoint {
     pub ms: u64,
     /// Stock, according to the counter of the database.
     pub stock: i64,
-    /// Pieces sold, according to the rows of orders.
+    /// Units sold, according to the rows of orders.
     pub sold: i64,
 }
 

@@ -48,7 +48,7 @@ pub(super) fn oversold(scenarios: &[ScenarioResult]) -> Result<String, ReportErr
         color: if scenario.oversold > 0 { BAD } else { GOOD },
     };
     let bars: Vec<_> = scenarios.iter().map(bar).collect();
-    let svg = charts::bars("Pieces sold beyond the stock, per scenario", "pieces beyond the stock", &bars)?;
+    let svg = charts::bars("Units sold beyond the stock, per scenario", "units beyond the stock", &bars)?;
     Ok(figure(
         &svg,
         "Rows of orders beyond the initial stock, read from the database after all processes ended.",
@@ -76,7 +76,7 @@ pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> 
         let svg = charts::stock(&format!("{}: stock and sales over time", scenario.id), scenario)?;
         let legend = [
             ("good-mark", "stock, according to the counter of the database"),
-            ("bad-mark", "pieces sold, according to the order rows"),
+            ("bad-mark", "units sold, according to the order rows"),
             ("ink-mark", "initial stock"),
             ("band-mark", "fault"),
         ];
@@ -92,7 +92,7 @@ pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> 
             ("bad-mark", "hold whose write was stale"),
             ("band-mark", "fault"),
         ];
-        let caption = "From the answers of the shops: a hold ends with its answer and begins at the end of the \
+        let caption = "From the responses of the shops: a hold ends with its response and begins at the end of the \
             previous one.";
         html.push_str(&figure(&svg, caption, &legend));
     }
@@ -118,7 +118,7 @@ fn stale(scenario: &ScenarioResult) -> String {
         ("shop / process", ""),
         ("its token", "n"),
         ("newer token", "n"),
-        ("answer to the client", ""),
+        ("response to the client", ""),
     ]);
     for write in &scenario.stale {
         table.row(&[

@@ -35,7 +35,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// Returns the number of pieces for a scenario.
+    /// Returns the number of units for a scenario.
     fn stock(self, script: &Script) -> u32 {
         let pieces = match self {
             Self::Quick => 90,

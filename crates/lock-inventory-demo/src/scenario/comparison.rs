@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Number of rounds, of which the median counts.
 const ROUNDS: usize = 5;
 const CLIENTS: u32 = 32;
-/// Number of pieces, enough for all rounds.
+/// Number of units, enough for all rounds.
 const PIECES: u32 = 1_000_000;
 const SKUS: usize = 100;
 

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::{task::block_in_place, time::sleep};
 
-/// Number of pieces that are sold before the first fault.
+/// Number of units that are sold before the first fault.
 const BEFORE: i64 = 10;
-/// Number of pieces that other shops sell before a stopped holder is resumed.
+/// Number of units that other shops sell before a stopped holder is resumed.
 const MEANWHILE: i64 = 15;
 /// Stall of the section into which a stale write falls.
 const SECTION: Duration = Duration::from_millis(1_500);

@@ -1,5 +1,5 @@
-//! The timeline of holders, derived from the answers. A hold ends with its answer and begins at the end of the previous
-//! one.
+//! The timeline of holders, derived from the responses. A hold ends with its response and begins at the end of the
+//! previous one.
 
 use crate::{
     load::{Entry, Outcome},

@@ -152,7 +152,7 @@ async fn reserve(stage: &Stage) -> Result<(), ScenarioError> {
             .header(CONTENT_TYPE, "application/json")
             .body(Full::from(r#"{"quantity":1,"seconds":1}"#))
             .map_err(io::Error::other)?;
-        exchange(stage.balancer.address(), "reserve a piece", request).await?;
+        exchange(stage.balancer.address(), "reserve a unit", request).await?;
     }
     Ok(())
 }

@@ -34,10 +34,10 @@ pub(super) fn failures(seen: &Evidence<'_>) -> Vec<String> {
         }
         Verdict::Oversells => {}
         Verdict::Exact | Verdict::SellsOut if audit.oversold > 0 => {
-            failures.push(format!("it sold {} pieces that did not exist", audit.oversold));
+            failures.push(format!("it sold {} units that did not exist", audit.oversold));
         }
         Verdict::SellsOut if (audit.sold as f64) < SOLD * audit.supplied as f64 => {
-            failures.push(format!("it sold only {} of {} pieces", audit.sold, audit.supplied));
+            failures.push(format!("it sold only {} of {} units", audit.sold, audit.supplied));
         }
         Verdict::Exact | Verdict::SellsOut => {}
     }

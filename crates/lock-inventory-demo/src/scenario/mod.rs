@@ -7,7 +7,7 @@
 //! | `stage` | the processes of a scenario, from the first start to the audit |
 //! | `faults` | pauses, kills, restarts and partitions, each at an exact place |
 //! | `judge` | the expectations, and the rules that check them |
-//! | `holds` | the timeline of holders, derived from the answers |
+//! | `holds` | the timeline of holders, derived from the responses |
 //! | `jobs` | S10: the scheduler while its leader is killed |
 //! | `stall`, `comparison` | the stall under an open model, and the comparison of the strategies |
 //! | `run` | the run of one scenario of the table |

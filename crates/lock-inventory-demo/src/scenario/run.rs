@@ -20,14 +20,14 @@ use tokio::time::Instant;
 pub(super) const LEASE: Duration = Duration::from_secs(1);
 /// Time that requests wait for the lock.
 const WAIT: Duration = Duration::from_secs(10);
-/// Time that clients wait for an answer.
+/// Time that clients wait for a response.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of clients in the closed model.
 const CLIENTS: u32 = 32;
 /// Percentage of aborted requests.
 const ABORTED: Aborts = Aborts { percent: 30 };
 
-/// Runs a scenario once. `stock` is the number of pieces of all products together.
+/// Runs a scenario once. `stock` is the number of units of all products together.
 pub(super) async fn run(
     site: &Site,
     script: &Script,
@@ -117,7 +117,7 @@ fn products(script: &Script, stock: u32) -> Vec<(String, u32)> {
     }
 }
 
-/// Returns the number of orders, which exceeds the number of pieces. With many products, each of them must be ordered
+/// Returns the number of orders, which exceeds the number of units. With many products, each of them must be ordered
 /// often enough.
 fn orders(script: &Script, stock: u32) -> u64 {
     let stock = u64::from(stock);

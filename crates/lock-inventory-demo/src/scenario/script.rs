@@ -59,11 +59,11 @@ pub enum Trouble {
 /// The expected verdict of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// More pieces are sold than exist. A control that does not oversell fails the run.
+    /// More units are sold than exist. A control that does not oversell fails the run.
     Oversells,
-    /// No piece is oversold.
+    /// No unit is oversold.
     Exact,
-    /// No piece is oversold, and at least 95 % of the stock is sold. Otherwise a shop that refuses every order would
+    /// No unit is oversold, and at least 95 % of the stock is sold. Otherwise a shop that refuses every order would
     /// pass.
     SellsOut,
 }
@@ -156,7 +156,7 @@ pub static SCRIPTS: [Script; 16] = [
         strategy: Strategy::RedisLua,
         ..HOT
     },
-    Script { id: "S9d", title: "No lock: one row per piece, skip locked", strategy: Strategy::Units, ..HOT },
+    Script { id: "S9d", title: "No lock: one row per unit, skip locked", strategy: Strategy::Units, ..HOT },
 ];
 
 impl Part {

@@ -43,7 +43,7 @@ pub(super) struct StagePlan {
     pub(super) shops: u32,
     /// Address of Redis for the last shop, if it differs.
     pub(super) last_shop_by: Option<String>,
-    /// Products and the number of pieces of each.
+    /// Products and the number of units of each.
     pub(super) products: Vec<(String, u32)>,
     pub(super) lease: Duration,
     pub(super) wait: Duration,
@@ -90,7 +90,7 @@ pub enum ScenarioError {
         shop: SocketAddr,
         /// Action that was requested.
         what: &'static str,
-        /// Answer of the shop.
+        /// Response of the shop.
         answer: String,
     },
     /// A condition did not become true.
@@ -146,7 +146,7 @@ impl Stage {
         }
     }
 
-    /// Waits until this many pieces are sold.
+    /// Waits until this many units are sold.
     pub(super) async fn until_sold(&self, pieces: i64) -> Result<(), ScenarioError> {
         let begin = Instant::now();
         while self.look().await?.sold < pieces {
@@ -209,7 +209,7 @@ impl Stage {
     }
 }
 
-/// Sends one request and returns the body of its answer.
+/// Sends one request and returns the body of its response.
 pub(super) async fn exchange(
     shop: SocketAddr,
     what: &'static str,

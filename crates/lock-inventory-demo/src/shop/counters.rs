@@ -23,7 +23,7 @@ pub struct Counters {
 pub struct Counts {
     /// Accepted orders. Repetitions are not counted.
     pub orders: u64,
-    /// Orders refused because there were too few pieces.
+    /// Orders refused because there were too few units.
     pub sold_out: u64,
     /// Orders refused because the store had seen a newer holder.
     pub stale: u64,

@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Shop {
-    /// Returns the pieces of an open reservation to the stock, exactly once. It acquires the product's lock, because a
+    /// Returns the units of an open reservation to the stock, exactly once. It acquires the product's lock, because a
     /// holder that has already read the stock would otherwise overwrite the change.
     pub(crate) async fn give_back(
         &self,

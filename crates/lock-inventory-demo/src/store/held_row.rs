@@ -11,7 +11,7 @@ use crate::domain::{Quantity, Sku};
 #[derive(Debug)]
 pub struct HeldRow {
     tx: Tx,
-    /// Number of pieces in stock.
+    /// Number of units in stock.
     pub stock: Quantity,
 }
 

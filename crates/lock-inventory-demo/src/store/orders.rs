@@ -44,7 +44,7 @@ impl Store {
         Ok(Some(Receipt { key: key.clone(), sku, quantity: quantity(pieces)?, token }))
     }
 
-    /// Writes an order whose pieces were already deducted in another system, and deducts them from the counter.
+    /// Writes an order whose units were already deducted in another system, and deducts them from the counter.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`].
@@ -58,7 +58,7 @@ impl Store {
     }
 }
 
-/// Deducts the pieces of an order from the current value of the counter.
+/// Deducts the units of an order from the current value of the counter.
 pub(super) async fn take_off(tx: &mut Tx, order: &Order) -> Result<(), sqlx::Error> {
     sqlx::query("update sku set stock = stock - $1, sold = sold + $1 where id = $2")
         .bind(i64::from(order.quantity.get()))

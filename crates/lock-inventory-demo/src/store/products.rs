@@ -12,14 +12,14 @@ pub struct ProductRow {
     pub sku: String,
     /// Title of the product.
     pub title: String,
-    /// Price of one piece, in cents.
+    /// Price of one unit, in cents.
     pub price_cents: i64,
-    /// Number of pieces supplied: the initial stock and all restocks.
+    /// Number of units supplied: the initial stock and all restocks.
     #[serde(skip)]
     pub supplied: i64,
-    /// Number of pieces in stock.
+    /// Number of units in stock.
     pub stock: i64,
-    /// Number of pieces sold.
+    /// Number of units sold.
     pub sold: i64,
 }
 
@@ -53,7 +53,7 @@ impl Store {
     }
 }
 
-/// Validates a stored number of pieces.
+/// Validates a stored number of units.
 pub(super) fn quantity(pieces: i64) -> Result<Quantity, StoreError> {
     u32::try_from(pieces).map(Quantity::new).map_err(|_| StoreError::invalid("stock", pieces))
 }

@@ -1,4 +1,4 @@
-//! Reservations, which take pieces off the stock for a limited time. The writes are relative, so they are correct with
+//! Reservations, which take units off the stock for a limited time. The writes are relative, so they are correct with
 //! and without a lock.
 
 use super::{
@@ -13,9 +13,9 @@ use lock_core::FencingToken;
 /// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserved {
-    /// The pieces are reserved.
+    /// The units are reserved.
     Held,
-    /// There are too few pieces.
+    /// There are too few units.
     SoldOut,
     /// An open or confirmed reservation with this id exists.
     IdTaken,
@@ -26,7 +26,7 @@ pub enum Reserved {
 type Row = (String, String, i64, i64, i64, String);
 
 impl Store {
-    /// Takes the pieces of a reservation off the stock. A holder of the product's lock passes its token.
+    /// Takes the units of a reservation off the stock. A holder of the product's lock passes its token.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
@@ -90,7 +90,7 @@ impl Store {
         write.await.map_err(StoreError::of("confirm the reservation"))
     }
 
-    /// Returns the pieces of an open reservation to the stock, exactly once. A holder of the product's lock passes its
+    /// Returns the units of an open reservation to the stock, exactly once. A holder of the product's lock passes its
     /// token.
     ///
     /// # Errors

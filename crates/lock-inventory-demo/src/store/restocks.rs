@@ -1,4 +1,4 @@
-//! Restocks, by which a job adds pieces.
+//! Restocking: a job tops up products that run low.
 
 use super::{Store, StoreError, products::quantity};
 use crate::domain::{Quantity, Sku, Stale};
@@ -16,7 +16,7 @@ pub enum Changed {
 }
 
 impl Store {
-    /// Returns the products with fewer than `below` pieces, and the number of pieces that each is below its initial
+    /// Returns the products with fewer than `below` units, and the number of units that each is below its initial
     /// stock.
     ///
     /// # Errors
@@ -35,7 +35,7 @@ impl Store {
         rows.into_iter().map(row).collect()
     }
 
-    /// Adds pieces of a product, once for each run of the job. The caller must hold the lock of the product.
+    /// Adds units of a product, once for each run of the job. The caller must hold the lock of the product.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].

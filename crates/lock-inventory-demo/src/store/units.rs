@@ -1,4 +1,4 @@
-//! One row per piece, taken with `skip locked`, so that buyers of a product do not wait for each other. PostgreSQL
+//! One row per unit, taken with `skip locked`, so that buyers of a product do not wait for each other. PostgreSQL
 //! only.
 
 use super::{
@@ -8,15 +8,15 @@ use super::{
 };
 use crate::domain::Order;
 
-/// The rows of some pieces, locked by an open transaction. Dropping this rolls the transaction back.
+/// The rows of some units, locked by an open transaction. Dropping this rolls the transaction back.
 #[derive(Debug)]
 pub struct HeldUnits {
     tx: Tx,
 }
 
 impl Store {
-    /// Locks as many free pieces as the order needs and marks them with its key. Returns `None` if there are too few
-    /// pieces that are free and not locked by another transaction.
+    /// Locks as many free units as the order needs and marks them with its key. Returns `None` if there are too few
+    /// units that are free and not locked by another transaction.
     ///
     /// # Errors
     /// Returns [`StoreError::NeedsPostgres`], [`StoreError::Database`].
@@ -43,12 +43,12 @@ impl Store {
                 false => tx.rollback().await.map(|()| None),
             }
         };
-        take.await.map_err(StoreError::of::<sqlx::Error>("lock the pieces"))
+        take.await.map_err(StoreError::of::<sqlx::Error>("lock the units"))
     }
 }
 
 impl HeldUnits {
-    /// Deducts the pieces from the counter, writes the order, and commits. The row of the product is locked only during
+    /// Deducts the units from the counter, writes the order, and commits. The row of the product is locked only during
     /// this step.
     ///
     /// # Errors
@@ -62,11 +62,11 @@ impl HeldUnits {
         write.await.map_err(StoreError::of("write the order"))
     }
 
-    /// Releases the pieces.
+    /// Releases the units.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`].
     pub async fn give_back(self) -> Result<(), StoreError> {
-        self.tx.rollback().await.map_err(StoreError::of("unlock the pieces"))
+        self.tx.rollback().await.map_err(StoreError::of("unlock the units"))
     }
 }

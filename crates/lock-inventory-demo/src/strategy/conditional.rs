@@ -1,4 +1,4 @@
-//! No lock: one conditional statement takes the pieces, a reservation keeps them during the payment, and a second
+//! No lock: one conditional statement takes the units, a reservation keeps them during the payment, and a second
 //! transaction turns the reservation into an order. This is the simplest solution if the stock is one row of one
 //! database. Buyers of a product do not wait for the payments of others.
 
@@ -9,7 +9,7 @@ use crate::{
 };
 use lock_cron::UtcTime;
 
-/// Time for which the pieces stay reserved if the shop dies during the payment.
+/// Time for which the units stay reserved if the shop dies during the payment.
 const KEPT_FOR_MILLIS: i64 = 60_000;
 
 pub(super) async fn sell(seller: &Seller, order: &Order) -> Result<Outcome, SellError> {

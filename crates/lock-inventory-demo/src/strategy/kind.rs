@@ -24,7 +24,7 @@ pub enum Strategy {
     Conditional,
     /// No lock: a transaction that locks the row during the payment.
     ForUpdate,
-    /// No lock: one row per piece, taken with `skip locked`. PostgreSQL only.
+    /// No lock: one row per unit, taken with `skip locked`. PostgreSQL only.
     Units,
     /// No lock: the stock in Redis, deducted by a script.
     RedisLua,

@@ -1,5 +1,5 @@
 //! No lock: a script deducts the stock in Redis, and the order is written afterwards. This is fast, but the two can
-//! diverge: a shop that dies in between loses pieces, and a Redis server that loses its data sells them twice.
+//! diverge: a shop that dies in between loses units, and a Redis server that loses its data sells them twice.
 
 use super::seller::{SellError, Seller};
 use crate::domain::{Order, Outcome, Quantity, Sku};
@@ -18,7 +18,7 @@ pub struct RedisStock {
     prefix: String,
 }
 
-/// Deducts ARGV[1] pieces from KEYS[1]. Replies: 1 deducted, 0 too few, -1 no count yet.
+/// Deducts ARGV[1] units from KEYS[1]. Replies: 1 deducted, 0 too few, -1 no count yet.
 const TAKE: &str = "local stock = redis.call('get', KEYS[1]) \
                     if not stock then return -1 end \
                     if tonumber(stock) < tonumber(ARGV[1]) then return 0 end \
@@ -62,7 +62,7 @@ impl RedisStock {
         self.command("DEL", vec![key.to_owned()]).await
     }
 
-    /// Deducts pieces from a stock. Returns `Some(false)` if there are too few, and `None` if Redis has no count yet.
+    /// Deducts units from a stock. Returns `Some(false)` if there are too few, and `None` if Redis has no count yet.
     async fn take(&self, sku: &Sku, pieces: Quantity) -> Result<Option<bool>, Error> {
         let arguments = vec![TAKE.to_owned(), "1".to_owned(), self.key(sku), pieces.get().to_string()];
         let reply: i64 = self.command("EVAL", arguments).await?;

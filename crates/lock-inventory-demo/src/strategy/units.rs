@@ -1,4 +1,4 @@
-//! No lock: one row per piece, taken with `skip locked`. Buyers of a product do not wait for each other.
+//! No lock: one row per unit, taken with `skip locked`. Buyers of a product do not wait for each other.
 
 use super::seller::{SellError, Seller};
 use crate::domain::{Order, Outcome};

@@ -5,7 +5,7 @@ use lock_core::FencingToken;
 use lock_inventory_demo::domain::{Audit, Breach, ClientOutcome};
 use std::collections::BTreeMap;
 
-/// Sells three orders of one piece each, with the tokens 1, 2 and 3.
+/// Sells three orders of one unit each, with the tokens 1, 2 and 3.
 async fn sold(shelf: &Shelf) {
     for (key, token) in [("a", 1), ("b", 2), ("c", 3)] {
         let order = order(key);

@@ -78,7 +78,7 @@ async fn correct_books_pass_and_unknown_outcomes_may_go_either_way() {
     let books = Books::of(&[open("k-6")]).await;
     let (code, out) = books.audit();
     assert_eq!(code, Some(0), "{out}");
-    assert!(out.contains("5 orders, 5 pieces sold of 20, 0 oversold, 0 breaches"), "{out}");
+    assert!(out.contains("5 orders, 5 units sold of 20, 0 oversold, 0 breaches"), "{out}");
     assert!(out.contains("Compared with 6 outcomes of clients"), "{out}");
 }
 

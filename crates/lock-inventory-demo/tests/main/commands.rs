@@ -65,7 +65,7 @@ async fn load_through_a_balancer_sells_out_and_passes_the_audit() {
         assert!(served.contains(&format!("/{}\"", shop.ready.pid)), "the journal names {:?}", shop.ready);
     }
     let audit = succeed(&["audit", "--database", shelf.url.reveal(), "--journal", journal]);
-    assert!(audit.contains("40 orders, 40 pieces sold of 40, 0 oversold, 0 breaches"), "{audit}");
+    assert!(audit.contains("40 orders, 40 units sold of 40, 0 oversold, 0 breaches"), "{audit}");
 }
 
 #[test]

@@ -85,10 +85,10 @@ fn every_colour_of_a_chart_has_a_dark_variant() {
 #[test]
 fn failed_expectation_comes_first() {
     let mut results = results();
-    results.scenarios[0].failures.push("it oversold 3 pieces".into());
+    results.scenarios[0].failures.push("it oversold 3 units".into());
     let page = report::page(&results).unwrap();
     assert!(page.contains("0 of 1 scenarios ended as expected"));
-    assert!(page.contains("it oversold 3 pieces"));
+    assert!(page.contains("it oversold 3 units"));
 }
 
 #[test]

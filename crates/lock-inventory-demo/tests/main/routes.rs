@@ -211,7 +211,7 @@ async fn stale_holder_is_refused_and_not_acknowledged_with_the_fence() {
 async fn stale_holder_oversells_without_the_fence() {
     let (shelf, late, _) = stale_section(Strategy::Lock).await;
     assert_eq!(late.status, StatusCode::CREATED, "{late:?}");
-    assert_eq!((shelf.keys().await.len(), shelf.stock().await), (2, 9), "two orders, one piece less");
+    assert_eq!((shelf.keys().await.len(), shelf.stock().await), (2, 9), "two orders, one unit less");
 }
 
 #[tokio::test]

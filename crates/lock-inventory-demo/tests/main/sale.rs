@@ -15,7 +15,7 @@ use std::sync::Arc;
 const STOCK: u32 = 30;
 const BUYERS: usize = 40;
 
-/// Lets all buyers order one piece at the same time, round robin over the shops.
+/// Lets all buyers order one unit at the same time, round robin over the shops.
 async fn rush(shelf: &Shelf, shops: &[Arc<Shop>]) -> Audit {
     let clients: Vec<_> = shops.iter().map(|shop| Arc::new(Client::of(shop))).collect();
     let asked = (0..BUYERS).map(|buyer| {

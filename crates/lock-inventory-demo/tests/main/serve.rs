@@ -74,7 +74,7 @@ impl Process {
         assert_eq!(ask(self.ready.listening, "POST", "/admin/fault", Some(fault)).0, 204);
     }
 
-    /// Orders a piece of `P-0` in a thread.
+    /// Orders a unit of `P-0` in a thread.
     fn order(&self, key: &str) -> JoinHandle<(u16, Value)> {
         let (at, key) = (self.ready.listening, key.to_owned());
         thread::spawn(move || {
@@ -193,7 +193,7 @@ async fn paused_holder_is_refused_by_the_fence() {
 async fn paused_holder_oversells_without_the_fence() {
     let (shelf, status, body) = pause("lock").await;
     assert_eq!(status, 201, "{body}");
-    assert_eq!((shelf.keys().await.len(), shelf.stock().await), (2, 9), "two orders, one piece less");
+    assert_eq!((shelf.keys().await.len(), shelf.stock().await), (2, 9), "two orders, one unit less");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

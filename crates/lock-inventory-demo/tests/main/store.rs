@@ -74,7 +74,7 @@ async fn fence_on_the_write_alone_lets_a_stale_write_land_between_read_and_write
         let first = store.write_fenced_only(entry(&late, Some(7)), pieces(9), OLD).await.unwrap();
         let second = store.write_fenced_only(entry(&current, Some(8)), pieces(9), NEW).await.unwrap();
         assert_eq!((first, second), (Written::Recorded, Written::Recorded));
-        assert_eq!((shelf.stock().await, shelf.keys().await.len()), (9, 2), "two orders, one piece less");
+        assert_eq!((shelf.stock().await, shelf.keys().await.len()), (9, 2), "two orders, one unit less");
 
         let after = order("after");
         let third = store.write_fenced_only(entry(&after, Some(7)), pieces(8), OLD).await.unwrap();
@@ -88,7 +88,7 @@ async fn unfenced_write_overwrites_changes_since_its_read() {
         let (mine, theirs) = (order("mine"), order("theirs"));
         shelf.store.write(entry(&mine, None), pieces(9)).await.unwrap();
         shelf.store.write(entry(&theirs, None), pieces(9)).await.unwrap();
-        assert_eq!((shelf.stock().await, shelf.keys().await.len()), (9, 2), "two orders, one piece less");
+        assert_eq!((shelf.stock().await, shelf.keys().await.len()), (9, 2), "two orders, one unit less");
     }
 }
 
@@ -144,7 +144,7 @@ async fn units_are_taken_side_by_side_and_never_twice() {
     );
     assert_eq!(second.write(entry(&one, None)).await.unwrap(), Written::Recorded);
     first.give_back().await.unwrap();
-    assert!(shelf.store.hold_units(&more).await.unwrap().is_some(), "released pieces are free again");
+    assert!(shelf.store.hold_units(&more).await.unwrap().is_some(), "released units are free again");
     assert_eq!((shelf.stock().await, shelf.keys().await), (2, vec!["one".to_owned()]));
 
     let sqlite = Shelf::sqlite(&catalogue(1, 3)).await;

@@ -93,7 +93,7 @@ pub(crate) async fn empty_postgres() -> DatabaseUrl {
     format!("{server}/{name}").parse().unwrap()
 }
 
-/// Returns this many products, `P-0` first, with `stock` pieces each for 2.50.
+/// Returns this many products, `P-0` first, with `stock` units each for 2.50.
 pub(crate) fn catalogue(products: u32, stock: u32) -> Catalogue {
     let product = |number| Product {
         sku: sku(number),
@@ -109,7 +109,7 @@ pub(crate) fn sku(number: u32) -> Sku {
     Sku::parse(&format!("P-{number}")).unwrap()
 }
 
-/// Returns an order for one piece of `P-0`.
+/// Returns an order for one unit of `P-0`.
 pub(crate) fn order(key: &str) -> Order {
     Order { key: key.parse().unwrap(), sku: sku(0), quantity: Quantity::new(1), cents: 250 }
 }
@@ -187,7 +187,7 @@ impl Client {
         self.send(request.body(Body::from(body.to_string())).unwrap()).await
     }
 
-    /// Orders pieces of `P-0`.
+    /// Orders units of `P-0`.
     pub(crate) async fn order(&self, key: &str, quantity: u32) -> Reply {
         self.send(order_request("P-0", key, quantity)).await
     }

@@ -1,4 +1,4 @@
-//! The stock and the pieces sold over time, with the times of the faults.
+//! The stock and the units sold over time, with the times of the faults.
 
 use super::{BAD, BAND, GOOD, GRID, INK, draw, line, text};
 use crate::report::{ReportError, ScenarioResult};
@@ -34,7 +34,7 @@ pub(in crate::report) fn stock(title: &str, scenario: &ScenarioResult) -> Result
             .light_line_style(GRID.mix(0.0))
             .label_style(text(13.0))
             .x_desc("seconds")
-            .y_desc("pieces")
+            .y_desc("units")
             .draw()?;
         let initial = scenario.initial as f64;
         let limit = vec![(0.0, initial), (seconds(end), initial)];
