@@ -74,6 +74,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         assert!(number <= 2 || name != killed, "it is dead");
     }
-    println!("the fleet goes on without {killed}");
+    println!("the fleet continues without {killed}");
     Ok(())
 }

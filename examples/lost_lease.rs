@@ -1,7 +1,7 @@
 //! How do I notice that I no longer hold the lock?
 //!
 //! Nothing renews the lease here, so it ends. With the default options a watchdog renews leases, and the same signal
-//! comes if it cannot: the process was paused, the network was cut, or the lock was released by force.
+//! comes if it cannot: the process was paused, the network was cut, or the lock was forcibly released.
 
 use lock_core::{LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
 use std::{error::Error, time::Duration};

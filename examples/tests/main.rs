@@ -173,7 +173,7 @@ fn cron_fleet_goes_on_without_its_leader() {
     let server = RedisServer::start();
     let run = finish(Command::new(env!("CARGO_BIN_EXE_cron_fleet")).env("REDIS_URL", server.url()));
     assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(run.stdout.contains("the fleet goes on without "), "{run:?}");
+    assert!(run.stdout.contains("the fleet continues without "), "{run:?}");
 }
 
 #[test]

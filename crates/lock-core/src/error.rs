@@ -63,7 +63,7 @@ pub enum LockErrorKind {
     AsyncContext,
     /// The store did not confirm a release: it did not answer in time, or its answer was lost. The guard is gone and
     /// the release continues in the background, so nothing is left to do for the lock. The work was protected unless
-    /// the lock was released by force or the store lost its data; in that case a resource that checks the fencing
+    /// the lock was forcibly released or the store lost its data; in that case a resource that checks the fencing
     /// token has rejected it.
     Unconfirmed,
 }

@@ -91,8 +91,8 @@ impl Hold {
     /// released it. It compares the clock and sends nothing, so the first call after a pause of this process is
     /// accurate. Once `false`, it stays `false`.
     ///
-    /// A `true` may be outdated by the next instruction. Actions that an outdated holder must not take have to be
-    /// protected by the [`FencingToken`].
+    /// A `true` may be stale by the next instruction. Use the [`FencingToken`] to protect whatever a stale holder must
+    /// not do.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -256,7 +256,7 @@ impl Lock {
     ///
     /// `Ok` means that the work ended before the deadline of the hold, and that the store did not report an earlier
     /// end of the hold. A release that is not [confirmed](LockErrorKind::Unconfirmed) also returns `Ok`: the work was
-    /// protected unless the lock was released by force or the store lost its data. So actions that an outdated holder
+    /// protected unless the lock was forcibly released or the store lost its data. So actions that an outdated holder
     /// must not take still have to be fenced with [`hold.fencing_token()`](Hold::fencing_token). Work that can fail
     /// returns its own `Result`: `lock.run(…).await??`.
     ///

@@ -56,7 +56,7 @@ impl LockFactory {
         Ok(Inspection { stored, process, local: self.handle().local_view(&name), votes })
     }
 
-    /// Releases a lock by force: looks up the holder, and frees the lock if that holder still has it. The holder
+    /// Forcibly releases a lock: looks up the holder, and frees the lock if that holder still has it. The holder
     /// notices at its next renewal, or at its deadline at the latest. Only the fencing token prevents its late
     /// writes.
     ///
@@ -195,7 +195,7 @@ impl LockFactory {
     pub async fn list(&self, prefix: &str, limits: ListLimits) -> Result<Listing, LockError> {
         self.handle().needs_runtime()?;
         let Some(directory) = &self.handle().directory else {
-            let message = "this store cannot list its locks: ask each of its nodes";
+            let message = "this store cannot list its locks: list them on each node";
             return Err(BackendError::new(BackendErrorKind::Unsupported, Applied::No, message).into());
         };
         Ok(directory.list(prefix.to_owned(), limits).await?)

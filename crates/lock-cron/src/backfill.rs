@@ -125,7 +125,7 @@ impl Scheduler {
         }
     }
 
-    /// Withdraws the instants of a backfill that were not started. An open run goes on:
+    /// Withdraws the instants of a backfill that were not started. An open run continues:
     /// [`cancel_run`](Self::cancel_run) ends it. Returns `false` if no instants were left.
     ///
     /// # Errors

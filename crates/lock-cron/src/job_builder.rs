@@ -269,7 +269,7 @@ impl JobBuilder {
             let now = scheduler.shared.node.ledger.now();
             check_distances(&terms, &schedule, now)?;
             if schedule.next_after(now).is_none() {
-                tracing::warn!(cron.job = %name, %schedule, "the schedule has no further instants: the job never runs");
+                tracing::warn!(cron.job = %name, %schedule, "the schedule has no further instants: the job will never run");
             }
             scheduler.insert(Job { name, schedule, terms, body, payload: None, definition: 0, since: None })
         };

@@ -38,7 +38,7 @@ struct Inner {
 }
 
 impl MemoryLedger {
-    /// Creates an empty ledger on a wall clock that never steps.
+    /// Creates an empty ledger that takes its time from a wall clock that never steps.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SteadyClock::new()))

@@ -326,7 +326,7 @@ impl<C: Client> RedisBackend<C> {
 }
 
 fn without_tls(feature: &str) -> String {
-    format!("this program was built without TLS: turn on {feature}")
+    format!("this program was built without TLS: enable {feature}")
 }
 
 impl<C> fmt::Debug for RedisBackendBuilder<C> {

@@ -323,7 +323,9 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
         BackendErrorKind::Denied => ": check the user and the password",
         BackendErrorKind::Protocol if unknown_command(details).is_some() => UNKNOWN_COMMAND,
         BackendErrorKind::WrongType => ": this key holds something other than a lock, use another lock name",
-        BackendErrorKind::Misconfigured if says("TOKENS") => ": lower the floor, or delete the counter",
+        BackendErrorKind::Misconfigured if says("TOKENS") => {
+            ": lower `token_floor`, or delete the fencing counter"
+        }
         BackendErrorKind::Misconfigured if says("CROSSSLOT") || says("MOVED") => {
             ": this is a node of a Redis Cluster: write `redis-cluster://`"
         }

@@ -183,7 +183,7 @@ fn tls([authority, certificate, key]: [Option<String>; 3]) -> Result<Tls, LockEr
 fn credentials(username: Option<String>, password: Option<String>) -> Result<Credentials, LockError> {
     if username.is_some() && password.is_none() {
         return Err(refused(
-            "it has a user but no password: write a password without a user as `:password@`",
+            "it has a user but no password: if the text is meant as a password, write `:password@`",
         ));
     }
     Ok(Credentials { username, password })

@@ -33,8 +33,8 @@
 //!
 //! Prefer a parsed value to text: the lock then identifies the same thing as the handler.
 //!
-//! # Answers
-//! | event | default answer | setting |
+//! # Responses
+//! | event | default response | setting |
 //! | --- | --- | --- |
 //! | held by another, without waiting | 409 | [`on_reject`](LockLayer::on_reject) |
 //! | the [`wait`](LockLayer::wait) has passed (default 1 s) | 503 | [`timeout_status`](LockLayer::timeout_status) |
@@ -60,7 +60,7 @@
 //!
 //! # Limits of a lock
 //! - **A lock is not idempotency.** It makes two requests run one after the other; a client that repeats a request
-//!   because the answer was lost still orders twice. Put an `IdempotencyLayer` (module `idempotency`, feature
+//!   because the response was lost still orders twice. Put an `IdempotencyLayer` (module `idempotency`, feature
 //!   `idempotency`) on such a route, and send the same key to the services that you call.
 //! - **A lock must outlive the transaction that it protects.** Commit before the response is returned; a commit in a
 //!   spawned task, or after the body, comes after the release.
@@ -114,8 +114,8 @@
 //! # Placement
 //! With axum, put the layer on the method: `post(order).locked(&lock, key)`, which is
 //! `post(order).route_layer(lock.key(key))`, or `post(order.layer(lock))` for the handler alone. `Router::route_layer`,
-//! `Router::layer` and `MethodRouter::layer` also wrap the answers of other methods: a GET that would be answered with
-//! 405, and the OPTIONS of a CORS preflight, then wait for the lock and are answered with 503 while it is held. In
+//! `Router::layer` and `MethodRouter::layer` also wrap the responses of other methods: a GET that would be answered
+//! with 405, and the OPTIONS of a CORS preflight, then wait for the lock and are answered with 503 while it is held. In
 //! `get(list).merge(post(create).locked(&lock, key))`, reads of the same path need no lock.
 //!
 //! Path templates read axum's path parameters. These are available in all of these places, but not in a service that
@@ -147,7 +147,7 @@
 //! work.
 //! - nginx repeats GET, PUT and DELETE with `proxy_next_upstream http_503`, and also POST and PATCH with
 //!   `non_idempotent` (or before 1.9.13). Leave both out for locked routes.
-//!   `proxy_next_upstream error timeout`, the default, still repeats a PUT or DELETE whose answer took longer
+//!   `proxy_next_upstream error timeout`, the default, still repeats a PUT or DELETE whose response took longer
 //!   than `proxy_read_timeout`: set that above `wait` + `max_hold`, or use `proxy_next_upstream off`.
 //! - Envoy repeats with `retry_on: 5xx` or `gateway-error`, HAProxy with `retry-on 503`: the same applies.
 //!
@@ -174,7 +174,7 @@
 //! | feature | default | gives |
 //! | --- | --- | --- |
 //! | `axum` | off | path templates, `LockedExt`, the extractors `Locked`, [`LockSlot`], [`LockHandle`] and [`LockStatus`], the matched route as a label |
-//! | `idempotency` | off | the module `idempotency`: requests with an `Idempotency-Key` run once, and their answer is replayed |
+//! | `idempotency` | off | the module `idempotency`: requests with an `Idempotency-Key` run once, and their response is replayed |
 //! | `sqlite`, `postgres` | off | its records in SQLite or PostgreSQL, through sqlx 0.9, which needs Rust 1.94 |
 //! | `otel` | off | `observer::OtelLayerObserver`, on the OpenTelemetry API 0.33 |
 //!

@@ -140,7 +140,7 @@ pub enum Command {
         /// The election
         name: String,
     },
-    /// Releases the lock by force from any holder, and reports `forced`
+    /// Forcibly releases the lock from any holder, and reports `forced`
     Force {
         /// The lock
         lock: String,

@@ -41,7 +41,7 @@ pub enum Report {
     Done { sections: usize },
     /// The final answer to a request with this idempotency key.
     Paid { key: u64, answer: String },
-    /// The numbers of clients that left, rejected requests, failed attempts, replays, and locks released by force.
+    /// The numbers of clients that left, rejected requests, failed attempts, replays, and locks forcibly released.
     Payments { left: usize, rejected: usize, failed: usize, replayed: usize, forced: usize },
     /// A forced release. `forced` is set if there was a holder.
     Forced { forced: bool },

@@ -90,7 +90,7 @@ impl VoteKind {
 impl fmt::Display for VoteKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Quarantined { left } => write!(f, "quarantine (votes again in {left:.1?})"),
+            Self::Quarantined { left } => write!(f, "quarantined (votes again in {left:.1?})"),
             Self::Held { lease } => write!(f, "held by {lease}"),
             Self::Failed { error } => write!(f, "failed ({error})"),
             Self::NoAnswer => f.write_str("no answer"),

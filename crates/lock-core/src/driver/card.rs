@@ -49,7 +49,7 @@ impl Shared {
             match error.kind() {
                 BackendErrorKind::Denied | BackendErrorKind::Unsupported => {
                     if own.refused() {
-                        tracing::warn!(error = %error, "process card refused: no further cards are written");
+                        tracing::warn!(error = %error, "process card refused: no further cards will be written");
                     }
                 }
                 _ => tracing::debug!(error = %error, "failed to write the process card"),

@@ -161,7 +161,7 @@ pub enum HoldEnd {
 pub enum LostReason {
     /// Its deadline passed without a renewal, or its fixed lease expired.
     Expired,
-    /// The store no longer had the lease: it was released by force, or the store lost its data.
+    /// The store no longer had the lease: it was forcibly released, or the store lost its data.
     Gone,
     /// The hold reached `max_hold`.
     MaxHold,

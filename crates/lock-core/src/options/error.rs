@@ -33,7 +33,7 @@ pub enum OptionsError {
         /// The bound.
         least: Duration,
     },
-    /// The lease is above the limit of the factory or the backend.
+    /// The lease exceeds the limit of the factory or the backend.
     LeaseTooLong {
         /// The lease.
         lease: Duration,
@@ -97,14 +97,14 @@ pub enum OptionsError {
     },
     /// An election needs a lease that is renewed.
     FixedLease,
-    /// The initial delay of a back-off is above its maximum.
+    /// The initial delay of a backoff exceeds its maximum delay.
     DelaysReversed {
         /// The initial delay.
         initial_delay: Duration,
         /// The maximum.
         max_delay: Duration,
     },
-    /// The wait is above the limit of the factory.
+    /// The wait exceeds the limit of the factory.
     WaitTooLong {
         /// The wait.
         wait: Duration,
@@ -127,7 +127,7 @@ impl fmt::Display for OptionsError {
             Self::LeaseTooLong { lease, most } => {
                 write!(
                     f,
-                    "a lease of {lease:?} is above the bound: use at most {most:?}, or raise `max_lease`"
+                    "a lease of {lease:?} exceeds the limit: use at most {most:?}, or raise `max_lease`"
                 )
             }
             Self::OperationTimeoutTooLong { operation_timeout, most } => write!(
@@ -176,7 +176,7 @@ impl fmt::Display for OptionsError {
                  the other"
             ),
             Self::WaitTooLong { wait, most } => {
-                write!(f, "a wait of {wait:?} is above the bound: use at most {most:?}, or raise `max_wait`")
+                write!(f, "a wait of {wait:?} exceeds the limit: use at most {most:?}, or raise `max_wait`")
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The possible remains of one lease on one node, and the releases that prove that there are none.
+//! The requests of one lease that one node may have carried out or may still carry out, and the releases that prove
+//! that nothing is left.
 //!
 //! A proposal or a heal without an answer may be executed later, until its `not_after`. A release proves that the lease
 //! is gone in three cases:

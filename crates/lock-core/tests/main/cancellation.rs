@@ -90,7 +90,7 @@ async fn ten_thousand_acquires_dropped_at_random_leave_nothing() {
         }
         drop(rival);
         if let Some(behind) = behind {
-            let guard = tokio::time::timeout(secs(10), behind).await.expect("the waiter behind goes on");
+            let guard = tokio::time::timeout(secs(10), behind).await.expect("the waiter behind continues");
             drop(guard.unwrap().unwrap());
         }
     }
@@ -276,7 +276,7 @@ async fn a_guard_of_a_hold_that_is_over_is_not_handed_out() {
     rival.release().await.unwrap(); // granted to the waiter, whose task does not run for a while
     tokio::time::advance(secs(60)).await;
     let guard = waiter.await.unwrap();
-    assert!(guard.is_held(), "it was asked for anew");
+    assert!(guard.is_held(), "it was asked for again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -130,7 +130,7 @@ async fn work_that_outlives_its_lock_is_dropped_and_has_no_value() {
     assert!(matches!(ran, Err(lock_core::RunError::Lost(LostReason::Expired))), "{ran:?}");
     assert!(world.now() < secs(4));
 
-    // Released by force while the work ran: the store reports it at the release, and the value is not trusted.
+    // Forcibly released while the work ran: the store reports it at the release, and the value is not trusted.
     world.faulty.heal();
     let other = world.another_process();
     let ran = lock

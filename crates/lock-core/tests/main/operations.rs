@@ -1,4 +1,4 @@
-//! Inspecting locks, and releasing them by force.
+//! Inspecting locks, and forced releases.
 
 use crate::support::{World, millis, name, secs};
 use lock_core::{LockFactory, LostReason, MemoryBackend, inspect::ForceReleaseOutcome};

@@ -160,7 +160,7 @@ async fn nobody_re_enters_a_hold_that_was_lost() {
     let stranger = lock.acquire().await.unwrap();
     assert!(stranger.fencing_token() > outer.fencing_token());
     drop((outer, stranger));
-    assert!(mine.acquire().await.is_ok(), "who has put the lost hold down begins anew");
+    assert!(mine.acquire().await.is_ok(), "who has put the lost hold down starts over");
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,7 +80,7 @@ async fn lost_or_late_release_is_repeated_and_never_misreported() {
 async fn release_after_a_forced_release_is_not_reported_held() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
-    // Released by force from another process, which this one has not noticed yet. Another process holds it.
+    // Forcibly released from another process, which this one has not noticed yet. Another process holds it.
     let other = world.another_process();
     other.force_release(&name("x")).await.unwrap();
     let usurper = other.named("x").unwrap().acquire().await.unwrap();

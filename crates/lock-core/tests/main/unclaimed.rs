@@ -83,7 +83,7 @@ async fn an_owner_that_never_took_its_guards_has_lost_nothing() {
     let third = owned.acquire().await.expect("the owner holds nothing");
     drop(third);
     let (first, second) = tokio::join!(first, second);
-    assert!(first.expect("it goes on waiting").is_held() && second.expect("it goes on waiting").is_held());
+    assert!(first.expect("it keeps waiting").is_held() && second.expect("it keeps waiting").is_held());
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,7 +31,7 @@ pub(super) fn event(event: &CronEvent<'_>) {
         CronEvent::Elected { group, token } => {
             tracing::info!(cron.group = group, cron.token = token.get(), "leadership acquired");
         }
-        CronEvent::Resigned { group } => tracing::info!(cron.group = group, "leadership resigned"),
+        CronEvent::Resigned { group } => tracing::info!(cron.group = group, "leadership given up"),
         CronEvent::Started { group, job, run, attempt, lag, .. } => {
             let lag_ms = (attempt == 1).then_some(lag.as_millis() as u64);
             tracing::debug!(cron.group = group, cron.job = %job, cron.run = %run, cron.attempt = attempt, lag_ms, "run started");
@@ -61,7 +61,7 @@ pub(super) fn event(event: &CronEvent<'_>) {
         }
         CronEvent::Overdue { group, job, silent } => {
             let silent_s = silent.as_secs();
-            tracing::warn!(cron.group = group, cron.job = %job, silent_s, "job overdue: no success for too long");
+            tracing::warn!(cron.group = group, cron.job = %job, silent_s, "job overdue: no successful run for too long");
         }
         CronEvent::OverdueEnded { group, job, succeeded: true } => {
             tracing::info!(cron.group = group, cron.job = %job, "overdue job succeeded");
@@ -73,10 +73,13 @@ pub(super) fn event(event: &CronEvent<'_>) {
             tracing::warn!(cron.group = group, by_s = by, "clock of this node jumped against the server's");
         }
         CronEvent::DataLost { group, job: None } => {
-            tracing::error!(cron.group = group, "group data lost by the store: its jobs start over");
+            tracing::error!(
+                cron.group = group,
+                "store lost the data of the group: the group's jobs start over"
+            );
         }
         CronEvent::DataLost { group, job: Some(job) } => {
-            tracing::error!(cron.group = group, cron.job = %job, "job data lost by the store: the job starts over");
+            tracing::error!(cron.group = group, cron.job = %job, "store lost the data of the job: the job starts over");
         }
         // The error itself is logged at its origin.
         CronEvent::StoreFailed { .. } | CronEvent::ClockCompared { .. } => {}

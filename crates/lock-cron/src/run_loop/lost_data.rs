@@ -3,7 +3,7 @@
 //! Rules:
 //! - A group has a time of creation. If it is another one than before, or none, the store lost the data of the group. The
 //!   leader reports that once, in the place of a report for each job.
-//! - A node that notices it goes on with the controls that it read before, and sends those of its jobs to the store: pauses,
+//! - A node that notices it keeps the controls that it read before, and sends those of its jobs to the store: pauses,
 //!   resumes and schedules, with the revisions that they had.
 //! - The store keeps those of the highest revision, so nodes that read at different times agree on the last command of an
 //!   operator. A command since the loss has a higher revision than all of them.

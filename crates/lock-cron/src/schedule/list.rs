@@ -1,4 +1,4 @@
-//! The list in one field of a pattern, and its numeric form for the search.
+//! The list in one field of a pattern, and the numeric form used to search for the next instant.
 //!
 //! croner could parse the field as well, but it accepts `MAY` as a minute, `1,,2` as a list and `L` as a weekday that
 //! never comes, and its errors have no positions.

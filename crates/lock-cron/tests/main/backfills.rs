@@ -124,7 +124,7 @@ async fn backfill_waits_while_its_job_is_paused() {
     sleep(secs(5)).await;
     node.cron.pause("job").await.expect("a healthy fleet answers");
     sleep(secs(600)).await;
-    assert_eq!(starts.backfilled(), [-60], "the open one goes on");
+    assert_eq!(starts.backfilled(), [-60], "the open one continues");
     node.cron.resume("job").await.expect("a healthy fleet answers");
     sleep(secs(100)).await;
     assert_eq!(starts.backfilled(), [-40, -20]);

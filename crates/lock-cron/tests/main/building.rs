@@ -94,7 +94,7 @@ async fn register_does_no_io_and_the_leader_waits_for_the_store() {
     tokio::time::sleep(secs(10)).await;
     running.faulty.heal();
     tokio::time::sleep(secs(10)).await;
-    assert!(!fleet.log.instants().is_empty(), "it goes on by itself");
+    assert!(!fleet.log.instants().is_empty(), "it continues by itself");
 }
 
 #[tokio::test(start_paused = true)]

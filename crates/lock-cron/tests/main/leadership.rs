@@ -35,7 +35,7 @@ async fn dead_leader_is_followed_within_its_lease_and_a_second() {
     let instants = fleet.log.instants();
     let gap = instants.windows(2).map(|pair| pair[1] - pair[0]).max();
     assert!(gap <= Some(11), "{gap:?} s without a run: {instants:?}");
-    assert_eq!(*instants.last().unwrap(), 51, "and it goes on");
+    assert_eq!(*instants.last().unwrap(), 51, "and it continues");
     fleet.log.assert_each_once();
 }
 

@@ -189,5 +189,5 @@ async fn a_store_that_lost_everything_runs_nothing_twice() {
     sleep(secs(30)).await;
     fleet.log.assert_each_once();
     let last = *fleet.log.instants().last().unwrap();
-    assert!(last >= 63, "it goes on: {last}");
+    assert!(last >= 63, "it continues: {last}");
 }

@@ -112,7 +112,7 @@ async fn a_run_without_a_place_is_skipped_after_its_grace() {
     let history = running.history().await;
     assert_eq!(Running::skipped(&history, "no node had room, or its pool was full"), skipped, "{history:?}");
     sleep(secs(3_600)).await;
-    assert!(fleet.log.starts().len() > 20, "then it goes on");
+    assert!(fleet.log.starts().len() > 20, "then it continues");
     assert_eq!(fleet.log.skipped(SkipReason::Missed), 0);
 }
 

@@ -194,7 +194,7 @@ async fn under_faults_of_every_kind_no_instant_starts_twice() {
     fleet.log.assert_each_once();
     let mut instants = fleet.log.instants();
     instants.sort_unstable();
-    assert!(instants.contains(&1_300) && instants.contains(&1_310), "it goes on: {instants:?}");
+    assert!(instants.contains(&1_300) && instants.contains(&1_310), "it continues: {instants:?}");
     assert!(instants.len() > 100, "{instants:?}");
 }
 
@@ -259,7 +259,7 @@ async fn a_run_without_room_is_skipped_after_its_grace() {
     let history = running.history().await;
     assert_eq!(Running::skipped(&history, "no node had room, or its pool was full"), skipped, "{history:?}");
     sleep(secs(3_600)).await;
-    assert!(fleet.log.starts().len() > 20, "then it goes on");
+    assert!(fleet.log.starts().len() > 20, "then it continues");
     assert_eq!(fleet.log.skipped(SkipReason::Missed), 0);
 }
 

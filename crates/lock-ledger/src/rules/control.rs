@@ -15,7 +15,7 @@ impl GroupLedger {
         if let JobCommand::Reinstate(controls) = command {
             return self.reinstate(now, name, controls);
         }
-        // The open runs of a removed instance go on.
+        // The open runs of a removed instance continue.
         let is_cancel = matches!(command, JobCommand::Cancel { .. });
         let Some(job) = self.jobs.get_mut(name).filter(|job| is_cancel || job.kind != JobKind::Removed)
         else {

@@ -37,8 +37,8 @@ fn roots(tls: &Tls) -> Result<RootCertStore, BackendError> {
     let mut roots = RootCertStore::empty();
     match tls.trusted() {
         Some(pem) => {
-            for certificate in certificates(pem, "the authority")? {
-                roots.add(certificate).map_err(|error| refused("the authority is not usable", error))?;
+            for certificate in certificates(pem, "the CA certificate")? {
+                roots.add(certificate).map_err(|error| refused("the CA certificate is not usable", error))?;
             }
         }
         // Some systems list a few unreadable certificates; the rest are enough.
@@ -54,9 +54,9 @@ fn roots(tls: &Tls) -> Result<RootCertStore, BackendError> {
 
 fn certificates(pem: &[u8], whose: &str) -> Result<Vec<CertificateDer<'static>>, BackendError> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    let read = read.map_err(|error| refused(&format!("{whose} is not PEM text"), error))?;
+    let read = read.map_err(|error| refused(&format!("{whose} is not valid PEM"), error))?;
     match read.is_empty() {
-        true => Err(misconfigured(&format!("{whose} contains no certificate: use PEM text"))),
+        true => Err(misconfigured(&format!("no certificate found in the text of {whose}: use PEM text"))),
         false => Ok(read),
     }
 }

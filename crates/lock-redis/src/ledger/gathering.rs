@@ -1,7 +1,7 @@
 //! Requests that schedulers repeat: those of many groups share a call.
 //!
 //! A request waits a moment for others, which schedulers of one process send at the same time. Claims never do. The
-//! callers of a batch drive it together, so that it goes on when one of them is dropped.
+//! callers of a batch drive it together, so that it continues when one of them is dropped.
 
 use crate::{
     backend::RedisBackend,

@@ -203,7 +203,7 @@ async fn panicking_completion_loses_no_other() {
     let others: Vec<_> = (0..5).map(|number| submit(&backend, &format!("{number}"))).collect();
     assert!(first.await.is_ok());
     assert!(join_all(others).await.iter().all(Result::is_ok));
-    acquire(&backend, "x").await.expect("the task goes on");
+    acquire(&backend, "x").await.expect("the task continues");
 }
 
 /// Even an error that is known immediately is not reported inside the call.

@@ -124,7 +124,7 @@ async fn every_answer_sets_the_clock() {
     acquire(&backend, "x").await.unwrap();
     assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now());
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now(), "it goes on");
+    assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now(), "it continues");
     client.server().ahead = Duration::ZERO;
     backend.renew(vec![renewal("x")]).await;
     assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now(), "and back");

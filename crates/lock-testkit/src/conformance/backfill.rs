@@ -113,7 +113,7 @@ pub async fn a_paused_job_runs_no_backfill(h: &impl LedgerHarness) {
     ledger.granted(ledger.request(ledger.run_of(id, 3))).await;
 }
 
-/// A withdrawn backfill starts nothing. Its open run goes on.
+/// A withdrawn backfill starts nothing. Its open run continues.
 pub async fn a_backfill_can_be_cancelled(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "withdrawn").await;
     let id = ledger.backfill(9).await;

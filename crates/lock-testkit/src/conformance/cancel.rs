@@ -35,7 +35,7 @@ pub async fn a_cancelled_run_is_asked_to_end(h: &impl LedgerHarness) {
     assert_eq!(ledger.renew(&ledger.claim(2).await, LONG).await, RunRenewal::Renewed, "a later run goes on");
 }
 
-/// The other runs of the job, and of other jobs, go on.
+/// The other runs of the job, and of other jobs, continue.
 pub async fn only_the_named_run_is_cancelled(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "one").await;
     let [first, second] =

@@ -100,7 +100,7 @@ pub async fn an_aborted_task_frees_the_lock(h: &impl Harness) {
     team.must_become_free(h).await;
 }
 
-/// A holder whose lock was released by force notices at its next renewal, and its release does not free the next
+/// A holder whose lock was forcibly released notices at its next renewal, and its release does not free the next
 /// holder.
 pub async fn a_forced_release_ends_the_hold(h: &impl Harness) {
     let team = Team::with_kept_leases(h, "forced-out").await;
@@ -108,7 +108,7 @@ pub async fn a_forced_release_ends_the_hold(h: &impl Harness) {
     let forced = team.b.force_release(&team.name).await.expect("a forced release is answered");
     assert_eq!(forced, ForceReleaseOutcome::Released { lease: guard.hold().lease_id().to_string() });
     let next = get(&team.lock_b()).await;
-    let reason = within(h, SOON, "a holder whose lock was released by force is notified", guard.lost()).await;
+    let reason = within(h, SOON, "a holder whose lock was forcibly released is notified", guard.lost()).await;
     assert_eq!(reason, LostReason::Gone, "at a renewal, before its lease would have ended");
     assert_eq!(guard.release().await.expect("a release is answered"), ReleaseOutcome::AlreadyExpired);
     assert!(next.is_held());

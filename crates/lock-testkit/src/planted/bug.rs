@@ -359,7 +359,7 @@ planted_bugs! {
     ForgetsBackfilled: [LedgerConformance],
     /// A run of a backfill is skipped while other runs are open.
     SkipsBackfill: [LedgerConformance],
-    /// A backfill goes on while its job is paused.
+    /// A backfill continues while its job is paused.
     BackfillsPausedJobs: [LedgerConformance],
     /// A backfill cannot be cancelled.
     IgnoresBackfillCancel: [LedgerConformance],

@@ -15,7 +15,7 @@ use tower_service::Service;
 /// A layer that reads the body of each request into memory before it calls the inner service, so that a slow upload
 /// does not keep others from the lock. Put it outside of the [`LockLayer`](crate::LockLayer).
 ///
-/// | option | default | answer above it |
+/// | option | default | response above it |
 /// | --- | --- | --- |
 /// | [`limit`](Self::limit): the bytes of one body | 2 MiB | 413 |
 /// | [`budget`](Self::budget): the bytes of all bodies together | 64 MiB | 503, `Retry-After` |

@@ -10,20 +10,20 @@ use http::{Extensions, StatusCode};
 pub enum LockMissing {
     /// The route has no layer, or the layer's filter let the request pass.
     #[error(
-        "this request has no lock: put a LockLayer on its route, or take `Option<LockHandle>` if its filter lets some \
+        "this request has no lock: put a LockLayer on its route, or extract `Option<LockHandle>` if its filter lets some \
          requests pass"
     )]
     NoLayer,
     /// The layer passed the request through without its lock; see [`Unlocked`](crate::Unlocked).
     #[error(
-        "this request was passed through without its lock: take `Option<LockHandle>` or `LockStatus` to run without it"
+        "this request was passed through without its lock: extract `Option<LockHandle>` or `LockStatus` to run without it"
     )]
     Unlocked,
     /// A [`LockSetHandle`](crate::LockSetHandle) was requested, and the key has one name.
-    #[error("this route has one lock: take `LockHandle`")]
+    #[error("this route has one lock: extract `LockHandle`")]
     OneKey,
     /// A [`LockHandle`](crate::LockHandle) was requested, and the key has several names.
-    #[error("this route has several locks: take `LockSetHandle`")]
+    #[error("this route has several locks: extract `LockSetHandle`")]
     SeveralKeys,
     /// A `Locked` or a [`LockSlot`](crate::LockSlot) was requested on a route whose lock is not acquired in the
     /// handler.
@@ -49,7 +49,7 @@ pub enum LockMissing {
 }
 
 impl LockMissing {
-    /// Returns the status of the answer: 503 for a request without its lock, and otherwise 500.
+    /// Returns the status of the response: 503 for a request without its lock, and otherwise 500.
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {

@@ -55,7 +55,7 @@ impl Watch {
         }
     }
 
-    /// Returns the reason of a loss, if the lock is lost now: an answer made after the lease must not be sent.
+    /// Returns the reason of a loss, if the lock is lost now: a response made after the lease must not be sent.
     pub(crate) fn lost_now(&self) -> Option<LostReason> {
         match self.on_lost {
             OnLost::Stop => self.held.lost(),

@@ -33,8 +33,9 @@ impl Attempt {
         self.token
     }
 
-    /// Returns the number of this attempt, starting at 1. If it is above 1, an earlier attempt ended without an answer:
-    /// its server died, its lock was lost, or it panicked. That attempt may have done part of the work, or all of it.
+    /// Returns the number of this attempt, starting at 1. If it is above 1, an earlier attempt ended without a
+    /// response: its server died, its lock was lost, or it panicked. That attempt may have done part of the work, or
+    /// all of it.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number

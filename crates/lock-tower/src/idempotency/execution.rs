@@ -1,4 +1,4 @@
-//! The answers that are stored, depending on whether the work was done.
+//! The responses that are stored, depending on whether the work was done.
 
 use http::{StatusCode, response::Parts};
 
@@ -9,10 +9,11 @@ use http::{StatusCode, response::Parts};
 /// [`Done`](Self::Done). A 408 and a 500 are also stored: the work may have been done before the failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Execution {
-    /// The answer is final: it is stored, and replayed to each retry.
+    /// The response is final: it is stored, and replayed to each retry.
     Done,
-    /// Nothing was done: the answer is not stored, and the key is free again, even for another payload. After a further
-    /// [`Attempt`](super::Attempt) the key keeps its payload, since an earlier attempt may have done some of the work.
+    /// Nothing was done: the response is not stored, and the key is free again, even for another payload. After a
+    /// further [`Attempt`](super::Attempt) the key keeps its payload, since an earlier attempt may have done some of
+    /// the work.
     NotStarted,
 }
 

@@ -21,7 +21,7 @@ use tower_layer::Layer;
 const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_MAX_ANSWER: usize = 1024 * 1024;
 
-/// A layer that executes the request of an idempotency key once, and replays its answer to each retry; see the
+/// A layer that executes the request of an idempotency key once, and replays its response to each retry; see the
 /// [module](super).
 ///
 /// | option | default |
@@ -30,8 +30,8 @@ const DEFAULT_MAX_ANSWER: usize = 1024 * 1024;
 /// | [`retention`](Self::retention) | 24 hours |
 /// | [`headers`](Self::headers) | `Content-*`, `Location`, `Link`, `ETag`, `Last-Modified`, `Vary` |
 /// | [`max_answer`](Self::max_answer) | 1 MiB |
-/// | [`buffer`](Self::buffer) | bodies of requests up to 2 MiB, in 30 s |
-/// | [`recorded_by_handler`](Self::recorded_by_handler) | the layer stores the answers |
+/// | [`buffer`](Self::buffer) | request bodies of up to 2 MiB, received within 30 s |
+/// | [`recorded_by_handler`](Self::recorded_by_handler) | the layer stores the responses |
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put on a service"]
 pub struct IdempotencyLayer {
@@ -41,8 +41,8 @@ pub struct IdempotencyLayer {
 }
 
 impl IdempotencyLayer {
-    /// Creates a layer whose keys belong to the client that `scope` names, such as a user or a tenant. Without that, a client
-    /// that guesses a key and a payload reads the answer to another client.
+    /// Creates a layer whose keys belong to the client that `scope` names, such as a user or a tenant. Without that, a
+    /// client that guesses a key and a payload reads the response to another client.
     ///
     /// `lock` is the lock of a request while it is executed, with its own wait, options, observers and rejections. Its
     /// [`methods`](LockLayer::methods) and [`filter`](LockLayer::filter)s select the requests; the others are passed
@@ -86,14 +86,14 @@ impl IdempotencyLayer {
         Self { terms: Terms { retention, ..self.terms }, ..self }
     }
 
-    /// Adds headers that are stored and replayed. Others are only in the first answer.
+    /// Adds headers that are stored and replayed. Others are only in the first response.
     pub fn headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         self.terms.headers = self.terms.headers.iter().cloned().chain(names).collect();
         self
     }
 
     /// Sets the maximum length of a body that is stored, in bytes. The client receives a longer one unchanged. Its
-    /// retries do not run the handler again: they are answered with 410, which names the status of the first answer.
+    /// retries do not run the handler again: they are answered with 410, which names the status of the first response.
     pub fn max_answer(self, bytes: usize) -> Self {
         Self { terms: Terms { max_answer: bytes, ..self.terms }, ..self }
     }
@@ -103,8 +103,9 @@ impl IdempotencyLayer {
         Self { buffer, ..self }
     }
 
-    /// Leaves it to the handler to store its answers, in the transaction of its own work: with `complete_in` of the store,
-    /// or [`IdempotencyStore::complete`]. An answer that it does not store is not replayed: a retry runs the handler again.
+    /// Leaves it to the handler to store its responses, in the transaction of its own work: with `complete_in` of the
+    /// store, or [`IdempotencyStore::complete`]. A response that it does not store is not replayed: a retry runs the
+    /// handler again.
     pub fn recorded_by_handler(self) -> Self {
         Self { terms: Terms { recorded_by_handler: true, ..self.terms }, ..self }
     }

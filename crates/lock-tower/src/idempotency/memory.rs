@@ -22,7 +22,7 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// restart, is served twice.
 ///
 /// It keeps 10,000 records by default. When it is full it removes the expired ones; without any, requests with new keys
-/// are answered with 503. It never forgets a key before its time. Answers count as records, not by their length: with
+/// are answered with 503. It never forgets a key before its time. Responses count as records, not by their length: with
 /// the default of [`max_answer`](super::IdempotencyLayer::max_answer) a full store may take 10 GiB.
 #[derive(Clone)]
 pub struct MemoryIdempotencyStore {
@@ -94,7 +94,7 @@ impl IdempotencyStore for MemoryIdempotencyStore {
 }
 
 impl Record {
-    /// Returns `true` if this attempt may answer or remove the record.
+    /// Returns `true` if this attempt may complete or remove the record.
     fn is_of(&self, attempt: &Attempt) -> bool {
         self.token == attempt.fencing_token() && self.answer.is_none()
     }
@@ -106,7 +106,7 @@ impl Default for MemoryIdempotencyStore {
     }
 }
 
-/// The numbers, without keys and answers.
+/// The numbers, without keys and responses.
 impl fmt::Debug for MemoryIdempotencyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let records = lock(&self.records).len();

@@ -1,4 +1,5 @@
-//! An idempotency layer: the request of an `Idempotency-Key` is executed once, and its answer is replayed to each retry.
+//! An idempotency layer: the request of an `Idempotency-Key` is executed once, and its response is replayed to each
+//! retry.
 //!
 //! It follows the IETF draft "The Idempotency-Key HTTP Header Field" and the rules of Stripe's API.
 //!
@@ -27,59 +28,60 @@
 //! # }
 //! ```
 //!
-//! # Answers
-//! | request | answer |
+//! # Responses
+//! | request | response |
 //! | --- | --- |
 //! | the first of its key | that of the handler |
-//! | a retry after the answer | the stored status, headers and body, with `Idempotent-Replayed: true` |
+//! | a retry after the response | the stored status, headers and body, with `Idempotent-Replayed: true` |
 //! | a retry while the first is executed, even on another server | waits as long as the lock's [`wait`](crate::LockLayer::wait), then 409 with `Retry-After` |
 //! | the key with another method, path, query or body | 422 |
 //! | without a key | 400, or passed through if it is [`optional`](IdempotencyLayer::optional) |
 //! | a key above 255 bytes, malformed, or given twice | 400 |
-//! | a retry of an answer above [`max_answer`](IdempotencyLayer::max_answer) | 410, with the status of the answer |
+//! | a retry of a response above [`max_answer`](IdempotencyLayer::max_answer) | 410, with the status of the response |
 //! | the store fails before the handler is called | 503 with `Retry-After` |
 //!
 //! The key is bare text or a quoted string, as in the draft. Rejections are those of the lock's layer: problem+json, or
 //! the response of its [`on_reject`](crate::LockLayer::on_reject).
 //!
-//! # Stored answers
+//! # Stored responses
 //! | end of the handler | stored | a retry |
 //! | --- | --- | --- |
-//! | 2xx, 3xx, 402, 408, 5xx | yes | receives the same answer |
+//! | 2xx, 3xx, 402, 408, 5xx | yes | receives the same response |
 //! | 4xx other than 402 and 408 | no, and the key is free | runs the handler, even with a corrected payload |
 //! | the same, from attempt 2 on | no, and the key stays with its payload | runs the handler again, as attempt 3 |
-//! | an answer with an [`Execution`] | as that says | |
-//! | the client leaves | as its answer: the handler finishes in its task | receives the answer |
+//! | a response with an [`Execution`] | as that says | |
+//! | the client leaves | as its response: the handler finishes in its task | receives the response |
 //! | its lock is lost, it panics, its service or its body fails, its server dies | no | runs the handler again, as [`Attempt`] 2 |
-//! | its answer cannot be stored, since the store fails | no: it is sent, and logged as an error | runs the handler again, as attempt 2 |
+//! | its response cannot be stored, since the store fails | no: it is sent, and logged as an error | runs the handler again, as attempt 2 |
 //!
 //! A 500 is stored because the work may have been done before it, and so is the 408 of a timeout inside of this layer. A client that wants to try again sends a new key. Put a
 //! layer that turns panics into a 500 inside of this one to have that stored as well.
 //!
 //! # The claim of a running request
-//! The lock of the key is the claim: it is named `idempotency:<key>:<scope>`, is renewed while the handler runs, and is free
-//! after its lease if the server dies. The record in the store holds the fencing token of the attempt that began last. A
-//! handler that outlives its lock is stopped, and an answer under an older token is refused by the store, so a stale answer
-//! is neither stored nor sent.
+//! The lock of the key is the claim: it is named `idempotency:<key>:<scope>`, is renewed while the handler runs, and is
+//! free after its lease if the server dies. The record in the store holds the fencing token of the attempt that began
+//! last. A handler that outlives its lock is stopped, and a response under an older token is refused by the store, so a
+//! stale response is neither stored nor sent.
 //!
 //! # Applications that share a database
-//! A record has the name of its lock in the store, with the [prefix](lock_core::LockFactoryBuilder::prefix) of the factory.
-//! Give each application a prefix: without one, two applications with one table, and the same key and scope, receive the
-//! answers of each other, also if they have a Redis each. A prefix that is not a word is refused when the factory is built
-//! ([`OptionsError::InvalidPrefix`](lock_core::OptionsError::InvalidPrefix)).
+//! A record has the name of its lock in the store, with the [prefix](lock_core::LockFactoryBuilder::prefix) of the
+//! factory. Give each application a prefix: without one, two applications with one table, and the same key and scope,
+//! receive the responses of each other, also if they have a Redis each. A prefix that is not a word is refused when the
+//! factory is built ([`OptionsError::InvalidPrefix`](lock_core::OptionsError::InvalidPrefix)).
 //!
 //! # Exactly once
 //! <div class="warning">
 //!
 //! The layer alone does not make effects happen exactly once. A server that dies after the payment and before the
-//! answer is stored leaves an attempt without an answer, and the retry runs the handler again. [`Attempt::number`] is
-//! then above 1: look for the effects of the earlier attempt.
+//! response is stored leaves an attempt without a response, and the retry runs the handler again. [`Attempt::number`]
+//! is then above 1: look for the effects of the earlier attempt.
 //!
 //! </div>
 //!
-//! If the effects are rows in the database of the records, store the answer in their transaction: both are committed, or
-//! neither. This is the form for payments. With [`recorded_by_handler`](IdempotencyLayer::recorded_by_handler), the handler
-//! calls `complete_in` before its commit. It fails if a newer attempt owns the key, and the transaction is rolled back.
+//! If the effects are rows in the database of the records, store the response in their transaction: both are committed,
+//! or neither. This is the form for payments. With [`recorded_by_handler`](IdempotencyLayer::recorded_by_handler), the
+//! handler calls `complete_in` before its commit. It fails if a newer attempt owns the key, and the transaction is
+//! rolled back.
 //!
 //! ```
 //! # #[cfg(all(feature = "axum", feature = "sqlite"))] {

@@ -1,4 +1,4 @@
-//! The part of an answer that is stored, and its replay.
+//! The part of a response that is stored, and its replay.
 
 use super::bytes_body::BytesBody;
 use crate::{
@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 /// The header that marks a replay.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The headers that are stored by default. Cookies and trace ids belong to one answer.
+/// The headers that are stored by default. Cookies and trace ids belong to one response.
 pub(super) const DEFAULT_HEADERS: [HeaderName; 9] = [
     header::CONTENT_TYPE,
     header::CONTENT_ENCODING,
@@ -27,7 +27,7 @@ pub(super) const DEFAULT_HEADERS: [HeaderName; 9] = [
     header::VARY,
 ];
 
-/// The body of an answer, as far as it was read.
+/// The body of a response, as far as it was read.
 pub(super) enum Collected {
     /// All of it.
     Whole(Bytes),
@@ -82,7 +82,7 @@ where
     response.map(|body| boxed(BytesBody { body }))
 }
 
-/// Returns the part of an answer that is stored.
+/// Returns the part of a response that is stored.
 pub(super) fn stored(head: &Parts, body: Bytes, headers: &[HeaderName]) -> Response<Bytes> {
     let mut response = Response::new(body);
     *response.status_mut() = head.status;
@@ -91,14 +91,14 @@ pub(super) fn stored(head: &Parts, body: Bytes, headers: &[HeaderName]) -> Respo
     response
 }
 
-/// Returns the answer that is stored in place of one whose body is too large.
+/// Returns the response that is stored in place of one whose body is too large.
 pub(super) fn too_large(status: StatusCode) -> Response<Bytes> {
     let detail =
-        format!("the request was executed and answered with {status}; its answer was too large to be kept");
+        format!("the request was executed and answered with {status}; its response was too large to be kept");
     Details::new(StatusCode::GONE, kind::ANSWER_NOT_KEPT, &detail).into_bytes()
 }
 
-/// Returns a stored answer, marked as a replay.
+/// Returns a stored response, marked as a replay.
 pub(super) fn replay(stored: Response<Bytes>) -> Response<RejectionBody> {
     let mut response = stored.map(whole);
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));

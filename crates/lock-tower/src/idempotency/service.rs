@@ -1,4 +1,4 @@
-//! The service inside of the lock: it begins an attempt, runs the handler, and stores the answer.
+//! The service inside of the lock: it begins an attempt, runs the handler, and stores the response.
 
 use super::{
     attempt::Attempt,
@@ -71,7 +71,7 @@ where
 {
     type Response = Response<RejectionBody>;
     type Error = S::Error;
-    /// Dropping it drops the handler, which leaves its attempt without an answer.
+    /// Dropping it drops the handler, which leaves its attempt without a response.
     type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
@@ -159,7 +159,7 @@ impl Exchange {
         }
     }
 
-    /// Stores the answer of the handler, or frees the key if nothing can have been done for it.
+    /// Stores the response of the handler, or frees the key if nothing can have been done for it.
     async fn settle<R>(&self, attempt: &Attempt, response: Response<R>) -> Response<RejectionBody>
     where
         R: Body + Send + 'static,
@@ -203,14 +203,14 @@ impl Exchange {
     ) -> Response<RejectionBody> {
         match self.terms.store.complete(attempt, answer).await {
             Ok(()) => self.notify(IdempotencyOutcome::Executed),
-            // A newer attempt runs the handler again, and its answer is the one that is replayed.
+            // A newer attempt runs the handler again, and its response is the one that is replayed.
             Err(StoreError::Superseded) => {
                 return self.reject(IdempotencyOutcome::Superseded, RejectReason::Lost(LostReason::Gone));
             }
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "failed to store the answer: a retry runs the handler again"
+                    "failed to store the response: a retry runs the handler again"
                 );
                 self.notify(IdempotencyOutcome::NotStored);
             }

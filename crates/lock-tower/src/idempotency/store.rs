@@ -1,4 +1,4 @@
-//! The contract of stores: the record of a key, from its first attempt to its answer.
+//! The contract of stores: the record of a key, from its first attempt to its response.
 
 use super::{attempt::Attempt, fingerprint::Fingerprint};
 use crate::error::BoxError;
@@ -10,17 +10,19 @@ use std::{fmt::Debug, sync::Arc, time::SystemTime};
 
 /// Keeps the records of idempotency keys.
 ///
-/// Each method is one atomic step. A record belongs to the attempt that began last, by its fencing token: an attempt with
-/// an older token can neither answer nor remove it. A store that several servers share must outlive each of them.
+/// Each method is one atomic step. A record belongs to the attempt that began last, by its fencing token: an attempt
+/// with an older token can neither complete nor remove it. A store that several servers share must outlive each of
+/// them.
 ///
-/// Names have the [prefix](lock_core::LockFactoryBuilder::prefix) of the factory. Applications that share a store of records
-/// need a prefix each, also if they have a Redis each: without one, each would receive the answers of the other.
+/// Names have the [prefix](lock_core::LockFactoryBuilder::prefix) of the factory. Applications that share a store of
+/// records need a prefix each, also if they have a Redis each: without one, each would receive the responses of the
+/// other.
 ///
 /// # Cancel safety
 /// A dropped call may or may not have been executed. The layer drops calls whose lock is lost.
 #[async_trait]
 pub trait IdempotencyStore: Debug + Send + Sync + 'static {
-    /// Begins an attempt, unless the record has its answer.
+    /// Begins an attempt, unless the record has its response.
     ///
     /// | record of the name | result |
     /// | --- | --- |
@@ -34,7 +36,7 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// [`StoreError::Full`] or [`StoreError::Failed`].
     async fn begin(&self, request: &BeginRequest) -> Result<Begun, StoreError>;
 
-    /// Stores the answer of an attempt.
+    /// Stores the response of an attempt.
     ///
     /// # Errors
     /// [`StoreError::Superseded`] if the record is answered, removed, or of another attempt; [`StoreError::Failed`].
@@ -83,10 +85,10 @@ pub struct BeginRequest {
 pub enum Begun {
     /// The attempt began, and owns the record.
     Started {
-        /// The number of this attempt, starting at 1. If it is above 1, an earlier attempt ended without an answer.
+        /// The number of this attempt, starting at 1. If it is above 1, an earlier attempt ended without a response.
         number: u32,
     },
-    /// The record has an answer.
+    /// The record has a response.
     Answered(Response<Bytes>),
     /// The key was used for another request.
     Mismatch,

@@ -12,9 +12,10 @@ use std::ops::Deref;
 
 /// An extractor with the lock of its value: `Locked(Json(order), lock): Locked<Json<NewOrder>>`.
 ///
-/// The request is read, parsed and validated by `E` first. Then the lock of the *parsed* value is acquired, so `7`, `07` and `+7`
-/// are one lock, and a client that uploads slowly holds nothing. `E` is any extractor that dereferences to a [`LockKey`], such
-/// as axum's `Json`, `Path`, `Query` and `Form`. If `E` rejects the request, its answer is unchanged, and no lock is taken.
+/// The request is read, parsed and validated by `E` first. Then the lock of the *parsed* value is acquired, so `7`,
+/// `07` and `+7` are one lock, and a client that uploads slowly holds nothing. `E` is any extractor that dereferences
+/// to a [`LockKey`], such as axum's `Json`, `Path`, `Query` and `Form`. If `E` rejects the request, its response is
+/// unchanged, and no lock is taken.
 ///
 /// The route needs a layer created by [`in_handler`](crate::LockLayer::in_handler). The layer answers requests that do
 /// not acquire their lock, and keeps the lock until the end of the response, according to its terms.
@@ -61,7 +62,7 @@ pub struct Locked<E, H = LockHandle>(pub E, pub H);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockedRejection<R> {
-    /// The inner extractor rejected the request. Its answer is unchanged.
+    /// The inner extractor rejected the request. Its response is unchanged.
     #[error(transparent)]
     Extractor(R),
     /// The request has no lock, and the handler needs one.

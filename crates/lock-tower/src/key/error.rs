@@ -38,7 +38,7 @@ pub enum InvalidKey {
     },
     /// The key has a path parameter, and the feature `axum` is off.
     #[error(
-        "the key has a path parameter: turn on the feature `axum` of lock-tower, or use `KeyTemplate::from_fn`"
+        "the key has a path parameter: enable the feature `axum` of lock-tower, or use `KeyTemplate::from_fn`"
     )]
     NeedsAxum,
     /// The name of a path parameter is invalid.

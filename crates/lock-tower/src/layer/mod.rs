@@ -160,8 +160,8 @@ impl<K, D> LockLayer<K, D> {
         self.wait(Duration::ZERO)
     }
 
-    /// Sets the methods that need the lock. Requests of other methods need none. GET includes HEAD, which
-    /// runs the same handler.
+    /// Sets the methods that need the lock. Requests with other methods do not need it. GET includes
+    /// HEAD, which runs the same handler.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -1,4 +1,4 @@
-//! The terms of a layer: the end of a lock, the answers to requests that do not acquire it, and the limits.
+//! The terms of a layer: the end of a lock, the responses to requests that do not acquire it, and the limits.
 
 use super::LockLayer;
 use crate::{
@@ -87,7 +87,7 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.timeout_status = status)
     }
 
-    /// Sets the answer to rejected requests. The default is [`Rejection::into_response`], which can be a starting
+    /// Sets the response to rejected requests. The default is [`Rejection::into_response`], which can be a starting
     /// point.
     ///
     /// ```
@@ -206,8 +206,8 @@ impl<K, D> LockLayer<K, D> {
         })
     }
 
-    /// Sets what an idempotency layer relies on, whatever was chosen: without its lock no handler runs, a lost lock stops
-    /// it, and the lock is released once the answer is stored.
+    /// Sets what an idempotency layer relies on, whatever was chosen: without its lock no handler runs, a lost lock
+    /// stops it, and the lock is released once the response is stored.
     #[cfg(feature = "idempotency")]
     pub(crate) fn for_idempotency(self) -> Self {
         self.with(|config| {

@@ -126,17 +126,17 @@ pub enum Disposition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IdempotencyOutcome {
-    /// The handler ran, and its answer is stored, or was left to the handler to store.
+    /// The handler ran, and its response is stored, or was left to the handler to store.
     Executed,
-    /// The stored answer was replayed.
+    /// The stored response was replayed.
     Replayed,
     /// The handler answered that it did nothing: the key is free again.
     NotStarted,
-    /// The handler ran, and its answer could not be stored: a retry runs it again.
+    /// The handler ran, and its response could not be stored: a retry runs it again.
     NotStored,
     /// The key was used for another request.
     KeyReused,
-    /// A newer attempt owns the key: this one did not run, or its answer was dropped.
+    /// A newer attempt owns the key: this one did not run, or its response was dropped.
     Superseded,
     /// The store failed before the handler was called.
     Unavailable,

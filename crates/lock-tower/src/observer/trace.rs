@@ -23,7 +23,7 @@ pub(super) fn event(span: &Span, event: &LayerEvent<'_>) {
         LayerEvent::NotAcquired { reason, waited, .. } => decided(span, reason.as_str(), waited),
         LayerEvent::Cancelled { waited, .. } => decided(span, "cancelled", waited),
         LayerEvent::Lost { reason: LostReason::ShutDown, .. } => {
-            tracing::info!(parent: span, "lock ended by shutdown of its factory");
+            tracing::info!(parent: span, "hold ended: the lock factory was shut down");
         }
         LayerEvent::Lost { reason, .. } => {
             tracing::warn!(parent: span, lock.reason = ?reason, "lock lost during its request");

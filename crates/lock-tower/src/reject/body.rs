@@ -1,10 +1,10 @@
-//! The body of an answer that does not come from the handler.
+//! The body of a response that does not come from the handler.
 
 use crate::error::BoxError;
 use bytes::Bytes;
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 
-/// The body of an answer that does not come from the handler.
+/// The body of a response that does not come from the handler.
 pub type RejectionBody = UnsyncBoxBody<Bytes, BoxError>;
 
 pub(crate) fn boxed<B>(body: B) -> RejectionBody

@@ -1,4 +1,4 @@
-//! The answer of a rejection to a gRPC client: trailers only.
+//! The response of a rejection to a gRPC client: trailers only.
 
 use super::{
     body::{RejectionBody, boxed},

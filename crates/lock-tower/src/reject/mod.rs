@@ -1,4 +1,4 @@
-//! Rejected requests: the reasons, and the answers.
+//! Rejected requests: the reasons, and the responses.
 
 mod body;
 mod grpc;

@@ -1,4 +1,4 @@
-//! The default answer of a rejection: problem details (RFC 9457).
+//! The default response of a rejection: problem details (RFC 9457).
 
 use super::{hash::KeyHash, kind::ProblemType, retry};
 use bytes::Bytes;

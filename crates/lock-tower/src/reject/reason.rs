@@ -59,7 +59,7 @@ impl RejectReason {
         }
     }
 
-    /// Returns the status of the default answer.
+    /// Returns the status of the default response.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -107,7 +107,7 @@ impl RejectReason {
         }
     }
 
-    /// Returns the default answer to a client, with this status.
+    /// Returns the default response to a client, with this status.
     pub(super) fn details(&self, status: StatusCode) -> Details<'_> {
         Details::new(status, self.problem_type(), self.detail())
     }

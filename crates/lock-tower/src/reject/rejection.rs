@@ -1,4 +1,4 @@
-//! A rejected request, and its possible answers.
+//! A rejected request, and its possible responses.
 
 use super::{
     body::{RejectionBody, boxed},
@@ -12,7 +12,7 @@ use http::{Response, StatusCode};
 use lock_core::{LockError, LockErrorKind, LostReason, NameError, RunError};
 use std::time::Duration;
 
-/// A rejected request. [`LockLayer::on_reject`](crate::LockLayer::on_reject) turns it into an answer.
+/// A rejected request. [`LockLayer::on_reject`](crate::LockLayer::on_reject) turns it into a response.
 ///
 /// A handler that acquires a lock itself can reject requests like a layer: a rejection is created from the error, or from
 /// a [`RejectReason`]. With the feature `axum` it is a response.
@@ -38,7 +38,7 @@ use std::time::Duration;
 /// ```
 ///
 /// Such a rejection is not logged and not counted, and has no [hash of a key](Self::key_hash). Reject before other work
-/// is done: the answer may suggest a retry.
+/// is done: the response may suggest a retry.
 #[derive(Debug, Clone)]
 pub struct Rejection {
     reason: RejectReason,
@@ -84,13 +84,13 @@ impl Rejection {
         self.reason.problem_type().title
     }
 
-    /// Returns the status of the default answer.
+    /// Returns the status of the default response.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Replaces the status of the default answer, in its head and in its body.
+    /// Replaces the status of the default response, in its head and in its body.
     #[must_use]
     pub fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
@@ -110,7 +110,7 @@ impl Rejection {
         self.retry_after
     }
 
-    /// Returns the default answer: `application/problem+json`, with `Retry-After` if a retry may help.
+    /// Returns the default response: `application/problem+json`, with `Retry-After` if a retry may help.
     ///
     /// ```json
     /// {
@@ -135,7 +135,7 @@ impl Rejection {
         response
     }
 
-    /// Returns a trailers-only answer for gRPC clients: `grpc-status` and `grpc-message` in the head, no body, and
+    /// Returns a trailers-only response for gRPC clients: `grpc-status` and `grpc-message` in the head, no body, and
     /// `grpc-retry-pushback-ms` if a retry may help.
     #[must_use]
     pub fn into_grpc_response(self) -> Response<RejectionBody> {
@@ -143,7 +143,7 @@ impl Rejection {
     }
 }
 
-/// Prevents an idempotency layer around this answer from storing it: the request may be repeated.
+/// Prevents an idempotency layer around this response from storing it: the request may be repeated.
 #[cfg(feature = "idempotency")]
 fn not_started<B>(mut response: Response<B>) -> Response<B> {
     response.extensions_mut().insert(crate::idempotency::Execution::NotStarted);
@@ -173,7 +173,7 @@ impl From<NameError> for Rejection {
     }
 }
 
-/// Work that was stopped because its lock was lost may be half done, so the answer suggests no retry.
+/// Work that was stopped because its lock was lost may be half done, so the response suggests no retry.
 impl From<RunError> for Rejection {
     fn from(error: RunError) -> Self {
         match error {

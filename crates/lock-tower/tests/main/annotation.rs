@@ -119,7 +119,7 @@ async fn one_layer_annotates_routes_with_state_and_detached_handlers() {
     let asking = tokio::time::timeout(secs(0), ask(&app, request(Method::DELETE, "/slow"))).await;
     assert!(asking.is_err());
     world.settle().await;
-    assert_eq!(tasks.running(), 1, "it goes on");
+    assert_eq!(tasks.running(), 1, "it continues");
     tasks.drain(secs(2)).await.unwrap();
 }
 

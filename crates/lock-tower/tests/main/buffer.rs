@@ -47,7 +47,7 @@ async fn slow_upload_does_not_hold_the_lock() {
     });
     tokio::time::sleep(millis(4_500)).await;
     assert_eq!(world.faulty.calls(Op::Acquire), 0, "it is not even asked for");
-    assert_eq!(text(ask(&app, upload(Body::from("quick"))).await).await, "5", "others go on");
+    assert_eq!(text(ask(&app, upload(Body::from("quick"))).await).await, "5", "others continue");
     assert_eq!(uploading.await.unwrap(), "50");
     assert_eq!(world.faulty.calls(Op::Acquire), 2);
 }

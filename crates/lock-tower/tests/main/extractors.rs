@@ -16,7 +16,7 @@ async fn handle_has_name_token_deadline_and_owner() {
         let inner = locks.named("one").unwrap().with_owner(lock.owner()).unwrap().acquire().await.unwrap();
         assert_eq!(inner.fencing_token(), lock.fencing_token());
         inner.release().await.unwrap();
-        assert!(lock.is_held(), "the outer hold goes on");
+        assert!(lock.is_held(), "the outer hold continues");
         format!("{} {}", lock.name(), lock.fencing_token())
     }
     let world = World::new();

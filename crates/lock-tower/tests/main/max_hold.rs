@@ -41,7 +41,7 @@ async fn dripping_upload_keeps_its_lock_for_30_seconds() {
     tokio::time::sleep(secs(28)).await;
     problem(ask(&app, upload(Body::empty())).await, StatusCode::SERVICE_UNAVAILABLE).await;
     tokio::time::sleep(secs(2)).await;
-    assert_eq!(text(ask(&app, upload(Body::from("quick"))).await).await, "5", "others go on");
+    assert_eq!(text(ask(&app, upload(Body::from("quick"))).await).await, "5", "others continue");
     let json = problem(dripping.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE).await;
     assert_eq!(json["reason"], "lost");
 }

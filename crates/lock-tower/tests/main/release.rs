@@ -193,7 +193,7 @@ async fn early_release_is_the_only_one() {
     };
     released_once(early, async |world, app| {
         let body = ask(&app, get("/")).await.into_body();
-        assert!(!world.is_held(), "while the body goes on");
+        assert!(!world.is_held(), "while the body continues");
         assert_eq!(body.collect().await.unwrap().to_bytes(), "0 1 2 ");
     })
     .await;

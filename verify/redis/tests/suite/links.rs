@@ -29,7 +29,7 @@ async fn connecting_that_is_given_up_leaves_no_connection() {
     until("all are closed", async || server.clients() == 0).await;
     proxy.cut();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(server.clients(), 0, "and nobody makes them anew");
+    assert_eq!(server.clients(), 0, "and nobody reopens them");
 }
 
 /// An orderly failover: the new master has all data, the address leads to it, and the old connections stay open.

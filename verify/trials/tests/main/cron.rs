@@ -158,7 +158,7 @@ fn a_killed_leader_is_followed() {
             if let Some(first) = starts.iter().map(|(_, at)| *at).min() {
                 break first;
             }
-            assert!(Duration::from_micros(now() - killed) < PATIENCE, "nobody goes on");
+            assert!(Duration::from_micros(now() - killed) < PATIENCE, "nobody continues");
         };
         worst = worst.max((run - killed) / 1000);
         nodes.push(cron(&server, LEASE, &["* * * * * *", "--on-leader"]));
@@ -309,5 +309,5 @@ fn without_a_server_nothing_starts() {
     server.restart();
     let begin = Instant::now();
     wait_for(&mut node, "start");
-    eprintln!("20 s without a server: {used:?} of a processor; it goes on after {:?}", begin.elapsed());
+    eprintln!("20 s without a server: {used:?} of a processor; it continues after {:?}", begin.elapsed());
 }

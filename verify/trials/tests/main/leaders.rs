@@ -129,7 +129,7 @@ async fn repeated_data_loss_starts_nothing_twice() {
     let in_order: Vec<u64> =
         starts.lock().unwrap_or_else(PoisonError::into_inner).values().map(|tokens| tokens[0]).collect();
     assert!(in_order.is_sorted(), "tokens grow over the loss: {in_order:?}");
-    assert!(count(&starts) >= 5, "it goes on in between: {tokens:?}");
+    assert!(count(&starts) >= 5, "it continues in between: {tokens:?}");
     eprintln!("24 losses of all data in {seconds} s: {} instants started, none twice", count(&starts));
 }
 

@@ -172,7 +172,7 @@ fn a_killed_holder_of_one_side_frees_the_other_in_a_cluster() {
 fn a_forced_release_is_seen_by_both() {
     let server = RedisServer::start();
     let url = server.url();
-    // Rust holds, Java releases by force.
+    // Rust holds, Java forces a release.
     let mut holder = rust(&url, &["hold", "x"]);
     holder.expect("held");
     let mut waiter = rust(&url, &["hold", "x"]);
@@ -194,7 +194,7 @@ fn a_forced_release_is_seen_by_both() {
     waiter.tell(&Order::Quit);
     drop(waiter);
 
-    // Java holds, Rust releases by force.
+    // Java holds, Rust forces a release.
     let mut holder = java(&url, &["hold", "y", "fenced"]);
     holder.expect("held");
     let mut waiter = java(&url, &["hold", "y", "fenced"]);

@@ -54,7 +54,7 @@ pub(crate) fn idempotent_requests(run: &Run) -> Vec<Figure> {
     assert_eq!((payments, most), (answers.len() as i64, 1), "each key is paid once");
     let [left, rejected, failed, replayed, forced] = faults.map(|(_, count)| count);
     vec![Figure::new(
-        "requests with idempotency keys over 3 processes; clients leave and repeat, locks are released by force",
+        "requests with idempotency keys over 3 processes; clients leave and repeat, locks are forcibly released",
         format!("{received} requests, {} keys", answers.len()),
         "one effect for each key; every client gets the same answer",
         format!(

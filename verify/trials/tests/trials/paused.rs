@@ -28,7 +28,7 @@ pub(crate) fn paused_holders(run: &Run) -> Vec<Figure> {
     assert_eq!(violations, Vec::<String>::new());
     assert_eq!(windows, 2 * times as u64, "the referee heard of the paused and of the next holders");
     vec![Figure::new(
-        "the holder is paused (`SIGSTOP`) for three leases, and goes on with its write",
+        "the holder is paused (`SIGSTOP`) for three leases, and continues with its write",
         times,
         "it first sees that it lost; no stale write, no overlap",
         format!("0 unaware, 0 stale writes accepted, 0 overlaps in {windows} holds"),

@@ -122,7 +122,7 @@ impl Grants {
 
     async fn reach(&self, count: u64) {
         while self.count() < count {
-            assert!(!self.workers.iter().any(JoinHandle::is_finished), "the workers go on");
+            assert!(!self.workers.iter().any(JoinHandle::is_finished), "the workers continue");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }

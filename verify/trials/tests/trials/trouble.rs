@@ -178,7 +178,7 @@ async fn paused(run: Run) {
     server.pause();
     let error = lock(&locks, "tried").try_acquire().await.map(drop).expect_err("nobody answers");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error:?}");
-    assert!(error.is_retryable() && error.is_ambiguous(), "it may be carried out when it goes on: {error:?}");
+    assert!(error.is_retryable() && error.is_ambiguous(), "it may be carried out once resumed: {error:?}");
     tokio::time::sleep(TROUBLE).await;
     server.resume();
     tokio::time::sleep(LEASE).await;

@@ -242,7 +242,7 @@ async fn outage_ends_the_term_and_is_waited_out() {
     assert_eq!(log.take(), [""; 0]);
     world.faulty.heal();
     sleep(secs(5)).await;
-    assert!(role.borrow().is_leading(), "it goes on when the store does");
+    assert!(role.borrow().is_leading(), "it continues when the store does");
     leading.abort();
 }
 

@@ -179,7 +179,7 @@ async fn two_thousand_sets_dropped_at_random_leave_nothing() {
         }
         drop(rival);
         if let Some(behind) = behind {
-            let guard = tokio::time::timeout(secs(10), behind).await.expect("the set behind goes on");
+            let guard = tokio::time::timeout(secs(10), behind).await.expect("the set behind continues");
             guard.unwrap().unwrap().release().await;
         }
     }

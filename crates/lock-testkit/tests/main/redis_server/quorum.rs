@@ -11,5 +11,5 @@ fn nodes_of_a_quorum_know_nothing_of_one_another() {
     quorum.servers()[0].command(&["SET", "a", "1"]);
     assert_eq!(quorum.servers()[1].keys(), Vec::<String>::new());
     quorum.servers()[0].stop();
-    assert!(quorum.servers()[2].keys().is_empty(), "the others go on");
+    assert!(quorum.servers()[2].keys().is_empty(), "the others continue");
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A row: fingerprint, status, headers, body. Without a status it has no answer yet.
+/// A row: fingerprint, status, headers, body. Without a status it has no response yet.
 pub(super) type Row = (Vec<u8>, Option<i64>, Option<Vec<u8>>, Option<Vec<u8>>);
 
 /// Decides on an attempt whose name has this row.
@@ -25,7 +25,7 @@ pub(super) fn decide((stored, status, headers, body): Row, mine: &Fingerprint) -
 }
 
 fn unreadable() -> StoreError {
-    StoreError::failed("the stored answer cannot be read: was it written by another program?")
+    StoreError::failed("the stored response cannot be read: was it written by another program?")
 }
 
 /// Writes headers as HTTP/1 does. A value contains no line feed.

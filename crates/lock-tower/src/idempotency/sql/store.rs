@@ -70,8 +70,8 @@ macro_rules! sql_store {
                 Ok(purge.map_err(StoreError::failed)?.rows_affected())
             }
 
-            /// Stores the answer of an attempt on the connection of a transaction, which commits both the work and its
-            /// answer, or neither; see
+            /// Stores the response of an attempt on the connection of a transaction, which commits both the work and
+            /// its response, or neither; see
             /// [`recorded_by_handler`](crate::idempotency::IdempotencyLayer::recorded_by_handler). Roll back on any
             /// error.
             ///
@@ -148,7 +148,7 @@ macro_rules! sql_store {
 sql_store! {
     /// Records in a table of SQLite, for the servers of one machine.
     ///
-    /// A handler that [records its answers itself](crate::idempotency::IdempotencyLayer::recorded_by_handler) begins
+    /// A handler that [records its responses itself](crate::idempotency::IdempotencyLayer::recorded_by_handler) begins
     /// its transaction with `pool.begin_with("begin immediate")`: a transaction whose first write comes later may fail
     /// as busy.
     SqliteIdempotencyStore, sqlx::SqlitePool, sqlx::SqliteConnection, "blob"

@@ -82,8 +82,8 @@ async fn handle_of_the_other_number_of_names_says_so() {
         .route("/several", post(async |_: Locked<Json<Transfer>, Option<LockHandle>>| "never"))
         .route("/right", post(async |_: Locked<Json<Transfer>, Option<LockSetHandle>>| "served"))
         .route_layer(layer(&world));
-    says(&app, json("/one", "{\"sku\":7}"), "take `LockHandle`").await;
-    says(&app, json("/several", "{\"from\":1,\"to\":1}"), "take `LockSetHandle`").await;
+    says(&app, json("/one", "{\"sku\":7}"), "extract `LockHandle`").await;
+    says(&app, json("/several", "{\"from\":1,\"to\":1}"), "extract `LockSetHandle`").await;
     assert_eq!(text(ask(&app, json("/right", "{\"from\":1,\"to\":2}")).await).await, "served");
     world.settle().await;
     world.assert_nothing_left();
@@ -114,8 +114,8 @@ async fn filtered_requests_need_the_option() {
             .route_layer(layer)
     };
     let filtered = app(layer(&world).filter(|_| false));
-    says(&filtered, json("/status", "{\"sku\":7}"), "take `Option<LockHandle>` if its filter").await;
-    says(&filtered, json("/handle", "{\"sku\":7}"), "take `Option<LockHandle>` if its filter").await;
+    says(&filtered, json("/status", "{\"sku\":7}"), "extract `Option<LockHandle>` if its filter").await;
+    says(&filtered, json("/handle", "{\"sku\":7}"), "extract `Option<LockHandle>` if its filter").await;
     assert_eq!(text(ask(&filtered, json("/option", "{\"sku\":7}")).await).await, "false");
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
     let locked = app(layer(&world).methods([Method::POST]));
