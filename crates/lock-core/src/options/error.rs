@@ -62,7 +62,7 @@ pub enum OptionsError {
         /// The operation timeout, which it must exceed.
         operation_timeout: Duration,
     },
-    /// The minimum hold is above the lease, and only the lease keeps the lock if the process dies.
+    /// The minimum hold exceeds the lease, and only the lease keeps the lock if the process dies.
     MinHoldTooLong {
         /// The minimum hold.
         min_hold: Duration,
