@@ -116,7 +116,8 @@ impl LockOptions {
         self
     }
 
-    /// Sets the interval at which the watchdog renews, counted from the sending of the last successful renewal.
+    /// Sets the interval at which the watchdog renews, counted from the sending of the last successful renewal. To
+    /// share a call with renewals of other locks, it renews up to a quarter of the interval earlier.
     pub const fn renew_every(mut self, interval: Duration) -> Self {
         self.renew_every = Some(interval);
         self

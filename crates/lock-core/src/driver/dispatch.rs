@@ -1,7 +1,7 @@
 //! Passes an event to the machine of an entry and executes its commands.
 
 use super::{
-    entry::{DeferredEvent, EntryState, LockEntry},
+    entry::{DeferredEvent, EntryState, LockEntry, Times},
     hold_state::HoldState,
     notification::Notification,
     op::{IoPolicy, Op},
@@ -239,14 +239,15 @@ impl Shared {
         }
     }
 
-    /// Called while the mutex of the entry is held, so that two events cannot swap their wake-up times.
+    /// Called while the mutex of the entry is held, so that two events cannot swap their times.
     fn reschedule(&self, entry: &Arc<LockEntry>, state: &mut EntryState, now: Moment) {
-        let wake = state.machine.wake_at();
-        if wake == state.scheduled {
+        let (wake, renewable_from) = (state.machine.wake_at(), state.machine.renewable_from());
+        let times = Times { wake, renewable_from };
+        if times == state.scheduled {
             return;
         }
-        let next = lock(&self.schedule).set(entry, state.scheduled, wake);
-        state.scheduled = wake;
+        let next = lock(&self.schedule).set(entry, state.scheduled, times);
+        state.scheduled = times;
         // An earlier wake-up that is overdue has no timer that fires immediately: the machine was suspended.
         if let Some(next) = next.filter(|next| Some(*next) == wake || *next <= now) {
             self.alarms.move_to(next, now);

@@ -32,13 +32,19 @@ pub(super) struct EntryState {
     pub(super) hold: Option<Arc<HoldState>>,
     /// The errors of the latest acquire and renewal; `None` if they succeeded.
     pub(super) errors: Errors,
-    /// The wake-up time in the schedule.
-    pub(super) scheduled: Option<Moment>,
+    pub(super) scheduled: Times,
     /// `true` while the entry counts as holding, requesting or undoing something.
     pub(super) busy: bool,
     /// `true` once removed from the table. A caller that still has this entry looks the name up again.
     pub(super) removed: bool,
     last_id: u64,
+}
+
+/// The times of an entry in the schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Times {
+    pub(super) wake: Option<Moment>,
+    pub(super) renewable_from: Option<Moment>,
 }
 
 /// Errors by operation. At most one acquire and one renewal of a name are in progress, so no caller sees the error of
@@ -82,7 +88,7 @@ impl LockEntry {
             releases: FifoMap::default(),
             hold: None,
             errors: Errors::default(),
-            scheduled: None,
+            scheduled: Times::default(),
             busy: false,
             removed: false,
             last_id: 0,

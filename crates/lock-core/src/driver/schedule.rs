@@ -1,47 +1,55 @@
-//! The wake-up times of all entries, sorted.
+//! The wake-up times of all entries and the times from which their holds may be renewed with others, both sorted.
 
-use super::entry::LockEntry;
+use super::entry::{LockEntry, Times};
 use crate::time::Moment;
-use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    wakes: BTreeMap<(Moment, u64), Arc<LockEntry>>,
+    wakes: Sorted,
+    renewable: Sorted,
+}
+
+#[derive(Debug, Default)]
+struct Sorted(BTreeMap<(Moment, u64), Arc<LockEntry>>);
+
+impl Sorted {
+    fn set(&mut self, entry: &Arc<LockEntry>, from: Option<Moment>, to: Option<Moment>) {
+        if from == to {
+            return;
+        }
+        if let Some(at) = from {
+            self.0.remove(&(at, entry.id));
+        }
+        if let Some(at) = to {
+            self.0.insert((at, entry.id), entry.clone());
+        }
+    }
 }
 
 impl Schedule {
-    /// Moves the wake-up of an entry and returns the earliest of all.
-    pub(super) fn set(
-        &mut self,
-        entry: &Arc<LockEntry>,
-        from: Option<Moment>,
-        to: Option<Moment>,
-    ) -> Option<Moment> {
-        if let Some(at) = from {
-            self.wakes.remove(&(at, entry.id));
-        }
-        if let Some(at) = to {
-            self.wakes.insert((at, entry.id), entry.clone());
-        }
+    /// Moves the times of an entry and returns the earliest wake-up of all.
+    pub(super) fn set(&mut self, entry: &Arc<LockEntry>, from: Times, to: Times) -> Option<Moment> {
+        self.wakes.set(entry, from.wake, to.wake);
+        self.renewable.set(entry, from.renewable_from, to.renewable_from);
         self.next()
     }
 
     pub(super) fn next(&self) -> Option<Moment> {
-        self.wakes.first_key_value().map(|((at, _), _)| *at)
+        self.wakes.0.first_key_value().map(|((at, _), _)| *at)
     }
 
     pub(super) fn take_due(&mut self, now: Moment) -> Vec<Arc<LockEntry>> {
-        let later = self.wakes.split_off(&(now + std::time::Duration::from_micros(1), 0));
-        std::mem::replace(&mut self.wakes, later).into_values().collect()
+        let later = self.wakes.0.split_off(&(now + Duration::from_micros(1), 0));
+        std::mem::replace(&mut self.wakes.0, later).into_values().collect()
     }
 
-    /// Returns the entries that wake up after `after` and no later than `to`. They stay in the schedule.
-    pub(super) fn waking_between(&self, after: Moment, to: Moment) -> Vec<Arc<LockEntry>> {
-        let between = self.wakes.range((Bound::Excluded((after, u64::MAX)), Bound::Unbounded));
-        between.take_while(|((at, _), _)| *at <= to).map(|(_, entry)| entry.clone()).collect()
+    /// Returns the entries whose holds may be renewed now. They stay in the schedule until they are.
+    pub(super) fn renewable(&self, now: Moment) -> Vec<Arc<LockEntry>> {
+        self.renewable.0.range(..=(now, u64::MAX)).map(|(_, entry)| entry.clone()).collect()
     }
 
     pub(super) fn clear(&mut self) {
-        self.wakes.clear();
+        *self = Self::default();
     }
 }

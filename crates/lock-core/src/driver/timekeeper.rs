@@ -44,13 +44,12 @@ impl Timekeeper {
         let shared = &self.shared;
         let mut calls = Calls::new();
         let mut drift = shared.wall_drift();
-        let mut gathered_to = Moment::START;
         loop {
             self.alarm.begin_turn();
             drift = shared.notice_jump(drift);
             shared.expire_calls(runtime);
             shared.tick_due_entries();
-            shared.send_renewals(&calls, &mut gathered_to);
+            shared.send_renewals(&calls);
             // The worker is blocked, or about to do this itself: whichever comes first does it.
             shared.do_queued_work(runtime, &calls);
             if shared.is_closed() {
@@ -80,7 +79,7 @@ impl Shared {
     fn tick_due_entries(self: &Arc<Self>) {
         let due = lock(&self.schedule).take_due(self.clock.now());
         for entry in due {
-            lock(&entry.state).scheduled = None;
+            lock(&entry.state).scheduled.wake = None;
             self.dispatch(&entry, Event::Tick, IoPolicy::Inline);
         }
     }
@@ -103,9 +102,9 @@ impl Shared {
         }
     }
 
-    fn send_renewals(self: &Arc<Self>, calls: &Calls, gathered_to: &mut Moment) {
+    fn send_renewals(self: &Arc<Self>, calls: &Calls) {
         let mut left = Vec::new();
-        for (entry, op) in self.gather_renewals(gathered_to) {
+        for (entry, op) in self.gather_renewals() {
             left.extend(self.submit(&entry, op).map(|op| (entry, op)));
         }
         for call in self.renewal_calls(left) {
@@ -113,16 +112,13 @@ impl Shared {
         }
     }
 
-    /// Returns the renewals that are due and, if there are any, those of other entries that are due soon, to be sent
-    /// together. Each entry is asked once per wake-up: during an outage, thousands of entries always wait for their
-    /// next try.
-    fn gather_renewals(self: &Arc<Self>, gathered_to: &mut Moment) -> Vec<(Arc<LockEntry>, Op)> {
+    /// Returns the renewals that are due and, if there are any, those of other entries that may be sent with them.
+    /// Holds that were renewed together are due together, so from then on they share each call.
+    fn gather_renewals(self: &Arc<Self>) -> Vec<(Arc<LockEntry>, Op)> {
         let mut renewals = self.work.take_renewals();
-        if let (false, Ok(terms)) = (renewals.is_empty(), &self.default_terms) {
-            let soon = self.clock.now() + terms.lease / 20;
-            let waking = lock(&self.schedule).waking_between(*gathered_to, soon);
-            *gathered_to = soon.max(*gathered_to);
-            waking.iter().for_each(|entry| self.dispatch(entry, Event::RenewEarly, IoPolicy::Inline));
+        if !renewals.is_empty() {
+            let renewable = lock(&self.schedule).renewable(self.clock.now());
+            renewable.iter().for_each(|entry| self.dispatch(entry, Event::RenewEarly, IoPolicy::Inline));
             renewals.extend(self.work.take_renewals());
         }
         renewals

@@ -138,8 +138,8 @@ pub enum Event {
         /// The hold.
         hold: HoldId,
     },
-    /// Renewals of other locks are about to be sent: renew with them if the renewal is due within a twentieth of the
-    /// lease.
+    /// Renewals of other locks are about to be sent: renew with them from
+    /// [`renewable_from`](super::Machine::renewable_from).
     RenewEarly,
     /// Time passed.
     Tick,

@@ -18,8 +18,8 @@ use crate::{
     time::Moment,
 };
 
-/// A renewal that is due within this fraction of the lease may be sent with those of other locks.
-const EARLY_PART: u32 = 20;
+/// A renewal that is due within this fraction of its interval may be sent with those of other locks.
+const EARLY_PART: u32 = 4;
 
 impl Renewal {
     pub(super) fn after(sent: Moment, terms: &Terms) -> Self {
@@ -32,6 +32,16 @@ impl Renewal {
 
     pub(super) fn next_at(&self) -> Moment {
         self.next_at
+    }
+
+    /// Returns the time from which it may be sent with those of other locks. A retry keeps its back-off.
+    fn may_join_from(&self, terms: &Terms) -> Option<Moment> {
+        match terms.keep {
+            Keep::Renewed { every } if !self.suspect && self.next_at != Moment::NEVER => {
+                Some(self.next_at - every / EARLY_PART)
+            }
+            Keep::Renewed { .. } | Keep::Fixed => None,
+        }
     }
 
     pub(super) fn is_suspect(&self) -> bool {
@@ -64,10 +74,16 @@ impl Machine {
         }
     }
 
-    /// Renews a little early, together with other locks. A retry keeps its back-off.
+    /// Returns the time from which [`Event::RenewEarly`](super::Event::RenewEarly) renews the hold.
+    #[must_use]
+    pub fn renewable_from(&self) -> Option<Moment> {
+        let hold = self.hold.as_ref().filter(|hold| !hold.ended)?;
+        hold.renewal.may_join_from(&hold.terms)
+    }
+
     pub(super) fn renew_early(&mut self, s: &mut Ctx<'_>) {
-        if let Some(hold) = self.hold.as_mut().filter(|hold| !hold.renewal.suspect)
-            && hold.renewal.next_at <= s.now + hold.terms.lease / EARLY_PART
+        if self.renewable_from().is_some_and(|from| from <= s.now)
+            && let Some(hold) = &mut self.hold
         {
             hold.renewal.next_at = s.now;
         }

@@ -43,6 +43,7 @@ mod replies;
 mod runtimes;
 mod scale;
 mod sets;
+mod shared_renewals;
 mod shutdowns;
 #[cfg(all(unix, feature = "signal"))]
 mod signal;

@@ -21,6 +21,8 @@ use tokio::{
 };
 
 const GROUPS: usize = 100;
+/// The time between the starts of two groups. The leaderships of all are then acquired over a whole period of renewal.
+const APART: Duration = Duration::from_millis(35);
 
 /// The number of heartbeats of each group.
 #[derive(Debug, Clone, Default)]
@@ -84,11 +86,12 @@ async fn many_groups_share_their_calls() {
         register(&cron).await;
         let mut stopped = stopped.clone();
         running.spawn(async move { cron.run_until(async move { drop(stopped.changed().await) }).await });
+        sleep(APART).await;
     }
     heartbeats.of_each(5).await;
     let (begun, before, inner) = (Instant::now(), requests(&server), server_commands(&server));
     // The long run contains a registration of each group.
-    heartbeats.of_each(if long() { 120 } else { 10 }).await;
+    heartbeats.of_each(if long() { 75 } else { 10 }).await;
     let (sent, took) = (requests(&server) - before, begun.elapsed().as_secs_f64());
     let total = heartbeats.total();
     let per_second = sent as f64 / took;

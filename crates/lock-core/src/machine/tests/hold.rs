@@ -169,19 +169,22 @@ fn after_a_pause_past_both_the_hold_ended_by_what_came_first() {
 }
 
 #[test]
-fn renewal_goes_early_with_others_only_if_it_is_nearly_due() {
+fn renewal_goes_early_with_others_only_in_the_last_quarter_of_its_interval() {
     let (mut story, lease, _) = Story::with_a_holding();
-    story.at(8.49).tell(Event::RenewEarly).says_nothing();
-    story.at(8.5).tell(Event::RenewEarly);
-    assert_eq!(story.renews(), (lease, at(8.5)));
-    story.renewed(lease, at(8.5), Renewed::Renewed).next();
+    assert_eq!(story.machine.renewable_from(), Some(at(7.5)));
+    story.at(7.49).tell(Event::RenewEarly).says_nothing();
+    story.at(7.5).tell(Event::RenewEarly);
+    assert_eq!(story.renews(), (lease, at(7.5)));
+    assert_eq!(story.machine.renewable_from(), None, "until it is answered");
+    story.renewed(lease, at(7.5), Renewed::Renewed).next();
     let how = Notice::Renewal {
         outcome: RenewalOutcome::Renewed,
         took: Duration::ZERO,
         remaining: Duration::from_millis(29_698),
     };
     assert_eq!(story.reports, [Command::Notice(how)]);
-    story.at(18.0).tell(Event::Suspicion).renews();
-    story.renew_unknown(lease, at(18.0)).next();
+    story.at(17.0).tell(Event::Suspicion).renews();
+    story.renew_unknown(lease, at(17.0)).next();
+    assert_eq!(story.machine.renewable_from(), None, "a retry keeps its back-off");
     story.tell(Event::RenewEarly).says_nothing();
 }
