@@ -7,6 +7,7 @@ use crate::{
     job::Job,
     payload,
     running::{CancelReason, CancelSignal},
+    schedule::times::friendly,
 };
 use futures_util::FutureExt;
 use lock_core::LostReason;
@@ -99,7 +100,9 @@ async fn drive_body(
             let detail = reason.detail();
             AttemptResult { cancelled: Some(reason), ..AttemptResult::new(RunOutcome::Cancelled, detail) }
         },
-        () = time_out(job.terms.timeout) => AttemptResult::new(RunOutcome::TimedOut, "it exceeded its timeout"),
+        timeout = time_out(job.terms.timeout) => {
+            AttemptResult::new(RunOutcome::TimedOut, &format!("timed out after {}", friendly(timeout)))
+        }
         done = &mut *body => return outcome_of(done),
     };
     cancel_body.send_replace(true);
@@ -138,9 +141,13 @@ fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-async fn time_out(timeout: Option<Duration>) {
+/// Waits for the timeout, and returns it.
+async fn time_out(timeout: Option<Duration>) -> Duration {
     match timeout {
-        Some(time) => tokio::time::sleep(time).await,
+        Some(timeout) => {
+            tokio::time::sleep(timeout).await;
+            timeout
+        }
         None => std::future::pending().await,
     }
 }

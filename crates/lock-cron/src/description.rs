@@ -32,7 +32,7 @@ pub(crate) fn terms(terms: &JobTerms) -> Vec<Value> {
         ("Overlap", overlap(terms.overlap)),
         ("Pool", pool(terms)),
         ("Missed runs", misfire(terms.misfire)),
-        ("Grace", terms.grace.map_or_else(|| "half the distance to the next run".to_owned(), friendly)),
+        ("Grace", terms.grace.map_or_else(|| "half the interval to the next run".to_owned(), friendly)),
         ("Retries", retries(terms)),
         ("Node dies", orphan(terms.on_orphan)),
         ("Timeout", terms.timeout.map_or_else(|| "none".to_owned(), friendly)),

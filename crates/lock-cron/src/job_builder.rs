@@ -83,7 +83,7 @@ impl Scheduler {
 /// | [`overlap`](Self::overlap) | [`Overlap::Skip`] |
 /// | [`pool`](Self::pool) | none |
 /// | [`misfire`](Self::misfire) | [`Misfire::FireOnce`] |
-/// | [`grace`](Self::grace) | half the distance to the next instant; 24 h if there is none |
+/// | [`grace`](Self::grace) | half the interval to the next instant; 24 h if there is none |
 /// | [`on_orphan`](Self::on_orphan) | [`OnOrphan::Skip`] |
 /// | [`retries`](Self::retries) | none |
 /// | [`timeout`](Self::timeout) | none |

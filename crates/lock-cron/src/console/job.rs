@@ -49,6 +49,8 @@ async fn details(console: &Console, name: &str, since: Option<&str>) -> Result<O
         let details = json!({
             "version": version,
             "now": view.now.as_millis(),
+            "group": console.group(),
+            "nodes": view.nodes(),
             "actions": console.access == Access::Actions,
             "row": row.json,
             "next": next.into_iter().map(UtcTime::as_millis).collect::<Vec<_>>(),

@@ -64,13 +64,12 @@ fn answer(console: &Console, view: &View, query: &Query) -> Value {
     let page = found.iter().take(query.rows);
     let known = view.known(&query.since);
     let changed = page.clone().filter(|(_, row)| row.version > known);
-    let node = |node: &lock_ledger::LiveNode| json!({ "name": node.name, "leading": node.leading });
     json!({
         "version": view.token(view.version()),
         "now": view.now.as_millis(),
-        "group": console.cron.shared.node.ledger.group().as_str(),
+        "group": console.group(),
         "actions": console.access == Access::Actions,
-        "nodes": view.nodes.iter().map(node).collect::<Vec<_>>(),
+        "nodes": view.nodes(),
         "counts": {
             "all": count(Show::All),
             "failing": count(Show::Failing),

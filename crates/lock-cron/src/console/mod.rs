@@ -53,6 +53,12 @@ struct Console {
     access: Access,
 }
 
+impl Console {
+    fn group(&self) -> &str {
+        self.cron.shared.node.ledger.group().as_str()
+    }
+}
+
 /// The requests that a console accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {

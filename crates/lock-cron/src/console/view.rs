@@ -10,7 +10,7 @@ use crate::{
 };
 use lock_core::{__private::lock, LockName};
 use lock_ledger::{GroupSummary, Instances, JobControls, JobSummary, LiveNode, OpenRun};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -32,7 +32,7 @@ pub(super) struct View {
     /// The start of the last read, which its viewer may have left.
     asked: Option<Instant>,
     pub(super) now: UtcTime,
-    pub(super) nodes: Vec<LiveNode>,
+    nodes: Vec<LiveNode>,
     definitions: Definitions,
     pub(super) rows: BTreeMap<LockName, Row>,
 }
@@ -112,6 +112,11 @@ impl View {
         let version =
             token.strip_prefix(&*self.id.simple().to_string()).and_then(|rest| rest.strip_prefix('-'));
         version.and_then(|version| version.parse().ok()).unwrap_or(0)
+    }
+
+    /// Returns the live nodes as JSON.
+    pub(super) fn nodes(&self) -> Value {
+        self.nodes.iter().map(|node| json!({ "name": node.name, "leading": node.leading })).collect()
     }
 
     fn update(&mut self, cron: &Scheduler, read: Read) {

@@ -10,11 +10,18 @@ use super::{
     token::Token,
     zone::Zone,
 };
-use jiff::SignedDuration;
+use jiff::{
+    SignedDuration,
+    fmt::friendly::{Designator, Spacing, SpanPrinter},
+};
 use std::{sync::Arc, time::Duration};
 
 /// The longest period.
 const CENTURY: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
+
+/// Writes periods as `1 hour 30 minutes`.
+const IN_WORDS: SpanPrinter =
+    SpanPrinter::new().designator(Designator::Verbose).spacing(Spacing::BetweenUnitsAndDesignators);
 
 #[derive(Clone)]
 pub(crate) enum Times {
@@ -74,11 +81,16 @@ impl Times {
         matches!(self, Self::Pattern { .. }).then_some(zone)
     }
 
-    /// Returns the pattern in words; `None` for a period and an instant.
+    /// Returns the pattern or the period in words; `None` for an instant.
     pub(crate) fn describe(&self) -> Option<String> {
         match self {
             Self::Pattern { civil, .. } => Some(civil.describe()),
-            Self::Every(_) | Self::At(_) => None,
+            Self::Every(period) => {
+                let words = IN_WORDS.duration_to_string(&SignedDuration::from_millis(*period));
+                let unit = words.strip_prefix("1 ").filter(|unit| !unit.contains(' '));
+                Some(format!("Every {}", unit.unwrap_or(&words)))
+            }
+            Self::At(_) => None,
         }
     }
 

@@ -14,7 +14,7 @@ impl Schedule {
     /// ```
     /// let nightly = lock_cron::Schedule::cron("0 2 * * MON-FRI")?.in_tz("Europe/Berlin")?;
     /// assert_eq!(nightly.describe(), "At 02:00, on Monday to Friday, Europe/Berlin");
-    /// assert_eq!(lock_cron::Schedule::cron("@every 90s")?.describe(), "Every 90s");
+    /// assert_eq!(lock_cron::Schedule::cron("@every 90s")?.describe(), "Every 1 minute 30 seconds");
     /// # Ok::<(), lock_cron::ScheduleError>(())
     /// ```
     #[must_use]
@@ -25,7 +25,7 @@ impl Schedule {
                 let words = words.trim_end_matches('.').replacen("At every", "Every", 1);
                 words.replace(WORKDAYS, "Monday to Friday")
             }
-            None => self.text.replacen("@every", "Every", 1).replacen("@at", "Once, at", 1),
+            None => self.text.replacen("@at", "Once, at", 1),
         };
         let words = if words.chars().count() > MAX_WORDS { self.text.to_string() } else { words };
         if zone == "UTC" { words } else { format!("{words}, {zone}") }

@@ -1,12 +1,12 @@
 //! A group with a past, three live nodes and their console.
 
 use crate::past::{
-    Happened::{self, Ran, RanAgain, Skipped},
-    NOW, Past,
+    Happened::{self, IsOpen, Ran, Skipped},
+    Past, PastJob, TIMEOUT,
 };
 use axum::{http::request::Parts, response::Response};
 use lock_core::{LockFactory, MemoryBackend};
-use lock_cron::{Actor, RunOutcome, Schedule, Scheduler};
+use lock_cron::{Actor, Retries, RunOutcome, Schedule, Scheduler};
 use std::{
     net::SocketAddr,
     sync::{
@@ -20,22 +20,32 @@ use tokio::{net::TcpListener, task::JoinHandle};
 pub(crate) const FAILING: &str = "sync-exchange-rates";
 pub(crate) const ERROR: &str =
     "GET https://rates.example/v1/latest: 503 Service Unavailable: upstream connect error before headers";
-const OK: Happened = Ran(RunOutcome::Succeeded, "");
+const OK: Happened = Ran(&[(RunOutcome::Succeeded, "")]);
+const DOWN: Happened = Ran(&[(RunOutcome::Failed, ERROR), (RunOutcome::Failed, ERROR)]);
+const SLOW: Happened = Ran(&[(RunOutcome::Failed, ERROR), (RunOutcome::TimedOut, "timed out after 5m")]);
+const RESET: Happened = Ran(&[(RunOutcome::Failed, "connection reset by peer"), (RunOutcome::Succeeded, "")]);
 const BUSY: Happened = Skipped("other runs were open");
 
-/// The jobs of every node, with their schedules.
-const JOBS: [(&str, &str); 10] = [
-    ("audit-log-rotation", "15 3 * * *"),
-    ("expire-carts", "*/10 * * * *"),
-    ("invoices", "CRON_TZ=Europe/Berlin 0 2 * * *"),
-    ("nightly-reports", "30 1 * * MON-FRI"),
-    ("rebuild-search-index", "@every 30m"),
-    ("refresh-recommendations", "5,35 * * * *"),
-    ("restock-levels", "0 * * * *"),
-    ("send-digests", "CRON_TZ=America/New_York 0 7 * * MON"),
-    (FAILING, "*/15 * * * *"),
-    ("warm-cache", "0 */6 * * *"),
+/// The jobs of every node.
+const JOBS: [PastJob; 10] = [
+    job("audit-log-rotation", "15 3 * * *", 21_400),
+    job("expire-carts", "*/10 * * * *", 1_850),
+    job("invoices", "CRON_TZ=Europe/Berlin 0 2 * * *", 94_000),
+    job("nightly-reports", "30 1 * * MON-FRI", 163_000),
+    job("rebuild-search-index", "@every 5m", 150_000),
+    job("refresh-recommendations", "5,35 * * * *", 38_500),
+    job("restock-levels", "0 * * * *", 6_200),
+    job("send-digests", "CRON_TZ=America/New_York 0 7 * * MON", 72_000),
+    job(FAILING, "*/15 * * * *", 2_700),
+    job("warm-cache", "0 */6 * * *", 12_300),
 ];
+
+/// A job of no live node.
+const UNOWNED: PastJob = job("legacy-export", "0 4 * * SUN", 55_000);
+
+const fn job(name: &'static str, schedule: &'static str, takes_millis: u64) -> PastJob {
+    PastJob { name, schedule, takes: Duration::from_millis(takes_millis) }
+}
 
 /// A running console. Dropping it stops its nodes and closes its port.
 pub(crate) struct Fixture {
@@ -56,15 +66,15 @@ impl Fixture {
             let locks = LockFactory::builder(memory.clone()).clock(past.clock.clone()).build().unwrap();
             let cron =
                 Scheduler::builder(locks, past.ledger.clone()).group("billing").node(name).build().unwrap();
-            for (job, schedule) in JOBS {
+            for PastJob { name: job, schedule, .. } in JOBS {
                 let bank = bank_is_open.clone();
                 let body = move |_| {
                     let fails = job == FAILING && !bank.load(Ordering::SeqCst);
                     async move { if fails { Err(ERROR.into()) } else { Ok(()) } }
                 };
-                let timeout = Duration::from_secs(300);
                 let schedule = Schedule::cron(schedule).unwrap();
-                cron.job(job, schedule, body).timeout(timeout).register().unwrap();
+                let builder = cron.job(job, schedule, body).timeout(TIMEOUT).retries(Retries::times(1));
+                builder.register().unwrap();
             }
             let running = cron.clone();
             tasks.push(tokio::spawn(async move { running.run_until(std::future::pending()).await.unwrap() }));
@@ -115,24 +125,18 @@ pub(crate) async fn serve(console: axum::Router) -> (SocketAddr, JoinHandle<()>)
 async fn written_past() -> Past {
     let past = Past::new();
     let times = |count| std::iter::repeat_n(OK, count);
-    past.job("legacy-export", "0 4 * * SUN", &times(9).collect::<Vec<_>>()).await;
-    for (name, schedule) in JOBS {
-        let runs: Vec<_> = match name {
-            FAILING => times(14)
-                .chain((0..4).map(|_| RanAgain(RunOutcome::Failed, ERROR)))
-                .chain([Ran(RunOutcome::TimedOut, "the timeout of 5m is over")])
-                .chain([RanAgain(RunOutcome::Failed, ERROR)])
-                .collect(),
-            "refresh-recommendations" => times(6)
-                .chain([BUSY, BUSY, OK, Ran(RunOutcome::Failed, "connection reset by peer"), OK, OK, BUSY])
-                .chain(times(9))
-                .collect(),
+    past.job(UNOWNED, &times(9).collect::<Vec<_>>()).await;
+    for job in JOBS {
+        let runs: Vec<_> = match job.name {
+            FAILING => times(14).chain([DOWN, DOWN, DOWN, DOWN, SLOW, DOWN]).collect(),
+            "refresh-recommendations" => {
+                times(6).chain([BUSY, BUSY, OK, RESET, OK, OK, BUSY]).chain(times(9)).collect()
+            }
+            "rebuild-search-index" => times(24).chain([IsOpen]).collect(),
             "send-digests" => times(5).collect(),
             _ => times(24).collect(),
         };
-        past.job(name, schedule, &runs).await;
+        past.job(job, &runs).await;
     }
-    past.open("rebuild-search-index", 214).await;
-    past.at(NOW);
     past
 }

@@ -35,6 +35,8 @@ async fn failing_job_is_first_with_since_when_and_why() {
     assert_eq!(browser.text("#nodes").await.unwrap(), "3 live nodes · leader web-1");
     let paused = browser.value(&format!("{}.textContent", row("nightly-reports"))).await.unwrap();
     assert!(paused.as_str().unwrap().contains("‖ paused by ann: the data warehouse moves"), "{paused}");
+    let unowned = browser.value(&format!("{}.textContent", row("legacy-export"))).await.unwrap();
+    assert!(unowned.as_str().unwrap().contains("○ no live node: does not run until"), "{unowned}");
     let running = browser.value(&format!("{}.textContent", row("rebuild-search-index"))).await.unwrap();
     assert!(running.as_str().unwrap().contains("▸ running"), "{running}");
 }
@@ -71,7 +73,17 @@ async fn page_of_a_job_has_an_address_of_its_own() {
     let fixture = Fixture::start().await;
     let browser = opened(&fixture, &format!("#job={FAILING}")).await;
     assert_eq!(browser.text("#job-name").await.unwrap(), FAILING);
-    assert!(browser.text("#verdict").await.unwrap().contains("✕ Failing since 07:45"));
+    assert_eq!(browser.text("#group").await.unwrap(), "billing");
+    assert_eq!(browser.text("#nodes").await.unwrap(), "3 live nodes · leader web-1");
+    assert!(browser.text("#zone").await.unwrap().starts_with("times in "));
+    assert!(browser.text("#runs").await.unwrap().contains("✕ timed out after 5m"));
+    assert!(
+        browser
+            .text("#verdict")
+            .await
+            .unwrap()
+            .contains("✕ Failing since 07:45 (for 1 h 22 min), 12 failed attempts")
+    );
     assert_eq!(browser.value("document.querySelectorAll('#upcoming li').length").await.unwrap(), 5);
     assert!(browser.text("#terms").await.unwrap().contains("skip while another run is open"));
     // The attempts of a run are in its entry, with the whole error.

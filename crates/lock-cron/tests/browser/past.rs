@@ -26,13 +26,38 @@ pub(crate) struct Past {
     pub(crate) ledger: MemoryLedger,
 }
 
+/// The timeout of the jobs.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
+
 /// The past of one run.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) enum Happened {
-    Ran(RunOutcome, &'static str),
-    /// A run with an attempt that failed before this one.
-    RanAgain(RunOutcome, &'static str),
+    /// The outcomes of its attempts, with their errors.
+    Ran(&'static [(RunOutcome, &'static str)]),
     Skipped(&'static str),
+    /// Its first attempt has not ended.
+    IsOpen,
+}
+
+/// A job of the past.
+#[derive(Clone, Copy)]
+pub(crate) struct PastJob {
+    pub(crate) name: &'static str,
+    pub(crate) schedule: &'static str,
+    /// The length of a usual attempt that succeeds.
+    pub(crate) takes: Duration,
+}
+
+impl PastJob {
+    /// Returns the length of an attempt, which differs from run to run.
+    fn length(&self, run: RunId, outcome: RunOutcome) -> Duration {
+        let percent = u32::try_from(80 + run.scheduled().unwrap().as_millis() / 60_000 * 7 % 43).unwrap();
+        match outcome {
+            RunOutcome::Succeeded => self.takes * percent / 100,
+            RunOutcome::TimedOut => TIMEOUT,
+            _ => self.takes * percent / 300,
+        }
+    }
 }
 
 impl Past {
@@ -48,13 +73,13 @@ impl Past {
     }
 
     /// Writes the runs of a job, the latest last: those at its last instants before [`NOW`].
-    pub(crate) async fn job(&self, name: &str, schedule: &str, runs: &[Happened]) {
-        let schedule = Schedule::cron(schedule).unwrap();
+    pub(crate) async fn job(&self, job: PastJob, runs: &[Happened]) {
+        let schedule = Schedule::cron(job.schedule).unwrap();
         let (from, now) = (UtcTime::from(NOW).as_millis() - 90 * 86_400_000, UtcTime::from(NOW));
         let mut instants: Vec<_> =
             schedule.after(UtcTime::from_millis(from)).take_while(|at| *at < now).collect();
         instants.drain(..instants.len() - runs.len());
-        let id = JobId { group: group(), name: LockName::new(name).unwrap() };
+        let id = JobId { group: group(), name: LockName::new(job.name).unwrap() };
         let first =
             instants.first().map_or(NOW, |at| ServerTime::from_millis(at.as_millis().cast_unsigned()));
         self.at(ServerTime::from_millis(first.as_millis() - 1000));
@@ -72,24 +97,29 @@ impl Past {
             let run = RunId::at_millis(instant.as_millis().cast_unsigned());
             self.at(run.scheduled().unwrap() + Duration::from_millis(7));
             match happened {
-                Happened::Ran(outcome, detail) => self.run(&id, run, None, *outcome, detail).await,
-                Happened::RanAgain(outcome, detail) => {
-                    let claim = self.claim(&id, run, None, None).await;
-                    self.end(&id, run, claim, *outcome, detail, AfterAttempt::Retry).await;
-                    self.run(&id, run, Some(claim), *outcome, detail).await;
+                Happened::Ran(attempts) => {
+                    let mut before = None;
+                    for (number, (outcome, detail)) in (1..).zip(*attempts) {
+                        let claim = self.claim(&id, run, before, None).await;
+                        let passed = job.length(run, *outcome);
+                        let then = match number == attempts.len() {
+                            true => AfterAttempt::Finish,
+                            false => AfterAttempt::Retry,
+                        };
+                        self.end(&id, run, claim, (passed, *outcome, detail), then).await;
+                        before = Some(claim);
+                    }
                 }
                 Happened::Skipped(detail) => {
                     let skip = Skip { first: run, count: 1, detail: (*detail).to_owned() };
                     self.claim(&id, run, None, Some(skip)).await;
                 }
+                Happened::IsOpen => {
+                    self.claim(&id, run, None, None).await;
+                }
             }
         }
         self.at(NOW);
-    }
-
-    async fn run(&self, job: &JobId, run: RunId, after: Option<ClaimId>, outcome: RunOutcome, detail: &str) {
-        let claim = self.claim(job, run, after, None).await;
-        self.end(job, run, claim, outcome, detail, AfterAttempt::Finish).await;
     }
 
     async fn claim(&self, job: &JobId, run: RunId, after: Option<ClaimId>, skip: Option<Skip>) -> ClaimId {
@@ -124,22 +154,12 @@ impl Past {
         job: &JobId,
         run: RunId,
         claim: ClaimId,
-        outcome: RunOutcome,
-        detail: &str,
+        (passed, outcome, detail): (Duration, RunOutcome, &str),
         then: AfterAttempt,
     ) {
-        self.at(self.clock.wall() + Duration::from_millis(2300));
+        self.at(self.clock.wall() + passed);
         let (job, detail) = (job.clone(), detail.to_owned());
         let request = EndRequest { job, run, claim, outcome, detail, then, history: DEFAULT_HISTORY };
         self.ledger.end(request).await.unwrap();
-    }
-
-    /// Leaves a run open at the last instant before [`NOW`].
-    pub(crate) async fn open(&self, name: &str, seconds_ago: u64) {
-        let id = JobId { group: group(), name: LockName::new(name).unwrap() };
-        let at = NOW.as_millis() - seconds_ago * 1000;
-        self.at(ServerTime::from_millis(at));
-        self.claim(&id, RunId::at_millis(at), None, None).await;
-        self.at(NOW);
     }
 }

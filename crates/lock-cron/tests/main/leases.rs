@@ -81,7 +81,7 @@ async fn a_body_that_succeeds_within_the_grace_has_succeeded() {
     sleep(secs(180)).await;
     let history = running.history().await;
     assert_eq!((ends.load(SeqCst), history.len(), history[0].outcome), (1, 1, RunOutcome::Succeeded));
-    assert_eq!(history[0].detail, "after it was asked to end: it exceeded its timeout");
+    assert_eq!(history[0].detail, "after it was asked to end: timed out after 10s");
 }
 
 #[tokio::test(start_paused = true)]

@@ -173,3 +173,15 @@ fn a_step_of_days_beside_a_day_of_the_week_matches_either() {
     assert_eq!(first("0 0 */10 * MON", 8), january);
     assert_eq!(first("0 0 * * 5/1", 3), ["2026-01-02 00:00", "2026-01-03 00:00", "2026-01-09 00:00"]);
 }
+
+#[test]
+fn periods_are_described_with_whole_words() {
+    for (text, words) in [
+        ("@every 30m", "Every 30 minutes"),
+        ("@every 1h", "Every hour"),
+        ("@every 90m", "Every 1 hour 30 minutes"),
+        ("@every 24h", "Every 24 hours"),
+    ] {
+        assert_eq!(Schedule::cron(text).unwrap().describe(), words);
+    }
+}
