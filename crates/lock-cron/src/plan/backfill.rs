@@ -38,7 +38,10 @@ impl PlannedJob {
         if self.pending.give_way() {
             self.clear_backoff();
         }
-        if self.paused || !self.pending.is_empty() || self.on_time.due_at().is_some() {
+        // Instants that came without a leader are not pending before the watermark is read and they are searched.
+        let knows_waiting = self.cursor.is_some() && self.behind.is_none();
+        let waits = !self.pending.is_empty() || self.on_time.due_at().is_some();
+        if self.paused || waits || !knows_waiting {
             return;
         }
         while let Some(PlannedBackfill { id, schedule, mark, last }) = self.backfills.first() {

@@ -205,8 +205,9 @@ impl PlannedJob {
                     out.push(Command::CancelRunning(due.job.clone()));
                 }
             }
-            // It stays due here, and the leader notices that nobody has claimed it.
-            ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) => {}
+            // It stays due here, and the leader notices that nobody has claimed it. The pool delays its next claim, unless
+            // that is in doubt.
+            ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) if due.in_doubt.is_none() => {}
             ClaimOutcome::Answered(ClaimReply::Early { wait }) => run.not_before = now.saturating_add(wait),
             ClaimOutcome::Answered(ClaimReply::Paused | ClaimReply::Outdated) => {
                 run.not_before = now.saturating_add(CLAIM_RETRY_PAUSE);

@@ -298,6 +298,10 @@ impl Planner {
                 skipped(SkipReason::DecidedElsewhere, count);
                 job.decided();
             }
+            // A claim in doubt does not wait for room, since the store may have granted it.
+            ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) if due.in_doubt.is_some() => {
+                job.back_off(now)
+            }
             // The pool delays the next claim, of whichever of its jobs.
             ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) => {}
             ClaimOutcome::Answered(ClaimReply::Early { wait }) => job.not_before = now.saturating_add(wait),

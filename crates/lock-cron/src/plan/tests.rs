@@ -1,5 +1,6 @@
 //! Tests of the planner: due instants, claims, and their answers.
 
+mod backfills;
 mod catch_up;
 mod on_time;
 mod pools;

@@ -167,9 +167,9 @@ impl RunLoop {
         }
         self.controls_read(outcome.controls, commands);
         self.report_lost_jobs();
-        self.reinstate();
         self.compare_clocks();
         self.instances_seen(outcome.instances, &outcome.nodes, read_at);
+        self.reinstate();
     }
 
     fn registered(&mut self, jobs: Vec<Registration>, answer: Answer<Vec<RegisteredJob>>) {

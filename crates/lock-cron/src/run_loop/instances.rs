@@ -25,7 +25,8 @@ pub(super) struct KnownInstances {
     current_at: UtcTime,
     /// The instances that this node cannot run.
     foreign: BTreeSet<LockName>,
-    reading: bool,
+    /// Set while they are read, since the store has another revision.
+    pub(super) reading: bool,
 }
 
 impl Default for KnownInstances {

@@ -68,9 +68,12 @@ impl RunLoop {
         }
     }
 
-    /// Sends the controls of this node's jobs from before the loss.
+    /// Sends the controls of this node's jobs from before the loss. Those of an instance wait until the store has it again:
+    /// a watermark of now would decide an only instant that is late.
     pub(super) fn reinstate(&mut self) {
-        let lost = self.lost.controls.iter().filter(|(job, _)| self.jobs.contains_key(*job));
+        let is_known =
+            |job| self.jobs.contains_key(job) && !(self.instances.reading && self.is_instance(job));
+        let lost = self.lost.controls.iter().filter(|(job, _)| is_known(job));
         let lost: Vec<_> = lost.map(|(job, controls)| (job.clone(), controls.clone())).collect();
         if lost.is_empty() || mem::replace(&mut self.lost.sending, true) {
             return;

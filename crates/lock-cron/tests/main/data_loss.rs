@@ -1,7 +1,8 @@
 //! A loss of the data of the group: what the running nodes set again, and what the leader reports.
 
 use crate::fleet::{Fleet, Running, secs};
-use lock_cron::{PauseNote, Placement};
+use lock_core::clock::TestClock;
+use lock_cron::{AddOutcome, PauseNote, Placement, UtcTime};
 use lock_testkit::Fault;
 use tokio::time::sleep;
 
@@ -122,6 +123,36 @@ async fn instance_is_paused_again_once_it_is_added_again() {
     add().await;
     sleep(secs(300)).await;
     assert_eq!(fleet.log.starts(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn paused_instance_that_runs_once_is_not_decided_by_the_loss() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    let write = node.writer();
+    let kind = node.cron.kind("import", move |run| {
+        write(&run);
+        async { Ok(()) }
+    });
+    kind.register().expect("a good kind");
+    let node = node.start();
+    let add = async || {
+        let at = UtcTime::from(TestClock::WALL_AT_START).as_millis() + 60_000;
+        let at = UtcTime::from_millis(at);
+        node.cron.once("import", "a", at, &7).await.expect("a healthy fleet answers")
+    };
+    assert_eq!(add().await, AddOutcome::Added);
+    sleep(secs(2)).await;
+    node.cron.pause("import/a").await.expect("a healthy fleet answers");
+    sleep(secs(120)).await;
+    fleet.lose_data();
+    sleep(secs(30)).await;
+    assert_eq!(add().await, AddOutcome::Added, "it has not run");
+    sleep(secs(30)).await;
+    assert_eq!(fleet.log.starts(), [], "it is still paused");
+    node.cron.resume("import/a").await.expect("a healthy fleet answers");
+    sleep(secs(30)).await;
+    assert_eq!(fleet.log.starts().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

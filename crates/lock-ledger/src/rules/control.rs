@@ -74,6 +74,8 @@ impl GroupLedger {
         let job = self.jobs.entry(name.clone()).or_insert_with(new);
         if before.revision > job.controls.revision {
             job.controls = before.clone();
+            // The clock that gave it may have been ahead. Later commands have a higher one.
+            self.revision = self.revision.max(before.revision);
             self.raise_revision(now);
         }
         CommandReply::Accepted { revision: self.revision }

@@ -23,8 +23,10 @@ if command == 'reinstate' then
   if not job.mark then redis.call('HSET', KEYS[1], 'mark', int(now_ms)) end
   local before = recall(redis.call('HGET', KEYS[2], 'job:' .. name))
   local revision = tonumber(redis.call('HGET', KEYS[2], 'revision'))
-  if tonumber(cjson.decode(value).revision) > tonumber(before.revision or 0) then
-    revision = next_revision(revision)
+  local reinstated = tonumber(cjson.decode(value).revision)
+  if reinstated > tonumber(before.revision or 0) then
+    -- The clock that gave it may have been ahead. Later commands have a higher one.
+    revision = next_revision(math.max(revision, reinstated))
     redis.call('HSET', KEYS[2], 'revision', int(revision), 'job:' .. name, value)
   end
   return answer('accepted', int(revision))

@@ -144,6 +144,12 @@ pub async fn reinstated_controls_win_by_their_revision(h: &impl LedgerHarness) {
         send(JobCommand::Reinstate(sent.clone())).await;
         assert_eq!(read().await, *kept);
     }
+    // The clock of the lost store was ahead.
+    let ahead = JobControls { revision: ledger.begin.as_millis() + 3_600_000, ..paused.clone() };
+    send(JobCommand::Reinstate(ahead.clone())).await;
+    send(JobCommand::Resume).await;
+    send(JobCommand::Reinstate(ahead)).await;
+    assert!(!read().await.paused, "the resume came since");
     let job = Registration { job: lost.name.clone(), schedule: SCHEDULE };
     let known = ledger.client().register(lost.group.clone(), vec![job]).await.expect("the ledger answers");
     assert_eq!(known.outcome[0].status, JobStatus::Existing);

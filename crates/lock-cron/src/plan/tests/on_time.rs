@@ -197,6 +197,12 @@ fn run_that_finds_its_pool_full_stays_due_on_its_node() {
     assert_eq!(spread.planner.wake_at(), Some(ms(minute, 250)));
     let [again] = spread.claims(ms(minute, 250), 1).try_into().unwrap();
     assert_eq!((again.run, again.after), (due.run, due.after));
+    // One of its requests was not answered.
+    let again = Due { in_doubt: Some(ClaimId::random()), ..again };
     spread.answer(ms(minute, 250), &again, ClaimReply::PoolFull { running: 1 });
+    assert_eq!(spread.claims(ms(minute, 251), 1), [], "it waits as well");
+    let [again] = spread.claims(ms(minute, 501), 1).try_into().unwrap();
+    let again = Due { in_doubt: None, ..again };
+    spread.answer(ms(minute, 501), &again, ClaimReply::PoolFull { running: 1 });
     assert_eq!(spread.claims(ms(minute, 30_001), 1), [], "the leader skips it after its grace");
 }

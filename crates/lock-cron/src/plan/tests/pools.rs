@@ -144,6 +144,20 @@ fn triggered_and_catch_up_runs_wait_without_end() {
 }
 
 #[test]
+fn claim_in_doubt_that_finds_its_pool_full_waits_before_it_asks_again() {
+    let mut pooled = Pooled::of(&DAILY[..1], &in_pool(JobTerms::default()));
+    let claims = pooled.claims(at(NOON));
+    let [due] = &claims[..] else { panic!("one claim: {claims:?}") };
+    // The first request was not answered, and may still be applied; the second one was.
+    let due = Due { in_doubt: Some(ClaimId::random()), ..due.clone() };
+    pooled.answer(at(NOON), &due, FULL);
+    assert_eq!(pooled.claims(at(NOON)), []);
+    let wakes = pooled.0.wake_at().expect("it still waits");
+    assert!(wakes > at(NOON), "{wakes}");
+    assert_eq!(pooled.claims(wakes), [due], "with the same id");
+}
+
+#[test]
 fn pool_without_waiting_runs_is_forgotten() {
     let mut pooled = Pooled::of(&[("a", "* * * * *"), ("b", "30 * * * *")], &in_pool(JobTerms::default()));
     pooled.claim(at(60), FULL);

@@ -1,0 +1,34 @@
+//! Backfills: their runs, and the runs that go first.
+
+use super::*;
+use uuid::Uuid;
+
+const HOURLY: &str = "0 * * * *";
+const NOON: i64 = 12 * 3600;
+
+/// Returns the claims of the next tick: instant in seconds of a scheduled run, or `None` for one of the backfill.
+fn claims(planner: &mut Planner, now: UtcTime) -> Vec<Option<UtcTime>> {
+    let mut out = Vec::new();
+    planner.tick(now, u32::MAX, &mut Budget::default(), &mut out);
+    let runs = out.into_iter().filter_map(|command| match command {
+        Command::Claim(due) => Some(due.run.scheduled().map(UtcTime::from)),
+        _ => None,
+    });
+    runs.collect()
+}
+
+#[test]
+fn instants_that_came_without_a_leader_go_first() {
+    let mut planner = Planner::default();
+    let schedule = Schedule::cron(HOURLY).unwrap();
+    let terms = JobTerms { placement: Placement::Leader, ..JobTerms::default() };
+    planner.add(at(0), name(), schedule.clone(), terms);
+    let backfill = PlannedBackfill { id: Uuid::from_u128(7), schedule, mark: at(0), last: at(3600) };
+    planner.backfills_read(&name(), vec![backfill]);
+    planner.elected();
+    let now = at(NOON + 10);
+    assert_eq!(claims(&mut planner, now), [], "the watermark is not known");
+    register(&mut planner, &name(), at(NOON - 2 * 3600));
+    let first = claims(&mut planner, now);
+    assert!(first.iter().all(Option::is_some), "the missed instants go first: {first:?}");
+}
