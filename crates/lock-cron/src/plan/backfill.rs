@@ -24,7 +24,8 @@ pub(crate) struct PlannedBackfill {
 }
 
 impl PlannedJob {
-    /// Takes the backfills in the store, oldest first. What was read before the answer to a claim does not take it back.
+    /// Takes the backfills in the store, oldest first. A mark that an answer to a claim has raised stays, even if they were
+    /// read before it.
     pub(super) fn backfills_read(&mut self, read: Vec<PlannedBackfill>) {
         let known = std::mem::replace(&mut self.backfills, read);
         for backfill in &mut self.backfills {

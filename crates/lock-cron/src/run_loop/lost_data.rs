@@ -7,7 +7,7 @@
 //!   resumes and schedules, with the revisions that they had.
 //! - The store keeps those of the highest revision, so nodes that read at different times agree on the last command of an
 //!   operator. A command since the loss has a higher revision than all of them.
-//! - What no running node has read is lost. Instances get their controls back if they are added again within ten minutes.
+//! - Controls that no running node has read are lost. Instances get their controls back if they are added again within ten minutes.
 
 use super::{effect::Effect, state::RunLoop};
 use crate::observer::CronEvent;
