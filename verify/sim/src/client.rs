@@ -9,7 +9,7 @@ use crate::{
     world::World,
 };
 use lock_core::{Hold, Lock, LockError, LockErrorKind, LockFactory, LockGuard, RunError};
-use lock_testkit::{Stream, planted::PlantedBug};
+use lock_testkit::Stream;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};
 
@@ -50,15 +50,14 @@ impl Client {
     }
 
     pub(crate) fn choose(&mut self) -> (Lock, Terms) {
-        let (name, terms, ignores) = self.world.with(|state| {
+        let (name, terms) = self.world.with(|state| {
             let name = state.plan.names
                 [usize::try_from(self.dice.below(state.plan.names.len() as u64)).unwrap_or(0)]
             .clone();
             let terms = state.plan.menu[usize::try_from(self.dice.below(3)).unwrap_or(0)];
-            (name, terms, state.bug == Some(PlantedBug::IgnoresMinHold))
+            (name, terms)
         });
-        let options = if ignores { terms.options.min_hold(Duration::ZERO) } else { terms.options };
-        let lock = self.factory.named(name).and_then(|lock| lock.with_options(options));
+        let lock = self.factory.named(name).and_then(|lock| lock.with_options(terms.options));
         (lock.expect("names and options of a plan are good"), terms)
     }
 

@@ -13,18 +13,6 @@ use lock_core::{
 };
 
 impl Oracle {
-    /// Checks that nobody else is granted a name before the minimum of its last hold is over. There is none for a lease
-    /// that the store lost, and in a quorum whose clocks step.
-    pub(crate) fn is_not_kept(&mut self, now: u64, name: &LockName, lease: LeaseId) {
-        let kept = self.names.get(name).and_then(|name| name.kept);
-        let Some((last, until)) = kept.filter(|(last, until)| *last != lease && now < *until) else { return };
-        let robbed = self.leases.get(&last).is_none_or(|last| last.robbed.is_some());
-        let timeless = self.quorum.is_some_and(|quorum| quorum.timeless);
-        self.must(robbed || timeless, || {
-            format!("{name}: granted as {lease} {} µs before the minimum of {last} was over", until - now)
-        });
-    }
-
     /// Records that a process reported the end of a hold.
     pub(crate) fn ended(
         &mut self,

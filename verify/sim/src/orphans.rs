@@ -37,10 +37,7 @@ impl Oracle {
             let ready = stores[node].paused_until.max(stores[node].down_until);
             let since = lease.touched.max(pause.until).max(link.since).max(ready);
             let answers = if self.quorum.is_some() { STRAGGLERS } else { 0 };
-            // A hold with a minimum is released when that is over.
-            let minimum = self.minimum + self.minimum / 100;
-            let patience =
-                2 * self.operation + 5 * SLACK + minimum + answers + if lease.retired { 0 } else { POLL };
+            let patience = 2 * self.operation + 5 * SLACK + answers + if lease.retired { 0 } else { POLL };
             if excused || link.partition.is_some() || now <= since + patience {
                 continue;
             }

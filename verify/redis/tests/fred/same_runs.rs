@@ -4,11 +4,11 @@ use crate::client::RedisBackend;
 use crate::suite::support::{name, redis};
 use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
 use lock_ledger::{
-    AddReply, AddRequest, AfterAttempt, BackfillRequest, CatchUp, ClaimId, ClaimReply, ClaimRequest,
-    CommandReply, Definition, EndReply, EndRequest, FleetControls, GroupLedger, GroupName, HeartbeatRequest,
-    Instance, Instances, JobCommand, JobControls, JobDescription, JobId, LiveNode, Once, OverlapRule,
-    PauseNote, PoolLimit, Registration, Removal, RemoveReply, RenewRun, RetryOf, RunId, RunLedger,
-    RunOutcome, RunRenewal, Skip,
+    AddReply, AddRequest, AfterAttempt, Backfill, BackfillRequest, CatchUp, ClaimId, ClaimReply,
+    ClaimRequest, CommandReply, Definition, EndReply, EndRequest, FleetControls, GroupLedger, GroupName,
+    HeartbeatRequest, Instance, Instances, JobCommand, JobControls, JobDescription, JobId, LiveNode, Once,
+    OverlapRule, PauseNote, PoolLimit, Registration, Removal, RemoveReply, RenewRun, RetryOf, RunId,
+    RunLedger, RunOutcome, RunRenewal, Skip,
 };
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::BTreeMap, time::Duration};
@@ -121,15 +121,28 @@ impl Run {
         self.random.chance(0.5).then_some(PoolLimit { name, max })
     }
 
+    fn open_backfills(&self) -> Vec<Backfill> {
+        match self.model.controls(u64::MAX) {
+            FleetControls::Changed { backfills, .. } => backfills,
+            _ => panic!("no group has that revision"),
+        }
+    }
+
     fn fresh_claim(&mut self) -> ClaimRequest {
-        let job = self.job();
+        let mut job = self.job();
         let around = self.now.as_millis() - 20 + self.random.below(25);
-        let run = match self.random.below(5) {
-            1 if !self.backfills.is_empty() => {
+        let open_backfill = self.open_backfills().into_iter().next().filter(|_| self.random.chance(0.5));
+        let run = match (self.random.below(5), open_backfill) {
+            (1, Some(open)) => {
+                job.name = open.job;
+                let at = open.mark.as_millis() + 1 + self.random.below(5);
+                RunId::Backfill { id: open.id, at: ServerTime::from_millis(at) }
+            }
+            (1, None) if !self.backfills.is_empty() => {
                 let backfills = self.backfills.clone();
                 RunId::Backfill { id: self.pick(&backfills), at: ServerTime::from_millis(around - 10) }
             }
-            0 if !self.triggers.is_empty() => {
+            (0, _) if !self.triggers.is_empty() => {
                 let triggers = self.triggers.clone();
                 self.pick(&triggers)
             }
