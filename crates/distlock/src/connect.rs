@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 /// Connects to a store and returns a factory of locks with default options.
 ///
-/// `redis://host`, `redis-sentinel://s1,s2,s3/name`, `redis-cluster://h1,h2,h3`, `redlock://h1,h2,h3`, a `valkey://` one, or
-/// `memory:` for one process. Call it once per process; clones of the factory are the same factory. Other options:
-/// `LockFactory::builder(backend)`.
+/// Accepts `redis://host`, `valkey://host`, `redis-sentinel://s1,s2,s3/name`, `redis-cluster://h1,h2,h3`,
+/// `redlock://h1,h2,h3`, and `memory:` for a single process. Call it once per process; clones refer to the same
+/// factory. For other options use `LockFactory::builder(backend)`.
 ///
 /// # Errors
-/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used, and the connector's error if the
-/// store cannot be reached or refuses the login. Neither contains a secret of the URL.
+/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used, and the connector's
+/// error if the store cannot be reached or refuses the login. Neither contains a secret of the URL.
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future closes connections that it opened.

@@ -10,22 +10,23 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The root is that of [`lock_core`], which documents locks, guards and options. Each other part is a module behind a feature:
+//! The root re-exports [`lock_core`], which documents locks, guards and options. Every other part is a module behind a
+//! feature:
 //!
 //! | feature | default | gives |
 //! | --- | --- | --- |
 //! | `redis` | on | `redis`: the backend on Redis and Valkey through the client `fred` |
 //! | `redis-rs` | off | `redis_rs`: the same through the client `redis` |
-//! | `tls` | off | `rediss://` and its relatives, by rustls, for the clients that are on |
+//! | `tls` | off | `rediss://` and the other TLS schemes, through rustls, for the enabled clients |
 //! | `tower` | off | `tower`: a lock as a tower layer |
-//! | `axum` | off | path keys and extractors for the layer (turns `tower` on), and the page of the scheduler |
+//! | `axum` | off | path keys and extractors for the layer (turns `tower` on), and the console of the scheduler |
 //! | `idempotency` | off | `tower::idempotency`: requests with an `Idempotency-Key` run once (turns `tower` on) |
-//! | `sqlite`, `postgres` | off | its records in SQLite or PostgreSQL, which needs Rust 1.94 (turns `tower` on) |
+//! | `sqlite`, `postgres` | off | idempotency records in SQLite or PostgreSQL; needs Rust 1.94 (turns `tower` on) |
 //! | `cron` | off | `cron`: jobs that start once in a fleet |
 //! | `macros` | off | `#[derive(LockKey)]`: the lock of a value, by templates over its fields |
 //! | `otel` | off | metrics on the OpenTelemetry API, for the parts that are on |
 //! | `cancellation-token` | off | `Hold::cancellation_token` |
-//! | `testing` | off | for tests: `LockFactory::paused`, `clock::TestClock`, the contents of a [`MemoryBackend`], and `testing`: faults on purpose, and the conformance suites of backends and ledgers |
+//! | `testing` | off | for tests: `LockFactory::paused`, `clock::TestClock`, the contents of a [`MemoryBackend`], and `testing`: injected faults, and the conformance suites for backends and ledgers |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -45,7 +46,7 @@ pub use lock_fred as redis;
 /// The run ledger, by which a scheduler starts each run once.
 #[cfg(any(feature = "cron", feature = "redis", feature = "redis-rs"))]
 pub use lock_ledger as ledger;
-// The macro of this name in lock-core, if it is there, makes code that names lock-core, which programs may not depend on.
+// lock-core may export a macro of the same name. Its code names lock-core, on which a program may not depend.
 #[cfg(feature = "macros")]
 pub use lock_macros::DistlockLockKey as LockKey;
 /// The backend on Redis and Valkey, through the client `redis` (redis-rs).

@@ -31,19 +31,19 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire). [`LockErrorKind::AsyncContext`] in a task of a tokio runtime, whose thread must not
-    /// block; [`LockErrorKind::NoRuntime`] without a worker and before the factory was used in a runtime, or if that
-    /// runtime has ended.
+    /// As [`acquire`](Self::acquire). [`LockErrorKind::AsyncContext`] in a task of a tokio runtime, whose thread must
+    /// not block; [`LockErrorKind::NoRuntime`] without a worker and before the factory was used in a runtime, or if
+    /// that runtime has ended.
     ///
     /// # Panics
-    /// In a future under [`tokio::task::unconstrained`], and in the drop of a task while its multi-threaded runtime shuts down.
-    /// Neither can be distinguished from a thread that may block.
+    /// Panics in a future under [`tokio::task::unconstrained`], and in the drop of a task while its multi-threaded
+    /// runtime shuts down. Neither can be distinguished from a thread that may block.
     pub fn acquire_blocking(&self) -> Result<LockGuard, LockError> {
         block_on(self.handle(), self.name(), self.acquire())?
     }
 
-    /// Tries once, and blocks the thread until the store has answered. Returns `None` if the lock is held, or if another
-    /// task of this process waits for it.
+    /// Tries once, and blocks the thread until the store has answered. Returns `None` if the lock is held, or if
+    /// another task of this process waits for it.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend, Worker};

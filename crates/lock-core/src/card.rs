@@ -27,9 +27,9 @@ pub struct ProcessCard {
 }
 
 impl ProcessCard {
-    /// The length of the longest text of a card, in characters. Longer texts are cut.
+    /// The maximum length of a text on a card, in characters. Longer texts are truncated.
     pub const MAX_TEXT_CHARS: usize = 200;
-    /// The greatest number of notes on a card.
+    /// The maximum number of notes on a card.
     pub const MAX_NOTES: usize = 64;
 
     /// Creates a card without a version and without notes, for implementations of

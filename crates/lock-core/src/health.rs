@@ -37,7 +37,9 @@ impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answering { latency } => write!(f, "the store answered in {latency:?}"),
-            Self::Failing { failing_for, error } => write!(f, "failing for {failing_for:?}: {error:#}"),
+            Self::Failing { failing_for, error } => {
+                write!(f, "the store has been failing for {failing_for:?}: {error:#}")
+            }
         }
     }
 }

@@ -191,7 +191,8 @@ impl Hold {
         }
     }
 
-    /// Returns a token that is cancelled when the hold has ended. It costs a task, which lives as long as the hold.
+    /// Returns a token that is cancelled when the hold ends. Spawns a task that lives until the hold ends or the token
+    /// is cancelled.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -206,7 +207,7 @@ impl Hold {
     /// ```
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     #[cfg(feature = "cancellation-token")]
     #[must_use]
     pub fn cancellation_token(&self) -> tokio_util::sync::CancellationToken {

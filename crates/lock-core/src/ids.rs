@@ -108,7 +108,7 @@ pub struct ParseLeaseIdError;
 
 impl fmt::Display for ParseLeaseIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a lease id is not of the form `<uuid>:<number>`")
+        write!(f, "not a lease id of this library: expected the form `<uuid>:<number>`")
     }
 }
 

@@ -12,7 +12,7 @@
 //! let guard = locks.named("stock:42")?.acquire().await?;   // waits; a watchdog keeps the lease
 //! let token = guard.fencing_token();                       // strictly increasing per name
 //! // … read and write, both checked against `token` by the resource …
-//! println!("{:?}", guard.release().await);                 // no `?`: the work is done, see `LockErrorKind::Unconfirmed`
+//! println!("{:?}", guard.release().await);                 // no `?`: the work is already done
 //! # Ok(()) }
 //! ```
 //!
@@ -25,7 +25,7 @@
 //! - Every lease expires by itself; the watchdog renews it at a third of its length ([`LockOptions`]).
 //! - The local deadline counts from *before* the request was sent. At the deadline a hold is lost, regardless of the
 //!   network, and stays lost.
-//! - Every acquisition is a new owner; re-entry is requested explicitly, by passing an [`Owner`].
+//! - Every acquisition has its own owner; re-entry is requested explicitly, by passing an [`Owner`].
 //! - Every future may be dropped at any await; every guard may be dropped anywhere.
 //! - All limits are finite by default ([`Limits`]).
 //!
@@ -43,11 +43,12 @@
 //! | [`set`] | several locks at once |
 //!
 //! # Testing
-//! Under tokio's paused time both the factory and the in-memory backend need a `TestClock`, which follows that time.
-//! The feature `test-util`, for dev-dependencies, provides it, and both together as `LockFactory::paused`:
+//! Under tokio's paused time, the factory and the in-memory backend both need a `TestClock`, which follows that time.
+//! The feature `test-util`, for dev-dependencies, provides the clock. `LockFactory::paused` creates all three:
 //!
 //! ```
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_core::LockError> {
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), lock_core::LockError> {
 //! use lock_core::{LockFactory, LostReason};
 //!
 //! let (locks, store, _clock) = LockFactory::paused();
@@ -137,12 +138,12 @@ pub use signal::shutdown_signal;
 pub use token::FencingToken;
 pub use worker::Worker;
 
-/// The futures of acquires, for signatures that name them.
+/// The futures that acquires return, for use in signatures.
 pub mod future {
     pub use crate::acquire::{AcquireFuture, TryAcquireFuture};
 }
 
-/// The names of a key, and the parts of names, for signatures that name them.
+/// The types behind lock keys: the names of a key, and the parts of a name. For use in signatures.
 pub mod names {
     pub use crate::name::{LockNames, NameParts};
 }

@@ -22,25 +22,25 @@ impl ListLimits {
         Self { names: 10_000, time: Duration::from_secs(5) }
     }
 
-    /// Sets the greatest number of names that are returned.
+    /// Sets the maximum number of names to return.
     pub const fn max_names(mut self, names: usize) -> Self {
         self.names = names;
         self
     }
 
-    /// Sets the longest time of the search.
+    /// Sets the maximum duration of the search.
     pub const fn max_time(mut self, time: Duration) -> Self {
         self.time = time;
         self
     }
 
-    /// Returns the greatest number of names, for implementations of [`Directory`](crate::backend::Directory).
+    /// Returns the maximum number of names, for implementations of [`Directory`](crate::backend::Directory).
     #[must_use]
     pub const fn names(&self) -> usize {
         self.names
     }
 
-    /// Returns the longest time, for implementations of [`Directory`](crate::backend::Directory).
+    /// Returns the maximum duration, for implementations of [`Directory`](crate::backend::Directory).
     #[must_use]
     pub const fn time(&self) -> Duration {
         self.time

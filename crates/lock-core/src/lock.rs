@@ -25,8 +25,8 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 /// passes the lease from one task to the next within the budget of [`LockOptions::hand_off`].
 ///
 /// # Exclusion
-/// Every acquisition is a new owner: acquiring a lock twice in one task waits forever, as with
-/// [`tokio::sync::Mutex`]. For re-entry see [`Owner`].
+/// Every acquisition has its own owner, so acquiring a lock twice in one task waits forever, as with
+/// [`tokio::sync::Mutex`]. For re-entry, see [`Owner`].
 #[derive(Clone)]
 pub struct Lock {
     handle: Arc<Handle>,
@@ -200,8 +200,8 @@ impl Lock {
         AcquireFuture::new(self.handle.clone(), self.spec.clone(), Wait::Forever)
     }
 
-    /// Tries once. Returns `None` if the lock is held, or if another task of this process waits for it (then without
-    /// a request to the store: a try never overtakes a waiter).
+    /// Tries once to acquire the lock. Returns `None` if it is held, or if another task of this process is waiting for
+    /// it. In the second case no request is sent, because a try never overtakes a waiter.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

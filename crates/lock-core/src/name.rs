@@ -78,7 +78,7 @@ impl LockName {
     /// ```
     ///
     /// # Panics
-    /// If it violates a rule. A constant does not compile then:
+    /// Panics if it violates a rule. A constant does not compile then:
     /// ```compile_fail
     /// # use lock_core::LockName;
     /// const REPORT: LockName = LockName::from_static("");
@@ -156,13 +156,13 @@ pub enum NameError {
     BrokenHashTag,
     /// A part of the name is empty.
     EmptyPart {
-        /// The place of the part in the tuple of [`LockName::of`] or among the fields of a template, from 0; 0 for
-        /// [`LockName::part`].
+        /// The index of the part in the tuple of [`LockName::of`] or among the fields of a template, starting at 0. It
+        /// is 0 for [`LockName::part`].
         part: usize,
     },
     /// The [`Display`](fmt::Display) of a part of the name failed.
     UnwrittenPart {
-        /// The place of the part, as for an empty one.
+        /// The index of the part, as in [`EmptyPart`](Self::EmptyPart).
         part: usize,
     },
 }
@@ -170,30 +170,30 @@ pub enum NameError {
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => write!(f, "a lock name is empty: give it at least one character"),
+            Self::Empty => write!(f, "the lock name is empty: give it at least one character"),
             Self::TooLong { bytes } => write!(
                 f,
-                "a lock name has {bytes} bytes: use at most {}, for example a hash of the long part",
+                "the lock name has {bytes} bytes: use at most {}, for example with a hash in place of the long part",
                 LockName::MAX_BYTES
             ),
             Self::ControlCharacter { at } => {
-                write!(f, "a lock name has a control character at byte {at}: remove or encode it")
+                write!(f, "the lock name has a control character at byte {at}: remove or encode it")
             }
             Self::ReservedPrefix { prefix } => {
                 write!(
                     f,
-                    "a lock name begins with the reserved prefix `{prefix}`: put a prefix of your own before it"
+                    "the lock name begins with the reserved prefix `{prefix}`: put a prefix of your own before it"
                 )
             }
             Self::BrokenHashTag => write!(
                 f,
-                "a lock name has an unpaired or empty brace: write a whole hash tag such as `{{tag}}`, or no brace"
+                "the lock name has unpaired or empty braces: write a complete hash tag such as `{{tag}}`, or no braces"
             ),
             Self::EmptyPart { part } => {
-                write!(f, "part {part} of a lock name is empty: give each part at least one character")
+                write!(f, "part {part} of the lock name is empty: give each part at least one character")
             }
             Self::UnwrittenPart { part } => {
-                write!(f, "part {part} of a lock name could not be written: check its `Display`")
+                write!(f, "part {part} of the lock name could not be formatted: check its `Display`")
             }
         }
     }

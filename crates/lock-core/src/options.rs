@@ -228,8 +228,8 @@ impl LockOptions {
     }
 
     /// Sets the budget for handing over a lease within this process: at most `passes` times in a row and only for
-    /// `within` after the store granted it, whichever ends first. By default 256 times and 10 ms; 0 of either
-    /// disables hand-offs.
+    /// `within` after the store granted it, whichever ends first. The default is 256 times and 10 ms; zero for
+    /// either disables hand-offs.
     ///
     /// When a guard is released while another task of this process waits for the same lock with equal options, the
     /// waiter gets the lease with the next fencing token and without a request to the store. Such a release returns

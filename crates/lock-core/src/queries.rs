@@ -102,8 +102,8 @@ impl LockFactory {
     /// Checks that the store answers. Meant for readiness probes.
     ///
     /// A call sends at most one request. Within a second of a check it returns that result again, without a request;
-    /// concurrent calls share one. It returns after at most two operation timeouts of the factory (3 s each by default):
-    /// one for the check of another caller, one for its own.
+    /// concurrent calls share one. It returns after at most two operation timeouts of the factory (3 s each by
+    /// default): one for the check of another caller, one for its own.
     ///
     /// The request reads the name `distlock:health`: in a cluster from the master that serves this name, in a quorum
     /// from a majority of the nodes. A factory that was shut down is [`Failing`](Health::Failing) with
@@ -187,8 +187,9 @@ impl LockFactory {
     /// ```
     ///
     /// # Errors
-    /// [`LockErrorKind::Backend`] if the store cannot list locks, as a quorum, or if the login lacks the right (`SCAN`
-    /// on Redis); [`LockErrorKind::Unavailable`] if the store fails or does not answer at all within the limits.
+    /// [`LockErrorKind::Backend`] if the store cannot list locks, such as a quorum, or if the login lacks the
+    /// permission (`SCAN` on Redis); [`LockErrorKind::Unavailable`] if the store fails or does not answer at all within
+    /// the limits.
     ///
     /// # Cancel safety
     /// Cancel safe: it changes nothing.

@@ -6,9 +6,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Listens for the signals that ask this process to end, and returns a future that completes at the first one.
 ///
-/// On Unix these are SIGTERM, which Kubernetes, systemd and Docker send, and SIGINT (Ctrl-C); elsewhere only Ctrl-C. The
-/// handlers are installed when this function is called, so a signal is not missed before the first poll. From then on
-/// these signals no longer end the process: a second one is ignored unless the program listens again.
+/// On Unix these are SIGTERM, which Kubernetes, systemd and Docker send, and SIGINT (Ctrl-C); elsewhere only Ctrl-C.
+/// The handlers are installed when this function is called, so a signal is not missed before the first poll. From then
+/// on these signals no longer end the process: a second one is ignored unless the program listens again.
 ///
 /// A server ends in this order: it stops accepting requests, its jobs and elections end, its handlers finish, and
 /// [`LockFactory::shutdown`](crate::LockFactory::shutdown) releases what is still held.
@@ -26,7 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The error of the system if it refuses a handler.
 ///
 /// # Panics
-/// Outside of a tokio runtime with IO.
+/// Panics if called outside of a tokio runtime with IO enabled.
 ///
 /// # Cancel safety
 /// The future is cancel safe. After it is dropped, a signal is ignored unless the program listens again.

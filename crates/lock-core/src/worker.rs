@@ -22,8 +22,8 @@ use tokio::{runtime::Builder, sync::oneshot};
 /// lets threads without a runtime [acquire locks](crate::Lock::acquire_blocking).
 ///
 /// Give it to the builder of the store. A factory uses the worker of its store, unless
-/// [`LockFactoryBuilder::worker`](crate::LockFactoryBuilder::worker) gives it another one. The price is a switch of
-/// threads for each request to the store.
+/// [`LockFactoryBuilder::worker`](crate::LockFactoryBuilder::worker) gives it another one. The cost is one thread
+/// switch for each request to the store.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

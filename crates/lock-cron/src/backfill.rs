@@ -16,22 +16,23 @@ use uuid::Uuid;
 pub const MAX_BACKFILL_INSTANTS: u32 = 10_000;
 
 impl Scheduler {
-    /// Runs the past instants of a job's schedule in a range of time, which begins with its start and ends before its
-    /// end. Instants that have not come are left out. Returns the id of the backfill.
+    /// Runs the past instants of a job's schedule in a time range. The start of the range is inclusive, its end
+    /// exclusive. Future instants are left out. Returns the id of the backfill.
     ///
-    /// The leader runs them one at a time, the oldest first, under identities of their own, `backfill:<uuid>:<instant>`.
-    /// So an instant that has run before runs again; [`RunContext::is_backfill`](crate::RunContext::is_backfill) is
-    /// `true`, and [`scheduled_at`](crate::RunContext::scheduled_at) is the instant. The schedule is the one that
-    /// applies now, and later changes of it do not change the backfill. Progress is in the store: it survives changes of
-    /// the leader and restarts of the whole fleet.
+    /// The leader runs them one at a time, the oldest first, under identities of their own,
+    /// `backfill:<uuid>:<instant>`. So an instant that has run before runs again;
+    /// [`RunContext::is_backfill`](crate::RunContext::is_backfill) is `true`, and
+    /// [`scheduled_at`](crate::RunContext::scheduled_at) is the instant. The schedule is the one that applies now, and
+    /// later changes of it do not change the backfill. Progress is in the store: it survives changes of the leader and
+    /// restarts of the whole fleet.
     ///
-    /// - A run of a backfill waits while other runs of the job are open, and while another one waits; with
-    ///   [`Overlap::Allow`](crate::Overlap::Allow), while as many are open as it allows. While it is open, scheduled
+    /// - A run of a backfill waits while other runs of the job are open or waiting. With
+    ///   [`Overlap::Allow`](crate::Overlap::Allow), open runs only delay it at the limit. While it is open, scheduled
     ///   runs follow the overlap policy: with [`Overlap::Skip`](crate::Overlap::Skip) they are skipped, with
     ///   [`CancelPrevious`](crate::Overlap::CancelPrevious) they end it.
     /// - Retries and the orphan policy are those of every run. After a run that failed for good, the next one starts.
     /// - While the job is paused, the backfill waits.
-    /// - Nodes of an earlier version do not see backfills: they wait for a leader of this one.
+    /// - Nodes of an earlier version ignore backfills, which then wait for a leader of this version.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -4,13 +4,14 @@ use crate::{error::CronError, scheduler::Scheduler};
 use lock_ledger::{CommandReply, JobCommand, RunId};
 
 impl Scheduler {
-    /// Asks all open runs of a job to end, on whatever node they are. Returns `false` if there were none.
+    /// Asks all open runs of a job to end, on any node. Returns `false` if there were none.
     ///
-    /// Within about a second, [`RunContext::cancelled`](crate::RunContext::cancelled) completes in their bodies, which are
-    /// dropped after the [cancel grace](crate::JobBuilder::cancel_grace). Such an attempt has the outcome
-    /// [`Cancelled`](crate::RunOutcome::Cancelled), unless the body succeeds within the grace. No further attempt follows:
-    /// neither a retry, one that waits included, nor one after the death of the node. If the store does not answer, a
-    /// run learns it with its next renewal, a third of the [run lease](crate::SchedulerBuilder::run_lease) later.
+    /// Within about a second, [`RunContext::cancelled`](crate::RunContext::cancelled) completes in their bodies, which
+    /// are dropped after the [cancel grace](crate::JobBuilder::cancel_grace). Such an attempt has the outcome
+    /// [`Cancelled`](crate::RunOutcome::Cancelled), unless the body succeeds within the grace. No further attempt
+    /// follows: neither a retry, even one that is waiting, nor one after the death of the node. If the store does not
+    /// answer, a run learns of it with its next renewal, a third of the [run lease](crate::SchedulerBuilder::run_lease)
+    /// later.
     ///
     /// Later runs are not affected: [`pause`](Self::pause) stops the schedule, and
     /// [`cancel_trigger`](Self::cancel_trigger) withdraws a trigger that has not started.
@@ -34,8 +35,8 @@ impl Scheduler {
         self.cancel_runs(job, None).await
     }
 
-    /// Asks one open run of a job to end, as [`cancel`](Self::cancel) does for all of them. [`list`](Self::list) has the
-    /// ids of the open runs. Returns `false` if this run was not open.
+    /// Asks one open run of a job to end, as [`cancel`](Self::cancel) does for all of them. [`list`](Self::list) has
+    /// the ids of the open runs. Returns `false` if this run was not open.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -19,8 +19,8 @@ impl Scheduler {
     /// restarts. The pause is effective on all nodes when this returns. Running bodies continue, and the job can
     /// still be triggered.
     ///
-    /// If a paused job is removed from the program and added again, it is still paused. If the store loses its data, the
-    /// running nodes that have read the pause set it again before they start a run of the job.
+    /// If a paused job is removed from the program and added again, it is still paused. If the store loses its data,
+    /// the running nodes that have read the pause set it again before they start a run of the job.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -173,10 +173,10 @@ impl Scheduler {
 
     /// Triggers one run of the job as [`trigger`](Self::trigger) does, with a payload, which its body reads with
     /// [`RunContext::payload`](crate::RunContext::payload). For an instance, it replaces the payload of the instance in
-    /// this run. Every attempt of the run has it, on whatever node.
+    /// this run. Every attempt of the run gets it, on any node.
     ///
-    /// A payload is JSON of at most 64 KiB. At most 256 triggers of the group wait with one, so that they take 16 MiB of
-    /// the store. Nodes of an earlier version run the job without the payload: upgrade all of them first.
+    /// A payload is JSON of at most 64 KiB. At most 256 triggers of the group wait with one, so that they take 16 MiB
+    /// of the store. Nodes of an earlier version run the job without the payload: upgrade all of them first.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -196,9 +196,9 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// As [`trigger`](Self::trigger), [`TooManyTriggers`](CronErrorKind::TooManyTriggers) also if 256 triggers of the
-    /// group wait with a payload; and [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload is no JSON or has
-    /// more than 64 KiB.
+    /// As [`trigger`](Self::trigger), and [`TooManyTriggers`](CronErrorKind::TooManyTriggers) if 256 triggers of the
+    /// group wait with a payload; and [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload is not JSON or
+    /// has more than 64 KiB.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have been applied; if repeated, it may trigger a second run.

@@ -42,7 +42,7 @@ pub(crate) fn terms(terms: &JobTerms) -> Vec<Value> {
     rows.iter().map(|(name, words)| json!([name, words])).collect()
 }
 
-/// Returns the zone of a schedule and its policy for changes of the clocks as rows; none in UTC.
+/// Returns the zone of a schedule and its policy for clock changes as rows; none in UTC.
 #[cfg(feature = "axum")]
 pub(crate) fn clock_rows(schedule: &Schedule) -> Vec<Value> {
     if schedule.tz() == "UTC" {

@@ -41,7 +41,7 @@ pub enum CronErrorKind {
     TooManyBackfills,
     /// The group has too many instances.
     TooManyInstances,
-    /// The payload of an instance or a trigger is too long, or is no JSON.
+    /// The payload of an instance or a trigger is too long, or is not JSON.
     InvalidPayload,
     /// The store did not answer, or rejected a request. The source has the reason.
     Store,

@@ -36,7 +36,7 @@ impl Scheduler {
     /// any node may add it. While no live node has the kind, nothing runs, and the instance is
     /// [unowned](crate::JobInfo::unowned).
     ///
-    /// A new instance, and one with another schedule, runs from now on, never for the past. If only the payload
+    /// A new instance, and one with another schedule, starts from now and never runs past instants. If only the payload
     /// differs, missed instants are still made up for. An open run keeps the payload with which it began; if its node
     /// dies, the next attempt has the new one. If two nodes add different definitions at once, the later request wins.
     ///
@@ -88,12 +88,13 @@ impl Scheduler {
     /// request runs nothing. Before the run, another instant or payload replaces the previous one, and
     /// [`remove`](Self::remove) withdraws it.
     ///
-    /// While it is paused, the run waits. After an outage it is late for 24 hours, or for the
-    /// [grace](crate::JobBuilder::grace) of the kind; the [misfire policy](crate::JobBuilder::misfire) decides after that.
+    /// While it is paused, the run waits. After an outage it counts as late for 24 hours, or for the
+    /// [grace](crate::JobBuilder::grace) of the kind; after that, the [misfire policy](crate::JobBuilder::misfire)
+    /// applies.
     ///
     /// # Errors
-    /// As [`add`](Self::add), without those of its schedule. [`DuplicateJob`](CronErrorKind::DuplicateJob) is the outcome
-    /// [`AlreadyRun`](AddOutcome::AlreadyRun) instead.
+    /// As [`add`](Self::add), except for schedules. Instead of [`DuplicateJob`](CronErrorKind::DuplicateJob) it returns
+    /// the outcome [`AlreadyRun`](AddOutcome::AlreadyRun).
     ///
     /// # Cancel safety
     /// A dropped call may or may not have been applied; it can be repeated.

@@ -45,12 +45,12 @@ impl Job {
         effective(&self.name, &self.schedule, controls)
     }
 
-    /// Logs a replacement schedule that this node cannot read: one of another version of the program, or for a zone that
-    /// this machine does not know.
+    /// Logs a replacement schedule that this node cannot read: one of another version of the program, or for a zone
+    /// that this machine does not know.
     pub(crate) fn check_replacement(&self, controls: Option<&JobControls>) {
         let Some(text) = controls.and_then(|controls| controls.schedule.as_deref()) else { return };
         if let Err(error) = read(&self.name, self.schedule.dst_policy(), text) {
-            tracing::error!(cron.job = %self.name, %error, "replaced schedule cannot be read, using that of the program");
+            tracing::error!(cron.job = %self.name, %error, "replacement schedule cannot be read, using the program's");
         }
     }
 

@@ -46,8 +46,8 @@ impl Scheduler {
     }
 
     /// Creates a builder for a kind of jobs: a body and its terms, without a schedule.
-    /// [`register`](JobBuilder::register) adds it. Its instances are [added](Self::add) at run time, by any node, with a
-    /// schedule and a [payload](RunContext::payload) each. Every node that registered the kind runs them.
+    /// [`register`](JobBuilder::register) adds it. Its instances are [added](Self::add) at run time, by any node, with
+    /// a schedule and a [payload](RunContext::payload) each. Every node that registered the kind runs them.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -129,21 +129,21 @@ impl JobBuilder {
         self
     }
 
-    /// Limits the open runs of all jobs with this pool, over the whole group: at most `max` at the same time, also while
-    /// nodes die. A kind's instances share its pool. Each job has one pool at most; [`max_running`] limits the runs of a
-    /// node.
+    /// Limits the open runs of all jobs with this pool, over the whole group: at most `max` at the same time, even
+    /// while nodes die. A kind's instances share its pool. Each job has one pool at most; [`max_running`] limits the
+    /// runs of a node.
     ///
-    /// A run takes its place from the claim to the recorded end, also while it waits for its next [attempt](Retries). The
-    /// place of a run whose node died is free when the lease of the run has ended ([`run_lease`]); its next attempt needs
-    /// a place again. So do triggered runs and catch-up runs.
+    /// A run occupies its place until its end is recorded, including while it waits for its next [attempt](Retries).
+    /// The place of a run whose node died is free when the lease of the run has ended ([`run_lease`]); its next attempt
+    /// needs a place again. Triggered runs and catch-up runs need a place as well.
     ///
-    /// A run that finds the pool full starts when a place is free: at once if a run of the pool has ended on its node or
-    /// on the leader, otherwise within about 5 s. On each node, the run that has waited longest comes first. An on-time run
-    /// whose [grace](Self::grace) is over is skipped as [`NoCapacity`], a triggered run waits for the life of its trigger,
-    /// a catch-up run and a further attempt wait without limit.
+    /// A run that finds the pool full starts when a place is free: at once if a run of the pool has ended on its node
+    /// or on the leader, otherwise within about 5 s. On each node, the run that has waited longest comes first. An
+    /// on-time run whose [grace](Self::grace) is over is skipped as [`NoCapacity`], a triggered run waits for the life
+    /// of its trigger, a catch-up run and a further attempt wait without limit.
     ///
-    /// The limit is that of the node that claims. While nodes with different limits run side by side, as in a deploy, each
-    /// starts runs as its own limit allows. Runs that were claimed without the pool are not counted.
+    /// The limit is that of the node that claims. While nodes with different limits run side by side, as in a deploy,
+    /// each starts runs as its own limit allows. Runs that were claimed without the pool are not counted.
     ///
     /// ```
     /// use lock_core::{LockFactory, MemoryBackend};
@@ -157,8 +157,8 @@ impl JobBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// [`register`](Self::register) refuses a limit of 0, an invalid name, and a limit other than that of another job of
-    /// this scheduler with the same pool.
+    /// [`register`](Self::register) refuses a limit of 0, an invalid name, and a limit other than that of another job
+    /// of this scheduler with the same pool.
     ///
     /// [`max_running`]: crate::SchedulerBuilder::max_running
     /// [`run_lease`]: crate::SchedulerBuilder::run_lease
@@ -206,21 +206,22 @@ impl JobBuilder {
         self
     }
 
-    /// Sets a delay before the body starts: at most a day, and at most the distance between two instants of the
+    /// Sets a delay before the body starts: at most a day, and at most the interval between two instants of the
     /// schedule.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.terms.jitter = jitter;
         self
     }
 
-    /// Sets the time without a success after which the job is *overdue*: at least a minute, and longer than the distance
-    /// between two instants of the schedule. Choose the distance, the usual duration and some slack: 26 h for a daily job.
+    /// Sets the time without a success after which the job is *overdue*: at least a minute, and longer than the
+    /// interval between two instants of the schedule. Add the usual duration and some slack to the interval: 26 h for a
+    /// daily job.
     ///
     /// The time counts from the last success, by the server's clock; before the first one, and after a change, from the
-    /// registration of the schedule; after a command of an operator, such as a resume, from that. It survives restarts and
-    /// outages of the fleet. The leader checks it every minute and reports an overdue job by a warning, a metric and
-    /// [`CronEvent::Overdue`](crate::observer::CronEvent::Overdue); [`JobInfo::overdue`](crate::JobInfo::overdue) and the
-    /// console show it. A paused job is not overdue.
+    /// registration of the schedule; after a command of an operator, such as a resume, from that. It survives restarts
+    /// and outages of the fleet. The leader checks it every minute and reports an overdue job by a warning, a metric
+    /// and [`CronEvent::Overdue`](crate::observer::CronEvent::Overdue);
+    /// [`JobInfo::overdue`](crate::JobInfo::overdue) and the console show it. A paused job is not overdue.
     ///
     /// For a kind, it applies to each instance, from its addition or its only instant; choose a time for the longest
     /// schedule of its instances.
@@ -246,13 +247,14 @@ impl JobBuilder {
         self
     }
 
-    /// Adds the job or the kind to this scheduler. It does no IO: the leader registers the job in the store, and from then on its
-    /// instants count. A new job, a job with a changed schedule, and a returning job never run for the past. A job is
-    /// returning if no leader had it for 10 minutes while the group had a leader. A schedule without further instants
-    /// is logged as a warning.
+    /// Adds the job or the kind to this scheduler. It does no IO: the leader registers the job in the store, and from
+    /// then on its instants count. A new job, a job with a changed schedule, and a returning job never run past
+    /// instants. A job is returning if no leader had it for 10 minutes while the group had a leader. A schedule without
+    /// further instants is logged as a warning.
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`], including for a slash and for the name of its pool, [`InvalidOptions`](CronErrorKind::InvalidOptions),
+    /// [`CronErrorKind::InvalidName`], including for a slash and for the name of its pool,
+    /// [`InvalidOptions`](CronErrorKind::InvalidOptions),
     /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that matches no date with this
     /// name, [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running),
     /// [`Ended`](CronErrorKind::Ended). The job is not registered then.
@@ -269,7 +271,9 @@ impl JobBuilder {
             let now = scheduler.shared.node.ledger.now();
             check_distances(&terms, &schedule, now)?;
             if schedule.next_after(now).is_none() {
-                tracing::warn!(cron.job = %name, %schedule, "the schedule has no further instants: the job will never run");
+                tracing::warn!(
+                    cron.job = %name, %schedule, "the schedule has no further instants and will never start the job"
+                );
             }
             scheduler.insert(Job { name, schedule, terms, body, payload: None, definition: 0, since: None })
         };
@@ -288,7 +292,7 @@ const MIN_ALERT_AFTER: Duration = Duration::from_secs(60);
 /// The number of instants of a schedule that are compared with the terms.
 const COMPARED_INSTANTS: usize = 100;
 
-/// Refuses a jitter that is longer than the distance between two instants, since the job would skip instants; and an
+/// Refuses a jitter that is longer than the interval between two instants, since the job would skip instants; and an
 /// alert that is shorter, since the job would be overdue between its runs.
 fn check_distances(terms: &JobTerms, schedule: &Schedule, now: UtcTime) -> Result<(), CronError> {
     let jitter = match terms.jitter {
@@ -312,7 +316,7 @@ fn check_distances(terms: &JobTerms, schedule: &Schedule, now: UtcTime) -> Resul
         && after <= longest
     {
         return invalid(format!(
-            "`alert_after` is {after:?}, and {longest:?} pass between two instants: use more than that"
+            "`alert_after` is {after:?}, but two instants may be {longest:?} apart: use a longer time"
         ));
     }
     Ok(())
@@ -341,7 +345,7 @@ fn check(terms: &JobTerms) -> Result<(), CronError> {
         );
     }
     if terms.timeout == Some(Duration::ZERO) {
-        return refuse("a timeout of zero would end every run at once: leave it out for none");
+        return refuse("a timeout of zero would end every run immediately: leave it out for no timeout");
     }
     if terms.alert_after.is_some_and(|after| after < MIN_ALERT_AFTER) {
         return refuse(

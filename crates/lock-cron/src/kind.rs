@@ -44,7 +44,8 @@ impl Kind {
 /// Validates the name of a job in code, or of a kind.
 pub(crate) fn static_name(text: &str) -> Result<LockName, CronError> {
     if text.contains(SEPARATOR) {
-        let about = "a slash separates a kind from the id of its instance: use another character";
+        let about =
+            "the name contains a slash, which separates a kind from an instance id: use another character";
         return Err(CronError::new(CronErrorKind::InvalidName).about(about));
     }
     name(text)

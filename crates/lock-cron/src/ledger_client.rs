@@ -248,7 +248,7 @@ fn complete(asked: usize, answers: usize) -> Answer<()> {
         return Ok(());
     }
     let about = format!(
-        "the run ledger returned {answers} answers to a request with {asked} items: report it to its author"
+        "the run ledger returned {answers} answers to a request with {asked} items: report this to the ledger's author"
     );
     Err(BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, about))
 }

@@ -9,8 +9,8 @@
 //! use lock_cron::{MemoryLedger, Schedule, Scheduler};
 //!
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // In production, replace both by `let redis = RedisBackend::connect(url).await?` of lock-fred, the same Redis on
-//! // every node. Or use `let (store, ledger) = lock_fred::Redis.connect_with_ledger(url).await?`, of `LedgerConnector`.
+//! // In production, use one Redis for all nodes, through lock-fred: either `RedisBackend::connect(url).await?` in
+//! // place of both backends, or `lock_fred::Redis.connect_with_ledger(url).await?`, a method of `LedgerConnector`.
 //! let locks = LockFactory::new(MemoryBackend::new());
 //!
 //! let cron = Scheduler::builder(locks, MemoryLedger::new()).group("billing").build()?;
@@ -26,13 +26,13 @@
 //! # Guarantees
 //! - Each instant is *started* once in the fleet, as long as the store keeps its data, and never before its time by
 //!   the server's clock. The selection of a node and the election of a leader only improve efficiency: two nodes that
-//!   start the same run, or two concurrent leaders, are harmless.
+//!   claim the same run, or two concurrent leaders, are harmless.
 //! - The *effects* happen once only if the resource checks the [token](RunContext::fencing_token) or the
 //!   [id](RunContext::id) of the run.
 //! - When a node dies, others run its jobs: within two seconds, or, if it was the leader, within the [leadership
 //!   lease](SchedulerBuilder::leadership_lease) (10 s) and a second. When the leader is shut down, another one
 //!   continues immediately, including the runs whose body had not started.
-//! - A changed schedule, a new job and a returning job run from then on, never for the past.
+//! - A changed schedule, a new job and a returning job count from their registration on. They never run past instants.
 //!
 //! # Defaults
 //! - A run whose node died is not run again ([`on_orphan`](JobBuilder::on_orphan)).

@@ -10,8 +10,8 @@ use std::error::Error;
 /// The maximum length of a payload, in bytes of JSON.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 
-/// The payload of a run is not of the requested type: change the type, or send the trigger or add the instance again with
-/// a payload of it.
+/// The payload of a run does not have the requested type. Change the type, or send the trigger or add the instance
+/// again with a matching payload.
 ///
 /// A body that returns this error fails without a retry.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct BadPayload(serde_json::Error);
 impl std::fmt::Display for BadPayload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(
-            "the payload cannot be read: change its type, or trigger the run or add the instance again",
+            "the payload does not have the requested type: change the type, or repeat the trigger or the `add`",
         )
     }
 }

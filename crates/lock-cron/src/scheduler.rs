@@ -27,13 +27,14 @@ use std::{
 /// A scheduler of cron jobs that start exactly once across a fleet.
 ///
 /// Every node of a group registers its jobs and runs its scheduler. A hash of the job and the instant selects the node
-/// that starts a run, see [`Placement`](crate::Placement). One node is elected leader: it makes up for missed runs, takes
-/// over those of dead nodes, and starts triggered ones. Both only improve efficiency: the store decides by a claim of
-/// (job, scheduled instant) that each run is started once, so nodes that disagree are harmless.
+/// that starts a run, see [`Placement`](crate::Placement). One node is elected leader: it makes up for missed runs,
+/// takes over those of dead nodes, and starts triggered ones. Both only improve efficiency: the store decides by a
+/// claim of (job, scheduled instant) that each run is started once, so nodes that disagree are harmless.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lock_core::{LockFactory, MemoryBackend, __private::lock, clock::TestClock};
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lock_core::{LockFactory, MemoryBackend, clock::TestClock};
 /// use lock_cron::{MemoryLedger, Overlap, Schedule, Scheduler};
 /// use std::{sync::Arc, time::Duration};
 ///
@@ -62,8 +63,8 @@ use std::{
 /// dies end with it, unless [`on_orphan`](crate::JobBuilder::on_orphan) retries them.
 ///
 /// # Data in the store
-/// The watermark and the history of every job name do not expire, even after the job was removed. Those of an instance are
-/// removed by [`forget`](Self::forget).
+/// The watermark and the history of every job name do not expire, even after the job was removed. Those of an instance
+/// are removed by [`forget`](Self::forget).
 ///
 /// Clones refer to the same scheduler.
 #[derive(Debug, Clone)]
@@ -91,8 +92,8 @@ pub struct JobInfo {
     pub next_run: Option<UtcTime>,
     /// The end of the last run that succeeded, by the server's clock; `None` before the first one.
     pub last_success: Option<UtcTime>,
-    /// `true` if it has not succeeded for its [`alert_after`](crate::JobBuilder::alert_after), as far as this node has the
-    /// job or the kind. A paused job is not overdue.
+    /// `true` if it has not succeeded for its [`alert_after`](crate::JobBuilder::alert_after). Always `false` for a
+    /// paused job, and for an instance whose kind this node has not registered.
     pub overdue: bool,
     /// The time during which nothing runs because its watermark is in the future; zero unless the server's clock was
     /// ahead. [`Scheduler::reset`] corrects it.
@@ -105,7 +106,7 @@ pub struct JobInfo {
     pub unowned: bool,
 }
 
-/// The definition of an instance, as far as it is not that of every job.
+/// The properties of an instance that other jobs do not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InstanceInfo {
@@ -192,8 +193,8 @@ impl Scheduler {
         self.shared.leading.load(Ordering::SeqCst)
     }
 
-    /// Returns the jobs that this node registered and all instances of the group, sorted by name, with the controls of the
-    /// fleet and their open runs. Instances whose schedule this version cannot read are left out.
+    /// Returns the jobs that this node registered and all instances of the group, sorted by name, with the controls of
+    /// the fleet and their open runs. Instances whose schedule this version cannot read are left out.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -319,8 +320,8 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did not register it and the
-    /// store has no attempt of it; [`Store`](CronErrorKind::Store).
+    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did not register it and
+    /// the store has no attempt of it; [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
     /// Cancel safe: it changes nothing.

@@ -22,8 +22,8 @@ impl Scheduler {
     /// Creates a builder for a scheduler that elects its leader with `locks` and records runs in `ledger`; see
     /// [`SchedulerBuilder`].
     ///
-    /// The two are usually one Redis: `Scheduler::builder(LockFactory::new(redis.clone()), redis)`. All nodes of a group must
-    /// use the same ledger, since it decides which runs start.
+    /// The two are usually one Redis: `Scheduler::builder(LockFactory::new(redis.clone()), redis)`. All nodes of a
+    /// group must use the same ledger, since it decides which runs start.
     ///
     /// ```
     /// use lock_core::{LockFactory, MemoryBackend};
@@ -135,10 +135,10 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Sets the maximum number of runs at once on this node, at least 1. A run counts from its claim to its recorded end,
-    /// including its retries. Without room, a node
-    /// leaves runs to the others. A run for which no node has room within its [grace](crate::JobBuilder::grace) is
-    /// skipped as [`NoCapacity`](crate::observer::SkipReason::NoCapacity). Catch-up runs and triggers wait for room.
+    /// Sets the maximum number of runs at once on this node, at least 1. A run counts from its claim to its recorded
+    /// end, including its retries. Without room, a node leaves runs to the others. A run for which no node has room
+    /// within its [grace](crate::JobBuilder::grace) is skipped as
+    /// [`NoCapacity`](crate::observer::SkipReason::NoCapacity). Catch-up runs and triggers wait for room.
     pub fn max_running(mut self, runs: u32) -> Self {
         self.max_running = Some(runs);
         self
@@ -164,7 +164,8 @@ impl SchedulerBuilder {
     /// factory rejects or that is shorter than a second, and for an option that is out of its range.
     pub fn build(self) -> Result<Scheduler, CronError> {
         if self.group.is_empty() {
-            let about = "the group is empty: name it, as in `billing`, or leave it out for `default`";
+            let about =
+                "the group name is empty: use a name such as `billing`, or leave it out for `default`";
             return Err(CronError::new(CronErrorKind::InvalidName).about(about));
         }
         let in_group = |error| CronError::from(error).about(format_args!("group `{}`", self.group));

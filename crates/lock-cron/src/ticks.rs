@@ -43,11 +43,11 @@ impl Schedule {
     /// ```
     ///
     /// # Missed ticks
-    /// Runs in such a loop never overlap. If several instants have come, because the body took longer than their distance or
-    /// the machine was suspended, the stream returns the latest of them at once and skips the others, as tokio's
-    /// `MissedTickBehavior::Skip`.
+    /// Runs in such a loop never overlap. If several instants have come, because the body took longer than their
+    /// interval or the machine was suspended, the stream returns the latest of them at once and skips the others, as
+    /// tokio's `MissedTickBehavior::Skip`.
     ///
-    /// # Changes of the clock
+    /// # Clock changes
     /// The clock is read at least once a second, so a step of the clock forward takes effect within a second. The ticks
     /// are strictly increasing: if the clock is set back, no instant comes twice. After a clock that was far ahead,
     /// create another stream.
@@ -59,7 +59,8 @@ impl Schedule {
     /// `lock_core::clock::TestClock`.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_cron::ScheduleError> {
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), lock_cron::ScheduleError> {
     /// use lock_core::clock::TestClock;
     /// use lock_cron::Schedule;
     /// use std::sync::Arc;
@@ -83,7 +84,7 @@ impl Schedule {
 /// Cancel safe: a dropped [`next`](Self::next) loses no tick.
 ///
 /// # Panics
-/// Polling it outside of a tokio runtime with time panics.
+/// Panics if it is polled outside of a tokio runtime with time enabled.
 #[derive(Debug)]
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct Ticks {

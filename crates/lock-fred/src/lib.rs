@@ -39,7 +39,7 @@ pub use fred;
 pub use lock_redis::Tls;
 pub use lock_redis::{Address, ConnectWarning};
 
-/// A Redis backend in the layout of Redisson: one server, the master of sentinels, or a cluster.
+/// A Redis backend with Redisson's data layout, on one server, the master behind Sentinel, or a cluster.
 ///
 /// Created by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their
 /// [connections](lock_redis#connections), which close with the last clone. The connections live in the

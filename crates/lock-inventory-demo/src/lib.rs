@@ -9,7 +9,7 @@
 //! | [`shop`], [`serve`] | a shop, and the process that serves it |
 //! | [`dashboard`] | a page that shows and controls servers, stock and locks |
 //! | [`domain`] | values, demand, and the rules of the audit, without I/O |
-//! | [`payment`], [`fault`] | the simulated payment service, and faults at exact places |
+//! | [`payment`], [`fault`] | the simulated payment service, and faults injected at exact points |
 //! | [`fleet`] | shop processes, their pauses and kills, and private servers |
 //! | [`balancer`], [`load`], [`http_client`] | a round-robin reverse proxy, and a load generator with a journal of outcomes |
 //! | [`scenario`], [`audit`], [`report`] | the scenarios in real processes, the audit of a database, and the page with the results |

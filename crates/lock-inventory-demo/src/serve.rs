@@ -265,7 +265,7 @@ pub enum ServeError {
     #[error("Redis could not be reached for commands of the strategy")]
     Redis(#[source] fred::error::Error),
     /// Connecting to the store of the locks failed.
-    #[error("the locks could not be reached")]
+    #[error("could not connect to the lock store")]
     Locks(#[source] LockError),
     /// The shop could not be opened or closed.
     #[error(transparent)]
@@ -275,7 +275,7 @@ pub enum ServeError {
     Jobs(#[from] CronError),
     /// The routes under `/admin` would be reachable from other machines.
     #[error(
-        "--admin needs no password, so it needs an address that only this machine reaches: listen on 127.0.0.1 \
+        "--admin has no password, so the shop must not be reachable from other machines: listen on 127.0.0.1 \
          instead of {listen}"
     )]
     AdminNotLocal {

@@ -16,7 +16,7 @@ pub struct BackfillRequest {
     pub count: u32,
     /// The schedule, with its time zone.
     pub schedule: String,
-    /// The policy for changes of the clocks.
+    /// The policy for clock changes.
     pub dst: String,
 }
 
@@ -39,6 +39,6 @@ pub struct Backfill {
     pub done: u32,
     /// Its schedule, with the time zone.
     pub schedule: String,
-    /// The policy for changes of the clocks.
+    /// The policy for clock changes.
     pub dst: String,
 }

@@ -33,7 +33,8 @@ pub enum JobCommand {
         id: Uuid,
         /// The time in which it may be started; whole milliseconds.
         life: Duration,
-        /// The argument of the run, which every claim of it returns; an empty text is none. The ledger does not parse it.
+        /// The argument of the run, which every claim of it returns. An empty string counts as none. The ledger does
+        /// not parse it.
         payload: Option<String>,
     },
     /// Withdraws a trigger that has not been started.
@@ -88,7 +89,7 @@ pub enum FleetControls {
     Changed {
         /// Their revision.
         revision: u64,
-        /// The time at which the first job of the group was added or registered: another one after a loss of data.
+        /// The time at which the first job of the group was added or registered. It changes after a loss of data.
         /// `None` for a group without data.
         created: Option<ServerTime>,
         /// The controls of each job that has ever received a command, ordered by name.

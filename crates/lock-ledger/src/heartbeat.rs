@@ -10,7 +10,7 @@ use uuid::Uuid;
 pub struct HeartbeatRequest {
     /// The group.
     pub group: GroupName,
-    /// The node. It replaces the record with its id.
+    /// The node. This record replaces an earlier one with the same id.
     pub node: LiveNode,
     /// The time for which the node counts as alive without another heartbeat, in whole milliseconds; zero removes it.
     pub lease: Duration,
@@ -31,7 +31,7 @@ pub struct LiveNode {
     pub jobs: u64,
     /// The number of further runs that it has room for.
     pub room: u32,
-    /// The kinds of its instances, in order. They contain no slash.
+    /// The kinds that the node has registered, sorted. A kind contains no slash.
     pub kinds: Vec<String>,
     /// `true` if it is the leader of the nodes with its jobs. For display.
     pub leading: bool,
@@ -46,6 +46,6 @@ pub struct HeartbeatReply {
     pub instances: u64,
     /// The live nodes of the group, ordered by id.
     pub nodes: Vec<LiveNode>,
-    /// The times up to which the jobs are decided, or `None` for an unknown job; one for each job, in order.
+    /// For each requested job, in order, the time up to which its instants are decided; `None` for an unknown job.
     pub watermarks: Vec<Option<ServerTime>>,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Definition {
     /// The schedule, with its time zone.
     pub schedule: String,
-    /// The policy for changes of the clocks.
+    /// The policy for clock changes.
     pub dst: String,
     /// The argument of its runs.
     pub payload: String,
@@ -72,8 +72,8 @@ pub enum AddReply {
 /// The extent of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Removal {
-    /// Removes the definition, the summary and the waiting triggers. The watermark, the history, the controls and the open runs are
-    /// kept. An instance that was to run once and has no open run is forgotten.
+    /// Removes the definition, the summary and the waiting triggers. The watermark, the history, the controls and the
+    /// open runs are kept. An instance that was to run once and has no open run is forgotten.
     KeepRecord,
     /// Removes everything that the ledger stores about the job. Its nodes lose its open runs.
     Forget,

@@ -20,7 +20,7 @@ pub const MAX_TRIGGER_PAYLOADS: usize = 256;
 /// The maximum number of backfills in a group that have instants left.
 pub const MAX_BACKFILLS: usize = 100;
 
-/// The maximum number of those of one job.
+/// The maximum number of such backfills of one job.
 pub const MAX_BACKFILLS_PER_JOB: usize = 4;
 
 /// The number of schedules of a job whose start times are kept: the latest ones.

@@ -46,7 +46,8 @@ pub struct ClaimRequest {
     pub lease: Duration,
     /// The name of the node that will run it, for display.
     pub node: String,
-    /// [`Yes`](CatchUp::Yes) if the run makes up for a missed instant. Only recorded.
+    /// [`Yes`](CatchUp::Yes) if the run makes up for a missed instant. Recorded in the history; it does not affect the
+    /// claim.
     pub catch_up: CatchUp,
     /// The length of the job's history, in entries; at least 1.
     pub history: u32,
@@ -63,7 +64,7 @@ pub struct Skip {
     pub detail: String,
 }
 
-/// The attempt to be followed by another one, and the budgets that allow it.
+/// The attempt to retry, and the budgets that limit retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RetryOf {
     /// The claim of that attempt.
@@ -91,11 +92,11 @@ pub enum OverlapRule {
     },
 }
 
-/// A pool of a group, and the limit by which one claim is judged.
+/// A pool of a group, and the limit that applies to one claim.
 ///
-/// An attempt takes a place in the pool that its claim names, from the claim to the recorded end of its run, also while
-/// the run waits for its next attempt. An attempt whose lease has ended takes no place, so that an orphan, or a run that
-/// was released, needs one to continue.
+/// An attempt occupies a place in the pool that its claim names until the end of its run is recorded, including while
+/// the run waits for its next attempt. An attempt whose lease has ended occupies no place, so an orphan or a released
+/// run needs one to continue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PoolLimit {
     /// The name of the pool in its group.

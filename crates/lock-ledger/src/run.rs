@@ -116,7 +116,7 @@ pub struct OpenRun {
     pub remaining: Duration,
     /// The state of the run.
     pub state: RunState,
-    /// The pool in which it takes a place while its lease lasts.
+    /// The pool in which it occupies a place while its lease lasts.
     pub pool: Option<LockName>,
     /// `true` if it was asked to end for good by [`JobCommand::Cancel`](crate::JobCommand::Cancel).
     pub cancelled: bool,

@@ -62,25 +62,25 @@ use std::{fmt::Debug, sync::Arc};
 /// # Backfills
 /// A backfill is a part of a schedule in the past, with a mark of its own that rises with each of its claims, so that
 /// its progress survives all nodes. Its runs have identities of their own: the watermark stays, and an instant that has
-/// run before runs again. In a claim, the mark takes the place of the watermark in 5. Other than an instant, a run of a
+/// run before runs again. In a claim, the mark takes the place of the watermark in 5. Unlike an instant, a run of a
 /// backfill needs no current revision of the controls, and is never skipped by the overlap rule: it is *busy* instead,
-/// as it is while another run of the same backfill has not ended. With its last instant, the backfill is removed.
+/// as it is while another run of the same backfill has not ended. The backfill is removed with its last instant.
 ///
 /// # Payloads of triggers
 /// A payload is stored beside the controls, so that no reader of the controls transfers it. It is kept while its
 /// trigger waits and while its run is open, and every claim of an attempt returns it.
 ///
 /// # Cancelled runs
-/// [`JobCommand::Cancel`](crate::JobCommand::Cancel) marks open runs and raises the revision of the group's controls, so
-/// that their nodes renew at once and learn it. The mark stays until the run has ended. A marked run is never followed
-/// by another attempt: the end of its attempt finishes it, whatever [state](crate::AfterAttempt) the request asks for,
-/// and a retry is answered *gone*. A leader ends a marked run that has no node.
+/// [`JobCommand::Cancel`](crate::JobCommand::Cancel) marks open runs and raises the revision of the group's controls,
+/// so that their nodes renew immediately and learn of it. The mark stays until the run has ended. A marked run is never
+/// followed by another attempt: the end of its attempt finishes it, whatever [state](crate::AfterAttempt) the request
+/// asks for, and a retry is answered *gone*. A leader ends a marked run that has no node.
 ///
 /// # Instances
 /// An instance is a job whose [`Definition`](crate::Definition) is in the ledger: it has a watermark from
-/// [`add`](Self::add) on, and needs no registration. A claim names the revision of the definition, so that nothing starts
-/// by a definition that was changed or removed. When an instance that runs once has run, its definition is removed, and
-/// its record is kept for the time in [`Once`](crate::Once).
+/// [`add`](Self::add) on, and needs no registration. A claim names the revision of the definition, so that nothing
+/// starts by a definition that was changed or removed. When an instance that runs once has run, its definition is
+/// removed, and its record is kept for the time in [`Once`](crate::Once).
 #[async_trait]
 pub trait RunLedger: Debug + Send + Sync + 'static {
     /// Estimates the current time of the server that keeps this group. Returns `None` before its first answer.
@@ -140,8 +140,8 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
     /// writes nothing else.
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError>;
 
-    /// Adds an instance, or changes its definition. A new instance, and one with another schedule, starts now, so that it
-    /// never runs for the past. A repeated request changes nothing.
+    /// Adds an instance, or changes its definition. A new instance, and one with another schedule, starts now, so that
+    /// it never runs past instants. A repeated request changes nothing.
     async fn add(&self, request: AddRequest) -> Result<Reply<AddReply>, BackendError>;
 
     /// Removes an instance. A repeated request changes nothing.

@@ -14,7 +14,7 @@ pub struct JobDescription {
     pub job: LockName,
     /// The schedule of the program. The ledger does not parse the text.
     pub schedule: String,
-    /// The policy of the schedule for changes of the clocks. The ledger does not parse the text.
+    /// The policy of the schedule for clock changes. The ledger does not parse the text.
     pub dst: String,
     /// The terms of the job. The ledger does not parse the text.
     pub terms: String,
@@ -36,22 +36,23 @@ pub struct GroupSummary {
 pub struct JobSummary {
     /// The name of the job.
     pub job: LockName,
-    /// The schedule of the program, or an empty text if the job was never described.
+    /// The schedule of the program, or an empty string if the job was never described.
     pub schedule: String,
-    /// The policy of the schedule for changes of the clocks, or an empty text if it was never described.
+    /// The policy of the schedule for clock changes, or an empty string if it was never described.
     pub dst: String,
-    /// The terms of the job, or an empty text if they were never described.
+    /// The terms of the job, or an empty string if they were never described.
     pub terms: String,
     /// The time without a success after which the job is overdue, if it was described with one.
     pub alert_after: Option<Duration>,
-    /// The start of its latest schedule at the time of the last description; `None` if it was never described.
+    /// The time at which the latest schedule of the job started, as of its last description; `None` if it was never
+    /// described.
     pub since: Option<ServerTime>,
     /// The time of the last description, by the server's clock. A leader describes its jobs every minute.
     pub described: ServerTime,
     /// The last [`RECENT_OUTCOMES`](crate::RECENT_OUTCOMES) outcomes of attempts, newest first. Adjacent skips are one
     /// outcome.
     pub recent: Vec<RunOutcome>,
-    /// The last attempt that has ended, unless it was a skip.
+    /// The last attempt that ended, not counting skips.
     pub last: Option<Attempt>,
     /// The end of the last attempt that succeeded.
     pub last_success: Option<ServerTime>,

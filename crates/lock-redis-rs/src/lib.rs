@@ -18,8 +18,8 @@
 //! # Choosing a client
 //! Use lock-fred unless there is a reason not to: it has been tested for longer, and it logs in without `HELLO`. Use
 //! this crate if the program already uses redis-rs. Neither is faster at every load; `docs/performance.md` has the
-//! figures. A connection is one task. A call wakes it once and is woken once by it. A message reaches the waiters of
-//! a lock from within that task.
+//! figures. One task drives each connection: a call wakes the task once, and is woken by it once. That task also
+//! delivers wake-up messages to the waiters.
 //!
 //! The connections log in with `HELLO 3` (RESP3), so that requests and messages share one kind of connection. Servers and
 //! proxies without `HELLO` are refused.
@@ -49,7 +49,7 @@ pub use lock_redis::{Address, ConnectWarning};
 /// The underlying client, for [`from_client`].
 pub use redis;
 
-/// A Redis backend in the layout of Redisson: one server, the master of sentinels, or a cluster.
+/// A Redis backend with Redisson's data layout, on one server, the master behind Sentinel, or a cluster.
 ///
 /// Created by [`connect`](lock_redis::RedisBackend::connect) or [`RedisBackendBuilder`]. Clones share their
 /// [connections](lock_redis#connections), which close with the last clone. The connections live in the

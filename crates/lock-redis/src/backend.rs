@@ -52,7 +52,7 @@ struct Inner<C: Client> {
 }
 
 impl<C: Client> RedisBackend<C> {
-    /// Returns the server settings that may lose locks one day. They were also logged on connecting.
+    /// Returns the server settings that may cause locks to be lost. They were also logged on connecting.
     #[must_use]
     pub fn warnings(&self) -> &[ConnectWarning] {
         &self.warnings

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 /// The oldest supported server version. Of the commands that the scripts use, `SET … GET` is the youngest.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// A property of the server that works today but may lose locks one day.
+/// A server setting that is accepted but may cause locks to be lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectWarning {
@@ -26,7 +26,7 @@ pub enum ConnectWarning {
         /// Its `maxmemory-policy`.
         policy: String,
     },
-    /// Fewer replicas follow the master than have to acknowledge. Nothing is granted until more do.
+    /// Fewer replicas follow the master than have to acknowledge. No lock is granted until enough of them do.
     TooFewReplicas {
         /// The number of connected replicas.
         connected: u32,

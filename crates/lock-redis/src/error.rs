@@ -164,7 +164,7 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
         DialErrorKind::TimedOut => (
             Kind::Timeout,
             match tls {
-                true => ": is a server running there, and does it speak TLS? If not, write `redis://`",
+                true => ": is a server running there? If it does not speak TLS, write `redis://`",
                 false => ": is a Redis server running there?",
             },
         ),

@@ -33,8 +33,8 @@
 //! At most one valid holder exists per name while the server keeps its data and its clock does not step. A failover to
 //! a replica that missed the last write, an eviction or a restart without data can grant a lock that another holder
 //! still believes it holds. The fencing token distinguishes such holders, and the resource has to check it. A quorum of
-//! independent servers ([`connect_quorum`](RedisBackendBuilder::connect_quorum)) gives the same guarantee while a
-//! minority of them is lost.
+//! independent servers ([`connect_quorum`](RedisBackendBuilder::connect_quorum)) keeps the guarantee even if a minority
+//! of them is lost.
 //!
 //! # Servers
 //! Redis 6.2 or later, and Valkey: standalone, the master of sentinels, a cluster, or the nodes of a

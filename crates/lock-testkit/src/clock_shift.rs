@@ -25,7 +25,7 @@ impl ClockShift {
     /// Creates a clock that shows the real time.
     ///
     /// # Panics
-    /// If there is no C compiler, or no temporary directory.
+    /// Panics if there is no C compiler, or no temporary directory.
     #[must_use]
     pub fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
@@ -37,7 +37,7 @@ impl ClockShift {
     /// Sets the clock ahead by this many seconds, or back if negative.
     ///
     /// # Panics
-    /// If its file no longer exists.
+    /// Panics if its file no longer exists.
     pub fn set(&self, seconds: i64) {
         self.set_micros(seconds * 1_000_000);
     }

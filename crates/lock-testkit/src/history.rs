@@ -127,7 +127,7 @@ impl History {
     /// Panics with a list of all violations, if there are any.
     ///
     /// # Panics
-    /// If [`check`](History::check) finds any.
+    /// Panics if [`check`](History::check) finds any.
     pub fn assert_clean(&self) {
         let found = self.check();
         let lines: Vec<_> = found.iter().map(ToString::to_string).collect();
@@ -152,7 +152,7 @@ fn overlaps(windows: &[Window], found: &mut Vec<Violation>) {
     }
 }
 
-/// Compares each window with the earlier one that has the greatest token.
+/// Compares each window with the earlier one that has the highest token.
 fn falls(windows: &[Window], found: &mut Vec<Violation>) {
     let mut greatest: Option<&Window> = None;
     for later in windows {

@@ -20,7 +20,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `servers` | no | `RedisServer`, `TcpProxy`, `ClockShift`, on Unix: for the tests of backends that need a server. Needs the binary `redis-server`, in the path or named by `REDIS_SERVER`, and `sh`; the clock a C compiler |
+//! | `servers` | off | the items marked above, on Unix. They need `sh` and the binary `redis-server`, in the `PATH` or named by `REDIS_SERVER`; `ClockShift` also needs a C compiler |
 //!
 //! The feature `__planted` is for the checkers of this library and may change in any release.
 //!

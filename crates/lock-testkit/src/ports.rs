@@ -37,7 +37,7 @@ pub(crate) fn free() -> u16 {
 /// The kernel assigns its port to no outgoing connection, and `lock-testkit` does not soon use it for another server.
 ///
 /// # Panics
-/// If this machine has no free port.
+/// Panics if this machine has no free port.
 #[must_use]
 pub fn unused_address() -> SocketAddr {
     listen().local_addr().expect("a bound socket has an address")

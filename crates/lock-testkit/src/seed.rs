@@ -21,7 +21,7 @@ impl Seed {
     /// failing run can be repeated.
     ///
     /// # Panics
-    /// If the variable is not a number.
+    /// Panics if the variable is not a number.
     #[must_use]
     pub fn of_this_run() -> Self {
         let seed = match env::var(Self::VARIABLE) {

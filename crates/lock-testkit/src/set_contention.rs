@@ -38,11 +38,12 @@ impl Referee {
     }
 }
 
-/// Lets 32 tasks acquire random sets of 8 names, in random orders and with duplicates, `acquisitions` times in all. The factories
-/// share a store, and the tasks take turns in using them.
+/// Lets 32 tasks acquire random sets of 8 names, in random orders and with duplicates, `acquisitions` times in all. The
+/// factories share a store, and the tasks take turns in using them.
 ///
 /// # Panics
-/// If two sets hold one lock, if a token does not grow, if a set waits for a minute, or if a release finds its lock gone.
+/// Panics if two sets hold one lock, if a token does not grow, if a set waits for a minute, or if a release finds its
+/// lock gone.
 pub async fn contend_for_sets(factories: &[LockFactory], acquisitions: u64, seed: Seed) {
     let (referee, left) = (Arc::new(Referee::default()), Arc::new(AtomicU64::new(acquisitions)));
     let mut seeds = seed.stream();

@@ -36,7 +36,7 @@ impl ThreadLog {
     /// Captures the events of this thread, up to `level`.
     ///
     /// # Panics
-    /// If this thread is already captured, or if the process has another global subscriber.
+    /// Panics if this thread is already captured, or if the process has another global subscriber.
     pub fn listen(level: LevelFilter) -> Self {
         Self::start(level, false)
     }

@@ -25,9 +25,9 @@
 //! # Keys
 //! | key | code |
 //! | --- | --- |
-//! | made of path, query or headers | `post(order).locked(&lock, key)` with axum, else [`LockLayer::key`]; see [`KeyTemplate`] |
+//! | built from path, query or headers | `post(order).locked(&lock, key)` with axum, else [`LockLayer::key`]; see [`KeyTemplate`] |
 //! | a value that the handler's extractor parses: JSON, form, query, path | `Locked<Json<NewOrder>>` as an argument, behind `post(order).layer(lock.in_handler())` |
-//! | made of several extractors, such as path and body | a [`LockSlot`] as an argument, behind the same layer |
+//! | built from several extractors, such as path and body | a [`LockSlot`] as an argument, behind the same layer |
 //! | in the body, without axum | [`LockLayer::body_key`] |
 //! | several names | [`LockLayer::keys`], or a key of several names in any of these |
 //!
@@ -49,7 +49,7 @@
 //! | the client leaves | the handler is dropped, the lock released | [`detach`](LockLayer::detach) |
 //! | the hold lasts longer than 30 s | as for a lost lease | [`max_hold`](LockLayer::max_hold) |
 //! | the handler panics | the lock is released, the panic continues | |
-//! | the key cannot be read from the request | 400 if the client can fix it, 503 if it may pass, else 500 | [`on_bad_key`](LockLayer::on_bad_key) |
+//! | the key cannot be read from the request | 400 if the client can fix it, 503 if the source of the key did not answer, else 500 | [`on_bad_key`](LockLayer::on_bad_key) |
 //!
 //! The 409 and every 503 have `Retry-After`, except for a lost lease, whose handler may have done a part of its work.
 //!
@@ -138,8 +138,8 @@
 //! Stack layers only if all requests that share a key acquire the keys in the same order, for example the tenant before
 //! the account. Otherwise give one layer several [`keys`](LockLayer::keys): `/transfer/1/2` and `/transfer/2/1` then
 //! acquire both accounts in the same order. With two layers of the same key, the inner one waits for the outer one
-//! until its wait has passed. If two layers are created by [`in_handler`](LockLayer::in_handler), a handler uses the
-//! inner one: give one layer all names, by a key of several names.
+//! until its wait has passed. If two layers are created by [`in_handler`](LockLayer::in_handler), the handler uses only
+//! the inner one. Use a single layer with a key of several names instead.
 //!
 //! # Behind a proxy
 //! Proxies can repeat a request that was answered with 503 at another server. That is correct for most rejections,

@@ -10,9 +10,9 @@ use std::convert::Infallible;
 
 /// Locks the methods of a route: `post(order).locked(&lock, "stock:{sku}")`.
 ///
-/// Only requests of the methods that the router has so far need the lock. A request of another method is answered with 405, and
-/// the OPTIONS of a CORS preflight and a HEAD without a GET take no lock. The HEAD of a locked GET runs its handler, and needs
-/// the lock.
+/// Only requests of the methods that the router has so far need the lock. A request of another method is answered with
+/// 405, and the OPTIONS of a CORS preflight and a HEAD without a GET take no lock. The HEAD of a locked GET runs its
+/// handler, and needs the lock.
 ///
 /// ```
 /// use axum::{Router, extract::Path, routing::{get, post}};
@@ -31,13 +31,13 @@ use std::convert::Infallible;
 ///     .route("/moves/{from}/{to}", post(transfer).locked_all(&lock, ["stock:{from}", "stock:{to}"]));
 /// ```
 ///
-/// A router learns its path only from a request. If the path lacks a parameter of the template, every request is answered with 500
-/// and takes no lock; the parameters that exist are logged once.
+/// A router learns its path only from a request. If the path lacks a parameter of the template, every request is
+/// answered with 500 and takes no lock; the parameters that exist are logged once.
 pub trait LockedExt: Sized + sealed::Sealed {
     /// Locks by one key: a template, or a [`KeyTemplate`].
     ///
     /// # Panics
-    /// If the template is malformed, or the router has no methods; `any` has none.
+    /// Panics if the template is malformed, or the router has no methods; `any` has none.
     #[track_caller]
     fn locked<T, D>(self, lock: &LockLayer<NoKey, D>, key: T) -> Self
     where

@@ -26,7 +26,7 @@ pub(crate) fn is_bodiless(head: StatusCode, asked: &Method) -> bool {
         || matches!(head, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }
 
-/// The treatment of a handler whose lock is lost.
+/// The policy for a handler whose lock is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnLost {
     /// Drops the handler and answers with 503. A body that has begun ends with an error.
@@ -36,7 +36,7 @@ pub enum OnLost {
     Signal,
 }
 
-/// The treatment of requests while the store does not answer.
+/// The policy for requests that arrive while the store does not answer.
 ///
 /// It applies to outages only. A store that answers with an error, because permissions are missing or a key has another
 /// type, is never bypassed: such an error does not go away by itself, and requests would run without locks forever.
@@ -50,7 +50,7 @@ pub enum OnUnavailable {
     Allow,
 }
 
-/// The treatment of requests that lack the client's part of the key: the header or the parameter is missing, or the
+/// The policy for requests that lack the client's part of the key: the header or the parameter is missing, or the
 /// function of the key returns [`KeyError::missing`](crate::KeyError::missing).
 ///
 /// A part that is empty, given more than once, or too long is always rejected. Otherwise a handler might still read a

@@ -21,7 +21,7 @@ pub struct Cancel(pub(crate) ());
 #[derive(Debug, Clone, Copy)]
 pub struct Detach(pub(crate) ());
 
-/// The treatment of a client that leaves, as a type: [`Cancel`] or [`Detach`].
+/// The policy for a client that leaves, as a type: [`Cancel`] or [`Detach`].
 #[cfg(feature = "axum")]
 pub trait Disconnect: Clone + Sized {
     /// Puts a layer on all methods of a router.

@@ -100,7 +100,7 @@ impl fmt::Display for VoteKind {
 }
 
 impl Votes {
-    /// Returns no votes, for a store that is not a quorum.
+    /// Creates an empty value, for a store that is not a quorum.
     #[must_use]
     pub const fn none() -> Self {
         Self(None)

@@ -45,7 +45,7 @@ pub struct ElectionOptions {
 }
 
 impl ElectionOptions {
-    /// The defaults.
+    /// Creates the default options.
     pub const fn new() -> Self {
         Self {
             lock: LockOptions::new().lease(DEFAULT_LEASE),
@@ -62,14 +62,14 @@ impl ElectionOptions {
 
     /// Sets the lease of the leadership, which the watchdog keeps alive.
     ///
-    /// When a leader dies, another process leads within this time and a second. A shorter lease costs more renewals, and
-    /// tolerates shorter failures of the store.
+    /// When a leader dies, another process leads within this time and a second. A shorter lease costs more renewals,
+    /// and tolerates shorter failures of the store.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lock = self.lock.lease(lease);
         self
     }
 
-    /// Sets all terms of the lock, with its lease.
+    /// Replaces all options of the lock, including its lease.
     pub const fn lock_options(mut self, options: LockOptions) -> Self {
         self.lock = options;
         self
@@ -78,9 +78,9 @@ impl ElectionOptions {
     /// Sets the pause between the end of a term and the next campaign of this process, so that other processes can
     /// lead.
     ///
-    /// After a loss, a resignation or an error of the store, the pause is `initial_delay`. After a body that failed or panicked, it
-    /// doubles with each such term up to `max_delay`, and begins again after a term that lasted for `max_delay`. Each pause is
-    /// lengthened by up to a quarter at random, within `max_delay`.
+    /// After a loss, a resignation or an error of the store, the pause is `initial_delay`. After a body that failed or
+    /// panicked, it doubles with each such term up to `max_delay`, and begins again after a term that lasted for
+    /// `max_delay`. Each pause is lengthened by up to a quarter at random, within `max_delay`.
     pub const fn back_off(mut self, initial_delay: Duration, max_delay: Duration) -> Self {
         (self.initial_delay, self.max_delay) = (initial_delay, max_delay);
         self

@@ -11,8 +11,8 @@ pub enum Role {
     Idle,
     /// This process campaigns, or pauses before its next campaign.
     Following {
-        /// The leader that the store had at the last look. `None` before the first answer, between two leaders, and while
-        /// the store does not answer.
+        /// The leader according to the last read of the store. `None` before the first answer, between two leaders, and
+        /// while the store does not answer.
         leader: Option<Leader>,
     },
     /// This process leads.
@@ -28,8 +28,8 @@ pub struct Leader {
 }
 
 impl Role {
-    /// Returns `true` if this process leads now. Compares the clock, as [`Hold::is_held`](crate::Hold::is_held) does, so the first
-    /// call after a pause of this process is right.
+    /// Returns `true` if this process leads now. Compares the clock, as [`Hold::is_held`](crate::Hold::is_held) does,
+    /// so the first call after a pause of this process is right.
     #[must_use]
     pub fn is_leading(&self) -> bool {
         matches!(self, Self::Leading(term) if term.is_leading())

@@ -31,7 +31,7 @@ pub struct Entry {
     pub owned: bool,
     /// The terms of the lock.
     pub terms: Terms,
-    /// The time it waits.
+    /// The limit of the wait.
     pub wait_policy: WaitPolicy,
     /// The re-entry, if requested through a guard.
     pub join: Option<Join>,

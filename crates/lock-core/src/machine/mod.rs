@@ -113,7 +113,7 @@ impl Machine {
         self.advance(s);
     }
 
-    /// Returns the time at which [`handle`](Machine::handle) must be called with [`Event::Tick`] at the latest.
+    /// Returns the time by which [`handle`](Machine::handle) must be called with [`Event::Tick`], if any.
     #[must_use]
     pub fn wake_at(&self) -> Option<Moment> {
         let hold = self.hold.as_ref().and_then(|hold| hold.wake_at(self.queue.has_reentrants()));

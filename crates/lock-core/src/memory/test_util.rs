@@ -11,14 +11,15 @@ impl MemoryBackend {
         self.inner.watchers.server_restarted();
     }
 
-    /// Drops the hold of this lock, as a server that loses its data. Returns `false` if the lock was not held.
+    /// Drops the hold of this lock, like a server that loses its data. Returns `false` if the lock was not held.
     ///
     /// The holder notices at its next renewal: its hold ends with [`LostReason::Gone`](crate::LostReason::Gone). The
     /// fencing counter is kept, and no waiter is woken. With a [prefix](crate::LockFactoryBuilder::prefix), the name is
     /// the stored one.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_core::LockError> {
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), lock_core::LockError> {
     /// use lock_core::{LockFactory, LostReason};
     ///
     /// let (locks, store, _) = LockFactory::paused();

@@ -5,8 +5,7 @@ use super::LockName;
 /// The names that a [`LockKey`](crate::LockKey) locks: one name, or several that are acquired together.
 ///
 /// Several names are sorted, and duplicates are merged. A set acquires at most
-/// [`LockSet::MAX_MEMBERS`](crate::set::LockSet::MAX_MEMBERS) names, and at least one; more or none is an error of the
-/// acquire.
+/// [`LockSet::MAX_MEMBERS`](crate::set::LockSet::MAX_MEMBERS) names, and at least one; otherwise the acquire fails.
 ///
 /// ```
 /// use lock_core::{LockFactory, LockName, MemoryBackend, NameError, names::LockNames};

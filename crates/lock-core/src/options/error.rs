@@ -137,12 +137,12 @@ impl fmt::Display for OptionsError {
             ),
             Self::NoTimeToRenew { valid, needed } => write!(
                 f,
-                "lease − margin ({valid:?}) does not exceed renewal interval + two operation timeouts ({needed:?}): \
-                 renew more often, lower the margin or the timeout, or use a longer lease"
+                "lease − margin ({valid:?}) must exceed {needed:?}, which is renewal interval + two operation timeouts, or \
+                 one timeout for a fixed lease: renew more often, lower the margin or the timeout, or use a longer lease"
             ),
             Self::MaxHoldTooShort { max_hold, operation_timeout } => write!(
                 f,
-                "a `max_hold` of {max_hold:?} may be over before its grant is answered: use more than the operation timeout \
+                "a `max_hold` of {max_hold:?} may end before the grant arrives: use more than the operation timeout \
                  ({operation_timeout:?}), or a shorter `operation_timeout`"
             ),
             Self::MinHoldTooLong { min_hold, lease } => write!(
@@ -165,15 +165,15 @@ impl fmt::Display for OptionsError {
             ),
             Self::FloorAboveHold { token } => write!(
                 f,
-                "the hold has token {token}, and a re-entry draws no new one: re-enter with a lower `token_floor`"
+                "the hold has token {token}, and a re-entry keeps it: re-enter with a lower `token_floor`"
             ),
             Self::FixedLease => {
                 write!(f, "a fixed lease ends every term of an election: use `lease`, which is renewed")
             }
             Self::DelaysReversed { initial_delay, max_delay } => write!(
                 f,
-                "an initial delay of {initial_delay:?} exceeds the maximum delay of {max_delay:?}: lower the one or raise \
-                 the other"
+                "an initial delay of {initial_delay:?} exceeds the maximum delay of {max_delay:?}: lower the initial delay \
+                 or raise the maximum"
             ),
             Self::WaitTooLong { wait, most } => {
                 write!(f, "a wait of {wait:?} exceeds the limit: use at most {most:?}, or raise `max_wait`")

@@ -35,8 +35,7 @@ use std::sync::{Arc, Weak};
 ///
 /// # Cancel safety
 /// Dropping an acquire leaves its outcome unknown; the caller must then release the lease. A dropped release continues
-/// in
-/// the background, in the runtime that polled it.
+/// in the background, in the runtime that polled it.
 #[derive(Debug, Clone)]
 pub struct QuorumBackend {
     shared: Arc<Shared>,
@@ -66,7 +65,7 @@ impl QuorumBackend {
             failure = failure.or(answer.err().map(|error| (member.name.clone(), error)));
         }
         let Some((name, error)) = failure else { return Ok(()) };
-        let message = format!("checked the quorum: node {name} cannot be a node");
+        let message = format!("check the quorum: node {name} failed the check");
         let votes = self.shared.votes(kinds.into_iter().map(|kind| kind.or(Some(VoteKind::Free))));
         Err(BackendError::new(error.kind(), Applied::No, message).with_source(error).with_votes(votes))
     }
@@ -146,7 +145,7 @@ impl Backend for QuorumBackend {
 }
 
 fn unanswered() -> BackendError {
-    let message = "extended a lease on a quorum: no answer";
+    let message = "extend a lease on a quorum: no answer";
     BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, message)
 }
 

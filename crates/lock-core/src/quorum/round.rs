@@ -318,7 +318,7 @@ impl Answer {
     }
 }
 
-/// Returns the size of a majority of this many nodes.
+/// Returns the number of nodes that form a majority of `nodes`.
 #[must_use]
 pub fn majority(nodes: usize) -> usize {
     nodes / 2 + 1

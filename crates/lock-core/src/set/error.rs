@@ -31,21 +31,21 @@ pub enum SetError {
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => write!(f, "a set has no names: give it at least one name"),
+            Self::Empty => write!(f, "the set has no names: give it at least one"),
             Self::TooMany { name, most } => {
                 write!(
                     f,
-                    "`{name}` is too many for a set: use at most {most} names, or one lock instead of several"
+                    "the set has no room for `{name}`: use at most {most} names, or one lock instead of several"
                 )
             }
             Self::UnequalOptions { name } => {
-                write!(f, "`{name}` has other options than the first lock: use `LockSet::with_options`")
+                write!(f, "`{name}` has different options from the first lock: use `LockSet::with_options`")
             }
             Self::UnequalOwners { name } => {
                 write!(
                     f,
-                    "`{name}` has another factory or owner than the first lock: use locks of one factory, and \
-                     `LockSet::with_owner`"
+                    "`{name}` belongs to a different factory or owner than the first lock: use locks of one factory, \
+                     and set the owner with `LockSet::with_owner`"
                 )
             }
         }

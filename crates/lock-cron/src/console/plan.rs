@@ -47,7 +47,7 @@ impl Plan {
         self.text == text && self.policy == policy
     }
 
-    /// Returns the zone and the policy for changes of the clocks as rows of the terms.
+    /// Returns the zone and the policy for clock changes as rows of the terms.
     pub(super) fn clock_rows(&self) -> Vec<Value> {
         self.schedule.as_ref().map_or_else(Vec::new, description::clock_rows)
     }

@@ -109,7 +109,7 @@ pub enum CronEvent<'a> {
         /// The time from the start of the body to its end.
         took: Duration,
     },
-    /// A run was found whose node died, or lost it.
+    /// An orphaned run was found: its node died, or lost the run.
     Orphaned {
         /// The group.
         group: &'a str,
@@ -118,9 +118,8 @@ pub enum CronEvent<'a> {
         /// `true` if it is run again.
         retried: bool,
     },
-    /// A job of the group has an orphan or a trigger that no leader takes, since no leader has registered the job; or it
-    /// is an instance, and no live node has its kind.
-    /// Each leader reports a job once.
+    /// A job of the group has an orphan or a trigger that no leader takes, since no leader has registered the job; or
+    /// it is an instance, and no live node has its kind. Each leader reports a job once.
     Unowned {
         /// The group.
         group: &'a str,
@@ -137,8 +136,8 @@ pub enum CronEvent<'a> {
         /// The time until the watermark.
         by: Duration,
     },
-    /// A job has not succeeded for its [`alert_after`](crate::JobBuilder::alert_after). The leader reports it once; after
-    /// a change of the leader, the next one reports it again.
+    /// A job has not succeeded for its [`alert_after`](crate::JobBuilder::alert_after). The leader reports it once;
+    /// after a change of the leader, the next one reports it again.
     Overdue {
         /// The group.
         group: &'a str,
@@ -153,19 +152,19 @@ pub enum CronEvent<'a> {
         group: &'a str,
         /// The job.
         job: &'a LockName,
-        /// `true` if it has succeeded; `false` if it was paused or removed, if an operator gave it a command, or if this
-        /// node no longer leads.
+        /// `true` if it has succeeded; `false` if it was paused or removed, if an operator gave it a command, or if
+        /// this node no longer leads.
         succeeded: bool,
     },
-    /// The store lost data; the leader reports it. The jobs start again from now on, and their history is lost. Pauses and
-    /// replacement schedules are set again by the nodes that have read them.
+    /// The store lost data; the leader reports it. The jobs restart from now, and their history is lost. The nodes
+    /// restore the pauses and replacement schedules that they have read.
     DataLost {
         /// The group.
         group: &'a str,
         /// The job; `None` if the store lost the data of the whole group.
         job: Option<&'a LockName>,
     },
-    /// The clock of this node jumped against the server's, by more than 5 seconds between two heartbeats.
+    /// The clock of this node jumped relative to the server's, by more than 5 seconds between two heartbeats.
     ClockChanged {
         /// The group.
         group: &'a str,

@@ -31,7 +31,7 @@ pub(super) fn event(event: &CronEvent<'_>) {
         CronEvent::Elected { group, token } => {
             tracing::info!(cron.group = group, cron.token = token.get(), "leadership acquired");
         }
-        CronEvent::Resigned { group } => tracing::info!(cron.group = group, "leadership given up"),
+        CronEvent::Resigned { group } => tracing::info!(cron.group = group, "leadership ended"),
         CronEvent::Started { group, job, run, attempt, lag, .. } => {
             let lag_ms = (attempt == 1).then_some(lag.as_millis() as u64);
             tracing::debug!(cron.group = group, cron.job = %job, cron.run = %run, cron.attempt = attempt, lag_ms, "run started");
@@ -52,7 +52,11 @@ pub(super) fn event(event: &CronEvent<'_>) {
             tracing::warn!(cron.group = group, cron.job = %job, retried, "run abandoned by its node");
         }
         CronEvent::Unowned { group, job } => {
-            tracing::error!(cron.group = group, cron.job = %job, "no leader has registered this job");
+            tracing::error!(
+                cron.group = group,
+                cron.job = %job,
+                "job unowned: no live node has registered it or its kind"
+            );
         }
         CronEvent::WatermarkAhead { group, job, by } => {
             let ahead_s = by.as_secs();
@@ -70,16 +74,20 @@ pub(super) fn event(event: &CronEvent<'_>) {
             tracing::debug!(cron.group = group, cron.job = %job, "job no longer reported as overdue");
         }
         CronEvent::ClockChanged { group, by } => {
-            tracing::warn!(cron.group = group, by_s = by, "clock of this node jumped against the server's");
+            tracing::warn!(cron.group = group, by_s = by, "node clock jumped relative to the server clock");
         }
         CronEvent::DataLost { group, job: None } => {
             tracing::error!(
                 cron.group = group,
-                "store lost the data of the group: the group's jobs start over"
+                "store lost the data of the group: its jobs restart from now, without history"
             );
         }
         CronEvent::DataLost { group, job: Some(job) } => {
-            tracing::error!(cron.group = group, cron.job = %job, "store lost the data of the job: the job starts over");
+            tracing::error!(
+                cron.group = group,
+                cron.job = %job,
+                "store lost the data of the job: it restarts from now, without history"
+            );
         }
         // The error itself is logged at its origin.
         CronEvent::StoreFailed { .. } | CronEvent::ClockCompared { .. } => {}

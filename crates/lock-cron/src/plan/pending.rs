@@ -202,7 +202,7 @@ impl PendingRuns {
         self.join_rows();
     }
 
-    /// Skips each on-time run that is not in flight and is followed by another one.
+    /// Skips each on-time run that is not in flight and is followed by another.
     pub(super) fn coalesce_on_time(&mut self) {
         let Some(last) = self.entries.iter().rposition(PendingRun::is_on_time) else { return };
         let front = usize::from(self.in_flight);

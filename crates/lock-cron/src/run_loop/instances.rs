@@ -95,7 +95,7 @@ impl RunLoop {
         self.register_defined(&defined);
     }
 
-    /// Takes a definition. Returns `true` if it is another one, which this node can run.
+    /// Takes a definition. Returns `true` if it changed and this node can run it.
     fn define(&mut self, instance: &Instance) -> bool {
         let name = &instance.name;
         if self.jobs.get(name).is_some_and(|job| job.definition == instance.revision) {

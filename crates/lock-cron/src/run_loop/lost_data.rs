@@ -1,13 +1,14 @@
 //! A loss of the data of the group, and the controls that this node knew before.
 //!
 //! Rules:
-//! - A group has a time of creation. If it is another one than before, or none, the store lost the data of the group. The
-//!   leader reports that once, in the place of a report for each job.
+//! - A group has a time of creation. If it differs from the one before, or is missing, the store lost the data of the
+//!   group. The leader reports that once, in the place of a report for each job.
 //! - A node that notices it keeps the controls that it read before, and sends those of its jobs to the store: pauses,
 //!   resumes and schedules, with the revisions that they had.
-//! - The store keeps those of the highest revision, so nodes that read at different times agree on the last command of an
-//!   operator. A command since the loss has a higher revision than all of them.
-//! - Controls that no running node has read are lost. Instances get their controls back if they are added again within ten minutes.
+//! - The store keeps those of the highest revision, so nodes that read at different times agree on the last command of
+//!   an operator. A command since the loss has a higher revision than all of them.
+//! - Controls that no running node has read are lost. Instances get their controls back if they are added again within
+//!   ten minutes.
 
 use super::{effect::Effect, state::RunLoop};
 use crate::observer::CronEvent;
@@ -68,8 +69,8 @@ impl RunLoop {
         }
     }
 
-    /// Sends the controls of this node's jobs from before the loss. Those of an instance wait until the store has it again:
-    /// a watermark of now would decide an only instant that is late.
+    /// Sends the controls of this node's jobs from before the loss. Those of an instance wait until the store has it
+    /// again: a watermark of now would decide an only instant that is late.
     pub(super) fn reinstate(&mut self) {
         let is_known =
             |job| self.jobs.contains_key(job) && !(self.instances.reading && self.is_instance(job));
@@ -83,7 +84,7 @@ impl RunLoop {
             for (job, controls) in lost {
                 match node.ledger.command(&job, JobCommand::Reinstate(controls)).await {
                     Ok(CommandReply::Accepted { .. }) => {
-                        tracing::warn!(cron.job = %job, "controls set again after a loss of data");
+                        tracing::warn!(cron.job = %job, "controls restored after data loss");
                     }
                     Ok(_) => {}
                     Err(error) => node.store_failed(&error),

@@ -52,7 +52,7 @@ pub enum ScheduleErrorKind {
     UnknownMacro,
     /// No time zone has this name.
     UnknownZone,
-    /// The text names a zone, and another one was requested.
+    /// The pattern names a zone, and a different one was requested.
     ConflictingZone,
     /// A period that is malformed, shorter than a second, or infinite.
     InvalidPeriod,

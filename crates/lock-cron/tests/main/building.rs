@@ -12,7 +12,9 @@ fn groups_and_leases_that_do_not_fit_are_refused() {
         assert_eq!(builder().group(group).build().unwrap_err().kind(), CronErrorKind::InvalidName, "{group}");
     }
     let empty = builder().group("").build().unwrap_err();
-    assert!(empty.to_string().contains("the group is empty") && !format!("{empty:#}").contains("lock name"));
+    assert!(
+        empty.to_string().contains("the group name is empty") && !format!("{empty:#}").contains("lock name")
+    );
     let short = std::time::Duration::from_millis(999);
     for builder in [
         builder().leadership_lease(short),

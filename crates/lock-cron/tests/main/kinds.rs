@@ -167,7 +167,11 @@ async fn payload_of_another_type_fails_without_a_retry() {
     sleep(secs(3700)).await;
     let history = running.cron.history("import/tenant-7", 9).await.expect("it has run");
     assert_eq!(history.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [RunOutcome::Failed]);
-    assert!(history[0].detail.contains("the payload cannot be read"), "{}", history[0].detail);
+    assert!(
+        history[0].detail.contains("the payload does not have the requested type"),
+        "{}",
+        history[0].detail
+    );
     assert_eq!(starts.take(), []);
 }
 

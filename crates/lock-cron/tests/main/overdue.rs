@@ -133,7 +133,7 @@ async fn alert_that_every_run_would_raise_is_refused() {
     let node = Fleet::new().node("a");
     for (schedule, after, word) in [
         ("* * * * *", secs(59), "at least"),
-        ("0 2 * * *", minutes(24 * 60), "86400s pass between two instants"),
+        ("0 2 * * *", minutes(24 * 60), "86400s apart"),
         ("0 2 * * MON-FRI", minutes(25 * 60), "259200s"),
     ] {
         let refused = node.job("job", schedule, secs(1)).alert_after(after).register().unwrap_err();

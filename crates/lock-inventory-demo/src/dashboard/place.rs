@@ -181,6 +181,6 @@ pub enum PlaceError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The path of this program is unknown.
-    #[error("could not find the file of this program")]
+    #[error("could not determine the path of this program's executable")]
     Program(#[source] io::Error),
 }

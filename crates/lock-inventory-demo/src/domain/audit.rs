@@ -223,7 +223,7 @@ impl fmt::Display for Breach {
             Self::CounterIsOff { sku, supplied, stock, reserved, sold } => {
                 write!(
                     f,
-                    "{sku}: of {supplied} units {stock} are left and {reserved} reserved, but {sold} were sold"
+                    "{sku}: {stock} of {supplied} units are left and {reserved} are reserved, but {sold} were sold"
                 )
             }
             Self::TokenDidNotRise { sku, order, before, token } => {

@@ -3,7 +3,7 @@
 use super::{IdempotencyKey, Quantity, Sku};
 use lock_core::FencingToken;
 
-/// An order of a client for units of one product.
+/// A client's order for units of one product.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     /// Key that the client chose.

@@ -1,4 +1,4 @@
-//! The verdict over two sales, without and with the lock.
+//! The verdict on two sales, without and with the lock.
 
 use super::{Audit, thousands};
 use std::fmt;
@@ -16,7 +16,7 @@ pub struct Evidence<'a> {
     pub stalls: u64,
 }
 
-/// The verdict over both sales.
+/// The verdict on both sales.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The sale without the lock sold units that do not exist. The sale with the lock did not, and all its stale
@@ -104,7 +104,7 @@ impl fmt::Display for Verdict {
                 write!(f, "With the lock, they oversold nothing")?;
                 match refused {
                     0 => write!(f, "."),
-                    1 => write!(f, ", and the store refused the 1 write that came too late."),
+                    1 => write!(f, ", and the store refused the one write that came too late."),
                     n => write!(f, ", and the store refused all {n} writes that came too late."),
                 }
             }
@@ -124,8 +124,8 @@ impl fmt::Display for Broken {
         match self {
             Self::ControlHeld => write!(
                 f,
-                "the sale without the lock oversold nothing, so it shows nothing about the lock (raise --buyers or \
-                 --orders)"
+                "the sale without the lock oversold nothing, so this run proves nothing about the lock (raise --buyers \
+                 or --orders)"
             ),
             Self::Oversold { units } => {
                 write!(f, "the sale with the lock sold {} that did not exist", pieces(*units))

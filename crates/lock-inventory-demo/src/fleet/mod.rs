@@ -1,4 +1,4 @@
-//! The processes of a run: shops and the servers that they need. No process is left when the run ends, in any way:
+//! The processes of a run: shops and the servers that they need. No process is left over, however the run ends:
 //!
 //! | end | effect |
 //! | --- | --- |

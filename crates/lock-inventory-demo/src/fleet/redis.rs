@@ -29,7 +29,7 @@ pub struct PrivateRedis {
 pub enum PrivateRedisError {
     /// The program is not installed.
     #[error(
-        "there is no redis-server: install it (Debian: `apt-get install redis-server`, macOS: `brew install redis`), \
+        "redis-server was not found: install it (Debian: `apt-get install redis-server`, macOS: `brew install redis`), \
          or set --redis to the address of a running server"
     )]
     NotInstalled(#[source] io::Error),

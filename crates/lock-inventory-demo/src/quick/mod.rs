@@ -89,7 +89,7 @@ impl Plan {
 /// Runs the sales without and with the lock, measures the throughput, and writes the result to `out`.
 ///
 /// # Errors
-/// Returns [`QuickError`] if the options are not usable or a sale does not end regularly.
+/// Returns [`QuickError`] if the options are not usable or a sale does not complete normally.
 ///
 /// # Cancel safety
 /// Dropping this ends the sale and removes its database.
@@ -115,7 +115,7 @@ pub enum QuickError {
     #[error(transparent)]
     Demand(#[from] DemandError),
     /// Connecting to the store of the locks failed.
-    #[error("the locks could not be reached")]
+    #[error("could not connect to the lock store")]
     Locks(#[source] LockError),
     /// The directory for the database could not be created.
     #[error("could not create a temporary directory for the database")]

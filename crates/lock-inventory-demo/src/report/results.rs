@@ -167,7 +167,7 @@ pub struct StallResult {
     pub load: Summary,
     /// Duration of the stall, in milliseconds.
     pub stall_ms: u64,
-    /// Expectations that do not hold.
+    /// Expectations that were not met.
     pub failures: Vec<String>,
 }
 

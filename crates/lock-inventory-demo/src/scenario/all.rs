@@ -58,7 +58,7 @@ impl Size {
 /// Runs all parts and returns their results. Calls `say` with a line before and after each part.
 ///
 /// # Errors
-/// Returns [`ScenarioError`] if a part does not end regularly. An unexpected verdict is not an error; see
+/// Returns [`ScenarioError`] if a part does not complete normally. An unexpected verdict is not an error; see
 /// [`Results::have_passed`].
 ///
 /// # Cancel safety

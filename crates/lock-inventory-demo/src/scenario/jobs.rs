@@ -1,6 +1,5 @@
 //! S10: the jobs of the shops while their leader is killed. Every start of a run is recorded as a row of the database
-//! before
-//! its work, so that a run that started twice has two rows.
+//! before its work, so that a run that started twice has two rows.
 
 use super::{
     run::LEASE,

@@ -64,7 +64,7 @@ pub enum SiteError {
     /// The private Redis server did not start.
     #[error(transparent)]
     NoRedis(#[from] PrivateRedisError),
-    /// The address of Redis.
+    /// The address of Redis is not usable.
     #[error("the address of Redis is not usable")]
     RedisUrl(#[from] LockError),
     /// Redis did not answer.
@@ -82,7 +82,7 @@ pub enum SiteError {
         source: sqlx::Error,
     },
     /// The directory could not be used.
-    #[error("could not use the directory of the run")]
+    #[error("could not create or use the run directory")]
     Directory(#[from] io::Error),
 }
 

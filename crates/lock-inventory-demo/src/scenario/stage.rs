@@ -94,7 +94,7 @@ pub enum ScenarioError {
         answer: String,
     },
     /// A condition did not become true.
-    #[error("{0} did not happen within {PATIENCE:?}")]
+    #[error("gave up waiting for {0}")]
     Never(&'static str),
 }
 

@@ -251,13 +251,13 @@ impl Shop {
 #[non_exhaustive]
 pub enum ShopError {
     /// The database failed.
-    #[error("the database of the shop failed")]
+    #[error("the shop's database failed")]
     Store(#[from] StoreError),
     /// The locks are not usable.
-    #[error("the locks of the shop are not usable")]
+    #[error("the shop could not use its locks")]
     Locks(#[from] LockError),
     /// The metrics could not be set up.
-    #[error("the metrics of the shop could not be set up")]
+    #[error("could not set up the shop's metrics")]
     Metrics(#[from] MetricsError),
     /// Handlers still ran at the end.
     #[error(

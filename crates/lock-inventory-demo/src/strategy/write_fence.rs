@@ -1,8 +1,7 @@
 //! The distributed lock with a token that is checked only on the write.
 //!
 //! The read does not store the token. A stale write between the new holder's read and its write is therefore accepted,
-//! and
-//! then overwritten.
+//! and then overwritten.
 
 use super::seller::{SellError, Seller};
 use crate::domain::{Order, Outcome};

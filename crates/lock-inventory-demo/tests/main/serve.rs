@@ -226,7 +226,7 @@ fn wrong_options_are_refused_without_secrets() {
         (["--strategy", "lucky"], "use one of none, mutex, setnx"),
         (["--database", "mysql://shop:s3cret@db/shop"], "write `sqlite:///path/to/shop.sqlite`"),
         (["--locks", "http://:s3cret@cache"], "--locks is not the address of a Redis server"),
-        (["--locks", "redis://:s3cret@127.0.0.1:1"], "the locks could not be reached"),
+        (["--locks", "redis://:s3cret@127.0.0.1:1"], "could not connect to the lock store"),
     ] {
         let said = refuse(&arguments);
         assert!(said.contains(remedy), "{arguments:?} says {said}");

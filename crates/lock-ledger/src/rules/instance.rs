@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Invariants:
-//! - an instance has a watermark, which `add` never lowers, and raises to now if the schedule is another one;
+//! - an instance has a watermark, which `add` never lowers, and raises to now if the schedule changed;
 //! - only claims of the current revision of the definition start a run, except further attempts of an open one;
 //! - each revision of the instances is that of one recorded change, so that a reader whose revision is recorded knows
 //!   what it has missed.

@@ -15,7 +15,7 @@
 //! - An instant is decided once: the watermark rises with each claim and each skip. An instant that is not above it,
 //!   or not above the start of its schedule, is never claimed as a first attempt.
 //! - An open run has one attempt, and only its claim id can renew or end it.
-//! - An attempt whose lease has ended cannot be renewed, only ended or followed by another one.
+//! - An attempt whose lease has ended cannot be renewed, only ended or followed by another.
 //! - A claim with a pool starts only while fewer open runs than its limit are in that pool, in the whole group.
 //! - The mark of a backfill rises with each claim. At most one of its runs is open.
 //! - A cancelled run gets no further attempt.

@@ -4,7 +4,7 @@ use std::{borrow::Cow, time::Duration};
 
 /// A command for [`Connection::call`](super::Connection::call).
 ///
-/// It owns its words, since clients keep their requests. Constant texts are not copied.
+/// It owns its arguments, since a client library may keep a request beyond the call. Static strings are not copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     name: &'static str,
@@ -74,7 +74,7 @@ impl Command {
         self.name
     }
 
-    /// Returns the words after the name.
+    /// Returns the arguments.
     #[must_use]
     pub fn arguments(&self) -> &[Cow<'static, str>] {
         &self.arguments

@@ -116,7 +116,7 @@ impl<C: Client> Supervisor<C> {
             let text = error.to_string();
             // Warn once per outage, however long it is.
             if logged == text {
-                tracing::debug!(%error, "reconnecting to redis still fails, retrying");
+                tracing::debug!(%error, "reconnecting to redis still failing, retrying");
             } else {
                 tracing::warn!(%error, "reconnecting to redis failed, retrying");
                 logged = text;

@@ -187,7 +187,7 @@ pub(super) fn fail(operation: Operation, error: RequestError) {
 
 pub(super) fn contained(run: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(run)).is_err() {
-        tracing::error!("completion of an operation panicked");
+        tracing::error!("panic while completing an operation");
     }
 }
 

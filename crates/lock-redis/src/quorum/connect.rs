@@ -46,8 +46,8 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Connecting succeeds if a majority answers. It then waits at most 1 s longer for the remaining nodes. A node that
     /// cannot be reached is dialled until it answers; its permissions are not tested in advance.
     ///
-    /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime, and end with it. Give the worker
-    /// to the factory as well, or use [`connect_store`](Self::connect_store).
+    /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime, and end with it. Give the
+    /// worker to the factory as well, or use [`connect_store`](Self::connect_store).
     ///
     /// # Errors
     /// Each error names the node. Returns [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) with
@@ -215,8 +215,8 @@ fn warn_of_loss<C: Client>(server: &Server, backend: &RedisBackend<C>) {
     if standing.is_some_and(|dialled| dialled.accepted.get().is_some_and(|node| !node.appends)) {
         tracing::warn!(
             node = %server,
-            "quorum node declared durable, but it writes no append-only file, and two processes may hold one lock \
-             after a crash: set `appendonly yes` and `appendfsync always`, or do not declare it durable"
+            "quorum node declared durable, but it does not write an append-only file: after a crash, two processes \
+             may hold the same lock; set `appendonly yes` and `appendfsync always`, or do not declare it durable"
         );
     }
 }

@@ -1,7 +1,7 @@
 -- Adds an instance, or changes its definition. A new instance, and one with another schedule, starts now.
 --
 -- KEYS 1 job   2 group   3 instances of the group   4 their changes
--- ARGV 1 job   2 schedule   3 policy for changes of the clocks   4 payload   5 its only instant, ms, or ''
+-- ARGV 1 job   2 schedule   3 policy for clock changes   4 payload   5 its only instant, ms, or ''
 --      6 the life of its record after that, ms   7 node   8 maximum number of instances
 --
 -- replies, each after the server's time in µs: added | changed | unchanged | already_run | full

@@ -9,7 +9,7 @@
 --      4 lifetime of a trigger, ms   5 maximum number of triggers in the group   6 in the job   7 author of a pause
 --      8 payload of a trigger, or ''   9 maximum number of triggers with a payload in the group
 --      and of a backfill: 10 the time after which it begins, ms   11 its last instant, ms   12 number of instants
---      13 schedule   14 policy for changes of the clocks   15 maximum number of backfills in the group   16 in the job
+--      13 schedule   14 policy for clock changes   15 maximum number of backfills in the group   16 in the job
 --
 -- replies, each after the server's time in µs:
 --   accepted, revision of the group

@@ -1,7 +1,7 @@
 -- Keeps the descriptions of registered jobs in their summaries.
 --
 -- KEYS 1 summaries   2… jobs
--- ARGV 5i-4 job   5i-3 schedule   5i-2 policy for changes of the clocks   5i-1 terms
+-- ARGV 5i-4 job   5i-3 schedule   5i-2 policy for clock changes   5i-1 terms
 --      5i the time after which it is overdue, ms, or ''
 --
 -- reply: the server's time in µs, `described`

@@ -1,4 +1,4 @@
-//! The sentinels of a master: its current address, and announcements of another one.
+//! The sentinels of a master: its current address, and announcements of a new one.
 //!
 //! All sentinels are asked at once, each over a connection that lasts for one question. A master named by the
 //! majority is accepted immediately. Otherwise the remaining answers are awaited, so that one sentinel that was cut

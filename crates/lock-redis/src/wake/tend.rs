@@ -137,9 +137,9 @@ fn log(error: &RequestError, logged: &mut String) {
     let (retryable, error) = (error.is_retryable(), BackendError::from(error.clone()));
     let text = error.to_string();
     if *logged == text {
-        tracing::debug!(%error, retryable, "redis pub/sub still unavailable");
+        tracing::debug!(%error, retryable, "redis wake-ups still interrupted");
     } else {
-        tracing::warn!(%error, retryable, "redis pub/sub unavailable, waiters poll at least every 5 s");
+        tracing::warn!(%error, retryable, "redis wake-ups interrupted, waiters poll at least every 5 s");
         *logged = text;
     }
 }

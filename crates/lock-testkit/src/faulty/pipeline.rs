@@ -15,7 +15,7 @@ impl FaultyBackend {
     /// A completion is dropped without an answer if its task is dropped, or if the backend panics.
     ///
     /// # Panics
-    /// If called outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     #[must_use]
     pub fn pipelined(&self) -> Store {
         let pipeline = Tasks { backend: self.clone(), runtime: Handle::current() };

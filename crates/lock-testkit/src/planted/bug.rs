@@ -247,7 +247,7 @@ planted_bugs! {
     HandsOverLate: [LedgerConformance],
     /// Requeueing a run ends it.
     GiveBackEndsRun: [LedgerConformance],
-    /// The attempt that follows a requeued run is counted as another one.
+    /// The attempt that follows a requeued run is counted as a new one.
     CountsReleasedAttempt: [LedgerConformance],
     /// A trigger never expires.
     TriggerNeverExpires: [LedgerConformance],
@@ -261,7 +261,7 @@ planted_bugs! {
     RetriesWithoutBound: [LedgerConformance],
     /// An attempt other than the last one can be followed.
     RetriesAnyAttempt: [LedgerConformance],
-    /// An attempt that is still running is followed by another one.
+    /// An attempt that is still running is followed by another.
     RetriesRunningAttempt: [LedgerConformance],
     /// An attempt ignores a later run that is open.
     RetryIgnoresOthers: [LedgerConformance],

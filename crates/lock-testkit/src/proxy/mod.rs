@@ -54,7 +54,7 @@ impl TcpProxy {
     /// Starts a proxy to this server.
     ///
     /// # Panics
-    /// If this machine has no free port, or cannot start a thread or runtime.
+    /// Panics if this machine has no free port, or cannot start a thread or runtime.
     #[must_use]
     pub fn start(target: SocketAddr) -> Self {
         let listener = ports::listen();

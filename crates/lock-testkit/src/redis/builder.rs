@@ -85,7 +85,7 @@ impl RedisServerBuilder {
     /// Starts the server, and waits until it answers and, if it has a master, has copied its data.
     ///
     /// # Panics
-    /// If there is no `redis-server`, with a hint how to install it. If it does not start, with its log.
+    /// Panics if there is no `redis-server`, with a hint on how to install it. If it does not start, with its log.
     #[must_use]
     #[track_caller]
     pub fn start(self) -> RedisServer {

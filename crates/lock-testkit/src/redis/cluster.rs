@@ -79,7 +79,7 @@ impl RedisCluster {
     /// Returns the node that serves a key, according to the running nodes.
     ///
     /// # Panics
-    /// If no node serves it.
+    /// Panics if no node serves it.
     #[must_use]
     #[track_caller]
     pub fn server_of(&self, key: &str) -> &RedisServer {
@@ -139,7 +139,7 @@ impl RedisCluster {
     /// Waits until all running nodes agree on a healthy cluster and on the owners of the slots.
     ///
     /// # Panics
-    /// If they do not agree in time.
+    /// Panics if they do not agree in time.
     #[track_caller]
     pub fn settle(&self) {
         self.wait("the nodes agree", |cluster| {

@@ -26,7 +26,7 @@ impl RedisServer {
     /// Copies all current data (`SAVE`).
     ///
     /// # Panics
-    /// If the server does not answer or cannot save.
+    /// Panics if the server does not answer or cannot save.
     #[must_use]
     #[track_caller]
     pub fn dump(&self) -> Dump {

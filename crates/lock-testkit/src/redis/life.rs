@@ -11,7 +11,7 @@ impl RedisServer {
     /// twice has no further effect.
     ///
     /// # Panics
-    /// If the server is stopped.
+    /// Panics if the server is stopped.
     #[track_caller]
     pub fn pause(&self) {
         self.running(Process::pause);
@@ -20,7 +20,7 @@ impl RedisServer {
     /// Resumes the process (`SIGCONT`), which then answers everything that it was sent.
     ///
     /// # Panics
-    /// If the server is stopped.
+    /// Panics if the server is stopped.
     #[track_caller]
     pub fn resume(&self) {
         self.running(Process::resume);
@@ -46,7 +46,7 @@ impl RedisServer {
     /// empty.
     ///
     /// # Panics
-    /// If it does not start, with its log.
+    /// Panics if it does not start, with its log.
     #[track_caller]
     pub fn restart(&self) {
         self.stop();
@@ -59,7 +59,7 @@ impl RedisServer {
     /// Does the same as [`restart`](RedisServer::restart), without any data.
     ///
     /// # Panics
-    /// If it does not start, with its log.
+    /// Panics if it does not start, with its log.
     #[track_caller]
     pub fn restart_empty(&self) {
         self.stop();
@@ -71,7 +71,7 @@ impl RedisServer {
     /// are gone.
     ///
     /// # Panics
-    /// If it does not start, with its log.
+    /// Panics if it does not start, with its log.
     #[track_caller]
     pub fn restart_from(&self, dump: &Dump) {
         self.stop();

@@ -57,7 +57,7 @@ impl RedisServer {
     /// Starts a server and waits until it answers.
     ///
     /// # Panics
-    /// If there is no `redis-server`, with a hint how to install it. If it does not start, with its log.
+    /// Panics if there is no `redis-server`, with a hint on how to install it. If it does not start, with its log.
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
@@ -132,7 +132,7 @@ impl RedisServer {
     /// user.
     ///
     /// # Panics
-    /// If the server does not answer.
+    /// Panics if the server does not answer.
     #[must_use]
     #[track_caller]
     pub fn raw(&self) -> RawRedis {
@@ -145,7 +145,7 @@ impl RedisServer {
     /// Sends one command on a fresh connection like that of [`raw`](RedisServer::raw) and returns the answer.
     ///
     /// # Panics
-    /// If the server does not answer.
+    /// Panics if the server does not answer.
     #[track_caller]
     pub fn command<A: AsRef<[u8]>>(&self, words: &[A]) -> RawValue {
         self.raw().command(words)
@@ -154,7 +154,7 @@ impl RedisServer {
     /// Returns the number of connections, without those of [`raw`](RedisServer::raw) and of the testkit's replicas.
     ///
     /// # Panics
-    /// If the server does not answer.
+    /// Panics if the server does not answer.
     #[must_use]
     #[track_caller]
     pub fn clients(&self) -> usize {
@@ -167,7 +167,7 @@ impl RedisServer {
     /// Returns the number of channels with subscribers.
     ///
     /// # Panics
-    /// If the server does not answer.
+    /// Panics if the server does not answer.
     #[must_use]
     #[track_caller]
     pub fn subscriptions(&self) -> usize {
@@ -178,7 +178,7 @@ impl RedisServer {
     /// factories.
     ///
     /// # Panics
-    /// If the server does not answer.
+    /// Panics if the server does not answer.
     #[must_use]
     #[track_caller]
     pub fn keys(&self) -> Vec<String> {

@@ -37,7 +37,7 @@ impl RawRedis {
     /// Sends one command, such as `&["SET", "a", "1"]`, and returns its answer.
     ///
     /// # Panics
-    /// If there is no answer. An error of the command itself is a [`RawValue::Error`].
+    /// Panics if there is no answer. An error of the command itself is a [`RawValue::Error`].
     #[track_caller]
     pub fn command<A: AsRef<[u8]>>(&mut self, words: &[A]) -> RawValue {
         match self.try_command(words) {

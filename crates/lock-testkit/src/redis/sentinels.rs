@@ -98,7 +98,7 @@ impl RedisSentinels {
     /// Returns the master, according to the sentinels.
     ///
     /// # Panics
-    /// If no sentinel answers.
+    /// Panics if no sentinel answers.
     #[must_use]
     #[track_caller]
     pub fn master(&self) -> &RedisServer {
@@ -117,7 +117,7 @@ impl RedisSentinels {
     /// Makes the sentinels promote another server in an orderly way, and returns once the old master follows it.
     ///
     /// # Panics
-    /// If the sentinels refuse, for example because they know no suitable replica.
+    /// Panics if the sentinels refuse, for example because they know no suitable replica.
     #[track_caller]
     pub fn fail_over(&self) {
         let old = self.master().port();
@@ -134,7 +134,7 @@ impl RedisSentinels {
     /// Waits until all running servers follow one master.
     ///
     /// # Panics
-    /// If they do not in time.
+    /// Panics if they do not agree on one in time.
     #[track_caller]
     pub fn settle(&self) {
         self.wait("all follow one master", |deployment| {

@@ -21,7 +21,7 @@ impl RawValue {
     /// Returns the text.
     ///
     /// # Panics
-    /// If it is not a text.
+    /// Panics if it is not a text.
     #[must_use]
     #[track_caller]
     pub fn text(&self) -> &str {
@@ -34,7 +34,7 @@ impl RawValue {
     /// Returns the number.
     ///
     /// # Panics
-    /// If it is not a number.
+    /// Panics if it is not a number.
     #[must_use]
     #[track_caller]
     pub fn integer(&self) -> i64 {
@@ -47,7 +47,7 @@ impl RawValue {
     /// Returns the list.
     ///
     /// # Panics
-    /// If it is not a list.
+    /// Panics if it is not a list.
     #[must_use]
     #[track_caller]
     pub fn list(&self) -> &[Self] {

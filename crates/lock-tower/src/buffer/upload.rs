@@ -129,7 +129,7 @@ impl Failure {
             Self::BufferFull => Details::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 kind::BUFFER_FULL,
-                "too many bytes of other requests are already waiting",
+                "the buffer for request bodies is full",
             )
             .retry_after(RETRY_AFTER),
         };

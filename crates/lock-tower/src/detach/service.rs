@@ -73,7 +73,7 @@ pin_project! {
     /// The future of a [`DetachService`].
     ///
     /// # Cancel safety
-    /// A handler with its lock continues to run when the future is dropped.
+    /// Dropping the future does not stop a handler that runs in its own task. Any other handler is dropped.
     #[must_use = "futures do nothing unless polled"]
     pub struct DetachFuture<F, R, E> where R: Body {
         #[pin]

@@ -101,7 +101,9 @@ impl Default for DetachedTasks {
 
 /// Detached handlers were still running when [`DetachedTasks::drain`] timed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{handlers} detached handlers still run: wait longer, or shut the lock factory down to stop them")]
+#[error(
+    "detached handlers still running: {handlers}; wait longer, or shut the lock factory down to stop them"
+)]
 pub struct DrainTimeout {
     /// The number of handlers that still run.
     pub handlers: usize,

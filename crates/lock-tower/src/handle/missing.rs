@@ -34,8 +34,8 @@ pub enum LockMissing {
     NotInHandler,
     /// A handle was extracted before the lock.
     #[error(
-        "the lock of this route is acquired in the handler: take the handle from `Locked` or `LockSlot`, or extract it \
-         after a `Locked`"
+        "this route acquires its lock in the handler: take the handle from `Locked` or `LockSlot`, or extract it after \
+         `Locked`"
     )]
     BeforeLock,
     /// The request has already asked for a lock.

@@ -46,19 +46,21 @@ impl IdempotencyLayer {
     ///
     /// `lock` is the lock of a request while it is executed, with its own wait, options, observers and rejections. Its
     /// [`methods`](LockLayer::methods) and [`filter`](LockLayer::filter)s select the requests; the others are passed
-    /// through. The layer sets how the lock ends: it stops the handler when it is lost, is released after the head, and is
-    /// never bypassed. It is [detached](LockLayer::detach), so that a client that leaves does not stop a handler halfway.
+    /// through. The layer sets how the lock ends: it stops the handler when it is lost, is released after the head, and
+    /// is never bypassed. It is [detached](LockLayer::detach), so that a client that leaves does not stop a handler
+    /// halfway.
     ///
     /// The error of `scope` is answered with 400, 500 or 503; see [`KeyError`].
     pub fn scoped<F>(lock: LockLayer<NoKey, Detach>, store: impl IdempotencyStore, scope: F) -> Self
     where
         F: Fn(&Parts) -> Result<String, KeyError> + Send + Sync + 'static,
     {
-        // After the key: an optional key that is missing needs no scope, but a key without its scope is never passed through.
+        // After the key: an optional key that is missing needs no scope, but a key without its scope is never passed
+        // through.
         Self::new(lock, store, key_parts().part(move |head| scope(head).map_err(key::required)))
     }
 
-    /// Creates a layer whose keys belong to all clients together, for services with a single client.
+    /// Creates a layer whose keys are shared by all clients, for services with a single client.
     pub fn unscoped(lock: LockLayer<NoKey, Detach>, store: impl IdempotencyStore) -> Self {
         Self::new(lock, store, key_parts())
     }
@@ -80,8 +82,8 @@ impl IdempotencyLayer {
         Self { lock: self.lock.on_bad_key(OnBadKey::Allow), ..self }
     }
 
-    /// Sets the time after which a key may be used for another request, at most 100 years. It begins with each attempt.
-    /// Choose it longer than any client retries.
+    /// Sets the time after which a key may be used for another request, at most 100 years, counted from
+    /// the latest attempt. Choose a longer time than any client retries.
     pub fn retention(self, retention: Duration) -> Self {
         Self { terms: Terms { retention, ..self.terms }, ..self }
     }

@@ -18,8 +18,8 @@ use std::{
 
 const DEFAULT_CAPACITY: usize = 10_000;
 
-/// Records in memory. They end with their process: a client that repeats its request at another server, or after a
-/// restart, is served twice.
+/// Records in memory. They are lost when the process ends: a client that repeats its request at another server, or
+/// after a restart, is served twice.
 ///
 /// It keeps 10,000 records by default. When it is full it removes the expired ones; without any, requests with new keys
 /// are answered with 503. It never forgets a key before its time. Responses count as records, not by their length: with

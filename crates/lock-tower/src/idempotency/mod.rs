@@ -54,8 +54,9 @@
 //! | its lock is lost, it panics, its service or its body fails, its server dies | no | runs the handler again, as [`Attempt`] 2 |
 //! | its response cannot be stored, since the store fails | no: it is sent, and logged as an error | runs the handler again, as attempt 2 |
 //!
-//! A 500 is stored because the work may have been done before it, and so is the 408 of a timeout inside of this layer. A client that wants to try again sends a new key. Put a
-//! layer that turns panics into a 500 inside of this one to have that stored as well.
+//! A 500 is stored because the work may have been done before it, and so is the 408 of a timeout inside of this layer.
+//! A client that wants to try again sends a new key. Put a layer that turns panics into a 500 inside of this one to
+//! have that stored as well.
 //!
 //! # The claim of a running request
 //! The lock of the key is the claim: it is named `idempotency:<key>:<scope>`, is renewed while the handler runs, and is
@@ -66,8 +67,8 @@
 //! # Applications that share a database
 //! A record has the name of its lock in the store, with the [prefix](lock_core::LockFactoryBuilder::prefix) of the
 //! factory. Give each application a prefix: without one, two applications with one table, and the same key and scope,
-//! receive the responses of each other, also if they have a Redis each. A prefix that is not a word is refused when the
-//! factory is built ([`OptionsError::InvalidPrefix`](lock_core::OptionsError::InvalidPrefix)).
+//! receive each other's responses, even if each has its own Redis. An invalid prefix is refused when the factory is
+//! built ([`OptionsError::InvalidPrefix`](lock_core::OptionsError::InvalidPrefix)).
 //!
 //! # Exactly once
 //! <div class="warning">
@@ -99,12 +100,13 @@
 //! # }
 //! ```
 //!
-//! An effect elsewhere, such as a charge at a payment provider, needs an idempotency key there: send the same one with each
-//! attempt.
+//! An effect elsewhere, such as a charge at a payment provider, needs an idempotency key there: send the same one with
+//! each attempt.
 //!
 //! # Placement
 //! Put it on the routes that write, inside of authentication and rate limits. Other locks belong inside of it: their
-//! rejections are not stored if they may be retried. Compression belongs outside, since it depends on the client. Trailers are not stored, so it is not for gRPC.
+//! rejections are not stored if they may be retried. Compression belongs outside, since it depends on the client.
+//! Trailers are not stored, so it is not for gRPC.
 
 mod attempt;
 mod bytes_body;

@@ -15,8 +15,7 @@ use std::{fmt::Debug, sync::Arc, time::SystemTime};
 /// them.
 ///
 /// Names have the [prefix](lock_core::LockFactoryBuilder::prefix) of the factory. Applications that share a store of
-/// records need a prefix each, also if they have a Redis each: without one, each would receive the responses of the
-/// other.
+/// records each need a prefix, even if each has its own Redis: without one, they would receive each other's responses.
 ///
 /// # Cancel safety
 /// A dropped call may or may not have been executed. The layer drops calls whose lock is lost.
@@ -67,8 +66,8 @@ impl<T: IdempotencyStore + ?Sized> IdempotencyStore for Arc<T> {
 /// An attempt that is about to begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BeginRequest {
-    /// The name of the record: that of the lock in its store. It contains the prefix of the factory, and the scope and the
-    /// key of the client.
+    /// The name of the record: that of the lock in its store. It contains the prefix of the factory, and the scope and
+    /// the key of the client.
     pub name: LockName,
     /// The fencing token of the lock.
     pub token: FencingToken,
@@ -96,7 +95,7 @@ pub enum Begun {
     Superseded,
 }
 
-/// The error of a store.
+/// An error returned by an idempotency store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -109,7 +108,7 @@ pub enum StoreError {
     #[error("the record of the idempotency key belongs to another attempt: roll the work back")]
     Superseded,
     /// The store does not answer, or returns an error.
-    #[error("the store of idempotency keys failed")]
+    #[error("the idempotency store failed")]
     Failed(#[source] BoxError),
 }
 

@@ -27,12 +27,12 @@ use std::ops::Deref;
 /// | `Option` of either | requests that may run without a lock: the layer's filter, or [`Unlocked`](crate::Unlocked) |
 /// | [`LockStatus`] | one name, several, or [`Unlocked`](crate::Unlocked); no requests that the filter lets pass |
 ///
-/// A route without such a layer, the handle of the other number of names, a second lock in one request and a [`LockHandle`]
-/// that is extracted before the lock are errors of the server (500), with an explanation in the log; see [`LockMissing`].
-/// If the key needs several extractors, such as path and body, use a [`LockSlot`].
+/// A route without such a layer, a handle for the wrong number of names, a second lock in one request and a
+/// [`LockHandle`] that is extracted before the lock are server errors (500), with an explanation in the log; see
+/// [`LockMissing`]. If the key needs several extractors, such as path and body, use a [`LockSlot`].
 ///
-/// If the compiler rejects the handler because `Handler` is not implemented, put `#[axum::debug_handler]` on it. The error then lists
-/// the bounds of this extractor, such as [`LockKey`] for the value.
+/// If the compiler rejects the handler because `Handler` is not implemented, put `#[axum::debug_handler]` on it. The
+/// error then lists the bounds of this extractor, such as [`LockKey`] for the value.
 ///
 /// ```
 /// use axum::{Json, Router, routing::post};

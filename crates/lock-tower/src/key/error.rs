@@ -15,7 +15,7 @@ pub enum InvalidKey {
     },
     /// The name of a parameter is missing or invalid.
     #[error(
-        "the key has a bad parameter at byte {at}: name it as the route does, such as `{{sku}}`, without `*`"
+        "the key has an invalid parameter at byte {at}: use its name in the route, such as `{{sku}}`, without `*`"
     )]
     BadPlaceholder {
         /// The byte offset of the parameter.
@@ -53,16 +53,16 @@ pub enum InvalidKey {
     #[error("a query parameter of the key has no name: name it as the query does, such as `sku`")]
     QueryParameter,
     /// The name of a header is malformed.
-    #[error("`{name}` is not the name of a header: use letters, digits and `-`")]
+    #[error("`{name}` is not a valid header name: use letters, digits and `-`")]
     Header {
         /// The given name.
         name: String,
     },
     /// There is no key.
-    #[error("a layer with several keys has none: give it at least one key")]
+    #[error("the layer was given no keys: give it at least one")]
     NoKeys,
     /// There are more keys than a set can have names.
-    #[error("a layer with several keys has {keys}: use at most {most}")]
+    #[error("the layer has {keys} keys: use at most {most}")]
     TooManyKeys {
         /// The number of keys.
         keys: usize,
@@ -160,7 +160,8 @@ impl KeyError {
     }
 }
 
-/// The fixed parts of a key were checked when the layer was built or the key was compiled, so the client can fix the error.
+/// The fixed parts of a key were checked when the layer was built or the key was compiled, so the client can fix the
+/// error.
 impl From<NameError> for KeyError {
     fn from(error: NameError) -> Self {
         Self::bad_request(match error {

@@ -124,7 +124,7 @@ fn bad_templates_are_refused_with_a_remedy() {
         assert!(error.contains(says) || cfg!(not(feature = "axum")), "`{template}`: {error}");
     }
     let error = KeyTemplate::try_from(KeyTemplate::of("k").header("not a header")).unwrap_err().to_string();
-    assert!(error.contains("`not a header` is not the name of a header"), "{error}");
+    assert!(error.contains("`not a header` is not a valid header name"), "{error}");
 }
 
 #[test]

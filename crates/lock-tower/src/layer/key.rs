@@ -25,7 +25,7 @@ impl<D> LockLayer<NoKey, D> {
     /// ```
     ///
     /// # Panics
-    /// If the template is malformed, as axum's routes do; [`try_key`](Self::try_key) returns the error.
+    /// Panics if the template is malformed, as axum's routes do; [`try_key`](Self::try_key) returns the error.
     #[track_caller]
     pub fn key<T>(self, key: T) -> LockLayer<KeyTemplate, D>
     where
@@ -62,8 +62,8 @@ impl<D> LockLayer<NoKey, D> {
     /// cannot deadlock regardless of the order of the keys. Equal names are one lock. The [`wait`](Self::wait) is for
     /// all locks together.
     ///
-    /// A handler finds its locks as a [`LockSetHandle`](crate::LockSetHandle), with a fencing token for each name. If one of the
-    /// locks is lost, the request ends as it does for a single lock.
+    /// A handler finds its locks as a [`LockSetHandle`](crate::LockSetHandle), with a fencing token for each name. If
+    /// one of the locks is lost, the request ends as it does for a single lock.
     ///
     /// ```
     /// # #[cfg(feature = "axum")] {
@@ -81,7 +81,8 @@ impl<D> LockLayer<NoKey, D> {
     /// ```
     ///
     /// # Panics
-    /// If a template is malformed, or if there are no keys or more than 64; [`try_keys`](Self::try_keys) returns the error.
+    /// Panics if a template is malformed, or if there are no keys or more than 64; [`try_keys`](Self::try_keys) returns
+    /// the error.
     #[track_caller]
     pub fn keys<I>(self, keys: I) -> LockLayer<KeyTemplate, D>
     where
@@ -118,8 +119,9 @@ impl<D> LockLayer<NoKey, D> {
     }
 
     /// Sets the key by a function of the head and the body of a request, for services without axum; with axum, use
-    /// [`in_handler`](Self::in_handler). The body is read into memory first, within the limit, the budget and the timeout of
-    /// `buffer`, and the service receives the same bytes. An upload that fails is answered by `buffer`, without a lock.
+    /// [`in_handler`](Self::in_handler). The body is read into memory first, within the limit, the budget and the
+    /// timeout of `buffer`, and the service receives the same bytes. An upload that fails is answered by `buffer`,
+    /// without a lock.
     ///
     /// A name that is not valid is answered with 400. Bodies are also read for methods and requests that need no lock.
     ///
@@ -147,8 +149,8 @@ impl<D> LockLayer<NoKey, D> {
     }
 
     /// Leaves the key to the handler. It acquires its lock with [`Locked`](crate::Locked), by the parsed value of its
-    /// own extractor, or with a [`LockSlot`](crate::LockSlot). The terms of the layer hold from then on; before, and if the
-    /// extractor rejects the request, there is no lock.
+    /// own extractor, or with a [`LockSlot`](crate::LockSlot). The terms of the layer hold from then on; before, and if
+    /// the extractor rejects the request, there is no lock.
     ///
     /// Requests wait for the lock after their body has arrived. A client that uploads slowly holds nothing.
     ///
@@ -183,8 +185,8 @@ impl<D> LockLayer<NoKey, D> {
     /// # }
     /// ```
     ///
-    /// With [`detach`](Self::detach), a handler continues without its client once it has its lock. Before that, it ends with
-    /// its client.
+    /// With [`detach`](Self::detach), a handler continues without its client once it has its lock. Before that, it ends
+    /// with its client.
     pub fn in_handler(self) -> LockLayer<InHandler, D> {
         self.with_key(InHandler(()))
     }

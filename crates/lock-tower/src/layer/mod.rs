@@ -63,7 +63,7 @@ pub struct LockLayer<K = NoKey, D = Cancel> {
 }
 
 impl LockLayer {
-    /// Creates a layer over these locks. It still needs a [`key`](Self::key).
+    /// Creates a layer that acquires locks of this factory. It still needs a [`key`](Self::key).
     ///
     /// ```
     /// use lock_core::{LockFactory, MemoryBackend};
@@ -118,7 +118,7 @@ impl<K, D> LockLayer<K, D> {
     /// ```
     ///
     /// # Panics
-    /// Above the factory's [`max_wait`](lock_core::Limits::max_wait); [`try_wait`](Self::try_wait)
+    /// Panics above the factory's [`max_wait`](lock_core::Limits::max_wait); [`try_wait`](Self::try_wait)
     /// returns the error.
     #[track_caller]
     pub fn wait(self, wait: Duration) -> Self {
@@ -204,8 +204,8 @@ impl<K, D> LockLayer<K, D> {
     /// ```
     ///
     /// # Panics
-    /// If they contradict each other, or exceed the limits of the factory; [`try_options`](Self::try_options) returns
-    /// the error.
+    /// Panics if they contradict each other, or exceed the limits of the factory; [`try_options`](Self::try_options)
+    /// returns the error.
     #[track_caller]
     pub fn options(self, options: LockOptions) -> Self {
         match self.try_options(options) {
@@ -251,7 +251,7 @@ impl<K, D> LockLayer<K, D> {
     /// ```
     ///
     /// # Panics
-    /// If it is below a millisecond, or contradicts the other options.
+    /// Panics if it is below a millisecond, or contradicts the other options.
     #[track_caller]
     pub fn max_hold(self, limit: Duration) -> Self {
         match self.with(|config| config.max_hold = MaxHold::Set(limit)).checked() {

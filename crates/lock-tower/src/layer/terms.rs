@@ -27,7 +27,7 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.release_on = when)
     }
 
-    /// Sets the treatment of a handler whose lock is lost.
+    /// Sets the policy for a handler whose lock is lost.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -41,7 +41,7 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.on_lost = then)
     }
 
-    /// Sets the treatment of requests while the store does not answer.
+    /// Sets the policy for requests that arrive while the store does not answer.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -55,7 +55,7 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.on_unavailable = then)
     }
 
-    /// Sets the treatment of requests that lack the client's part of the key. A key that is malformed, or missing
+    /// Sets the policy for requests that lack the client's part of the key. A key that is malformed, or missing
     /// because the server is misconfigured, is always rejected.
     ///
     /// ```

@@ -61,7 +61,7 @@ pub enum LayerEvent<'a> {
         reason: &'a RejectReason,
         /// The time from the arrival of the request, or from the call of its handler for the lock.
         waited: Duration,
-        /// The treatment of the request.
+        /// The disposition of the request.
         disposition: Disposition,
     },
     /// The request was dropped before the outcome was known: its client left, or a timeout outside of the layer
@@ -87,7 +87,8 @@ pub enum LayerEvent<'a> {
         /// The outcome.
         outcome: IdempotencyOutcome,
     },
-    /// The layer released the lock. There is one for each [`Acquired`](Self::Acquired).
+    /// The request no longer holds the lock: it was released or lost. There is one for each
+    /// [`Acquired`](Self::Acquired).
     Ended {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
@@ -111,7 +112,7 @@ impl<'a> LayerEvent<'a> {
     }
 }
 
-/// The treatment of a request that does not acquire its lock.
+/// The disposition of a request that does not acquire its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Disposition {
     /// The layer answers with a [`Rejection`](crate::Rejection).

@@ -33,7 +33,7 @@ pub(super) fn event(span: &Span, event: &LayerEvent<'_>) {
         }
         LayerEvent::Ended { .. } if span.is_disabled() => {}
         LayerEvent::Ended { held, .. } => {
-            tracing::debug!(parent: span, held = held.as_secs_f64(), "lock released");
+            tracing::debug!(parent: span, held = held.as_secs_f64(), "hold ended");
         }
     }
 }

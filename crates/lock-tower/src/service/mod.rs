@@ -1,4 +1,4 @@
-//! The services, futures and bodies of the layers, for signatures that name them.
+//! The services, futures and bodies of the layers, for use in signatures.
 
 mod future;
 mod lock_service;

@@ -92,7 +92,7 @@ async fn drain_counts_handlers_and_shutdown_stops_them() {
     leaves_after_100_ms(&app).await;
     let left = tasks.drain(secs(5)).await.unwrap_err();
     assert_eq!(left, DrainTimeout { handlers: 1 });
-    assert!(left.to_string().contains("1 detached handlers still run"), "{left}");
+    assert!(left.to_string().contains("detached handlers still running: 1"), "{left}");
     assert!(world.locks.shutdown().await.is_clean());
     tasks.drain(secs(1)).await.unwrap();
     assert!(!world.is_held());

@@ -40,7 +40,10 @@ fn empty_and_large_sets_are_refused() {
     let error = locks.all(many(most + 1)).unwrap_err();
     let name = LockName::from_static("n64");
     assert_eq!(cause(&error), Some(&SetError::TooMany { name, most }));
-    assert!(format!("{error:#}").contains("`n64` is too many for a set: use at most 64 names"), "{error:#}");
+    assert!(
+        format!("{error:#}").contains("the set has no room for `n64`: use at most 64 names"),
+        "{error:#}"
+    );
 }
 
 #[test]
