@@ -9,7 +9,7 @@ use crate::{
     world::World,
 };
 use lock_core::{Hold, Lock, LockError, LockErrorKind, LockFactory, LockGuard, RunError};
-use lock_testkit::Stream;
+use lock_testkit::{Stream, planted::PlantedBug};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};
 
@@ -50,14 +50,15 @@ impl Client {
     }
 
     pub(crate) fn choose(&mut self) -> (Lock, Terms) {
-        let (name, terms) = self.world.with(|state| {
+        let (name, terms, ignores) = self.world.with(|state| {
             let name = state.plan.names
                 [usize::try_from(self.dice.below(state.plan.names.len() as u64)).unwrap_or(0)]
             .clone();
             let terms = state.plan.menu[usize::try_from(self.dice.below(3)).unwrap_or(0)];
-            (name, terms)
+            (name, terms, state.bug == Some(PlantedBug::IgnoresMinHold))
         });
-        let lock = self.factory.named(name).and_then(|lock| lock.with_options(terms.options));
+        let options = if ignores { terms.options.min_hold(Duration::ZERO) } else { terms.options };
+        let lock = self.factory.named(name).and_then(|lock| lock.with_options(options));
         (lock.expect("names and options of a plan are good"), terms)
     }
 
@@ -98,11 +99,11 @@ impl Client {
         None
     }
 
-    /// Fails if it took longer, unless this process was suspended meanwhile.
+    /// Fails if it took longer, unless this process felt a pause meanwhile.
     pub(crate) fn in_time(&self, what: &str, began: u64, most: u64) {
         self.world.with(|state| {
             let took = state.now - began;
-            let paused = state.pauses[self.process].until >= began;
+            let paused = state.pauses[self.process].felt_until() >= began;
             state.oracle.must(paused || took <= most + SLACK, || {
                 format!("{what} of link {} took {took} µs, not {most}", self.link)
             });

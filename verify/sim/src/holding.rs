@@ -106,6 +106,9 @@ impl Client {
                 Err(_) => 2,
             };
             state.note(Who::Link(self.link), "released", (token.get(), code));
+            if matches!(answer, Ok(ReleaseOutcome::StillHeld { depth: 0 })) {
+                state.count("kept for its minimum");
+            }
             match answer {
                 Ok(outcome) if !outcome.was_held() => state.oracle.release_found_nothing(lease, token),
                 Ok(ReleaseOutcome::Released) => state.oracle.release_claims(lease),

@@ -3,7 +3,7 @@
 use crate::{
     clock::micros,
     link::Link,
-    oracle::{Oracle, SLACK, Taken},
+    oracle::{Kept, Oracle, SLACK, Taken},
     state::Pause,
 };
 use lock_core::{
@@ -13,6 +13,24 @@ use lock_core::{
 };
 
 impl Oracle {
+    /// Checks that nobody else is granted a name before the minimum of its last hold is over. There is none for a lease
+    /// that the store lost, and in a quorum whose clocks step. A process may learn late of a grant that was made before
+    /// that hold; its token is lower.
+    pub(crate) fn is_not_kept(&mut self, now: u64, name: &LockName, (lease, token): (LeaseId, FencingToken)) {
+        let Some(Kept { by: (last, highest), until }) = self.names.get(name).and_then(|name| name.kept)
+        else {
+            return;
+        };
+        if last == lease || token < highest || now >= until {
+            return;
+        }
+        let robbed = self.leases.get(&last).is_none_or(|last| last.robbed.is_some());
+        let timeless = self.quorum.is_some_and(|quorum| quorum.timeless);
+        self.must(robbed || timeless, || {
+            format!("{name}: granted as {lease} {} µs before the minimum of {last} was over", until - now)
+        });
+    }
+
     /// Records that a process reported the end of a hold.
     pub(crate) fn ended(
         &mut self,
@@ -76,7 +94,7 @@ impl Oracle {
         // A margin of 1 % covers the effect of different clock speeds.
         let since = since.saturating_sub(micros(taken.terms.lease) / 200);
         let operation = micros(taken.terms.operation);
-        let stopped = |from: u64, until: u64| pause.from <= until && pause.until >= from;
+        let stopped = |from: u64, until: u64| pause.from <= until && pause.felt_until() >= from;
         let tries: Vec<_> =
             lease.renewals.iter().filter(|renewal| renewal.sent > since + every / 2).collect();
         for renewal in &tries {

@@ -53,7 +53,7 @@ impl LockObserver for Ear {
                     state.count("hand-off");
                 }
                 state.note(who, "granted", (lease.number().get(), token.get()));
-                state.oracle.granted(link, name, lease, token);
+                state.oracle.granted(state.now, link, name, (lease, token));
             }
             LockEvent::Ended { name, token, lease, end, .. } => {
                 self.holding.fetch_sub(1, Ordering::Relaxed);

@@ -44,6 +44,8 @@ pub(crate) struct Oracle {
     retention: bool,
     /// The longest operation timeout, in µs.
     pub(crate) operation: u64,
+    /// The longest minimum of a hold, in µs.
+    pub(crate) minimum: u64,
     /// The longest time for which one request can make a hold valid, in µs.
     pub(crate) longest: u64,
     pub(crate) grants: u64,
@@ -57,6 +59,7 @@ pub(crate) struct Name {
     greatest: u64,
     /// The highest token granted to a process.
     pub(crate) told: u64,
+    pub(crate) kept: Option<Kept>,
     pub(crate) idle_wakes: IdleWakes,
     /// `true` if the counter may be lost or stale.
     pub(crate) doubt: bool,
@@ -85,6 +88,13 @@ pub(crate) struct Lease {
     pub(crate) retired: bool,
 }
 
+/// The latest hold with a minimum, and the time until which nobody else may be granted its name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Kept {
+    pub(crate) by: (LeaseId, FencingToken),
+    pub(crate) until: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Renewal {
     /// The call that carries it, once it is sent.
@@ -99,6 +109,8 @@ pub(crate) struct Renewal {
 pub(crate) struct Held {
     pub(crate) link: usize,
     pub(crate) name: LockName,
+    /// The time at which it began.
+    pub(crate) since: u64,
     /// The hold as its holder reads it; `None` if no client took it.
     pub(crate) taken: Option<Taken>,
     pub(crate) ended: Option<HoldEnd>,
@@ -134,6 +146,7 @@ impl Oracle {
             retention: plan.retention.is_some(),
             longest: plan.menu.iter().map(|terms| micros(terms.lease - terms.margin)).max().unwrap_or(0),
             operation: micros(plan.longest_operation()),
+            minimum: micros(plan.longest_minimum()),
             grants: 0,
             begun: 0,
             lost: 0,
@@ -233,9 +246,17 @@ impl Oracle {
     }
 
     /// Records that a process reported the start of a hold.
-    pub(crate) fn granted(&mut self, link: usize, name: &LockName, lease: LeaseId, token: FencingToken) {
+    pub(crate) fn granted(
+        &mut self,
+        now: u64,
+        link: usize,
+        name: &LockName,
+        (lease, token): (LeaseId, FencingToken),
+    ) {
         self.begun += 1;
-        let held = Held { link, name: name.clone(), taken: None, ended: None, was_until: u64::MAX };
+        self.is_not_kept(now, name, (lease, token));
+        let (taken, ended) = (None, None);
+        let held = Held { link, name: name.clone(), since: now, taken, ended, was_until: u64::MAX };
         let again = self.holds.insert((lease, token), held).is_some();
         self.must(!again, || format!("{name}: {lease} with {token:?} was granted twice"));
         if self.quorum.is_some() {
@@ -258,6 +279,12 @@ impl Oracle {
         // There are no guarantees for a lease that the store had lost before it was taken.
         let from = Moment::from_micros(now);
         let key = robbed.is_none().then(|| self.history.granted(hold.name(), id.1, from, from));
+        if !terms.min_hold.is_zero() {
+            let minimum = micros(terms.min_hold);
+            // Clocks of processes and stores have different speeds.
+            let until = (held.since + minimum - minimum / 100).saturating_sub(SLACK);
+            self.names.entry(hold.name().clone()).or_default().kept = Some(Kept { by: id, until });
+        }
         held.taken = Some(Taken { hold: hold.clone(), terms, key, until: now });
         self.open.insert(id);
     }

@@ -35,9 +35,12 @@ impl Oracle {
             let excused = lease.revived || lease.robbed.is_some() || lease.far_stamp || self.stepped_back;
             let pause = &pauses[link.process];
             let ready = stores[node].paused_until.max(stores[node].down_until);
-            let since = lease.touched.max(pause.until).max(link.since).max(ready);
+            let since = lease.touched.max(pause.felt_until()).max(link.since).max(ready);
             let answers = if self.quorum.is_some() { STRAGGLERS } else { 0 };
-            let patience = 2 * self.operation + 5 * SLACK + answers + if lease.retired { 0 } else { POLL };
+            // A hold with a minimum is released when that is over.
+            let minimum = self.minimum + self.minimum / 100;
+            let patience =
+                2 * self.operation + 5 * SLACK + minimum + answers + if lease.retired { 0 } else { POLL };
             if excused || link.partition.is_some() || now <= since + patience {
                 continue;
             }

@@ -73,6 +73,8 @@ pub(crate) struct Terms {
     pub(crate) operation: Duration,
     pub(crate) every: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
+    /// The time for which the name stays taken although the hold was released.
+    pub(crate) min_hold: Duration,
 }
 
 /// The latency of a message in one direction, in ms.
@@ -150,7 +152,23 @@ fn terms(dice: &mut Stream) -> Terms {
     if dice.chance(0.3) {
         options = options.outage_budget(lease / 2);
     }
-    Terms { options, lease, margin, operation, every: (!fixed).then_some(every), max_hold }
+    Terms {
+        options,
+        lease,
+        margin,
+        operation,
+        every: (!fixed).then_some(every),
+        max_hold,
+        min_hold: Duration::ZERO,
+    }
+}
+
+impl Terms {
+    /// Keeps the name taken for half of the lease at least.
+    fn with_minimum(self) -> Self {
+        let min_hold = self.lease / 2;
+        Self { options: self.options.min_hold(min_hold), min_hold, ..self }
+    }
 }
 
 impl Plan {
@@ -169,7 +187,11 @@ impl Plan {
         let more = if batching.is_some() { 4 } else { 0 };
         let names = 1 + dice.below(3) + more;
         let names = (0..names).filter_map(|n| LockName::new(format!("name-{n}")).ok()).collect();
-        let menu = (0..3).map(|_| terms(dice)).collect();
+        let mut menu: Vec<_> = (0..3).map(|_| terms(dice)).collect();
+        // From dice of its own: the rest of a run is the same with and without it.
+        if Seed::new(seed.get().rotate_left(11) ^ 0x0004_1157).stream().chance(0.3) {
+            menu[2] = menu[2].with_minimum();
+        }
         let ppm = |dice: &mut Stream| i64::try_from(dice.below(4_000)).unwrap_or(0) - 2_000;
         let wall = |dice: &mut Stream| {
             let most = pick(dice, &[1, 5_000, 2_000_000, 3_600_000_000]);
@@ -220,6 +242,10 @@ impl Plan {
 
     pub(crate) fn max_lease(&self) -> Duration {
         self.menu.iter().map(|terms| terms.lease).max().unwrap_or_default()
+    }
+
+    pub(crate) fn longest_minimum(&self) -> Duration {
+        self.menu.iter().map(|terms| terms.min_hold).max().unwrap_or_default()
     }
 
     pub(crate) fn longest_operation(&self) -> Duration {

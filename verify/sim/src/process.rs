@@ -162,7 +162,7 @@ async fn shut_down(world: &Arc<World>, life: &Life) {
     let report = Stoppable::new(world, life.process, closing).await;
     world.with(|state| {
         let took = state.now - began;
-        let paused = state.pauses[life.process].until >= began;
+        let paused = state.pauses[life.process].felt_until() >= began;
         state.note(Who::Link(life.link), "is shut down", (report.is_clean().into(), took));
         state.oracle.must(paused || took <= most + SLACK, || format!("a shutdown took {took} µs of {most}"));
     });

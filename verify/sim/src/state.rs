@@ -55,6 +55,17 @@ pub(crate) struct Pause {
     pub(crate) waiting: Vec<Waker>,
 }
 
+impl Pause {
+    /// The longest sleep of the task that keeps time in a process. It is a task of the driver, which the simulation
+    /// cannot suspend: it may set its timer during a pause, by a clock that stands still, and then is that late.
+    const LONGEST_SLEEP: u64 = 1_000_000;
+
+    /// Returns the time until which the process may be late because of it.
+    pub(crate) fn felt_until(&self) -> u64 {
+        if self.until == 0 { 0 } else { self.until + Self::LONGEST_SLEEP }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     Die,

@@ -163,7 +163,7 @@ planted_bugs! {
     /// A lease is handed off although the clock of its process jumped.
     HandsOffSuspect: [Model],
     /// A hold that is released before its minimum is released in the store at once.
-    IgnoresMinHold: [Model],
+    IgnoresMinHold: [Model, Sim],
 
     // The quorum.
     /// The token of a hold is the highest that a node of its majority drew.

@@ -17,6 +17,8 @@ fn nothing_happens_that_must_not() {
     let tally = SEEDS.hold(Topology::Single, "seeds");
     let batches = tally.sum.counts.get("batch").copied().unwrap_or(0);
     assert!(tally.runs < SEEDS.fixed || batches > tally.runs, "only {batches} calls had several operations");
+    let kept = tally.sum.counts.contains_key("kept for its minimum");
+    assert!(tally.runs < SEEDS.fixed || kept, "no hold was released before its minimum");
     assert!(tally.fewest_events >= 2_000, "a run had only {} events", tally.fewest_events);
 }
 
