@@ -1,6 +1,6 @@
 //! The card of a process in the store, which shows people which process holds a lock.
 
-use crate::{ids::LeaseNumber, time::ServerTime};
+use crate::{ids::LeaseNumber, time::UtcTime};
 use std::{collections::BTreeMap, fmt};
 
 /// The host and the program of a process, as that process wrote it to the store.
@@ -20,7 +20,7 @@ pub struct ProcessCard {
     /// The version of the program, as given to [`LockFactoryBuilder::program`](crate::LockFactoryBuilder::program).
     pub version: Option<String>,
     /// The time at which the factory was created, by the wall clock of its host. It is printed in UTC by RFC 3339.
-    pub since: ServerTime,
+    pub since: UtcTime,
     /// The notes of the process on its holds, by the number of the lease. See
     /// [`LockGuard::note`](crate::LockGuard::note).
     pub notes: BTreeMap<LeaseNumber, String>,
@@ -35,13 +35,13 @@ impl ProcessCard {
     /// Creates a card without a version and without notes, for implementations of
     /// [`Directory`](crate::backend::Directory).
     #[must_use]
-    pub fn new(host: impl Into<String>, pid: u32, program: impl Into<String>, since: ServerTime) -> Self {
+    pub fn new(host: impl Into<String>, pid: u32, program: impl Into<String>, since: UtcTime) -> Self {
         let (host, program) = (host.into(), program.into());
         Self { host, pid, program, version: None, since, notes: BTreeMap::new() }
     }
 
     /// Describes this process.
-    fn of_this_process(since: ServerTime) -> Self {
+    fn of_this_process(since: UtcTime) -> Self {
         let program = std::env::current_exe().ok();
         let program = program.as_deref().and_then(|path| path.file_stem()).unwrap_or_default();
         Self::new(host(), std::process::id(), program.to_string_lossy(), since)
@@ -78,7 +78,7 @@ impl CardOptions {
     }
 
     /// Returns the card of this process, unless it is turned off.
-    pub(crate) fn card(self, since: ServerTime) -> Option<ProcessCard> {
+    pub(crate) fn card(self, since: UtcTime) -> Option<ProcessCard> {
         if self.off {
             return None;
         }
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn every_text_of_a_card_becomes_printable() {
-        let mut card = ProcessCard::new("h\n", 1, "p\n", ServerTime::default());
+        let mut card = ProcessCard::new("h\n", 1, "p\n", UtcTime::default());
         card.version = Some("v\n".to_owned());
         card.notes = (0..1000).map(|number| (LeaseNumber::new(number), "n\n".to_owned())).collect();
         let card = card.printable();
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn this_process_is_described() {
-        let card = ProcessCard::of_this_process(ServerTime::default());
+        let card = ProcessCard::of_this_process(UtcTime::default());
         assert_eq!(card.pid, std::process::id());
         assert!(card.program.starts_with("lock_core"), "{card}");
         assert!(!card.host.is_empty());

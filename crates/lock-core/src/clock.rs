@@ -3,13 +3,13 @@
 #[cfg(feature = "test-util")]
 mod test_clock;
 
-pub use crate::time::{Moment, ServerTime};
+pub use crate::time::{Moment, UtcTime};
 #[cfg(feature = "test-util")]
 pub use test_clock::TestClock;
 
 use std::{
     fmt::Debug,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime},
 };
 
 /// A source of time. Leases are measured with [`now`](Clock::now). [`wall`](Clock::wall) is only used to detect a
@@ -20,8 +20,8 @@ pub trait Clock: Debug + Send + Sync + 'static {
     /// Returns the current moment. It must never go back, and should advance while the machine is suspended.
     fn now(&self) -> Moment;
 
-    /// Returns the current wall-clock time.
-    fn wall(&self) -> ServerTime;
+    /// Returns the current wall-clock time of this machine.
+    fn wall(&self) -> UtcTime;
 }
 
 /// The boot-time clock of Linux and Android, which advances during suspend; elsewhere the monotonic clock.
@@ -49,8 +49,8 @@ impl Clock for BootClock {
         Moment::START + since_boot().saturating_sub(self.origin)
     }
 
-    fn wall(&self) -> ServerTime {
-        system_wall()
+    fn wall(&self) -> UtcTime {
+        UtcTime::now()
     }
 }
 
@@ -67,9 +67,16 @@ fn since_boot() -> Duration {
     START.get_or_init(Instant::now).elapsed()
 }
 
-fn system_wall() -> ServerTime {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    ServerTime::from_micros(0) + since
+impl UtcTime {
+    /// Returns the current instant of this machine's wall clock.
+    ///
+    /// ```
+    /// assert!(lock_core::clock::UtcTime::now().as_millis() > 0);
+    /// ```
+    #[must_use]
+    pub fn now() -> Self {
+        SystemTime::now().into()
+    }
 }
 
 /// A wall clock that is read once and then advances with the boot-time clock, so it never steps back. It is the
@@ -77,14 +84,14 @@ fn system_wall() -> ServerTime {
 #[derive(Debug)]
 pub struct SteadyClock {
     boot: BootClock,
-    wall_at_start: ServerTime,
+    wall_at_start: UtcTime,
 }
 
 impl SteadyClock {
     /// Creates a clock that begins with the system's wall clock.
     #[must_use]
     pub fn new() -> Self {
-        Self { boot: BootClock::new(), wall_at_start: system_wall() }
+        Self { boot: BootClock::new(), wall_at_start: UtcTime::now() }
     }
 }
 
@@ -99,7 +106,7 @@ impl Clock for SteadyClock {
         self.boot.now()
     }
 
-    fn wall(&self) -> ServerTime {
+    fn wall(&self) -> UtcTime {
         self.wall_at_start + self.boot.now().since(Moment::START)
     }
 }
@@ -123,8 +130,8 @@ pub(crate) mod test {
         fn now(&self) -> Moment {
             Moment::from_micros(self.0.load(Ordering::SeqCst))
         }
-        fn wall(&self) -> ServerTime {
-            ServerTime::from_micros(1_767_225_600_000_000) + self.now().since(Moment::START)
+        fn wall(&self) -> UtcTime {
+            UtcTime::from_micros(1_767_225_600_000_000) + self.now().since(Moment::START)
         }
     }
 }

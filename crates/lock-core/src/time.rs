@@ -1,7 +1,4 @@
-//! The two times of a lock: that of the process, on which its decisions are based, and that of the store, which it only
-//! passes on.
-
-mod utc;
+//! The two times of a lock: moments of the process, on which its decisions are based, and instants of a wall clock.
 
 use std::{
     fmt,
@@ -52,6 +49,11 @@ macro_rules! counts_micros {
     };
 }
 
+mod date;
+mod utc;
+
+pub use utc::UtcTime;
+
 /// A moment of this process: microseconds since its [`Clock`](crate::clock::Clock) was created. It never steps, and
 /// on Linux and Android it advances while the machine is suspended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -72,41 +74,5 @@ impl fmt::Debug for Moment {
             Self::NEVER => write!(f, "never"),
             Self(at) => write!(f, "{}.{:06} s", at / 1_000_000, at % 1_000_000),
         }
-    }
-}
-
-/// The wall clock of a store: microseconds since the Unix epoch. It may step.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct ServerTime(u64);
-
-counts_micros!(ServerTime);
-
-impl ServerTime {
-    /// Creates the time this many milliseconds after the Unix epoch.
-    #[must_use]
-    pub const fn from_millis(millis: u64) -> Self {
-        Self::from_micros(millis.saturating_mul(1000))
-    }
-
-    /// Returns the milliseconds since the Unix epoch, rounded down as in Redis.
-    #[must_use]
-    pub const fn as_millis(self) -> u64 {
-        self.0 / 1000
-    }
-}
-
-/// Prints the time in UTC by RFC 3339, such as `2026-03-29T01:59:59.250000Z`.
-impl fmt::Display for ServerTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
-        let (year, month, day) = utc::date(seconds / 86_400);
-        let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
-    }
-}
-
-impl fmt::Debug for ServerTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }

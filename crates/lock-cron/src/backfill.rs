@@ -5,7 +5,7 @@ use crate::{
     kind,
     ledger_client::NO_REVISION,
     scheduler::Scheduler,
-    time::UtcTime,
+    time::{UtcTime, whole_millis},
 };
 use lock_core::LockName;
 use lock_ledger::{Backfill, BackfillRequest, CommandReply, FleetControls, JobCommand};
@@ -17,7 +17,7 @@ pub const MAX_BACKFILL_INSTANTS: u32 = 10_000;
 
 impl Scheduler {
     /// Runs the past instants of a job's schedule in a time range. The start of the range is inclusive, its end
-    /// exclusive. Future instants are left out. Returns the id of the backfill.
+    /// exclusive; fractions of a millisecond are dropped. Future instants are left out. Returns the id of the backfill.
     ///
     /// The leader runs them one at a time, the oldest first, under identities of their own,
     /// `backfill:<uuid>:<instant>`. So an instant that has run before runs again;
@@ -64,14 +64,13 @@ impl Scheduler {
         range: Range<T>,
         limit: u32,
     ) -> Result<Uuid, CronError> {
-        let (from, to): (UtcTime, UtcTime) = (range.start.into(), range.end.into());
+        let (from, to) = (whole_millis(range.start), whole_millis(range.end));
         if limit > MAX_BACKFILL_INSTANTS {
             let about = format!("a backfill has at most {MAX_BACKFILL_INSTANTS} instants: use a lower limit");
             return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
         }
         let schedule = self.effective_schedule(&LockName::new(job)?, "which `backfill` needs").await?;
-        // The ledger decides instants after the epoch.
-        let after = from.saturating_sub(Duration::from_millis(1)).max(UtcTime::from_millis(0));
+        let after = from - Duration::from_millis(1);
         let now = self.shared.node.ledger.now();
         let (mut count, mut last) = (0, None);
         let instants = schedule.after(after).take_while(|at| *at < to && *at <= now);
@@ -91,8 +90,8 @@ impl Scheduler {
         let id = *lock_core::backend::ProcessId::random().as_uuid();
         let request = BackfillRequest {
             id,
-            after: after.to_server_time(),
-            last: last.to_server_time(),
+            after,
+            last,
             count,
             schedule: schedule.to_string(),
             dst: kind::write_dst(schedule.dst_policy()),

@@ -74,7 +74,7 @@ impl ClaimedRun {
             attempt,
             failures,
             catch_up: request.catch_up,
-            started: reply.now.into(),
+            started: reply.now,
             payload: payload.as_deref().map(Arc::from),
             hold: node.ledger.hold(result.sent, node.terms.lease),
         })
@@ -107,7 +107,7 @@ pub(crate) async fn claim_due(node: &Node, due: &mut Due) -> (ClaimOutcome, Opti
         claim,
         retry_of: None,
         skip: due.skip.clone(),
-        after: due.after.map(UtcTime::to_server_time),
+        after: due.after,
         schedule: due.schedule,
         revision: due.revision,
         definition: due.definition,

@@ -43,7 +43,7 @@ impl RunContext {
     /// triggered run, it is the time of the claim.
     #[must_use]
     pub fn scheduled_at(&self) -> UtcTime {
-        self.run.instant().map_or(self.started, UtcTime::from)
+        self.run.instant().unwrap_or(self.started)
     }
 
     /// Returns the time of the claim, by the server's clock.

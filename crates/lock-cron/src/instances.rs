@@ -5,7 +5,7 @@ use crate::{
     kind, payload,
     schedule::Schedule,
     scheduler::Scheduler,
-    time::UtcTime,
+    time::{UtcTime, whole_millis},
 };
 use lock_ledger::{AddReply, AddRequest, Definition, Once, Removal, RemoveReply};
 use serde::Serialize;
@@ -116,13 +116,13 @@ impl Scheduler {
         payload: &impl Serialize,
     ) -> Result<AddOutcome, CronError> {
         // The ledger decides instants after the epoch.
-        let at = at.into().max(UtcTime::from_millis(1));
+        let at = whole_millis(at).max(UtcTime::from_millis(1));
         let schedule = Schedule::at(at);
         let definition = Definition {
             dst: kind::write_dst(schedule.dst_policy()),
             schedule: schedule.to_string(),
             payload: payload::encode(payload)?,
-            once: Some(Once { at: at.to_server_time(), kept: ID_KEPT }),
+            once: Some(Once { at, kept: ID_KEPT }),
         };
         self.define(kind, id, definition).await
     }

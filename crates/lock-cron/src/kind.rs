@@ -89,7 +89,7 @@ pub(crate) fn is_on_a_node(instance: &LockName, nodes: &[LiveNode]) -> bool {
 /// Returns the time from which an instance counts as without a success: its definition, or its only instant.
 pub(crate) fn counts_from(instance: &Instance) -> UtcTime {
     let once = instance.definition.once.map(|once| once.at);
-    once.into_iter().fold(instance.added_at, Ord::max).into()
+    once.into_iter().fold(instance.added_at, Ord::max)
 }
 
 /// Returns the schedule of an instance.

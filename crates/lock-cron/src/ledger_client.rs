@@ -1,12 +1,15 @@
 //! Requests to the run ledger of one group: each has a timeout, and some are repeated until the outcome is certain.
 
-use crate::{hold::RunHold, time::UtcTime};
+use crate::{
+    hold::RunHold,
+    time::{UtcTime, whole_millis},
+};
 use futures_util::FutureExt;
 use lock_core::{
     __private::Backoff,
     LockName,
     backend::{Applied, BackendError, BackendErrorKind, ProcessId, Reply},
-    clock::{Clock, Moment, ServerTime},
+    clock::{Clock, Moment},
 };
 use lock_ledger::{
     AddReply, AddRequest, Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
@@ -65,9 +68,10 @@ impl LedgerClient {
         JobId { group: self.group.clone(), name: name.clone() }
     }
 
-    /// Returns the server's time if it is known, or else that of this node: it only determines the time of requests.
+    /// Returns the server's time if it is known, or else that of this node: it only determines the time of requests. It
+    /// is in whole milliseconds, since a row of skips may end with it.
     pub(crate) fn now(&self) -> UtcTime {
-        self.server_now().unwrap_or_else(|| self.clock.wall()).into()
+        whole_millis(self.server_now().unwrap_or_else(|| self.clock.wall()))
     }
 
     /// Returns the current moment, by which leases are measured.
@@ -88,7 +92,7 @@ impl LedgerClient {
     }
 
     /// Returns the server's clock, or `None` if the ledger panics.
-    fn server_now(&self) -> Option<ServerTime> {
+    fn server_now(&self) -> Option<UtcTime> {
         catch_unwind(AssertUnwindSafe(|| self.ledger.server_now(&self.group))).unwrap_or(None)
     }
 
@@ -97,7 +101,7 @@ impl LedgerClient {
         one_each(asked, self.request(self.ledger.register(self.group.clone(), jobs)).await?)
     }
 
-    pub(crate) async fn watermarks(&self, jobs: Vec<Registration>) -> Answer<Vec<Option<ServerTime>>> {
+    pub(crate) async fn watermarks(&self, jobs: Vec<Registration>) -> Answer<Vec<Option<UtcTime>>> {
         let asked = jobs.len();
         one_each(asked, self.request(self.ledger.watermarks(self.group.clone(), jobs)).await?)
     }
@@ -269,7 +273,7 @@ mod tests {
 
     #[test]
     fn answers_that_are_too_few_or_too_many_are_refused() {
-        let reply = |answers: Vec<u8>| Reply::new(ServerTime::from_micros(0), answers);
+        let reply = |answers: Vec<u8>| Reply::new(UtcTime::from_micros(0), answers);
         assert_eq!(one_each(2, reply(vec![1, 2])).expect("one answer for each item"), [1, 2]);
         for answers in [vec![], vec![1], vec![1, 2, 3]] {
             let error = one_each(2, reply(answers)).expect_err("another number of answers");

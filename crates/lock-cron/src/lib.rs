@@ -92,6 +92,8 @@ pub use instances::AddOutcome;
 pub use job::RunResult;
 pub use job_builder::JobBuilder;
 #[doc(no_inline)]
+pub use lock_core::clock::UtcTime;
+#[doc(no_inline)]
 pub use lock_ledger::{
     Attempt, Backfill, CatchUp, MemoryLedger, OpenRun, PauseNote, PoolLimit, RunId, RunLedger, RunOutcome,
     RunState,
@@ -102,7 +104,6 @@ pub use schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError, ScheduleErrorK
 pub use scheduler::{InstanceInfo, JobInfo, Scheduler};
 pub use scheduler_builder::SchedulerBuilder;
 pub use ticks::Ticks;
-pub use time::UtcTime;
 
 /// The examples of the README.
 #[cfg(doctest)]

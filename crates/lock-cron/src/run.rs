@@ -101,7 +101,7 @@ async fn attempt_in(
     let (run, attempt) = (claimed.id.run, claimed.attempt);
     // A later attempt had to wait and is not late.
     let instant = run.scheduled().filter(|_| attempt == 1);
-    let lag = instant.map_or(Duration::ZERO, |at| claimed.started.since(at.into()));
+    let lag = instant.map_or(Duration::ZERO, |at| claimed.started.since(at));
     let catch_up = claimed.catch_up == CatchUp::Yes;
     let started = |group| CronEvent::Started { group, job: &job.name, run, attempt, catch_up, lag };
     node.observers.notify(started);

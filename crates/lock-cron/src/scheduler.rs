@@ -244,10 +244,10 @@ impl Scheduler {
             let EffectiveControls { paused, schedule, .. } = effective;
             let from = watermarks.get(job.name).map_or(now, |watermark| now.max(*watermark));
             let summary = summaries.get(job.name);
-            let last_success = summary.and_then(|summary| summary.last_success).map(UtcTime::from);
+            let last_success = summary.and_then(|summary| summary.last_success);
             let progress = Progress {
                 alert_after: job.alert_after,
-                since: job.since.or_else(|| summary?.since.map(UtcTime::from)),
+                since: job.since.or_else(|| summary?.since),
                 last_success,
                 controls: controls.get(job.name),
             };
@@ -366,7 +366,7 @@ impl Scheduler {
         }
         let watermarks = self.shared.node.ledger.watermarks(jobs.clone()).await?;
         let known = jobs.into_iter().zip(watermarks);
-        Ok(known.filter_map(|(job, watermark)| Some((job.job, watermark?.into()))).collect())
+        Ok(known.filter_map(|(job, watermark)| Some((job.job, watermark?))).collect())
     }
 
     /// Reads the controls of the fleet, regardless of the revision that this node has.
@@ -407,7 +407,7 @@ impl<'a> Listed<'a> {
             kind: kind.to_owned(),
             payload: instance.definition.payload.clone(),
             added_by: instance.added_by.clone(),
-            added_at: instance.added_at.into(),
+            added_at: instance.added_at,
         };
         let schedule = kind::schedule_of(instance).ok()?;
         let terms = kinds.get(kind).map(|kind| &kind.terms);

@@ -71,7 +71,7 @@ impl Schedule {
     /// # Ok(()) }
     /// ```
     pub fn ticks_with_clock(&self, clock: Arc<dyn Clock>) -> Ticks {
-        let next = self.next_after(UtcTime::from(clock.wall()));
+        let next = self.next_after(clock.wall());
         Ticks { schedule: self.clone(), clock, next, sleep: None }
     }
 }
@@ -111,7 +111,7 @@ impl Ticks {
             self.next = second;
             return first;
         };
-        let after_now = now.saturating_add(Duration::from_millis(1));
+        let after_now = now + Duration::from_millis(1);
         let latest = plan::previous(&self.schedule, after_now, second.since(first)).unwrap_or(second);
         self.next = self.schedule.next_after(latest);
         latest
@@ -124,7 +124,7 @@ impl Stream for Ticks {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<UtcTime>> {
         loop {
             let Some(next) = self.next else { return Poll::Ready(None) };
-            let now = UtcTime::from(self.clock.wall());
+            let now = self.clock.wall();
             if next <= now {
                 self.sleep = None;
                 return Poll::Ready(Some(self.take(next, now)));

@@ -1,6 +1,6 @@
 //! Backfills: runs of past instants, one at a time.
 
-use lock_core::{LockName, clock::ServerTime};
+use lock_core::{LockName, clock::UtcTime};
 use uuid::Uuid;
 
 /// The past instants to run, as a part of a schedule. The ledger does not parse its texts.
@@ -9,9 +9,9 @@ pub struct BackfillRequest {
     /// The random id of the backfill.
     pub id: Uuid,
     /// A time before the first instant and after the one before it, in whole milliseconds.
-    pub after: ServerTime,
+    pub after: UtcTime,
     /// The last instant, in whole milliseconds.
-    pub last: ServerTime,
+    pub last: UtcTime,
     /// The number of instants, for display.
     pub count: u32,
     /// The schedule, with its time zone.
@@ -28,11 +28,11 @@ pub struct Backfill {
     /// The job.
     pub job: LockName,
     /// The time of the command, by the server's clock.
-    pub given: ServerTime,
+    pub given: UtcTime,
     /// The time up to which its instants were started.
-    pub mark: ServerTime,
+    pub mark: UtcTime,
     /// Its last instant.
-    pub last: ServerTime,
+    pub last: UtcTime,
     /// The number of its instants, for display.
     pub count: u32,
     /// The number of those that were started, for display.

@@ -4,7 +4,7 @@ use crate::{
     backfill::{Backfill, BackfillRequest},
     ids::RunId,
 };
-use lock_core::{LockName, clock::ServerTime};
+use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -89,9 +89,9 @@ pub enum FleetControls {
     Changed {
         /// Their revision.
         revision: u64,
-        /// The time at which the first job of the group was added or registered. It changes after a loss of data.
-        /// `None` for a group without data.
-        created: Option<ServerTime>,
+        /// The time at which the first job of the group was added or registered, by the server's clock. It
+        /// changes after a loss of data. `None` for a group without data.
+        created: Option<UtcTime>,
         /// The controls of each job that has ever received a command, ordered by name.
         jobs: Vec<(LockName, JobControls)>,
         /// The waiting triggers, oldest first.
@@ -118,9 +118,9 @@ pub struct JobControls {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Trigger {
     /// The time of the command, by the server's clock.
-    pub given: ServerTime,
+    pub given: UtcTime,
     /// The time after which it is no longer started, by the server's clock.
-    pub until: ServerTime,
+    pub until: UtcTime,
     /// The id of the run.
     pub id: Uuid,
     /// The job.

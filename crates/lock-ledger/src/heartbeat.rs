@@ -1,7 +1,7 @@
 //! Heartbeats: the record of the live nodes of a group, and the state that a node reads with each of them.
 
 use crate::{control::FleetControls, ids::GroupName, request::Registration};
-use lock_core::clock::ServerTime;
+use lock_core::clock::UtcTime;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -47,5 +47,5 @@ pub struct HeartbeatReply {
     /// The live nodes of the group, ordered by id.
     pub nodes: Vec<LiveNode>,
     /// For each requested job, in order, the time up to which its instants are decided; `None` for an unknown job.
-    pub watermarks: Vec<Option<ServerTime>>,
+    pub watermarks: Vec<Option<UtcTime>>,
 }

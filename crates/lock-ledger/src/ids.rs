@@ -1,6 +1,6 @@
 //! The identities of a ledger: groups, jobs, runs and claims.
 
-use lock_core::{LockName, NameError, clock::ServerTime};
+use lock_core::{LockName, NameError, clock::UtcTime};
 use std::{fmt, str::FromStr};
 use uuid::Uuid;
 
@@ -56,7 +56,7 @@ pub struct JobId {
 #[non_exhaustive]
 pub enum RunId {
     /// Scheduled for this instant, in whole milliseconds.
-    Scheduled(ServerTime),
+    Scheduled(UtcTime),
     /// Triggered by a command.
     Triggered(Uuid),
     /// A past instant that a backfill runs.
@@ -64,7 +64,7 @@ pub enum RunId {
         /// The backfill.
         id: Uuid,
         /// The instant, in whole milliseconds.
-        at: ServerTime,
+        at: UtcTime,
     },
 }
 
@@ -72,12 +72,12 @@ impl RunId {
     /// Returns the run that is scheduled for this many milliseconds after the epoch.
     #[must_use]
     pub const fn at_millis(millis: u64) -> Self {
-        Self::Scheduled(ServerTime::from_millis(millis))
+        Self::Scheduled(UtcTime::from_millis(millis))
     }
 
     /// Returns the instant of a scheduled run, and `None` for one that a command asked for.
     #[must_use]
-    pub const fn scheduled(&self) -> Option<ServerTime> {
+    pub const fn scheduled(&self) -> Option<UtcTime> {
         match self {
             Self::Scheduled(at) => Some(*at),
             Self::Triggered(_) | Self::Backfill { .. } => None,
@@ -86,7 +86,7 @@ impl RunId {
 
     /// Returns the instant of the schedule that the run is for. A triggered run has none.
     #[must_use]
-    pub const fn instant(&self) -> Option<ServerTime> {
+    pub const fn instant(&self) -> Option<UtcTime> {
         match self {
             Self::Scheduled(at) | Self::Backfill { at, .. } => Some(*at),
             Self::Triggered(_) => None,
@@ -129,7 +129,7 @@ impl FromStr for RunId {
         if let Some(text) = text.strip_prefix(BACKFILL) {
             let (id, at) = text.split_once(':').ok_or(ParseIdError)?;
             let id = Uuid::try_parse(id).map_err(|_| ParseIdError)?;
-            let at = at.parse().map(ServerTime::from_millis).map_err(|_| ParseIdError)?;
+            let at = at.parse().map(UtcTime::from_millis).map_err(|_| ParseIdError)?;
             return Ok(Self::Backfill { id, at });
         }
         match text.strip_prefix(TRIGGER) {
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn run_ids_are_read_back_from_their_text() {
         let backfill =
-            RunId::Backfill { id: Uuid::from_u128(7), at: ServerTime::from_millis(1_767_225_600_123) };
+            RunId::Backfill { id: Uuid::from_u128(7), at: UtcTime::from_millis(1_767_225_600_123) };
         for run in [RunId::at_millis(1_767_225_600_123), RunId::Triggered(Uuid::from_u128(7)), backfill] {
             assert_eq!(run.to_string().parse(), Ok(run));
         }

@@ -1,7 +1,7 @@
 //! Instances: jobs whose definitions are stored in the ledger, so that they come and go at run time.
 
 use crate::ids::JobId;
-use lock_core::{LockName, clock::ServerTime};
+use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
 
 /// The definition of an instance. The ledger parses none of its texts.
@@ -21,7 +21,7 @@ pub struct Definition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Once {
     /// The instant of its run, in whole milliseconds.
-    pub at: ServerTime,
+    pub at: UtcTime,
     /// The time for which its name is kept after the run, so that a repeated request does not run it again; whole
     /// milliseconds.
     pub kept: Duration,
@@ -39,7 +39,7 @@ pub struct Instance {
     /// The node that added or last changed it, for display.
     pub added_by: String,
     /// The time at which it was added or last changed, by the server's clock.
-    pub added_at: ServerTime,
+    pub added_at: UtcTime,
 }
 
 /// A request to add an instance, or to change its definition.

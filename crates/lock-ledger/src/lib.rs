@@ -35,6 +35,8 @@ pub use limits::{
     MAX_HISTORY, MAX_INSTANCES, MAX_SCHEDULES, MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB,
     RECENT_OUTCOMES,
 };
+#[doc(no_inline)]
+pub use lock_core::clock::UtcTime;
 pub use memory::MemoryLedger;
 pub use reply::{ClaimReply, EndReply, JobStatus, RegisteredJob, RunRenewal};
 pub use request::{

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use lock_core::{
     __private::lock,
     backend::{BackendError, Reply},
-    clock::{Clock, ServerTime, SteadyClock},
+    clock::{Clock, SteadyClock, UtcTime},
 };
 use std::{
     collections::HashMap,
@@ -63,7 +63,7 @@ impl MemoryLedger {
     fn with<R>(
         &self,
         group: &GroupName,
-        f: impl FnOnce(&mut GroupLedger, ServerTime) -> R,
+        f: impl FnOnce(&mut GroupLedger, UtcTime) -> R,
     ) -> Result<Reply<R>, BackendError> {
         let mut groups = self.groups();
         let now = self.inner.clock.wall();
@@ -99,7 +99,7 @@ impl fmt::Debug for MemoryLedger {
 
 #[async_trait]
 impl RunLedger for MemoryLedger {
-    fn server_now(&self, _: &GroupName) -> Option<ServerTime> {
+    fn server_now(&self, _: &GroupName) -> Option<UtcTime> {
         Some(self.inner.clock.wall())
     }
 
@@ -115,7 +115,7 @@ impl RunLedger for MemoryLedger {
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
-    ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
+    ) -> Result<Reply<Vec<Option<UtcTime>>>, BackendError> {
         self.with(&group, |ledger, _| ledger.watermarks(&jobs))
     }
 

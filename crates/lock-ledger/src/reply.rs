@@ -1,6 +1,6 @@
 //! The replies of a ledger.
 
-use lock_core::{FencingToken, clock::ServerTime};
+use lock_core::{FencingToken, clock::UtcTime};
 use std::time::Duration;
 
 /// The reply to the registration of a job.
@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct RegisteredJob {
     /// The time up to which nothing of this schedule is started: the watermark of the job or the start of this
     /// schedule, whichever is later. It is in the future if the server's clock was ahead.
-    pub watermark: ServerTime,
+    pub watermark: UtcTime,
     /// [`New`](JobStatus::New) if the ledger did not know the job before.
     pub status: JobStatus,
 }

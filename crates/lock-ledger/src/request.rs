@@ -4,7 +4,7 @@ use crate::{
     ids::{ClaimId, JobId, RunId},
     run::{CatchUp, RunOutcome},
 };
-use lock_core::{LockName, clock::ServerTime};
+use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
 
 /// A job to register, with its schedule.
@@ -31,7 +31,7 @@ pub struct ClaimRequest {
     pub skip: Option<Skip>,
     /// The instant before this one by the same schedule, if the caller does not know whether it is decided. While it is
     /// not, the claim is refused, since claiming a later instant would lose it.
-    pub after: Option<ServerTime>,
+    pub after: Option<UtcTime>,
     /// The fingerprint of the schedule with this instant, as [registered](Registration).
     pub schedule: u64,
     /// The revision of the job's controls that the caller has read.

@@ -1,7 +1,7 @@
 //! Runs in the ledger: open ones, and attempts that have ended.
 
 use crate::ids::{ClaimId, RunId};
-use lock_core::{FencingToken, LockName, clock::ServerTime};
+use lock_core::{FencingToken, LockName, clock::UtcTime};
 use std::{fmt, time::Duration};
 
 /// A flag for runs that make up for a missed instant.
@@ -86,9 +86,9 @@ pub struct Attempt {
     /// [`Yes`](CatchUp::Yes) if it made up for a missed instant.
     pub catch_up: CatchUp,
     /// The time of the claim, by the server's clock.
-    pub started: ServerTime,
-    /// The time at which its end was recorded.
-    pub ended: ServerTime,
+    pub started: UtcTime,
+    /// The time at which its end was recorded, by the server's clock.
+    pub ended: UtcTime,
     /// The outcome.
     pub outcome: RunOutcome,
     /// The reason for the outcome, for display.
@@ -111,7 +111,7 @@ pub struct OpenRun {
     /// The node that claimed it.
     pub node: String,
     /// The time of that claim, by the server's clock.
-    pub started: ServerTime,
+    pub started: UtcTime,
     /// The remaining time for which it counts as running without a renewal.
     pub remaining: Duration,
     /// The state of the run.

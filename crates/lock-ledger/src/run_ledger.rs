@@ -13,7 +13,7 @@ use crate::{
 use async_trait::async_trait;
 use lock_core::{
     backend::{BackendError, Reply},
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use std::{fmt::Debug, sync::Arc};
 
@@ -84,7 +84,7 @@ use std::{fmt::Debug, sync::Arc};
 #[async_trait]
 pub trait RunLedger: Debug + Send + Sync + 'static {
     /// Estimates the current time of the server that keeps this group. Returns `None` before its first answer.
-    fn server_now(&self, group: &GroupName) -> Option<ServerTime>;
+    fn server_now(&self, group: &GroupName) -> Option<UtcTime>;
 
     /// Registers jobs. The watermark of a new job, and the start of a schedule that is new to its job, are set to the
     /// server's current time. A leader repeats the registration every minute to show that its jobs are alive. Returns
@@ -101,7 +101,7 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
-    ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError>;
+    ) -> Result<Reply<Vec<Option<UtcTime>>>, BackendError>;
 
     /// Claims a run so that the caller may start it.
     async fn claim(&self, request: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError>;
@@ -153,7 +153,7 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
 
 #[async_trait]
 impl<L: RunLedger + ?Sized> RunLedger for Arc<L> {
-    fn server_now(&self, group: &GroupName) -> Option<ServerTime> {
+    fn server_now(&self, group: &GroupName) -> Option<UtcTime> {
         (**self).server_now(group)
     }
     async fn register(
@@ -167,7 +167,7 @@ impl<L: RunLedger + ?Sized> RunLedger for Arc<L> {
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
-    ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
+    ) -> Result<Reply<Vec<Option<UtcTime>>>, BackendError> {
         (**self).watermarks(group, jobs).await
     }
     async fn claim(&self, request: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {

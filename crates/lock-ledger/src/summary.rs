@@ -4,7 +4,7 @@ use crate::{
     heartbeat::LiveNode,
     run::{Attempt, RunOutcome},
 };
-use lock_core::{LockName, clock::ServerTime};
+use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
 
 /// The description of a job, which the ledger keeps for display.
@@ -46,17 +46,17 @@ pub struct JobSummary {
     pub alert_after: Option<Duration>,
     /// The time at which the latest schedule of the job started, as of its last description; `None` if it was never
     /// described.
-    pub since: Option<ServerTime>,
+    pub since: Option<UtcTime>,
     /// The time of the last description, by the server's clock. A leader describes its jobs every minute.
-    pub described: ServerTime,
+    pub described: UtcTime,
     /// The last [`RECENT_OUTCOMES`](crate::RECENT_OUTCOMES) outcomes of attempts, newest first. Adjacent skips are one
     /// outcome.
     pub recent: Vec<RunOutcome>,
     /// The last attempt that ended, not counting skips.
     pub last: Option<Attempt>,
-    /// The end of the last attempt that succeeded.
-    pub last_success: Option<ServerTime>,
-    /// The end of the first failed attempt after the last success; `None` while the job does not fail. An attempt that
-    /// was cancelled changes nothing.
-    pub failing_since: Option<ServerTime>,
+    /// The end of the last attempt that succeeded, by the server's clock.
+    pub last_success: Option<UtcTime>,
+    /// The end of the first failed attempt after the last success, by the server's clock; `None` while the job does not
+    /// fail. An attempt that was cancelled changes nothing.
+    pub failing_since: Option<UtcTime>,
 }

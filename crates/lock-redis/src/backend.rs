@@ -20,7 +20,7 @@ use lock_core::{
         ForceReleased, Inspected, Operation, Pipeline, ReleaseRequest, Released, RenewRequest, Renewed,
         Reply, Store, SubscriberId, WakeListener,
     },
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use std::{
     fmt,
@@ -98,7 +98,7 @@ impl<C: Client> RedisBackend<C> {
     }
 
     /// Returns the estimated time of the server that serves this key, if known.
-    pub(crate) fn server_time(&self, key: &str) -> Option<ServerTime> {
+    pub(crate) fn server_time(&self, key: &str) -> Option<UtcTime> {
         self.inner.route.server_time(key)
     }
 
@@ -156,7 +156,7 @@ impl<C: Client> Backend for RedisBackend<C> {
         Capabilities::new("redis")
     }
 
-    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
         self.server_time(name.as_str())
     }
 

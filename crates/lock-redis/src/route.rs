@@ -13,7 +13,7 @@ use crate::{
 use lock_core::{
     LockName,
     backend::{BackendError, Operation, SubscriberId, WakeListener},
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use std::sync::{Arc, Weak};
 
@@ -62,7 +62,7 @@ impl<C: Client> Route<C> {
     }
 
     /// Returns the estimated time of the server that serves this key, if known.
-    pub(crate) fn server_time(&self, key: &str) -> Option<ServerTime> {
+    pub(crate) fn server_time(&self, key: &str) -> Option<UtcTime> {
         match self {
             Self::One(server) => server.shared.clock.now(),
             Self::Cluster(cluster) => cluster.cluster().server_time(key),

@@ -11,14 +11,14 @@ use lock_core::{
         Acquired, Applied, BackendError, BackendErrorKind, ForceReleased, Inspected, Released, Renewed,
         Reply, StoredHold,
     },
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use std::{str, time::Duration};
 
 /// A decoded reply: the server's time, a word, and the parts that follow it.
 pub(crate) struct ScriptReply {
     pub(crate) what: &'static str,
-    pub(crate) now: ServerTime,
+    pub(crate) now: UtcTime,
     parts: Vec<RawReply>,
 }
 
@@ -36,7 +36,7 @@ impl ScriptReply {
     pub(crate) fn read(what: &'static str, reply: RawReply) -> Result<Self, RequestError> {
         let parts = list(what, reply)?;
         let now = parts.first().and_then(number).ok_or_else(|| unexpected_reply(what))?;
-        let reply = Self { what, now: ServerTime::from_micros(now), parts };
+        let reply = Self { what, now: UtcTime::from_micros(now), parts };
         match reply.part(1).and_then(RawReply::text) {
             Some("refused") => Err(refused_by_script(what, reply.text(0)?)),
             // The script may have written before it failed, so its text is classified like an error that is the whole

@@ -7,7 +7,7 @@ use lock_core::{
         NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply, Retention,
         StoredHold,
     },
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use std::{
     sync::{
@@ -118,7 +118,7 @@ impl Contender {
             name: name.clone(),
             lease: self.lease,
             duration,
-            not_after: ServerTime::from_micros(u64::MAX),
+            not_after: UtcTime::from_micros(u64::MAX),
         }
     }
 
@@ -190,7 +190,7 @@ pub fn must_be_busy(acquired: &Acquired) {
 }
 
 /// Returns the server's time: the backend's estimate, or else the time in an answer.
-pub async fn now(backend: &Arc<dyn Backend>, name: &LockName) -> ServerTime {
+pub async fn now(backend: &Arc<dyn Backend>, name: &LockName) -> UtcTime {
     match backend.server_now(name) {
         Some(now) => now,
         None => look(backend, name).await.now,

@@ -4,7 +4,7 @@ use crate::duration::AnyDuration;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use lock_core::{
     backend::{Applied, Reply},
-    clock::ServerTime,
+    clock::UtcTime,
     model::{Failure, WatchAnswer},
 };
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Answer {
     pub(crate) const GOOD: Self =
         Self { failure: None, outcome: 0, others: 0, remaining: None, held_by_other: false, listeners: None };
 
-    pub(crate) fn of<T>(&self, now: ServerTime, outcome: T) -> std::result::Result<Reply<T>, Failure> {
+    pub(crate) fn of<T>(&self, now: UtcTime, outcome: T) -> std::result::Result<Reply<T>, Failure> {
         match self.failure {
             Some(failure) => Err(failure),
             None => Ok(Reply::new(now, outcome)),

@@ -5,7 +5,7 @@ use arbitrary::{Result, Unstructured};
 use lock_core::{
     FencingToken,
     backend::{AcquireMode, Acquired, Released, Renewed},
-    clock::{Moment, ServerTime},
+    clock::{Moment, UtcTime},
     model::{
         Command, Entry, Env, Event, HandOffBudget, HoldEnd, HoldId, Join, Keep, Machine, MachineConfig,
         OwnerId, TermValues, Terms, Ticket, WaitPolicy, WaiterId,
@@ -45,8 +45,8 @@ impl Env for Dice {
         self.drawn += 1;
         self.drawn
     }
-    fn server_now(&mut self) -> ServerTime {
-        ServerTime::from_micros(1_000_000_000 + self.now.as_micros())
+    fn server_now(&mut self) -> UtcTime {
+        UtcTime::from_micros(1_000_000_000 + self.now.as_micros())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
 use lock_core::{
     ReleaseOutcome,
     backend::AcquireMode,
-    clock::{Moment, ServerTime},
+    clock::{Moment, UtcTime},
     model::{Command, Env, Event, HoldId, Refusal},
 };
 use std::{
@@ -24,7 +24,7 @@ use std::{
 /// Lease ids are counted, and jitter is a few microseconds, so that each path is deterministic.
 struct Draws {
     next: u64,
-    server: ServerTime,
+    server: UtcTime,
 }
 
 impl Env for Draws {
@@ -37,7 +37,7 @@ impl Env for Draws {
         self.next
     }
 
-    fn server_now(&mut self) -> ServerTime {
+    fn server_now(&mut self) -> UtcTime {
         self.server
     }
 }

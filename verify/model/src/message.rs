@@ -3,7 +3,7 @@
 use lock_core::{
     FencingToken,
     backend::{Acquired, LeaseNumber, Released, Renewed, Reply},
-    clock::{Moment, ServerTime},
+    clock::{Moment, UtcTime},
     model::{Event, Failure, WatchAnswer},
 };
 use std::time::Duration;
@@ -13,11 +13,11 @@ use std::time::Duration;
 #[allow(missing_docs)]
 pub enum Ask {
     /// A plain acquire.
-    Take { lease: LeaseNumber, duration: Duration, not_after: ServerTime, reserve: u32 },
+    Take { lease: LeaseNumber, duration: Duration, not_after: UtcTime, reserve: u32 },
     /// A re-entry.
-    Keep { lease: LeaseNumber, duration: Duration, not_after: ServerTime, depth: u32 },
+    Keep { lease: LeaseNumber, duration: Duration, not_after: UtcTime, depth: u32 },
     /// A renewal.
-    Renew { lease: LeaseNumber, duration: Duration, not_after: ServerTime },
+    Renew { lease: LeaseNumber, duration: Duration, not_after: UtcTime },
     /// A release.
     Release { lease: LeaseNumber, depth_left: u32 },
     /// A subscription.
@@ -69,7 +69,7 @@ impl Ask {
 
     /// Returns the event of this answer, given at `now` by the server's clock.
     #[must_use]
-    pub fn answered(self, sent: Moment, now: ServerTime, answer: Answer) -> Event {
+    pub fn answered(self, sent: Moment, now: UtcTime, answer: Answer) -> Event {
         match (self, answer) {
             (Self::Watch, _) => Event::Watched(WatchAnswer::Acknowledged),
             (Self::Unwatch, _) => Event::Unwatched(WatchAnswer::Acknowledged),
@@ -161,7 +161,7 @@ pub enum Body {
         /// The answer.
         answer: Answer,
         /// The time of the answer, by the clock of the store.
-        at: ServerTime,
+        at: UtcTime,
         /// The number of times that the store had lost data by then.
         epoch: u8,
     },

@@ -11,7 +11,7 @@ use crate::{
 use lock_core::{
     FencingToken,
     backend::LeaseId,
-    clock::{Moment, ServerTime},
+    clock::{Moment, UtcTime},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -121,7 +121,7 @@ impl World {
         at.as_micros().saturating_mul(1_000_000).div_ceil(1_000_000 - slow)
     }
 
-    pub(crate) fn server(&self) -> ServerTime {
+    pub(crate) fn server(&self) -> UtcTime {
         server_time(self.now)
     }
 

@@ -12,7 +12,7 @@ use lock_core::{
         ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId,
         Subscriptions, WakeListener,
     },
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use lock_testkit::planted::PlantedBug;
 use std::sync::{Arc, Weak};
@@ -35,7 +35,7 @@ impl SimBackend {
         }
     }
 
-    pub(crate) fn now(&self) -> ServerTime {
+    pub(crate) fn now(&self) -> UtcTime {
         self.world.with(|state| state.links[self.link].estimate()).unwrap_or_default()
     }
 }
@@ -84,7 +84,7 @@ impl Backend for SimBackend {
         Capabilities::new("sim")
     }
 
-    fn server_now(&self, _: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, _: &LockName) -> Option<UtcTime> {
         self.world.with(|state| state.links[self.link].estimate())
     }
 

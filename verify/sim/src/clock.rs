@@ -1,6 +1,6 @@
 //! The clocks of a run: each process and each store has its own with its own speed, and none shows the true time.
 
-use lock_core::clock::{Clock, Moment, ServerTime, TestClock};
+use lock_core::clock::{Clock, Moment, TestClock, UtcTime};
 use std::{
     sync::atomic::{AtomicI64, AtomicU64, Ordering},
     time::Duration,
@@ -77,10 +77,10 @@ impl Clock for ProcessClock {
         self.at(self.true_time())
     }
 
-    fn wall(&self) -> ServerTime {
+    fn wall(&self) -> UtcTime {
         let steady = TestClock::WALL_AT_START + self.now().since(Moment::START);
         let micros = steady.as_micros().saturating_add_signed(self.wall_ahead.load(Ordering::Relaxed));
-        ServerTime::from_micros(micros)
+        UtcTime::from_micros(micros)
     }
 }
 
@@ -119,9 +119,9 @@ impl StoreClock {
         Duration::from_micros(self.farthest)
     }
 
-    pub(crate) fn at(&self, time: u64) -> ServerTime {
+    pub(crate) fn at(&self, time: u64) -> UtcTime {
         let steady = TestClock::WALL_AT_START.as_micros() + scale(time, self.ppm);
-        ServerTime::from_micros(steady.saturating_add_signed(self.ahead))
+        UtcTime::from_micros(steady.saturating_add_signed(self.ahead))
     }
 
     /// Returns the true time of the first microsecond at which a lease with this remaining time has ended.

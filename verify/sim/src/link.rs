@@ -4,7 +4,7 @@ use crate::clock::ProcessClock;
 use lock_core::{
     LockName,
     backend::WakeListener,
-    clock::{Clock, Moment, ServerTime},
+    clock::{Clock, Moment, UtcTime},
 };
 use std::{
     collections::BTreeSet,
@@ -34,7 +34,7 @@ pub(crate) struct Link {
     /// The number of messages about leases that are under way in either direction.
     pub(crate) under_way: u64,
     /// The latest server time that it received, and the reading of its own clock at that moment.
-    heard: Option<(ServerTime, Moment)>,
+    heard: Option<(UtcTime, Moment)>,
 }
 
 /// A process that cannot reach the store.
@@ -73,12 +73,12 @@ impl Link {
         }
     }
 
-    pub(crate) fn hear(&mut self, now: ServerTime) {
+    pub(crate) fn hear(&mut self, now: UtcTime) {
         self.heard = Some((now, self.clock.now()));
     }
 
     /// Returns this process's estimate of the store's clock.
-    pub(crate) fn estimate(&self) -> Option<ServerTime> {
+    pub(crate) fn estimate(&self) -> Option<UtcTime> {
         self.heard.map(|(server, at)| server + self.clock.now().since(at))
     }
 }

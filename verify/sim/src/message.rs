@@ -7,7 +7,7 @@ use lock_core::{
         ForceReleased, Inspected, LeaseId, MissedWakes, ReleaseRequest, Released, RenewRequest, Renewed,
         Reply, WakeListener,
     },
-    clock::ServerTime,
+    clock::UtcTime,
     quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote},
 };
 use std::sync::Weak;
@@ -150,7 +150,7 @@ impl Request {
 }
 
 impl Answer {
-    pub(crate) fn server_now(&self) -> Option<ServerTime> {
+    pub(crate) fn server_now(&self) -> Option<UtcTime> {
         match self {
             Self::Acquired(reply) => Some(reply.now),
             Self::Renewed(replies) => replies.first().map(|reply| reply.now),

@@ -10,7 +10,7 @@ use crate::{
 use lock_core::{
     FencingToken, Hold, HoldEnd, LockName,
     backend::{AcquireRequest, Acquired, LeaseId, Renewed, Reply},
-    clock::{Moment, ServerTime},
+    clock::{Moment, UtcTime},
 };
 use lock_testkit::{History, HoldKey, Violation};
 use std::{
@@ -37,7 +37,7 @@ pub(crate) struct Oracle {
     pub(crate) broken: Option<String>,
     pub(crate) stepped_back: bool,
     /// Acquires that were sent with a far `not_after`.
-    pub(crate) far_stamps: BTreeSet<(LeaseId, ServerTime)>,
+    pub(crate) far_stamps: BTreeSet<(LeaseId, UtcTime)>,
     pub(crate) quorum: Option<Quorum>,
     /// `true` if the run has no faults.
     pub(crate) calm: bool,
@@ -168,8 +168,8 @@ impl Oracle {
     pub(crate) fn acquire_sent(
         &mut self,
         now: u64,
-        server_now: ServerTime,
-        (lease, duration, not_after): (LeaseId, Duration, ServerTime),
+        server_now: UtcTime,
+        (lease, duration, not_after): (LeaseId, Duration, UtcTime),
     ) {
         self.touched(now, lease);
         if not_after > server_now + duration / 5 {

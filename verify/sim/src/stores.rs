@@ -1,7 +1,7 @@
 //! The stores of a run: a single one, or the nodes of a quorum. A lease counts as stored if a majority has it.
 
 use crate::store::{Store, Stored};
-use lock_core::{LockName, clock::ServerTime};
+use lock_core::{LockName, clock::UtcTime};
 use lock_testkit::planted::PlantedBug;
 use std::{
     cmp::Reverse,
@@ -45,7 +45,7 @@ impl Stores {
     }
 
     /// Returns the time according to a store.
-    pub(crate) fn time_of(&self, number: usize, time: u64) -> ServerTime {
+    pub(crate) fn time_of(&self, number: usize, time: u64) -> UtcTime {
         let one_for_all = self[number].data.has(PlantedBug::OneClockForNodes);
         self[if one_for_all { 0 } else { number }].clock.at(time)
     }

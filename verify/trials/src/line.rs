@@ -68,7 +68,7 @@ pub enum Report {
     /// The answer to [`Order::Trigger`].
     Triggered { run: String },
     /// The answer to [`Order::Next`], in milliseconds since the epoch.
-    Next { runs: Vec<i64> },
+    Next { runs: Vec<u64> },
     /// One attempt of the history.
     Past { run: String, attempt: u32, token: u64, outcome: String },
     /// An order to a node of a fleet was executed.
@@ -144,7 +144,7 @@ pub enum Order {
     /// Add an instance of the node's kind.
     Add { id: String, schedule: String },
     /// Run the node's kind once, at an instant in milliseconds since the epoch.
-    Once { id: String, at: i64 },
+    Once { id: String, at: u64 },
     /// Remove an instance, and keep its record.
     Remove { id: String },
     /// Remove an instance with all its data.

@@ -36,7 +36,7 @@ pub use store::Store;
 pub use subscriptions::Subscriptions;
 pub use votes::{NodeVote, VoteKind, Votes};
 
-use crate::{name::LockName, time::ServerTime};
+use crate::{name::LockName, time::UtcTime};
 use async_trait::async_trait;
 use std::{fmt::Debug, time::Duration};
 
@@ -75,7 +75,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// retry, since every answer carries the true time. An estimate that is ahead lets an unanswered acquire be
     /// applied that much later; a lease taken this way may remain until it expires. So learn the server's time while
     /// connecting.
-    fn server_now(&self, name: &LockName) -> Option<ServerTime>;
+    fn server_now(&self, name: &LockName) -> Option<UtcTime>;
 
     /// Takes a lease or raises its depth, or reports why it did not.
     async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError>;

@@ -12,7 +12,7 @@ use crate::{
     ids::ProcessId,
     listing::{ListLimits, Listing},
     name::{LockName, Prefix},
-    time::ServerTime,
+    time::UtcTime,
 };
 use async_trait::async_trait;
 use std::{
@@ -48,7 +48,7 @@ impl Backend for PrefixedBackend {
         self.inner.capabilities()
     }
 
-    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
         self.inner.server_now(&self.prefix.stored(name))
     }
 

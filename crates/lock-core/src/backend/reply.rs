@@ -1,14 +1,14 @@
 //! Replies of a store. The enums cover more than any one backend needs, so that they need not change later.
 
 use super::votes::Votes;
-use crate::{time::ServerTime, token::FencingToken};
+use crate::{time::UtcTime, token::FencingToken};
 use std::time::Duration;
 
 /// An answer, with the server's clock at its execution.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reply<T> {
     /// The server's time when the operation was executed.
-    pub now: ServerTime,
+    pub now: UtcTime,
     /// The outcome.
     pub outcome: T,
     /// The answers of the nodes, if the store is a quorum.
@@ -17,7 +17,7 @@ pub struct Reply<T> {
 
 impl<T> Reply<T> {
     /// Creates the reply of a single store.
-    pub const fn new(now: ServerTime, outcome: T) -> Self {
+    pub const fn new(now: UtcTime, outcome: T) -> Self {
         Self { now, outcome, votes: Votes::none() }
     }
 

@@ -1,6 +1,6 @@
 //! Requests to a store. They own their data, so that a call can outlive its caller.
 
-use crate::{ids::LeaseId, name::LockName, time::ServerTime, token::FencingToken};
+use crate::{ids::LeaseId, name::LockName, time::UtcTime, token::FencingToken};
 use std::time::Duration;
 
 /// Takes a lease or raises its depth.
@@ -13,7 +13,7 @@ pub struct AcquireRequest {
     /// The length of the lease from the execution on, in whole milliseconds.
     pub duration: Duration,
     /// The server time after which the request must not be executed.
-    pub not_after: ServerTime,
+    pub not_after: UtcTime,
     /// The kind of acquire.
     pub mode: AcquireMode,
     /// The time the name's fencing counter is kept after a grant.
@@ -80,7 +80,7 @@ pub struct RenewRequest {
     pub duration: Duration,
     /// The server time after which the request must not be executed. Without it, a delayed renewal could extend a
     /// lease after its cleanup has ended.
-    pub not_after: ServerTime,
+    pub not_after: UtcTime,
 }
 
 /// Lowers the depth of a lease, or frees the lock.

@@ -1,7 +1,7 @@
 //! A clock for tests under tokio's paused time.
 
 use super::Clock;
-use crate::time::{Moment, ServerTime};
+use crate::time::{Moment, UtcTime};
 use std::{
     sync::atomic::{AtomicI64, AtomicU64, Ordering},
     time::Duration,
@@ -29,7 +29,7 @@ pub struct TestClock {
 
 impl TestClock {
     /// The initial wall-clock time of every test: 2026-01-01T00:00:00Z.
-    pub const WALL_AT_START: ServerTime = ServerTime::from_micros(1_767_225_600_000_000);
+    pub const WALL_AT_START: UtcTime = UtcTime::from_micros(1_767_225_600_000_000);
 
     /// Creates a clock whose [`Moment::START`] is tokio's current time.
     #[must_use]
@@ -82,10 +82,8 @@ impl Clock for TestClock {
         Moment::START + self.elapsed()
     }
 
-    fn wall(&self) -> ServerTime {
+    fn wall(&self) -> UtcTime {
         let steady = Self::WALL_AT_START + self.elapsed();
-        ServerTime::from_micros(
-            steady.as_micros().saturating_add_signed(self.wall_step.load(Ordering::SeqCst)),
-        )
+        UtcTime::from_micros(steady.as_micros().saturating_add_signed(self.wall_step.load(Ordering::SeqCst)))
     }
 }

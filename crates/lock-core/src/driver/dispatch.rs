@@ -17,7 +17,7 @@ use crate::{
     observer::{ReleaseKind, WakeSource},
     owner::Owner,
     sync::lock,
-    time::{Moment, ServerTime},
+    time::{Moment, UtcTime},
 };
 use std::{collections::VecDeque, sync::Arc, task::Waker};
 
@@ -53,7 +53,7 @@ impl Env for DriverEnv<'_> {
     }
 
     // Called while the mutex of the entry is held: the backend only reads an estimate.
-    fn server_now(&mut self) -> ServerTime {
+    fn server_now(&mut self) -> UtcTime {
         self.shared.backend.server_now(self.name).unwrap_or_else(|| self.shared.clock.wall())
     }
 

@@ -10,15 +10,15 @@ use crate::{
     machine::{Event, Failure, WatchAnswer},
     sync::lock,
     terms::Terms,
-    time::{Moment, ServerTime},
+    time::{Moment, UtcTime},
 };
 use std::{sync::Arc, time::Duration};
 
 /// An operation that a machine requested.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
-    TryAcquire { lease: LeaseNumber, terms: Terms, not_after: ServerTime, mode: AcquireMode },
-    Renew { lease: LeaseNumber, terms: Terms, not_after: ServerTime, sent: Moment },
+    TryAcquire { lease: LeaseNumber, terms: Terms, not_after: UtcTime, mode: AcquireMode },
+    Renew { lease: LeaseNumber, terms: Terms, not_after: UtcTime, sent: Moment },
     Release { lease: LeaseNumber, depth_left: u32, notify: NotifyWaiters, timeout: Duration },
     Watch,
     Unwatch,

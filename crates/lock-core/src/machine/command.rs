@@ -5,7 +5,7 @@ use crate::{
     backend::{AcquireMode, Applied, NotifyWaiters},
     ids::LeaseNumber,
     terms::Terms,
-    time::{Moment, ServerTime},
+    time::{Moment, UtcTime},
     token::FencingToken,
 };
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub enum Command {
         /// The length of the lease, and the operation timeout.
         terms: Terms,
         /// The server time at which the request becomes void.
-        not_after: ServerTime,
+        not_after: UtcTime,
         /// The kind of acquire.
         mode: AcquireMode,
     },
@@ -32,7 +32,7 @@ pub enum Command {
         /// The length of the lease, and the operation timeout.
         terms: Terms,
         /// The server time at which the request becomes void.
-        not_after: ServerTime,
+        not_after: UtcTime,
         /// The current time; comes back with the answer.
         sent: Moment,
     },

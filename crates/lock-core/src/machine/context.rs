@@ -3,7 +3,7 @@
 use super::{command::Command, event::HoldId};
 use crate::{
     ids::LeaseNumber,
-    time::{Moment, ServerTime},
+    time::{Moment, UtcTime},
 };
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub trait Env {
     /// Returns 63 or more random bits; the lower ones become a lease id, or jitter.
     fn random(&mut self) -> u64;
     /// Returns the current estimate of the server's clock.
-    fn server_now(&mut self) -> ServerTime;
+    fn server_now(&mut self) -> UtcTime;
     /// Returns how many guards of this hold were granted at or before this moment and not yet taken by their futures.
     fn unclaimed(&mut self, hold: HoldId, granted_by: Moment) -> u32;
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     terms::Terms,
-    time::{Moment, ServerTime},
+    time::{Moment, UtcTime},
 };
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) fn max_hold_at(since: Moment, terms: &Terms) -> Moment {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Outstanding {
     /// The server time until which attempts of unknown outcome may be applied.
-    pub(super) not_after: Option<ServerTime>,
+    pub(super) not_after: Option<UtcTime>,
     /// The time by which all remains have expired; never decreases.
     pub(super) over_at: Moment,
     /// The timeout of an operation on the lease.
@@ -38,7 +38,7 @@ impl Outstanding {
     }
 
     /// Records an attempt of unknown outcome.
-    pub(super) fn unknown(&mut self, not_after: ServerTime) {
+    pub(super) fn unknown(&mut self, not_after: UtcTime) {
         self.not_after = self.not_after.max(Some(not_after));
     }
 }

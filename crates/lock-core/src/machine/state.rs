@@ -11,7 +11,7 @@ use super::{
 use crate::{
     ids::LeaseNumber,
     terms::Terms,
-    time::{Moment, ServerTime},
+    time::{Moment, UtcTime},
     token::FencingToken,
 };
 use std::time::Duration;
@@ -82,7 +82,7 @@ pub(super) struct Attempt {
     pub(super) waiter: WaiterId,
     pub(super) sent: Moment,
     pub(super) terms: Terms,
-    pub(super) not_after: ServerTime,
+    pub(super) not_after: UtcTime,
     /// Set if a wake-up came after the attempt was sent: a busy answer may be older than the release.
     pub(super) woken: bool,
 }

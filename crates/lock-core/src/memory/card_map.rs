@@ -1,14 +1,14 @@
 //! The cards of an in-memory store. Each write drops those that have ended.
 
-use crate::{card::ProcessCard, ids::ProcessId, time::ServerTime};
+use crate::{card::ProcessCard, ids::ProcessId, time::UtcTime};
 use std::collections::HashMap;
 
 /// Cards with the times at which they end.
 #[derive(Default)]
-pub(super) struct CardMap(HashMap<ProcessId, (ProcessCard, ServerTime)>);
+pub(super) struct CardMap(HashMap<ProcessId, (ProcessCard, UtcTime)>);
 
 impl CardMap {
-    pub(super) fn write(&mut self, now: ServerTime, process: ProcessId, card: ProcessCard, end: ServerTime) {
+    pub(super) fn write(&mut self, now: UtcTime, process: ProcessId, card: ProcessCard, end: UtcTime) {
         self.0.retain(|_, (_, end)| now < *end);
         self.0.insert(process, (card, end));
     }
@@ -17,7 +17,7 @@ impl CardMap {
         self.0.remove(&process);
     }
 
-    pub(super) fn read(&self, now: ServerTime, process: ProcessId) -> Option<ProcessCard> {
+    pub(super) fn read(&self, now: UtcTime, process: ProcessId) -> Option<ProcessCard> {
         let (card, _) = self.0.get(&process).filter(|(_, end)| now < *end)?;
         Some(card.clone())
     }

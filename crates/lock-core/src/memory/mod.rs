@@ -17,7 +17,7 @@ use crate::{
     clock::{Clock, SteadyClock},
     name::LockName,
     sync::{Mutex, lock, rank},
-    time::ServerTime,
+    time::UtcTime,
 };
 use async_trait::async_trait;
 use card_map::CardMap;
@@ -86,7 +86,7 @@ impl fmt::Debug for MemoryBackend {
 }
 
 impl Inner {
-    fn now(&self) -> ServerTime {
+    fn now(&self) -> UtcTime {
         self.clock.wall()
     }
 }
@@ -97,7 +97,7 @@ impl Backend for MemoryBackend {
         Capabilities::new("memory")
     }
 
-    fn server_now(&self, _: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, _: &LockName) -> Option<UtcTime> {
         Some(self.inner.now())
     }
 

@@ -1,6 +1,6 @@
 //! The names of the in-memory store, swept so that one-off names do not accumulate.
 
-use crate::{name::LockName, store::Slot, time::ServerTime};
+use crate::{name::LockName, store::Slot, time::UtcTime};
 use std::{collections::HashMap, time::Duration};
 
 /// The default retention of a counter. Its server clock never steps back, so a counter older than a millisecond could
@@ -12,19 +12,19 @@ const SWEEP_AT_LEAST: usize = 256;
 
 pub(super) struct SlotMap {
     /// The start of the store, or the time of its last loss of data.
-    since: ServerTime,
+    since: UtcTime,
     slots: HashMap<LockName, Slot>,
     sweep_at: usize,
 }
 
 impl SlotMap {
     /// Creates an empty map.
-    pub(super) fn empty_since(since: ServerTime) -> Self {
+    pub(super) fn empty_since(since: UtcTime) -> Self {
         Self { since, slots: HashMap::new(), sweep_at: 0 }
     }
 
     /// Returns the time for which no data was lost.
-    pub(super) fn age(&self, now: ServerTime) -> Duration {
+    pub(super) fn age(&self, now: UtcTime) -> Duration {
         now.since(self.since)
     }
 
@@ -40,7 +40,7 @@ impl SlotMap {
     pub(super) fn slot_or_new<R>(
         &mut self,
         name: &LockName,
-        now: ServerTime,
+        now: UtcTime,
         f: impl FnOnce(&mut Slot) -> R,
     ) -> R {
         if let Some(slot) = self.slots.get_mut(name) {
@@ -57,7 +57,7 @@ impl SlotMap {
         made
     }
 
-    fn sweep(&mut self, now: ServerTime) {
+    fn sweep(&mut self, now: UtcTime) {
         self.slots.retain(|_, slot| {
             slot.expire(now);
             !slot.is_empty()
@@ -66,7 +66,7 @@ impl SlotMap {
     }
 
     /// Returns the held names, sorted.
-    pub(super) fn held(&mut self, now: ServerTime) -> Vec<LockName> {
+    pub(super) fn held(&mut self, now: UtcTime) -> Vec<LockName> {
         let held = self.slots.iter_mut().filter_map(|(name, slot)| slot.inspect(now).map(|_| name.clone()));
         let mut names: Vec<_> = held.collect();
         names.sort();

@@ -18,7 +18,7 @@ use crate::{
     },
     error::LockError,
     name::LockName,
-    time::ServerTime,
+    time::UtcTime,
 };
 use async_trait::async_trait;
 use std::sync::{Arc, Weak};
@@ -91,7 +91,7 @@ impl Backend for QuorumBackend {
         Capabilities::new("quorum").with_max_lease(self.shared.max_lease).with_lease_per_attempt()
     }
 
-    fn server_now(&self, _: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, _: &LockName) -> Option<UtcTime> {
         Some(self.shared.quorum_time(self.shared.clock.now()))
     }
 

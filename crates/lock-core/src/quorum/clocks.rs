@@ -3,7 +3,7 @@
 //! Each node has an estimate of its own. A node could execute a request long after its sender gave up, if the deadline
 //! of the request came from another node's clock.
 
-use crate::time::{Moment, ServerTime};
+use crate::time::{Moment, UtcTime};
 use std::time::Duration;
 
 /// Estimates of the clocks of all nodes.
@@ -23,7 +23,7 @@ impl NodeClocks {
     /// Updates a node's estimate from a request that was sent and answered at these moments, and executed at this time
     /// of the node. The two moments bound the offset, and the estimate moves only as far as the bounds require. A slow
     /// answer therefore does not spoil a good estimate, and a step of the clock is followed immediately.
-    pub fn learn(&mut self, node: usize, sent: Moment, answered: Moment, executed: ServerTime) {
+    pub fn learn(&mut self, node: usize, sent: Moment, answered: Moment, executed: UtcTime) {
         let executed = signed(executed.as_micros());
         let (least, most) = (executed - signed(answered.as_micros()), executed - signed(sent.as_micros()));
         let offset = &mut self.offsets[node];
@@ -34,14 +34,14 @@ impl NodeClocks {
     /// Returns the time of this node, or the median for a node that has never answered. Returns `None` before the first
     /// answer of any node.
     #[must_use]
-    pub fn of(&self, node: usize, now: Moment) -> Option<ServerTime> {
+    pub fn of(&self, node: usize, now: Moment) -> Option<UtcTime> {
         let offset = self.offsets[node].or_else(|| self.median_offset())?;
         Some(shifted(now, offset))
     }
 
     /// Returns the time of the quorum, which is the median over the nodes that have answered.
     #[must_use]
-    pub fn median(&self, now: Moment) -> Option<ServerTime> {
+    pub fn median(&self, now: Moment) -> Option<UtcTime> {
         self.median_offset().map(|offset| shifted(now, offset))
     }
 
@@ -54,7 +54,7 @@ impl NodeClocks {
 
 /// Returns the latest time at which a request may be executed that has this budget from `now` on.
 #[must_use]
-pub fn not_after(now: ServerTime, budget: Duration) -> ServerTime {
+pub fn not_after(now: UtcTime, budget: Duration) -> UtcTime {
     now + budget
 }
 
@@ -62,8 +62,8 @@ fn signed(micros: u64) -> i64 {
     i64::try_from(micros).unwrap_or(i64::MAX)
 }
 
-fn shifted(now: Moment, offset: i64) -> ServerTime {
-    ServerTime::from_micros(now.as_micros().saturating_add_signed(offset))
+fn shifted(now: Moment, offset: i64) -> UtcTime {
+    UtcTime::from_micros(now.as_micros().saturating_add_signed(offset))
 }
 
 #[cfg(test)]
@@ -79,29 +79,26 @@ mod tests {
         let mut clocks = NodeClocks::new(3);
         assert_eq!(clocks.median(at(0)), None);
         for (node, seconds) in [(0, 100), (1, 3600), (2, 101)] {
-            clocks.learn(node, at(0), at(0), ServerTime::from_millis(seconds * 1000));
+            clocks.learn(node, at(0), at(0), UtcTime::from_millis(seconds * 1000));
         }
-        assert_eq!(clocks.median(at(1000)), Some(ServerTime::from_millis(102_000)));
-        assert_eq!(clocks.of(1, at(1000)), Some(ServerTime::from_millis(3_601_000)));
+        assert_eq!(clocks.median(at(1000)), Some(UtcTime::from_millis(102_000)));
+        assert_eq!(clocks.of(1, at(1000)), Some(UtcTime::from_millis(3_601_000)));
     }
 
     #[test]
     fn slow_answer_does_not_spoil_an_estimate() {
         let mut clocks = NodeClocks::new(1);
-        clocks.learn(0, at(0), at(0), ServerTime::from_millis(50_000));
-        clocks.learn(0, at(1000), at(6000), ServerTime::from_millis(51_000));
-        assert_eq!(clocks.of(0, at(6000)), Some(ServerTime::from_millis(56_000)));
+        clocks.learn(0, at(0), at(0), UtcTime::from_millis(50_000));
+        clocks.learn(0, at(1000), at(6000), UtcTime::from_millis(51_000));
+        assert_eq!(clocks.of(0, at(6000)), Some(UtcTime::from_millis(56_000)));
     }
 
     #[test]
     fn step_of_a_clock_is_followed_at_once() {
         let mut clocks = NodeClocks::new(1);
-        clocks.learn(0, at(0), at(0), ServerTime::from_millis(50_000));
-        clocks.learn(0, at(10), at(12), ServerTime::from_millis(20_011));
+        clocks.learn(0, at(0), at(0), UtcTime::from_millis(50_000));
+        clocks.learn(0, at(10), at(12), UtcTime::from_millis(20_011));
         let seen = clocks.of(0, at(12)).unwrap();
-        assert!(
-            seen >= ServerTime::from_millis(20_011) && seen <= ServerTime::from_millis(20_013),
-            "{seen:?}"
-        );
+        assert!(seen >= UtcTime::from_millis(20_011) && seen <= UtcTime::from_millis(20_013), "{seen:?}");
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     backend::{Applied, BackendError, Reply, VoteKind, Votes},
     ids::LeaseId,
     name::LockName,
-    time::{Moment, ServerTime},
+    time::{Moment, UtcTime},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(super) struct Item {
     pub(super) lease: LeaseId,
     pub(super) duration: Duration,
     /// Latest time of execution, by the clock of the quorum.
-    pub(super) not_after: ServerTime,
+    pub(super) not_after: UtcTime,
     pub(super) depth: Option<u32>,
 }
 

@@ -6,7 +6,7 @@ use crate::{
     ids::LeaseId,
     name::LockName,
     sync::{Mutex, lock, rank},
-    time::{Moment, ServerTime},
+    time::{Moment, UtcTime},
     token::FencingToken,
 };
 use std::{collections::HashMap, sync::Arc};
@@ -99,7 +99,7 @@ impl LeaseRecord {
     }
 
     /// Records a request that may set the lease on this node until `not_after`. The lease then expires by `over_at`.
-    pub(super) fn sent(&self, node: usize, not_after: ServerTime, over_at: Moment) {
+    pub(super) fn sent(&self, node: usize, not_after: UtcTime, over_at: Moment) {
         let mut state = lock(&self.state);
         state.residues[node].sent(not_after);
         state.over_at = state.over_at.max(over_at);
@@ -107,7 +107,7 @@ impl LeaseRecord {
 
     /// Records a heal, as [`sent`](Self::sent) does, and returns the values to store. Returns `None` if the lease was
     /// never granted or is being released.
-    pub(super) fn heals(&self, node: usize, not_after: ServerTime, over_at: Moment) -> Option<Granted> {
+    pub(super) fn heals(&self, node: usize, not_after: UtcTime, over_at: Moment) -> Option<Granted> {
         let mut state = lock(&self.state);
         let granted = state.granted.filter(|_| !state.retired)?;
         state.residues[node].sent(not_after);
@@ -176,9 +176,9 @@ impl LeaseRecord {
         &self,
         node: usize,
         release: Release,
-        executed: ServerTime,
+        executed: UtcTime,
         found: bool,
-    ) -> Option<ServerTime> {
+    ) -> Option<UtcTime> {
         lock(&self.state).residues[node].released(release, executed, found)
     }
 

@@ -4,7 +4,7 @@ use crate::{
     backend::{Backend, BackendError, Floor, ReleaseRequest, Released, Reply, Retention, Subscriptions},
     ids::LeaseId,
     name::LockName,
-    time::ServerTime,
+    time::UtcTime,
     token::FencingToken,
 };
 use async_trait::async_trait;
@@ -55,7 +55,7 @@ pub trait QuorumNode: Backend + Subscriptions {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeReply<T> {
     /// Time of the node at which the request was executed.
-    pub now: ServerTime,
+    pub now: UtcTime,
     /// Time for which the node is known to have kept its data.
     pub age: Duration,
     /// Result of the request.
@@ -72,7 +72,7 @@ pub struct Proposal {
     /// Duration of the lease from the execution on, in whole milliseconds.
     pub duration: Duration,
     /// Latest time, by this node's clock, at which the request may be executed.
-    pub not_after: ServerTime,
+    pub not_after: UtcTime,
     /// The proposed token.
     pub token: FencingToken,
     /// End of the token range, to which a grant raises the counter; at least `token`.
@@ -122,7 +122,7 @@ pub struct Extension {
     /// Minimum duration of the lease from the execution on.
     pub duration: Duration,
     /// Latest time, by this node's clock, at which the request may be executed.
-    pub not_after: ServerTime,
+    pub not_after: UtcTime,
     /// Depth to store; `None` keeps the stored depth.
     pub depth: Option<u32>,
 }
@@ -148,7 +148,7 @@ pub struct Healing {
     /// Minimum duration of the lease from the execution on.
     pub duration: Duration,
     /// Latest time, by this node's clock, at which the request may be executed.
-    pub not_after: ServerTime,
+    pub not_after: UtcTime,
     /// Depth to store if the node does not have the lease.
     pub depth: u32,
     /// End of the hold's token range. The counter is raised to it and never lowered.

@@ -8,7 +8,7 @@
 //! - The release was executed after the last `not_after`, both by the clock of the node.
 //! - The release found the lease, and only one request can have set it. A request is executed at most once.
 
-use crate::time::ServerTime;
+use crate::time::UtcTime;
 
 /// The requests that may have set one lease on one node, and the releases that followed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -20,7 +20,7 @@ pub struct Residue {
     /// `true` if the outcome of a request is unknown even though it was answered or given up.
     unknown: bool,
     /// Latest time at which one of the requests may be executed.
-    not_after: ServerTime,
+    not_after: UtcTime,
     /// Number of times that the lease was set, according to the answers.
     sets: u32,
     /// Value of `sets` when the latest executed release was sent.
@@ -44,14 +44,14 @@ pub enum Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Release {
     /// Time after which the release must be executed to be conclusive; `None` if it is conclusive at any time.
-    after: Option<ServerTime>,
+    after: Option<UtcTime>,
     requests: u32,
     sets: u32,
 }
 
 impl Residue {
     /// Records a request that may set the lease until `not_after`.
-    pub fn sent(&mut self, not_after: ServerTime) {
+    pub fn sent(&mut self, not_after: UtcTime) {
         self.is_over = false;
         self.requests += 1;
         self.unanswered += 1;
@@ -96,7 +96,7 @@ impl Residue {
 
     /// Records a release that was executed at this time of the node, and whether it found the lease. Returns the time
     /// after which the next release is conclusive, or `None` if the next one need not wait.
-    pub fn released(&mut self, release: Release, executed: ServerTime, found: bool) -> Option<ServerTime> {
+    pub fn released(&mut self, release: Release, executed: UtcTime, found: bool) -> Option<UtcTime> {
         let was_last = found && (release.requests, self.requests) == (1, 1);
         let proves = was_last || release.after.is_none_or(|not_after| executed > not_after);
         self.is_over |= proves && release.after.is_some();
@@ -110,8 +110,8 @@ impl Residue {
 mod tests {
     use super::*;
 
-    const NOW: ServerTime = ServerTime::from_micros(1_000_000);
-    const LATER: ServerTime = ServerTime::from_micros(1_000_001);
+    const NOW: UtcTime = UtcTime::from_micros(1_000_000);
+    const LATER: UtcTime = UtcTime::from_micros(1_000_001);
 
     #[test]
     fn refused_proposal_leaves_nothing() {

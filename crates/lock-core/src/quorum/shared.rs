@@ -15,7 +15,7 @@ use crate::{
         atomic::{AtomicU64, Ordering},
         lock, rank,
     },
-    time::{Moment, ServerTime},
+    time::{Moment, UtcTime},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -54,20 +54,20 @@ impl Shared {
     }
 
     /// Updates the clock estimate of this node from an answer.
-    pub(super) fn learn(&self, node: usize, sent: Moment, executed: ServerTime) {
+    pub(super) fn learn(&self, node: usize, sent: Moment, executed: UtcTime) {
         lock(&self.clocks).learn(node, sent, self.clock.now(), executed);
     }
 
     /// Returns the clock of this process, corrected by the median of the nodes. Before the first answer, returns the
     /// wall clock of this machine.
-    pub(super) fn quorum_time(&self, now: Moment) -> ServerTime {
+    pub(super) fn quorum_time(&self, now: Moment) -> UtcTime {
         let median = lock(&self.clocks).median(now);
         median.unwrap_or_else(|| self.clock.wall())
     }
 
     /// Returns the latest time, by this node's clock, at which a request may be executed that has this budget from
     /// `now` on.
-    pub(super) fn not_after(&self, node: usize, now: Moment, budget: Duration) -> ServerTime {
+    pub(super) fn not_after(&self, node: usize, now: Moment, budget: Duration) -> UtcTime {
         let of_node = lock(&self.clocks).of(node, now);
         not_after(of_node.unwrap_or_else(|| self.clock.wall()), budget)
     }
@@ -75,7 +75,7 @@ impl Shared {
     /// Returns the time until `not_after`, or `None` if it has passed. The time is at most the duration of the lease:
     /// after a clock correction, `not_after` may be much farther ahead, but the request is useless once its lease would
     /// have expired.
-    pub(super) fn budget(&self, now: Moment, not_after: ServerTime, lease: Duration) -> Option<Duration> {
+    pub(super) fn budget(&self, now: Moment, not_after: UtcTime, lease: Duration) -> Option<Duration> {
         let quorum = self.quorum_time(now);
         (quorum <= not_after).then(|| not_after.since(quorum).min(lease))
     }
@@ -93,7 +93,7 @@ impl Shared {
         let held_back = before.saturating_sub(now) < u64::try_from(STEP.as_micros()).unwrap_or(u64::MAX);
         let shown = if held_back { now.max(before) } else { now };
         self.last_now.store(shown, Ordering::Relaxed);
-        Reply::new(ServerTime::from_micros(shown), outcome).with_votes(votes)
+        Reply::new(UtcTime::from_micros(shown), outcome).with_votes(votes)
     }
 
     /// Creates the votes from their kinds, given in the order of the nodes. A missing kind is [`VoteKind::NoAnswer`].

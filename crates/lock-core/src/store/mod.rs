@@ -25,7 +25,7 @@ mod tokens;
 use crate::{
     backend::{AcquireMode, Acquired, ForceReleased, Released, Renewed},
     ids::LeaseId,
-    time::ServerTime,
+    time::UtcTime,
 };
 use std::time::Duration;
 pub(crate) use tokens::LEAD;
@@ -47,24 +47,24 @@ struct Held {
 }
 
 impl Held {
-    fn raise_expiry(&mut self, now: ServerTime, duration: Duration) {
+    fn raise_expiry(&mut self, now: UtcTime, duration: Duration) {
         self.expires_ms = self.expires_ms.max(expiry(now, duration));
     }
 
-    fn remaining(&self, now: ServerTime) -> Duration {
+    fn remaining(&self, now: UtcTime) -> Duration {
         Duration::from_millis(self.expires_ms.saturating_sub(now.as_millis()))
     }
 }
 
 /// Returns the last millisecond of a lease of this length.
 #[must_use]
-pub fn expiry(now: ServerTime, duration: Duration) -> u64 {
+pub fn expiry(now: UtcTime, duration: Duration) -> u64 {
     now.as_millis().saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Slot {
     /// Drops expired data; every operation begins with it.
-    pub fn expire(&mut self, now: ServerTime) {
+    pub fn expire(&mut self, now: UtcTime) {
         self.held.take_if(|held| now.as_millis() > held.expires_ms);
         self.counter.take_if(|counter| counter.is_over(now));
     }
@@ -78,10 +78,10 @@ impl Slot {
     /// Takes the lock for `lease`, or raises its depth.
     pub fn acquire(
         &mut self,
-        now: ServerTime,
+        now: UtcTime,
         lease: LeaseId,
         duration: Duration,
-        not_after: ServerTime,
+        not_after: UtcTime,
         mode: AcquireMode,
         retention: Option<Duration>,
     ) -> Acquired {
@@ -113,13 +113,7 @@ impl Slot {
     }
 
     /// Extends `lease` if it exists. Creates nothing.
-    pub fn renew(
-        &mut self,
-        now: ServerTime,
-        lease: LeaseId,
-        duration: Duration,
-        not_after: ServerTime,
-    ) -> Renewed {
+    pub fn renew(&mut self, now: UtcTime, lease: LeaseId, duration: Duration, not_after: UtcTime) -> Renewed {
         self.expire(now);
         if now > not_after {
             return Renewed::Late;
@@ -134,7 +128,7 @@ impl Slot {
     }
 
     /// Sets the depth of `lease` to `depth_left`; at 0 the lock is free.
-    pub fn release(&mut self, now: ServerTime, lease: LeaseId, depth_left: u32) -> Released {
+    pub fn release(&mut self, now: UtcTime, lease: LeaseId, depth_left: u32) -> Released {
         self.expire(now);
         match (self.held_by(lease), depth_left) {
             (None, _) => Released::Gone { held_by_other: self.held.is_some() },
@@ -150,7 +144,7 @@ impl Slot {
     }
 
     /// Frees the lock if `seen` still holds it.
-    pub fn force_release(&mut self, now: ServerTime, seen: &str) -> ForceReleased {
+    pub fn force_release(&mut self, now: UtcTime, seen: &str) -> ForceReleased {
         self.expire(now);
         match &self.held {
             Some(held) if held.lease.to_string() == seen => {
@@ -162,7 +156,7 @@ impl Slot {
     }
 
     /// Returns the holder of the lock, its depth, and the remaining time.
-    pub fn inspect(&mut self, now: ServerTime) -> Option<(LeaseId, u32, Duration)> {
+    pub fn inspect(&mut self, now: UtcTime) -> Option<(LeaseId, u32, Duration)> {
         self.expire(now);
         self.held.as_ref().map(|held| (held.lease, held.depth, held.remaining(now)))
     }

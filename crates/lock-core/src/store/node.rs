@@ -10,7 +10,7 @@ use crate::{
         Extended, Extension, Healed, Healing, MAX_CLOCK_DISTANCE, MIN_COUNTER_RETENTION, Proposal,
         TOKEN_BOUND, Vote,
     },
-    time::ServerTime,
+    time::UtcTime,
 };
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ impl Slot {
     /// Votes on a proposal. `age` is the time for which this store has kept its data.
     pub fn propose(
         &mut self,
-        now: ServerTime,
+        now: UtcTime,
         age: Duration,
         p: &Proposal,
         retention: Option<Duration>,
@@ -56,7 +56,7 @@ impl Slot {
     }
 
     /// Restores a lease that this store lost, unless another holds the lock.
-    pub fn heal(&mut self, now: ServerTime, h: &Healing, retention: Option<Duration>) -> Healed {
+    pub fn heal(&mut self, now: UtcTime, h: &Healing, retention: Option<Duration>) -> Healed {
         self.expire(now);
         if now > h.not_after {
             return Healed::Late;
@@ -71,7 +71,7 @@ impl Slot {
     }
 
     /// Extends an existing lease, and sets its depth if one is given.
-    pub fn extend(&mut self, now: ServerTime, e: &Extension) -> Extended {
+    pub fn extend(&mut self, now: UtcTime, e: &Extension) -> Extended {
         self.expire(now);
         if now > e.not_after {
             return Extended::Late;
@@ -83,7 +83,7 @@ impl Slot {
     }
 
     /// Raises the expiry of the lease, or creates it.
-    fn hold(&mut self, now: ServerTime, lease: LeaseId, duration: Duration, depth: u32) {
+    fn hold(&mut self, now: UtcTime, lease: LeaseId, duration: Duration, depth: u32) {
         match &mut self.held {
             Some(held) => held.raise_expiry(now, duration),
             free => *free = Some(Held { lease, depth, expires_ms: expiry(now, duration) }),
@@ -93,8 +93,8 @@ impl Slot {
 
 /// Returns `true` if the proposal is near the clock. Otherwise a client whose clock is years ahead would raise every
 /// counter forever, and one that is behind would reuse tokens that were issued before a loss of the counter.
-fn is_near_clock(now: ServerTime, counter: u64, p: &Proposal) -> bool {
-    let (clock, distance) = (now.as_micros(), ServerTime::default() + MAX_CLOCK_DISTANCE);
+fn is_near_clock(now: UtcTime, counter: u64, p: &Proposal) -> bool {
+    let (clock, distance) = (now.as_micros(), UtcTime::default() + MAX_CLOCK_DISTANCE);
     let floor = p.floor.map_or(0, |floor| floor.get());
     let highest = counter.max(clock).max(floor).saturating_add(distance.as_micros());
     p.token.get() > clock.saturating_sub(distance.as_micros())

@@ -11,23 +11,23 @@ use crate::{
 use uuid::Uuid;
 
 const LEASE: Duration = Duration::from_secs(30);
-const NOW: ServerTime = ServerTime::from_micros(1_767_225_600_000_000);
+const NOW: UtcTime = UtcTime::from_micros(1_767_225_600_000_000);
 const DAY: Option<Duration> = Some(Duration::from_secs(86_400));
 
 fn lease(process: u128, number: u64) -> LeaseId {
     LeaseId::new(ProcessId::from_uuid(Uuid::from_u128(process)), LeaseNumber::new(number))
 }
 
-fn take(slot: &mut Slot, now: ServerTime, lease: LeaseId) -> Acquired {
+fn take(slot: &mut Slot, now: UtcTime, lease: LeaseId) -> Acquired {
     take_for(slot, now, lease, LEASE)
 }
 
-fn take_for(slot: &mut Slot, now: ServerTime, lease: LeaseId, duration: Duration) -> Acquired {
+fn take_for(slot: &mut Slot, now: UtcTime, lease: LeaseId, duration: Duration) -> Acquired {
     let mode = AcquireMode::New { reserve: 0, floor: None };
     slot.acquire(now, lease, duration, now + Duration::from_secs(3), mode, DAY)
 }
 
-fn keep(slot: &mut Slot, now: ServerTime, lease: LeaseId, depth: u32, duration: Duration) -> Acquired {
+fn keep(slot: &mut Slot, now: UtcTime, lease: LeaseId, depth: u32, duration: Duration) -> Acquired {
     slot.acquire(now, lease, duration, now, AcquireMode::Reenter { depth }, DAY)
 }
 
@@ -232,7 +232,7 @@ fn each_grant_sets_the_retention_of_the_counter() {
 #[test]
 fn node_keeps_its_counter_until_lower_tokens_are_too_far_from_its_clock() {
     let (second, retention) = (Duration::from_secs(1), Retention::For(Duration::from_secs(1)));
-    let proposal = |lease, token: ServerTime| Proposal {
+    let proposal = |lease, token: UtcTime| Proposal {
         name: LockName::new("x").unwrap(),
         lease,
         duration: LEASE,

@@ -7,7 +7,7 @@
 //!
 //! Residual risk: tokens decrease only if the counter is lost or stale *while* the clock is behind the last token.
 
-use crate::{backend::Floor, time::ServerTime, token::FencingToken};
+use crate::{backend::Floor, time::UtcTime, token::FencingToken};
 use std::time::Duration;
 
 /// The maximum lead of the counter over the clock, in microseconds.
@@ -26,7 +26,7 @@ impl Counter {
         self.last
     }
 
-    pub(crate) fn is_over(&self, now: ServerTime) -> bool {
+    pub(crate) fn is_over(&self, now: UtcTime) -> bool {
         self.expires_ms.is_some_and(|at| now.as_millis() > at)
     }
 }
@@ -36,7 +36,7 @@ impl Counter {
 /// caught up with it.
 pub fn draw(
     counter: &mut Option<Counter>,
-    now: ServerTime,
+    now: UtcTime,
     reserve: u32,
     floor: Floor,
     retention: Option<Duration>,
@@ -53,10 +53,10 @@ pub fn draw(
 }
 
 /// Sets the counter, with its retention.
-pub(super) fn raise(counter: &mut Option<Counter>, now: ServerTime, last: u64, retention: Option<Duration>) {
+pub(super) fn raise(counter: &mut Option<Counter>, now: UtcTime, last: u64, retention: Option<Duration>) {
     // A floor may put the counter further ahead: then it lives at least until the clock has caught up.
     let ahead = last > now.as_micros().saturating_add(LEAD);
-    let caught_up_ms = if ahead { ServerTime::from_micros(last).as_millis().saturating_add(1) } else { 0 };
+    let caught_up_ms = if ahead { UtcTime::from_micros(last).as_millis().saturating_add(1) } else { 0 };
     let expires_ms = match retention {
         Some(keep) => Some((now + keep).as_millis()),
         None => counter.as_ref().and_then(|counter| counter.expires_ms),

@@ -8,7 +8,7 @@ use lock_core::{
         AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
         Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
     },
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use std::sync::{
     Arc,
@@ -31,7 +31,7 @@ impl Backend for Unruly {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
     }
-    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
         self.0.server_now(name)
     }
     async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {

@@ -9,7 +9,7 @@ use lock_core::{
         AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
         Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
     },
-    clock::{ServerTime, TestClock},
+    clock::{TestClock, UtcTime},
     inspect::Health,
 };
 use std::{
@@ -45,7 +45,7 @@ impl Backend for Probed {
         self.memory.capabilities()
     }
 
-    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
         self.memory.server_now(name)
     }
 

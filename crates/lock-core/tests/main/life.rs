@@ -4,7 +4,7 @@ use crate::support::{World, millis, name, secs};
 use lock_core::{
     HoldEnd, LockFactory, LockOptions, LostReason, ReleaseOutcome,
     backend::BackendErrorKind,
-    clock::{Clock, Moment, ServerTime, TestClock},
+    clock::{Clock, Moment, TestClock, UtcTime},
 };
 use lock_testkit::{Fault, Op};
 use std::{
@@ -163,7 +163,7 @@ impl Clock for Noisy {
         self.0.now()
     }
 
-    fn wall(&self) -> ServerTime {
+    fn wall(&self) -> UtcTime {
         let noise = self.1.fetch_add(7, Ordering::SeqCst) % 50;
         self.0.wall() + Duration::from_micros(noise)
     }

@@ -4,7 +4,7 @@ use crate::support::{World, secs};
 use lock_core::{
     LockError, LockErrorKind, LockFactory, MemoryBackend,
     backend::BackendErrorKind,
-    clock::{Clock, Moment, ServerTime},
+    clock::{Clock, Moment, UtcTime},
     observer::Unconfirmed,
 };
 use lock_testkit::{Fault, Op, ThreadLog};
@@ -142,8 +142,8 @@ impl Clock for CountingClock {
         Moment::START
     }
 
-    fn wall(&self) -> ServerTime {
-        ServerTime::from_micros(0)
+    fn wall(&self) -> UtcTime {
+        UtcTime::from_micros(0)
     }
 }
 

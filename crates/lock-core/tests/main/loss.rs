@@ -4,7 +4,7 @@ use crate::support::{World, secs};
 use lock_core::{
     LockErrorKind, LockFactory, LockOptions, LostReason, MemoryBackend, RunError,
     backend::BackendErrorKind,
-    clock::{Clock, Moment, ServerTime},
+    clock::{Clock, Moment, UtcTime},
 };
 use lock_testkit::{Fault, Op};
 use std::{
@@ -33,8 +33,8 @@ impl Clock for ManualClock {
         Moment::START + Duration::from_micros(self.0.load(Ordering::SeqCst))
     }
 
-    fn wall(&self) -> ServerTime {
-        ServerTime::from_micros(1_000_000_000_000_000 + self.0.load(Ordering::SeqCst))
+    fn wall(&self) -> UtcTime {
+        UtcTime::from_micros(1_000_000_000_000_000 + self.0.load(Ordering::SeqCst))
     }
 }
 

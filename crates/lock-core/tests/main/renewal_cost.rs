@@ -4,7 +4,7 @@ use crate::support::{World, millis, name, secs};
 use lock_core::{
     LockFactory,
     backend::BackendErrorKind,
-    clock::{Clock, Moment, ServerTime, TestClock},
+    clock::{Clock, Moment, TestClock, UtcTime},
 };
 use lock_testkit::{Fault, Op};
 use std::sync::{
@@ -22,7 +22,7 @@ impl Clock for Counting {
         self.0.now()
     }
 
-    fn wall(&self) -> ServerTime {
+    fn wall(&self) -> UtcTime {
         self.0.wall()
     }
 }

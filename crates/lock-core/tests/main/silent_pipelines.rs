@@ -8,7 +8,7 @@ use lock_core::{
         AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
         Inspected, Operation, Pipeline, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
     },
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use std::{
     collections::VecDeque,
@@ -42,7 +42,7 @@ impl Backend for Queued {
     fn capabilities(&self) -> Capabilities {
         self.memory.capabilities()
     }
-    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
         self.memory.server_now(name)
     }
     async fn acquire(&self, _: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {

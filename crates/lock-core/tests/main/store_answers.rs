@@ -7,7 +7,7 @@ use lock_core::{
         AcquireRequest, Acquired, Backend, BackendError, BackendErrorKind, Capabilities, ForceReleaseRequest,
         ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
     },
-    clock::{ServerTime, TestClock},
+    clock::{TestClock, UtcTime},
     observer::{LockEvent, LockObserver},
 };
 use lock_testkit::{Fault, FaultyBackend, Op};
@@ -41,7 +41,7 @@ impl Backend for Contends {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
     }
-    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
         self.0.server_now(name)
     }
     async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {

@@ -4,7 +4,7 @@
 use crate::support::{millis, secs};
 use lock_core::{
     LockErrorKind, LockFactory, MemoryBackend,
-    clock::{Clock, Moment, ServerTime, TestClock},
+    clock::{Clock, Moment, TestClock, UtcTime},
 };
 use std::{
     sync::{
@@ -28,7 +28,7 @@ impl Clock for BootTime {
     fn now(&self) -> Moment {
         self.0.now() + self.suspended()
     }
-    fn wall(&self) -> ServerTime {
+    fn wall(&self) -> UtcTime {
         self.0.wall() + self.suspended()
     }
 }

@@ -1,10 +1,10 @@
 //! Attempts and open runs as JSON. Times are milliseconds since the epoch.
 
-use lock_core::clock::ServerTime;
+use lock_core::clock::UtcTime;
 use lock_ledger::{Attempt, CatchUp, OpenRun};
 use serde_json::{Value, json};
 
-pub(super) fn millis(time: ServerTime) -> u64 {
+pub(super) fn millis(time: UtcTime) -> u64 {
     time.as_millis()
 }
 

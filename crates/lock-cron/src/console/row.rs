@@ -40,7 +40,7 @@ pub(super) struct Flags {
 
 impl Facts<'_> {
     pub(super) fn flags(&self) -> Flags {
-        let described = self.summary.map(|summary| UtcTime::from(summary.described));
+        let described = self.summary.map(|summary| summary.described);
         let is_silent = described.is_some_and(|at| self.now.since(at) > UNOWNED_AFTER);
         Flags {
             failing: self.summary.is_some_and(|summary| summary.failing_since.is_some()),

@@ -1,7 +1,7 @@
 //! The history of a job by run: the attempts of a run together, and adjacent skips as one entry.
 
 use super::attempt::{attempt, millis};
-use lock_core::clock::ServerTime;
+use lock_core::clock::UtcTime;
 use lock_ledger::{Attempt, RunOutcome};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ pub(super) fn runs(history: &[Attempt]) -> Value {
 
 impl Entry<'_> {
     /// Returns the instant of a scheduled run, or the start of another one.
-    fn instant(&self) -> ServerTime {
+    fn instant(&self) -> UtcTime {
         let of = match self {
             Self::Run(attempts) => attempts[attempts.len() - 1],
             Self::Skips { latest, .. } => latest,
@@ -96,8 +96,8 @@ mod tests {
             token: FencingToken::new(1),
             node: "a".to_owned(),
             catch_up: CatchUp::No,
-            started: ServerTime::from_millis(instant),
-            ended: ServerTime::from_millis(ended),
+            started: UtcTime::from_millis(instant),
+            ended: UtcTime::from_millis(ended),
             outcome,
             detail: String::new(),
         }

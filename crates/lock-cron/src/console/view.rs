@@ -64,7 +64,7 @@ impl Default for View {
             version: 0,
             fresh: None,
             asked: None,
-            now: UtcTime::from_millis(0),
+            now: UtcTime::default(),
             nodes: Vec::new(),
             definitions: Definitions::default(),
             rows: BTreeMap::new(),
@@ -144,8 +144,8 @@ impl View {
             let since = definition.map(|definition| definition.since);
             let progress = Progress {
                 alert_after: terms_here.unwrap_or_else(|| known?.alert_after),
-                since: since.or_else(|| known?.since.map(UtcTime::from)),
-                last_success: known.and_then(|summary| summary.last_success).map(UtcTime::from),
+                since: since.or_else(|| known?.since),
+                last_success: known.and_then(|summary| summary.last_success),
                 controls: controls.get(name),
             };
             let facts = Facts {
@@ -190,7 +190,7 @@ async fn read(cron: &Scheduler, known: u64) -> Result<Read, CronError> {
     let summary = ledger.summary().await?;
     let controls = cron.controls().await?;
     let open = ledger.open_runs().await?;
-    Ok(Read { now: summary.now.into(), summary: summary.outcome, instances, controls, open })
+    Ok(Read { now: summary.now, summary: summary.outcome, instances, controls, open })
 }
 
 /// Returns the plan of the schedule that applies to a job: the replacement, `schedule` if this program has or reads it,

@@ -47,7 +47,7 @@ impl PlannedJob {
         }
         while let Some(PlannedBackfill { id, schedule, mark, last }) = self.backfills.first() {
             if let Some(at) = schedule.next_after(*mark).filter(|at| at <= last) {
-                let run = RunId::Backfill { id: *id, at: at.to_server_time() };
+                let run = RunId::Backfill { id: *id, at };
                 let queues = !matches!(self.terms.overlap, Overlap::Allow { .. });
                 self.pending.push(PendingRun::backfill(run, queues));
                 return;
@@ -64,7 +64,7 @@ impl PlannedJob {
         match reply {
             ClaimReply::Claimed { .. } | ClaimReply::Skipped | ClaimReply::Gone => {
                 if let Some(backfill) = self.backfills.iter_mut().find(|backfill| backfill.id == id) {
-                    backfill.mark = backfill.mark.max(at.into());
+                    backfill.mark = backfill.mark.max(at);
                 }
             }
             // It was withdrawn, or another leader has started it.

@@ -102,7 +102,7 @@ pub(super) fn look_back(
         Misfire::FireAll { max } => usize::try_from(max).unwrap_or(usize::MAX).clamp(1, MAX_STARTED),
     };
     let latest = latest(schedule, cursor, now, most, distance, budget);
-    let before = latest.first().map_or(now, |first| first.saturating_sub(Duration::from_millis(1)));
+    let before = latest.first().map_or(now, |first| *first - Duration::from_millis(1));
     let mut skipped: Option<SkippedInstants> = None;
     for at in budget.between(schedule, cursor, before).take(MAX_COUNTED) {
         skipped = Some(skipped.map_or(SkippedInstants::one(at), |skipped| skipped.and(at)));
@@ -122,7 +122,7 @@ pub(super) fn grace(terms: &JobTerms, at: UtcTime, next: Option<UtcTime>) -> Dur
 
 /// Returns the instant before `at`. `distance` is about that of two instants.
 pub(crate) fn previous(schedule: &Schedule, at: UtcTime, distance: Duration) -> Option<UtcTime> {
-    let (begin, before) = (UtcTime::from_millis(0), at.saturating_sub(Duration::from_millis(1)));
+    let (begin, before) = (UtcTime::default(), at - Duration::from_millis(1));
     latest(schedule, begin, before, 1, distance, &mut Budget::default()).pop()
 }
 
@@ -136,7 +136,7 @@ fn decide(
     now: UtcTime,
 ) -> LookBack {
     let Some(last) = come.last().copied() else { return LookBack { start: vec![], skipped, next } };
-    let until = last.saturating_add(grace(terms, last, next));
+    let until = last + grace(terms, last, next);
     let is_late = now <= until;
     if !is_late && terms.misfire == Misfire::Skip {
         let skipped = Some(skipped.map_or(SkippedInstants::one(last), |skipped| skipped.and(last)));
@@ -165,8 +165,8 @@ fn latest(
     let (mut too_many, mut too_few) = (None, now);
     loop {
         let begin = too_many.map_or_else(
-            || cursor.max(now.saturating_sub(width)),
-            |too_many: UtcTime| too_many.saturating_add(too_few.since(too_many) / 2),
+            || cursor.max(now - width),
+            |too_many: UtcTime| too_many + too_few.since(too_many) / 2,
         );
         let mut found: Vec<_> = budget.between(schedule, begin, now).take(2 * most + 1).collect();
         if found.len() > 2 * most {

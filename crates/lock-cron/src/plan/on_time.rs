@@ -124,10 +124,10 @@ impl PlannedJob {
             return;
         }
         runs.next = second;
-        let until = at.saturating_add(missed::grace(&self.terms, at, second));
+        let until = at + missed::grace(&self.terms, at, second);
         let is_the_leaders = is_planned(at) || self.pending.has_scheduled();
         if !self.paused && !is_the_leaders && runs.due.is_none() && now <= until {
-            let (not_before, in_doubt) = (UtcTime::from_millis(i64::MIN), None);
+            let (not_before, in_doubt) = (UtcTime::default(), None);
             let (in_flight, is_for_others) = (false, false);
             runs.due = Some(OnTimeRun { at, until, not_before, in_flight, in_doubt, is_for_others });
         }
@@ -162,7 +162,7 @@ impl PlannedJob {
         let before = missed::previous(&self.schedule, run.at, distance);
         out.push(Command::Claim(Due {
             job: name.clone(),
-            run: RunId::Scheduled(run.at.to_server_time()),
+            run: RunId::Scheduled(run.at),
             catch_up: CatchUp::No,
             overlap: self.terms.overlap,
             pool: self.terms.pool.clone(),
@@ -183,7 +183,7 @@ impl PlannedJob {
         outcome: ClaimOutcome,
         out: &mut Vec<Command>,
     ) {
-        let Some(at) = due.run.scheduled().map(UtcTime::from) else { return };
+        let Some(at) = due.run.scheduled() else { return };
         let Some(run) = self.on_time.due.as_mut().filter(|run| run.in_flight && run.at == at) else { return };
         (run.in_flight, run.in_doubt) = (false, due.in_doubt);
         let mut skipped = |reason| out.push(Command::Skipped { job: due.job.clone(), reason, count: 1 });
@@ -200,7 +200,7 @@ impl PlannedJob {
             // The leader makes up for the instants before it, or queues it. If this node leads, it does so immediately.
             ClaimOutcome::Answered(reply @ (ClaimReply::Behind | ClaimReply::Busy { .. })) => {
                 self.on_time.due = None;
-                self.observed = self.observed.max(at.saturating_add(missed::PATIENCE));
+                self.observed = self.observed.max(at + missed::PATIENCE);
                 if reply != ClaimReply::Behind && due.overlap == Overlap::CancelPrevious {
                     out.push(Command::CancelRunning(due.job.clone()));
                 }
@@ -208,9 +208,9 @@ impl PlannedJob {
             // It stays due here, and the leader notices that nobody has claimed it. The pool delays its next claim, unless
             // that is in doubt.
             ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) if due.in_doubt.is_none() => {}
-            ClaimOutcome::Answered(ClaimReply::Early { wait }) => run.not_before = now.saturating_add(wait),
+            ClaimOutcome::Answered(ClaimReply::Early { wait }) => run.not_before = now + wait,
             ClaimOutcome::Answered(ClaimReply::Paused | ClaimReply::Outdated) => {
-                run.not_before = now.saturating_add(CLAIM_RETRY_PAUSE);
+                run.not_before = now + CLAIM_RETRY_PAUSE;
                 out.push(Command::ReadControls);
             }
             ClaimOutcome::Answered(ClaimReply::Unregistered) => {
@@ -221,7 +221,7 @@ impl PlannedJob {
                     out.push(Command::Register(due.job.clone()));
                 }
             }
-            _ => run.not_before = now.saturating_add(CLAIM_RETRY_PAUSE),
+            _ => run.not_before = now + CLAIM_RETRY_PAUSE,
         }
     }
 

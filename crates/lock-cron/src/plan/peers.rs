@@ -38,7 +38,7 @@ impl Peers {
 /// Returns the weight of a node for a run. The node with the highest one is the first.
 fn weight(job: &LockName, at: UtcTime, node: Uuid) -> (u64, Uuid) {
     let (high, low) = node.as_u64_pair();
-    let hash = StableHash::new().text(job.as_str()).number(at.as_millis());
+    let hash = StableHash::new().text(job.as_str()).number(at.as_millis().cast_signed());
     (hash.number(high.cast_signed()).number(low.cast_signed()).finish(), node)
 }
 

@@ -31,7 +31,7 @@ pub(super) struct SkippedRow {
 }
 
 fn run_at(at: UtcTime) -> RunId {
-    RunId::Scheduled(at.to_server_time())
+    RunId::Scheduled(at)
 }
 
 impl PendingRun {
@@ -66,7 +66,7 @@ impl PendingRun {
 
     /// Returns its instant, unless the store may already have the claim.
     fn can_be_missed(&self) -> Option<UtcTime> {
-        let at = self.run.scheduled().map(UtcTime::from)?;
+        let at = self.run.scheduled()?;
         (self.in_doubt.is_none() && !self.early && self.skip.is_none()).then_some(at)
     }
 }
@@ -164,7 +164,7 @@ impl PendingRuns {
         let front = usize::from(self.in_flight);
         let decided = |entry: &PendingRun| {
             let at = entry.run.scheduled().filter(|_| entry.in_doubt.is_none());
-            at.is_some_and(|at| UtcTime::from(at) <= watermark)
+            at.is_some_and(|at| at <= watermark)
         };
         while self.entries.get(front).is_some_and(decided) {
             self.entries.remove(front);

@@ -71,13 +71,13 @@ impl PlannedJob {
 
     /// Allows the next claim immediately.
     pub(super) fn clear_backoff(&mut self) {
-        self.not_before = UtcTime::from_millis(i64::MIN);
+        self.not_before = UtcTime::default();
         self.busy.reset();
     }
 
     /// Delays the next claim while other runs are open. Each such answer doubles the delay.
     pub(super) fn back_off(&mut self, now: UtcTime) {
-        self.not_before = now.saturating_add(self.busy.next_wait());
+        self.not_before = now + self.busy.next_wait();
     }
 
     /// Discards the plan until the watermark is known again.
@@ -117,8 +117,7 @@ impl PlannedJob {
 
     /// Returns `true` if the leader takes an instant itself: as its first node, or since no node has claimed it.
     fn is_ours(&self, name: &LockName, first: UtcTime, peers: Option<&Peers>) -> bool {
-        peers.is_none_or(|peers| peers.is_first(name, first))
-            || first.saturating_add(PATIENCE) <= self.observed
+        peers.is_none_or(|peers| peers.is_first(name, first)) || first + PATIENCE <= self.observed
     }
 
     /// Makes the latest of several instants pending, according to the policies, and counts the others.
@@ -168,7 +167,7 @@ impl PlannedJob {
         if let Some(first) =
             self.pending.take_late(|until| overtaken || until.is_some_and(|until| until < now))
         {
-            self.decided_up_to(first.saturating_sub(Duration::from_millis(1)));
+            self.decided_up_to(first - Duration::from_millis(1));
         }
     }
 
@@ -219,8 +218,8 @@ impl PlannedJob {
     /// Returns the instant of its next claim; `None` if there is none, or for a triggered run. A backfill comes last.
     pub(super) fn waits_since(&self) -> Option<UtcTime> {
         match self.pending.front() {
-            Some(front) if front.run.backfill().is_some() => Some(UtcTime::from_millis(i64::MAX)),
-            Some(front) => front.run.scheduled().map(UtcTime::from),
+            Some(front) if front.run.backfill().is_some() => Some(UtcTime::from_micros(u64::MAX)),
+            Some(front) => front.run.scheduled(),
             None => self.on_time.due_at(),
         }
     }

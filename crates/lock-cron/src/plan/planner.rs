@@ -46,7 +46,7 @@ impl Planner {
             on_time: OnTimeRuns::default(),
             observed: now,
             left_to_others: false,
-            not_before: UtcTime::from_millis(i64::MIN),
+            not_before: UtcTime::default(),
             busy: BUSY,
         };
         self.jobs.insert(name, job);
@@ -304,7 +304,7 @@ impl Planner {
             }
             // The pool delays the next claim, of whichever of its jobs.
             ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) => {}
-            ClaimOutcome::Answered(ClaimReply::Early { wait }) => job.not_before = now.saturating_add(wait),
+            ClaimOutcome::Answered(ClaimReply::Early { wait }) => job.not_before = now + wait,
             ClaimOutcome::Answered(ClaimReply::Busy { .. }) => {
                 job.back_off(now);
                 if due.overlap == Overlap::CancelPrevious {
@@ -312,7 +312,7 @@ impl Planner {
                 }
             }
             ClaimOutcome::Answered(ClaimReply::Paused | ClaimReply::Outdated) => {
-                job.not_before = now.saturating_add(CLAIM_RETRY_PAUSE);
+                job.not_before = now + CLAIM_RETRY_PAUSE;
                 out.push(Command::ReadControls);
             }
             ClaimOutcome::Answered(ClaimReply::Unregistered) => {
@@ -320,7 +320,7 @@ impl Planner {
                 job.forget();
                 out.push(Command::Register(due.job.clone()));
             }
-            _ => job.not_before = now.saturating_add(CLAIM_RETRY_PAUSE),
+            _ => job.not_before = now + CLAIM_RETRY_PAUSE,
         }
     }
 

@@ -32,7 +32,7 @@ struct Pool {
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { asking: false, is_full: false, not_before: UtcTime::from_millis(i64::MIN), busy: BUSY }
+        Self { asking: false, is_full: false, not_before: UtcTime::default(), busy: BUSY }
     }
 }
 
@@ -67,7 +67,7 @@ impl Room {
     pub(super) fn opens_at(&self, terms: &JobTerms) -> Option<UtcTime> {
         let pool = self.pool(terms);
         let is_open = !self.is_node_full() && !pool.is_some_and(|pool| pool.asking);
-        is_open.then(|| pool.map_or(UtcTime::from_millis(i64::MIN), |pool| pool.not_before))
+        is_open.then(|| pool.map_or(UtcTime::default(), |pool| pool.not_before))
     }
 
     /// Takes the room of a run that is claimed.
@@ -82,7 +82,7 @@ impl Room {
     pub(super) fn refused(&mut self, terms: &JobTerms, now: UtcTime) {
         if let Some(pool) = self.pool_mut(terms) {
             (pool.asking, pool.is_full) = (false, true);
-            pool.not_before = now.saturating_add(pool.busy.next_wait());
+            pool.not_before = now + pool.busy.next_wait();
         }
     }
 
@@ -96,7 +96,7 @@ impl Room {
     /// Handles the end of a run of the job on this node: its place is free, unless another node has taken it.
     pub(super) fn run_ended(&mut self, terms: &JobTerms) {
         if let Some(pool) = self.pool_mut(terms) {
-            pool.not_before = UtcTime::from_millis(i64::MIN);
+            pool.not_before = UtcTime::default();
             pool.busy.reset();
         }
     }

@@ -10,7 +10,7 @@ use crate::{
 use lock_core::{
     LockError, LockGuard,
     backend::{Applied, BackendError, BackendErrorKind, Reply},
-    clock::{Moment, ServerTime},
+    clock::{Moment, UtcTime},
 };
 use lock_ledger::{
     GroupSummary, HeartbeatReply, Instances, OpenRun, RegisteredJob, Registration, RunRenewal,
@@ -32,7 +32,7 @@ pub(super) enum Effect {
     BackfillClosed,
     Left,
     InstancesRead(Answer<Instances>),
-    WatermarksRead { jobs: Vec<Registration>, answer: Answer<Vec<Option<ServerTime>>> },
+    WatermarksRead { jobs: Vec<Registration>, answer: Answer<Vec<Option<UtcTime>>> },
     OpenRunsRead(Answer<Vec<OpenRun>>),
     SummaryRead(Answer<Reply<GroupSummary>>),
     Renewed { sent: Moment, runs: Vec<HeldRun>, answer: Answer<Vec<RunRenewal>> },

@@ -151,10 +151,10 @@ impl RunLoop {
     fn heartbeat_answered(
         &mut self,
         asked: &[Registration],
-        Reply { now: at, outcome, .. }: Reply<HeartbeatReply>,
+        Reply { now: read_at, outcome, .. }: Reply<HeartbeatReply>,
         commands: &mut Vec<Command>,
     ) {
-        let (this, jobs, read_at) = (self.shared.node.id, self.fingerprint, UtcTime::from(at));
+        let (this, jobs) = (self.shared.node.id, self.fingerprint);
         let is_peer = |node: &&LiveNode| node.id != this && node.jobs == jobs && node.room > 0;
         let others: Vec<_> = outcome.nodes.iter().filter(is_peer).map(|node| node.id).collect();
         // The leadership goes to a node with room, if one waits to start runs that only a leader starts.
@@ -163,7 +163,7 @@ impl RunLoop {
         }
         self.planner.peers_read(Peers { this, others, read_at });
         for (registration, watermark) in asked.iter().zip(outcome.watermarks) {
-            self.planner.observed(registration, watermark.map(UtcTime::from), read_at, commands);
+            self.planner.observed(registration, watermark, read_at, commands);
         }
         self.controls_read(outcome.controls, commands);
         self.report_lost_jobs();
@@ -199,7 +199,7 @@ impl RunLoop {
 
     fn job_registered(&mut self, registration: &Registration, answer: RegisteredJob, now: UtcTime) {
         let observers = &self.shared.node.observers;
-        let (job, watermark) = (&registration.job, UtcTime::from(answer.watermark));
+        let (job, watermark) = (&registration.job, answer.watermark);
         let known = !self.registered.insert(job.clone());
         if known && answer.status == JobStatus::New {
             self.lost.jobs.push(job.clone());
@@ -247,7 +247,7 @@ impl RunLoop {
         let readable = of_job.filter_map(|Backfill { id, schedule, dst, mark, last, .. }| {
             match kind::read_schedule(job, schedule, dst) {
                 Ok(schedule) => {
-                    Some(PlannedBackfill { id: *id, schedule, mark: (*mark).into(), last: (*last).into() })
+                    Some(PlannedBackfill { id: *id, schedule, mark: *mark, last: *last })
                 }
                 Err(error) => {
                     // Stored by another version of the program, or for a zone that this machine does not know.

@@ -11,7 +11,7 @@ use crate::{
     running::RunKey,
     time::UtcTime,
 };
-use lock_core::{LockName, clock::ServerTime};
+use lock_core::LockName;
 use lock_ledger::{Instance, Instances, LiveNode, OpenRun, Registration, RunId};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
@@ -31,7 +31,7 @@ pub(super) struct KnownInstances {
 
 impl Default for KnownInstances {
     fn default() -> Self {
-        let current_at = UtcTime::from_millis(i64::MIN);
+        let current_at = UtcTime::default();
         Self { revision: NO_REVISION, current_at, foreign: BTreeSet::new(), reading: false }
     }
 }
@@ -155,17 +155,13 @@ impl RunLoop {
         self.spawn(read, failed);
     }
 
-    pub(super) fn watermarks_read(
-        &mut self,
-        jobs: Vec<Registration>,
-        answer: Answer<Vec<Option<ServerTime>>>,
-    ) {
+    pub(super) fn watermarks_read(&mut self, jobs: Vec<Registration>, answer: Answer<Vec<Option<UtcTime>>>) {
         match answer {
             Ok(watermarks) if self.leadership.is_some() => {
                 let now = self.now();
                 for (registration, watermark) in jobs.iter().zip(watermarks) {
                     match watermark {
-                        Some(watermark) => self.planner.registered(registration, watermark.into(), now),
+                        Some(watermark) => self.planner.registered(registration, watermark, now),
                         None => self.read_all_instances(),
                     }
                 }
@@ -179,7 +175,7 @@ impl RunLoop {
     pub(super) fn is_of_a_removed_instance(&self, run: &OpenRun) -> bool {
         let is_ours = kind_of(&run.job).is_some_and(|kind| self.kinds.contains_key(kind));
         let is_known = self.jobs.contains_key(&run.job) || self.instances.foreign.contains(&run.job);
-        is_ours && !is_known && UtcTime::from(run.started) < self.instances.current_at
+        is_ours && !is_known && run.started < self.instances.current_at
     }
 
     /// Ends a run without a node: it was cancelled, or the payload of a further attempt is gone.

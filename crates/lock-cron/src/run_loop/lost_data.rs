@@ -12,7 +12,7 @@
 
 use super::{effect::Effect, state::RunLoop};
 use crate::observer::CronEvent;
-use lock_core::{LockName, clock::ServerTime};
+use lock_core::{LockName, clock::UtcTime};
 use lock_ledger::{ABSENT_AFTER, CommandReply, JobCommand, JobControls};
 use std::{collections::BTreeMap, mem};
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 /// The creation of the group, and the controls to set again.
 #[derive(Debug, Default)]
 pub(super) struct LostData {
-    created: Option<ServerTime>,
+    created: Option<UtcTime>,
     controls: BTreeMap<LockName, JobControls>,
     noticed: Option<Instant>,
     /// Set while they are sent.
@@ -34,7 +34,7 @@ impl RunLoop {
     /// Takes the creation of the group and the controls that the store has. Returns the controls that apply.
     pub(super) fn remembered(
         &mut self,
-        created: Option<ServerTime>,
+        created: Option<UtcTime>,
         mut read: BTreeMap<LockName, JobControls>,
     ) -> BTreeMap<LockName, JobControls> {
         let before = mem::replace(&mut self.lost.created, created);

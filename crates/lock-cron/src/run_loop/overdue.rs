@@ -4,7 +4,7 @@ use super::{
     effect::{Effect, panicked},
     state::RunLoop,
 };
-use crate::{job::Job, ledger_client::Answer, observer::CronEvent, overdue::Progress, time::UtcTime};
+use crate::{job::Job, ledger_client::Answer, observer::CronEvent, overdue::Progress};
 use lock_core::{LockName, backend::Reply};
 use lock_ledger::{GroupSummary, JobSummary};
 use std::{collections::BTreeMap, mem, time::Duration};
@@ -24,7 +24,7 @@ impl RunLoop {
     pub(super) fn successes_read(&mut self, answer: Answer<Reply<GroupSummary>>) {
         let observers = &self.shared.node.observers;
         let (now, summary) = match answer {
-            Ok(reply) => (UtcTime::from(reply.now), reply.outcome),
+            Ok(reply) => (reply.now, reply.outcome),
             Err(error) => return self.shared.node.store_failed(&error),
         };
         if self.leadership.is_none() {
@@ -44,9 +44,8 @@ impl RunLoop {
         for job in before.difference(&self.overdue) {
             let success = summaries.get(job).and_then(|summary| summary.last_success);
             let terms = self.jobs.get(job).and_then(|job| job.terms.alert_after);
-            let is_recent = |alert_after: Duration| {
-                success.is_some_and(|success| now.since(success.into()) <= alert_after)
-            };
+            let is_recent =
+                |alert_after: Duration| success.is_some_and(|success| now.since(success) <= alert_after);
             let succeeded = terms.is_some_and(is_recent);
             observers.notify(|group| CronEvent::OverdueEnded { group, job, succeeded });
         }
@@ -55,8 +54,8 @@ impl RunLoop {
     fn progress<'a>(&'a self, job: &Job, summary: Option<&JobSummary>) -> Progress<'a> {
         Progress {
             alert_after: job.terms.alert_after,
-            since: job.since.or_else(|| summary?.since.map(UtcTime::from)),
-            last_success: summary.and_then(|summary| summary.last_success).map(UtcTime::from),
+            since: job.since.or_else(|| summary?.since),
+            last_success: summary.and_then(|summary| summary.last_success),
             controls: self.controls.get(&job.name),
         }
     }

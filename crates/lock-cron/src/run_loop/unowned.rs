@@ -62,7 +62,7 @@ impl UnownedJobs {
 
     fn overdue(&self, now: UtcTime) -> impl Iterator<Item = &Trigger> {
         self.triggers.iter().filter(move |trigger| {
-            now.since(trigger.given.into()) > MAX_WAIT
+            now.since(trigger.given) > MAX_WAIT
                 && !self.busy.contains(&trigger.job)
                 && !self.reported.contains(&trigger.job)
         })

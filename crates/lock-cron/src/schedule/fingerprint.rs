@@ -1,7 +1,10 @@
 //! Fingerprints of schedules, to compare the text and the zone data of two nodes.
 
 use super::{dst::DstPolicy, zone::Zone};
-use crate::{hash::StableHash, time::UtcTime};
+use crate::{
+    hash::StableHash,
+    time::{UtcTime, second},
+};
 use std::fmt;
 
 /// The number of days of zone data in a fingerprint: somewhat more than a year.
@@ -32,7 +35,7 @@ impl Fingerprint {
     pub(crate) fn of(what: &[String], policy: DstPolicy, zone: Option<&Zone>, from: UtcTime) -> Self {
         let words = what.iter().fold(StableHash::new(), |hash, words| hash.text(words));
         let schedule = words.number(policy.gap.code()).number(policy.fold.code()).finish();
-        let zone = zone.map_or(0, |zone| offsets(zone, from.second()));
+        let zone = zone.map_or(0, |zone| offsets(zone, second(from)));
         Self { schedule, zone }
     }
 

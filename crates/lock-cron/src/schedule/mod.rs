@@ -22,7 +22,7 @@ pub use fingerprint::Fingerprint;
 pub use runs::Runs;
 pub use text::MAX_TEXT_BYTES;
 
-use crate::time::UtcTime;
+use crate::time::{UtcTime, whole_millis};
 use error::Problem;
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 use text::{Body, Text};
@@ -127,7 +127,9 @@ impl Schedule {
         let times = match body {
             Body::Pattern(pattern) => Times::pattern(pattern.into(), "", rest)?,
             Body::Every(token, period) => Times::every(period.as_millis(), token)?,
-            Body::At(instant) => Times::At(UtcTime::from_millis(instant.as_millisecond())),
+            Body::At(instant) => {
+                Times::At(UtcTime::from_millis(u64::try_from(instant.as_millisecond()).unwrap_or(0)))
+            }
         };
         Ok(Self {
             text: rest.text.into(),
@@ -163,7 +165,7 @@ impl Schedule {
         Self::cron(&text)
     }
 
-    /// Creates a schedule that runs once, at `instant`.
+    /// Creates a schedule that runs once, at `instant`. Fractions of a millisecond are dropped.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -175,7 +177,7 @@ impl Schedule {
     /// ```
     #[must_use]
     pub fn at(instant: impl Into<UtcTime>) -> Self {
-        let instant = instant.into();
+        let instant = whole_millis(instant);
         Self {
             text: format!("@at {instant}").into(),
             zone_in_text: false,
@@ -337,7 +339,7 @@ impl Schedule {
     /// ledger.
     pub(crate) fn identity(&self) -> u64 {
         let what = [self.to_string(), self.times.numbers().to_owned()];
-        Fingerprint::of(&what, self.policy, None, UtcTime::from_millis(0)).schedule()
+        Fingerprint::of(&what, self.policy, None, UtcTime::default()).schedule()
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
     token::Token,
     zone::Zone,
 };
+use crate::time::second;
 use jiff::{
     SignedDuration,
     fmt::friendly::{Designator, Spacing, SpanPrinter},
@@ -30,7 +31,7 @@ pub(crate) enum Times {
         civil: Arc<Civil>,
     },
     /// Milliseconds.
-    Every(i64),
+    Every(u64),
     At(UtcTime),
 }
 
@@ -48,7 +49,7 @@ impl Times {
     pub(crate) fn every(millis: i128, token: Token<'_>) -> Result<Self, Problem> {
         let refused = |but| Err(token.problem(ScheduleErrorKind::InvalidPeriod, "the period", but));
         match i64::try_from(millis) {
-            Ok(millis @ 1000..=CENTURY) => Ok(Self::Every(millis)),
+            Ok(millis @ 1000..=CENTURY) => Ok(Self::Every(millis.unsigned_abs())),
             Ok(0) => refused("is zero: use a second or more"),
             Ok(..1000) => refused("is shorter than a second: use a second or more"),
             Ok(_) | Err(_) => refused("is longer than 100 years: use less"),
@@ -66,12 +67,13 @@ impl Times {
         match self {
             Self::At(instant) => (after < *instant).then_some(*instant),
             Self::Every(period) => {
-                let slot = after.as_millis().div_euclid(*period).checked_add(1)?;
-                slot.checked_mul(*period).map(UtcTime::from_millis)
+                let slot = after.as_millis() / period + 1;
+                slot.checked_mul(*period).map(UtcTime::from_millis).filter(|next| after < *next)
             }
             Self::Pattern { pattern, civil } => {
                 let calendar = Calendar { civil, zone, policy, interval: pattern.is_interval() };
-                UtcTime::from_second(calendar.next_after(after.second())?)
+                let next = calendar.next_after(second(after))?;
+                Some(UtcTime::default() + Duration::from_secs(u64::try_from(next).ok()?))
             }
         }
     }
@@ -86,7 +88,7 @@ impl Times {
         match self {
             Self::Pattern { civil, .. } => Some(civil.describe()),
             Self::Every(period) => {
-                let words = IN_WORDS.duration_to_string(&SignedDuration::from_millis(*period));
+                let words = IN_WORDS.duration_to_string(&SignedDuration::from_millis(period.cast_signed()));
                 let unit = words.strip_prefix("1 ").filter(|unit| !unit.contains(' '));
                 Some(format!("Every {}", unit.unwrap_or(&words)))
             }

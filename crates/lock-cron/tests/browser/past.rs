@@ -2,7 +2,7 @@
 
 use lock_core::{
     LockName,
-    clock::{Clock, ServerTime, TestClock},
+    clock::{Clock, TestClock, UtcTime},
 };
 use lock_cron::{CatchUp, MemoryLedger, RunLedger, RunOutcome, Schedule, UtcTime};
 use lock_ledger::{
@@ -12,7 +12,7 @@ use lock_ledger::{
 use std::{sync::Arc, time::Duration};
 
 /// The time at which a test begins: 2026-11-20T09:07:10Z.
-pub(crate) const NOW: ServerTime = ServerTime::from_millis(1_795_165_630_000);
+pub(crate) const NOW: UtcTime = UtcTime::from_millis(1_795_165_630_000);
 
 /// The group of all fixtures.
 pub(crate) fn group() -> GroupName {
@@ -67,7 +67,7 @@ impl Past {
     }
 
     /// Moves the clock of the server.
-    pub(crate) fn at(&self, time: ServerTime) {
+    pub(crate) fn at(&self, time: UtcTime) {
         let by = time.as_micros().cast_signed() - self.clock.wall().as_micros().cast_signed();
         self.clock.step_wall(by);
     }
@@ -75,14 +75,12 @@ impl Past {
     /// Writes the runs of a job, the latest last: those at its last instants before [`NOW`].
     pub(crate) async fn job(&self, job: PastJob, runs: &[Happened]) {
         let schedule = Schedule::cron(job.schedule).unwrap();
-        let (from, now) = (UtcTime::from(NOW).as_millis() - 90 * 86_400_000, UtcTime::from(NOW));
-        let mut instants: Vec<_> =
-            schedule.after(UtcTime::from_millis(from)).take_while(|at| *at < now).collect();
+        let from = NOW - Duration::from_secs(90 * 86_400);
+        let mut instants: Vec<_> = schedule.after(from).take_while(|at| *at < NOW).collect();
         instants.drain(..instants.len() - runs.len());
         let id = JobId { group: group(), name: LockName::new(job.name).unwrap() };
-        let first =
-            instants.first().map_or(NOW, |at| ServerTime::from_millis(at.as_millis().cast_unsigned()));
-        self.at(ServerTime::from_millis(first.as_millis() - 1000));
+        let first = instants.first().copied().unwrap_or(NOW);
+        self.at(first - Duration::from_secs(1));
         let registration = Registration { job: id.name.clone(), schedule: 1 };
         self.ledger.register(group(), vec![registration]).await.unwrap();
         let description = JobDescription {
@@ -94,7 +92,7 @@ impl Past {
         };
         self.ledger.describe(group(), vec![description]).await.unwrap();
         for (instant, happened) in instants.into_iter().zip(runs) {
-            let run = RunId::at_millis(instant.as_millis().cast_unsigned());
+            let run = RunId::Scheduled(instant);
             self.at(run.scheduled().unwrap() + Duration::from_millis(7));
             match happened {
                 Happened::Ran(attempts) => {

@@ -1,7 +1,7 @@
 //! Backfills: past instants run on request, one at a time, whatever happens to the nodes.
 
 use crate::fleet::{Fleet, Node, Running, secs};
-use lock_core::clock::{ServerTime, TestClock};
+use lock_core::clock::TestClock;
 use lock_cron::{CronErrorKind, JobBuilder, OnOrphan, Overlap, RunId, RunOutcome, Schedule, UtcTime};
 use std::{
     ops::Range,
@@ -26,8 +26,7 @@ impl Starts {
 }
 
 fn minute(minutes: i64) -> UtcTime {
-    let begin = UtcTime::from(TestClock::WALL_AT_START);
-    UtcTime::from_millis(begin.as_millis() + minutes * 60_000)
+    UtcTime::from_millis(TestClock::WALL_AT_START.as_millis().saturating_add_signed(minutes * 60_000))
 }
 
 /// The last hour before the tests, with three instants of [`TWENTY`].
@@ -40,7 +39,8 @@ const TWENTY: &str = "*/20 * * * *";
 fn job(node: &Node, schedule: &str, starts: &Starts, takes: u64) -> JobBuilder {
     let starts = starts.clone();
     node.cron.job("job", Schedule::cron(schedule).expect("a good schedule"), move |run| {
-        let minute = (run.scheduled_at().as_millis() - minute(0).as_millis()) / 60_000;
+        let minute =
+            (run.scheduled_at().as_millis().cast_signed() - minute(0).as_millis().cast_signed()) / 60_000;
         starts.0.lock().expect("no test panics while it writes").push((minute, run.is_backfill()));
         async move {
             tokio::select! {
@@ -77,7 +77,7 @@ async fn past_instants_run_in_order_and_the_schedule_goes_on() {
     assert!(history.windows(2).all(|two| two[0].ended <= two[1].started), "one at a time: {history:?}");
     let runs: Vec<_> = history.iter().map(|attempt| attempt.run).collect();
     let begin = TestClock::WALL_AT_START.as_millis();
-    let of = |minutes: u64| RunId::Backfill { id, at: ServerTime::from_millis(begin - minutes * 60_000) };
+    let of = |minutes: u64| RunId::Backfill { id, at: UtcTime::from_millis(begin - minutes * 60_000) };
     assert_eq!(runs, [of(60), of(40), of(20)]);
     sleep(secs(20 * 60)).await;
     assert_eq!(starts.take(), [(20, false)]);

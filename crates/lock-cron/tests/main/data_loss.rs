@@ -2,7 +2,7 @@
 
 use crate::fleet::{Fleet, Running, secs};
 use lock_core::clock::TestClock;
-use lock_cron::{AddOutcome, PauseNote, Placement, UtcTime};
+use lock_cron::{AddOutcome, PauseNote, Placement};
 use lock_testkit::Fault;
 use tokio::time::sleep;
 
@@ -137,8 +137,7 @@ async fn paused_instance_that_runs_once_is_not_decided_by_the_loss() {
     kind.register().expect("a good kind");
     let node = node.start();
     let add = async || {
-        let at = UtcTime::from(TestClock::WALL_AT_START).as_millis() + 60_000;
-        let at = UtcTime::from_millis(at);
+        let at = TestClock::WALL_AT_START + secs(60);
         node.cron.once("import", "a", at, &7).await.expect("a healthy fleet answers")
     };
     assert_eq!(add().await, AddOutcome::Added);

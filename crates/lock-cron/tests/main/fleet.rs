@@ -151,7 +151,7 @@ impl Log {
 }
 
 /// Returns the seconds since the beginning of the test clocks.
-pub(crate) fn second(at: lock_core::clock::ServerTime) -> u64 {
+pub(crate) fn second(at: lock_core::clock::UtcTime) -> u64 {
     at.since(TestClock::WALL_AT_START).as_secs()
 }
 

@@ -289,7 +289,6 @@ async fn one_off_run_keeps_its_id_for_a_day() {
     let nodes = ["a", "b"].map(|name| start(&fleet, name, &starts));
     let once = async |at: u64, payload: u32| {
         let at = TestClock::WALL_AT_START + secs(at);
-        let at = UtcTime::from_millis(i64::try_from(at.as_millis()).expect("a near instant"));
         nodes[0].cron.once("import", "42", at, &payload).await.expect("a healthy fleet answers")
     };
     assert_eq!(once(500, 1).await, AddOutcome::Added);

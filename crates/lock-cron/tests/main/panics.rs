@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use lock_core::{
     LockFactory,
     backend::{BackendError, Reply},
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use lock_cron::{OnOrphan, RunContext, Schedule, Scheduler};
 use lock_ledger::{
@@ -36,7 +36,7 @@ impl Panicking {
 
 #[async_trait]
 impl RunLedger for Panicking {
-    fn server_now(&self, group: &GroupName) -> Option<ServerTime> {
+    fn server_now(&self, group: &GroupName) -> Option<UtcTime> {
         self.counted().server_now(group)
     }
 
@@ -52,7 +52,7 @@ impl RunLedger for Panicking {
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
-    ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
+    ) -> Result<Reply<Vec<Option<UtcTime>>>, BackendError> {
         self.counted().watermarks(group, jobs).await
     }
 

@@ -3,7 +3,7 @@
 use crate::fleet::{Fleet, secs};
 use lock_core::{
     LockFactory,
-    clock::{Clock, Moment, ServerTime, TestClock},
+    clock::{Clock, Moment, TestClock, UtcTime},
 };
 use lock_cron::{
     Schedule, Scheduler,
@@ -27,7 +27,7 @@ impl Clock for Process {
         self.clock.now() + if stopped { secs(30) } else { secs(0) }
     }
 
-    fn wall(&self) -> ServerTime {
+    fn wall(&self) -> UtcTime {
         self.clock.wall()
     }
 }

@@ -329,7 +329,7 @@ fn no_text_panics_or_hangs() {
             Ok(schedule) => {
                 taken += 1;
                 assert_eq!(schedule.to_string().parse::<Schedule>().unwrap(), schedule, "{text:?}");
-                let millis = [i64::MIN, -1, 0, i64::MAX, random.number() as i64, 1_774_746_000_000];
+                let millis = [0, 1, u64::MAX, random.number(), 1_774_746_000_000];
                 for after in millis.map(UtcTime::from_millis) {
                     let next = schedule.next_after(after);
                     assert!(next.is_none_or(|next| next > after), "{text:?} after {after}: {next:?}");

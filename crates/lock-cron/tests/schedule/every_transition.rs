@@ -1,7 +1,7 @@
 //! Random patterns around every transition of every zone equal a walk over the minutes.
 
 use crate::{
-    support::on_the_wall,
+    support::{TICK, on_the_wall},
     walk::{Spec, Window, policy},
 };
 use jiff::{Timestamp, tz::TimeZone};
@@ -10,7 +10,7 @@ use lock_testkit::{Seed, Stream};
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 const PATTERNS: usize = 101_000;
@@ -40,7 +40,7 @@ fn check(spec: &Spec, policy: DstPolicy, zone: &str, window: &Window, random: &m
             return 0;
         }
     };
-    let (before, end) = (UtcTime::from_millis(window.start * 1000 - 1), second(window.end));
+    let (before, end) = (second(window.start) - TICK, second(window.end));
     let in_window = schedule.after(before).take_while(|run| *run < end);
     let runs: Vec<_> = in_window.take(expected.len() + 1).collect();
     if runs != expected {
@@ -51,8 +51,8 @@ fn check(spec: &Spec, policy: DstPolicy, zone: &str, window: &Window, random: &m
     }
     assert!(runs.windows(2).all(|pair| pair[0] < pair[1]), "{schedule:?}: {runs:?}");
     for _ in 0..3 {
-        let from = window.start * 1000 + random.below((window.end - window.start) as u64 * 1000) as i64;
-        let from = UtcTime::from_millis(from);
+        let offset = random.below((window.end - window.start) as u64 * 1000);
+        let from = second(window.start) + Duration::from_millis(offset);
         let tail: Vec<_> = runs.iter().copied().filter(|run| *run > from).take(5).collect();
         let resumed: Vec<_> = schedule.after(from).take_while(|run| *run < end).take(5).collect();
         assert_eq!(resumed, tail, "{schedule:?} from {from}");
@@ -61,7 +61,7 @@ fn check(spec: &Spec, policy: DstPolicy, zone: &str, window: &Window, random: &m
 }
 
 fn second(second: i64) -> UtcTime {
-    UtcTime::from_millis(second * 1000)
+    UtcTime::from_millis(second.cast_unsigned() * 1000)
 }
 
 /// Returns the same case as a line to paste as a test.

@@ -2,7 +2,10 @@
 
 use crate::support::{first, instant};
 use lock_cron::{Schedule, UtcTime};
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
 
 #[test]
 fn the_last_day_and_workdays_of_a_month() {
@@ -97,8 +100,8 @@ fn periods_are_aligned_whenever_a_node_starts() {
         let shown = Schedule::every(period).unwrap().to_string();
         assert_eq!(shown.parse::<Schedule>().unwrap(), Schedule::every(period).unwrap(), "{shown}");
     }
-    let before_1970 = schedule.next_after(UtcTime::from_millis(-1)).unwrap();
-    assert_eq!(before_1970, UtcTime::from_millis(0));
+    let before_1970 = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+    assert_eq!(schedule.next_after(before_1970), Some(UtcTime::from_millis(300_000)));
 }
 
 #[test]
@@ -108,6 +111,14 @@ fn an_instant_runs_once() {
     assert_eq!(schedule.after(UtcTime::from_millis(0)).collect::<Vec<_>>(), [at]);
     assert_eq!(schedule.to_string(), "@at 2030-01-31T09:00:00.25Z");
     assert_eq!(schedule, Schedule::cron("@at 2030-01-31T18:00:00.25+09:00").unwrap());
+    let longer = Schedule::at(at + Duration::from_micros(999));
+    assert_eq!(
+        (longer.to_string(), longer),
+        (schedule.to_string(), schedule),
+        "fractions of a millisecond are dropped"
+    );
+    let passed = Schedule::cron("@at 1969-12-31T23:59:59Z").unwrap();
+    assert_eq!(passed.next_after(UtcTime::default()), None);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Reservations, which keep units for a client for a limited time.
 
 use super::{Quantity, Sku};
+use lock_core::clock::UtcTime;
 use std::fmt;
 
 /// A reservation in the store.
@@ -14,8 +15,8 @@ pub struct Reservation {
     pub quantity: Quantity,
     /// Price of all units, in cents.
     pub cents: u64,
-    /// Time at which the units return to the stock, in milliseconds since 1970 UTC.
-    pub expires_at: i64,
+    /// Time at which the units return to the stock, by the clock of the shop that wrote it.
+    pub expires_at: UtcTime,
     /// State of the reservation.
     pub state: ReservationState,
 }

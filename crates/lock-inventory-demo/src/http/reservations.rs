@@ -24,7 +24,7 @@ use lock_cron::UtcTime;
 use lock_tower::LockHandle;
 use serde::Deserialize;
 use serde_json::json;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 pub(super) fn route(shop: &Arc<Shop>) -> MethodRouter<App> {
@@ -56,7 +56,7 @@ async fn reserve(
             format!("a reservation of {seconds} s is not possible: use 1 to {} s", Reservation::MAX_SECONDS);
         return Err(Problem::new(StatusCode::BAD_REQUEST, "seconds", detail));
     }
-    let expires_at = UtcTime::now().as_millis() + i64::from(seconds) * 1000;
+    let expires_at = UtcTime::now() + Duration::from_secs(seconds.into());
     let reservation = Reservation {
         id: Uuid::new_v4().to_string(),
         sku,
@@ -67,8 +67,7 @@ async fn reserve(
     };
     match shop.store().reserve(&reservation, Some(lock.fencing_token())).await? {
         Reserved::Held => {
-            let expires_at = UtcTime::from_millis(expires_at).to_string();
-            let body = json!({ "id": reservation.id, "expires_at": expires_at });
+            let body = json!({ "id": reservation.id, "expires_at": expires_at.to_string() });
             Ok((StatusCode::CREATED, Json(body)).into_response())
         }
         Reserved::Stale(refused) => Err(stale(refused)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Expires reservations that are due. Unfinished ones are still due at the next run. A stale attempt writes nothing.
 pub(super) async fn run(shop: Arc<Shop>, run: RunContext) -> RunResult {
-    for reservation in shop.store().reservations_due(UtcTime::now().as_millis()).await? {
+    for reservation in shop.store().reservations_due(UtcTime::now()).await? {
         if run.is_cancelled() {
             break;
         }

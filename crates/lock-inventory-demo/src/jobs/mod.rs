@@ -74,10 +74,10 @@ where
 async fn note(shop: &Shop, job: &str, run: &RunContext) -> Result<(), StoreError> {
     let start = JobRun {
         job: job.to_owned(),
-        scheduled_ms: run.scheduled_at().as_millis(),
+        scheduled_ms: run.scheduled_at().as_millis().cast_signed(),
         attempt: run.attempt().into(),
         shop: shop.instance(),
-        started_ms: run.started_at().as_millis(),
+        started_ms: run.started_at().as_millis().cast_signed(),
     };
     shop.store().note_job_run(&start).await
 }

@@ -172,7 +172,7 @@ async fn until(
 }
 
 fn millis_now() -> i64 {
-    lock_cron::UtcTime::now().as_millis()
+    lock_cron::UtcTime::now().as_millis().cast_signed()
 }
 
 #[cfg(test)]

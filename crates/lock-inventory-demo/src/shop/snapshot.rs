@@ -2,7 +2,7 @@
 
 use super::Shop;
 use crate::store::StoreError;
-use lock_cron::{CronError, UtcTime};
+use lock_cron::CronError;
 use serde_json::{Value, json};
 use std::{
     process,
@@ -90,7 +90,7 @@ impl Shop {
             let last = cron.history(job.name.as_str(), 1).await?.into_iter().next();
             jobs.push(json!({
                 "name": job.name.as_str(),
-                "last": last.as_ref().map(|last| UtcTime::from(last.started).to_string()),
+                "last": last.as_ref().map(|last| last.started.to_string()),
                 "next": job.next_run.map(|next| next.to_string()),
                 "outcome": last.map(|last| last.outcome.as_str()),
             }));

@@ -8,7 +8,7 @@ use super::{
     restocks::Changed,
 };
 use crate::domain::{Reservation, ReservationState, Sku, Stale};
-use lock_core::FencingToken;
+use lock_core::{FencingToken, clock::UtcTime};
 
 /// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Store {
             .bind(sku.as_str())
             .bind(pieces)
             .bind(i64::try_from(*cents).unwrap_or(i64::MAX))
-            .bind(*expires_at)
+            .bind(expires_at.as_millis().cast_signed())
             .execute(&mut *tx)
             .await?;
             match new.rows_affected() {
@@ -136,17 +136,16 @@ impl Store {
         row.map(reservation).transpose()
     }
 
-    /// Returns at most 1,000 open reservations that have expired at `now`, oldest first. `now` is in milliseconds since
-    /// 1970 UTC.
+    /// Returns at most 1,000 open reservations that have expired at `now`, oldest first.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`], [`StoreError::Invalid`].
-    pub async fn reservations_due(&self, now: i64) -> Result<Vec<Reservation>, StoreError> {
+    pub async fn reservations_due(&self, now: UtcTime) -> Result<Vec<Reservation>, StoreError> {
         let rows: Vec<Row> = sqlx::query_as(
             "select id, sku, quantity, cents, expires_at, state from reservations where state = 'held' and expires_at \
              <= $1 order by expires_at, id limit 1000",
         )
-        .bind(now)
+        .bind(now.as_millis().cast_signed())
         .fetch_all(&self.pool)
         .await
         .map_err(StoreError::of("read the reservations"))?;
@@ -194,5 +193,8 @@ fn reservation((id, sku, pieces, cents, expires_at, state): Row) -> Result<Reser
     let known = ReservationState::from_word(&state);
     let state = known.ok_or_else(|| StoreError::invalid("reservations.state", state))?;
     let cents = u64::try_from(cents).map_err(|_| StoreError::invalid("reservations.cents", cents))?;
+    let expires_at = u64::try_from(expires_at).map(UtcTime::from_millis);
+    let expires_at =
+        expires_at.map_err(|_| StoreError::invalid("reservations.expires_at", "a negative time"))?;
     Ok(Reservation { id, sku, quantity: quantity(pieces)?, cents, expires_at, state })
 }

@@ -8,9 +8,10 @@ use crate::{
     store::{Reserved, Written},
 };
 use lock_cron::UtcTime;
+use std::time::Duration;
 
 /// Time for which the units stay reserved if the shop dies during the payment.
-const KEPT_FOR_MILLIS: i64 = 60_000;
+const KEPT_FOR: Duration = Duration::from_secs(60);
 
 pub(super) async fn sell(seller: &Seller, order: &Order) -> Result<Outcome, SellError> {
     let reservation = Reservation {
@@ -18,7 +19,7 @@ pub(super) async fn sell(seller: &Seller, order: &Order) -> Result<Outcome, Sell
         sku: order.sku.clone(),
         quantity: order.quantity,
         cents: order.cents,
-        expires_at: UtcTime::now().as_millis() + KEPT_FOR_MILLIS,
+        expires_at: UtcTime::now() + KEPT_FOR,
         state: ReservationState::Held,
     };
     match seller.store.reserve(&reservation, None).await? {

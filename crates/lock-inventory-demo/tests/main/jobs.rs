@@ -2,7 +2,7 @@
 
 use crate::support::{Client, Shelf, catalogue, config, entry, order, pieces, shop, sku};
 use axum::http::StatusCode;
-use lock_cron::{RunId, RunOutcome, Scheduler};
+use lock_cron::{RunId, RunOutcome, Scheduler, UtcTime};
 use lock_inventory_demo::{
     domain::{Reservation, ReservationState},
     fault::Faults,
@@ -77,8 +77,8 @@ async fn expired_reservation_gives_its_pieces_back_once() {
         expires_at,
         state: ReservationState::Held,
     };
-    shelf.store.reserve(&reservation("past", 1), None).await.unwrap();
-    shelf.store.reserve(&reservation("future", i64::MAX), None).await.unwrap();
+    shelf.store.reserve(&reservation("past", UtcTime::from_millis(1)), None).await.unwrap();
+    shelf.store.reserve(&reservation("future", UtcTime::from_micros(u64::MAX)), None).await.unwrap();
     let (one, two) =
         (nodes.crons[0].trigger(EXPIRE).await.unwrap(), nodes.crons[1].trigger(EXPIRE).await.unwrap());
     nodes.ended(EXPIRE, one).await;

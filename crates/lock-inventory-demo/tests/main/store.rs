@@ -2,7 +2,7 @@
 
 use crate::support::{Shelf, catalogue, empty_postgres, entry, order, pieces, sku};
 use futures_util::future::join_all;
-use lock_core::FencingToken;
+use lock_core::{FencingToken, clock::UtcTime};
 use lock_inventory_demo::{
     domain::{Quantity, Reservation, ReservationState, Stale},
     store::{Changed, DatabaseUrl, Read, Reserved, Store, StoreError, Written},
@@ -22,7 +22,7 @@ fn reservation(id: &str, quantity: u32) -> Reservation {
         sku: sku(0),
         quantity: pieces(quantity),
         cents: 250,
-        expires_at: 1_000,
+        expires_at: UtcTime::from_millis(1_000),
         state: ReservationState::Held,
     }
 }
@@ -159,7 +159,7 @@ async fn reservation_ends_once() {
         assert_eq!(store.reserve(&kept, None).await.unwrap(), Reserved::IdTaken);
         assert_eq!(store.reserve(&reservation("more", 7), None).await.unwrap(), Reserved::SoldOut);
         assert_eq!(shelf.stock().await, 6);
-        let due = |now| async move { store.reservations_due(now).await.unwrap() };
+        let due = |now| async move { store.reservations_due(UtcTime::from_millis(now)).await.unwrap() };
         assert_eq!((due(999).await, due(1_000).await), (vec![], vec![kept.clone()]));
 
         let expire = || store.give_back(&kept, ReservationState::Expired, None);

@@ -15,13 +15,13 @@ use crate::{
     limits::{MAX_BACKFILLS, MAX_BACKFILLS_PER_JOB},
     reply::ClaimReply,
 };
-use lock_core::{LockName, clock::ServerTime};
+use lock_core::{LockName, clock::UtcTime};
 use std::{collections::BTreeMap, time::Duration};
 use uuid::Uuid;
 
 impl GroupLedger {
     /// Starts a backfill.
-    pub(super) fn backfill(&mut self, now: ServerTime, job: &LockName, r: &BackfillRequest) -> CommandReply {
+    pub(super) fn backfill(&mut self, now: UtcTime, job: &LockName, r: &BackfillRequest) -> CommandReply {
         // The command was delivered twice, far apart, and its runs started in between.
         let known = |job: &Job| {
             let mut runs = job.open.keys().chain(job.history.iter().map(|entry| &entry.run));
@@ -50,7 +50,7 @@ impl GroupLedger {
     }
 
     /// Withdraws a backfill.
-    pub(super) fn cancel_backfill(&mut self, now: ServerTime, job: &LockName, id: Uuid) -> CommandReply {
+    pub(super) fn cancel_backfill(&mut self, now: UtcTime, job: &LockName, id: Uuid) -> CommandReply {
         match self.backfills.get(&id).filter(|backfill| backfill.job == *job) {
             Some(_) => {
                 self.backfills.remove(&id);
@@ -64,9 +64,9 @@ impl GroupLedger {
 /// Returns the answer to a claim of a backfill's run that may not start.
 pub(super) fn refuse(
     job: &Job,
-    now: ServerTime,
+    now: UtcTime,
     backfill: Option<&Backfill>,
-    at: ServerTime,
+    at: UtcTime,
 ) -> Option<ClaimReply> {
     if job.controls.paused {
         return Some(ClaimReply::Paused);
@@ -89,7 +89,7 @@ pub(super) fn refuse(
 }
 
 /// Raises the mark of a backfill to an instant that is decided.
-pub(super) fn advance(backfills: &mut BTreeMap<Uuid, Backfill>, id: Uuid, at: ServerTime) {
+pub(super) fn advance(backfills: &mut BTreeMap<Uuid, Backfill>, id: Uuid, at: UtcTime) {
     if let Some(backfill) = backfills.get_mut(&id) {
         (backfill.mark, backfill.done) = (at, backfill.done.saturating_add(1));
         if at >= backfill.last {

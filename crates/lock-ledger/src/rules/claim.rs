@@ -11,12 +11,12 @@ use crate::{
     reply::ClaimReply,
     request::{ClaimRequest, OverlapRule, Skip},
 };
-use lock_core::{__private::expiry, clock::ServerTime};
+use lock_core::{__private::expiry, clock::UtcTime};
 use std::time::Duration;
 
 impl GroupLedger {
     /// Decides a claim.
-    pub fn claim(&mut self, now: ServerTime, r: &ClaimRequest) -> ClaimReply {
+    pub fn claim(&mut self, now: UtcTime, r: &ClaimRequest) -> ClaimReply {
         let mut reply = self.decide(now, r);
         if let ClaimReply::Claimed { payload, .. } = &mut reply {
             *payload = self.payloads.get(&(r.job.name.clone(), r.run)).cloned();
@@ -24,7 +24,7 @@ impl GroupLedger {
         reply
     }
 
-    fn decide(&mut self, now: ServerTime, r: &ClaimRequest) -> ClaimReply {
+    fn decide(&mut self, now: UtcTime, r: &ClaimRequest) -> ClaimReply {
         let refused_by_pool = self.refuse_by_pool(now, r);
         let Some(job) = self.jobs.get_mut(&r.job.name) else { return ClaimReply::Unregistered };
         if let Some(answer) = repeated(job, now, r) {
@@ -103,7 +103,7 @@ fn one(r: &ClaimRequest, detail: &str) -> Skip {
 
 /// Answers a claim that was granted or skipped before. A lease that has ended is not renewed, since others may run
 /// instead.
-fn repeated(job: &mut Job, now: ServerTime, r: &ClaimRequest) -> Option<ClaimReply> {
+fn repeated(job: &mut Job, now: UtcTime, r: &ClaimRequest) -> Option<ClaimReply> {
     if let Some(open) = job.open.get_mut(&r.run).filter(|open| open.claim == r.claim) {
         if open.is_over(now) || open.stage != Stage::Running {
             return Some(ClaimReply::Gone);
@@ -115,7 +115,7 @@ fn repeated(job: &mut Job, now: ServerTime, r: &ClaimRequest) -> Option<ClaimRep
     job.has_just_skipped(r.claim).then_some(ClaimReply::Skipped)
 }
 
-fn refuse_instant(job: &Job, now: ServerTime, at: ServerTime, r: &ClaimRequest) -> Option<ClaimReply> {
+fn refuse_instant(job: &Job, now: UtcTime, at: UtcTime, r: &ClaimRequest) -> Option<ClaimReply> {
     if job.controls.paused {
         return Some(ClaimReply::Paused);
     }

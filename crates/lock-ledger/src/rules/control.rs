@@ -6,12 +6,12 @@ use crate::{
     ids::RunId,
     limits::{MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB},
 };
-use lock_core::{__private::expiry, LockName, clock::ServerTime};
+use lock_core::{__private::expiry, LockName, clock::UtcTime};
 
 impl GroupLedger {
     /// Carries out a command. Instants that were missed under the previous controls stay missed: a job that was
     /// paused for a week does not start with the runs of that week.
-    pub fn command(&mut self, now: ServerTime, name: &LockName, command: &JobCommand) -> CommandReply {
+    pub fn command(&mut self, now: UtcTime, name: &LockName, command: &JobCommand) -> CommandReply {
         if let JobCommand::Reinstate(controls) = command {
             return self.reinstate(now, name, controls);
         }
@@ -30,7 +30,7 @@ impl GroupLedger {
             JobCommand::Reset => job.reset(now),
             JobCommand::Reinstate(_) => {}
             JobCommand::Trigger { id, life, payload } => {
-                let until = ServerTime::from_millis(expiry(now, *life));
+                let until = UtcTime::from_millis(expiry(now, *life));
                 let payload = payload.clone().filter(|payload| !payload.is_empty());
                 return self.trigger(now, Trigger { given: now, until, id: *id, job: name.clone() }, payload);
             }
@@ -57,7 +57,7 @@ impl GroupLedger {
         CommandReply::Accepted { revision: self.revision }
     }
 
-    fn set(&mut self, now: ServerTime, name: &LockName, next: JobControls) {
+    fn set(&mut self, now: UtcTime, name: &LockName, next: JobControls) {
         let revision = self.raise_revision(now);
         if let Some(job) = self.jobs.get_mut(name) {
             job.controls = JobControls { revision, ..next };
@@ -65,7 +65,7 @@ impl GroupLedger {
     }
 
     /// Sets controls from before a loss of data, unless those of the job are newer.
-    fn reinstate(&mut self, now: ServerTime, name: &LockName, before: &JobControls) -> CommandReply {
+    fn reinstate(&mut self, now: UtcTime, name: &LockName, before: &JobControls) -> CommandReply {
         if self.jobs.get(name).is_some_and(|job| job.kind == JobKind::Removed) {
             return CommandReply::Unregistered;
         }
@@ -81,7 +81,7 @@ impl GroupLedger {
         CommandReply::Accepted { revision: self.revision }
     }
 
-    fn trigger(&mut self, now: ServerTime, new: Trigger, payload: Option<String>) -> CommandReply {
+    fn trigger(&mut self, now: UtcTime, new: Trigger, payload: Option<String>) -> CommandReply {
         let waits = self.triggers.iter().any(|trigger| trigger.id == new.id);
         // The command was delivered twice, far apart, and its trigger ran in between.
         let run = RunId::Triggered(new.id);
@@ -105,7 +105,7 @@ impl GroupLedger {
         CommandReply::Accepted { revision: self.raise_revision(now) }
     }
 
-    fn cancel_trigger(&mut self, now: ServerTime, which: impl Fn(&Trigger) -> bool) -> CommandReply {
+    fn cancel_trigger(&mut self, now: UtcTime, which: impl Fn(&Trigger) -> bool) -> CommandReply {
         if !self.withdraw_triggers(which) {
             return CommandReply::Gone;
         }
@@ -155,7 +155,7 @@ impl Job {
     }
 
     /// Takes back times in the future, which a clock that was ahead has written.
-    fn reset(&mut self, now: ServerTime) {
+    fn reset(&mut self, now: UtcTime) {
         let now_ms = now.as_millis();
         self.watermark_ms = now_ms;
         for since in self.since.values_mut() {

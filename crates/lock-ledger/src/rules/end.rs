@@ -5,11 +5,11 @@ use crate::{
     reply::{EndReply, RunRenewal},
     request::{AfterAttempt, EndRequest, RenewRun},
 };
-use lock_core::{__private::expiry, clock::ServerTime};
+use lock_core::{__private::expiry, clock::UtcTime};
 
 impl GroupLedger {
     /// Renews the lease of a run.
-    pub fn renew(&mut self, now: ServerTime, item: &RenewRun) -> RunRenewal {
+    pub fn renew(&mut self, now: UtcTime, item: &RenewRun) -> RunRenewal {
         let open = self.jobs.get_mut(&item.job).and_then(|job| job.open.get_mut(&item.run));
         match open.filter(|open| open.claim == item.claim && !open.is_over(now)) {
             Some(open) => {
@@ -26,7 +26,7 @@ impl GroupLedger {
 
     /// Records the end of an attempt, even if it was orphaned in the meantime. If a run is given up for another node,
     /// the revision of the group is raised so that the leader looks immediately.
-    pub fn end(&mut self, now: ServerTime, r: &EndRequest) -> EndReply {
+    pub fn end(&mut self, now: UtcTime, r: &EndRequest) -> EndReply {
         let open = self.jobs.get(&r.job.name).and_then(|job| job.open.get(&r.run));
         let open = open.filter(|open| open.claim == r.claim);
         let is_open = open.is_some();
@@ -44,7 +44,7 @@ impl GroupLedger {
 }
 
 impl Job {
-    fn end(&mut self, now: ServerTime, r: &EndRequest, then: AfterAttempt) -> EndReply {
+    fn end(&mut self, now: UtcTime, r: &EndRequest, then: AfterAttempt) -> EndReply {
         let Some(open) = self.open.get_mut(&r.run).filter(|open| open.claim == r.claim) else {
             return if self.remembers(r.run, Some(r.claim)) { EndReply::Recorded } else { EndReply::Gone };
         };

@@ -2,11 +2,11 @@
 
 use super::state::{GroupLedger, KnownNode};
 use crate::heartbeat::{HeartbeatReply, HeartbeatRequest};
-use lock_core::{__private::expiry, clock::ServerTime};
+use lock_core::{__private::expiry, clock::UtcTime};
 
 impl GroupLedger {
     /// Records that a node is alive, forgets nodes whose lease has ended, and reads the state of the group.
-    pub fn heartbeat(&mut self, now: ServerTime, r: &HeartbeatRequest) -> HeartbeatReply {
+    pub fn heartbeat(&mut self, now: UtcTime, r: &HeartbeatRequest) -> HeartbeatReply {
         if r.lease.is_zero() {
             self.nodes.remove(&r.node.id);
         } else {

@@ -6,7 +6,7 @@ use crate::{
     request::{ClaimRequest, Skip},
     run::{Attempt, RunOutcome},
 };
-use lock_core::{FencingToken, clock::ServerTime};
+use lock_core::{FencingToken, clock::UtcTime};
 
 impl Job {
     pub(super) fn remember(&mut self, entry: Attempt, length: u32) {
@@ -16,7 +16,7 @@ impl Job {
     }
 
     /// Records a skip. Adjacent skips with equal reasons are merged into one entry.
-    pub(super) fn remember_skip(&mut self, now: ServerTime, r: &ClaimRequest, skip: &Skip) {
+    pub(super) fn remember_skip(&mut self, now: UtcTime, r: &ClaimRequest, skip: &Skip) {
         let mut entry = Attempt {
             run: r.run,
             first: skip.first,
@@ -55,7 +55,7 @@ impl Job {
 }
 
 impl Open {
-    pub(super) fn ended(&self, run: RunId, now: ServerTime, outcome: RunOutcome, detail: &str) -> Attempt {
+    pub(super) fn ended(&self, run: RunId, now: UtcTime, outcome: RunOutcome, detail: &str) -> Attempt {
         Attempt {
             run,
             first: run,

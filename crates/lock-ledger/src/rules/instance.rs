@@ -22,7 +22,7 @@ use crate::{
     instance::{AddReply, AddRequest, Definition, Instance, Instances, Removal, RemoveReply},
     limits::{CHANGE_LIFE, MAX_CHANGES, MAX_INSTANCES},
 };
-use lock_core::{__private::expiry, LockName, clock::ServerTime};
+use lock_core::{__private::expiry, LockName, clock::UtcTime};
 use std::collections::BTreeSet;
 
 impl Job {
@@ -37,7 +37,7 @@ impl Job {
 
     /// Returns `true` if it was to run once, and its instant is decided or it was removed.
     fn has_run_once(&self) -> bool {
-        let decided = |at: ServerTime| self.watermark_ms >= at.as_millis();
+        let decided = |at: UtcTime| self.watermark_ms >= at.as_millis();
         self.once.is_some_and(|once| self.kind == JobKind::Removed || decided(once.at))
     }
 
@@ -53,7 +53,7 @@ impl Job {
 
 impl GroupLedger {
     /// Adds an instance, or changes its definition.
-    pub fn add(&mut self, now: ServerTime, r: &AddRequest) -> AddReply {
+    pub fn add(&mut self, now: UtcTime, r: &AddRequest) -> AddReply {
         let (name, before) = (&r.job.name, self.instances.get(&r.job.name));
         let job = self.jobs.get(name);
         let is_decided = |job: &Job| {
@@ -87,7 +87,7 @@ impl GroupLedger {
     }
 
     /// Removes an instance, or everything that the ledger stores about a job.
-    pub fn remove(&mut self, now: ServerTime, name: &LockName, removal: Removal) -> RemoveReply {
+    pub fn remove(&mut self, now: UtcTime, name: &LockName, removal: Removal) -> RemoveReply {
         let is_defined = self.instances.contains_key(name);
         let Some(job) = self.jobs.get_mut(name).filter(|_| is_defined || removal == Removal::Forget) else {
             return RemoveReply::Unknown;
@@ -109,7 +109,7 @@ impl GroupLedger {
     }
 
     /// Removes the definition of an instance that has run once, and has no open run. Its record expires.
-    pub(super) fn conclude(&mut self, now: ServerTime, name: &LockName) {
+    pub(super) fn conclude(&mut self, now: UtcTime, name: &LockName) {
         let has_run = |job: &&mut Job| job.has_run_once() && job.open.is_empty();
         let Some(job) = self.jobs.get_mut(name).filter(has_run) else { return };
         let Some(once) = job.once else { return };
@@ -123,7 +123,7 @@ impl GroupLedger {
     }
 
     /// Removes the records that have expired.
-    pub fn expire(&mut self, now: ServerTime) {
+    pub fn expire(&mut self, now: UtcTime) {
         while self.expiring.first().is_some_and(|(expires, _)| now.as_millis() > *expires) {
             let expired = self.expiring.pop_first();
             expired.and_then(|(_, name)| self.jobs.remove(&name));
@@ -131,7 +131,7 @@ impl GroupLedger {
     }
 
     /// Withdraws the triggers and backfills of a job. The revision of the controls is raised if they changed.
-    fn drop_triggers(&mut self, now: ServerTime, name: &LockName, controls_changed: bool) {
+    fn drop_triggers(&mut self, now: UtcTime, name: &LockName, controls_changed: bool) {
         let backfills = self.backfills.len();
         self.backfills.retain(|_, backfill| backfill.job != *name);
         let withdrawn = self.withdraw_triggers(|trigger| trigger.job == *name);
@@ -140,7 +140,7 @@ impl GroupLedger {
         }
     }
 
-    fn record_change(&mut self, now: ServerTime, name: &LockName) -> u64 {
+    fn record_change(&mut self, now: UtcTime, name: &LockName) -> u64 {
         let now_ms = now.as_millis();
         let revision = (self.instances_revision + 1).max(now_ms);
         self.instances_revision = revision;

@@ -2,12 +2,12 @@
 
 use super::state::{GroupLedger, Open};
 use crate::{ids::RunId, reply::ClaimReply, request::ClaimRequest};
-use lock_core::clock::ServerTime;
+use lock_core::clock::UtcTime;
 
 impl GroupLedger {
     /// Returns the reply to a claim whose pool is full. The run itself is not counted, so that a run that waits for its
     /// next attempt keeps its place.
-    pub(super) fn refuse_by_pool(&self, now: ServerTime, r: &ClaimRequest) -> Option<ClaimReply> {
+    pub(super) fn refuse_by_pool(&self, now: UtcTime, r: &ClaimRequest) -> Option<ClaimReply> {
         let pool = r.pool.as_ref()?;
         let others = self.jobs.iter().flat_map(|(job, of)| {
             of.open.iter().filter(move |(run, _)| (job, *run) != (&r.job.name, &r.run))

@@ -8,7 +8,7 @@ use crate::{
     request::Registration,
     run::{Attempt, OpenRun},
 };
-use lock_core::{LockName, clock::ServerTime};
+use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
 
 impl Job {
@@ -30,7 +30,7 @@ impl Job {
 
 impl GroupLedger {
     /// Registers jobs.
-    pub fn register(&mut self, now: ServerTime, jobs: &[Registration]) -> Vec<RegisteredJob> {
+    pub fn register(&mut self, now: UtcTime, jobs: &[Registration]) -> Vec<RegisteredJob> {
         let now_ms = now.as_millis();
         self.create(now);
         let silent_ms = now_ms.saturating_sub(std::mem::replace(&mut self.seen_ms, now_ms));
@@ -46,7 +46,7 @@ impl GroupLedger {
                 job.watermark_ms = now_ms;
             }
             job.begin(now_ms, registration.schedule, led_ms);
-            let watermark = ServerTime::from_millis(job.decided_ms(registration.schedule));
+            let watermark = UtcTime::from_millis(job.decided_ms(registration.schedule));
             RegisteredJob { watermark, status: if known { JobStatus::Existing } else { JobStatus::New } }
         };
         jobs.iter().map(register).collect()
@@ -54,15 +54,15 @@ impl GroupLedger {
 
     /// Reads watermarks.
     #[must_use]
-    pub fn watermarks(&self, jobs: &[Registration]) -> Vec<Option<ServerTime>> {
+    pub fn watermarks(&self, jobs: &[Registration]) -> Vec<Option<UtcTime>> {
         let read =
-            |r: &Registration| Some(ServerTime::from_millis(self.jobs.get(&r.job)?.decided_ms(r.schedule)));
+            |r: &Registration| Some(UtcTime::from_millis(self.jobs.get(&r.job)?.decided_ms(r.schedule)));
         jobs.iter().map(read).collect()
     }
 
     /// Lists the open runs.
     #[must_use]
-    pub fn open_runs(&self, now: ServerTime) -> Vec<OpenRun> {
+    pub fn open_runs(&self, now: UtcTime) -> Vec<OpenRun> {
         let of_job = |(name, job): (&LockName, &Job)| {
             let open = |(run, open): (&RunId, &Open)| OpenRun {
                 job: name.clone(),

@@ -9,13 +9,13 @@ use crate::{
     request::{ClaimRequest, RetryOf},
     run::RunOutcome,
 };
-use lock_core::clock::ServerTime;
+use lock_core::clock::UtcTime;
 
 /// Claims the next attempt. It needs no leadership, because a caller with the claim of the last attempt knows the
 /// run.
 pub(super) fn claim_retry(
     job: &mut Job,
-    now: ServerTime,
+    now: UtcTime,
     r: &ClaimRequest,
     retry_of: RetryOf,
     refused_by_pool: Option<ClaimReply>,

@@ -8,11 +8,11 @@ use crate::{
 };
 use lock_core::{
     __private::{draw_tokens, expiry},
-    clock::ServerTime,
+    clock::UtcTime,
 };
 
 /// Counts the other runs that are open and not orphaned.
-pub(super) fn other_runs(job: &Job, now: ServerTime, run: RunId) -> u32 {
+pub(super) fn other_runs(job: &Job, now: UtcTime, run: RunId) -> u32 {
     let open = job.open.iter().filter(|(other, open)| **other != run && !open.is_over(now));
     u32::try_from(open.count()).unwrap_or(u32::MAX)
 }
@@ -25,7 +25,7 @@ pub(super) fn forbids(rule: OverlapRule, running: u32) -> bool {
 }
 
 /// Records an attempt as running, with a new token.
-pub(super) fn start(job: &mut Job, now: ServerTime, r: &ClaimRequest, attempts: Attempts) -> ClaimReply {
+pub(super) fn start(job: &mut Job, now: UtcTime, r: &ClaimRequest, attempts: Attempts) -> ClaimReply {
     let (token, _) = draw_tokens(&mut job.counter, now, 0, None, None);
     let open = Open {
         claim: r.claim,

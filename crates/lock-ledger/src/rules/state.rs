@@ -9,7 +9,7 @@ use crate::{
     instance::{Instance, Once},
     run::{Attempt, CatchUp, RunState},
 };
-use lock_core::{__private::TokenCounter, FencingToken, LockName, clock::ServerTime};
+use lock_core::{__private::TokenCounter, FencingToken, LockName, clock::UtcTime};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
@@ -22,7 +22,7 @@ pub struct GroupLedger {
     pub(super) jobs: BTreeMap<LockName, Job>,
     pub(super) revision: u64,
     /// The time at which its first job was added or registered.
-    pub(super) created: Option<ServerTime>,
+    pub(super) created: Option<UtcTime>,
     /// The time of the last registration of any job, in ms.
     pub(super) seen_ms: u64,
     /// The total time for which the group has had leaders, in ms: a clock that stands still without one.
@@ -104,7 +104,7 @@ pub(super) struct Open {
     pub(super) token: FencingToken,
     pub(super) node: String,
     pub(super) catch_up: CatchUp,
-    pub(super) started: ServerTime,
+    pub(super) started: UtcTime,
     /// The end of the lease, inclusive, in ms since the epoch.
     pub(super) expires_ms: u64,
     pub(super) lease: Duration,
@@ -117,16 +117,16 @@ pub(super) struct Open {
 
 impl GroupLedger {
     /// Records the creation of the group. The revision is raised, so that each node reads it.
-    pub(super) fn create(&mut self, now: ServerTime) {
+    pub(super) fn create(&mut self, now: UtcTime) {
         if self.created.is_none() {
-            self.created = Some(ServerTime::from_millis(now.as_millis()));
+            self.created = Some(UtcTime::from_millis(now.as_millis()));
             self.raise_revision(now);
         }
     }
 
     /// Raises the revision to at least the server's current time in ms, so that a revision from before a loss of data
     /// never recurs.
-    pub(super) fn raise_revision(&mut self, now: ServerTime) -> u64 {
+    pub(super) fn raise_revision(&mut self, now: UtcTime) -> u64 {
         self.revision = (self.revision + 1).max(now.as_millis());
         self.revision
     }
@@ -145,11 +145,11 @@ impl Attempts {
 }
 
 impl Open {
-    pub(super) fn is_over(&self, now: ServerTime) -> bool {
+    pub(super) fn is_over(&self, now: UtcTime) -> bool {
         now.as_millis() > self.expires_ms
     }
 
-    pub(super) fn state(&self, now: ServerTime) -> RunState {
+    pub(super) fn state(&self, now: UtcTime) -> RunState {
         match (self.is_over(now), self.stage) {
             (false, Stage::Running) => RunState::Running,
             (false, _) => RunState::Waiting,

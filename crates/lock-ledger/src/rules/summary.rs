@@ -6,7 +6,7 @@ use crate::{
     run::{Attempt, RunOutcome},
     summary::{GroupSummary, JobDescription, JobSummary},
 };
-use lock_core::{LockName, clock::ServerTime};
+use lock_core::{LockName, clock::UtcTime};
 use std::{collections::VecDeque, time::Duration};
 
 /// The summary of a job, without its name.
@@ -16,20 +16,20 @@ pub(super) struct Summary {
     dst: String,
     terms: String,
     alert_after: Option<Duration>,
-    since: Option<ServerTime>,
-    described: ServerTime,
+    since: Option<UtcTime>,
+    described: UtcTime,
     recent: VecDeque<RunOutcome>,
     last: Option<Attempt>,
-    last_success: Option<ServerTime>,
-    failing_since: Option<ServerTime>,
+    last_success: Option<UtcTime>,
+    failing_since: Option<UtcTime>,
 }
 
 impl GroupLedger {
     /// Keeps the descriptions of registered jobs.
-    pub fn describe(&mut self, now: ServerTime, jobs: &[JobDescription]) {
+    pub fn describe(&mut self, now: UtcTime, jobs: &[JobDescription]) {
         for JobDescription { job, schedule, dst, terms, alert_after } in jobs {
             if let Some(job) = self.jobs.get_mut(job) {
-                let since = job.since.values().map(|since| since.from_ms).max().map(ServerTime::from_millis);
+                let since = job.since.values().map(|since| since.from_ms).max().map(UtcTime::from_millis);
                 let summary = job.summary.get_or_insert_default();
                 (summary.schedule, summary.dst) = (schedule.clone(), dst.clone());
                 summary.terms.clone_from(terms);
@@ -40,7 +40,7 @@ impl GroupLedger {
 
     /// Reads the summary of the group.
     #[must_use]
-    pub fn summary(&self, now: ServerTime) -> GroupSummary {
+    pub fn summary(&self, now: UtcTime) -> GroupSummary {
         let jobs = self.jobs.iter().filter_map(|(name, job)| Some(job.summary.as_ref()?.named(name)));
         let nodes = self.nodes.values().filter(|known| now.as_millis() <= known.expires_ms);
         GroupSummary { jobs: jobs.collect(), nodes: nodes.map(|known| known.node.clone()).collect() }

@@ -7,10 +7,10 @@ use crate::{
     EndRequest, GroupName, JobCommand, JobId, MAX_SCHEDULES, OverlapRule, PauseNote, Registration, RenewRun,
     RunId, RunOutcome, RunRenewal, RunState,
 };
-use lock_core::{LockName, clock::ServerTime};
+use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
 
-const NOW: ServerTime = ServerTime::from_micros(1_767_225_600_000_000);
+const NOW: UtcTime = UtcTime::from_micros(1_767_225_600_000_000);
 const SCHEDULE: u64 = 7;
 const LEASE: Duration = Duration::from_secs(30);
 

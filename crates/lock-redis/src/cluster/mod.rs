@@ -42,7 +42,7 @@ use futures_util::future::try_join_all;
 use lock_core::{
     LockName,
     backend::{BackendError, Operation, SubscriberId, WakeListener},
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use node::Node;
 use routes::Routes;
@@ -168,7 +168,7 @@ impl<C: Client> Cluster<C> {
     }
 
     /// Returns the time of the node that serves a key.
-    pub(crate) fn server_time(&self, key: &str) -> Option<ServerTime> {
+    pub(crate) fn server_time(&self, key: &str) -> Option<UtcTime> {
         self.server_of(key)?.clock.now()
     }
 

@@ -1,6 +1,6 @@
 //! A card as stored: a JSON object. Unknown fields are ignored.
 
-use lock_core::{backend::LeaseNumber, clock::ServerTime, inspect::ProcessCard};
+use lock_core::{backend::LeaseNumber, clock::UtcTime, inspect::ProcessCard};
 use serde_json::{Map, Value, json};
 
 /// The size of the largest card, in bytes. The texts of a card are bounded, so that every card is smaller.
@@ -31,7 +31,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<ProcessCard> {
     let Ok(Value::Object(fields)) = serde_json::from_slice(bytes) else { return None };
     let text = |name: &str| fields.get(name)?.as_str();
     let pid = u32::try_from(fields.get("pid")?.as_u64()?).ok()?;
-    let since = ServerTime::from_millis(fields.get("since")?.as_u64()?);
+    let since = UtcTime::from_millis(fields.get("since")?.as_u64()?);
     let mut card = ProcessCard::new(text("host")?, pid, text("program")?, since);
     card.version = text("version").map(str::to_owned);
     if let Some(Value::Object(notes)) = fields.get("notes") {
@@ -49,8 +49,7 @@ mod tests {
 
     #[test]
     fn a_card_is_read_back() {
-        let mut card =
-            ProcessCard::new("host \"7\"", 4711, "shop", ServerTime::from_millis(1_763_640_000_123));
+        let mut card = ProcessCard::new("host \"7\"", 4711, "shop", UtcTime::from_millis(1_763_640_000_123));
         assert_eq!(read(write(&card).as_bytes()), Some(card.clone()));
         card.version = Some("1.4.2".to_owned());
         card.notes.insert(LeaseNumber::new(u64::MAX), "42 %".to_owned());
@@ -60,8 +59,7 @@ mod tests {
     #[test]
     fn the_largest_card_is_read_back() {
         let longest = "\u{10ffff}".repeat(ProcessCard::MAX_TEXT_CHARS);
-        let mut card =
-            ProcessCard::new(&longest, u32::MAX, &longest, ServerTime::from_millis(u64::MAX / 1000));
+        let mut card = ProcessCard::new(&longest, u32::MAX, &longest, UtcTime::from_millis(u64::MAX / 1000));
         card.version = Some(longest.clone());
         let notes = 0..ProcessCard::MAX_NOTES as u64;
         card.notes = notes.map(|number| (LeaseNumber::new(u64::MAX - number), longest.clone())).collect();
@@ -73,7 +71,7 @@ mod tests {
     #[test]
     fn unknown_fields_are_ignored() {
         let card = read(br#"{"host":"h","pid":1,"program":"p","since":5,"version":7,"notes":[],"new":{}}"#);
-        assert_eq!(card, Some(ProcessCard::new("h", 1, "p", ServerTime::from_millis(5))));
+        assert_eq!(card, Some(ProcessCard::new("h", 1, "p", UtcTime::from_millis(5))));
         let notes = br#"{"host":"h","pid":1,"program":"p","since":5,"notes":{"x":"a","1":2,"3":"b"}}"#;
         let notes = read(notes).unwrap().notes;
         assert_eq!(notes.into_iter().collect::<Vec<_>>(), [(LeaseNumber::new(3), "b".to_owned())]);

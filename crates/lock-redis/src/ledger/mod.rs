@@ -18,7 +18,7 @@ pub(crate) use gathering::Gathering;
 use lock_core::{
     FencingToken, LockName,
     backend::{BackendError, Reply},
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use lock_ledger::{
     ABSENT_AFTER, AddReply, AddRequest, AfterAttempt, Attempt, BackfillRequest, CatchUp, ClaimReply,
@@ -33,7 +33,7 @@ use uuid::Uuid;
 
 #[async_trait]
 impl<C: Client> RunLedger for RedisBackend<C> {
-    fn server_now(&self, group: &GroupName) -> Option<ServerTime> {
+    fn server_now(&self, group: &GroupName) -> Option<UtcTime> {
         self.server_time(&GroupKeys::of(group).open)
     }
 
@@ -55,7 +55,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
                 "existing" => JobStatus::Existing,
                 _ => return Err(unexpected_reply(reply.what)),
             };
-            Ok(RegisteredJob { watermark: ServerTime::from_millis(reply.number(2 * at + 1)?), status })
+            Ok(RegisteredJob { watermark: UtcTime::from_millis(reply.number(2 * at + 1)?), status })
         };
         let outcome = (0..jobs.len()).map(of_one).collect::<Result<_, RequestError>>()?;
         Ok(Reply::new(reply.now, outcome))
@@ -65,7 +65,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
-    ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
+    ) -> Result<Reply<Vec<Option<UtcTime>>>, BackendError> {
         let keys = job_keys(&group, &jobs).collect();
         let reply = self.run(&script::LEDGER_WATERMARKS, keys, fingerprints(&jobs).collect()).await?;
         let outcome = read_watermarks(&reply, 0..jobs.len())?;
@@ -370,13 +370,10 @@ impl ScriptReply {
 }
 
 /// Decodes the times up to which jobs are decided.
-fn read_watermarks(
-    reply: &ScriptReply,
-    parts: Range<usize>,
-) -> Result<Vec<Option<ServerTime>>, RequestError> {
+fn read_watermarks(reply: &ScriptReply, parts: Range<usize>) -> Result<Vec<Option<UtcTime>>, RequestError> {
     let of_one = |at| match reply.text(at)? {
         "" => Ok(None),
-        _ => Ok(Some(ServerTime::from_millis(reply.number(at)?))),
+        _ => Ok(Some(UtcTime::from_millis(reply.number(at)?))),
     };
     parts.map(of_one).collect()
 }
@@ -390,7 +387,7 @@ fn changed(reply: &ScriptReply, first: usize) -> Result<FleetControls, RequestEr
             let controls = Record::read(value).and_then(|record| record.controls());
             jobs.extend(LockName::new(job).ok().zip(controls));
         } else if field == "created" {
-            created = value.parse().ok().map(ServerTime::from_millis);
+            created = value.parse().ok().map(UtcTime::from_millis);
         } else if let Some(id) = field.strip_prefix("backfill:") {
             let id = Uuid::try_parse(id).ok();
             backfills.extend(id.and_then(|id| Record::read(value)?.backfill(id)));

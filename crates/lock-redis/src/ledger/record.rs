@@ -1,7 +1,7 @@
 //! Records of the ledger: JSON objects. Unknown fields are ignored and unknown words map to a variant of their own. A
 //! record that cannot be decoded is left out, so that it does not spoil the whole answer.
 
-use lock_core::{FencingToken, LockName, clock::ServerTime};
+use lock_core::{FencingToken, LockName, clock::UtcTime};
 use lock_ledger::{
     Attempt, Backfill, CatchUp, Definition, Instance, JobControls, JobSummary, LiveNode, Once, OpenRun,
     PauseNote, RunId, RunOutcome, RunState, Trigger,
@@ -44,11 +44,11 @@ impl Record {
         parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
     }
 
-    fn micros(&self, field: &str) -> Option<ServerTime> {
-        self.parsed(field).map(ServerTime::from_micros)
+    fn micros(&self, field: &str) -> Option<UtcTime> {
+        self.parsed(field).map(UtcTime::from_micros)
     }
 
-    pub(super) fn open(&self, job: LockName, now: ServerTime) -> Option<OpenRun> {
+    pub(super) fn open(&self, job: LockName, now: UtcTime) -> Option<OpenRun> {
         let expires: u64 = self.parsed("expires")?;
         let is_over = now.as_millis() > expires;
         let state = match (is_over, self.text("stage")) {
@@ -103,8 +103,8 @@ impl Record {
 
     pub(super) fn instance(&self, name: LockName) -> Option<Instance> {
         let once = self.parsed("once").zip(self.parsed("kept"));
-        let once = once
-            .map(|(at, kept)| Once { at: ServerTime::from_millis(at), kept: Duration::from_millis(kept) });
+        let once =
+            once.map(|(at, kept)| Once { at: UtcTime::from_millis(at), kept: Duration::from_millis(kept) });
         let text = |field| self.text(field).map(str::to_owned);
         Some(Instance {
             name,
@@ -121,7 +121,7 @@ impl Record {
     }
 
     /// Returns whether the lease of a node has ended.
-    pub(super) fn is_over(&self, now: ServerTime) -> bool {
+    pub(super) fn is_over(&self, now: UtcTime) -> bool {
         self.parsed::<u64>("expires").is_none_or(|expires| now.as_millis() > expires)
     }
 
@@ -134,7 +134,7 @@ impl Record {
             dst: self.text("dst").unwrap_or_default().to_owned(),
             terms: self.text("terms").unwrap_or_default().to_owned(),
             alert_after: self.parsed("alert").map(Duration::from_millis),
-            since: self.parsed("since").map(ServerTime::from_millis),
+            since: self.parsed("since").map(UtcTime::from_millis),
             described: self.micros("described").unwrap_or_default(),
             recent: recent.split_whitespace().map(RunOutcome::from_word).collect(),
             last: last.and_then(|last| Self(last.clone()).ended()),
@@ -156,7 +156,7 @@ impl Record {
     }
 
     pub(super) fn backfill(&self, id: Uuid) -> Option<Backfill> {
-        let millis = |field| self.parsed(field).map(ServerTime::from_millis);
+        let millis = |field| self.parsed(field).map(UtcTime::from_millis);
         let text = |field| self.text(field).map(str::to_owned);
         Some(Backfill {
             id,

@@ -11,7 +11,7 @@ use crate::{
 use lock_core::{
     LockName,
     backend::{AcquireMode, BackendError, NotifyWaiters, Operation, Reply},
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use std::{
     borrow::Cow,
@@ -137,7 +137,7 @@ pub(crate) fn millis(d: Duration) -> String {
 }
 
 /// Returns the server time after which it is void, if it has one.
-pub(super) fn not_after(operation: &Operation) -> Option<ServerTime> {
+pub(super) fn not_after(operation: &Operation) -> Option<UtcTime> {
     match operation {
         Operation::Acquire(request, _) => Some(request.not_after),
         Operation::Renew(request, _) => Some(request.not_after),
@@ -149,7 +149,7 @@ pub(super) fn not_after(operation: &Operation) -> Option<ServerTime> {
 /// passed.
 ///
 /// An operation that was late from the beginning is sent: the server answers *late* and reports its clock.
-pub(crate) fn is_worth_sending(operation: &Operation, server: Option<ServerTime>, waited: Duration) -> bool {
+pub(crate) fn is_worth_sending(operation: &Operation, server: Option<UtcTime>, waited: Duration) -> bool {
     let late = || Some(server?.as_micros().saturating_sub(not_after(operation)?.as_micros()));
     let waited = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
     operation.is_wanted() && late().is_none_or(|late| late == 0 || late >= waited)

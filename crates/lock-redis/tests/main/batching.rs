@@ -254,7 +254,7 @@ async fn operations_whose_time_ended_in_the_queue_are_not_sent() {
         backend.acquire(until(now + WAY * 3 / 4)),
         backend.acquire(AcquireRequest {
             name: acquisition("late").name,
-            ..until(lock_core::clock::ServerTime::from_micros(1))
+            ..until(lock_core::clock::UtcTime::from_micros(1))
         }),
     );
     assert!(join_all(sent).await.iter().all(Result::is_ok));

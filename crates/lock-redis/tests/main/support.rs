@@ -8,7 +8,7 @@ use lock_core::{
         Completion, LeaseId, LeaseNumber, MissedWakes, NotifyWaiters, Operation, Pipeline, ProcessId,
         ReleaseRequest, RenewRequest, Reply, Subscriptions as _, WakeListener,
     },
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use lock_redis::RedisBackend;
 use std::{
@@ -44,7 +44,7 @@ pub(crate) fn acquisition(lock: &str) -> AcquireRequest {
         name: name(lock),
         lease: lease(),
         duration: Duration::from_secs(30),
-        not_after: ServerTime::from_micros(u64::MAX >> 1),
+        not_after: UtcTime::from_micros(u64::MAX >> 1),
         mode: AcquireMode::New { reserve: 0, floor: None },
     }
 }
@@ -72,7 +72,7 @@ pub(crate) async fn fill_calls(backend: &Backed) -> Vec<Answer<Acquired>> {
 }
 
 pub(crate) fn renewal(lock: &str) -> RenewRequest {
-    let not_after = ServerTime::from_micros(u64::MAX >> 1);
+    let not_after = UtcTime::from_micros(u64::MAX >> 1);
     RenewRequest { name: name(lock), lease: lease(), duration: Duration::from_secs(30), not_after }
 }
 

@@ -5,7 +5,7 @@ use super::{
     contender::{LONG, PAST_SHORT, SHORT},
     ledger_fixture::{LedgerFixture, SCHEDULE},
 };
-use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
+use lock_core::{LockName, backend::ProcessId, clock::UtcTime};
 use lock_ledger::{
     AfterAttempt, ClaimReply, ClaimRequest, CommandReply, FleetControls, JobCommand, JobControls, JobId,
     JobStatus, MAX_TRIGGERS_PER_JOB, PauseNote, Registration, RunId, RunOutcome, Trigger,
@@ -86,7 +86,7 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     else {
         panic!("a job was registered")
     };
-    assert_eq!(created, Some(ServerTime::from_millis(ledger.begin.as_millis())), "at its registration");
+    assert_eq!(created, Some(UtcTime::from_millis(ledger.begin.as_millis())), "at its registration");
     assert_eq!(read(revision).await.expect("the ledger answers").outcome, FleetControls::Unchanged);
     ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let schedule = Some("0 2 * * *".to_owned());

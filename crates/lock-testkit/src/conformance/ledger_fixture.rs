@@ -5,7 +5,7 @@ use super::{
     contender::{LONG, PAST_SHORT, SHORT},
     harness::fresh_name,
 };
-use lock_core::{FencingToken, LockName, clock::ServerTime};
+use lock_core::{FencingToken, LockName, clock::UtcTime};
 use lock_ledger::{
     AfterAttempt, Attempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, DEFAULT_HISTORY,
     EndReply, EndRequest, FleetControls, GroupName, JobCommand, JobId, OpenRun, OverlapRule, RegisteredJob,
@@ -25,7 +25,7 @@ pub(super) struct LedgerFixture {
     pub(super) client: Arc<dyn RunLedger>,
     pub(super) job: JobId,
     /// The first watermark of the job.
-    pub(super) begin: ServerTime,
+    pub(super) begin: UtcTime,
 }
 
 /// A claim that was granted.
@@ -69,7 +69,7 @@ impl LedgerFixture {
     }
 
     /// Reads the watermark of the job with a schedule.
-    pub(super) async fn watermark(&self, schedule: u64) -> Option<ServerTime> {
+    pub(super) async fn watermark(&self, schedule: u64) -> Option<UtcTime> {
         let registration = Registration { job: self.job.name.clone(), schedule };
         let reply = self.client().watermarks(self.job.group.clone(), vec![registration]).await;
         reply.expect("the ledger answers").outcome[0]

@@ -1,7 +1,7 @@
 //! Instances that run once.
 
 use super::{LedgerHarness, instance::InstanceFixture};
-use lock_core::clock::ServerTime;
+use lock_core::clock::UtcTime;
 use lock_ledger::{
     AddReply, ClaimReply, ClaimRequest, JobCommand, Once, PauseNote, Removal, RemoveReply, RunId, RunOutcome,
     Skip,
@@ -44,7 +44,7 @@ pub async fn a_run_keeps_its_name_for_a_while(h: &impl LedgerHarness) {
     let request = ClaimRequest { revision, ..fixture.request(instant(7_000)).await };
     let run = fixture.ledger.granted(request).await;
     fixture.finish(&run).await;
-    fixture.definition.once = Some(Once { at: ServerTime::from_millis(9_000), kept });
+    fixture.definition.once = Some(Once { at: UtcTime::from_millis(9_000), kept });
     assert_eq!(fixture.add().await, AddReply::AlreadyRun);
     h.pass(kept * 2).await;
     fixture.assert_nothing_left().await;
@@ -66,11 +66,11 @@ pub async fn a_skipped_run_has_run(h: &impl LedgerHarness) {
 pub async fn another_instant_replaces_the_first(h: &impl LedgerHarness) {
     let mut fixture = once(h, "moved", instant(7_000), LONG).await;
     for at in [9_000, 3_000] {
-        fixture.definition.once = Some(Once { at: ServerTime::from_millis(at), kept: LONG });
+        fixture.definition.once = Some(Once { at: UtcTime::from_millis(at), kept: LONG });
         assert_eq!(fixture.add().await, AddReply::Changed);
     }
     fixture.claim(instant(3_000)).await;
-    fixture.definition.once = Some(Once { at: ServerTime::from_millis(5_000), kept: LONG });
+    fixture.definition.once = Some(Once { at: UtcTime::from_millis(5_000), kept: LONG });
     assert_eq!(fixture.add().await, AddReply::AlreadyRun, "its run has started");
 }
 

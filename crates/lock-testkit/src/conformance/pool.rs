@@ -5,7 +5,7 @@ use super::{
     contender::{LONG, PAST_SHORT, SHORT},
     ledger_fixture::{LedgerFixture, MANY, Run, SCHEDULE},
 };
-use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
+use lock_core::{LockName, backend::ProcessId, clock::UtcTime};
 use lock_ledger::{
     AfterAttempt, ClaimReply, ClaimRequest, JobCommand, JobId, OverlapRule, PoolLimit, Registration, RunId,
     RunOutcome, Skip,
@@ -17,7 +17,7 @@ struct PoolFixture {
     ledger: LedgerFixture,
     other: JobId,
     /// The first watermark of the other job.
-    begin: ServerTime,
+    begin: UtcTime,
 }
 
 fn heavy(max: u32) -> Option<PoolLimit> {

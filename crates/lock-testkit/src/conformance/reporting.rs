@@ -6,12 +6,12 @@ use super::{
 };
 use lock_core::{
     backend::{ForceReleaseRequest, Inspected, NotifyWaiters, ReleaseRequest},
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use std::time::Duration;
 
-const IN_2020: ServerTime = ServerTime::from_micros(1_577_836_800_000_000);
-const IN_2255: ServerTime = ServerTime::from_micros(1 << 53);
+const IN_2020: UtcTime = UtcTime::from_micros(1_577_836_800_000_000);
+const IN_2255: UtcTime = UtcTime::from_micros(1 << 53);
 
 /// An inspection shows the holder, the depth and the remaining time, and writes nothing.
 pub async fn an_inspection_shows_the_hold(h: &impl Harness) {

@@ -5,7 +5,7 @@ use super::{
     contender::LONG,
     ledger_fixture::{LedgerFixture, Run},
 };
-use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
+use lock_core::{LockName, backend::ProcessId, clock::UtcTime};
 use lock_ledger::{
     AfterAttempt, HeartbeatRequest, JobDescription, JobSummary, LiveNode, RECENT_OUTCOMES, RunOutcome,
 };
@@ -47,7 +47,7 @@ pub async fn a_registered_job_is_described(h: &impl LedgerHarness) {
     assert_eq!((&first.job, &*first.schedule), (&ledger.job.name, "@daily"));
     assert_eq!((&*first.dst, &*first.terms), ("skip first", "[\"@daily\"]"));
     assert_eq!(first.alert_after, Some(ALERT_AFTER));
-    assert_eq!(first.since, Some(ServerTime::from_millis(ledger.begin.as_millis())), "its registration");
+    assert_eq!(first.since, Some(UtcTime::from_millis(ledger.begin.as_millis())), "its registration");
     assert!(first.described >= ledger.begin && first.recent.is_empty());
     finish(&ledger, 1, RunOutcome::Succeeded).await;
     h.pass(Duration::from_millis(2)).await;

@@ -9,7 +9,7 @@ use lock_core::{
         Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId, Subscriptions,
         WakeListener,
     },
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use std::{
     fmt,
@@ -22,7 +22,7 @@ impl Backend for FaultyBackend {
         self.inner.backend.capabilities()
     }
 
-    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
         self.inner.backend.server_now(name)
     }
 

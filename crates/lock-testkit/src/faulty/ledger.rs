@@ -4,7 +4,7 @@ use super::{call::carry_out, fault::Op, fault_plan::FaultPlan};
 use async_trait::async_trait;
 use lock_core::{
     backend::{BackendError, Reply},
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use lock_ledger::{
     AddReply, AddRequest, Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
@@ -30,7 +30,7 @@ impl fmt::Debug for FaultyLedger {
 
 #[async_trait]
 impl RunLedger for FaultyLedger {
-    fn server_now(&self, group: &GroupName) -> Option<ServerTime> {
+    fn server_now(&self, group: &GroupName) -> Option<UtcTime> {
         self.inner.server_now(group)
     }
 
@@ -50,7 +50,7 @@ impl RunLedger for FaultyLedger {
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
-    ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
+    ) -> Result<Reply<Vec<Option<UtcTime>>>, BackendError> {
         self.inner.watermarks(group, jobs).await
     }
 

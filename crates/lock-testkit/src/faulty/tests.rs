@@ -8,7 +8,7 @@ use lock_core::{
         LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
         Reply, Retention,
     },
-    clock::{ServerTime, TestClock},
+    clock::{TestClock, UtcTime},
 };
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
@@ -60,7 +60,7 @@ impl Scene {
             name: self.name.clone(),
             lease: self.lease,
             duration: LEASE,
-            not_after: ServerTime::from_micros(u64::MAX),
+            not_after: UtcTime::from_micros(u64::MAX),
         };
         self.faulty.renew(vec![item; items]).await
     }

@@ -3,7 +3,7 @@
 use super::PlantedBug;
 use lock_core::{
     backend::{Released, Renewed, Reply},
-    clock::ServerTime,
+    clock::UtcTime,
 };
 
 impl PlantedBug {
@@ -13,7 +13,7 @@ impl PlantedBug {
     /// Those of the answer.
     pub fn renewed<E>(
         bug: Option<Self>,
-        now: ServerTime,
+        now: UtcTime,
         answer: Result<Reply<Renewed>, E>,
     ) -> Result<Reply<Renewed>, E> {
         match (bug, answer) {

@@ -6,7 +6,7 @@ use super::{
 };
 use lock_core::{
     backend::{LeaseId, LeaseNumber},
-    clock::ServerTime,
+    clock::UtcTime,
     quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, Vote},
 };
 use std::time::Duration;
@@ -15,7 +15,7 @@ impl BuggySlot {
     /// Votes on a proposal. `age` is how long the node has kept its data.
     pub fn propose(
         &mut self,
-        now: ServerTime,
+        now: UtcTime,
         age: Duration,
         p: &Proposal,
         retention: Option<Duration>,
@@ -29,12 +29,12 @@ impl BuggySlot {
     }
 
     /// Extends an existing lease.
-    pub fn extend(&mut self, now: ServerTime, e: &Extension) -> Extended {
+    pub fn extend(&mut self, now: UtcTime, e: &Extension) -> Extended {
         self.rules.extend(now, e)
     }
 
     /// Sets a lease again that the node lost.
-    pub fn heal(&mut self, now: ServerTime, h: &Healing, retention: Option<Duration>) -> Healed {
+    pub fn heal(&mut self, now: UtcTime, h: &Healing, retention: Option<Duration>) -> Healed {
         self.rules.heal(now, h, retention)
     }
 }
@@ -50,7 +50,7 @@ impl BuggyStore {
     }
 
     /// Executes a proposal.
-    pub fn propose(&mut self, now: ServerTime, age: Duration, p: &Proposal) -> NodeReply<Vote> {
+    pub fn propose(&mut self, now: UtcTime, age: Duration, p: &Proposal) -> NodeReply<Vote> {
         let retention = p.retention.unless(self.retention);
         let proposal = Proposal { lease: self.stored_id(p.lease), ..p.clone() };
         let outcome = self.slot(&p.name).propose(now, age, &proposal, retention);
@@ -58,13 +58,13 @@ impl BuggyStore {
     }
 
     /// Executes an extension.
-    pub fn extend(&mut self, now: ServerTime, age: Duration, e: &Extension) -> NodeReply<Extended> {
+    pub fn extend(&mut self, now: UtcTime, age: Duration, e: &Extension) -> NodeReply<Extended> {
         let extension = Extension { lease: self.stored_id(e.lease), ..e.clone() };
         NodeReply { now, age, outcome: self.slot(&e.name).extend(now, &extension) }
     }
 
     /// Executes a heal.
-    pub fn heal(&mut self, now: ServerTime, age: Duration, h: &Healing) -> NodeReply<Healed> {
+    pub fn heal(&mut self, now: UtcTime, age: Duration, h: &Healing) -> NodeReply<Healed> {
         let retention = h.retention.unless(self.retention);
         let healing = Healing { lease: self.stored_id(h.lease), ..h.clone() };
         NodeReply { now, age, outcome: self.slot(&h.name).heal(now, &healing, retention) }

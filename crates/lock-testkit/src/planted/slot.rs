@@ -9,7 +9,7 @@ use super::PlantedBug::{
 use lock_core::{
     FencingToken,
     backend::{AcquireMode, Acquired, ForceReleased, LeaseId, Released, Renewed},
-    clock::ServerTime,
+    clock::UtcTime,
     model::Slot,
 };
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct BuggySlot {
     drawn: u64,
 }
 
-const LATEST: ServerTime = ServerTime::from_micros(u64::MAX);
+const LATEST: UtcTime = UtcTime::from_micros(u64::MAX);
 const NEW: AcquireMode = AcquireMode::New { reserve: 0, floor: None };
 
 impl BuggySlot {
@@ -47,10 +47,10 @@ impl BuggySlot {
     /// Takes the lock, or raises its depth.
     pub fn acquire(
         &mut self,
-        now: ServerTime,
+        now: UtcTime,
         lease: LeaseId,
         mut duration: Duration,
-        mut not_after: ServerTime,
+        mut not_after: UtcTime,
         mut mode: AcquireMode,
         retention: Option<Duration>,
     ) -> Acquired {
@@ -110,10 +110,10 @@ impl BuggySlot {
     /// Extends the lease if it exists.
     pub fn renew(
         &mut self,
-        now: ServerTime,
+        now: UtcTime,
         lease: LeaseId,
         mut duration: Duration,
-        mut not_after: ServerTime,
+        mut not_after: UtcTime,
     ) -> Renewed {
         let held = self.rules.inspect(now);
         let in_time = now <= not_after;
@@ -132,7 +132,7 @@ impl BuggySlot {
     }
 
     /// Sets the depth of the lease to `depth_left`; 0 frees the lock.
-    pub fn release(&mut self, now: ServerTime, lease: LeaseId, depth_left: u32) -> Released {
+    pub fn release(&mut self, now: UtcTime, lease: LeaseId, depth_left: u32) -> Released {
         let (released, left) = match (self.bug, self.rules.inspect(now)) {
             (Some(DeleteWithoutCompare), Some((holder, ..))) => (holder, depth_left),
             (Some(CountsDepth), Some((holder, depth, _))) if holder == lease => (lease, depth - 1),
@@ -147,7 +147,7 @@ impl BuggySlot {
     }
 
     /// Frees the lock if `seen` still holds it.
-    pub fn force_release(&mut self, now: ServerTime, seen: &str) -> ForceReleased {
+    pub fn force_release(&mut self, now: UtcTime, seen: &str) -> ForceReleased {
         match (self.bug, self.rules.inspect(now)) {
             (Some(ForceWithoutCompare), Some((holder, ..))) => {
                 self.rules.force_release(now, &holder.to_string())
@@ -157,17 +157,17 @@ impl BuggySlot {
     }
 
     /// Returns the holder, the depth and the remaining time.
-    pub fn inspect(&mut self, now: ServerTime) -> Option<(LeaseId, u32, Duration)> {
+    pub fn inspect(&mut self, now: UtcTime) -> Option<(LeaseId, u32, Duration)> {
         self.rules.inspect(now)
     }
 
-    fn create(&mut self, now: ServerTime, lease: LeaseId, duration: Duration) {
+    fn create(&mut self, now: UtcTime, lease: LeaseId, duration: Duration) {
         // A free lock is always granted.
         self.rules.acquire(now, lease, duration, now, NEW, None);
     }
 
     /// Stores the lease with exactly this duration.
-    fn set(&mut self, now: ServerTime, lease: LeaseId, duration: Duration, depth: u32) {
+    fn set(&mut self, now: UtcTime, lease: LeaseId, duration: Duration, depth: u32) {
         self.rules.release(now, lease, 0);
         self.create(now, lease, duration);
         self.rules.release(now, lease, depth);

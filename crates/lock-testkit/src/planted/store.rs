@@ -7,7 +7,7 @@ use lock_core::{
         AcquireRequest, Acquired, ForceReleaseRequest, ForceReleased, Inspected, LeaseId, ReleaseRequest,
         Released, RenewRequest, Renewed, Reply, StoredHold,
     },
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -40,32 +40,32 @@ impl BuggyStore {
 
     /// Returns the holder, the depth and the remaining time.
     #[must_use]
-    pub fn held(&self, now: ServerTime, name: &LockName) -> Option<(LeaseId, u32, Duration)> {
+    pub fn held(&self, now: UtcTime, name: &LockName) -> Option<(LeaseId, u32, Duration)> {
         self.slots.get(&self.key(name))?.clone().inspect(now)
     }
 
     /// Executes an acquire or a re-entry.
-    pub fn acquire(&mut self, now: ServerTime, r: &AcquireRequest) -> Reply<Acquired> {
+    pub fn acquire(&mut self, now: UtcTime, r: &AcquireRequest) -> Reply<Acquired> {
         let retention = self.retention;
         let acquired = self.slot(&r.name).acquire(now, r.lease, r.duration, r.not_after, r.mode, retention);
         self.reply(now, acquired)
     }
 
     /// Executes a renewal.
-    pub fn renew(&mut self, now: ServerTime, item: &RenewRequest) -> Reply<Renewed> {
+    pub fn renew(&mut self, now: UtcTime, item: &RenewRequest) -> Reply<Renewed> {
         let outcome = self.slot(&item.name).renew(now, item.lease, item.duration, item.not_after);
         self.reply(now, outcome)
     }
 
     /// Executes a release.
-    pub fn release(&mut self, now: ServerTime, r: &ReleaseRequest) -> Reply<Released> {
+    pub fn release(&mut self, now: UtcTime, r: &ReleaseRequest) -> Reply<Released> {
         let lease = self.stored_id(r.lease);
         let outcome = self.slot(&r.name).release(now, lease, r.depth_left);
         self.reply(now, outcome)
     }
 
     /// Executes an inspection.
-    pub fn inspect(&mut self, now: ServerTime, name: &LockName) -> Reply<Inspected> {
+    pub fn inspect(&mut self, now: UtcTime, name: &LockName) -> Reply<Inspected> {
         let outcome = self.held(now, name).map_or(Inspected::Free, |(lease, depth, remaining)| {
             Inspected::Held(StoredHold { lease: lease.to_string(), depth, remaining: Some(remaining) })
         });
@@ -73,7 +73,7 @@ impl BuggyStore {
     }
 
     /// Executes a forced release.
-    pub fn force_release(&mut self, now: ServerTime, r: &ForceReleaseRequest) -> Reply<ForceReleased> {
+    pub fn force_release(&mut self, now: UtcTime, r: &ForceReleaseRequest) -> Reply<ForceReleased> {
         let outcome = self.slot(&r.name).force_release(now, &r.seen);
         self.reply(now, outcome)
     }
@@ -93,7 +93,7 @@ impl BuggyStore {
         key.map_or_else(|| name.clone(), |key| LockName::new(key).expect("part of a name is a name"))
     }
 
-    fn reply<T>(&mut self, now: ServerTime, outcome: T) -> Reply<T> {
+    fn reply<T>(&mut self, now: UtcTime, outcome: T) -> Reply<T> {
         if self.has(PlantedBug::ServerTimeFalls) {
             self.answers += 1;
             return Reply::new(now - Duration::from_millis(5) * self.answers, outcome);

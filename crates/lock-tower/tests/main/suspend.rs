@@ -8,7 +8,7 @@ use http::StatusCode;
 use http_body_util::BodyExt;
 use lock_core::{
     LockFactory, LostReason,
-    clock::{Clock, Moment, ServerTime, TestClock},
+    clock::{Clock, Moment, TestClock, UtcTime},
 };
 use lock_tower::{LockLayer, LockLost};
 use std::{
@@ -34,7 +34,7 @@ impl Clock for Sleeper {
         self.0.now() + secs(if self.1.load(Ordering::SeqCst) { 3600 } else { 0 })
     }
 
-    fn wall(&self) -> ServerTime {
+    fn wall(&self) -> UtcTime {
         self.0.wall()
     }
 }

@@ -4,7 +4,7 @@ use divan::Bencher;
 use lock_core::{
     FencingToken,
     backend::{Acquired, LeaseNumber, Released, Reply, Retention},
-    clock::{Moment, ServerTime},
+    clock::{Moment, UtcTime},
     model::{
         Command, Entry, Env, Event, HandOffBudget, HoldId, Keep, Machine, MachineConfig, OwnerId, TermValues,
         Terms, Ticket, WaitPolicy, WaiterId,
@@ -46,7 +46,7 @@ struct World {
     drawn: u64,
 }
 
-const SERVER_NOW: ServerTime = ServerTime::from_micros(1_700_000_000_000_000);
+const SERVER_NOW: UtcTime = UtcTime::from_micros(1_700_000_000_000_000);
 
 impl Env for World {
     fn random(&mut self) -> u64 {
@@ -54,7 +54,7 @@ impl Env for World {
         self.drawn << 32
     }
 
-    fn server_now(&mut self) -> ServerTime {
+    fn server_now(&mut self) -> UtcTime {
         SERVER_NOW
     }
 

@@ -3,7 +3,7 @@
 use super::NODES;
 use lock_core::{
     FencingToken,
-    clock::ServerTime,
+    clock::UtcTime,
     model::quorum::{Residue, Round, Ruling, Tally, Word},
 };
 
@@ -79,7 +79,7 @@ pub(super) struct Trace {
     pub(super) residue: Residue,
     pub(super) releasing: bool,
     /// The next release is conclusive after this time of the node.
-    pub(super) proof_after: Option<ServerTime>,
+    pub(super) proof_after: Option<UtcTime>,
 }
 
 impl Client {

@@ -4,7 +4,7 @@ use super::{NODES, model::QuorumLaw};
 use lock_core::{
     FencingToken,
     backend::Floor,
-    clock::{Moment, ServerTime},
+    clock::{Moment, UtcTime},
     model::quorum::NodeClocks,
 };
 use lock_testkit::planted::PlantedBug;
@@ -131,9 +131,8 @@ impl QuorumConfig {
     }
 
     /// Returns the time of this node.
-    pub(super) fn time_of(&self, node: usize, ticks: u8) -> ServerTime {
-        ServerTime::from_micros(BEGIN.saturating_add_signed(self.ahead[node] * 1_000_000))
-            + TICK * ticks.into()
+    pub(super) fn time_of(&self, node: usize, ticks: u8) -> UtcTime {
+        UtcTime::from_micros(BEGIN.saturating_add_signed(self.ahead[node] * 1_000_000)) + TICK * ticks.into()
     }
 
     /// Returns the clients' knowledge of the clocks.

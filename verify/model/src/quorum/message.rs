@@ -3,7 +3,7 @@
 use lock_core::{
     FencingToken,
     backend::NotifyWaiters,
-    clock::ServerTime,
+    clock::UtcTime,
     model::quorum::Release,
     quorum::{Extended, Healed, Vote},
 };
@@ -31,7 +31,7 @@ pub enum Sort {
         number: u32,
         token: FencingToken,
         last: FencingToken,
-        not_after: ServerTime,
+        not_after: UtcTime,
     },
     /// Includes the number of grants of the node, and the highest token that a client had been granted when it voted.
     Voted {
@@ -42,7 +42,7 @@ pub enum Sort {
     },
     Extend {
         number: u8,
-        not_after: ServerTime,
+        not_after: UtcTime,
     },
     /// A node that is too young to vote reports that.
     Extended {
@@ -52,7 +52,7 @@ pub enum Sort {
     },
     Heal {
         last: FencingToken,
-        not_after: ServerTime,
+        not_after: UtcTime,
     },
     Healed(Healed),
     Release {
@@ -61,7 +61,7 @@ pub enum Sort {
     },
     Released {
         release: Release,
-        executed: ServerTime,
+        executed: UtcTime,
         found: bool,
     },
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use lock_core::{
     backend::NotifyWaiters,
-    clock::ServerTime,
+    clock::UtcTime,
     model::quorum::{Answer, Outcome, Round, Step, Verdict, Word, not_after},
     quorum::{Extended, Healed, Vote},
 };
@@ -180,7 +180,7 @@ impl QuorumWorld {
     /// Returns the corrected clock of the clients.
     fn clock(&self, config: &QuorumConfig) -> u64 {
         let (clocks, now) = config.clocks(self.ticks);
-        clocks.median(now).map_or(0, ServerTime::as_micros)
+        clocks.median(now).map_or(0, UtcTime::as_micros)
     }
 
     fn propose(&mut self, config: &QuorumConfig, number: usize, node: usize) {
@@ -195,9 +195,9 @@ impl QuorumWorld {
 
     /// Returns the time of this node after which it executes no request of an operation that started at this step of
     /// time.
-    pub(super) fn not_after(&self, config: &QuorumConfig, node: usize, begun: u8) -> ServerTime {
+    pub(super) fn not_after(&self, config: &QuorumConfig, node: usize, begun: u8) -> UtcTime {
         if config.ticks.is_none() {
-            return ServerTime::from_micros(u64::MAX);
+            return UtcTime::from_micros(u64::MAX);
         }
         let (clocks, now) = config.clocks(self.ticks);
         let of_node = match config.has(PlantedBug::OneClockForNodes) {

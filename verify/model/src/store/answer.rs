@@ -4,7 +4,7 @@ use super::{Store, id_of, server_time};
 use crate::message::{Answer, Ask};
 use lock_core::{
     backend::{AcquireMode, Acquired, LeaseId, Released, Renewed},
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use std::time::Duration;
 
@@ -46,10 +46,10 @@ impl Store {
 
     fn acquire(
         &mut self,
-        now: ServerTime,
+        now: UtcTime,
         lease: LeaseId,
         duration: Duration,
-        not_after: ServerTime,
+        not_after: UtcTime,
         mode: AcquireMode,
     ) -> Answer {
         match self.slot.acquire(now, lease, duration, not_after, mode, None) {

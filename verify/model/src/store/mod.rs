@@ -8,14 +8,14 @@ use crate::{
 };
 use lock_core::{
     backend::{AcquireMode, LeaseId, LeaseNumber, ProcessId},
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use lock_testkit::planted::{BuggySlot, PlantedBug};
 use std::time::Duration;
 use uuid::Uuid;
 
 /// The initial server clock.
-const BEGIN: ServerTime = ServerTime::from_micros(1_000_000_000_000);
+const BEGIN: UtcTime = UtcTime::from_micros(1_000_000_000_000);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Store {
@@ -40,7 +40,7 @@ pub(crate) struct Store {
 /// The holder, its depth and the remaining time.
 pub(crate) type Held = Option<(LeaseId, u32, Duration)>;
 
-pub(crate) fn server_time(now: u64) -> ServerTime {
+pub(crate) fn server_time(now: u64) -> UtcTime {
     BEGIN + Duration::from_micros(now)
 }
 
@@ -52,7 +52,7 @@ impl Store {
     pub(crate) fn new(bug: Option<PlantedBug>, used_before: bool) -> Self {
         let mut slot = BuggySlot::new(bug);
         if used_before {
-            let before = ServerTime::from_micros(BEGIN.as_micros() - 1_000_000);
+            let before = UtcTime::from_micros(BEGIN.as_micros() - 1_000_000);
             let (lease, mode) = (
                 id_of(usize::from(u8::MAX), LeaseNumber::new(1)),
                 AcquireMode::New { reserve: 0, floor: None },

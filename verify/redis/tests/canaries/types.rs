@@ -13,7 +13,7 @@ use lock_core::{
     Connectors, HoldEnd, Limits, LockErrorKind, LockFactory, LockName, LockOptions, LostReason,
     MemoryBackend, ReleaseOutcome, RunError, Store, Worker,
     backend::{Applied, BackendErrorKind, LeaseId, LeaseNumber},
-    clock::{BootClock, Moment, ServerTime, SteadyClock, TestClock},
+    clock::{BootClock, Moment, SteadyClock, TestClock, UtcTime},
     inspect::{ForceReleaseOutcome, ListLimits, Listing, ProcessCard},
     names::LockNames,
     observer::{
@@ -236,10 +236,10 @@ fn plain(shown: &mut Shown, locks: &LockFactory) {
     shown.see("SteadyClock", &SteadyClock::new());
     shown.see("TestClock", &TestClock::new());
     shown.see("Moment", &Moment::START);
-    shown.see("ServerTime", &ServerTime::from_micros(1));
+    shown.see("UtcTime", &UtcTime::from_micros(1));
     shown.see("ForceReleaseOutcome", &ForceReleaseOutcome::NotHeld);
     shown.see("ListLimits", &ListLimits::new());
-    shown.see("ProcessCard", &ProcessCard::new("host", 1, "program", ServerTime::from_micros(1)));
+    shown.see("ProcessCard", &ProcessCard::new("host", 1, "program", UtcTime::from_micros(1)));
     shown.see("Applied", &Applied::Unknown);
     shown.see("BackendErrorKind", &BackendErrorKind::Denied);
     shown.see("LockErrorKind", &LockErrorKind::Backend);
@@ -259,7 +259,7 @@ fn plain(shown: &mut Shown, locks: &LockFactory) {
 fn wire(shown: &mut Shown, locks: &LockFactory) {
     let name = || LockName::new("x").unwrap();
     let lease = LeaseId::new(locks.process_id(), LeaseNumber::new(1));
-    let (duration, not_after) = (Duration::from_secs(1), ServerTime::from_micros(1));
+    let (duration, not_after) = (Duration::from_secs(1), UtcTime::from_micros(1));
     let mode = AcquireMode::Reenter { depth: 1 };
     let stored = StoredHold { lease: lease.to_string(), depth: 1, remaining: None };
     shown.see("AcquireMode", &mode);

@@ -2,7 +2,7 @@
 
 use crate::client::RedisBackend;
 use crate::suite::support::{name, redis};
-use lock_core::{LockName, backend::ProcessId, clock::ServerTime};
+use lock_core::{LockName, backend::ProcessId, clock::UtcTime};
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, Backfill, BackfillRequest, CatchUp, ClaimId, ClaimReply,
     ClaimRequest, CommandReply, Definition, EndReply, EndRequest, FleetControls, GroupLedger, GroupName,
@@ -32,7 +32,7 @@ struct Run {
     recent: Vec<ClaimRequest>,
     triggers: Vec<RunId>,
     backfills: Vec<uuid::Uuid>,
-    now: ServerTime,
+    now: UtcTime,
     seen: BTreeMap<&'static str, u32>,
 }
 
@@ -86,7 +86,7 @@ impl Run {
             assert_eq!(reply.outcome, self.model.remove(reply.now, &job.name, removal));
             self.count(if reply.outcome == RemoveReply::Removed { "removed" } else { "nothing to remove" });
         } else {
-            let at = ServerTime::from_millis(self.now.as_millis() - 20 + self.random.below(25));
+            let at = UtcTime::from_millis(self.now.as_millis() - 20 + self.random.below(25));
             let once = Once { at, kept: Duration::from_secs(3600) };
             let definition = Definition {
                 schedule: self.pick(&["@hourly", "@daily"]).to_owned(),
@@ -136,11 +136,11 @@ impl Run {
             (1, Some(open)) => {
                 job.name = open.job;
                 let at = open.mark.as_millis() + 1 + self.random.below(5);
-                RunId::Backfill { id: open.id, at: ServerTime::from_millis(at) }
+                RunId::Backfill { id: open.id, at: UtcTime::from_millis(at) }
             }
             (1, None) if !self.backfills.is_empty() => {
                 let backfills = self.backfills.clone();
-                RunId::Backfill { id: self.pick(&backfills), at: ServerTime::from_millis(around - 10) }
+                RunId::Backfill { id: self.pick(&backfills), at: UtcTime::from_millis(around - 10) }
             }
             (0, _) if !self.triggers.is_empty() => {
                 let triggers = self.triggers.clone();
@@ -165,7 +165,7 @@ impl Run {
             claim: ClaimId::random(),
             retry_of: None,
             skip: is_row.then(|| Skip { first: RunId::at_millis(around - 9), count, detail }),
-            after: self.random.chance(0.2).then(|| ServerTime::from_millis(around - 1)),
+            after: self.random.chance(0.2).then(|| UtcTime::from_millis(around - 1)),
             schedule: self.random.below(12),
             overlap,
             pool: self.pool(),
@@ -293,8 +293,8 @@ impl Run {
         let now = self.now.as_millis();
         let request = BackfillRequest {
             id: backfill,
-            after: ServerTime::from_millis(now - 30),
-            last: ServerTime::from_millis(now - 10 + self.random.below(15)),
+            after: UtcTime::from_millis(now - 30),
+            last: UtcTime::from_millis(now - 10 + self.random.below(15)),
             count: 3,
             schedule: "@daily".to_owned(),
             dst: "ü".to_owned(),
@@ -432,7 +432,7 @@ async fn random_operations_on_runs_are_answered_by_the_rules() {
     let ledger = redis(&server.url()).await;
     let jobs: Vec<_> = ["a", "b", "k/i", "never-registered"].into_iter().map(name).collect();
     let instance = name("k/i");
-    let (group, now) = (GroupName::new("same").unwrap(), ServerTime::default());
+    let (group, now) = (GroupName::new("same").unwrap(), UtcTime::default());
     let (random, model) = (seed.stream(), GroupLedger::default());
     let (recent, triggers, backfills, seen) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());
     let mut run = Run {

@@ -12,7 +12,7 @@ use lock_core::{
         AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, LeaseId,
         LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Retention,
     },
-    clock::ServerTime,
+    clock::UtcTime,
 };
 use lock_redis::{Address, RedisBackendBuilder};
 use lock_testkit::{
@@ -66,7 +66,7 @@ impl Item {
     }
 }
 
-fn acquire(lock: &str, mode: AcquireMode, not_after: ServerTime) -> Item {
+fn acquire(lock: &str, mode: AcquireMode, not_after: UtcTime) -> Item {
     let lease = LeaseId::new(ProcessId::random(), LeaseNumber::new(1));
     let retention = Retention::Backend;
     Item::Acquire(AcquireRequest { name: name(lock), lease, duration: LEASE, not_after, mode, retention })
@@ -76,7 +76,7 @@ fn acquire(lock: &str, mode: AcquireMode, not_after: ServerTime) -> Item {
 fn one_of_each(lease: LeaseId) -> Vec<(Item, Nature)> {
     let new = AcquireMode::New { reserve: 0, floor: None };
     let floor = AcquireMode::New { reserve: 0, floor: Some(FencingToken::new(1 << 53)) };
-    let (later, earlier) = (ServerTime::from_micros(1 << 52), ServerTime::from_micros(1));
+    let (later, earlier) = (UtcTime::from_micros(1 << 52), UtcTime::from_micros(1));
     let renew = |lock: &str, not_after| {
         Item::Renew(RenewRequest { name: name(lock), lease, duration: LEASE, not_after })
     };
@@ -114,7 +114,7 @@ async fn alone(store: &dyn Backend, items: Vec<Item>) -> Vec<Nature> {
 
 /// Executes the items in one call, behind an operation that goes alone.
 async fn together(store: &dyn Backend, items: Vec<Item>) -> Vec<Nature> {
-    let first = acquire("may:late", AcquireMode::New { reserve: 0, floor: None }, ServerTime::from_micros(1));
+    let first = acquire("may:late", AcquireMode::New { reserve: 0, floor: None }, UtcTime::from_micros(1));
     let items = [first].into_iter().chain(items);
     join_all(items.map(|item| item.ask(store))).await.split_off(1)
 }
@@ -186,7 +186,7 @@ async fn missing_right_is_reported_as_by_the_script_alone() {
         let (server, store, items) = stage().await;
         server.command(&["ACL", "SETUSER", "shop", command]);
         let new = AcquireMode::New { reserve: 0, floor: None };
-        let free = acquire("may:free", new, ServerTime::from_micros(1 << 52));
+        let free = acquire("may:free", new, UtcTime::from_micros(1 << 52));
         let items: Vec<_> =
             items.into_iter().map(|(item, _)| item).filter(|item| !is_elsewhere(item)).collect();
         let items = [vec![free.clone()], items, vec![free]].concat();
@@ -208,7 +208,7 @@ fn is_elsewhere(item: &Item) -> bool {
 async fn full_memory_is_reported_as_by_the_script_alone() {
     let (server, store, items) = stage().await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let (new, later) = (AcquireMode::New { reserve: 0, floor: None }, ServerTime::from_micros(1 << 52));
+    let (new, later) = (AcquireMode::New { reserve: 0, floor: None }, UtcTime::from_micros(1 << 52));
     let frees = ["may:free", "may:too"].map(|lock| acquire(lock, new, later));
     // After the first write of a script, the server refuses no command for lack of memory.
     let items: Vec<_> = frees.into_iter().chain(items.into_iter().map(|(item, _)| item).take(1)).collect();
@@ -278,7 +278,7 @@ async fn operations_of_many_threads_share_the_connection() {
             std::thread::spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                 runtime.block_on(async {
-                    let later = ServerTime::from_micros(1 << 52);
+                    let later = UtcTime::from_micros(1 << 52);
                     let new = AcquireMode::New { reserve: 0, floor: None };
                     for number in 0..50 {
                         let item = acquire(&format!("x:{thread}:{number}"), new, later);

@@ -216,7 +216,7 @@ async fn a_hostile_card_does_not_disturb_its_readers() {
     server.command(&["HSET", &key, "a", "b"]);
     assert_eq!(process().await, None);
     // A card written over it is read again.
-    let card = ProcessCard::new("host", 7, "shop", lock_core::clock::ServerTime::from_millis(5));
+    let card = ProcessCard::new("host", 7, "shop", lock_core::clock::UtcTime::from_millis(5));
     backend.write_card(locks.process_id(), card.clone(), Duration::from_secs(60)).await.unwrap();
     assert_eq!(process().await, Some(card));
     assert_eq!(backend.read_card(ProcessId::random()).await.unwrap(), None);

@@ -2,7 +2,7 @@
 
 use super::support::{name, redis};
 use crate::client::RedisBackend;
-use lock_core::clock::ServerTime;
+use lock_core::clock::UtcTime;
 use lock_ledger::{
     AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, DEFAULT_HISTORY, EndReply, EndRequest,
     FleetControls, GroupName, JobCommand, JobId, OverlapRule, PauseNote, Registration, RenewRun, RetryOf,
@@ -18,7 +18,7 @@ struct Ledger {
     server: RedisServer,
     ledger: RedisBackend,
     job: JobId,
-    begin: ServerTime,
+    begin: UtcTime,
 }
 
 impl Ledger {

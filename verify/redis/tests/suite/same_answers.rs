@@ -9,7 +9,7 @@ use lock_core::{
         LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
         Reply, Retention, StoredHold,
     },
-    clock::ServerTime,
+    clock::UtcTime,
     model::Slot,
 };
 use lock_testkit::{RedisServer, Seed, Stream, contender::Contender};
@@ -75,15 +75,15 @@ impl Run {
         Duration::from_millis(millis)
     }
 
-    fn server_now(&self) -> ServerTime {
+    fn server_now(&self) -> UtcTime {
         self.store.server_now(&name("any")).expect("the server was heard")
     }
 
     /// Occasionally already over.
-    fn not_after(&mut self) -> ServerTime {
+    fn not_after(&mut self) -> UtcTime {
         let now = self.server_now();
         if self.random.chance(0.1) {
-            ServerTime::from_micros(now.as_micros() - 1_000_000)
+            UtcTime::from_micros(now.as_micros() - 1_000_000)
         } else {
             now + Duration::from_secs(10)
         }
@@ -113,7 +113,7 @@ impl Run {
         loop {
             let now = self.server_now();
             let mut slot = self.slot(name).clone();
-            let Some((.., remaining)) = slot.inspect(ServerTime::from_micros(now.as_micros() - 3_000)) else {
+            let Some((.., remaining)) = slot.inspect(UtcTime::from_micros(now.as_micros() - 3_000)) else {
                 return;
             };
             if remaining > 3 * BLUR {

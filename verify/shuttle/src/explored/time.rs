@@ -2,7 +2,7 @@
 
 use crate::{
     clock::Clock,
-    time::{Moment, ServerTime},
+    time::{Moment, UtcTime},
 };
 use std::{
     cell::RefCell,
@@ -76,8 +76,8 @@ impl Clock for ExploredClock {
         Moment::START + now()
     }
 
-    fn wall(&self) -> ServerTime {
-        ServerTime::from_micros(1_000_000_000_000_000) + now()
+    fn wall(&self) -> UtcTime {
+        UtcTime::from_micros(1_000_000_000_000_000) + now()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{
 };
 use lock_explored::{
     LockFactory, LockOptions,
-    clock::{Clock, Moment, ServerTime},
+    clock::{Clock, Moment, UtcTime},
     explored::{ExploredClock, Runtime, advance, next_timer},
 };
 use lock_testkit::planted::PlantedBug;
@@ -37,7 +37,7 @@ impl Clock for Turns {
         ExploredClock.now()
     }
 
-    fn wall(&self) -> ServerTime {
+    fn wall(&self) -> UtcTime {
         self.0.fetch_add(1, Ordering::SeqCst);
         ExploredClock.wall()
     }

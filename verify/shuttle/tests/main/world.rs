@@ -8,7 +8,7 @@ use lock_explored::{
         Inspected, Pipeline, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId,
         Subscriptions, WakeListener,
     },
-    clock::ServerTime,
+    clock::UtcTime,
     explored::{ExploredClock, Runtime},
     observer::{LockEvent, LockObserver},
 };
@@ -86,7 +86,7 @@ impl Backend for Store {
         self.memory.capabilities()
     }
 
-    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
         self.memory.server_now(name)
     }
 

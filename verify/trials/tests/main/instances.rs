@@ -41,10 +41,7 @@ fn instances_run_at_each_instant_of_their_lives_while_nodes_die() {
         living.push(id);
         if number % 4 == 0 {
             let (id, at) = (format!("o{number:04}"), now_ms() + fleet.random.below(3_000));
-            fleet.order_among_kills(&Order::Once {
-                id: id.clone(),
-                at: i64::try_from(at).expect("a time of our days"),
-            });
+            fleet.order_among_kills(&Order::Once { id: id.clone(), at });
             once.insert(id, at);
         }
         if number % 2 == 1 {

@@ -15,7 +15,7 @@ use crate::{
     backend::{AcquireMode, Acquired, Applied, NotifyWaiters, Released, Renewed, Reply},
     ids::LeaseNumber,
     terms::Terms,
-    time::ServerTime,
+    time::UtcTime,
     token::FencingToken,
 };
 use std::{collections::VecDeque, time::Duration};
@@ -58,7 +58,7 @@ struct Story {
 /// Its random numbers are distinct and the same in every run.
 struct World {
     drawn: u64,
-    server: ServerTime,
+    server: UtcTime,
     /// The grant times of guards that are not taken.
     unclaimed: Vec<Moment>,
 }
@@ -68,7 +68,7 @@ impl Env for World {
         self.drawn += 1;
         self.drawn << 32
     }
-    fn server_now(&mut self) -> ServerTime {
+    fn server_now(&mut self) -> UtcTime {
         self.server
     }
     fn unclaimed(&mut self, _: HoldId, granted_by: Moment) -> u32 {
@@ -82,7 +82,7 @@ impl Story {
     }
 
     fn with(config: MachineConfig) -> Self {
-        let world = World { drawn: 0, server: ServerTime::from_micros(SERVER), unclaimed: Vec::new() };
+        let world = World { drawn: 0, server: UtcTime::from_micros(SERVER), unclaimed: Vec::new() };
         Self {
             machine: Machine::new(config),
             now: Moment::START,

@@ -3,7 +3,7 @@
 use super::{candidate, candidate_with, is_jittered, seconds};
 use crate::support::{World, secs};
 use lock_core::{
-    clock::{Clock, Moment, ServerTime, TestClock},
+    clock::{Clock, Moment, TestClock, UtcTime},
     election::{LeadEnd, Role},
 };
 use lock_testkit::{Fault, Op};
@@ -198,7 +198,7 @@ impl Clock for Jumps {
         self.0.now() + secs(self.1.load(SeqCst))
     }
 
-    fn wall(&self) -> ServerTime {
+    fn wall(&self) -> UtcTime {
         self.0.wall()
     }
 }

@@ -8,7 +8,7 @@ use lock_core::{
         ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed,
         Reply, SubscriberId, Subscriptions, WakeListener,
     },
-    clock::{ServerTime, TestClock},
+    clock::{TestClock, UtcTime},
     quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
 };
 use std::{
@@ -79,7 +79,7 @@ impl Backend for TestNode {
     fn capabilities(&self) -> Capabilities {
         self.memory.capabilities()
     }
-    fn server_now(&self, name: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
         self.memory.server_now(name)
     }
     async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {

@@ -4,14 +4,14 @@ use super::*;
 use uuid::Uuid;
 
 const HOURLY: &str = "0 * * * *";
-const NOON: i64 = 12 * 3600;
+const NOON: u64 = 12 * 3600;
 
 /// Returns the claims of the next tick: instant in seconds of a scheduled run, or `None` for one of the backfill.
 fn claims(planner: &mut Planner, now: UtcTime) -> Vec<Option<UtcTime>> {
     let mut out = Vec::new();
     planner.tick(now, u32::MAX, &mut Budget::default(), &mut out);
     let runs = out.into_iter().filter_map(|command| match command {
-        Command::Claim(due) => Some(due.run.scheduled().map(UtcTime::from)),
+        Command::Claim(due) => Some(due.run.scheduled()),
         _ => None,
     });
     runs.collect()

@@ -56,13 +56,13 @@ impl Spread {
     /// Returns the first minute from this one on, in seconds, whose first node is this one, or the other one.
     fn minute(&self, from: u64, is_ours: bool) -> u64 {
         let peers = Peers { this: self.this, others: vec![self.other], read_at: at(0) };
-        let is_it = |minute: &u64| peers.is_first(&name(), at(*minute as i64)) == is_ours;
+        let is_it = |minute: &u64| peers.is_first(&name(), at(*minute)) == is_ours;
         (from..).step_by(60).find(is_it).unwrap()
     }
 
     /// Ticks a second before this minute, so that it is the only instant that has come at its time.
     fn wait_for(&mut self, minute: u64) {
-        self.claims(at(minute as i64 - 1), 1);
+        self.claims(at(minute - 1), 1);
     }
 
     fn registration(&self) -> Registration {
@@ -71,13 +71,13 @@ impl Spread {
 
     fn observed(&mut self, watermark: u64, now: UtcTime) {
         let (registration, mut out) = (self.registration(), Vec::new());
-        self.planner.observed(&registration, Some(at(watermark as i64)), now, &mut out);
+        self.planner.observed(&registration, Some(at(watermark)), now, &mut out);
         assert_eq!(out, []);
     }
 }
 
 fn ms(secs: u64, millis: u64) -> UtcTime {
-    at(secs as i64).saturating_add(Duration::from_millis(millis))
+    at(secs) + Duration::from_millis(millis)
 }
 
 #[test]
@@ -85,12 +85,12 @@ fn first_node_claims_at_once_and_names_the_instant_before() {
     let mut spread = Spread::follower(JobTerms::default());
     let (ours, other) = (spread.minute(60, true), spread.minute(60, false));
     for minute in (60..=ours.max(other)).step_by(60) {
-        let now = at(minute as i64);
+        let now = at(minute);
         let claims = spread.claims(now, 1);
         let is_ours = spread.minute(minute, true) == minute;
         assert_eq!(claims.len(), usize::from(is_ours));
         for due in claims {
-            assert_eq!((due.run, due.after), (run_at(minute), Some(at(minute as i64 - 60))));
+            assert_eq!((due.run, due.after), (run_at(minute), Some(at(minute - 60))));
             assert_eq!(spread.answer(now, &due, ClaimReply::Behind), [], "the leader makes up for it");
             assert_eq!(spread.claims(ms(minute, 900), 1), []);
         }
@@ -102,7 +102,7 @@ fn run_of_a_node_that_is_gone_goes_to_the_next() {
     let mut spread = Spread::follower(JobTerms::default());
     let minute = spread.minute(60, false);
     spread.wait_for(minute);
-    assert_eq!(spread.claims(at(minute as i64), 1), []);
+    assert_eq!(spread.claims(at(minute), 1), []);
     spread.heartbeat(ms(minute, 2_000), vec![]);
     let mut out = Vec::new();
     spread.planner.tick(ms(minute, 2_000), 1, &mut Budget::default(), &mut out);
@@ -114,8 +114,8 @@ fn run_decided_by_another_node_is_not_claimed() {
     let mut spread = Spread::follower(JobTerms::default());
     let minute = spread.minute(60, false);
     spread.wait_for(minute);
-    assert_eq!(spread.claims(at(minute as i64), 1), []);
-    assert_eq!(spread.planner.undecided(at(minute as i64)), [spread.registration()]);
+    assert_eq!(spread.claims(at(minute), 1), []);
+    assert_eq!(spread.planner.undecided(at(minute)), [spread.registration()]);
     spread.observed(minute, ms(minute, 600));
     assert_eq!(spread.planner.undecided(ms(minute, 600)), []);
     spread.heartbeat(ms(minute, 700), vec![]);
@@ -129,7 +129,7 @@ fn unanswered_claim_is_repeated_with_its_id_even_if_overtaken() {
     let mut spread = Spread::follower(JobTerms::default());
     let minute = spread.minute(60, true);
     spread.wait_for(minute);
-    let [mut due] = spread.claims(at(minute as i64), 1).try_into().unwrap();
+    let [mut due] = spread.claims(at(minute), 1).try_into().unwrap();
     let claim = ClaimId::random();
     due.in_doubt = Some(claim);
     let mut out = Vec::new();
@@ -145,14 +145,14 @@ fn leader_takes_an_instant_that_no_node_has_claimed_for_a_moment() {
     let mut spread = Spread::leader(JobTerms::default());
     let minute = spread.minute(60, false);
     for before in (60..minute).step_by(60) {
-        let [due] = spread.claims(at(before as i64), 1).try_into().unwrap();
+        let [due] = spread.claims(at(before), 1).try_into().unwrap();
         assert_eq!(due.after, None, "everything before it is known to be decided");
-        spread.answer(at(before as i64), &due, ClaimReply::Skipped);
+        spread.answer(at(before), &due, ClaimReply::Skipped);
     }
-    assert_eq!(spread.claims(at(minute as i64), 1), []);
+    assert_eq!(spread.claims(at(minute), 1), []);
     spread.observed(minute - 60, ms(minute, 400));
     assert_eq!(spread.claims(ms(minute, 600), 1), [], "read too early");
-    spread.observed(minute - 60, at(minute as i64).saturating_add(PAUSE));
+    spread.observed(minute - 60, at(minute) + PAUSE);
     let [due] = spread.claims(ms(minute, 600), 1).try_into().unwrap();
     assert_eq!((due.run, due.after, due.catch_up), (run_at(minute), None, CatchUp::No));
 }
@@ -191,8 +191,8 @@ fn run_that_finds_its_pool_full_stays_due_on_its_node() {
     let mut spread = Spread::follower(JobTerms { pool, ..JobTerms::default() });
     let minute = spread.minute(60, true);
     spread.wait_for(minute);
-    let [due] = spread.claims(at(minute as i64), 1).try_into().unwrap();
-    assert_eq!(spread.answer(at(minute as i64), &due, ClaimReply::PoolFull { running: 1 }), []);
+    let [due] = spread.claims(at(minute), 1).try_into().unwrap();
+    assert_eq!(spread.answer(at(minute), &due, ClaimReply::PoolFull { running: 1 }), []);
     assert_eq!(spread.claims(ms(minute, 249), 1), []);
     assert_eq!(spread.planner.wake_at(), Some(ms(minute, 250)));
     let [again] = spread.claims(ms(minute, 250), 1).try_into().unwrap();

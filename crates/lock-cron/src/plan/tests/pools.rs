@@ -3,7 +3,7 @@
 use super::*;
 use lock_ledger::PoolLimit;
 
-const NOON: i64 = 12 * 3600;
+const NOON: u64 = 12 * 3600;
 const FULL: ClaimReply = ClaimReply::PoolFull { running: 1 };
 
 fn in_pool(terms: JobTerms) -> JobTerms {

@@ -8,7 +8,7 @@ use lock_core::{
         ForceReleased, Inspected, NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
         SubscriberId, SubscriptionRegistry, Subscriptions, WakeListener,
     },
-    clock::{Clock, ServerTime, TestClock},
+    clock::{Clock, TestClock, UtcTime},
 };
 use lock_testkit::planted::{BuggyStore, PlantedBug};
 use std::{
@@ -35,7 +35,7 @@ impl BuggyBackend {
         self.bug == Some(bug)
     }
 
-    fn store(&self) -> (MutexGuard<'_, BuggyStore>, ServerTime) {
+    fn store(&self) -> (MutexGuard<'_, BuggyStore>, UtcTime) {
         let store = self.store.lock().unwrap();
         let now = self.clock.wall();
         (store, now)
@@ -61,7 +61,7 @@ impl Backend for BuggyBackend {
         Capabilities::new("buggy")
     }
 
-    fn server_now(&self, _: &LockName) -> Option<ServerTime> {
+    fn server_now(&self, _: &LockName) -> Option<UtcTime> {
         Some(self.clock.wall())
     }
 

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use lock_core::{
     FencingToken, LockName,
     backend::{BackendError, Reply},
-    clock::{ServerTime, TestClock},
+    clock::{TestClock, UtcTime},
 };
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, Attempt, ClaimId, ClaimReply, ClaimRequest, CommandReply,
@@ -178,7 +178,7 @@ impl BuggyLedger {
 
 #[async_trait]
 impl RunLedger for BuggyLedger {
-    fn server_now(&self, group: &GroupName) -> Option<ServerTime> {
+    fn server_now(&self, group: &GroupName) -> Option<UtcTime> {
         self.inner.server_now(group)
     }
 
@@ -201,7 +201,7 @@ impl RunLedger for BuggyLedger {
         &self,
         group: GroupName,
         jobs: Vec<Registration>,
-    ) -> Result<Reply<Vec<Option<ServerTime>>>, BackendError> {
+    ) -> Result<Reply<Vec<Option<UtcTime>>>, BackendError> {
         if self.bug == Some(ReadRegisters) {
             self.inner.register(group.clone(), jobs.clone()).await?;
         }

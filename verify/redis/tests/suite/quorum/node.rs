@@ -8,7 +8,7 @@ use lock_core::{
         Backend, BackendError, BackendErrorKind, LeaseId, LeaseNumber, NotifyWaiters, ProcessId,
         ReleaseRequest, Retention,
     },
-    clock::{BootClock, Clock, ServerTime},
+    clock::{BootClock, Clock, UtcTime},
     quorum::{Extended, Extension, NodeReply, Proposal, QuorumNode, Vote},
 };
 use lock_testkit::RedisServer;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-fn now(node: &RedisBackend) -> ServerTime {
+fn now(node: &RedisBackend) -> UtcTime {
     node.server_now(&name("x")).unwrap_or_else(|| BootClock::new().wall())
 }
 

@@ -8,7 +8,7 @@ use lock_core::{
         AcquireMode, AcquireRequest, Acquired, Backend, Inspected, LeaseId, LeaseNumber, NotifyWaiters,
         ProcessId, ReleaseRequest, Retention,
     },
-    clock::ServerTime,
+    clock::UtcTime,
     model::Slot,
     quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
 };
@@ -69,7 +69,7 @@ impl Run {
         of(self)[usize::try_from(at).unwrap()].clone()
     }
 
-    fn now(&self) -> ServerTime {
+    fn now(&self) -> UtcTime {
         self.node.server_now(&self.names[0]).expect("the server was heard")
     }
 
@@ -84,9 +84,9 @@ impl Run {
     }
 
     /// Occasionally already over.
-    fn not_after(&mut self) -> ServerTime {
+    fn not_after(&mut self) -> UtcTime {
         match self.random.chance(0.1) {
-            true => ServerTime::from_micros(self.now().as_micros() - 1_000_000),
+            true => UtcTime::from_micros(self.now().as_micros() - 1_000_000),
             false => self.now() + Duration::from_secs(10),
         }
     }
@@ -106,7 +106,7 @@ impl Run {
     /// Waits until no lease of the name is about to end.
     async fn away_from_the_end(&mut self, name: &LockName) {
         loop {
-            let now = ServerTime::from_micros(self.now().as_micros() - 3_000);
+            let now = UtcTime::from_micros(self.now().as_micros() - 3_000);
             let Some((.., remaining)) = self.slot(name).clone().inspect(now) else { return };
             if remaining > 3 * BLUR {
                 return;
