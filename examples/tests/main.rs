@@ -129,7 +129,7 @@ fn hyper_service_locks_by_header_and_query() {
 fn tonic_service_refuses_in_the_words_of_grpc() {
     shows(
         env!("CARGO_BIN_EXE_tonic_service"),
-        "locked by another: Unavailable, other requests worked on this for too long",
+        "locked by another: Unavailable, other requests worked on this resource for too long",
     );
 }
 

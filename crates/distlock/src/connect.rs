@@ -12,7 +12,7 @@ use lock_ledger::{LedgerConnector, RunLedger};
 #[cfg(any(feature = "redis", feature = "redis-rs"))]
 use std::sync::Arc;
 
-/// Connects to a store and returns a factory of locks with default options.
+/// Connects to a store and returns a lock factory with default options.
 ///
 /// Accepts `redis://host`, `valkey://host`, `redis-sentinel://s1,s2,s3/name`, `redis-cluster://h1,h2,h3`,
 /// `redlock://h1,h2,h3`, and `memory:` for a single process. Call it once per process; clones refer to the same
@@ -20,7 +20,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used, and the connector's
-/// error if the store cannot be reached or refuses the login. Neither contains a secret of the URL.
+/// error if the store cannot be reached or refuses the login. Neither contains secrets from the URL.
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future closes connections that it opened.

@@ -37,13 +37,13 @@ pub use connect::connect;
 pub use connect::connect_with_ledger;
 pub use lock_core::*;
 
-/// Jobs that start once in a fleet.
+/// Cron jobs that start exactly once across a fleet.
 #[cfg(feature = "cron")]
 pub use lock_cron as cron;
 /// The backend on Redis and Valkey, through the client `fred`.
 #[cfg(feature = "redis")]
 pub use lock_fred as redis;
-/// The run ledger, by which a scheduler starts each run once.
+/// The run ledger, which ensures that schedulers start each run only once.
 #[cfg(any(feature = "cron", feature = "redis", feature = "redis-rs"))]
 pub use lock_ledger as ledger;
 // lock-core may export a macro of the same name. Its code names lock-core, on which a program may not depend.

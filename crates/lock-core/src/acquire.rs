@@ -185,7 +185,7 @@ impl AcquireFuture {
 
 impl LockGuard {
     /// Acquires the lock again for the same owner. The new guard joins this hold: it shares the fencing token and the
-    /// watchdog, and has to be released as well. A longer lease extends the hold and a shorter one does not shorten
+    /// watchdog, and must be released as well. A longer lease extends the hold and a shorter one does not shorten
     /// it. A fixed lease of the same length keeps its original end.
     ///
     /// ```
@@ -211,9 +211,9 @@ impl LockGuard {
         AcquireFuture::joining(self.handle.clone(), spec, Join::Reenter(self.hold.id()))
     }
 
-    /// Extends a [fixed lease](crate::LockOptions::fixed_lease): from now it lasts at least `lease`, in whole
-    /// milliseconds. A lease that already lasts longer is not shortened, and `max_hold` still ends the hold. A lease that
-    /// the watchdog renews needs no extension.
+    /// Extends a [fixed lease](crate::LockOptions::fixed_lease) so that it lasts for at least `lease` (in whole
+    /// milliseconds) from now. A lease that already lasts longer is not shortened, and `max_hold` still ends the hold.
+    /// A lease that the watchdog renews needs no extension.
     ///
     /// This is a re-entry whose guard is dropped immediately, and observers see it as one.
     ///

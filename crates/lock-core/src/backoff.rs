@@ -11,7 +11,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A back-off that begins with `initial`.
+    /// Creates a back-off that starts at `initial`.
     #[must_use]
     pub const fn new(initial: Duration, max: Duration) -> Self {
         Self { initial, max, taken: 0 }
@@ -30,7 +30,7 @@ impl Backoff {
         self.initial.saturating_mul(1 << earlier.min(20)).min(self.max)
     }
 
-    /// Begins again with the first wait.
+    /// Starts over at the first wait.
     pub fn reset(&mut self) {
         self.taken = 0;
     }

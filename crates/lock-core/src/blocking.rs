@@ -15,7 +15,7 @@ use std::{future::Future, time::Duration};
 ///
 /// These functions use the [`Worker`](crate::Worker) of the factory. Without one they use the runtime of the thread, as
 /// in `spawn_blocking`, or else the one in which the factory was first used. That runtime must make progress during the
-/// call: a current-thread runtime only does so within its `block_on`. A worker of its own always does.
+/// call: a current-thread runtime only does so within its `block_on`. The factory's own worker always does.
 impl Lock {
     /// Blocks the thread until the lock is acquired.
     ///
@@ -31,9 +31,9 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire). [`LockErrorKind::AsyncContext`] in a task of a tokio runtime, whose thread must
-    /// not block; [`LockErrorKind::NoRuntime`] without a worker and before the factory was used in a runtime, or if
-    /// that runtime has ended.
+    /// Same as [`acquire`](Self::acquire), and [`LockErrorKind::AsyncContext`] in a task of a tokio runtime, whose
+    /// thread must not block. [`LockErrorKind::NoRuntime`] if the factory has no worker and has not yet been used in a
+    /// runtime, or if that runtime has ended.
     ///
     /// # Panics
     /// Panics in a future under [`tokio::task::unconstrained`], and in the drop of a task while its multi-threaded
@@ -42,8 +42,8 @@ impl Lock {
         block_on(self.handle(), self.name(), self.acquire())?
     }
 
-    /// Tries once, and blocks the thread until the store has answered. Returns `None` if the lock is held, or if
-    /// another task of this process waits for it.
+    /// Tries once to acquire the lock, blocking the thread until the store has answered. Returns `None` if the lock is
+    /// held, or if another task of this process is waiting for it.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend, Worker};
@@ -55,10 +55,10 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// As [`try_acquire`](Self::try_acquire) and [`acquire_blocking`](Self::acquire_blocking).
+    /// Same as [`try_acquire`](Self::try_acquire) and [`acquire_blocking`](Self::acquire_blocking).
     ///
     /// # Panics
-    /// As [`acquire_blocking`](Self::acquire_blocking).
+    /// Same as [`acquire_blocking`](Self::acquire_blocking).
     pub fn try_acquire_blocking(&self) -> Result<Option<LockGuard>, LockError> {
         block_on(self.handle(), self.name(), self.try_acquire())?
     }
@@ -76,10 +76,10 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// As [`acquire_timeout`](Self::acquire_timeout) and [`acquire_blocking`](Self::acquire_blocking).
+    /// Same as [`acquire_timeout`](Self::acquire_timeout) and [`acquire_blocking`](Self::acquire_blocking).
     ///
     /// # Panics
-    /// As [`acquire_blocking`](Self::acquire_blocking).
+    /// Same as [`acquire_blocking`](Self::acquire_blocking).
     pub fn acquire_timeout_blocking(&self, wait: Duration) -> Result<LockGuard, LockError> {
         block_on(self.handle(), self.name(), self.acquire_timeout(wait))?
     }
@@ -99,11 +99,11 @@ impl LockGuard {
     /// ```
     ///
     /// # Errors
-    /// As [`release`](Self::release). With [`LockErrorKind::AsyncContext`] or [`LockErrorKind::NoRuntime`] the lock is
-    /// released as by a drop of the guard.
+    /// Same as [`release`](Self::release). With [`LockErrorKind::AsyncContext`] or [`LockErrorKind::NoRuntime`], the
+    /// lock is released as if the guard had been dropped.
     ///
     /// # Panics
-    /// As [`Lock::acquire_blocking`]. The lock is then released as by a drop of the guard.
+    /// Same as [`Lock::acquire_blocking`]. The lock is then released as if the guard had been dropped.
     pub fn release_blocking(self) -> Result<ReleaseOutcome, LockError> {
         let (handle, name) = (self.handle.clone(), self.name().clone());
         block_on(&handle, &name, self.release())?

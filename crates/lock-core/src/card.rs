@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt};
 
 /// The host and the program of a process, as that process wrote it to the store.
 ///
-/// Another program can write anything there. A card that [`LockFactory::inspect`](crate::LockFactory::inspect) returns
-/// therefore has bounded texts without control characters. Do not base any decision on it.
+/// Other programs can write anything there, so [`LockFactory::inspect`](crate::LockFactory::inspect) truncates the
+/// texts of a card and escapes their control characters. Do not base any decision on a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessCard {
@@ -14,14 +14,15 @@ pub struct ProcessCard {
     pub host: String,
     /// The process id.
     pub pid: u32,
-    /// The name of the program: that of the executable, unless
+    /// The name of the program: the name of the executable, unless
     /// [`LockFactoryBuilder::program`](crate::LockFactoryBuilder::program) set another.
     pub program: String,
     /// The version of the program, as given to [`LockFactoryBuilder::program`](crate::LockFactoryBuilder::program).
     pub version: Option<String>,
-    /// The time at which the factory was created, by the wall clock of its host. It is printed in UTC by RFC 3339.
+    /// The time at which the factory was created, by the wall clock of its host. It is printed in UTC, in RFC 3339
+    /// format.
     pub since: UtcTime,
-    /// The notes of the process on its holds, by the number of the lease. See
+    /// The notes of the process on its holds, keyed by lease number. See
     /// [`LockGuard::note`](crate::LockGuard::note).
     pub notes: BTreeMap<LeaseNumber, String>,
 }

@@ -12,8 +12,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// A source of time. Leases are measured with [`now`](Clock::now). [`wall`](Clock::wall) is only used to detect a
-/// possible suspend of the machine, and as an estimate of the server's clock before its first answer.
+/// A source of time. Leases are measured with [`now`](Clock::now). [`wall`](Clock::wall) is only used to detect that
+/// the machine may have been suspended, and to estimate the server's clock before the server's first answer.
 ///
 /// The default is [`BootClock`]. Tests that pause tokio's time use `TestClock` (feature `test-util`).
 pub trait Clock: Debug + Send + Sync + 'static {
@@ -88,7 +88,7 @@ pub struct SteadyClock {
 }
 
 impl SteadyClock {
-    /// Creates a clock that begins with the system's wall clock.
+    /// Creates a clock that starts at the current time of the system's wall clock.
     #[must_use]
     pub fn new() -> Self {
         Self { boot: BootClock::new(), wall_at_start: UtcTime::now() }

@@ -19,8 +19,8 @@ pub trait Connector: Debug + Send + Sync + 'static {
 
 /// The set of backends that a program can be configured with.
 ///
-/// `memory:` creates a new store each time. `memory:name` is shared by all users of that name in this process, as long
-/// as one of them keeps it.
+/// `memory:` creates a new store each time. `memory:name` is shared by all users of that name in this process, and
+/// lives until the last of them drops it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -79,7 +79,7 @@ impl Connectors {
         schemes
     }
 
-    /// Creates the store of that URL.
+    /// Creates the store for this URL.
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidUrl`](crate::LockErrorKind::InvalidUrl) if the scheme is unknown (the message lists
@@ -109,7 +109,7 @@ impl Connectors {
 
     fn no_scheme(&self) -> LockError {
         LockError::invalid_url(format!(
-            "it has no scheme: begin it with a supported one ({}) and a colon, for example `memory:`",
+            "it has no scheme: start it with a supported one ({}) and a colon, for example `memory:`",
             self.schemes().join(", ")
         ))
     }
@@ -118,7 +118,7 @@ impl Connectors {
         let known = self.schemes().join(", ");
         match SERVED_BY.iter().find(|(served, _)| *served == scheme) {
             Some((_, by)) => format!(
-                "the scheme `{scheme}` is not built in: enable the feature `redis` of distlock, or add the crate \
+                "the scheme `{scheme}` is not built in: enable the `redis` feature of distlock, or add the crate \
                  `{by}` and pass its connector to `Connectors::with` (supported: {known})"
             ),
             None => format!("the scheme `{scheme}` is not supported (supported: {known})"),

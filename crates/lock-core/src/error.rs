@@ -33,7 +33,7 @@ pub enum LockErrorKind {
     InvalidName,
     /// The options contradict each other; the source is an [`OptionsError`].
     InvalidOptions,
-    /// The locks cannot be a [set](crate::set); the source is a [`SetError`].
+    /// The locks cannot form a [set](crate::set); the source is a [`SetError`].
     InvalidSet,
     /// The scheme of the backend's URL is unknown, or the URL is malformed.
     InvalidUrl,
@@ -41,7 +41,7 @@ pub enum LockErrorKind {
     Timeout,
     /// Too many acquires are in progress, for this name or in this factory.
     TooManyWaiters,
-    /// The store does not answer: for longer than the outage budget, for longer than the waiting time, or at the only
+    /// The store did not answer: for longer than the outage budget, for longer than the waiting time, or on a single
     /// try. The source is the last [`BackendError`], if there was one.
     Unavailable,
     /// The store rejected the request: permissions, a key of another type, its configuration. The source is the
@@ -87,9 +87,7 @@ impl LockErrorKind {
             Self::InvalidSet => "the set of locks is invalid",
             Self::InvalidUrl => "the backend URL is invalid",
             Self::Timeout => "the lock was not acquired within the waiting time",
-            Self::TooManyWaiters => {
-                "the lock has too many waiters: try later, or raise the limits of the factory"
-            }
+            Self::TooManyWaiters => "too many waiters: try again later, or raise the limits of the factory",
             Self::Unavailable => "the store does not answer",
             Self::Backend => "the store rejected the request",
             Self::Lost => {
@@ -99,7 +97,7 @@ impl LockErrorKind {
                 "a lock of the set was lost while the set waited for a later one: acquire the set again"
             }
             Self::ForeignOwner => {
-                "the owner belongs to another factory: use `owner()` of the factory of this lock"
+                "the owner belongs to another factory: create it with `owner()` on this lock's factory"
             }
             Self::ShutDown => "the lock factory is shut down",
             Self::NoRuntime => {
@@ -153,7 +151,7 @@ impl LockError {
         self
     }
 
-    /// Creates the error of a connector that rejects a URL. `detail` says why and what to do, without secrets.
+    /// Creates the error for a URL that a connector rejects. `detail` says why and what to do, without secrets.
     #[must_use]
     pub fn invalid_url(detail: impl Into<String>) -> Self {
         Self::new(LockErrorKind::InvalidUrl).detail(detail)
@@ -298,7 +296,8 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Returns the kind: that of the error if the lock was not acquired, and otherwise that of the loss.
+    /// Returns the kind of the acquisition error, or [`Lost`](LockErrorKind::Lost) or
+    /// [`MemberLost`](LockErrorKind::MemberLost) if the work was stopped by a loss.
     #[must_use]
     pub fn kind(&self) -> LockErrorKind {
         match self {
@@ -352,7 +351,7 @@ impl fmt::Display for LostReason {
             Self::Expired => "the lease ended without a renewal",
             Self::Gone => "the store no longer had the lease",
             Self::MaxHold => "the hold reached its `max_hold`",
-            Self::Unclaimed => "the future that acquired it was not polled for half a lease",
+            Self::Unclaimed => "the acquire future was not polled for half a lease",
             Self::ShutDown => "the lock factory was shut down",
         })
     }

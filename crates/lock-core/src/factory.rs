@@ -69,8 +69,8 @@ impl LockFactory {
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidName`] with a [`NameError`] that names the violated rule;
-    /// [`LockErrorKind::InvalidOptions`] if the terms of a factory created by [`new`](Self::new) exceed what its
-    /// backend accepts.
+    /// [`LockErrorKind::InvalidOptions`] if the factory was created by [`new`](Self::new) and its default options
+    /// exceed the limits of its backend.
     pub fn named<N>(&self, name: N) -> Result<Lock, LockError>
     where
         N: TryInto<LockName>,
@@ -145,8 +145,9 @@ impl LockFactory {
         &self.handle.clock
     }
 
-    /// Returns the name that the store has for a lock: with the [prefix](crate::LockFactoryBuilder::prefix) of this factory,
-    /// if it has one. Use it for records that belong to a lock and that several applications keep in one place.
+    /// Returns the name under which the store keeps a lock: with the [prefix](crate::LockFactoryBuilder::prefix) of
+    /// this factory, if it has one. Use it for records that belong to a lock and that several applications keep in one
+    /// place.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -188,7 +189,7 @@ impl LockFactory {
         self.handle.active_locks()
     }
 
-    /// Shuts the factory down, within 10 s; see [`shutdown_within`](Self::shutdown_within).
+    /// Shuts the factory down within 10 s; see [`shutdown_within`](Self::shutdown_within).
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -208,7 +209,7 @@ impl LockFactory {
 
     /// Shuts the factory down: waiters fail with [`LockErrorKind::ShutDown`], holds end as
     /// [`LostReason::ShutDown`](crate::LostReason::ShutDown) and are released in the store. Completes once the store
-    /// has confirmed every release, at the latest after `within`. The report names the locks whose release was not
+    /// has confirmed every release, or after `within` at the latest. The report names the locks whose release was not
     /// confirmed by then; their leases expire by themselves. A lock whose [minimum hold](LockOptions::min_hold) has not
     /// passed is not released: its lease also expires by itself.
     ///

@@ -96,7 +96,7 @@ impl LockFactory {
 /// | [`observer`](Self::observer) | none; `tracing` events are always emitted |
 /// | [`clock`](Self::clock) | [`BootClock`] |
 /// | [`prefix`](Self::prefix) | none |
-/// | [`worker`](Self::worker) | that of the store; none |
+/// | [`worker`](Self::worker) | the store's worker, if it has one |
 /// | [`program`](Self::program) | the name of the executable, without a version |
 /// | [`without_card`](Self::without_card) | a card in the store, if it keeps cards |
 ///
@@ -172,8 +172,8 @@ impl LockFactoryBuilder {
     /// without the prefix. Names under two prefixes are never the same lock. A factory without a prefix stores names
     /// unchanged, so its `shop-prod:stock:42` is that lock as well.
     ///
-    /// A prefix has 1 to 64 characters of `A–Z a–z 0–9 - _ .`, is not `distlock`, and does not begin with `redisson_`. It
-    /// counts towards [`LockName::MAX_BYTES`].
+    /// A prefix consists of 1 to 64 characters from `A–Z a–z 0–9 - _ .`, is not `distlock`, and does not begin with
+    /// `redisson_`. It counts towards [`LockName::MAX_BYTES`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -194,14 +194,14 @@ impl LockFactoryBuilder {
     }
 
     /// Sets the runtime in which the factory renews leases, ends waits and sends releases: a [`Worker`] instead of the
-    /// runtimes in which it is used. Without this call it is the worker of the store, if that has one.
+    /// runtimes in which it is used. Without this call, the factory uses the store's worker, if there is one.
     pub fn worker(mut self, worker: Worker) -> Self {
         self.worker = Some(worker);
         self
     }
 
     /// Sets the program and its version, for the [card](crate::inspect::ProcessCard) of this process: usually
-    /// `.program(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))`. Each is cut after 200 characters.
+    /// `.program(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))`. Each is truncated to 200 characters.
     pub fn program(mut self, name: impl AsRef<str>, version: impl AsRef<str>) -> Self {
         self.card.program(name.as_ref(), version.as_ref());
         self
@@ -210,10 +210,11 @@ impl LockFactoryBuilder {
     /// Turns the card of this process off. An [`inspect`](LockFactory::inspect) in other processes then does not show
     /// which process holds a lock. Nothing else changes.
     ///
-    /// With a card, the store keeps host, process id, program and version of this process, for example in Redis under
-    /// `distlock:process:<process id>`. It is written in the background, half a second after the first acquire, and
-    /// renewed every 20 s. It disappears with the [`shutdown`](LockFactory::shutdown), or 60 s after the process has
-    /// ended. If the store refuses it, one warning is logged and no card is written.
+    /// With a card, the store keeps the host, process id, program and version of this process, for example in Redis
+    /// under `distlock:process:<process id>`. The card is written in the background, half a second after the first
+    /// acquire, and renewed every 20 s. It is removed by [`shutdown`](LockFactory::shutdown), and otherwise expires
+    /// within 60 s after the process has ended. If the store refuses the card, one warning is logged and no card is
+    /// written.
     pub fn without_card(mut self) -> Self {
         self.card.turn_off();
         self

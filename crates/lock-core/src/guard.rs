@@ -102,7 +102,7 @@ impl LockGuard {
         self.hold.owner()
     }
 
-    /// Returns the number by which a resource rejects older holders; see [`FencingToken`] for the use.
+    /// Returns the number by which a resource rejects older holders; see [`FencingToken`] for how to use it.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -138,7 +138,7 @@ impl LockGuard {
         self.hold.is_held()
     }
 
-    /// Returns the time the hold stays valid without a further renewal; zero if it has ended.
+    /// Returns the time for which the hold stays valid without a further renewal; zero if it has ended.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -153,14 +153,15 @@ impl LockGuard {
         self.hold.remaining()
     }
 
-    /// Sets a note on this hold, such as `"42 %"`, that [`inspect`](crate::LockFactory::inspect) shows in other
-    /// processes, and replaces an earlier one. It does no IO. The note is written with the card of the process, in the
-    /// background and at most once per second, and disappears within 20 s after the end of the hold.
+    /// Sets a note on this hold, such as `"42 %"`, and replaces any earlier one.
+    /// [`inspect`](crate::LockFactory::inspect) shows it in other processes. This call does no IO: the note is written
+    /// with the card of the process, in the background and at most once per second, and disappears within 20 s after
+    /// the end of the hold.
     ///
-    /// Notes are for people. They are cut after [`MAX_TEXT_CHARS`](crate::inspect::ProcessCard::MAX_TEXT_CHARS), and a
-    /// factory shows at most [`MAX_NOTES`](crate::inspect::ProcessCard::MAX_NOTES) of them: a further one is dropped.
-    /// Without a card (see [`LockFactoryBuilder::without_card`](crate::LockFactoryBuilder::without_card)) this does
-    /// nothing.
+    /// Notes are for people. They are truncated to [`MAX_TEXT_CHARS`](crate::inspect::ProcessCard::MAX_TEXT_CHARS), and
+    /// a factory shows at most [`MAX_NOTES`](crate::inspect::ProcessCard::MAX_NOTES) of them; further notes are
+    /// dropped. Without a card (see [`LockFactoryBuilder::without_card`](crate::LockFactoryBuilder::without_card)) this
+    /// does nothing.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -195,8 +196,8 @@ impl LockGuard {
         self.hold.lost()
     }
 
-    /// Releases the lock and reports whether it was still held. If another task of this process waits for the lock, it
-    /// may pass to that task immediately, without a request to the store: [`ReleaseOutcome::HandedOn`].
+    /// Releases the lock and reports whether it was still held. If another task of this process is waiting for the
+    /// lock, the lock may pass to that task immediately, without a request to the store: [`ReleaseOutcome::HandedOn`].
     ///
     /// Waits for the store for at most two operation timeouts; after that the release is repeated in the background
     /// until the lease has expired by itself. The release of a lost hold returns immediately.

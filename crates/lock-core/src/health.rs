@@ -18,9 +18,9 @@ pub enum Health {
     },
     /// The store did not answer in time, or it refused the request.
     Failing {
-        /// The time since the first of the checks that have failed in a row.
+        /// The time since the first of the consecutive failed checks.
         failing_for: Duration,
-        /// The error of the latest check.
+        /// The error of the last check.
         error: LockError,
     },
 }

@@ -70,7 +70,7 @@ impl Hold {
         self.state.token
     }
 
-    /// Returns the id under which the store keeps the holder.
+    /// Returns the id under which the store records the holder.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -87,8 +87,8 @@ impl Hold {
         self.state.lease
     }
 
-    /// Returns `true` if the hold is valid now. After a guard was dropped this may stay `true` until the worker has
-    /// released it. It compares the clock and sends nothing, so the first call after a pause of this process is
+    /// Returns `true` if the hold is valid now. After a guard was dropped, this may stay `true` until the worker has
+    /// released it. This checks the clock and sends nothing, so the first call after a pause of this process is
     /// accurate. Once `false`, it stays `false`.
     ///
     /// A `true` may be stale by the next instruction. Use the [`FencingToken`] to protect whatever a stale holder must
@@ -111,7 +111,7 @@ impl Hold {
         self.state.ended().is_none()
     }
 
-    /// Returns the time the hold stays valid without a further renewal; zero if it has ended.
+    /// Returns the time for which the hold stays valid without a further renewal; zero if it has ended.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -181,7 +181,7 @@ impl Hold {
         self.state.id()
     }
 
-    /// Returns the reason of the loss, if the hold is lost. Compares the clock, as [`is_held`](Self::is_held) does.
+    /// Returns the reason for the loss, if the hold is lost. Checks the clock, as [`is_held`](Self::is_held) does.
     #[doc(hidden)]
     #[must_use]
     pub fn lost_reason(&self) -> Option<LostReason> {

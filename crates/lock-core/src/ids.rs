@@ -9,13 +9,13 @@ use uuid::Uuid;
 pub struct ProcessId(Uuid);
 
 impl ProcessId {
-    /// Draws a random one from the operating system.
+    /// Draws a random id from the operating system.
     #[must_use]
     pub fn random() -> Self {
         Self(Uuid::new_v4())
     }
 
-    /// Creates the id of a given UUID, for example in a test that repeats a run.
+    /// Creates the id with this UUID, for example in a test that repeats a run.
     #[must_use]
     pub fn from_uuid(uuid: Uuid) -> Self {
         Self(uuid)
@@ -40,15 +40,15 @@ impl fmt::Debug for ProcessId {
     }
 }
 
-/// The part of a lease id that is drawn for every acquire: 63 random bits of the operating system.
+/// The part of a lease id that is drawn for every acquire: 63 random bits from the operating system.
 ///
-/// It is random rather than counted: a cloned virtual machine or a forked process continues with the same UUID and
-/// the same counter. It would find "its own" lease in the store and be granted a lock that its twin holds.
+/// It is random rather than counted: a cloned virtual machine or a forked process would continue with the same UUID and
+/// the same counter, find "its own" lease in the store, and be granted a lock that its twin holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct LeaseNumber(u64);
 
 impl LeaseNumber {
-    /// Keeps the lower 63 bits, so that the number fits the `i64` in which Java keeps a thread id.
+    /// Creates a number from the lower 63 of these bits, so that it fits the `i64` in which Java keeps a thread id.
     #[must_use]
     pub fn new(bits: u64) -> Self {
         Self(bits & (i64::MAX as u64))
@@ -61,7 +61,7 @@ impl LeaseNumber {
     }
 }
 
-/// The id under which a store keeps the holder of a lock: `<process uuid>:<number>`. Every acquire uses a new one.
+/// The id under which a store records the holder of a lock: `<process uuid>:<number>`. Every acquire uses a new one.
 /// Re-entry is decided in the process and does not reach the store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId {
@@ -101,7 +101,7 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// The error of a string that is not a lease id of this library; the holder is another program.
+/// The error for a string that is not a lease id of this library: the holder is another program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParseLeaseIdError;

@@ -60,7 +60,7 @@ pub struct LocalHold {
     pub depth: u32,
     /// The time since it was acquired.
     pub held_for: Duration,
-    /// The time the hold stays valid without renewal.
+    /// The time for which the hold stays valid without renewal.
     pub remaining: Duration,
     /// Set if a renewal failed or the clocks jumped, until the hold is renewed.
     pub suspect: bool,

@@ -22,7 +22,7 @@
 //! reject its late write: see [`FencingToken`].
 //!
 //! # Rules
-//! - Every lease expires by itself; the watchdog renews it at a third of its length ([`LockOptions`]).
+//! - Every lease expires by itself; the watchdog renews it whenever a third of it has passed ([`LockOptions`]).
 //! - The local deadline counts from *before* the request was sent. At the deadline a hold is lost, regardless of the
 //!   network, and stays lost.
 //! - Every acquisition has its own owner; re-entry is requested explicitly, by passing an [`Owner`].
@@ -40,7 +40,7 @@
 //! | [`names`] | the names of a key and the parts of names, for signatures |
 //! | [`observer`] | events for metrics and logs |
 //! | [`quorum`] | one store over several independent ones, of which a majority decides |
-//! | [`set`] | several locks at once |
+//! | [`set`] | several locks that are acquired together |
 //!
 //! # Testing
 //! Under tokio's paused time, the factory and the in-memory backend both need a `TestClock`, which follows that time.
@@ -65,7 +65,7 @@
 //! | `otel` | off | `OtelObserver`, on the OpenTelemetry API 0.33 |
 //! | `test-util` | off | for tests: `LockFactory::paused`, `clock::TestClock`, and `MemoryBackend::{lose, clear, names, held, watched}` |
 //! | `signal` | off | `shutdown_signal`, which completes at SIGTERM or Ctrl-C |
-//! | `cancellation-token` | off | `Hold::cancellation_token`, a tokio-util token that is cancelled when the hold ends, by a release as well |
+//! | `cancellation-token` | off | `Hold::cancellation_token`, a tokio-util token that is cancelled when the hold ends, including by a release |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -131,7 +131,7 @@ impl Lock {
     }
 
     /// Returns the same lock with other options. They replace *all* options of the factory; to change one and keep
-    /// the others, begin with [`options`](Self::options):
+    /// the others, start from [`options`](Self::options):
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -177,7 +177,7 @@ impl Lock {
         Ok(Self { spec, ..self.clone() })
     }
 
-    /// Waits for the lock as long as others hold it.
+    /// Acquires the lock, waiting as long as others hold it.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -215,7 +215,7 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), but at the first failure of the store. If that is
+    /// Same as [`acquire`](Self::acquire), except that the first failure of the store is returned. If that error is
     /// [ambiguous](LockError::is_ambiguous), the attempt is undone in the background.
     ///
     /// # Cancel safety
@@ -224,7 +224,7 @@ impl Lock {
         TryAcquireFuture(AcquireFuture::new(self.handle.clone(), self.spec.clone(), Wait::Once))
     }
 
-    /// Waits for the lock, but no longer than `wait` from the first poll. Zero means a single try.
+    /// Acquires the lock, waiting no longer than `wait` from the first poll. Zero means a single try.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -256,8 +256,8 @@ impl Lock {
     ///
     /// `Ok` means that the work ended before the deadline of the hold, and that the store did not report an earlier
     /// end of the hold. A release that is not [confirmed](LockErrorKind::Unconfirmed) also returns `Ok`: the work was
-    /// protected unless the lock was forcibly released or the store lost its data. So actions that an outdated holder
-    /// must not take still have to be fenced with [`hold.fencing_token()`](Hold::fencing_token). Work that can fail
+    /// protected unless the lock was forcibly released or the store lost its data. Actions that an outdated holder must
+    /// not take must therefore still be fenced with [`hold.fencing_token()`](Hold::fencing_token). Work that can fail
     /// returns its own `Result`: `lock.run(…).await??`.
     ///
     /// ```
@@ -284,11 +284,11 @@ impl Lock {
         run_under(guard, work).await
     }
 
-    /// Like [`run`](Self::run), but only if the lock is free. Returns `None` if it is held, or if another task of
-    /// this process waits for it.
+    /// Like [`run`](Self::run), but only if the lock is free. Returns `None` if it is held, or if another task of this
+    /// process is waiting for it.
     ///
-    /// After a short job the lock is free again, and the next process would run the job once more: give a job that each
-    /// process tries at the same time a [`min_hold`](LockOptions::min_hold), or use `lock-cron`, which claims each
+    /// After a short job the lock is free again, and the next process would run the job once more. If every process
+    /// tries the job at the same time, set a [`min_hold`](LockOptions::min_hold), or use `lock-cron`, which claims each
     /// instant once.
     ///
     /// ```
@@ -303,7 +303,7 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// As [`run`](Self::run), and [`RunError::NotAcquired`] at the first failure of the store.
+    /// Same as [`run`](Self::run), except that the first failure of the store returns [`RunError::NotAcquired`].
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the lock in the background.

@@ -68,7 +68,7 @@ impl LockName {
         Ok(Self::shared(name))
     }
 
-    /// Returns a name that is known when the program is compiled. It allocates nothing, and can be a constant.
+    /// Creates a name from a static string. It does not allocate, and can be used in constants.
     ///
     /// ```
     /// use lock_core::LockName;
@@ -78,7 +78,7 @@ impl LockName {
     /// ```
     ///
     /// # Panics
-    /// Panics if it violates a rule. A constant does not compile then:
+    /// Panics if the name violates a rule. In a constant, this is a compile error:
     /// ```compile_fail
     /// # use lock_core::LockName;
     /// const REPORT: LockName = LockName::from_static("");
@@ -90,8 +90,8 @@ impl LockName {
         match rule::check(name) {
             Ok(()) => Self(Text::Static(name)),
             Err(_) => panic!(
-                "not a lock name: it has 1 to 512 bytes, no control character, no unpaired brace, and does not begin with \
-                 `redisson_` or `distlock:`"
+                "not a lock name: use 1 to 512 bytes without control characters, unpaired or empty braces, or the \
+                 prefix `redisson_` or `distlock:`"
             ),
         }
     }
@@ -102,7 +102,7 @@ impl LockName {
     }
 
     /// Returns the name `distlock:` + `rest`, which no user's lock can have; for libraries built on this one. `rest`
-    /// follows the rules of a name. A fencing counter of such a name is kept for a minute only, so that each piece of
+    /// follows the rules of a name. The fencing counter of such a name is kept for only a minute, so that each piece of
     /// work can have its own lock.
     ///
     /// # Errors
@@ -327,10 +327,10 @@ mod tests {
             (long.as_str(), NameError::TooLong { bytes: 513 }, "at most 512"),
             ("a\nb", NameError::ControlCharacter { at: 1 }, "remove or encode"),
             ("a\u{85}", NameError::ControlCharacter { at: 1 }, "remove or encode"),
-            ("a{", NameError::BrokenHashTag, "whole hash tag"),
-            ("a{}b", NameError::BrokenHashTag, "whole hash tag"),
-            ("a}b", NameError::BrokenHashTag, "whole hash tag"),
-            ("a}{b}", NameError::BrokenHashTag, "whole hash tag"),
+            ("a{", NameError::BrokenHashTag, "complete hash tag"),
+            ("a{}b", NameError::BrokenHashTag, "complete hash tag"),
+            ("a}b", NameError::BrokenHashTag, "complete hash tag"),
+            ("a}{b}", NameError::BrokenHashTag, "complete hash tag"),
             (
                 "redisson_lock_token:{a}",
                 NameError::ReservedPrefix { prefix: "redisson_" },

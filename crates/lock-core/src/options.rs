@@ -20,18 +20,18 @@ pub use limits::Limits;
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
-/// | [`lease`](Self::lease) | 30 s, renewed | the time the store keeps the lock after this process dies |
+/// | [`lease`](Self::lease) | 30 s, renewed | the longest time for which the store keeps the lock after this process dies |
 /// | [`fixed_lease`](Self::fixed_lease) | – | a lease that is not renewed: the hold ends with it |
 /// | [`renew_every`](Self::renew_every) | a third of the lease | the interval of the watchdog |
 /// | [`operation_timeout`](Self::operation_timeout) | a tenth of the lease, at most 3 s | the timeout of one request to the store |
 /// | [`margin`](Self::margin) | 1 % of the lease + 2 ms | the time by which the local deadline precedes the end of the lease |
-/// | [`outage_budget`](Self::outage_budget) | one lease | the time backend failures are tolerated before a waiting acquire fails with `Unavailable` |
+/// | [`outage_budget`](Self::outage_budget) | one lease | the time for which backend failures are tolerated before a waiting acquire fails with `Unavailable` |
 /// | [`poll_interval`](Self::poll_interval) | 30 s | the interval at which a waiter retries without a wake-up |
 /// | [`max_hold`](Self::max_hold) | none | the time after which a hold ends despite renewals |
 /// | [`min_hold`](Self::min_hold) | none | the time for which the lock stays taken, even if it is released earlier |
 /// | [`token_floor`](Self::token_floor) | none | a fencing token that the new one must exceed |
 /// | [`hand_off`](Self::hand_off) | 256 times, 10 ms | the budget for handing over a lease within this process |
-/// | [`retention`](Self::retention) | the backend's default | the time the store keeps the fencing counter of an unused name |
+/// | [`retention`](Self::retention) | the backend's default | the time for which the store keeps the fencing counter of an unused name |
 ///
 /// ```
 /// use lock_core::LockOptions;
@@ -116,8 +116,8 @@ impl LockOptions {
         self
     }
 
-    /// Sets the interval at which the watchdog renews, counted from the sending of the last successful renewal. To
-    /// share a call with renewals of other locks, it renews up to a quarter of the interval earlier.
+    /// Sets the interval at which the watchdog renews the lease, counted from when the last successful renewal was
+    /// sent. To share a call with renewals of other locks, it may renew up to a quarter of the interval earlier.
     pub const fn renew_every(mut self, interval: Duration) -> Self {
         self.renew_every = Some(interval);
         self
@@ -130,14 +130,14 @@ impl LockOptions {
         self
     }
 
-    /// Sets the time by which the local deadline precedes the end of the lease. It covers clocks of different speed
-    /// and the rounding of the store; raise it where clocks are slewed by more than 1 %.
+    /// Sets the time by which the local deadline precedes the end of the lease. It covers clocks that run at different
+    /// speeds and the rounding of the store; raise it where clocks are slewed by more than 1 %.
     pub const fn margin(mut self, margin: Duration) -> Self {
         self.margin = Some(margin);
         self
     }
 
-    /// Sets the time the store may fail before a waiting acquire fails with
+    /// Sets the time for which the store may fail before a waiting acquire fails with
     /// [`Unavailable`](crate::LockErrorKind::Unavailable).
     pub const fn outage_budget(mut self, budget: Duration) -> Self {
         self.outage_budget = Some(budget);
@@ -145,19 +145,19 @@ impl LockOptions {
     }
 
     /// Sets the longest time between two tries of a waiting acquire; 30 s by default, at least 10 ms. A release wakes
-    /// waiters by a message, so this is the safety net for lost messages. A waiter whose subscription is not
+    /// waiters with a message, so this is a safety net for lost messages. A waiter whose subscription is not
     /// acknowledged retries at least every 5 s.
     ///
     /// Set it to 5 s if a name is shared with programs that free the lock without that message: Redisson's spin and
-    /// fair locks. Do not share a name with Redisson's read-write locks: they enter a hold of ours.
+    /// fair locks. Do not share a name with Redisson's read-write locks: they would enter a hold of this library.
     pub const fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = interval;
         self
     }
 
     /// Sets the time after which a hold ends, so that a hung holder does not keep a lock forever. It is counted from
-    /// the sending of the acquire that the store granted; re-entries do not change it. It must be longer than the
-    /// operation timeout (3 s by default), or a grant could be over before its answer arrives.
+    /// when the granted acquire was sent; re-entries do not change it. It must be longer than the operation timeout
+    /// (3 s by default), or a hold could end before the answer that grants it arrives.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
@@ -170,15 +170,15 @@ impl LockOptions {
     }
 
     /// Sets the time for which the lock stays taken, counted from the grant, even if its guards are released earlier;
-    /// none by default, at most one lease. With it, a short job that each process tries at the same time runs once,
-    /// even if their clocks differ: choose a time above that difference, and below the period of the job.
+    /// none by default, at most one lease. With it, a short job that every process tries at the same time runs once,
+    /// even if the processes' clocks differ: choose a time above that difference, and below the period of the job.
     ///
     /// A release before that time ends the hold immediately, and returns
     /// [`StillHeld { depth: 0 }`](crate::ReleaseOutcome::StillHeld); the factory frees the lock when the time has
     /// passed, even if the work failed or panicked, or its future was dropped. If the process ends or the factory is
     /// [shut down](crate::LockFactory::shutdown) before that time, the lock stays taken until its lease expires. A
     /// forced release frees the lock earlier, and so does a store that loses its data. Re-entries do not change the
-    /// time. Such a lock is not handed over within the process, and its owner has to wait like any other. Every grant
+    /// time. Such a lock is not handed over within the process, and its owner must wait like any other. Every grant
     /// counts: a lock that a [set](crate::set) acquired before it gave up also stays taken.
     ///
     /// ```
@@ -207,20 +207,21 @@ impl LockOptions {
     }
 
     /// Sets a token that the token of the hold must exceed, to continue a sequence that a store has lost. A re-entry
-    /// draws no token: it is refused as [`InvalidOptions`](crate::LockErrorKind::InvalidOptions) if the token of its
+    /// draws no token: it is refused with [`InvalidOptions`](crate::LockErrorKind::InvalidOptions) if the token of its
     /// hold does not exceed the floor.
     ///
     /// A floor ahead of the store's clock, in microseconds, puts the subsequent tokens ahead of it as well. Until the
-    /// clock has caught up, they increase only as long as the store keeps its data. At most ten years below 2⁵³.
+    /// clock has caught up, they increase only as long as the store keeps its data. The floor must be more than ten
+    /// years, in microseconds, below 2⁵³.
     pub const fn token_floor(mut self, floor: FencingToken) -> Self {
         self.token_floor = Some(floor);
         self
     }
 
-    /// Sets the time the store keeps the fencing counter of the lock after its latest grant: by default the backend's
-    /// own; from 1 s to 100 years, or forever.
+    /// Sets the time for which the store keeps the fencing counter of the lock after the last grant: from 1 s to 100
+    /// years, or forever. By default, the backend's own retention applies.
     ///
-    /// A short time suits names that are used once, for example those of orders. Tokens keep increasing after a
+    /// A short time suits names that are used once, for example the names of orders. Tokens keep increasing after a
     /// counter has expired, since they follow the clock of the store.
     pub const fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
@@ -236,8 +237,8 @@ impl LockOptions {
     /// [`HandedOn`](crate::ReleaseOutcome::HandedOn). Each acquire reserves at most 256 tokens for this, so a
     /// contended process sends one request for up to 257 holds.
     ///
-    /// A larger budget makes a contended lock faster and lets other processes wait longer. When the budget is spent and
-    /// another process is subscribed to the lock, this process pauses for 10 ms to let the others go first. Fixed
+    /// A larger budget makes a contended lock faster but keeps other processes waiting longer. When the budget is spent
+    /// and another process is subscribed to the lock, this process pauses for 10 ms to let the others go first. Fixed
     /// leases, holds whose renewal failed, and holds that end within an operation timeout are never handed over.
     ///
     /// Source: Dice, Marathe, Shavit, *Lock Cohorting*, PPoPP 2012.

@@ -50,11 +50,11 @@ impl Owner {
         self.id
     }
 
-    /// Runs `work` with this owner as the ambient one: every acquire inside that names no owner uses it, and so
+    /// Runs `work` with this owner as the ambient owner: every acquire in `work` that names no owner uses it, and so
     /// re-enters.
     ///
-    /// Branches of a `join!` inside therefore do **not** exclude each other, and tasks that are spawned inside do not
-    /// inherit the owner. Scopes of different factories may be nested.
+    /// Branches of a `join!` in `work` therefore do **not** exclude each other. Tasks that `work` spawns do not inherit
+    /// the owner. Scopes of different factories may be nested.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {

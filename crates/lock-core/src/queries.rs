@@ -101,12 +101,12 @@ impl LockFactory {
 
     /// Checks that the store answers. Meant for readiness probes.
     ///
-    /// A call sends at most one request. Within a second of a check it returns that result again, without a request;
-    /// concurrent calls share one. It returns after at most two operation timeouts of the factory (3 s each by
-    /// default): one for the check of another caller, one for its own.
+    /// A call sends at most one request. For a second after a check, calls return the same result without a request;
+    /// concurrent calls share one check. A call returns after at most two operation timeouts of the factory (3 s each
+    /// by default): one for the check of another caller, one for its own.
     ///
     /// The request reads the name `distlock:health`: in a cluster from the master that serves this name, in a quorum
-    /// from a majority of the nodes. A factory that was shut down is [`Failing`](Health::Failing) with
+    /// from a majority of the nodes. A factory that was shut down reports [`Failing`](Health::Failing) with
     /// [`LockErrorKind::ShutDown`].
     ///
     /// ```
@@ -168,7 +168,7 @@ impl LockFactory {
 
     /// Returns the names in the store that begin with `prefix` and are held by anyone, within the limits. Meant for
     /// operators: a store may have to read all of its keys, and its contents may change during the search. A lock that
-    /// is taken or released during the search may be listed or not.
+    /// is taken or released during the search may or may not be listed.
     ///
     /// On Redis, every hash key counts as a lock; [`inspect`](Self::inspect) checks whether it is one. In a cluster
     /// each master is searched. With a [prefix](crate::LockFactoryBuilder::prefix) of the factory, only its own names
@@ -187,7 +187,7 @@ impl LockFactory {
     /// ```
     ///
     /// # Errors
-    /// [`LockErrorKind::Backend`] if the store cannot list locks, such as a quorum, or if the login lacks the
+    /// [`LockErrorKind::Backend`] if the store cannot list locks (a quorum cannot), or if the account lacks the
     /// permission (`SCAN` on Redis); [`LockErrorKind::Unavailable`] if the store fails or does not answer at all within
     /// the limits.
     ///

@@ -22,7 +22,7 @@ impl Drawn {
     fn next(&mut self) -> u64 {
         self.0.pop().unwrap_or_else(|| {
             let mut bytes = [[0; 8]; DRAWN_TOGETHER];
-            getrandom::fill(bytes.as_flattened_mut()).expect("the operating system gives random numbers");
+            getrandom::fill(bytes.as_flattened_mut()).expect("the operating system provides random numbers");
             let [first, rest @ ..] = bytes.map(u64::from_ne_bytes);
             self.0.extend(rest);
             first

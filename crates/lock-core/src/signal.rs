@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// ```
 ///
 /// # Errors
-/// The error of the system if it refuses a handler.
+/// The operating system's error if a handler cannot be installed.
 ///
 /// # Panics
 /// Panics if called outside of a tokio runtime with IO enabled.

@@ -3,7 +3,7 @@
 use crate::{backend::Retention, token::FencingToken};
 use std::{ops::Deref, sync::Arc, time::Duration};
 
-/// A shared handle of validated options.
+/// A shared handle to validated options.
 ///
 /// Entries, events, commands and requests each carry one, so that a clone only increments a counter. Two handles are
 /// equal if their values are equal; identical handles are compared by address alone.
@@ -13,7 +13,7 @@ pub struct Terms(Arc<TermValues>);
 /// The values behind [`Terms`], created by [`LockOptions`](crate::LockOptions), whose documentation explains each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TermValues {
-    /// The time the store keeps the lease without renewal, in whole milliseconds.
+    /// The time for which the store keeps the lease without renewal, in whole milliseconds.
     pub lease: Duration,
     /// The renewal of the lease.
     pub keep: Keep,
@@ -21,7 +21,7 @@ pub struct TermValues {
     pub operation_timeout: Duration,
     /// The time by which the local deadline precedes the end of the lease.
     pub margin: Duration,
-    /// The time backend failures are tolerated before a waiting acquire fails.
+    /// The time for which backend failures are tolerated before a waiting acquire fails.
     pub outage_budget: Duration,
     /// The longest time between two tries of a waiter with a subscription.
     pub poll_interval: Duration,
@@ -31,7 +31,7 @@ pub struct TermValues {
     pub min_hold: Duration,
     /// A token that the token of the hold must exceed.
     pub token_floor: Option<FencingToken>,
-    /// The time the fencing counter is kept after the grant.
+    /// The time for which the fencing counter is kept after the grant.
     pub retention: Retention,
     /// The budget for handing over a lease within this process.
     pub hand_off: HandOffBudget,
@@ -62,7 +62,7 @@ impl Deref for Terms {
 pub struct HandOffBudget {
     /// The maximum number of consecutive hand-offs; 0 disables them.
     pub passes: u32,
-    /// The time after the store's grant.
+    /// The time after the store's grant during which hand-offs are allowed.
     pub within: Duration,
 }
 
@@ -71,7 +71,7 @@ pub struct HandOffBudget {
 pub enum Keep {
     /// Renewed by the watchdog at this interval.
     Renewed {
-        /// The time from the sending of the last successful request to the next renewal.
+        /// The time between sending the last successful request and the next renewal.
         every: Duration,
     },
     /// Not renewed: the hold ends with the lease.

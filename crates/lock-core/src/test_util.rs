@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// For tests (feature `test-util`).
 impl LockFactory {
     /// Creates a factory on an in-memory store for a test under tokio's paused time, and returns it with the store and
-    /// the clock of both. Another factory on the same store and clock is another process.
+    /// the clock of both. Another factory on the same store and clock acts as another process.
     ///
     /// The store can [lose](MemoryBackend::lose) a lock, and the clock can [suspend](TestClock::suspend) the process.
     ///

@@ -14,7 +14,7 @@ fn micros(d: Duration) -> u64 {
 macro_rules! counts_micros {
     ($time:ident) => {
         impl $time {
-            /// Creates the time that many microseconds after the origin.
+            /// Creates the time this many microseconds after the origin.
             #[must_use]
             pub const fn from_micros(micros: u64) -> Self {
                 Self(micros)
@@ -26,7 +26,7 @@ macro_rules! counts_micros {
                 self.0
             }
 
-            /// Returns the time from `earlier` to this; zero if `earlier` is later.
+            /// Returns the time that elapsed from `earlier` to `self`; zero if `earlier` is later.
             #[must_use]
             pub const fn since(self, earlier: Self) -> Duration {
                 Duration::from_micros(self.0.saturating_sub(earlier.0))
@@ -64,7 +64,7 @@ counts_micros!(Moment);
 impl Moment {
     /// The creation of the clock.
     pub const START: Self = Self(0);
-    /// Never.
+    /// A moment that is never reached.
     pub const NEVER: Self = Self(u64::MAX);
 }
 

@@ -15,9 +15,9 @@ use std::fmt;
 /// update sku set stock = $new where id = $id and fence = $token;
 /// ```
 ///
-/// Tokens can decrease in one case: the store lost its counter *while* its clock is behind the last token.
+/// Tokens can decrease in one case: the store loses its counter *while* its clock is behind the last token.
 ///
-/// Tokens are microseconds of the store's clock wherever it moves forward, so they keep increasing when a store loses
+/// Tokens are microseconds of the store's clock as long as it moves forward, so they keep increasing when a store loses
 /// its data. They fit an SQL `BIGINT` ([`FencingToken::as_i64`]) and are below 2⁵³ until the year 2255.
 ///
 /// Source: Martin Kleppmann, "How to do distributed locking" (2016).
@@ -25,7 +25,7 @@ use std::fmt;
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// Creates the token of this number.
+    /// Creates the token with this number.
     ///
     /// Tokens come from a store; use this to read back one that was saved.
     #[must_use]

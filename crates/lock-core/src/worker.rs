@@ -48,7 +48,7 @@ impl Worker {
     /// Starts a thread named `lock-worker` with a runtime of its own.
     ///
     /// # Errors
-    /// The error of the operating system if it refuses the thread or the runtime.
+    /// The operating system's error if the thread or the runtime cannot be created.
     pub fn thread() -> io::Result<Self> {
         let (running, stopped) = oneshot::channel::<Infallible>();
         let (report, started) = mpsc::sync_channel(1);
@@ -85,7 +85,7 @@ impl Worker {
     /// [`LockErrorKind::NoRuntime`] if the runtime has ended.
     ///
     /// # Cancel safety
-    /// Dropping it drops `work` as well.
+    /// Dropping the future drops `work` as well.
     #[doc(hidden)]
     pub async fn run<T: Send + 'static>(
         &self,

@@ -20,17 +20,17 @@ impl Scheduler {
     /// exclusive; fractions of a millisecond are dropped. Future instants are left out. Returns the id of the backfill.
     ///
     /// The leader runs them one at a time, the oldest first, under identities of their own,
-    /// `backfill:<uuid>:<instant>`. So an instant that has run before runs again;
+    /// `backfill:<uuid>:<instant>`. So an instant that has already run runs again. In its body,
     /// [`RunContext::is_backfill`](crate::RunContext::is_backfill) is `true`, and
-    /// [`scheduled_at`](crate::RunContext::scheduled_at) is the instant. The schedule is the one that applies now, and
-    /// later changes of it do not change the backfill. Progress is in the store: it survives changes of the leader and
-    /// restarts of the whole fleet.
+    /// [`scheduled_at`](crate::RunContext::scheduled_at) is the instant. The backfill uses the schedule that applies
+    /// now; later changes to the schedule do not affect it. Its progress is stored, so it survives changes of the
+    /// leader and restarts of the whole fleet.
     ///
     /// - A run of a backfill waits while other runs of the job are open or waiting. With
-    ///   [`Overlap::Allow`](crate::Overlap::Allow), open runs only delay it at the limit. While it is open, scheduled
-    ///   runs follow the overlap policy: with [`Overlap::Skip`](crate::Overlap::Skip) they are skipped, with
-    ///   [`CancelPrevious`](crate::Overlap::CancelPrevious) they end it.
-    /// - Retries and the orphan policy are those of every run. After a run that failed for good, the next one starts.
+    ///   [`Overlap::Allow`](crate::Overlap::Allow), open runs delay it only once they reach the limit. While it is
+    ///   open, scheduled runs follow the overlap policy: with [`Overlap::Skip`](crate::Overlap::Skip) they are skipped,
+    ///   and with [`CancelPrevious`](crate::Overlap::CancelPrevious) they end it.
+    /// - Retries and the orphan policy apply as to every other run. If a run fails for good, the next one still starts.
     /// - While the job is paused, the backfill waits.
     /// - Nodes of an earlier version ignore backfills, which then wait for a leader of this version.
     ///
@@ -50,10 +50,10 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::RangeTooLong`] if the range has more than `limit` instants, and
+    /// [`CronErrorKind::RangeTooLong`] if the range has more than `limit` instants;
     /// [`InvalidOptions`](CronErrorKind::InvalidOptions) if it has none, or if `limit` exceeds 10,000;
     /// [`TooManyBackfills`](CronErrorKind::TooManyBackfills) if 4 of the job or 100 of the group are open;
-    /// [`UnknownJob`](CronErrorKind::UnknownJob) if this node did not register a job in code. Otherwise as
+    /// [`UnknownJob`](CronErrorKind::UnknownJob) for a job in code that this node has not registered. Otherwise as
     /// [`pause`](Self::pause).
     ///
     /// # Cancel safety
@@ -84,7 +84,7 @@ impl Scheduler {
         };
         if count > limit {
             let more = if count > MAX_BACKFILL_INSTANTS { "at least " } else { "" };
-            let about = format!("{more}{count} of `{job}`, and the limit is {limit}");
+            let about = format!("{more}{count} instants of `{job}`, but the limit is {limit}");
             return Err(CronError::new(CronErrorKind::RangeTooLong).about(about));
         }
         let id = *lock_core::backend::ProcessId::random().as_uuid();
@@ -125,8 +125,8 @@ impl Scheduler {
         }
     }
 
-    /// Withdraws the instants of a backfill that were not started. An open run continues:
-    /// [`cancel_run`](Self::cancel_run) ends it. Returns `false` if no instants were left.
+    /// Withdraws the instants of a backfill that have not been started. An open run continues; use
+    /// [`cancel_run`](Self::cancel_run) to end it. Returns `false` if no instants were left.
     ///
     /// # Errors
     /// As [`pause`](Self::pause).

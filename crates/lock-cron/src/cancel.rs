@@ -9,9 +9,9 @@ impl Scheduler {
     /// Within about a second, [`RunContext::cancelled`](crate::RunContext::cancelled) completes in their bodies, which
     /// are dropped after the [cancel grace](crate::JobBuilder::cancel_grace). Such an attempt has the outcome
     /// [`Cancelled`](crate::RunOutcome::Cancelled), unless the body succeeds within the grace. No further attempt
-    /// follows: neither a retry, even one that is waiting, nor one after the death of the node. If the store does not
-    /// answer, a run learns of it with its next renewal, a third of the [run lease](crate::SchedulerBuilder::run_lease)
-    /// later.
+    /// follows: no retry, not even one that is already waiting, and none after the death of the node. If the store does
+    /// not answer, a run learns of the request at its next renewal. Renewals are a third of the [run
+    /// lease](crate::SchedulerBuilder::run_lease) apart.
     ///
     /// Later runs are not affected: [`pause`](Self::pause) stops the schedule, and
     /// [`cancel_trigger`](Self::cancel_trigger) withdraws a trigger that has not started.

@@ -89,7 +89,7 @@ impl RunContext {
         self.hold.is_held()
     }
 
-    /// Returns the time this node holds the run without a further renewal; zero if it is lost.
+    /// Returns the remaining time for which this node holds the run without another renewal; zero if the run is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.hold.remaining()
@@ -104,9 +104,9 @@ impl RunContext {
         async move { hold.lost().await }
     }
 
-    /// Completes when the body has to end: its timeout passed, the scheduler shuts down, another run replaces it, it was
-    /// [cancelled](crate::Scheduler::cancel), or it is lost. A body that does not end is dropped at an await when its
-    /// [grace](crate::JobBuilder::cancel_grace) has passed.
+    /// Completes when the body is asked to end: its timeout has passed, the scheduler is shutting down, another run
+    /// replaces this one, or the run was [cancelled](crate::Scheduler::cancel) or lost. A body that continues is
+    /// dropped at an await once its [grace](crate::JobBuilder::cancel_grace) has passed.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping the future.
@@ -120,7 +120,7 @@ impl RunContext {
         }
     }
 
-    /// Returns `true` if the body has to end.
+    /// Returns `true` if the body has been asked to end.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.cancel.borrow()

@@ -67,7 +67,9 @@ impl Scheduler {
     /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn pause_with_note(&self, job: &str, note: PauseNote) -> Result<(), CronError> {
         if note.actor.len().max(note.text.len()) > MAX_NOTE_BYTES {
-            let about = format!("the note of the pause is longer than {MAX_NOTE_BYTES} bytes: shorten it");
+            let about = format!(
+                "the author or reason of the pause is longer than {MAX_NOTE_BYTES} bytes: shorten it"
+            );
             return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
         }
         self.command(job, JobCommand::Pause(note)).await.map(drop)
@@ -96,9 +98,9 @@ impl Scheduler {
         self.command(job, JobCommand::Resume).await.map(drop)
     }
 
-    /// Replaces the schedule of a job in the whole fleet, even across restarts, until it is
-    /// [restored](Self::restore). An invalid schedule changes nothing. Its [`DstPolicy`](crate::DstPolicy) is not
-    /// stored: that of the program still applies.
+    /// Replaces the schedule of a job in the whole fleet, even across restarts, until it is [restored](Self::restore).
+    /// An invalid schedule changes nothing. The new schedule keeps the [`DstPolicy`](crate::DstPolicy) of the schedule
+    /// that it replaces, since only its text is stored.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -175,8 +177,8 @@ impl Scheduler {
     /// [`RunContext::payload`](crate::RunContext::payload). For an instance, it replaces the payload of the instance in
     /// this run. Every attempt of the run gets it, on any node.
     ///
-    /// A payload is JSON of at most 64 KiB. At most 256 triggers of the group wait with one, so that they take 16 MiB
-    /// of the store. Nodes of an earlier version run the job without the payload: upgrade all of them first.
+    /// A payload is JSON of at most 64 KiB. At most 256 waiting triggers of a group may have one, which limits payloads
+    /// to 16 MiB of the store. Nodes of an earlier version run the job without the payload: upgrade all of them first.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -196,9 +198,9 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// As [`trigger`](Self::trigger), and [`TooManyTriggers`](CronErrorKind::TooManyTriggers) if 256 triggers of the
-    /// group wait with a payload; and [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload is not JSON or
-    /// has more than 64 KiB.
+    /// As [`trigger`](Self::trigger). Also [`TooManyTriggers`](CronErrorKind::TooManyTriggers) if 256 triggers of the
+    /// group are waiting with a payload, and [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload cannot be
+    /// encoded as JSON or is larger than 64 KiB.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have been applied; if repeated, it may trigger a second run.
@@ -243,9 +245,9 @@ impl Scheduler {
         Ok(matches!(reply, CommandReply::Accepted { .. }))
     }
 
-    /// Sets the watermark of a job to the server's current time, even if that lowers it. Use it after the server's
-    /// clock was ahead ([`WatermarkAhead`](crate::observer::CronEvent::WatermarkAhead)), when the job starts nothing:
-    /// instants after now start again, including those that already ran ahead of time.
+    /// Sets the watermark of a job to the server's current time, even if that lowers it. Use it if the server's clock
+    /// was ahead ([`WatermarkAhead`](crate::observer::CronEvent::WatermarkAhead)), so that the job starts nothing now.
+    /// Instants from now on are started again, including those that already ran ahead of time.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -286,7 +288,7 @@ impl Scheduler {
         match reply {
             CommandReply::Unregistered => {
                 let about =
-                    format!("no node of this group registered `{job}`: register it on some node first");
+                    format!("no node of this group has registered `{job}`: register it on a node first");
                 Err(CronError::new(CronErrorKind::UnknownJob).about(about))
             }
             CommandReply::Full => Err(CronError::new(full)),

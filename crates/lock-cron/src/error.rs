@@ -29,7 +29,7 @@ pub enum CronErrorKind {
     DuplicateJob,
     /// There is no job with this name in the group or, if the request needs a job of this node, on this node.
     UnknownJob,
-    /// The scheduler is running: register jobs before, and run it once.
+    /// The scheduler is running: register jobs before it runs, and run it only once.
     Running,
     /// The scheduler has ended: build another one.
     Ended,
@@ -41,7 +41,7 @@ pub enum CronErrorKind {
     TooManyBackfills,
     /// The group has too many instances.
     TooManyInstances,
-    /// The payload of an instance or a trigger is too long, or is not JSON.
+    /// The payload of an instance or a trigger is too long, or cannot be encoded as JSON.
     InvalidPayload,
     /// The store did not answer, or rejected a request. The source has the reason.
     Store,
@@ -86,7 +86,7 @@ impl CronError {
         self.kind
     }
 
-    /// Returns `true` if the same call may succeed later without a change of its arguments or of the setup.
+    /// Returns `true` if the same call may succeed later without changes to its arguments or to the setup.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         let source = self.source.as_deref();

@@ -32,13 +32,14 @@ impl Scheduler {
     /// Adds an instance of a [kind](Self::kind), or changes its schedule and its payload. Its name among the jobs is
     /// `kind/id`: pause it, trigger it and read its history by that.
     ///
-    /// The instance is stored, so it survives restarts. Every node that registered the kind runs it within two seconds;
-    /// any node may add it. While no live node has the kind, nothing runs, and the instance is
+    /// The instance is stored, so it survives restarts. Any node may add it. Within two seconds, all nodes that
+    /// registered the kind take part in running it. While no live node has the kind, nothing runs, and the instance is
     /// [unowned](crate::JobInfo::unowned).
     ///
-    /// A new instance, and one with another schedule, starts from now and never runs past instants. If only the payload
-    /// differs, missed instants are still made up for. An open run keeps the payload with which it began; if its node
-    /// dies, the next attempt has the new one. If two nodes add different definitions at once, the later request wins.
+    /// A new instance, or one whose schedule changes, starts from now and never runs past instants. If only the payload
+    /// changes, missed instants are still made up for. An open run keeps the payload it started with; if its node dies,
+    /// the next attempt has the new one. If two nodes add different definitions at the same time, the later request
+    /// wins.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -53,10 +54,10 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`]; [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that
-    /// matches no date with this name; [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload is not JSON or
-    /// is larger than 64 KiB; [`DuplicateJob`](CronErrorKind::DuplicateJob) if the name belongs to a run that was added
-    /// by [`once`](Self::once); [`TooManyInstances`](CronErrorKind::TooManyInstances) beyond 10,000 in the group;
-    /// [`Store`](CronErrorKind::Store).
+    /// matches no date with this name; [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload cannot be
+    /// encoded as JSON or is larger than 64 KiB; [`DuplicateJob`](CronErrorKind::DuplicateJob) if the name belongs to a
+    /// run that was added by [`once`](Self::once); [`TooManyInstances`](CronErrorKind::TooManyInstances) beyond 10,000
+    /// in the group; [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
     /// A dropped call may or may not have been applied; it can be repeated.
@@ -76,19 +77,20 @@ impl Scheduler {
         schedule.for_job(&format!("{kind}/{id}"))?;
         match self.define(kind, id, definition).await? {
             AddOutcome::AlreadyRun => {
-                let about = format!("`{kind}/{id}` has run once: forget it, or use another id");
+                let about =
+                    format!("`{kind}/{id}` has already run with `once`: call `forget`, or use another id");
                 Err(CronError::new(CronErrorKind::DuplicateJob).about(about))
             }
             outcome => Ok(outcome),
         }
     }
 
-    /// Runs a [kind](Self::kind) once, at an instant: one that has passed runs immediately. Its name among the jobs is
-    /// `kind/id`. The id is kept for 24 hours after the run, and then removed with its history; until then, a repeated
-    /// request runs nothing. Before the run, another instant or payload replaces the previous one, and
-    /// [`remove`](Self::remove) withdraws it.
+    /// Runs a [kind](Self::kind) once, at an instant, or immediately if the instant has passed. Its name among the jobs
+    /// is `kind/id`. The id is kept for 24 hours after the run and then removed with its history; until then, a
+    /// repeated request runs nothing. Before the run, another instant or payload replaces the previous one, and
+    /// [`remove`](Self::remove) withdraws the run.
     ///
-    /// While it is paused, the run waits. After an outage it counts as late for 24 hours, or for the
+    /// While the job is paused, the run waits. After an outage, the run counts as late for 24 hours, or for the
     /// [grace](crate::JobBuilder::grace) of the kind; after that, the [misfire policy](crate::JobBuilder::misfire)
     /// applies.
     ///
@@ -128,7 +130,7 @@ impl Scheduler {
     }
 
     /// Removes an instance. No further run starts; an open run continues. The history, a pause and the watermark are
-    /// kept, and apply if the instance is added again. Returns `false` if there was no such instance.
+    /// kept, and apply again if the instance is added again. Returns `false` if there was no such instance.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -150,10 +152,10 @@ impl Scheduler {
         self.withdraw(kind, id, Removal::KeepRecord).await
     }
 
-    /// Removes an instance with all its data: history, controls and triggers. The node of an open run loses the run,
-    /// and its body is asked to end at the next renewal. Fencing tokens still increase if the instance is added again.
-    /// Nodes learn of the removal from a record with its name, which is kept for a minute. Returns `false` if the store
-    /// had no data of the instance.
+    /// Removes an instance with all its data: history, controls and triggers. The node of an open run loses the run at
+    /// its next renewal, and its body is asked to end. Fencing tokens still increase if the instance is added again. A
+    /// record with the name is kept for a minute, so that nodes learn of the removal. Returns `false` if the store had
+    /// no data of the instance.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -50,7 +50,9 @@ impl Job {
     pub(crate) fn check_replacement(&self, controls: Option<&JobControls>) {
         let Some(text) = controls.and_then(|controls| controls.schedule.as_deref()) else { return };
         if let Err(error) = read(&self.name, self.schedule.dst_policy(), text) {
-            tracing::error!(cron.job = %self.name, %error, "replacement schedule cannot be read, using the program's");
+            tracing::error!(
+                cron.job = %self.name, %error, "failed to parse the replacement schedule, using the one in code"
+            );
         }
     }
 

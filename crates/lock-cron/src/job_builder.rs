@@ -33,10 +33,10 @@ impl Scheduler {
     /// ```
     ///
     /// # Rolling deployments
-    /// While nodes of the old and the new program run side by side, a job with a changed schedule runs at the
-    /// instants of both schedules, each instant once: after a change from `0 2 * * *` to `0 3 * * *` it may run twice
-    /// in that night. A removed job runs until the last node that has it ends, and a new job runs from the first one
-    /// on.
+    /// While nodes of the old and the new program run side by side, a job with a changed schedule runs at the instants
+    /// of both schedules, each instant once: after a change from `0 2 * * *` to `0 3 * * *` it may run twice on that
+    /// night. A removed job runs until the last node that has it stops; a new job runs as soon as the first node has
+    /// it.
     pub fn job<F, W>(&self, name: &str, schedule: Schedule, body: F) -> JobBuilder
     where
         F: Fn(RunContext) -> W + Send + Sync + 'static,
@@ -46,8 +46,9 @@ impl Scheduler {
     }
 
     /// Creates a builder for a kind of jobs: a body and its terms, without a schedule.
-    /// [`register`](JobBuilder::register) adds it. Its instances are [added](Self::add) at run time, by any node, with
-    /// a schedule and a [payload](RunContext::payload) each. Every node that registered the kind runs them.
+    /// [`register`](JobBuilder::register) adds it. Its instances are [added](Self::add) at run time, by any node, each
+    /// with a schedule and a [payload](RunContext::payload). Their runs are started by the nodes that registered the
+    /// kind.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -123,27 +124,27 @@ impl JobBuilder {
         Self { scheduler, name, schedule, terms, pool: None, body }
     }
 
-    /// Sets the policy for a run while others of this job are open.
+    /// Sets the policy for a run that is due while other runs of this job are open.
     pub fn overlap(mut self, overlap: Overlap) -> Self {
         self.terms.overlap = overlap;
         self
     }
 
-    /// Limits the open runs of all jobs with this pool, over the whole group: at most `max` at the same time, even
-    /// while nodes die. A kind's instances share its pool. Each job has one pool at most; [`max_running`] limits the
+    /// Limits the open runs of all jobs with this pool, across the whole group: at most `max` at the same time, even
+    /// while nodes die. A kind's instances share its pool. Each job has at most one pool; [`max_running`] limits the
     /// runs of a node.
     ///
     /// A run occupies its place until its end is recorded, including while it waits for its next [attempt](Retries).
-    /// The place of a run whose node died is free when the lease of the run has ended ([`run_lease`]); its next attempt
+    /// The place of a run whose node died is freed when the lease of the run ends ([`run_lease`]); its next attempt
     /// needs a place again. Triggered runs and catch-up runs need a place as well.
     ///
-    /// A run that finds the pool full starts when a place is free: at once if a run of the pool has ended on its node
-    /// or on the leader, otherwise within about 5 s. On each node, the run that has waited longest comes first. An
-    /// on-time run whose [grace](Self::grace) is over is skipped as [`NoCapacity`], a triggered run waits for the life
-    /// of its trigger, a catch-up run and a further attempt wait without limit.
+    /// A run that finds the pool full starts when a place is free: immediately if a run of the pool has ended on its
+    /// node or on the leader, otherwise within about 5 s. On each node, the run that has waited longest comes first. An
+    /// on-time run whose [grace](Self::grace) is over is skipped as [`NoCapacity`]. A triggered run waits for the life
+    /// of its trigger; catch-up runs and further attempts wait without limit.
     ///
-    /// The limit is that of the node that claims. While nodes with different limits run side by side, as in a deploy,
-    /// each starts runs as its own limit allows. Runs that were claimed without the pool are not counted.
+    /// The limit of the claiming node applies. While nodes with different limits run side by side, as in a deploy, each
+    /// starts runs as its own limit allows. Runs that were claimed without the pool are not counted.
     ///
     /// ```
     /// use lock_core::{LockFactory, MemoryBackend};
@@ -157,8 +158,8 @@ impl JobBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// [`register`](Self::register) refuses a limit of 0, an invalid name, and a limit other than that of another job
-    /// of this scheduler with the same pool.
+    /// [`register`](Self::register) refuses a limit of 0, an invalid name, and a limit that differs from the limit of
+    /// another job of this scheduler with the same pool.
     ///
     /// [`max_running`]: crate::SchedulerBuilder::max_running
     /// [`run_lease`]: crate::SchedulerBuilder::run_lease
@@ -200,7 +201,7 @@ impl JobBuilder {
         self
     }
 
-    /// Sets the time a body may take to end after it was asked to.
+    /// Sets the time for which a body may continue after it was asked to end.
     pub fn cancel_grace(mut self, grace: Duration) -> Self {
         self.terms.cancel_grace = grace;
         self
@@ -217,14 +218,14 @@ impl JobBuilder {
     /// interval between two instants of the schedule. Add the usual duration and some slack to the interval: 26 h for a
     /// daily job.
     ///
-    /// The time counts from the last success, by the server's clock; before the first one, and after a change, from the
-    /// registration of the schedule; after a command of an operator, such as a resume, from that. It survives restarts
-    /// and outages of the fleet. The leader checks it every minute and reports an overdue job by a warning, a metric
-    /// and [`CronEvent::Overdue`](crate::observer::CronEvent::Overdue);
-    /// [`JobInfo::overdue`](crate::JobInfo::overdue) and the console show it. A paused job is not overdue.
+    /// The time counts, by the server's clock, from the latest of three: the last success, the registration of the
+    /// schedule, and the last change of the job's controls by an operator, such as a resume. It survives restarts and
+    /// outages of the fleet. The leader checks it every minute and reports an overdue job with a warning, a metric and
+    /// [`CronEvent::Overdue`](crate::observer::CronEvent::Overdue); [`JobInfo::overdue`](crate::JobInfo::overdue) and
+    /// the console show it. A paused job is not overdue.
     ///
-    /// For a kind, it applies to each instance, from its addition or its only instant; choose a time for the longest
-    /// schedule of its instances.
+    /// For a kind, it applies to each instance, and counts from the time at which the instance was added or from its
+    /// only instant. Choose a time that fits the longest schedule of the instances.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -241,7 +242,7 @@ impl JobBuilder {
         self
     }
 
-    /// Sets the nodes that start its on-time runs: any node, or the leader.
+    /// Sets the nodes that start the on-time runs of the job: any node, or the leader.
     pub fn placement(mut self, placement: Placement) -> Self {
         self.terms.placement = placement;
         self
@@ -253,11 +254,10 @@ impl JobBuilder {
     /// further instants is logged as a warning.
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`], including for a slash and for the name of its pool,
-    /// [`InvalidOptions`](CronErrorKind::InvalidOptions),
-    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that matches no date with this
-    /// name, [`DuplicateJob`](CronErrorKind::DuplicateJob), [`Running`](CronErrorKind::Running),
-    /// [`Ended`](CronErrorKind::Ended). The job is not registered then.
+    /// [`CronErrorKind::InvalidName`] for an invalid name of the job or of its pool, and for a slash in the job's name;
+    /// [`InvalidOptions`](CronErrorKind::InvalidOptions); [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a
+    /// schedule with `H` that matches no date with this name; [`DuplicateJob`](CronErrorKind::DuplicateJob);
+    /// [`Running`](CronErrorKind::Running); [`Ended`](CronErrorKind::Ended). After an error, the job is not registered.
     pub fn register(self) -> Result<(), CronError> {
         let Self { scheduler, name: text, schedule, mut terms, pool, body: BodySlot(body) } = self;
         let add = || {
@@ -309,7 +309,7 @@ fn check_distances(terms: &JobTerms, schedule: &Schedule, now: UtcTime) -> Resul
         && max > shortest
     {
         return invalid(format!(
-            "the jitter is longer than the {shortest:?} between two instants: use at most that"
+            "the jitter exceeds the shortest interval between two instants: use at most {shortest:?}"
         ));
     }
     if let (Some(after), Some(longest)) = (terms.alert_after, distances().max())
@@ -349,7 +349,7 @@ fn check(terms: &JobTerms) -> Result<(), CronError> {
     }
     if terms.alert_after.is_some_and(|after| after < MIN_ALERT_AFTER) {
         return refuse(
-            "`alert_after` is shorter than a minute, the interval of its check: use at least that",
+            "`alert_after` is shorter than a minute, the interval at which it is checked: use at least a minute",
         );
     }
     if let Jitter::Fixed(max) | Jitter::Random(max) = terms.jitter

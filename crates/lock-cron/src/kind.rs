@@ -55,7 +55,7 @@ pub(crate) fn static_name(text: &str) -> Result<LockName, CronError> {
 pub(crate) fn instance_name(kind: &str, id: &str) -> Result<LockName, CronError> {
     static_name(kind)?;
     if id.is_empty() {
-        let about = "the id of the instance is empty: use one that is unique in its kind";
+        let about = "the instance id is empty: use one that is unique within its kind";
         return Err(CronError::new(CronErrorKind::InvalidName).about(about));
     }
     name(&format!("{kind}{SEPARATOR}{id}"))
@@ -69,7 +69,7 @@ pub(crate) fn pool_name(text: &str) -> Result<LockName, CronError> {
 fn name(text: &str) -> Result<LockName, CronError> {
     let name = LockName::new(text)?;
     if text.len() > MAX_NAME_BYTES {
-        let about = format!("its name has {} bytes: use at most {MAX_NAME_BYTES}", text.len());
+        let about = format!("the name has {} bytes: use at most {MAX_NAME_BYTES}", text.len());
         return Err(CronError::new(CronErrorKind::InvalidName).about(about));
     }
     Ok(name)

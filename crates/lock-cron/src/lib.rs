@@ -30,7 +30,7 @@
 //! - The *effects* happen once only if the resource checks the [token](RunContext::fencing_token) or the
 //!   [id](RunContext::id) of the run.
 //! - When a node dies, others run its jobs: within two seconds, or, if it was the leader, within the [leadership
-//!   lease](SchedulerBuilder::leadership_lease) (10 s) and a second. When the leader is shut down, another one
+//!   lease](SchedulerBuilder::leadership_lease) (10 s) plus a second. When the leader is shut down, another one
 //!   continues immediately, including the runs whose body had not started.
 //! - A changed schedule, a new job and a returning job count from their registration on. They never run past instants.
 //!
@@ -43,7 +43,7 @@
 //! | feature | default | gives |
 //! | --- | --- | --- |
 //! | `axum` | off | `router` and `router_with_actions`, the console: the jobs of the group and their runs as a page |
-//! | `bundled-zones` | on | a copy of the time zone database in the binary, for machines without one; that of the system is preferred |
+//! | `bundled-zones` | on | a time zone database in the binary; the system's own is preferred if there is one |
 //! | `otel` | off | `observer::OtelCronObserver`, on the OpenTelemetry API 0.33 |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -4,7 +4,7 @@ use crate::hash::StableHash;
 use lock_core::__private::Backoff;
 use std::time::Duration;
 
-/// The policy for a run while others of its job are open, anywhere in the fleet.
+/// The policy for a run that is due while other runs of its job are open, anywhere in the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Overlap {
@@ -57,30 +57,30 @@ pub enum OnOrphan {
     #[default]
     Skip,
     /// Runs it again, with a higher fencing token. A body that a shutdown cancels also counts as orphaned: the next
-    /// leader runs it again immediately. Failures have a separate budget, see [`Retries`].
+    /// leader runs it again immediately. Failures have a separate budget; see [`Retries`].
     Retry {
         /// The number of further attempts.
         max: u32,
     },
 }
 
-/// The retries of a run that failed, panicked or timed out. They are made by the same node, or by the next leader if
-/// that node ends. A run that waits for its next attempt is open, and the overlap policy counts it.
+/// The retries of a run that failed, panicked or timed out. The same node makes them, or the next leader if that node
+/// stops. A run that waits for its next attempt is open, so the overlap policy counts it.
 ///
 /// | option | default |
 /// | --- | --- |
 /// | `max` | 0: no further attempt |
-/// | `initial_delay` | 1 s, before the second attempt; it doubles with each |
+/// | `initial_delay` | 1 s, before the second attempt; the delay doubles with each further attempt |
 /// | `max_delay` | 1 minute |
 ///
 /// Each delay is reduced at random by up to a quarter, so that jobs that failed together are not retried together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Retries {
-    /// The number of further attempts.
+    /// The maximum number of further attempts.
     pub max: u32,
-    /// The delay before the first of them.
+    /// The delay before the first further attempt.
     pub initial_delay: Duration,
-    /// The maximum delay.
+    /// The maximum delay before a further attempt.
     pub max_delay: Duration,
 }
 
@@ -104,8 +104,8 @@ impl Retries {
     }
 }
 
-/// The delay between the claim of a run and its body, so that many jobs of the same instant do not hit a resource
-/// together. It does not change the identity of the run.
+/// The delay between the claim of a run and its body, so that many jobs that are due at the same instant do not hit a
+/// resource at the same time. It does not change the identity of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Jitter {
@@ -135,14 +135,14 @@ fn part(whole: Duration, number: u64) -> Duration {
     Duration::new(secs, u32::try_from(nanos % 1_000_000_000).unwrap_or(0))
 }
 
-/// The nodes that start the on-time runs of a job. Missed instants, triggers and orphans are always started by the
-/// leader.
+/// The nodes that start the on-time runs of a job. Missed instants, triggered runs and orphans are always started by
+/// the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Placement {
     /// Any node. A hash of the job and the instant selects the node, among those that have
-    /// [room](crate::SchedulerBuilder::max_running). If it does not claim the run, another one or the leader does
-    /// so within about two seconds. A run that has to wait for another one of its job waits at the leader.
+    /// [room](crate::SchedulerBuilder::max_running). If that node does not claim the run, another node or the leader
+    /// does so within about two seconds. A run that must wait for another run of its job is left to the leader.
     #[default]
     Spread,
     /// The leader.

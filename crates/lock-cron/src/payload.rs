@@ -20,7 +20,8 @@ pub struct BadPayload(serde_json::Error);
 impl std::fmt::Display for BadPayload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(
-            "the payload does not have the requested type: change the type, or repeat the trigger or the `add`",
+            "the payload does not have the requested type: change the type, or trigger the run or add the instance \
+             again with a matching payload",
         )
     }
 }
@@ -52,8 +53,9 @@ pub(crate) fn encode(payload: &impl Serialize) -> Result<String, CronError> {
 }
 
 impl RunContext {
-    /// Returns the payload of the run: that of its [trigger](crate::Scheduler::trigger_with), or else that of its
-    /// [instance](crate::Scheduler::add). A run without one has the payload `null`, which is a `()` or a `None`.
+    /// Returns the payload of the run: the one sent with its [trigger](crate::Scheduler::trigger_with), if any, or else
+    /// the one of its [instance](crate::Scheduler::add). If there is neither, the payload is `null`, which deserializes
+    /// to `()` or `None`.
     ///
     /// # Errors
     /// [`BadPayload`]. A body that returns it fails without a retry.

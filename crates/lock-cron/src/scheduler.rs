@@ -27,9 +27,10 @@ use std::{
 /// A scheduler of cron jobs that start exactly once across a fleet.
 ///
 /// Every node of a group registers its jobs and runs its scheduler. A hash of the job and the instant selects the node
-/// that starts a run, see [`Placement`](crate::Placement). One node is elected leader: it makes up for missed runs,
-/// takes over those of dead nodes, and starts triggered ones. Both only improve efficiency: the store decides by a
-/// claim of (job, scheduled instant) that each run is started once, so nodes that disagree are harmless.
+/// that starts a run; see [`Placement`](crate::Placement). One node is elected leader: it makes up for missed runs,
+/// takes over the runs of dead nodes, and starts triggered runs. The hash and the election only improve efficiency: the
+/// store decides by a claim of (job, scheduled instant) that each run is started once, so nodes that disagree are
+/// harmless.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -63,8 +64,8 @@ use std::{
 /// dies end with it, unless [`on_orphan`](crate::JobBuilder::on_orphan) retries them.
 ///
 /// # Data in the store
-/// The watermark and the history of every job name do not expire, even after the job was removed. Those of an instance
-/// are removed by [`forget`](Self::forget).
+/// The watermark and the history of a job in code never expire, even after the job is removed from the program. For an
+/// instance, [`forget`](Self::forget) removes them.
 ///
 /// Clones refer to the same scheduler.
 #[derive(Debug, Clone)]
@@ -78,7 +79,7 @@ pub struct Scheduler {
 pub struct JobInfo {
     /// The name of the job.
     pub name: LockName,
-    /// The schedule: that of the program, or the one that [replaced](Scheduler::replace) it.
+    /// The schedule in force: the job's own, or the one that [replaced](Scheduler::replace) it.
     pub schedule: Schedule,
     /// `true` if the schedule is a replacement.
     pub replaced: bool,
@@ -86,17 +87,18 @@ pub struct JobInfo {
     pub paused: bool,
     /// The author of the pause and the reason for it; empty unless the job is paused.
     pub note: PauseNote,
-    /// The pool and its limit on this node; `None` without a pool, and for an instance of a kind of other nodes.
+    /// The pool and its limit on this node; `None` for a job without a pool, and for an instance whose kind this node
+    /// has not registered.
     pub pool: Option<PoolLimit>,
     /// The next run, unless the job is paused.
     pub next_run: Option<UtcTime>,
     /// The end of the last run that succeeded, by the server's clock; `None` before the first one.
     pub last_success: Option<UtcTime>,
-    /// `true` if it has not succeeded for its [`alert_after`](crate::JobBuilder::alert_after). Always `false` for a
+    /// `true` if it has not succeeded within its [`alert_after`](crate::JobBuilder::alert_after). Always `false` for a
     /// paused job, and for an instance whose kind this node has not registered.
     pub overdue: bool,
-    /// The time during which nothing runs because its watermark is in the future; zero unless the server's clock was
-    /// ahead. [`Scheduler::reset`] corrects it.
+    /// The time for which no scheduled run starts because the watermark is in the future; zero unless the server's
+    /// clock was ahead. [`Scheduler::reset`] corrects it.
     pub ahead_by: Duration,
     /// The runs that have not ended, anywhere in the fleet.
     pub open: Vec<OpenRun>,
@@ -106,7 +108,7 @@ pub struct JobInfo {
     pub unowned: bool,
 }
 
-/// The properties of an instance that other jobs do not have.
+/// The properties that only an instance has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InstanceInfo {
@@ -145,8 +147,8 @@ impl Scheduler {
     }
 
     /// Runs the jobs until `signal` completes, then shuts down gracefully. It claims no further runs and resigns, so
-    /// that another node continues immediately. Running bodies finish within the [shutdown
-    /// grace](crate::SchedulerBuilder::shutdown_grace), and are asked to end after it.
+    /// that another node continues immediately. Running bodies may finish within the [shutdown
+    /// grace](crate::SchedulerBuilder::shutdown_grace); after that, they are asked to end.
     ///
     /// During outages of the store it waits and retries.
     ///
@@ -193,8 +195,8 @@ impl Scheduler {
         self.shared.leading.load(Ordering::SeqCst)
     }
 
-    /// Returns the jobs that this node registered and all instances of the group, sorted by name, with the controls of
-    /// the fleet and their open runs. Instances whose schedule this version cannot read are left out.
+    /// Returns the jobs that this node registered and all instances of the group, sorted by name, each with its
+    /// controls and open runs. Instances whose schedule this version of the program cannot read are left out.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -272,9 +274,10 @@ impl Scheduler {
         Ok(listed.into_iter().zip(effective).map(view).collect())
     }
 
-    /// Returns the next `n` runs of a job, by the server's clock and the controls of the fleet: the same on every
-    /// node. For a paused job, these are the runs that it would have. The schedule of a job in code
-    /// belongs to the program, so this node must have registered it; that of an instance is read from the store.
+    /// Returns the next `n` runs of a job, by the server's clock and the controls of the fleet, so the result is the
+    /// same on every node. For a paused job, these are the runs that it would have. The schedule of a job in code
+    /// belongs to the program, so this node must have registered it; the schedule of an instance is read from the
+    /// store.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -303,9 +306,8 @@ impl Scheduler {
         Ok(schedule.after(from).take(n).collect())
     }
 
-    /// Returns the latest attempts of a job that have ended or were skipped, newest first: at most `n` entries.
-    /// A job of another node is read from the store, so that a tool needs no
-    /// registered jobs.
+    /// Returns the last entries of a job's history, newest first and at most `n`: ended attempts and skipped runs. They
+    /// are read from the store, so a tool needs no registered jobs.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

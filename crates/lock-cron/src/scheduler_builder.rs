@@ -42,13 +42,13 @@ impl Scheduler {
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
-/// | [`group`](Self::group) | `default` | the schedulers of one group elect one leader |
+/// | [`group`](Self::group) | `default` | the name shared by all schedulers that belong together |
 /// | [`node`](Self::node) | the factory's process id | the name of this process in the history |
 /// | [`leadership_lease`](Self::leadership_lease) | 10 s | the maximum delay of runs after the death of the leader |
 /// | [`run_lease`](Self::run_lease) | 30 s | the time after which a run whose node died is an orphan |
-/// | [`shutdown_grace`](Self::shutdown_grace) | 20 s | the time for claims and running bodies when the scheduler ends |
+/// | [`shutdown_grace`](Self::shutdown_grace) | 20 s | the time for claims and running bodies at shutdown |
 /// | [`trigger_life`](Self::trigger_life) | 10 min | the maximum time a trigger waits for a leader |
-/// | [`max_running`](Self::max_running) | no limit | the maximum number of runs at once on this node |
+/// | [`max_running`](Self::max_running) | no limit | the maximum number of simultaneous runs on this node |
 /// | [`history`](Self::history) | 100 | the length of the history of each job, in entries |
 /// | [`observer`](Self::observer) | none | `tracing` events are always emitted |
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl SchedulerBuilder {
         }
     }
 
-    /// Sets the group: the schedulers that belong together, in all processes that use the store.
+    /// Sets the name of the group: the schedulers that belong together, in all processes that use the store.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = group.into();
         self
@@ -105,7 +105,7 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Sets the lease of the leadership. When the leader dies, another continues within this time and a second.
+    /// Sets the lease of the leadership. When the leader dies, another continues within this time plus a second.
     pub fn leadership_lease(mut self, lease: Duration) -> Self {
         self.leadership_lease = lease;
         self
@@ -121,8 +121,9 @@ impl SchedulerBuilder {
     }
 
     /// Sets the time that the scheduler waits at shutdown, for unanswered claims and running bodies together. After
-    /// it, bodies are asked to end, and may take their [`cancel_grace`](crate::JobBuilder::cancel_grace). The
-    /// defaults, 20 s and 5 s, fit the 30 s after which Kubernetes kills a process. `Duration::MAX` waits for all.
+    /// that, bodies are asked to end, and may take their [`cancel_grace`](crate::JobBuilder::cancel_grace). The
+    /// defaults, 20 s and 5 s, fit the 30 s after which Kubernetes kills a process. With `Duration::MAX`, it waits for
+    /// all of them.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self
@@ -135,16 +136,16 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Sets the maximum number of runs at once on this node, at least 1. A run counts from its claim to its recorded
-    /// end, including its retries. Without room, a node leaves runs to the others. A run for which no node has room
-    /// within its [grace](crate::JobBuilder::grace) is skipped as
+    /// Sets the maximum number of simultaneous runs on this node, at least 1. A run counts from its claim to its
+    /// recorded end, including its retries. A node without room leaves runs to other nodes. A run for which no node has
+    /// room within its [grace](crate::JobBuilder::grace) is skipped as
     /// [`NoCapacity`](crate::observer::SkipReason::NoCapacity). Catch-up runs and triggers wait for room.
     pub fn max_running(mut self, runs: u32) -> Self {
         self.max_running = Some(runs);
         self
     }
 
-    /// Sets the length of the history of each job: from 1 to 1000 entries. Adjacent skips with the same reason are
+    /// Sets the length of the history of each job: from 1 to 1000 entries. Adjacent skips with the same reason count as
     /// one entry.
     pub fn history(mut self, entries: u32) -> Self {
         self.history = entries;
@@ -172,7 +173,8 @@ impl SchedulerBuilder {
         let group = GroupName::new(&self.group).map_err(in_group)?;
         let invalid = |about: String| CronError::new(CronErrorKind::InvalidOptions).about(about);
         if self.group.len() > MAX_NAME_BYTES {
-            let about = format!("a group name has {} bytes: use at most {MAX_NAME_BYTES}", self.group.len());
+            let about =
+                format!("the group name has {} bytes: use at most {MAX_NAME_BYTES}", self.group.len());
             return Err(CronError::new(CronErrorKind::InvalidName).about(about));
         }
         for (option, lease) in [("leadership_lease", self.leadership_lease), ("run_lease", self.run_lease)] {
@@ -200,7 +202,7 @@ impl SchedulerBuilder {
         let name = self.node.unwrap_or_else(|| self.locks.process_id().to_string());
         if name.chars().count() > MAX_NODE_NAME {
             return Err(invalid(format!(
-                "the name of the node is too long: use at most {MAX_NODE_NAME} characters"
+                "the node name is too long: use at most {MAX_NODE_NAME} characters"
             )));
         }
         let shorter = self.leadership_lease.min(self.run_lease);

@@ -53,7 +53,7 @@ impl Registry {
         match limits.find(|other| other.max != pool.max) {
             Some(PoolLimit { max, .. }) => {
                 let about =
-                    format!("another job limits it to {max}, this one to {}: use one limit", pool.max);
+                    format!("another job limits it to {max}, this one to {}: use the same limit", pool.max);
                 Err(CronError::new(CronErrorKind::InvalidOptions).about(about).of_pool(pool.name.as_str()))
             }
             None => Ok(()),

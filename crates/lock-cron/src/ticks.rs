@@ -16,7 +16,7 @@ use tokio::time::{Sleep, sleep};
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 impl Schedule {
-    /// Returns the instants after now as a stream: each when it has come, by the clock of this machine.
+    /// Returns a stream of the instants after now. It yields each instant when it comes, by the clock of this machine.
     ///
     /// Use it for work that each node does for itself, such as clearing a local cache. It needs no store and no
     /// [`Scheduler`](crate::Scheduler): there is no claim, no history, no timeout and no retry. For work that is done
@@ -44,19 +44,19 @@ impl Schedule {
     ///
     /// # Missed ticks
     /// Runs in such a loop never overlap. If several instants have come, because the body took longer than their
-    /// interval or the machine was suspended, the stream returns the latest of them at once and skips the others, as
-    /// tokio's `MissedTickBehavior::Skip`.
+    /// interval or the machine was suspended, the stream returns the latest of them immediately and skips the others,
+    /// like tokio's `MissedTickBehavior::Skip`.
     ///
     /// # Clock changes
-    /// The clock is read at least once a second, so a step of the clock forward takes effect within a second. The ticks
-    /// are strictly increasing: if the clock is set back, no instant comes twice. After a clock that was far ahead,
-    /// create another stream.
+    /// The clock is read at least once a second, so a forward step of the clock takes effect within a second. The ticks
+    /// are strictly increasing: if the clock is set back, no instant comes twice. If the clock was far ahead and has
+    /// been corrected, create a new stream.
     pub fn ticks(&self) -> Ticks {
         self.ticks_with_clock(Arc::new(BootClock::new()))
     }
 
-    /// As [`ticks`](Self::ticks), by the wall time of another clock. A test that pauses tokio's time uses
-    /// `lock_core::clock::TestClock`.
+    /// Returns the same stream as [`ticks`](Self::ticks), by the wall time of another clock. A test that pauses tokio's
+    /// time uses `lock_core::clock::TestClock`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -76,9 +76,9 @@ impl Schedule {
     }
 }
 
-/// A stream of the instants of a schedule, each when it has come; returned by [`Schedule::ticks`].
+/// A stream that yields each instant of a schedule when it comes; returned by [`Schedule::ticks`].
 ///
-/// It ends with the schedule, after the last tick: after the only one of [`Schedule::at`].
+/// It ends after the last tick of the schedule. A schedule of [`Schedule::at`] has only one.
 ///
 /// # Cancel safety
 /// Cancel safe: a dropped [`next`](Self::next) loses no tick.
@@ -96,7 +96,7 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Waits for the next tick; `None` after the last one.
+    /// Waits for the next tick. Returns `None` after the last one.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped call loses no tick.

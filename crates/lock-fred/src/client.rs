@@ -92,7 +92,7 @@ impl Client for Fred {
     #[cfg(feature = "tls")]
     const TLS: TlsSupport<Self> = TlsSupport::BuiltIn(Self::secure);
     #[cfg(not(feature = "tls"))]
-    const TLS: TlsSupport<Self> = TlsSupport::Missing("the feature `tls` of distlock or lock-fred");
+    const TLS: TlsSupport<Self> = TlsSupport::Missing("the `tls` feature of distlock or lock-fred");
 
     #[cfg(feature = "tls")]
     fn is_secured(&self) -> bool {

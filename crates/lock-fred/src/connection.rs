@@ -24,7 +24,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// A connection of fred. It closes when dropped.
+/// A fred connection. It closes when dropped.
 pub struct FredConnection {
     client: Client,
     carrier: JoinHandle<()>,

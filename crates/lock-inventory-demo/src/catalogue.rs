@@ -105,7 +105,7 @@ pub enum CatalogueError {
     Empty,
 }
 
-/// A problem of one line.
+/// A problem with one line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RowProblem {
@@ -124,7 +124,7 @@ pub enum RowProblem {
     #[error("the title is empty: give every product a title")]
     NoTitle,
     /// The price is not a positive number of cents.
-    #[error("the price {found:?} is not a whole, positive number of cents: write 1290 for 12.90")]
+    #[error("the price {found:?} is not a positive whole number of cents: write 1290 for 12.90")]
     Price {
         /// Text of the field.
         found: String,
@@ -142,7 +142,9 @@ pub enum RowProblem {
         found: String,
     },
     /// The line has more or fewer fields than the header.
-    #[error("there are {found} fields where the header has {expected}: put quotes around commas")]
+    #[error(
+        "the line has {found} fields, but the header has {expected}: put quotes around fields with commas"
+    )]
     Fields {
         /// Number of fields in the header.
         expected: u64,

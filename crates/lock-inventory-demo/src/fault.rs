@@ -85,7 +85,7 @@ impl Faults {
         Self { armed: Arc::new(Mutex::new(Some(Armed::Gate(gate)))) }
     }
 
-    /// Arms a fault and replaces the current one. A stall of 0 ms disarms.
+    /// Arms a fault, replacing the current one. A stall of 0 ms only removes the current one.
     pub fn arm(&self, fault: Fault) {
         let none = fault.kind == FaultKind::Stall && fault.millis == 0;
         *self.armed.lock().unwrap_or_else(PoisonError::into_inner) = (!none).then_some(Armed::Fault(fault));
@@ -121,7 +121,7 @@ const TAKES_EFFECT: Duration = Duration::from_millis(100);
 fn stop_process() {
     use rustix::process::{Signal, getpid, kill_process};
     if let Err(error) = kill_process(getpid(), Signal::STOP) {
-        tracing::error!(%error, "this process cannot stop itself");
+        tracing::error!(%error, "failed to stop this process");
     }
     // Another thread may handle the signal first. Until this thread is stopped too, it must not continue to its write:
     // if it stopped in the middle of a transaction, it would keep SQLite's lock.

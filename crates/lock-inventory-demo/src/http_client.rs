@@ -43,7 +43,7 @@ impl<B> HttpClient<B>
 where
     B: Body<Data: Send, Error: Into<Cause>> + Send + 'static,
 {
-    /// Creates a client of `server` without a connection.
+    /// Creates a client of `server` without connecting.
     #[must_use]
     pub fn new(server: SocketAddr) -> Self {
         Self { server, connections: Mutex::default() }

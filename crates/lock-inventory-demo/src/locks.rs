@@ -75,7 +75,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Creates locks in the memory of this process. They only exclude shops that share clones of this value.
+    /// Creates locks in the memory of this process. Only shops that share clones of this value exclude each other.
     #[must_use]
     pub fn in_memory() -> Self {
         Self { store: MemoryBackend::new().into(), ledger: Arc::new(MemoryLedger::new()) }

@@ -33,7 +33,7 @@ pub struct Payment {
     cents: u64,
 }
 
-/// The service declined the payment.
+/// The error for a payment that the service declined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Declined;
 
@@ -41,16 +41,17 @@ impl Payments {
     /// Largest payment, in cents.
     pub const LIMIT: u64 = 1_000_000;
 
-    /// Creates a service whose delays are derived from `seed`. Faults are injected before an answer returns.
+    /// Creates a service whose delays are derived from `seed`. Faults are injected after a payment is taken,
+    /// before `charge` returns.
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Self {
         Self { seed, taken: Arc::default(), faults }
     }
 
-    /// Charges `order`. This takes 2 to 6 ms, always the same time for a seed and a key.
+    /// Charges `order`. This takes 2 to 6 ms without a fault, depending only on the seed and the key.
     ///
     /// # Errors
-    /// Returns [`Declined`] above [`LIMIT`](Self::LIMIT).
+    /// Returns [`Declined`] if the price exceeds [`LIMIT`](Self::LIMIT).
     ///
     /// # Cancel safety
     /// After a dropped call, the payment may or may not have been taken.

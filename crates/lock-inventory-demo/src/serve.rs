@@ -39,7 +39,7 @@ pub struct Config {
     pub database: Option<DatabaseUrl>,
     /// Store of the locks.
     pub locks: LocksUrl,
-    /// CSV file with the products of an empty database; `None` for the built-in catalogue.
+    /// CSV file with the products for an empty database; `None` for the built-in catalogue.
     pub catalogue: Option<PathBuf>,
     /// Availability of the routes under `/admin`, which require a loopback address.
     pub admin: Admin,
@@ -48,7 +48,8 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Returns a free loopback port, a temporary SQLite file, locks in memory, the built-in catalogue, and no `/admin`.
+    /// Returns settings with a free loopback port, a temporary SQLite file, locks in memory, the built-in catalogue,
+    /// and no `/admin`.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -116,7 +117,7 @@ impl Server {
         Ok(Self { listener, ready, admin, shop, cron, _directory: directory })
     }
 
-    /// Returns the address on which the shop listens.
+    /// Returns the address, process id and name of the shop.
     #[must_use]
     pub fn ready(&self) -> &Ready {
         &self.ready
@@ -212,7 +213,7 @@ fn read(catalogue: Option<PathBuf>) -> Result<Catalogue, CatalogueError> {
     }
 }
 
-/// Completes when this process is asked to end by SIGTERM, SIGINT, or the end of stdin if `until_stdin_ends` is set.
+/// Returns a future that completes on SIGTERM or SIGINT, or when stdin ends if `until_stdin_ends` is set.
 ///
 /// # Errors
 /// Returns [`io::Error`] if signals cannot be received.
@@ -262,7 +263,7 @@ pub enum ServeError {
         strategy: Strategy,
     },
     /// Connecting to Redis for the strategy failed.
-    #[error("Redis could not be reached for commands of the strategy")]
+    #[error("could not connect to Redis for the strategy's commands")]
     Redis(#[source] fred::error::Error),
     /// Connecting to the store of the locks failed.
     #[error("could not connect to the lock store")]

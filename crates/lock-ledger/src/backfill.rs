@@ -3,12 +3,12 @@
 use lock_core::{LockName, clock::UtcTime};
 use uuid::Uuid;
 
-/// The past instants to run, as a part of a schedule. The ledger does not parse its texts.
+/// The past instants to run, as a part of a schedule. The ledger does not parse the schedule or the policy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BackfillRequest {
     /// The random id of the backfill.
     pub id: Uuid,
-    /// A time before the first instant and after the one before it, in whole milliseconds.
+    /// The exclusive lower bound of the instants, in whole milliseconds.
     pub after: UtcTime,
     /// The last instant, in whole milliseconds.
     pub last: UtcTime,
@@ -20,7 +20,7 @@ pub struct BackfillRequest {
     pub dst: String,
 }
 
-/// A backfill with instants that have not been started.
+/// A backfill that still has instants to start.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Backfill {
     /// Its id.
@@ -29,13 +29,13 @@ pub struct Backfill {
     pub job: LockName,
     /// The time of the command, by the server's clock.
     pub given: UtcTime,
-    /// The time up to which its instants were started.
+    /// The time up to which its instants have been started.
     pub mark: UtcTime,
     /// Its last instant.
     pub last: UtcTime,
     /// The number of its instants, for display.
     pub count: u32,
-    /// The number of those that were started, for display.
+    /// The number of its instants that have been started, for display.
     pub done: u32,
     /// Its schedule, with the time zone.
     pub schedule: String,

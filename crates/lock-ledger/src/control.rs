@@ -8,7 +8,7 @@ use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// A command for a job, for the whole fleet.
+/// A command for a job, which applies to the whole fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobCommand {
@@ -23,9 +23,9 @@ pub enum JobCommand {
     /// Sets the watermark to the server's current time, even if that lowers it. No other operation lowers it. Runs
     /// start again after the server's clock was ahead.
     Reset,
-    /// Sets the controls that the caller read before the group lost its data, if they have a higher revision than those
-    /// of the job. A command since the loss has a higher one, so it is kept. A job that the ledger does not have is
-    /// registered, with a watermark of now.
+    /// Sets the controls that the caller read before the group lost its data, if their revision is higher than the
+    /// revision of the job's current controls. A command since the loss has a higher one, so it is kept. A job that the
+    /// ledger does not have is registered, with a watermark of now.
     Reinstate(JobControls),
     /// Starts a run now.
     Trigger {
@@ -114,7 +114,7 @@ pub struct JobControls {
     pub schedule: Option<String>,
 }
 
-/// A triggered run that no node has started yet. Its payload is not read with it, but with the claim.
+/// A triggered run that no node has started yet. Its payload is returned by the claim, not with the trigger.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Trigger {
     /// The time of the command, by the server's clock.

@@ -12,7 +12,8 @@ pub struct HeartbeatRequest {
     pub group: GroupName,
     /// The node. This record replaces an earlier one with the same id.
     pub node: LiveNode,
-    /// The time for which the node counts as alive without another heartbeat, in whole milliseconds; zero removes it.
+    /// The time for which the node counts as alive without another heartbeat, in whole milliseconds; zero removes the
+    /// node.
     pub lease: Duration,
     /// The revision of the group's controls that the node knows.
     pub known: u64,
@@ -27,22 +28,22 @@ pub struct LiveNode {
     pub id: Uuid,
     /// The name of the node, for display.
     pub name: String,
-    /// The hash of its jobs and their schedules, equal on all nodes with the same ones.
+    /// The hash of its jobs, their schedules and its kinds. Nodes that agree on all three have the same hash.
     pub jobs: u64,
     /// The number of further runs that it has room for.
     pub room: u32,
     /// The kinds that the node has registered, sorted. A kind contains no slash.
     pub kinds: Vec<String>,
-    /// `true` if it is the leader of the nodes with its jobs. For display.
+    /// `true` if it is the leader of the nodes with the same jobs, for display.
     pub leading: bool,
 }
 
-/// The reply to a heartbeat, from one moment of the server's clock.
+/// The reply to a heartbeat, read at a single moment of the server's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeartbeatReply {
-    /// The controls of the group, unless their revision is known.
+    /// The controls of the group, or [`FleetControls::Unchanged`] if the node already knows their revision.
     pub controls: FleetControls,
-    /// The revision of the group's instances; 0 if there were none.
+    /// The revision of the group's instances; 0 if there have never been any.
     pub instances: u64,
     /// The live nodes of the group, ordered by id.
     pub nodes: Vec<LiveNode>,

@@ -50,8 +50,9 @@ pub struct JobId {
     pub name: LockName,
 }
 
-/// The identity of a run among the runs of its job: the instant it was scheduled for, never the time at which it
-/// started, or the id of its trigger.
+/// The identity of a run among the runs of its job. A scheduled run is identified by its scheduled instant, never by
+/// the time at which it started; a triggered run by its trigger's id; a run of a backfill by both the backfill and the
+/// instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RunId {
@@ -75,7 +76,7 @@ impl RunId {
         Self::Scheduled(UtcTime::from_millis(millis))
     }
 
-    /// Returns the instant of a scheduled run, and `None` for one that a command asked for.
+    /// Returns the instant of a scheduled run, and `None` for a triggered run or a run of a backfill.
     #[must_use]
     pub const fn scheduled(&self) -> Option<UtcTime> {
         match self {
@@ -120,7 +121,7 @@ impl fmt::Display for RunId {
 /// The string is not a valid [`RunId`] or [`ClaimId`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[error("the text is not an id of the run ledger: use one written by this library")]
+#[error("not a run id or claim id: use an id that this library wrote")]
 pub struct ParseIdError;
 
 impl FromStr for RunId {

@@ -4,7 +4,7 @@ use crate::ids::JobId;
 use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
 
-/// The definition of an instance. The ledger parses none of its texts.
+/// The definition of an instance. The ledger does not parse its schedule, policy or payload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Definition {
     /// The schedule, with its time zone.
@@ -57,9 +57,10 @@ pub struct AddRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddReply {
-    /// The instance is new. Its first instant comes after the request.
+    /// The instance is new. Its first instant comes after the request, unless it runs once.
     Added,
-    /// The instance had another definition. With another schedule, its next instant comes after the request.
+    /// The instance had another definition. If the schedule changed, the next instant comes after the request, unless
+    /// the instance runs once.
     Changed,
     /// The instance already has this definition.
     Unchanged,

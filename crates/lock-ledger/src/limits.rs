@@ -20,23 +20,25 @@ pub const MAX_TRIGGER_PAYLOADS: usize = 256;
 /// The maximum number of backfills in a group that have instants left.
 pub const MAX_BACKFILLS: usize = 100;
 
-/// The maximum number of such backfills of one job.
+/// The maximum number of backfills of one job that have instants left.
 pub const MAX_BACKFILLS_PER_JOB: usize = 4;
 
-/// The number of schedules of a job whose start times are kept: the latest ones.
+/// The maximum number of schedules of a job whose start times are kept. The least recently registered one is dropped
+/// first.
 pub const MAX_SCHEDULES: usize = 8;
 
-/// The time without a registration after which a job counts as removed, if the group had a leader in that time. When
-/// such a job returns, its schedule starts then.
+/// The time without a registration after which a job counts as removed, if the group had a leader in that time. If such
+/// a job returns, its schedule starts when it is registered again.
 pub const ABSENT_AFTER: Duration = Duration::from_secs(600);
 
 /// The maximum number of instances in a group.
 pub const MAX_INSTANCES: usize = 10_000;
 
-/// The maximum number of recorded changes of the instances of a group. A node that misses more reads all instances.
+/// The maximum number of recorded changes of the instances of a group. A node that has missed more changes than that
+/// reads all instances.
 pub const MAX_CHANGES: usize = 1000;
 
-/// The time for which a change of an instance is recorded. The name of a forgotten instance is gone after it.
+/// The time for which a change of an instance is recorded. After that, the name of a forgotten instance is gone too.
 pub const CHANGE_LIFE: Duration = Duration::from_secs(60);
-/// The number of outcomes in the summary of a job: the latest ones.
+/// The number of latest outcomes that the summary of a job contains.
 pub const RECENT_OUTCOMES: usize = 20;

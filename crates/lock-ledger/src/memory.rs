@@ -24,7 +24,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-/// An in-memory run ledger, for tests, for programs of one process, and as the reference for every other ledger.
+/// An in-memory run ledger, for tests, for single-process programs, and as the reference for every other ledger.
 ///
 /// It replies immediately. Clones share the data, which is gone when the last clone is dropped.
 #[derive(Clone)]

@@ -27,10 +27,10 @@ pub struct ClaimRequest {
     pub claim: ClaimId,
     /// The attempt that this one follows, unless it is the first.
     pub retry_of: Option<RetryOf>,
-    /// Decides the instant without starting it, if set.
+    /// The instants to decide without starting them; `None` to start the run.
     pub skip: Option<Skip>,
-    /// The instant before this one by the same schedule, if the caller does not know whether it is decided. While it is
-    /// not, the claim is refused, since claiming a later instant would lose it.
+    /// The preceding instant of the same schedule, if the caller does not know whether it is decided. The claim is
+    /// refused until that instant is decided, since claiming a later one would lose it.
     pub after: Option<UtcTime>,
     /// The fingerprint of the schedule with this instant, as [registered](Registration).
     pub schedule: u64,
@@ -75,7 +75,7 @@ pub struct RetryOf {
     pub orphanings: u32,
 }
 
-/// The rule for a run while other runs of its job are open.
+/// The rule for a run that is claimed while other runs of its job are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OverlapRule {
@@ -94,14 +94,15 @@ pub enum OverlapRule {
 
 /// A pool of a group, and the limit that applies to one claim.
 ///
-/// An attempt occupies a place in the pool that its claim names until the end of its run is recorded, including while
-/// the run waits for its next attempt. An attempt whose lease has ended occupies no place, so an orphan or a released
-/// run needs one to continue.
+/// An attempt occupies a place in the pool that its claim names. It keeps the place until the end of its run is
+/// recorded, including while the run waits for its next attempt. An attempt whose lease has ended occupies no place, so
+/// an orphan or a released run needs a place to continue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PoolLimit {
     /// The name of the pool in its group.
     pub name: LockName,
-    /// The maximum number of open runs in the pool, of all jobs of the group. Other claims may name another limit.
+    /// The maximum number of open runs in the pool, across all jobs of the group. Other claims may name a different
+    /// limit.
     pub max: u32,
 }
 

@@ -128,7 +128,7 @@ pub struct OpenRun {
 pub enum RunState {
     /// An attempt is under way.
     Running,
-    /// The last attempt failed, and its node is about to start another one.
+    /// The last attempt failed, and its node is waiting to start another one.
     Waiting,
     /// Its node has not renewed it, because it died or lost the run.
     Orphaned,

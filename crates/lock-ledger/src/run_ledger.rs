@@ -24,9 +24,9 @@ use std::{fmt::Debug, sync::Arc};
 /// decide alone, such as a quorum, does not implement this trait.
 ///
 /// # Contract
-/// - **Every operation is atomic and safe to repeat.** A claim that is repeated with its [`ClaimId`](crate::ClaimId)
-///   is granted again with the same token while its lease lasts. A trigger that is sent twice starts once, as far
-///   back as the history goes.
+/// - **Every operation is atomic and safe to repeat.** A claim that is repeated with its [`ClaimId`](crate::ClaimId) is
+///   granted again with the same token while its lease lasts. A trigger that is sent twice starts once, unless its run
+///   has already dropped out of the history.
 /// - **The server's clock decides.** The caller's clock only determines when to ask.
 /// - **Values never decrease**: the watermark of a job, the expiry of a renewed run, the revision of a group's
 ///   controls, and the fencing tokens, which follow the rules of a lock's tokens. The exception is
@@ -56,8 +56,8 @@ use std::{fmt::Debug, sync::Arc};
 /// 9. *claimed*: the watermark is moved, a token is drawn and the run is recorded, in one step. A skip moves the
 ///    watermark too.
 ///
-/// A triggered run has no instant. Instead of the controls and of 5 and 6 it needs a waiting trigger that has not
-/// *expired*, and the watermark stays.
+/// A triggered run has no instant. Instead of the checks in 5 and 6, and of the controls in 4, it needs a waiting
+/// trigger that has not *expired*, and the watermark stays.
 ///
 /// # Backfills
 /// A backfill is a part of a schedule in the past, with a mark of its own that rises with each of its claims, so that
@@ -78,8 +78,8 @@ use std::{fmt::Debug, sync::Arc};
 ///
 /// # Instances
 /// An instance is a job whose [`Definition`](crate::Definition) is in the ledger: it has a watermark from
-/// [`add`](Self::add) on, and needs no registration. A claim names the revision of the definition, so that nothing
-/// starts by a definition that was changed or removed. When an instance that runs once has run, its definition is
+/// [`add`](Self::add) on, and needs no registration. A claim names the revision of the definition, so no run starts
+/// from a definition that has been changed or removed. When an instance that runs once has run, its definition is
 /// removed, and its record is kept for the time in [`Once`](crate::Once).
 #[async_trait]
 pub trait RunLedger: Debug + Send + Sync + 'static {
@@ -95,8 +95,8 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
         jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<RegisteredJob>>, BackendError>;
 
-    /// Reads what [`register`](Self::register) would answer without writing anything, or `None` for an unknown job.
-    /// Returns one answer per job, in order.
+    /// Reads the answers that [`register`](Self::register) would give, without writing anything. Returns one answer per
+    /// job, in order; `None` for an unknown job.
     async fn watermarks(
         &self,
         group: GroupName,
@@ -129,7 +129,7 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
     /// Reads the controls of a group unless their revision is `known`.
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError>;
 
-    /// Keeps the descriptions of jobs for [`summary`](Self::summary). A job that is not registered is left out. No
+    /// Stores the descriptions of jobs for [`summary`](Self::summary). A job that is not registered is left out. No
     /// other operation reads them.
     async fn describe(&self, group: GroupName, jobs: Vec<JobDescription>) -> Result<Reply<()>, BackendError>;
 
@@ -140,8 +140,8 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
     /// writes nothing else.
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError>;
 
-    /// Adds an instance, or changes its definition. A new instance, and one with another schedule, starts now, so that
-    /// it never runs past instants. A repeated request changes nothing.
+    /// Adds an instance, or changes its definition. A new instance, or one whose schedule changes, starts now and never
+    /// runs past instants, unless it runs once. A repeated request changes nothing.
     async fn add(&self, request: AddRequest) -> Result<Reply<AddReply>, BackendError>;
 
     /// Removes an instance. A repeated request changes nothing.

@@ -25,7 +25,7 @@ pub struct JobDescription {
 /// The summary of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupSummary {
-    /// The jobs that were described or have ended an attempt, ordered by name; no removed instance.
+    /// The jobs that have a description or at least one outcome, ordered by name; removed instances are left out.
     pub jobs: Vec<JobSummary>,
     /// The live nodes, ordered by id.
     pub nodes: Vec<LiveNode>,
@@ -42,7 +42,7 @@ pub struct JobSummary {
     pub dst: String,
     /// The terms of the job, or an empty string if they were never described.
     pub terms: String,
-    /// The time without a success after which the job is overdue, if it was described with one.
+    /// The time without a success after which the job is overdue, if its description has one.
     pub alert_after: Option<Duration>,
     /// The time at which the latest schedule of the job started, as of its last description; `None` if it was never
     /// described.

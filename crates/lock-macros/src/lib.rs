@@ -17,15 +17,15 @@ use syn::{DeriveInput, Path, parse_macro_input, parse_quote};
 ///
 /// | in a template | means |
 /// | --- | --- |
-/// | `{sku}`, `{0}` | a field, written by its `Display` and percent-encoded |
+/// | `{sku}`, `{0}` | a field, formatted with `Display` and percent-encoded |
 /// | `{item.sku}` | a field of a field |
 /// | `{{`, `}}` | a brace |
 ///
-/// Several templates, `#[lock_key("account:{from}", "account:{to}")]`, are several locks, which are acquired together. The
-/// attribute may also be repeated.
+/// Several templates, as in `#[lock_key("account:{from}", "account:{to}")]`, name several locks, which are acquired
+/// together. The attribute may also be repeated.
 ///
-/// The generated code names the crate from which the macro is used. If your program has that crate under another name, add
-/// `#[lock_key(crate = other_name)]`.
+/// The generated code refers to the crate that exports the macro, `lock_core` or `distlock`. If your program depends on
+/// that crate under another name, add `#[lock_key(crate = other_name)]`.
 ///
 /// ```
 /// use lock_core::{LockKey, LockName};
@@ -48,7 +48,7 @@ use syn::{DeriveInput, Path, parse_macro_input, parse_quote};
 ///     sku: u64,
 /// }
 /// ```
-/// Nor does one that produces no valid name, or whose fields would run together:
+/// Nor does a template that cannot produce a valid name, or whose fields would run together:
 /// ```compile_fail
 /// # use lock_core::LockKey;
 /// #[derive(LockKey)]

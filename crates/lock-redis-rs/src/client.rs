@@ -28,7 +28,7 @@ impl Client for RedisRs {
     #[cfg(feature = "tls")]
     const TLS: TlsSupport<Self> = TlsSupport::BuiltIn(Self::secure);
     #[cfg(not(feature = "tls"))]
-    const TLS: TlsSupport<Self> = TlsSupport::Missing("the feature `tls` of distlock or lock-redis-rs");
+    const TLS: TlsSupport<Self> = TlsSupport::Missing("the `tls` feature of distlock or lock-redis-rs");
 
     #[cfg(feature = "tls")]
     fn is_secured(&self) -> bool {

@@ -10,12 +10,12 @@ use redis::{Client, ConnectionAddr};
 
 /// Creates a builder with the server, user, password and database of a redis-rs client.
 ///
-/// The backend opens its own connections. A connection of the program cannot be shared, since locks need their own
+/// The backend opens its own connections. The application's connections cannot be shared, since locks need their own
 /// rules for time limits and reconnection. `rediss://` trusts the system's authorities.
 ///
 /// # Errors
-/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) for a client that does not verify
-/// certificates, and for one with certificates of its own, which redis-rs does not expose. For those, use
+/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the client does not verify certificates, or
+/// if it was given its own certificates, which redis-rs does not expose. In the latter case, use
 /// [`from_url`](RedisBackendBuilder::from_url) and [`tls`](RedisBackendBuilder::tls).
 pub fn from_client(client: &Client) -> Result<RedisBackendBuilder, LockError> {
     let info = client.get_connection_info();

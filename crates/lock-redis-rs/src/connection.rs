@@ -18,7 +18,7 @@ use tokio::{
 /// The maximum number of requests under way; more wait before they are sent. A factory has at most one per name.
 const REQUESTS: usize = 200_000;
 
-/// A connection of redis-rs. It closes when dropped.
+/// A redis-rs connection. It closes when dropped.
 pub struct RedisRsConnection {
     connection: MultiplexedConnection,
     carrier: JoinHandle<()>,

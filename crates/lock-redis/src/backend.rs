@@ -32,7 +32,8 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// Locks on one Redis server, in the layout of Redisson, over the client library `C`.
+/// A Redis backend with Redisson's data layout, on one server, the master behind Sentinel, or a cluster. It uses the
+/// client library `C`.
 ///
 /// Created by [`connect`](Self::connect) or [`RedisBackendBuilder`](crate::RedisBackendBuilder). Clones share the
 /// connections, which close with the last clone. The connections live in the
@@ -52,7 +53,7 @@ struct Inner<C: Client> {
 }
 
 impl<C: Client> RedisBackend<C> {
-    /// Returns the server settings that may cause locks to be lost. They were also logged on connecting.
+    /// Returns the server settings that may cause locks to be lost. They were also logged when the backend connected.
     #[must_use]
     pub fn warnings(&self) -> &[ConnectWarning] {
         &self.warnings
@@ -69,7 +70,8 @@ impl<C: Client> RedisBackend<C> {
     ///
     /// # Errors
     /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if there is no connection or it is lost
-    /// during the ping. A silent server is given up after 2 to 3 s; wrap the call in a timeout of your own for less.
+    /// during the ping. The call gives up on a silent server after 2 to 3 s; for a shorter limit, wrap it in a
+    /// timeout of your own.
     ///
     /// # Cancel safety
     /// Cancel safe.

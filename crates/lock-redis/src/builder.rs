@@ -31,9 +31,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
-/// | [`retention`](Self::retention) | 1 h | time for which the fencing counter of a name is kept after its latest grant |
+/// | [`retention`](Self::retention) | 1 h | how long the fencing counter of a name is kept after the last grant |
 /// | [`connect_timeout`](Self::connect_timeout) | 5 s | time limit of each connect and reconnect |
-/// | [`tls`](Self::tls) | by the URL | trusted authorities and client certificate |
+/// | [`tls`](Self::tls) | set by the URL | trusted authorities and client certificate |
 /// | [`replicas`](Self::replicas) | 0 | number of replicas that must have a lease before it counts |
 /// | [`foreign_strings_are_busy`](Self::foreign_strings_are_busy) | `false` | the lock of a `SET NX PX` client counts as busy |
 /// | [`worker`](Self::worker) | the current runtime | runtime in which the connections live |
@@ -73,7 +73,7 @@ impl<C: Client> RedisBackendBuilder<C> {
         }
     }
 
-    /// Creates a builder from an address and a client that was prepared for it.
+    /// Creates a builder from an address and a client that is already configured for it.
     pub fn new(client: C, address: Address) -> Self {
         Self {
             client,
@@ -86,15 +86,16 @@ impl<C: Client> RedisBackendBuilder<C> {
         }
     }
 
-    /// Sets how long the fencing counter of a name is kept after its latest grant: from 1 s to 100 years, 1 h by
+    /// Sets how long the fencing counter of a name is kept after the last grant: from 1 s to 100 years, 1 h by
     /// default.
     ///
     /// Tokens follow the server's clock and keep increasing after a counter has expired. The retention only bounds the
     /// storage of unused names, about 100 bytes each. It is also applied to counters that Redisson created.
     ///
     /// `None` leaves the expiry of a counter unchanged and creates new counters without one. A fleet that shares
-    /// *fenced* locks with Redisson needs it: Redisson restarts a missing counter at 1, and its tokens are then
-    /// refused as stale. Otherwise a counter far below the clock is logged as a warning, once per backend.
+    /// *fenced* locks with Redisson needs `None`: Redisson restarts a missing counter at 1, and its tokens are then
+    /// refused as stale. With any other retention, a counter far below the clock is logged as a warning, once per
+    /// backend.
     pub fn retention(mut self, retention: Option<Duration>) -> Self {
         self.retention = retention;
         self
@@ -107,7 +108,7 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
-    /// Secures the connections with TLS regardless of the URL, including those of a `redis://` URL.
+    /// Secures the connections with TLS, even for a `redis://` URL.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.address.tls = Some(tls);
         self
@@ -117,10 +118,9 @@ impl<C: Client> RedisBackendBuilder<C> {
     ///
     /// If fewer replicas acknowledge an operation within half of its timeout, its outcome is unknown: an acquire is
     /// repeated or undone, and a hold is suspect until a later renewal is acknowledged. No lease is lost in a
-    /// failover if two conditions hold. The number covers *all* replicas that may be promoted, and the server refuses
-    /// writes that no replica follows: connecting warns unless `min-replicas-to-write` is at least 1 and
-    /// `min-replicas-max-lag` at most 10 s. With leases shorter than 30 s, that lag must be at most a third of a
-    /// lease.
+    /// failover if this number covers *all* replicas that may be promoted, and if the server refuses writes while no
+    /// replica follows it: connecting warns unless `min-replicas-to-write` is at least 1 and `min-replicas-max-lag` at
+    /// most 10 s. With leases shorter than 30 s, that lag must be at most a third of the lease.
     ///
     /// Supported for a single server with replicas and for Sentinel. A cluster is refused.
     pub fn replicas(mut self, replicas: u32) -> Self {
@@ -128,23 +128,25 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
-    /// Treats a string with an expiry under the name of a lock as another holder, for the rest of that expiry. Without
-    /// this, such a name is refused as a key of the wrong type.
+    /// Treats a Redis string that is stored with an expiry under a lock's name as another holder, until it expires.
+    /// Without this option, such a name is refused as a key of the wrong type.
     ///
-    /// This is for a rolling move from clients that lock by `SET NX PX`, such as rslock: during the move, old and new
-    /// processes exclude each other. Old clients send no message when they release, so a new one waits until the expiry or
-    /// its [`poll_interval`](lock_core::LockOptions::poll_interval); set that to a fraction of a second until the move is
-    /// complete. A string *without* an expiry is still refused, since it may never go away. Inspecting such a name fails.
+    /// This is for a rolling migration from clients that lock with `SET NX PX`, such as rslock: during the migration,
+    /// old and new processes exclude each other. Old clients send no message when they release, so a new one waits
+    /// until the string expires or until its next poll. Set the
+    /// [`poll_interval`](lock_core::LockOptions::poll_interval) to a fraction of a second until the migration is
+    /// complete. A string *without* an expiry is still refused, since it may never go away. Inspecting a name that is a
+    /// string fails in both cases.
     ///
-    /// For one server, sentinels and a cluster. A quorum is refused.
+    /// Supported for a single server, Sentinel and a cluster. A quorum is refused.
     pub fn foreign_strings_are_busy(mut self, yes: bool) -> Self {
         self.foreign_strings = if yes { ForeignStrings::Busy } else { ForeignStrings::Refused };
         self
     }
 
-    /// Sets the runtime in which the connections live and answers are read: a [`Worker`] instead of the runtime that
-    /// connects. Factories of this backend renew there as well. So tasks of the application that compute for long do not
-    /// delay renewals.
+    /// Sets the runtime in which the connections live and replies are read: a [`Worker`] instead of the runtime that
+    /// connects. Factories with this backend also renew their leases there, so CPU-heavy tasks of the application do
+    /// not delay renewals.
     ///
     /// ```no_run
     /// # use lock_core::{LockError, LockFactory, Worker};
@@ -159,19 +161,19 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
-    /// Connects, and checks that the server can keep locks and that the login has the required rights.
+    /// Connects, and checks that the server can keep locks and that the login has the required permissions.
     ///
     /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime, and end with it.
     ///
     /// # Errors
     /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if no server answers in time.
     /// [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if the server refuses the password, denies a
-    /// right (named in the text), is too old, or is of a kind that cannot keep locks. Usable but doubtful settings
-    /// are logged, and kept in [`RedisBackend::warnings`].
+    /// permission (named in the text), is too old, or is of a kind that cannot keep locks. Settings that are accepted
+    /// but may cause locks to be lost are logged, and returned by [`RedisBackend::warnings`].
     /// [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) if the worker has ended.
     ///
     /// # Cancel safety
-    /// Dropping it closes the connections.
+    /// Dropping the future closes the connections.
     pub async fn connect(self) -> Result<RedisBackend<C>, LockError> {
         match self.worker.clone() {
             Some(worker) => worker.run(self.open()).await?,
@@ -197,7 +199,7 @@ impl<C: Client> RedisBackendBuilder<C> {
                 return Ok(RedisBackend::new(Route::Cluster(cluster), warnings, worker));
             }
             Topology::Quorum(_) => {
-                let why = "a quorum has no run ledger: use `connect_quorum` for locks only";
+                let why = "a quorum has no run ledger: if you need only locks, use `connect_quorum`";
                 return Err(misconfigured(why).into());
             }
         };
@@ -212,13 +214,13 @@ impl<C: Client> RedisBackendBuilder<C> {
     }
 
     /// Calls [`connect_quorum`](Self::connect_quorum) for the address of a quorum, and [`connect`](Self::connect) for
-    /// any other.
+    /// any other address.
     ///
     /// # Errors
-    /// Those of the called method.
+    /// As the method that it calls.
     ///
     /// # Cancel safety
-    /// Dropping it closes the connections.
+    /// Dropping the future closes the connections.
     pub async fn connect_store(self) -> Result<Store, LockError> {
         match self.address.topology {
             Topology::Quorum(_) => {
@@ -319,7 +321,7 @@ impl<C: Client> RedisBackend<C> {
     /// As [`RedisBackendBuilder::from_url`] and [`RedisBackendBuilder::connect`].
     ///
     /// # Cancel safety
-    /// Dropping it closes the connections.
+    /// Dropping the future closes the connections.
     pub async fn connect(url: &str) -> Result<Self, LockError> {
         RedisBackendBuilder::from_url(url)?.connect().await
     }

@@ -50,12 +50,12 @@ impl fmt::Display for ConnectWarning {
         match self {
             Self::Evicts { policy } => write!(
                 f,
-                "with `maxmemory-policy {policy}` this server deletes locks when its memory is full: set `noeviction`"
+                "this server deletes locks when its memory is full (`maxmemory-policy {policy}`): set `noeviction`"
             ),
             Self::TooFewReplicas { connected, wanted } => write!(
                 f,
-                "{connected} replicas follow this server, but {wanted} must acknowledge: no lock is granted until \
-                 more of them follow it"
+                "only {connected} of the {wanted} required replicas are connected: no lock is granted until {wanted} \
+                 are"
             ),
             Self::WritesAlone { reason } => write!(
                 f,

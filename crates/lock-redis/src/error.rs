@@ -228,7 +228,8 @@ pub(crate) fn unacknowledged(what: &str) -> RequestError {
 
 /// Returns the error of a connection whose dialling task is gone, so that no other will follow.
 pub(crate) fn runtime_ended(what: &str) -> RequestError {
-    let why = "the runtime of its connections has ended: connect in one that lives as long as the backend";
+    let why =
+        "the runtime of its connections has ended: connect in a runtime that lives as long as the backend";
     plain(what, Kind::Misconfigured, Applied::No, why)
 }
 
@@ -322,19 +323,19 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
         }
         BackendErrorKind::Denied => ": check the user and the password",
         BackendErrorKind::Protocol if unknown_command(details).is_some() => UNKNOWN_COMMAND,
-        BackendErrorKind::WrongType => ": this key holds something other than a lock, use another lock name",
+        BackendErrorKind::WrongType => ": this key holds something other than a lock: use another lock name",
         BackendErrorKind::Misconfigured if says("TOKENS") => {
             ": lower `token_floor`, or delete the fencing counter"
         }
         BackendErrorKind::Misconfigured if says("CROSSSLOT") || says("MOVED") => {
             ": this is a node of a Redis Cluster: write `redis-cluster://`"
         }
-        BackendErrorKind::Unavailable if says("READONLY") => ": this is a replica, connect to its master",
+        BackendErrorKind::Unavailable if says("READONLY") => ": this is a replica: connect to its master",
         BackendErrorKind::Unavailable if says("CLUSTERDOWN") => {
             ": the cluster does not serve the key at the moment"
         }
         BackendErrorKind::Unavailable if says("OOM") => ": raise `maxmemory`, or free memory",
-        BackendErrorKind::Unavailable if says("MISCONF") => ": the server cannot save its data, see its log",
+        BackendErrorKind::Unavailable if says("MISCONF") => ": the server cannot save its data: see its log",
         _ => "",
     }
 }
@@ -346,7 +347,7 @@ fn first_words(details: &str) -> String {
         return format!("it does not know {command}");
     }
     if line.starts_with("NOAUTH") {
-        return "NOAUTH, it requires a password".to_owned();
+        return "NOAUTH, the server requires a password".to_owned();
     }
     line.trim_end_matches('.').chars().take(200).collect()
 }

@@ -77,7 +77,7 @@ pub use client::Tls;
 pub use topology::{QuorumAddress, SentinelAddress, Topology};
 pub use url::{Address, SCHEMES};
 
-/// Readers of replies and names of keys, for fuzzers and trials. Not covered by any promise of stability.
+/// Functions that read replies and name keys, for fuzzers and trials. They may change in any release.
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub mod model;

@@ -9,9 +9,9 @@ use std::time::Duration;
 pub enum Topology {
     /// One server.
     Standalone(Endpoint),
-    /// The master that the sentinels report. It is followed by name when another server is promoted.
+    /// The master that the sentinels report. If another server is promoted, the connections move to it.
     Sentinel(SentinelAddress),
-    /// A cluster, given by some of its nodes. They lead to the others.
+    /// A cluster, given by some of its nodes. The others are discovered through them.
     Cluster(Vec<Server>),
     /// Independent servers that decide by majority; see
     /// [`connect_quorum`](crate::RedisBackendBuilder::connect_quorum).
@@ -25,7 +25,7 @@ pub struct QuorumAddress {
     pub nodes: Vec<Endpoint>,
     /// The longest lease, which must be the same on all clients. `None` means 30 s.
     pub max_lease: Option<Duration>,
-    /// Declares that no node ever loses a write that it has answered; see
+    /// `true` declares that no node ever loses a write that it has acknowledged; see
     /// [`Member::durable`](lock_core::quorum::Member::durable).
     pub durable: bool,
 }
@@ -35,7 +35,7 @@ pub struct QuorumAddress {
 pub struct SentinelAddress {
     /// The sentinels.
     pub sentinels: Vec<Server>,
-    /// The name of the master, as in the `sentinel monitor` line of their configuration.
+    /// The name of the master, as in the `sentinel monitor` line of the sentinels' configuration.
     pub master: String,
     /// The login for the sentinels. The master has its own.
     pub credentials: Credentials,

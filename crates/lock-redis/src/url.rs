@@ -53,7 +53,7 @@ pub const SCHEMES: [&str; 11] = [
 ///
 /// A `redlock://` URL accepts two options. `?max_lease=30s` sets the longest lease, which must be the same on all
 /// clients (a whole number of `ms`, `s`, `m` or `h`; 30 s by default). `&durable=true`
-/// [declares](lock_core::quorum::Member::durable) that no node ever loses a write that it has answered.
+/// [declares](lock_core::quorum::Member::durable) that no node ever loses a write that it has acknowledged.
 ///
 /// `rediss://` trusts the system's authorities. `?authority=/ca.pem` trusts those of a PEM file instead;
 /// `&certificate=/client.pem&key=/client.key` presents a client certificate.
@@ -85,7 +85,7 @@ fn parse(text: &str) -> Result<Address, LockError> {
     }
     let Some((scheme, rest)) = text.split_once("://") else {
         return Err(refused(
-            "it has no scheme: write `redis://` before host and port, for example `redis://localhost:6379`",
+            "it has no scheme: write `redis://` before the host and port, for example `redis://localhost:6379`",
         ));
     };
     match scheme.to_ascii_lowercase().as_str() {
@@ -108,7 +108,7 @@ fn parse(text: &str) -> Result<Address, LockError> {
         "unix" => Err(refused("write `redis+unix:///path/of/socket`")),
         _ => Err(refused(
             "unknown scheme: use `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster`, `redlock`, or \
-             the TLS variant of one",
+             a TLS variant of these",
         )),
     }
 }
@@ -116,8 +116,8 @@ fn parse(text: &str) -> Result<Address, LockError> {
 /// Parses a URL with one host.
 fn single(text: &str) -> Result<Url, LockError> {
     let url = Url::parse(text).map_err(|_| {
-        refused("it is not a URL: percent-encode special characters in user and password (`/` is `%2F`, `@` is `%40`, \
-            `#` is `%23`)")
+        refused("it is not a URL: percent-encode special characters in the user and password (`/` is `%2F`, `@` is \
+            `%40`, `#` is `%23`)")
     })?;
     match url.fragment() {
         Some(_) => Err(refused("it has a `#`: in a password, write it as `%23`")),

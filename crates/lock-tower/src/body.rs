@@ -14,10 +14,10 @@ use tracing::Span;
 
 pin_project! {
     #[project = LockedBodyProj]
-    /// The body of the handler with the lock that it needs, or the ready-made body of a rejection.
+    /// The body of a response: the handler's body, with the lock if it is still held, or the body of a rejection.
     ///
-    /// It releases the lock once: when the handler's body has ended or failed, as soon as the body reports its end,
-    /// or when it is dropped.
+    /// The lock is released once the handler's body ends, fails or reports that it has ended, or when this body is
+    /// dropped.
     pub struct LockedBody<B> {
         // Dropped before the lock.
         #[pin]
@@ -127,7 +127,7 @@ impl<B> fmt::Debug for LockedBody<B> {
     }
 }
 
-/// The error that ends a body whose lock was lost: the bytes before it are incomplete.
+/// The error that ends a body whose lock was lost: treat the bytes before it as incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the lock of the response was lost")]
+#[error("the lock was lost before the response was complete")]
 pub struct LockLost(#[source] pub LostReason);

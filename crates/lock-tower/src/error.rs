@@ -1,4 +1,4 @@
 //! The error type of bodies.
 
-/// The error of bodies, as elsewhere in tower's ecosystem.
+/// The error type of bodies, as elsewhere in the tower ecosystem.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

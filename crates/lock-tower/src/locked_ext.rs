@@ -10,9 +10,9 @@ use std::convert::Infallible;
 
 /// Locks the methods of a route: `post(order).locked(&lock, "stock:{sku}")`.
 ///
-/// Only requests of the methods that the router has so far need the lock. A request of another method is answered with
-/// 405, and the OPTIONS of a CORS preflight and a HEAD without a GET take no lock. The HEAD of a locked GET runs its
-/// handler, and needs the lock.
+/// The lock applies only to the methods that the router already has. A request with another method is answered with
+/// 405. The OPTIONS of a CORS preflight and a HEAD without a GET take no lock. A HEAD on a route with a locked GET runs
+/// the GET handler, and needs the lock.
 ///
 /// ```
 /// use axum::{Router, extract::Path, routing::{get, post}};
@@ -31,8 +31,8 @@ use std::convert::Infallible;
 ///     .route("/moves/{from}/{to}", post(transfer).locked_all(&lock, ["stock:{from}", "stock:{to}"]));
 /// ```
 ///
-/// A router learns its path only from a request. If the path lacks a parameter of the template, every request is
-/// answered with 500 and takes no lock; the parameters that exist are logged once.
+/// A router does not know its path until a request arrives. If the path lacks a parameter of the template, every
+/// request is answered with 500 and takes no lock; the parameters that exist are logged once.
 pub trait LockedExt: Sized + sealed::Sealed {
     /// Locks by one key: a template, or a [`KeyTemplate`].
     ///

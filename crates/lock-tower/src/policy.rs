@@ -5,10 +5,10 @@ use http::{Method, StatusCode};
 /// The moment at which the lock is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ReleaseOn {
-    /// The end of the body, its error, or its drop: a stream is protected to its last byte.
+    /// Releases when the body ends, fails or is dropped: a stream is protected to its last byte.
     #[default]
     BodyEnd,
-    /// The return of the response from the handler; the body is not protected.
+    /// Releases when the handler returns its response; the body is not protected.
     Head,
 }
 
@@ -38,8 +38,9 @@ pub enum OnLost {
 
 /// The policy for requests that arrive while the store does not answer.
 ///
-/// It applies to outages only. A store that answers with an error, because permissions are missing or a key has another
-/// type, is never bypassed: such an error does not go away by itself, and requests would run without locks forever.
+/// It applies to outages only. A store that answers with an error, because permissions are missing or a key has the
+/// wrong type, is never bypassed: such an error does not go away by itself, and requests would run without locks
+/// forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnUnavailable {
     /// Rejects them: fail closed.

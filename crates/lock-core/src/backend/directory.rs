@@ -11,12 +11,12 @@ use std::{fmt::Debug, time::Duration};
 
 /// The cards of processes, and the list of the held locks. A store that keeps neither does not implement this trait.
 ///
-/// Nothing here affects a lock. A login that may use the locks need not have the rights for it.
+/// None of these operations affects a lock. An account that may use locks need not have permission for them.
 ///
-/// Futures of this trait may be dropped at any await; a write or a removal may then have happened or not.
+/// Futures of this trait may be dropped at any await; a write or a removal may or may not have happened.
 #[async_trait]
 pub trait Directory: Debug + Send + Sync + 'static {
-    /// Stores the card of a process for the time `ttl`, in place of an earlier one.
+    /// Stores the card of a process for the duration `ttl`, replacing any earlier one.
     async fn write_card(
         &self,
         process: ProcessId,
@@ -27,8 +27,8 @@ pub trait Directory: Debug + Send + Sync + 'static {
     /// Removes the card of a process, if there is one.
     async fn remove_card(&self, process: ProcessId) -> Result<(), BackendError>;
 
-    /// Reads the card of a process. Answers `None` if there is none, or if what is stored is not a card or longer
-    /// than a card can be. The amount of data that it reads is bounded.
+    /// Reads the card of a process. Returns `None` if there is none, or if the stored data is not a card or is longer
+    /// than a card can be. The amount of data read is bounded.
     async fn read_card(&self, process: ProcessId) -> Result<Option<ProcessCard>, BackendError>;
 
     /// Returns the held locks whose names begin with `prefix`, without [reserved](crate::LockName::reserved) names.

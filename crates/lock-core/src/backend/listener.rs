@@ -35,7 +35,7 @@ pub enum MissedWakes {
 pub struct SubscriberId(u64);
 
 impl SubscriberId {
-    /// Creates the id of that number; the backend chooses the numbers.
+    /// Creates the id with this number. The backend chooses the numbers.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)

@@ -1,4 +1,4 @@
-//! The traits that a store implements to carry locks.
+//! The traits that a store implements to provide locks.
 //!
 //! To add a backend, implement [`Backend`], [`Subscriptions`] if the store can push wake-ups, and [`Directory`] if it
 //! can report which process holds a lock. Then write a small harness and run the conformance suite of `lock-testkit`. A
@@ -90,7 +90,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Reads the record stored under a name.
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError>;
 
-    /// Frees a lock of any holder, if `seen` still holds it.
+    /// Frees the lock if `seen` still holds it, whatever program that holder belongs to.
     async fn force_release(&self, request: ForceReleaseRequest)
     -> Result<Reply<ForceReleased>, BackendError>;
 }
@@ -101,7 +101,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
 pub struct Capabilities {
     /// The short name in metrics and log lines, for example `memory` or `redis`.
     pub name: &'static str,
-    /// The longest lease that it accepts, if it has a limit of its own.
+    /// The longest lease that the backend accepts, if it has a limit of its own.
     pub max_lease: Option<Duration>,
     /// `true` if every attempt needs its own lease id. A quorum undoes an attempt that it does not grant, and the undo
     /// of one attempt must not affect the grant of the next.
@@ -115,7 +115,7 @@ impl Capabilities {
         Self { name, max_lease: None, lease_per_attempt: false }
     }
 
-    /// Limits the lease.
+    /// Sets the longest lease that the backend accepts.
     #[must_use]
     pub const fn with_max_lease(mut self, lease: Duration) -> Self {
         self.max_lease = Some(lease);

@@ -42,8 +42,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Returns `true` if a caller still waits for the answer. An operation that is no longer wanted and was not sent
-    /// may be dropped.
+    /// Returns `true` if a caller is still waiting for the answer. An operation that is no longer wanted and was not
+    /// sent may be dropped.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         match self {
@@ -84,7 +84,7 @@ impl<T> Completion<T> {
         }
     }
 
-    /// Returns `true` if a caller still waits for the answer.
+    /// Returns `true` if a caller is still waiting for the answer.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.0.as_ref().is_some_and(|to| to.is_wanted())

@@ -13,8 +13,8 @@ use std::{
 
 /// The listeners registered with a store, and the names to which each is subscribed.
 ///
-/// Factories are called without any mutex held, and the panic of one does not keep the others from being called.
-/// [`forget_gone`](SubscriptionRegistry::forget_gone) removes those that were dropped.
+/// Listeners are called without any mutex held, and a panic in one does not prevent the others from being called.
+/// [`forget_gone`](SubscriptionRegistry::forget_gone) removes listeners that were dropped.
 #[derive(Debug, Default)]
 pub struct SubscriptionRegistry {
     state: Mutex<rank::Subscriptions, State>,
@@ -37,8 +37,8 @@ impl SubscriptionRegistry {
         id
     }
 
-    /// Removes subscribers that were dropped and returns the names that have no subscriber left. A factory that ended
-    /// with its runtime is only found here.
+    /// Removes subscribers that were dropped and returns the names that have no subscriber left. Only this call detects
+    /// a factory that ended with its runtime.
     pub fn forget_gone(&self) -> Vec<LockName> {
         let mut state = lock(&self.state);
         let State { subscribers, watching, .. } = &mut *state;

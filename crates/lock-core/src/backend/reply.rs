@@ -4,7 +4,7 @@ use super::votes::Votes;
 use crate::{time::UtcTime, token::FencingToken};
 use std::time::Duration;
 
-/// An answer, with the server's clock at its execution.
+/// An answer, with the server's time when the operation was executed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reply<T> {
     /// The server's time when the operation was executed.
@@ -117,7 +117,7 @@ pub struct StoredHold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ForceReleased {
-    /// The seen holder was removed; the lock is free.
+    /// The holder that the caller saw was removed; the lock is free.
     Released,
     /// The lock is free or has another holder; nothing was changed.
     HolderChanged,

@@ -3,24 +3,24 @@
 use crate::{ids::LeaseId, name::LockName, time::UtcTime, token::FencingToken};
 use std::time::Duration;
 
-/// Takes a lease or raises its depth.
+/// A request to take a lease or to raise its depth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcquireRequest {
     /// The lock.
     pub name: LockName,
     /// The lease to acquire. Repeating a request with the same id is idempotent.
     pub lease: LeaseId,
-    /// The length of the lease from the execution on, in whole milliseconds.
+    /// The length of the lease, counted from the execution of the request, in whole milliseconds.
     pub duration: Duration,
     /// The server time after which the request must not be executed.
     pub not_after: UtcTime,
     /// The kind of acquire.
     pub mode: AcquireMode,
-    /// The time the name's fencing counter is kept after a grant.
+    /// The time for which the name's fencing counter is kept after a grant.
     pub retention: Retention,
 }
 
-/// The time the fencing counter of a name is kept after its latest grant.
+/// The time for which the fencing counter of a name is kept after the last grant.
 ///
 /// Tokens follow the server's clock and keep increasing after a counter has expired, so this only bounds the storage
 /// used by idle names.
@@ -37,7 +37,8 @@ pub enum Retention {
 }
 
 impl Retention {
-    /// Returns the time that a counter is kept if the backend's own is `default`; `None` means forever.
+    /// Returns the time for which a counter is kept by a backend whose own retention is `default`; `None` means
+    /// forever.
     #[must_use]
     pub const fn unless(self, default: Option<Duration>) -> Option<Duration> {
         match self {
@@ -69,21 +70,21 @@ pub enum AcquireMode {
 /// A token that new tokens must exceed, used to continue a sequence that a store has lost.
 pub type Floor = Option<FencingToken>;
 
-/// Extends one lease.
+/// A request to extend one lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenewRequest {
     /// The lock.
     pub name: LockName,
     /// The lease.
     pub lease: LeaseId,
-    /// The minimum length of the lease from the execution on.
+    /// The minimum length of the lease, counted from the execution of the request.
     pub duration: Duration,
     /// The server time after which the request must not be executed. Without it, a delayed renewal could extend a
     /// lease after its cleanup has ended.
     pub not_after: UtcTime,
 }
 
-/// Lowers the depth of a lease, or frees the lock.
+/// A request to lower the depth of a lease, or to free the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseRequest {
     /// The lock.
@@ -106,7 +107,7 @@ pub enum NotifyWaiters {
     No,
 }
 
-/// Frees a lock, regardless of the lease that holds it.
+/// A request to free a lock, regardless of the lease that holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForceReleaseRequest {
     /// The lock.

@@ -19,18 +19,18 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Store {
-    /// Keeps the leases.
+    /// The backend that keeps the leases.
     pub backend: Arc<dyn Backend>,
-    /// Wakes waiters when a lock is released. Without subscriptions waiters poll, with jitter.
+    /// The subscriptions that wake waiters when a lock is released. Without them, waiters poll, with jitter.
     pub subscriptions: Option<Arc<dyn Subscriptions>>,
-    /// Carries the acquires, renewals and releases of many locks over one connection. Without a pipeline the futures
-    /// of `backend` are called.
+    /// The pipeline that carries the acquires, renewals and releases of many locks over one connection. Without it,
+    /// the methods of `backend` are called.
     pub pipeline: Option<Arc<dyn Pipeline>>,
-    /// Keeps the cards of processes and lists the held locks. Without a directory, an inspection does not show the
-    /// process of the holder.
+    /// The directory that keeps the cards of processes and lists the held locks. Without it, an inspection does not
+    /// show the process of the holder.
     pub directory: Option<Arc<dyn Directory>>,
-    /// The runtime in which the connections of the store live. Factories renew there as well, unless they are given
-    /// another worker.
+    /// The runtime in which the connections of the store live. Factories also renew their leases there, unless they
+    /// are given another worker.
     pub worker: Option<Worker>,
 }
 

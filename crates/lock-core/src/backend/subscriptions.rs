@@ -7,7 +7,7 @@ use std::{fmt::Debug, sync::Weak};
 
 /// The wake-ups of a store. A store that cannot push does not implement this trait; its waiters poll.
 ///
-/// Futures of this trait may be dropped at any await; the subscription may then exist or not.
+/// Futures of this trait may be dropped at any await; the subscription may or may not exist afterwards.
 #[async_trait]
 pub trait Subscriptions: Debug + Send + Sync + 'static {
     /// Registers the listener of a factory; called once per factory. A dropped listener is removed.

@@ -47,7 +47,7 @@ impl TestClock {
     }
 
     /// Jumps ahead by `time` while no task runs, as if the operating system had suspended the process: no timer fires
-    /// and no renewal is sent in between. Leases that end during that time are lost, in the store as well if it has
+    /// and no renewal is sent in between. Leases that end during that time are lost, also in the store if it uses
     /// this clock.
     ///
     /// ```

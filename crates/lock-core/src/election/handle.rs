@@ -9,10 +9,10 @@ use crate::{
 use std::{fmt::Display, future::Future, sync::Arc};
 use tokio::sync::watch;
 
-/// This process as a candidate in the election of a name; returned by [`LockFactory::election`] without any IO.
+/// This process as a candidate in a named election; returned by [`LockFactory::election`] without any IO.
 ///
-/// Clones are the same candidate: one of them [leads](Self::lead) in a task, another shows the [role](Self::role) or
-/// [resigns](Self::resign).
+/// Clones refer to the same candidate: use one to [lead](Self::lead) in a task, and another to watch the
+/// [role](Self::role) or to [resign](Self::resign).
 #[derive(Debug, Clone)]
 pub struct Election {
     candidate: Arc<Candidate>,
@@ -35,7 +35,7 @@ impl LockFactory {
     /// ```
     ///
     /// # Errors
-    /// As [`named`](Self::named).
+    /// Same as [`named`](Self::named).
     pub fn election<N>(&self, name: N) -> Result<Election, LockError>
     where
         N: TryInto<LockName>,
@@ -64,8 +64,8 @@ impl Election {
     /// ```
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidOptions`](crate::LockErrorKind::InvalidOptions) if they do not fit together or exceed the limits of
-    /// the factory.
+    /// [`LockErrorKind::InvalidOptions`](crate::LockErrorKind::InvalidOptions) if the options contradict each other or
+    /// exceed the limits of the factory.
     pub fn with_options(self, options: ElectionOptions) -> Result<Self, LockError> {
         let Candidate { locks, lock, .. } = &*self.candidate;
         let candidate = Candidate::new(locks.clone(), lock.clone(), options)?;
@@ -135,9 +135,9 @@ impl Election {
 
     /// Watches the role of this process.
     ///
-    /// A follower asks the store for the leader when its campaign begins, and every third of the lease, so the role is right
-    /// within one lease. While the thread of [`lead`](Self::lead) is blocked, the value may be old:
-    /// [`Role::is_leading`] compares the clock.
+    /// A follower asks the store for the leader when its campaign begins, and then three times per lease, so the role
+    /// is accurate within one lease. While the thread of [`lead`](Self::lead) is blocked, the value may be out of date;
+    /// [`Role::is_leading`] also checks the clock.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

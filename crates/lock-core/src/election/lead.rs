@@ -13,7 +13,8 @@ use std::{
     sync::Arc,
 };
 
-/// Campaigns, and the body of each term; returned by [`Election::lead`](super::Election::lead).
+/// A candidate that is ready to campaign, with the body of its terms; returned by
+/// [`Election::lead`](super::Election::lead).
 #[must_use = "nothing happens before `until`"]
 pub struct Lead<B> {
     candidate: Arc<Candidate>,
@@ -28,8 +29,8 @@ impl<B> Lead<B> {
     /// Campaigns and leads until a body returns `Ok`, or until `shutdown` completes.
     ///
     /// At shutdown the body ends first: it is dropped at its current await, or has the
-    /// [grace](super::ElectionOptions::grace) to end by itself. Then the lock is released, and the release is awaited
-    /// for two operation timeouts at most. A shutdown during a campaign withdraws it.
+    /// [grace](super::ElectionOptions::grace) period to end by itself. Then the lock is released, and the release is
+    /// awaited for at most two operation timeouts. A shutdown during a campaign cancels the campaign.
     ///
     /// Outages of the store are waited out. A candidate runs one campaign at a time: a second call waits until the
     /// first has ended.
@@ -39,8 +40,8 @@ impl<B> Lead<B> {
     /// [`NoRuntime`](crate::LockErrorKind::NoRuntime) outside of a tokio runtime.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping it drops the body, then releases the lock in the background. Prefer `shutdown`, which waits for the
-    /// release.
+    /// Cancel safe: dropping the future drops the body, then releases the lock in the background. Prefer `shutdown`,
+    /// which waits for the release.
     pub async fn until<W, E>(mut self, shutdown: impl Future<Output = ()>) -> Result<LeadEnd, LockError>
     where
         B: FnMut(Term) -> W,

@@ -49,15 +49,15 @@
 //! `JoinSet` that the body owns.
 //!
 //! # Guarantees
-//! An election is a composition over the [`Lock`](crate::Lock) of its name, with the same promise: one *valid* leader
-//! at most. A process that was paused past its lease learns of its loss before its body is polled again, but only the
+//! An election is built on the [`Lock`](crate::Lock) of its name and gives the same guarantee: at most one *valid*
+//! leader. A process that was paused past its lease learns of its loss before its body is polled again, but only the
 //! resource can refuse its late writes, by the [token](Term::fencing_token) of the term. When a leader dies, another
 //! process leads after the lease; when it resigns, immediately.
 //!
 //! # Metrics
 //! [`LockEvent::TermStarted`](crate::observer::LockEvent::TermStarted) and
-//! [`TermEnded`](crate::observer::LockEvent::TermEnded) report each term. `OtelObserver` makes the instruments `lock.leading` and
-//! `lock.term.duration` of them.
+//! [`TermEnded`](crate::observer::LockEvent::TermEnded) report each term. `OtelObserver` records them in the
+//! instruments `lock.leading` and `lock.term.duration`.
 
 mod candidate;
 mod follow;

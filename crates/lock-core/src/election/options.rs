@@ -15,12 +15,12 @@ const MIN_DELAY: Duration = Duration::from_millis(10);
 /// | [`lease`](Self::lease) | 15 s, renewed every 5 s | the longest time without a leader after one dies |
 /// | [`back_off`](Self::back_off) | 1 s to 30 s | the pause between the end of a term and the next campaign |
 /// | [`grace`](Self::grace) | zero | the time in which a body may end by itself |
-/// | [`lock_options`](Self::lock_options) | those of [`LockOptions`] | all other terms of the lock |
+/// | [`lock_options`](Self::lock_options) | the defaults of [`LockOptions`] | all other options of the lock |
 ///
 /// The options of the factory do not apply, since they suit short holds.
 ///
 /// # Relations
-/// They are checked when the options are [set](super::Election::with_options):
+/// These relations are checked when the options are [set](super::Election::with_options):
 /// - lease − margin > renewal interval + two operation timeouts, so that a failed renewal leaves time for another;
 /// - the lease is renewed, not fixed;
 /// - 10 ms ≤ initial delay ≤ maximum delay.
@@ -62,8 +62,8 @@ impl ElectionOptions {
 
     /// Sets the lease of the leadership, which the watchdog keeps alive.
     ///
-    /// When a leader dies, another process leads within this time and a second. A shorter lease costs more renewals,
-    /// and tolerates shorter failures of the store.
+    /// When a leader dies, another process leads within this time plus one second. A shorter lease requires more
+    /// frequent renewals, and tolerates only shorter outages of the store.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lock = self.lock.lease(lease);
         self
@@ -78,17 +78,17 @@ impl ElectionOptions {
     /// Sets the pause between the end of a term and the next campaign of this process, so that other processes can
     /// lead.
     ///
-    /// After a loss, a resignation or an error of the store, the pause is `initial_delay`. After a body that failed or
-    /// panicked, it doubles with each such term up to `max_delay`, and begins again after a term that lasted for
-    /// `max_delay`. Each pause is lengthened by up to a quarter at random, within `max_delay`.
+    /// After a loss, a resignation or an error of the store, the pause is `initial_delay`. After a body fails or
+    /// panics, it doubles with each such term up to `max_delay`, and starts over after a term that lasted at least
+    /// `max_delay`. Each pause is lengthened at random by up to a quarter, but never beyond `max_delay`.
     pub const fn back_off(mut self, initial_delay: Duration, max_delay: Duration) -> Self {
         (self.initial_delay, self.max_delay) = (initial_delay, max_delay);
         self
     }
 
     /// Sets the time that a body has to end by itself at shutdown, and after
-    /// [`Election::resign`](super::Election::resign). It is dropped when the time has passed. The lease is renewed
-    /// until then.
+    /// [`Election::resign`](super::Election::resign). A body that has not ended by then is dropped. The lease is
+    /// renewed until the body has ended.
     ///
     /// By default a body is dropped immediately. Set a grace if the body watches
     /// [`Term::stopping`](super::Term::stopping).

@@ -19,17 +19,17 @@ pub enum Role {
     Leading(Term),
 }
 
-/// The leader as the store knows it.
+/// The leader according to the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leader {
-    /// The lease of its term: `<process uuid>:<number>`.
+    /// The lease id of its term: `<process uuid>:<number>`.
     pub lease: String,
 }
 
 impl Role {
-    /// Returns `true` if this process leads now. Compares the clock, as [`Hold::is_held`](crate::Hold::is_held) does,
-    /// so the first call after a pause of this process is right.
+    /// Returns `true` if this process leads now. Checks the clock, as [`Hold::is_held`](crate::Hold::is_held) does,
+    /// so the first call after a pause of this process is accurate.
     #[must_use]
     pub fn is_leading(&self) -> bool {
         matches!(self, Self::Leading(term) if term.is_leading())

@@ -20,7 +20,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// The end of [`Lead::until`](super::Lead::until).
+/// The reason why [`Lead::until`](super::Lead::until) returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LeadEnd {
     /// A body returned `Ok` before the lock was lost.

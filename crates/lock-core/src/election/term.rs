@@ -19,7 +19,7 @@ impl Term {
         (Self { hold, stop }, asks)
     }
 
-    /// Returns the number by which a resource rejects earlier leaders; see [`FencingToken`] for the use.
+    /// Returns the number by which a resource rejects earlier leaders; see [`FencingToken`] for how to use it.
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.hold.fencing_token()
@@ -31,7 +31,8 @@ impl Term {
         &self.hold
     }
 
-    /// Returns `true` if this process leads in this term now. Compares the clock and sends nothing; see [`Hold::is_held`].
+    /// Returns `true` if this process leads in this term now. Checks the clock and sends nothing; see
+    /// [`Hold::is_held`].
     #[must_use]
     pub fn is_leading(&self) -> bool {
         self.hold.is_held()

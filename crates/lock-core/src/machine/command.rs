@@ -146,7 +146,7 @@ pub enum Refusal {
     ShutDown,
 }
 
-/// The end of a hold.
+/// The way in which a hold ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HoldEnd {
     /// Its last guard was released.
@@ -178,7 +178,8 @@ pub enum ReleaseOutcome {
     /// The lock was held until now and is free.
     Released,
     /// The lock was held until now and passed to the next waiter of this process, with a higher fencing token; see
-    /// [`LockOptions::hand_off`](crate::LockOptions::hand_off). The store was not asked: its deadline had not passed.
+    /// [`LockOptions::hand_off`](crate::LockOptions::hand_off). The store was not asked, since the deadline of
+    /// the hold had not passed.
     HandedOn,
     /// The lock was held until now and is not free: its owner has further guards, or its [minimum
     /// hold](crate::LockOptions::min_hold) has not passed.
@@ -186,9 +187,9 @@ pub enum ReleaseOutcome {
         /// The number of remaining guards; 0 if only the minimum hold keeps the lock.
         depth: u32,
     },
-    /// The hold had already ended: the latest work was not protected.
+    /// The hold had already ended: work after its end was not protected.
     AlreadyExpired,
-    /// The hold had already ended, and another holder has the lock: the latest work was not protected.
+    /// The hold had already ended, and another holder has the lock: work after its end was not protected.
     HeldByOther,
 }
 
@@ -203,9 +204,9 @@ impl ReleaseOutcome {
     }
 }
 
-/// The store did not confirm that the lock was held until its release. Either it did not answer in time (then the
-/// release is repeated in the background, and the lease expires by itself at the latest), or an earlier answer was
-/// lost and the lease was gone at the repetition.
+/// The store did not confirm that the lock was held until its release. Either it did not answer in time (the release is
+/// then repeated in the background until the lease expires by itself), or an earlier answer was lost and the lease was
+/// gone when the release was repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Unconfirmed;
 
@@ -241,7 +242,7 @@ pub enum Notice {
     RenewalFailed {
         /// The hold.
         token: FencingToken,
-        /// The time the hold is still valid.
+        /// The remaining validity of the hold.
         remaining: Duration,
     },
     /// A task of this process has waited longer than a lease for a hold of this process, perhaps its own.

@@ -42,7 +42,7 @@ pub struct Entry {
 pub enum Join {
     /// A fixed lease keeps its end, unless a longer one is requested.
     Reenter(HoldId),
-    /// A fixed lease lasts at least as long as the requested one, from now.
+    /// A fixed lease lasts from now for at least the requested time.
     Extend(HoldId),
 }
 
@@ -64,7 +64,7 @@ pub struct HoldId {
     pub token: FencingToken,
 }
 
-/// The time a waiter waits for a holder.
+/// The limit on the time that a waiter waits for a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WaitPolicy {
     /// A single try without waiting.
@@ -156,7 +156,7 @@ pub enum WatchAnswer {
     Failed,
 }
 
-/// The failure of an operation, as far as the machine distinguishes it.
+/// The failure of an operation, reduced to the distinctions that the machine makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Failure {
     /// Indicates whether the operation may have been applied.

@@ -126,14 +126,14 @@ impl Machine {
     }
 
     /// Returns `true` if the machine can be dropped: nothing is held, wanted or in progress, no guard is left, and no
-    /// other process has to be let in first.
+    /// other process must be given a turn first.
     #[must_use]
     pub fn is_removable(&self) -> bool {
         let is_remembered = !self.closed && self.fairness.remembered_until().is_some();
         self.is_drained() && self.lost_holds.is_empty() && self.watch.is_off() && !is_remembered
     }
 
-    /// Returns `true` if nothing is held, wanted or to be undone. After a shutdown, the work is then done.
+    /// Returns `true` if nothing is held, wanted or to be undone. After a shutdown, this means that all work is done.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.hold.is_none() && self.acquisition.is_none() && self.cleanups.is_empty() && self.queue.is_empty()

@@ -23,7 +23,7 @@ pub struct MachineConfig {
     pub max_waiters: usize,
     /// `true` if the backend pushes wake-ups.
     pub push: bool,
-    /// The time a subscription outlives the last waiter.
+    /// The time by which a subscription outlives the last waiter.
     pub linger: Duration,
     /// The longest time between two tries of a waiter whose subscription is not acknowledged.
     pub unsubscribed_poll: Duration,

@@ -5,7 +5,7 @@ use crate::{backend::ForceReleased, name::LockName, sync::lock};
 
 /// For tests (feature `test-util`).
 impl MemoryBackend {
-    /// Drops every lock and every counter, like a server that restarts empty, and reports it to its factories.
+    /// Drops every lock and every counter, like a server that restarts empty, and reports a restart to its factories.
     pub fn clear(&self) {
         *lock(&self.inner.slots) = SlotMap::empty_since(self.inner.now());
         self.inner.watchers.server_restarted();

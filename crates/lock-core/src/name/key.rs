@@ -4,9 +4,10 @@ use super::{LockName, LockNames, NameError};
 
 /// A value that provides the name of its lock, or the names of several locks.
 ///
-/// With the feature `macros` it is derived from templates. `{sku}` is a field, `{0}` a field of a tuple struct, and `{item.sku}`
-/// a field of a field; each is written by its `Display` and percent-encoded as the parts of [`LockName::of`]. `{{` and `}}` are
-/// braces. Several templates are several locks, which are acquired together.
+/// With the feature `macros`, it can be derived from templates. `{sku}` is a field, `{0}` a field of a tuple struct,
+/// and `{item.sku}` a field of a field; each is formatted with `Display` and percent-encoded like the parts of
+/// [`LockName::of`]. `{{` and `}}` stand for literal braces. Several templates name several locks, which are acquired
+/// together.
 ///
 /// ```
 /// # #[cfg(feature = "macros")] {

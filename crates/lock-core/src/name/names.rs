@@ -4,8 +4,8 @@ use super::LockName;
 
 /// The names that a [`LockKey`](crate::LockKey) locks: one name, or several that are acquired together.
 ///
-/// Several names are sorted, and duplicates are merged. A set acquires at most
-/// [`LockSet::MAX_MEMBERS`](crate::set::LockSet::MAX_MEMBERS) names, and at least one; otherwise the acquire fails.
+/// Several names are sorted, and duplicates are merged. An acquire fails if there are no names, or more than
+/// [`LockSet::MAX_MEMBERS`](crate::set::LockSet::MAX_MEMBERS).
 ///
 /// ```
 /// use lock_core::{LockFactory, LockName, MemoryBackend, NameError, names::LockNames};
@@ -35,7 +35,7 @@ impl LockNames {
         self.as_slice().iter()
     }
 
-    /// Returns the name of a key that has one. A key of several names returns `None`, even if the names are equal.
+    /// Returns the name of a key with a single name, and `None` for a key of several names, even if they are equal.
     #[must_use]
     pub fn single(&self) -> Option<&LockName> {
         match &self.0 {

@@ -18,12 +18,12 @@ pub(super) const fn may_stand_in_a_part(c: char) -> bool {
 }
 
 impl LockName {
-    /// Returns the name of these parts, percent-encoded and joined with `:`.
+    /// Builds a name from these parts, percent-encoded and joined with `:`.
     ///
-    /// The parts are a tuple of 1 to 8 values with [`Display`]. All bytes except `A–Z a–z 0–9 - _ . ~` are encoded:
-    /// `a:b` and `c` produce a different name from `a` and `b:c`. The path templates of lock-tower encode in the same
-    /// way, so `("stock", sku)` and `"stock:{sku}"` are one lock. Values with different text are different names: `"7"`
-    /// and `"07"`, upper and lower case, the normalisation forms of Unicode.
+    /// The parts are a tuple of 1 to 8 values that implement [`Display`]. All bytes except `A–Z a–z 0–9 - _ . ~` are
+    /// encoded: `a:b` and `c` produce a different name from `a` and `b:c`. The path templates of lock-tower use the
+    /// same encoding, so `("stock", sku)` and `"stock:{sku}"` are the same lock. Values with different text produce
+    /// different names: `"7"` and `"07"`, upper and lower case, and the normalisation forms of Unicode.
     ///
     /// ```
     /// use lock_core::{LockName, NameError};
@@ -45,8 +45,8 @@ impl LockName {
         Self::new(joined.finish()?)
     }
 
-    /// Returns this name with one more part, percent-encoded, after a `:`. It builds names step by step, for example
-    /// from a fixed name that [`of`](Self::of) would encode.
+    /// Returns this name with one more part, percent-encoded, after a `:`. Use it to build a name step by step, for
+    /// example from a fixed name whose characters [`of`](Self::of) would encode.
     ///
     /// ```
     /// use lock_core::{LockName, NameError};
@@ -58,7 +58,7 @@ impl LockName {
     /// ```
     ///
     /// # Errors
-    /// As [`of`](Self::of), without the reserved prefix.
+    /// Same as [`of`](Self::of), but never [`NameError::ReservedPrefix`].
     pub fn part(&self, part: impl Display) -> Result<Self, NameError> {
         let mut joined = Joined { text: self.as_str().to_owned(), bytes: self.as_str().len(), parts: 0 };
         joined.add(&part)?;
@@ -67,7 +67,7 @@ impl LockName {
     }
 }
 
-/// The parts of a [`LockName::of`]: a tuple of 1 to 8 values with [`Display`].
+/// The parts for [`LockName::of`]: a tuple of 1 to 8 values that implement [`Display`].
 pub trait NameParts: sealed::Join {}
 
 mod sealed {

@@ -6,7 +6,7 @@ use super::{
 };
 use std::fmt::Display;
 
-/// The name of a value under construction: fixed texts, and fields that are percent-encoded.
+/// A name under construction, made of fixed texts and percent-encoded fields.
 #[derive(Debug, Default)]
 pub struct TemplateName(Joined);
 
@@ -30,7 +30,7 @@ impl TemplateName {
     /// Checks the name.
     ///
     /// # Errors
-    /// As [`LockName::new`].
+    /// Same as [`LockName::new`].
     pub fn finish(self) -> Result<LockName, NameError> {
         LockName::new(self.0.finish()?)
     }

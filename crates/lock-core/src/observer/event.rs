@@ -120,7 +120,7 @@ pub enum LockEvent<'a> {
         outcome: RenewalOutcome,
         /// The time from the request.
         took: Duration,
-        /// The time the hold stays valid now.
+        /// The time for which the hold is now valid.
         remaining: Duration,
     },
     /// A renewal failed. It is retried until the deadline of the hold.
@@ -131,7 +131,7 @@ pub enum LockEvent<'a> {
         name: &'a LockName,
         /// The fencing token of the hold.
         token: FencingToken,
-        /// The time the hold is still valid.
+        /// The remaining validity of the hold.
         remaining: Duration,
         /// The error of the store, if it answered.
         error: Option<&'a BackendError>,

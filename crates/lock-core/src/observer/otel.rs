@@ -23,7 +23,7 @@ type Classifier = Arc<dyn Fn(&LockName) -> &'static str + Send + Sync>;
 /// An observer that records metrics on a `Meter` of the application. It only uses the OpenTelemetry API; the
 /// application chooses the SDK.
 ///
-/// | instrument | kind, unit | attributes beside `lock.backend` |
+/// | instrument | kind, unit | attributes besides `lock.backend` |
 /// | --- | --- | --- |
 /// | `lock.acquire.duration` | histogram, s | `lock.outcome`: acquired, contended, timeout, cancelled, error |
 /// | `lock.hold.duration` | histogram, s | `lock.outcome`: released, lost |
@@ -40,7 +40,7 @@ type Classifier = Arc<dyn Fn(&LockName) -> &'static str + Send + Sync>;
 /// | `lock.quorum.vote` | counter | `lock.node`: the name of the node, `lock.vote`: granted, busy, stale, clock, quarantine, late, extended, gone, released, failed, no_answer |
 ///
 /// Lock names are never an attribute, since they are unbounded; [`classify`](Self::classify) adds `lock.class`. All
-/// instruments are created at once, so that a dashboard finds them before the first lock is acquired.
+/// instruments are created up front, so that a dashboard finds them before the first lock is acquired.
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend, observer::OtelObserver};

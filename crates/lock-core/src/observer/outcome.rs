@@ -21,7 +21,7 @@ pub enum AcquireOutcome {
 }
 
 impl AcquireOutcome {
-    /// Returns the value in metrics.
+    /// Returns the value used in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ pub enum ReleaseKind {
 }
 
 impl ReleaseKind {
-    /// Returns the value in metrics.
+    /// Returns the value used in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl ReleaseKind {
 }
 
 impl RenewalOutcome {
-    /// Returns the value in metrics.
+    /// Returns the value used in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl RenewalOutcome {
     }
 }
 
-/// The end of a term of leadership; see [`election`](crate::election).
+/// The way in which a term of leadership ended; see [`election`](crate::election).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TermEnd {
@@ -87,7 +87,7 @@ pub enum TermEnd {
 }
 
 impl TermEnd {
-    /// Returns the value in metrics.
+    /// Returns the value used in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -117,7 +117,7 @@ pub enum WakeSource {
 }
 
 impl WakeSource {
-    /// Returns the value in metrics.
+    /// Returns the value used in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

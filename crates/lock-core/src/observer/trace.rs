@@ -74,7 +74,7 @@ pub(super) fn event(event: &LockEvent<'_>) {
             lock.token = token.get(),
             waited = seconds(waited),
             "this process has waited longer than a lease for a lock that it holds: is a task waiting for its own \
-             guard? (re-entry needs the owner)"
+             guard? (to re-enter, acquire with the owner of the hold)"
         ),
         LockEvent::TermStarted { token, .. } => {
             tracing::info!(lock.name = name, lock.token = token.get(), "leadership acquired");

@@ -132,13 +132,14 @@ impl fmt::Display for OptionsError {
             }
             Self::OperationTimeoutTooLong { operation_timeout, most } => write!(
                 f,
-                "an operation timeout of {operation_timeout:?} is above a tenth of the lease: use at most {most:?}, \
+                "an operation timeout of {operation_timeout:?} exceeds a tenth of the lease: use at most {most:?}, \
                  or a longer lease"
             ),
             Self::NoTimeToRenew { valid, needed } => write!(
                 f,
-                "lease − margin ({valid:?}) must exceed {needed:?}, which is renewal interval + two operation timeouts, or \
-                 one timeout for a fixed lease: renew more often, lower the margin or the timeout, or use a longer lease"
+                "the lease minus its margin ({valid:?}) must exceed {needed:?}, which is the renewal interval plus two \
+                 operation timeouts, or one timeout for a fixed lease: renew more often, lower the margin or the \
+                 timeout, or use a longer lease"
             ),
             Self::MaxHoldTooShort { max_hold, operation_timeout } => write!(
                 f,
@@ -168,7 +169,7 @@ impl fmt::Display for OptionsError {
                 "the hold has token {token}, and a re-entry keeps it: re-enter with a lower `token_floor`"
             ),
             Self::FixedLease => {
-                write!(f, "a fixed lease ends every term of an election: use `lease`, which is renewed")
+                write!(f, "a fixed lease would end every term of an election: use `lease`, which is renewed")
             }
             Self::DelaysReversed { initial_delay, max_delay } => write!(
                 f,

@@ -64,7 +64,7 @@ pub(super) async fn acquire(
     let clock = shared.quorum_time(begun).as_micros();
     let nodes = shared.nodes.len();
     let Some(record) = fresh_record(shared, &request, begun + budget).await else {
-        let message = "this lease id is still being released: acquire with a fresh id";
+        let message = "the lease with this id is still being released: acquire with a fresh id";
         return Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message));
     };
     let round = Round::begin(nodes, reserve, floor.max(record.reached()), clock);
@@ -84,7 +84,7 @@ pub(super) async fn acquire(
     let outcome = match ended {
         // Votes that are still in flight may complete a majority.
         None => {
-            return Err(shared.no_majority("answered in time", Applied::Unknown, votes));
+            return Err(shared.no_majority("confirmed the grant in time", Applied::Unknown, votes));
         }
         Some(Verdict::Won { first, last }) => {
             attempt.record.granted(last, attempt.request.retention);

@@ -43,8 +43,8 @@ pub struct QuorumBackend {
 }
 
 impl QuorumBackend {
-    /// Returns a builder of a quorum of these nodes. Votes are reported in the order of the nodes, which has no other
-    /// effect.
+    /// Returns a builder for a quorum of these nodes. Votes are reported in the order of the nodes; the order has no
+    /// other effect.
     pub fn builder(nodes: impl IntoIterator<Item = Member>) -> QuorumBuilder {
         QuorumBuilder::new(nodes.into_iter().collect())
     }

@@ -14,7 +14,7 @@ const MAX_LEASE: Duration = Duration::from_secs(30);
 /// The smallest quorum that survives the loss of a node.
 const MIN_NODES: usize = 3;
 
-/// A builder of a [`QuorumBackend`](super::QuorumBackend).
+/// A builder for a [`QuorumBackend`](super::QuorumBackend).
 #[derive(Debug)]
 pub struct QuorumBuilder {
     nodes: Vec<Member>,
@@ -38,7 +38,7 @@ impl QuorumBuilder {
         self
     }
 
-    /// Replaces the clock, by default the boot-time clock.
+    /// Replaces the clock. The default is the boot-time clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
@@ -62,7 +62,8 @@ impl QuorumBuilder {
         }
         let least = MAX_CLOCK_DISTANCE * 4;
         if self.max_lease <= least {
-            return Err(OptionsError::TooShort { option: "max_lease of the quorum", least }.into());
+            let least = least + Duration::from_millis(1);
+            return Err(OptionsError::TooShort { option: "max_lease", least }.into());
         }
         if nodes.is_multiple_of(2) {
             tracing::warn!(

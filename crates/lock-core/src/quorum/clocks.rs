@@ -52,7 +52,7 @@ impl NodeClocks {
     }
 }
 
-/// Returns the latest time at which a request may be executed that has this budget from `now` on.
+/// Returns the latest time at which a request with this budget, counted from `now`, may be executed.
 #[must_use]
 pub fn not_after(now: UtcTime, budget: Duration) -> UtcTime {
     now + budget

@@ -120,7 +120,7 @@ impl Asked {
             Some(Ruling::No) => Extended::Gone,
             Some(Ruling::Unknown) | None if self.is_late => Extended::Late,
             Some(Ruling::Unknown) | None => {
-                return Err(shared.no_majority("extended the lease", Applied::Unknown, votes));
+                return Err(shared.no_majority("confirmed the extension", Applied::Unknown, votes));
             }
         };
         Ok(shared.reply(outcome, votes))

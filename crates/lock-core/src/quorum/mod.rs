@@ -22,7 +22,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `round.rs` | the votes that count, the raises of a token, and the end of a round |
+//! | `round.rs` | which votes count, when a token is raised, and when a round ends |
 //! | `tally.rs` | yes-or-no questions that a majority answers |
 //! | `residue.rs` | the possible remains of a lease on a node, and the release that proves that there are none |
 //! | `clocks.rs` | the clock of each node, and their median |

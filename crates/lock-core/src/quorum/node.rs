@@ -24,8 +24,8 @@ pub(crate) const TOKEN_BOUND: u64 = 1 << 53;
 /// A store that can be a node of a quorum.
 ///
 /// The contract of [`Backend`] also applies to these operations: repeating them is harmless, none creates or extends a
-/// lease after its `not_after`, and an expiry never moves earlier. `release`, `inspect` and `force_release` are those
-/// of `Backend`. A release with [`NotifyWaiters::No`](crate::backend::NotifyWaiters::No) must not notify any waiter.
+/// lease after its `not_after`, and an expiry never moves earlier. `release`, `inspect` and `force_release` come from
+/// `Backend`. A release with [`NotifyWaiters::No`](crate::backend::NotifyWaiters::No) must not notify any waiter.
 #[async_trait]
 pub trait QuorumNode: Backend + Subscriptions {
     /// Votes on a proposal. To grant it, the node stores the lease and raises its counter to the end of the token
@@ -69,7 +69,7 @@ pub struct Proposal {
     pub name: LockName,
     /// The lease that requests the lock.
     pub lease: LeaseId,
-    /// Duration of the lease from the execution on, in whole milliseconds.
+    /// Duration of the lease, counted from the execution of the request, in whole milliseconds.
     pub duration: Duration,
     /// Latest time, by this node's clock, at which the request may be executed.
     pub not_after: UtcTime,
@@ -119,7 +119,7 @@ pub struct Extension {
     pub name: LockName,
     /// The lease.
     pub lease: LeaseId,
-    /// Minimum duration of the lease from the execution on.
+    /// Minimum duration of the lease, counted from the execution of the request.
     pub duration: Duration,
     /// Latest time, by this node's clock, at which the request may be executed.
     pub not_after: UtcTime,
@@ -145,7 +145,7 @@ pub struct Healing {
     pub name: LockName,
     /// The lease.
     pub lease: LeaseId,
-    /// Minimum duration of the lease from the execution on.
+    /// Minimum duration of the lease, counted from the execution of the request.
     pub duration: Duration,
     /// Latest time, by this node's clock, at which the request may be executed.
     pub not_after: UtcTime,

@@ -139,6 +139,8 @@ pub(super) async fn force(
     match tally.ruling() {
         Some(Ruling::Yes) => Ok(shared.reply(ForceReleased::Released, votes)),
         Some(Ruling::No) => Ok(shared.reply(ForceReleased::HolderChanged, votes)),
-        Some(Ruling::Unknown) | None => Err(shared.no_majority("freed the lock", Applied::Unknown, votes)),
+        Some(Ruling::Unknown) | None => {
+            Err(shared.no_majority("confirmed the release", Applied::Unknown, votes))
+        }
     }
 }

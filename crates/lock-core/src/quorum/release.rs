@@ -54,7 +54,7 @@ impl Answers {
             Some(Ruling::Yes) => yes,
             Some(Ruling::No) => Released::Gone { held_by_other: self.held_by_other },
             Some(Ruling::Unknown) | None => {
-                return Err(shared.no_majority("released the lease", Applied::Unknown, votes));
+                return Err(shared.no_majority("confirmed the release", Applied::Unknown, votes));
             }
         };
         Ok(shared.reply(outcome, votes))

@@ -65,8 +65,8 @@ impl Shared {
         median.unwrap_or_else(|| self.clock.wall())
     }
 
-    /// Returns the latest time, by this node's clock, at which a request may be executed that has this budget from
-    /// `now` on.
+    /// Returns the latest time, by this node's clock, at which a request with this budget, counted from `now`, may be
+    /// executed.
     pub(super) fn not_after(&self, node: usize, now: Moment, budget: Duration) -> UtcTime {
         let of_node = lock(&self.clocks).of(node, now);
         not_after(of_node.unwrap_or_else(|| self.clock.wall()), budget)
@@ -128,9 +128,11 @@ impl Shared {
         // The time until enough quarantines have ended for a majority to vote.
         let last = (needed + left.len()).checked_sub(votes.len() + 1).and_then(|place| left.get(place));
         let quarantine = last.map_or(String::new(), |left| {
-            format!("; too many nodes have not proved that they kept their data: they vote in {left:.1?}")
+            format!(
+                "; too many nodes have not proved that they kept their data: enough will vote in {left:.1?}"
+            )
         });
-        let message = format!("no majority of {needed} nodes {what}{quarantine}");
+        let message = format!("fewer than {needed} nodes {what}{quarantine}");
         let kind = match applied {
             Applied::No => BackendErrorKind::Unavailable,
             Applied::Unknown => BackendErrorKind::Timeout,

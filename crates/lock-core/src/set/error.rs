@@ -1,13 +1,13 @@
-//! The error of locks that cannot be a set.
+//! The error for locks that cannot form a set.
 
 use crate::name::LockName;
 use std::{error::Error, fmt};
 
-/// The reason why locks cannot be a set.
+/// The reason why locks cannot form a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetError {
-    /// There is no name.
+    /// There are no names.
     Empty,
     /// There are more distinct names than [`LockSet::MAX_MEMBERS`](super::LockSet::MAX_MEMBERS).
     TooMany {
@@ -16,12 +16,12 @@ pub enum SetError {
         /// The bound.
         most: usize,
     },
-    /// A lock has other options than the first.
+    /// A lock has different options from the first.
     UnequalOptions {
         /// The lock.
         name: LockName,
     },
-    /// A lock has another factory or another owner than the first.
+    /// A lock has a different factory or owner from the first.
     UnequalOwners {
         /// The lock.
         name: LockName,

@@ -7,8 +7,8 @@ use std::{fmt, ops::Deref};
 
 /// A held set of locks. The locks are released by [`release`](Self::release), or when the guard is dropped.
 ///
-/// It dereferences to a [`SetHold`], which has the tokens by name, and [`lost`](SetHold::lost) for the first loss. As with a
-/// [`LockGuard`], a guard does not prove that the locks are still held.
+/// It dereferences to a [`SetHold`], which provides the tokens by name, and [`lost`](SetHold::lost), which completes at
+/// the first loss. As with a [`LockGuard`], a guard does not prove that the locks are still held.
 ///
 /// # Dropping
 /// Drop never blocks, as with a [`LockGuard`]; the factory's worker sends the releases.
@@ -26,7 +26,7 @@ impl LockSetGuard {
         Self { guards, hold }
     }
 
-    /// Returns a shared view of the holds. It can be cloned and sent to other tasks, and cannot release.
+    /// Returns a shared view of the holds. It can be cloned and sent to other tasks, and cannot release the locks.
     #[must_use]
     pub fn hold(&self) -> SetHold {
         self.hold.clone()
@@ -37,7 +37,7 @@ impl LockSetGuard {
     /// It waits for the store no longer than two operation timeouts.
     ///
     /// # Errors
-    /// For each lock, those of [`LockGuard::release`].
+    /// The same errors as [`LockGuard::release`], separately for each lock.
     ///
     /// # Cancel safety
     /// Cancel safe: whenever the future is dropped, even before its first poll, all locks are released in the background.

@@ -26,7 +26,7 @@ impl SetHold {
         &self.holds
     }
 
-    /// Returns the hold of the lock with this name; `None` if the set does not have it.
+    /// Returns the hold of the lock with this name; `None` if the set does not contain it.
     #[must_use]
     pub fn hold_of(&self, name: impl AsRef<str>) -> Option<&Hold> {
         let name = name.as_ref();
@@ -39,8 +39,8 @@ impl SetHold {
         self.holds.iter().map(Hold::name)
     }
 
-    /// Returns the fencing token of this name; `None` if the set does not have the name. Tokens grow within one name; tokens
-    /// of different names cannot be compared.
+    /// Returns the fencing token of this name; `None` if the set does not contain the name. Tokens increase per name;
+    /// tokens of different names cannot be compared.
     #[must_use]
     pub fn fencing_token(&self, name: impl AsRef<str>) -> Option<FencingToken> {
         self.hold_of(name).map(Hold::fencing_token)
@@ -64,7 +64,7 @@ impl SetHold {
         self.holds.iter().map(Hold::remaining).min().unwrap_or_default()
     }
 
-    /// Completes when one of the locks is lost, and returns which. It never completes if all are released.
+    /// Completes when one of the locks is lost, and returns that loss. It never completes if all are released.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping it.
@@ -73,7 +73,8 @@ impl SetHold {
         async move { holds.iter().cloned().collect::<Losses>().first().await }
     }
 
-    /// Returns the first lock that is lost, if one is. It compares the clock, as [`is_held`](Self::is_held) does.
+    /// Returns the first lost lock in the order of the names, if any. It checks the clock, as
+    /// [`is_held`](Self::is_held) does.
     #[doc(hidden)]
     #[must_use]
     pub fn first_lost(&self) -> Option<MemberLost> {

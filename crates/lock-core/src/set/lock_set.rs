@@ -16,15 +16,15 @@ use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 /// Several locks that are acquired together; returned by [`LockFactory::all`] without any IO.
 ///
 /// It acquires one lock after the other, in the order of their names, and holds and renews the earlier ones while it waits for
-/// the next. All sets use that order, so they cannot deadlock. A task that already holds another lock while it acquires a set
-/// can: acquire locks with greater names after the set, or make them part of it.
+/// the next. All sets use that order, so they cannot deadlock. A task that already holds another lock when it acquires
+/// a set can deadlock: acquire locks with greater names after the set, or make them part of it.
 ///
 /// All locks have the same [options](Self::options) and the same owner, by default a fresh one for each acquire. Duplicate names
 /// are one lock. A set is a handle: cheap to clone, and it holds nothing.
 ///
 /// # Cost
-/// One round trip to the store for each name. Each lock that is held keeps its waiters waiting while the set waits for a later
-/// one, so prefer one lock for resources that are always used together.
+/// One round trip to the store for each name. While the set waits for a lock, the locks that it already holds keep
+/// their waiters waiting, so prefer one lock for resources that are always used together.
 #[derive(Debug, Clone)]
 pub struct LockSet {
     /// A lock of the first name, with the options and the owner of all.
@@ -51,7 +51,8 @@ impl LockFactory {
     /// ```
     ///
     /// # Errors
-    /// - [`LockErrorKind::InvalidSet`] with a [`SetError`], if there is no name, or more than [`LockSet::MAX_MEMBERS`];
+    /// - [`LockErrorKind::InvalidSet`] with a [`SetError`] if there are no names, or more than
+    ///   [`LockSet::MAX_MEMBERS`];
     /// - as [`named`](Self::named) for each name; the error says which one it is.
     pub fn all<I>(&self, names: I) -> Result<LockSet, LockError>
     where
@@ -84,7 +85,7 @@ impl LockSet {
     /// ```
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidSet`] with a [`SetError`], if there is none, if there are more than
+    /// [`LockErrorKind::InvalidSet`] with a [`SetError`] if there are no locks, if there are more than
     /// [`MAX_MEMBERS`](Self::MAX_MEMBERS), or if they differ in their options, owners or factories.
     pub fn of(locks: impl IntoIterator<Item = Lock>) -> Result<Self, LockError> {
         Self::collect(locks.into_iter().map(Ok))
@@ -159,7 +160,7 @@ impl LockSet {
         Ok(Self { template: self.template.with_options(options)?, names: self.names.clone() })
     }
 
-    /// Returns the same set for this owner, who re-enters the locks that it holds; see [`Lock::with_owner`].
+    /// Returns the same set for this owner, which re-enters the locks that it holds; see [`Lock::with_owner`].
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -174,12 +175,12 @@ impl LockSet {
     /// ```
     ///
     /// # Errors
-    /// [`LockErrorKind::ForeignOwner`] if another factory made the owner.
+    /// [`LockErrorKind::ForeignOwner`] if another factory created the owner.
     pub fn with_owner(&self, owner: &Owner) -> Result<Self, LockError> {
         Ok(Self { template: self.template.with_owner(owner)?, names: self.names.clone() })
     }
 
-    /// Acquires all locks, and waits as long as others hold one of them. Locks that are already acquired are renewed
+    /// Acquires all locks, waiting as long as others hold one of them. Locks that are already acquired are renewed
     /// during the wait.
     ///
     /// ```
@@ -196,9 +197,9 @@ impl LockSet {
     /// ```
     ///
     /// # Errors
-    /// As [`Lock::acquire`], with the name of the lock that failed, and [`LockErrorKind::MemberLost`] if a lock was lost while
-    /// the set waited for a later one. The future completes after the locks that were acquired are released, which takes no
-    /// longer than two operation timeouts.
+    /// Same as [`Lock::acquire`], with the name of the lock that failed, and [`LockErrorKind::MemberLost`] if a lock
+    /// was lost while the set waited for a later one. The future completes after the locks that were acquired are
+    /// released, which takes no longer than two operation timeouts.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future leaves nothing behind. Locks that were acquired are released in the background.
@@ -207,7 +208,7 @@ impl LockSet {
     }
 
     /// Tries once to acquire all locks. Returns `None` if another owner holds one of them, or waits for one in this process;
-    /// the locks acquired before it are released first.
+    /// locks that were already acquired are released first.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -220,10 +221,10 @@ impl LockSet {
     /// ```
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), but at the first failure of the store.
+    /// Same as [`acquire`](Self::acquire), except that the first failure of the store is returned.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     pub fn try_acquire(
         &self,
     ) -> impl Future<Output = Result<Option<LockSetGuard>, LockError>> + Send + 'static {
@@ -231,7 +232,7 @@ impl LockSet {
         async move { Ok(acquired.await?.ok()) }
     }
 
-    /// Acquires all locks, and waits no longer than `wait` in total, from the first poll on. Zero is one try.
+    /// Acquires all locks, waiting no longer than `wait` in total from the first poll. Zero means a single try.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -248,11 +249,11 @@ impl LockSet {
     /// ```
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire), and [`LockErrorKind::Timeout`] with the name of the lock that was waited for last;
-    /// [`LockErrorKind::InvalidOptions`] if `wait` exceeds the factory's `max_wait`.
+    /// Same as [`acquire`](Self::acquire), and [`LockErrorKind::Timeout`] with the name of the last lock that was
+    /// waited for; [`LockErrorKind::InvalidOptions`] if `wait` exceeds the factory's `max_wait`.
     ///
     /// # Cancel safety
-    /// As [`acquire`](Self::acquire).
+    /// Same as [`acquire`](Self::acquire).
     pub fn acquire_timeout(
         &self,
         wait: Duration,

@@ -9,7 +9,7 @@ use std::{error::Error, fmt};
 pub struct MemberLost {
     /// The name of the lock.
     pub name: LockName,
-    /// The reason of the loss.
+    /// The reason for the loss.
     pub reason: LostReason,
 }
 

@@ -182,7 +182,7 @@ async fn an_owner_of_another_factory_is_refused() {
     let foreign = world.another_process().owner();
     let error = world.locks.named("x").unwrap().with_owner(&foreign).unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::ForeignOwner);
-    assert!(error.to_string().contains("`owner()` of the factory of this lock"));
+    assert!(error.to_string().contains("`owner()` on this lock's factory"));
 }
 
 #[tokio::test(start_paused = true)]

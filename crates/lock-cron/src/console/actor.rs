@@ -4,7 +4,7 @@ use axum::{http::request::Parts, response::Response};
 use futures_util::future::BoxFuture;
 use std::{fmt, future::Future, sync::Arc};
 
-/// The name of an operator, which is kept with their pauses and written to the log with their actions.
+/// The name of an operator. It is stored with each pause they set, and logged with each of their actions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Actor(String);
 

@@ -44,8 +44,8 @@ struct Query {
 pub(super) async fn list(State(console): State<Console>, RawQuery(query): RawQuery) -> Response {
     let Some(query) = Query::read(&query.unwrap_or_default()) else {
         let message = format!(
-            "the query is invalid: use `show` of all, failing, overdue, paused, running or unowned, and `limit` of 1 \
-             to {MAX_ROWS}"
+            "the query is invalid: set `show` to all, failing, overdue, paused, running or unowned, and `limit` to a \
+             number from 1 to {MAX_ROWS}"
         );
         return refuse(StatusCode::BAD_REQUEST, "bad_input", &message).into_response();
     };

@@ -69,18 +69,19 @@ enum Access {
 /// Returns the console, a page with all jobs of the group and their runs. It is read-only; see [`router_with_actions`].
 ///
 /// Nest it into your own router, behind your own authentication: job names and error texts are not public. Use
-/// `nest_service`: with `nest` the page has no path that ends with a slash. Any scheduler of the group will do, even
-/// one that has no jobs and never runs.
+/// `nest_service`: with `nest`, the page is not served at a path that ends with a slash. Any scheduler of the group
+/// will do, even one that has no jobs and never runs.
 ///
 /// | path | answers |
 /// | --- | --- |
-/// | | the page, which links to a job by `#job=name` |
+/// | | the page; `#job=name` links to a job |
 /// | `/jobs` | the jobs of the group, as JSON; `?show=failing`, `paused`, `running` or `unowned`, `?q=text`, `?limit=n` |
 /// | `/jobs/{name}` | a job, its next runs and its history by run, as JSON |
 ///
-/// Failures are `{"error": "…", "kind": "…"}`: 404 for an unknown job, 503 when the store does not answer.
+/// Errors are returned as `{"error": "…", "kind": "…"}`: 404 for an unknown job, 503 if the store does not answer.
 ///
-/// All viewers of a router share one read of the store, at most one a second and for at most a tenth of the time.
+/// All viewers of a router share its reads of the store. The router reads at most once a second, and spends at most a
+/// tenth of the time reading.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -98,8 +99,9 @@ pub fn router(cron: Scheduler) -> Router {
 /// the schedule and restore it.
 ///
 /// `guard` identifies the operator of each action from the head of the request, or rejects it with a response. Requests
-/// from pages of other sites are rejected before it: an action is a POST with the content type `application/json`, and
-/// with a `Sec-Fetch-Site` of `same-origin` or an `Origin` of the same host. A proxy in front must keep the `Host`.
+/// from pages of other sites are rejected before the guard runs. An action must be a POST with the content type
+/// `application/json`, and with either a `Sec-Fetch-Site` of `same-origin` or an `Origin` of the same host. A proxy in
+/// front must preserve the `Host` header.
 ///
 /// | path | body | answers |
 /// | --- | --- | --- |

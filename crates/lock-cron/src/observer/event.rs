@@ -136,7 +136,7 @@ pub enum CronEvent<'a> {
         /// The time until the watermark.
         by: Duration,
     },
-    /// A job has not succeeded for its [`alert_after`](crate::JobBuilder::alert_after). The leader reports it once;
+    /// A job has not succeeded within its [`alert_after`](crate::JobBuilder::alert_after). The leader reports it once;
     /// after a change of the leader, the next one reports it again.
     Overdue {
         /// The group.

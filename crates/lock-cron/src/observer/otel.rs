@@ -15,11 +15,11 @@ const SECONDS: [f64; 14] =
 /// An observer that records metrics on a `Meter` of the application. It only uses the OpenTelemetry API; the
 /// application chooses the SDK.
 ///
-/// | instrument | kind, unit | attributes beside `cron.group` |
+/// | instrument | kind, unit | attributes besides `cron.group` |
 /// | --- | --- | --- |
 /// | `cron.leader` | up-down counter: 1 on the node that leads | |
 /// | `cron.start` | counter | `cron.job` |
-/// | `cron.start.lag` | histogram, s: from the instant of a run to its claim, without catch-up runs | |
+/// | `cron.start.lag` | histogram, s: from the instant of a run to its claim, excluding catch-up runs | |
 /// | `cron.run.duration` | histogram, s | `cron.job`, `cron.outcome` |
 /// | `cron.skipped` | counter | `cron.job`, `cron.reason`: overlap, missed, queue, expired, no_capacity, decided_elsewhere, data_loss |
 /// | `cron.orphan` | counter | `cron.job`, `cron.retried`: yes, no |
@@ -30,7 +30,7 @@ const SECONDS: [f64; 14] =
 /// | `cron.store.failure` | counter | |
 /// | `cron.clock.offset` | gauge, s: this node's clock minus the server's | |
 ///
-/// The job is an attribute, since there are few job names.
+/// The name of the job is an attribute, so the number of time series grows with the number of jobs and instances.
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend};

@@ -64,7 +64,7 @@ impl RunLoop {
     /// fired yet, and another leader may have started the runs that seem to be missed.
     pub(super) fn check_leadership(&mut self) {
         if self.leadership.as_ref().is_some_and(|leadership| !leadership.guard.is_held()) {
-            self.leadership_lost(&"its lease has ended");
+            self.leadership_lost(&"the leadership lease was lost");
         }
     }
 

@@ -2,9 +2,9 @@
 
 /// The policy for runs at a time of day that does not exist, or exists twice, because the clocks change.
 ///
-/// It concerns *fixed* times: neither minute nor hour has a star (`30 2 * * *`, `0,30 1-3 * * *`). A pattern with a
-/// star (`*/15 * * * *`, `0 * * * *`, `*/15 2 * * *`, `H/15 * * * *`) follows real time regardless of the policy: it
-/// runs in both passes of a repeated hour, and not at times that the clocks skip.
+/// It applies to *fixed* times, with a star in neither the minute nor the hour (`30 2 * * *`, `0,30 1-3 * * *`). A
+/// pattern with a star there (`*/15 * * * *`, `0 * * * *`, `*/15 2 * * *`, `H/15 * * * *`) follows real time regardless
+/// of the policy: it runs in both passes of a repeated hour, and does not run at times that the clocks skip.
 ///
 /// ```
 /// use lock_cron::{DstPolicy, Fold, Gap, Schedule};

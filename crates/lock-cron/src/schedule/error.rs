@@ -112,7 +112,7 @@ impl ScheduleError {
         self.0.problem.kind
     }
 
-    /// Returns the invalid text; only its beginning, if it is too long.
+    /// Returns the invalid text, or only its beginning if it is too long.
     ///
     /// ```
     /// use lock_cron::Schedule;
@@ -124,7 +124,7 @@ impl ScheduleError {
         &self.0.text
     }
 
-    /// Returns the byte range of [`text`](Self::text) that is wrong.
+    /// Returns the byte range of the error in [`text`](Self::text).
     ///
     /// ```
     /// use lock_cron::Schedule;

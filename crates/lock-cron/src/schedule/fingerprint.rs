@@ -10,10 +10,11 @@ use std::fmt;
 /// The number of days of zone data in a fingerprint: somewhat more than a year.
 const DAYS: i64 = 400;
 
-/// A fingerprint of a schedule, by which two nodes can tell that it has the same instants on both.
+/// A fingerprint of a schedule, with which two nodes can check that they have the same instants.
 ///
-/// It is a hash that is stable across platforms, compilers and versions of this crate. Nodes with different versions
-/// of the time zone database differ in [`zone`](Self::zone), if the difference matters within 400 days.
+/// It is a hash that is stable across platforms, compilers and versions of this crate. For nodes with different
+/// versions of the time zone database, [`zone`](Self::zone) differs if the schedule's zone differs between them within
+/// 400 days.
 ///
 /// ```
 /// use lock_cron::{Schedule, UtcTime};
@@ -54,8 +55,8 @@ impl Fingerprint {
         self.schedule
     }
 
-    /// Returns the hash of the zone's offset at the instant of the fingerprint and of its changes in the 400 days
-    /// after it. Compare it for the same instant only. Zero if the schedule needs no zone.
+    /// Returns the hash of the zone's offset at the instant of the fingerprint and of its changes in the 400 days after
+    /// it. Compare only hashes for the same instant. Zero if the schedule needs no zone.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};

@@ -63,10 +63,10 @@ use zone::Zone;
 /// | `FRI#2`, `FRIL` | days of the week: the second, the last Friday of the month |
 /// | `H`, `H(0-29)`, `H/15` | a value that depends on the job's name, within a range, every fifteenth from it on; see [`for_job`](Self::for_job) |
 ///
-/// If both the day of the month and that of the week are given (neither is `*`), a day matches if one of them
-/// matches; with a `+` before the days of the week both have to match: `0 9 1-7 * +MON`. A step does not count as a
-/// star here: `0 0 */10 * MON` runs on each tenth day and on each Monday. Vixie cron and cronie treat a field that
-/// begins with a star as a star, and run it on Mondays that are a tenth day.
+/// If both the day of the month and the day of the week are given (neither is `*`), a day matches if one of them
+/// matches; with a `+` before the days of the week, both must match: `0 9 1-7 * +MON`. A step does not count as a star
+/// here: `0 0 */10 * MON` runs on each tenth day and on each Monday. Vixie cron and cronie treat a field that begins
+/// with a star as a star, and run it only on Mondays that are also a tenth day.
 ///
 /// The number `2` is Tuesday, as in cron; in Quartz it is Monday. A step after a day of the week ends at Saturday:
 /// `5/1` is Friday and Saturday.
@@ -76,18 +76,18 @@ use zone::Zone;
 ///
 /// # Zones
 /// Without a zone a schedule is in UTC, never in the zone of the machine, which may differ on the next node. Set the
-/// zone with [`in_tz`](Self::in_tz), or in the text: `CRON_TZ=Europe/Berlin 0 2 * * *`. The zone data is that of the
-/// system when the schedule is created, or else that of the binary (feature `bundled-zones`).
+/// zone with [`in_tz`](Self::in_tz), or in the text: `CRON_TZ=Europe/Berlin 0 2 * * *`. The zone data is read from the
+/// system when the schedule is created, or else from the binary (feature `bundled-zones`).
 ///
 /// # Clock changes
-/// A pattern with a star in minute or hour follows real time: `*/15 * * * *` runs every 15 minutes, through a
-/// repeated hour as well. A job at fixed times, such as `30 2 * * *` or `0,30 1-3 * * *`, runs once if its time
-/// exists twice (in the first pass), and once, right after the gap, if its times do not exist.
-/// [`on_dst`](Self::on_dst) sets another policy.
+/// A pattern with a star in minute or hour follows real time: `*/15 * * * *` runs every 15 minutes, even through a
+/// repeated hour. A job at fixed times, such as `30 2 * * *` or `0,30 1-3 * * *`, runs once if its time exists twice
+/// (in the first pass), and once, right after the gap, if its times do not exist. [`on_dst`](Self::on_dst) sets another
+/// policy.
 ///
-/// Only a star makes a pattern follow real time. `0 0-23 * * *` and `0 0 0/1 * * ?` have none, so they are fixed
-/// times: 24 runs on the day of 25 hours, and one hour without a run. Write `0 * * * *` for each hour. A step after
-/// `H`, as in `H/15`, counts as a star; `H` and ranges of `H`, as in `H(0-29)/15`, count as fixed.
+/// Only a star makes a pattern follow real time. `0 0-23 * * *` and `0 0 0/1 * * ?` have none, so they are fixed times:
+/// 24 runs on a 25-hour day, and one hour without a run. Write `0 * * * *` for each hour. A step after `H`, as in
+/// `H/15`, counts as a star; `H` and ranges of `H`, as in `H(0-29)/15`, count as fixed.
 #[derive(Clone)]
 pub struct Schedule {
     text: Arc<str>,
@@ -141,10 +141,10 @@ impl Schedule {
     }
 
     /// Creates a schedule that runs every `period`, in real time: at the multiples of `period` since
-    /// 1970-01-01T00:00:00Z, so that all nodes have the same instants regardless of their start. Fractions of a
+    /// 1970-01-01T00:00:00Z, so that all nodes have the same instants regardless of when they started. Fractions of a
     /// millisecond are dropped.
     ///
-    /// Zones have no effect: every 24 hours is not every day at the same time of day.
+    /// Zones have no effect: every 24 hours does not mean the same time of day every day.
     ///
     /// # Errors
     /// [`InvalidPeriod`](ScheduleErrorKind::InvalidPeriod) if the period is shorter than a second, or longer than 100
@@ -232,8 +232,8 @@ impl Schedule {
     }
 
     /// Returns the same schedule with each `H` derived from the name of a job: jobs with different names are spread
-    /// over the hour or the day, and each keeps its time. Before this call, `H` is that of a job with an empty name.
-    /// The scheduler calls it when a job is registered.
+    /// over the hour or the day, and each keeps its time. Without this call, `H` is derived from an empty name. The
+    /// scheduler calls it when a job is registered.
     ///
     /// # Errors
     /// [`NeverRuns`](ScheduleErrorKind::NeverRuns), if `H` makes the date impossible (`0 0 30 H *`).
@@ -253,7 +253,7 @@ impl Schedule {
         Ok(Self { times, ..self.clone() })
     }
 
-    /// Returns the first run after `instant`, exclusive; `None` if there is none.
+    /// Returns the first run strictly after `instant`, or `None` if there is none.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -284,7 +284,7 @@ impl Schedule {
         Runs::new(self, instant.into())
     }
 
-    /// Returns the next `n` runs after now, by the clock of the system; fewer if the schedule ends.
+    /// Returns the next `n` runs after now, by the system clock; fewer if the schedule ends.
     ///
     /// ```
     /// assert_eq!(lock_cron::Schedule::cron("@daily")?.next_runs(7).len(), 7);
@@ -318,8 +318,8 @@ impl Schedule {
         self.policy
     }
 
-    /// Returns a fingerprint, by which nodes can compare a schedule. The zone data is that of the 400 days after
-    /// `from`, which has to be the same on all nodes.
+    /// Returns a fingerprint, which nodes use to compare a schedule. It covers the zone data of the 400 days after
+    /// `from`; all nodes must use the same `from`.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};

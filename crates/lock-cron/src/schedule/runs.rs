@@ -6,7 +6,8 @@ use std::iter::FusedIterator;
 
 /// An iterator over the runs of a schedule after an instant, strictly increasing; returned by [`Schedule::after`].
 ///
-/// It ends with the schedule: after the last year of a pattern with years, and never for most others.
+/// It ends after the last run of the schedule: a pattern with years ends after its last year, and most other schedules
+/// never end.
 ///
 /// ```
 /// use lock_cron::{Schedule, UtcTime};

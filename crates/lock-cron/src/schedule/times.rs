@@ -42,7 +42,7 @@ impl Times {
         match Civil::new(&pattern.numbers(job)) {
             Some(civil) if civil.matches_a_date() => Ok(Self::Pattern { pattern, civil: civil.into() }),
             Some(_) => refused("never runs: no date has such a day, month, weekday and year"),
-            None => refused("never runs: it is not understood"),
+            None => refused("is not understood, so it never runs"),
         }
     }
 

@@ -52,7 +52,7 @@ impl Zone {
                     } else {
                         "is unknown"
                     };
-                    format!("{why}: use a name of the IANA database, as in `Europe/Berlin`, or `UTC`")
+                    format!("{why}: use a name from the IANA database, such as `Europe/Berlin`, or `UTC`")
                 }
             };
             name.problem(ScheduleErrorKind::UnknownZone, "the time zone", but).because(source)

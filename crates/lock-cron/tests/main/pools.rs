@@ -201,7 +201,7 @@ async fn pools_that_make_no_sense_are_refused() {
     heavy(job("first"), 2);
     refused(job("job").pool("heavy", 3), options, ["pool `heavy`", "limits it to 2, this one to 3"]);
     let kind = node.cron.kind("job", |_| async { Ok(()) });
-    refused(kind.pool("heavy", 3), options, ["pool `heavy`", "use one limit"]);
+    refused(kind.pool("heavy", 3), options, ["pool `heavy`", "use the same limit"]);
     heavy(node.cron.kind("kind", |_| async { Ok(()) }), 2);
     job("light").pool("light", 3).register().expect("another pool");
     let pools: Vec<_> =

@@ -113,7 +113,7 @@ fn wrong_texts_say_what_to_write() {
         ("@every 999999999h", Kind::InvalidPeriod, "999999999h", "longer than 100 years"),
         ("@at tomorrow", Kind::InvalidInstant, "tomorrow", "use `@at 2030-01-31T09:00:00Z`"),
         ("@at 2030-01-31T09:00:00", Kind::InvalidInstant, "2030-01-31T09:00:00", "use `@at"),
-        ("CRON_TZ=Europe/Berln 0 2 * * *", Kind::UnknownZone, "Europe/Berln", "as in `Europe/Berlin`"),
+        ("CRON_TZ=Europe/Berln 0 2 * * *", Kind::UnknownZone, "Europe/Berln", "such as `Europe/Berlin`"),
         ("CRON_TZ=berlin 0 2 * * *", Kind::UnknownZone, "berlin", "use `Europe/Berlin`"),
         ("TZ= 0 2 * * *", Kind::UnknownZone, "", "IANA"),
         ("TZ=Local 0 2 * * *", Kind::UnknownZone, "Local", "IANA"),
@@ -122,14 +122,14 @@ fn wrong_texts_say_what_to_write() {
             "TZ=+02:00 0 2 * * *",
             Kind::UnknownZone,
             "+02:00",
-            "is an offset, which does not follow clock changes: use a name of the IANA",
+            "is an offset, which does not follow clock changes: use a name from the IANA",
         ),
         ("TZ=UTC+2 0 2 * * *", Kind::UnknownZone, "UTC+2", "is an offset"),
         (
             "TZ=CEST 0 2 * * *",
             Kind::UnknownZone,
             "CEST",
-            "abbreviations do not follow clock changes: use a name of the IANA",
+            "abbreviations do not follow clock changes: use a name from the IANA",
         ),
     ] {
         let error = refused(text);

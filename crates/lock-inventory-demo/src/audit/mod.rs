@@ -10,7 +10,7 @@ use std::{
     io::{self, Write},
 };
 
-/// Audits the database. If the journals of all its clients are given, also compares their entries.
+/// Audits the database. If the journals of all its clients are given, also compares the ledger with their entries.
 ///
 /// # Errors
 /// Returns [`StoreError`] if the database cannot be read.
@@ -27,7 +27,7 @@ pub async fn run(database: &DatabaseUrl, clients: Option<&[Entry]>) -> Result<Au
 /// Prints the result, with one line for each breach.
 ///
 /// # Errors
-/// Returns the error of `out`.
+/// Returns an error if writing to `out` fails.
 pub fn print(audit: &Audit, clients: Option<&[Entry]>, out: &mut impl Write) -> io::Result<()> {
     for breach in &audit.breaches {
         writeln!(out, "{breach}")?;

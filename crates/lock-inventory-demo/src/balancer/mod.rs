@@ -24,7 +24,7 @@ impl Balancer {
     /// Listens on `address` and forwards to `servers`. The list may change at any time.
     ///
     /// # Errors
-    /// Returns the error of the system if the address cannot be bound.
+    /// Returns an error if the address cannot be bound.
     pub async fn start(address: SocketAddr, servers: Servers) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;

@@ -49,7 +49,7 @@ impl Servers {
         list
     }
 
-    /// Adds the server `name`, or changes its address and keeps its request count.
+    /// Adds the server `name`. If it is already in the list, changes its address and keeps its request count.
     pub fn set(&self, name: String, address: SocketAddr) {
         let mut list = self.list();
         let known = list.iter().position(|server| server.name == name);

@@ -8,7 +8,7 @@ use crate::{
 use clap::{Args, value_parser};
 use std::{io::Write, path::PathBuf};
 
-/// Options of `all`.
+/// Options of the `all` command.
 #[derive(Debug, Clone, Args)]
 pub struct All {
     /// Use small stocks and short rounds, for a run of less than three minutes
@@ -39,8 +39,8 @@ impl All {
     /// Returns the failure that ended the run.
     ///
     /// # Cancel safety
-    /// Dropping this ends all processes and removes all files. Keys and databases on servers that the run did not start
-    /// stay.
+    /// Dropping this ends all processes and removes all files. Keys and databases remain on servers that the run did
+    /// not start.
     pub async fn run(self, out: &mut (impl Write + Send)) -> Ended {
         let parts = if self.only.is_empty() { Part::every().collect() } else { self.only };
         let size = if self.quick { Size::Quick } else { Size::Full };

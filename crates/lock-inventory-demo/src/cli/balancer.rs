@@ -19,7 +19,8 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// Forwards requests until it is dropped. Prints its address as one line of JSON once it listens.
+    /// Forwards requests until this future is dropped. Prints one line of JSON with the balancer's address once it
+    /// listens.
     ///
     /// # Errors
     /// Returns an error if the address cannot be bound.

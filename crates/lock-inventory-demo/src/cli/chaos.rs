@@ -5,7 +5,7 @@ use crate::scenario::{AllPlan, Part, Size};
 use clap::{Args, value_parser};
 use std::io::Write;
 
-/// Options of `chaos`.
+/// Options of the `chaos` command.
 #[derive(Debug, Clone, Args)]
 pub struct Chaos {
     /// Scenarios to run
@@ -28,7 +28,8 @@ impl Chaos {
     /// Returns the failure that ended the run.
     ///
     /// # Cancel safety
-    /// As for `all`.
+    /// Dropping this ends all processes and removes all files. Keys and databases remain on servers that the run did
+    /// not start.
     pub async fn run(self, out: &mut (impl Write + Send)) -> Ended {
         let plan =
             AllPlan { parts: self.scenarios, runs: self.runs, size: Size::Quick, seed: self.place.seed };

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args, value_parser};
 use std::{error::Error, io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 use tokio::time::Instant;
 
-/// Options of `load`.
+/// Options of the `load` command.
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("profile").required(true).args(["rate", "burst", "clients"]))]
 #[command(group = ArgGroup::new("extent").required(true).args(["orders", "seconds"]))]
@@ -43,7 +43,7 @@ pub struct Load {
     #[arg(long, value_name = "N", default_value = "1", value_parser = value_parser!(u32).range(1..=1_000))]
     pub max_quantity: u32,
 
-    /// Percentage of requests that are aborted and repeated
+    /// Percentage of orders whose first request is aborted and then repeated
     #[arg(long, value_name = "PERCENT", value_parser = value_parser!(u32).range(1..=100))]
     pub abort: Option<u32>,
 
@@ -72,7 +72,7 @@ impl Load {
     /// Returns an error if the target has no address or the journal cannot be written.
     ///
     /// # Cancel safety
-    /// Dropping this drops all requests. The journal keeps the orders that ended before.
+    /// Dropping this drops all requests. The journal keeps the orders that have already ended.
     pub async fn run(self, out: &mut (impl Write + Send)) -> Ended {
         let plan = self.plan().await?;
         let (summary, _) = load::run(plan).await?;

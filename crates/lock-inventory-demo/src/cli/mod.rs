@@ -27,7 +27,7 @@ pub use serve::Serve;
 use clap::{Parser, Subcommand};
 use std::{error::Error, io::Write, process::ExitCode};
 
-/// Simulates a flash sale over several shops, without and with a distributed lock.
+/// Simulates a flash sale across several shops, without and with a distributed lock.
 ///
 /// Without a command, runs one sale without and one with the lock, on SQLite and an in-memory lock,
 /// and prints a verdict. This needs nothing besides this program.
@@ -70,7 +70,7 @@ pub const BROKEN: u8 = 1;
 pub const FAILED: u8 = 2;
 
 impl Cli {
-    /// Runs the command until it ends or a signal ends it. Results go to `out`, progress goes to stderr.
+    /// Runs the command until it completes or a signal stops it. Results go to `out`, and progress goes to stderr.
     ///
     /// # Errors
     /// Returns the failure that ended the command. The exit code is then [`FAILED`].

@@ -20,7 +20,7 @@ pub struct Quick {
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "20000", value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub orders: u32,
 
-    /// Number of orders that stall in their payment until another shop holds the lock (0 to 100)
+    /// Number of orders whose payment stalls until another shop holds the lock (0 to 100)
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "5", value_parser = value_parser!(u32).range(0..=100))]
     pub stalls: u32,
 

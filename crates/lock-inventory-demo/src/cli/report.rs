@@ -5,7 +5,7 @@ use crate::report;
 use clap::Args;
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
-/// Options of `report`.
+/// Options of the `report` command.
 #[derive(Debug, Clone, Args)]
 pub struct Report {
     /// Results of `all`

@@ -49,7 +49,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// An address is not usable.
+/// The error for an unusable address.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
     /// The address of the database is not usable.

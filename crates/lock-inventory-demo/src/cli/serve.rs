@@ -9,7 +9,7 @@ use clap::{Args, value_parser};
 use lock_core::LockOptions;
 use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
-/// Options of `serve`.
+/// Options of the `serve` command.
 #[derive(Debug, Clone, Args)]
 pub struct Serve {
     /// Address to listen on; port 0 selects a free port
@@ -37,7 +37,7 @@ pub struct Serve {
     #[arg(long, value_name = "NAME", default_value = "fenced")]
     pub strategy: Strategy,
 
-    /// CSV file with the products of an empty database
+    /// CSV file with the products for an empty database
     #[arg(long, value_name = "FILE")]
     pub catalogue: Option<PathBuf>,
 
@@ -69,7 +69,7 @@ pub struct Serve {
     #[arg(long, value_name = "N", default_value = "3", value_parser = value_parser!(u8).range(1..=16), conflicts_with = "headless")]
     pub shops: u8,
 
-    /// Dashboard: orders per second of its load (1 to 1000)
+    /// Dashboard: orders per second from its load generator (1 to 1000)
     #[arg(long, value_name = "N", default_value = "120", value_parser = value_parser!(u32).range(1..=1_000), conflicts_with = "headless")]
     pub rate: u32,
 
@@ -124,7 +124,7 @@ impl Serve {
         })
     }
 
-    /// Serves until SIGTERM, Ctrl-C or the end of stdin.
+    /// Serves until SIGTERM or Ctrl-C, or until stdin ends if `until_stdin_ends` is set.
     ///
     /// # Errors
     /// Returns the failure that ended the shop or the dashboard.

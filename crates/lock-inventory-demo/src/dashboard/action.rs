@@ -26,7 +26,7 @@ pub enum ServerAction {
     Revive,
 }
 
-/// The reason for an action that was not carried out.
+/// The reason that an action was not carried out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ActionError {

@@ -27,7 +27,7 @@ impl Publisher {
     }
 }
 
-/// The latest snapshot and all later ones. Clones are cheap.
+/// A feed of snapshots, starting with the current one. Clones are cheap.
 #[derive(Debug, Clone)]
 pub struct Feed(watch::Receiver<Arc<str>>);
 

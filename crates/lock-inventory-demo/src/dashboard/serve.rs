@@ -36,7 +36,7 @@ const PAGES_END_WITHIN: Duration = Duration::from_secs(2);
 pub struct Config {
     /// Address of the page. Port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Number of servers to start, if they can share locks.
+    /// Number of servers to start. Without Redis, only one is started.
     pub servers: usize,
     /// Orders per second of the load generator.
     pub orders_per_second: u32,
@@ -46,7 +46,7 @@ pub struct Config {
     pub locks: Option<LocksUrl>,
     /// Initial strategy.
     pub strategy: Strategy,
-    /// CSV file with the products of an empty database; `None` for some of the built-in ones.
+    /// CSV file with the products for an empty database; `None` for some of the built-in ones.
     pub catalogue: Option<PathBuf>,
     /// Prefix of the names of all locks. If it is empty, the dashboard generates one for a temporary database.
     pub prefix: String,

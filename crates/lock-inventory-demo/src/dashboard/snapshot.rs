@@ -60,9 +60,9 @@ pub struct Totals {
     pub initial: u64,
     /// Units sold.
     pub sold: u64,
-    /// Units sold since the last switch of the strategy that were still counted as stock, and are therefore sold twice.
+    /// Units sold since the last strategy switch but still counted as stock, so that they are sold twice.
     pub oversold: u64,
-    /// Such units sold before that switch.
+    /// Oversold units from before that switch.
     pub oversold_before: u64,
     /// Accepted orders per second over the last two seconds.
     pub orders_per_second: f64,
@@ -112,11 +112,11 @@ pub struct ProductInfo {
     pub stock: i64,
     /// Units sold.
     pub sold: u64,
-    /// Units sold since the last switch of the strategy that were still counted as stock.
+    /// Units sold since the last strategy switch but still counted as stock.
     pub oversold: u64,
     /// Name of the server that holds the lock.
     pub holder: Option<String>,
-    /// Fencing token of the current or latest hold.
+    /// Fencing token of the current or last hold.
     pub token: Option<u64>,
     /// Number of requests that wait for the lock, on all servers.
     pub waiters: u64,
@@ -125,13 +125,13 @@ pub struct ProductInfo {
 /// One cron job, as the servers report it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobInfo {
-    /// Its name.
+    /// Name of the job.
     pub name: String,
-    /// Start of the latest run (RFC 3339).
+    /// Start of the last run (RFC 3339).
     pub last: Option<String>,
     /// Next scheduled instant (RFC 3339).
     pub next: Option<String>,
-    /// Outcome of the latest run.
+    /// Outcome of the last run.
     pub outcome: Option<String>,
 }
 

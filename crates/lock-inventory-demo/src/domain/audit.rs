@@ -26,7 +26,7 @@ pub struct LedgerRow {
     pub sku: String,
     /// The number of units.
     pub quantity: i64,
-    /// The fencing token of the hold that sold them, if there was one.
+    /// The fencing token of the hold under which the units were sold, if there was one.
     pub token: Option<i64>,
 }
 
@@ -140,7 +140,7 @@ pub enum Breach {
 }
 
 impl Audit {
-    /// Audits the books, and also compares them with the outcomes of all clients by key, if these are known.
+    /// Audits the books. If the outcomes of all clients are given, by key, also compares the books with them.
     #[must_use]
     pub fn of(books: &Books, outcomes: Option<&BTreeMap<String, ClientOutcome>>) -> Self {
         let mut audit = Self { orders: books.ledger.len() as u64, ..Self::default() };

@@ -3,7 +3,7 @@
 use super::{Product, Sku};
 use std::collections::HashMap;
 
-/// The products by code, at least one.
+/// A list of at least one product, each with a unique code.
 #[derive(Debug, Clone)]
 pub struct Catalogue {
     products: Vec<Product>,
@@ -11,7 +11,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Creates a catalogue and checks the rules between products.
+    /// Creates a catalogue and checks the rules that span products.
     ///
     /// # Errors
     /// Returns [`CatalogueRule`] if there is no product or two products have the same code.
@@ -40,14 +40,14 @@ impl Catalogue {
         self.by_sku.get(sku).map(|&index| &self.products[index])
     }
 
-    /// Returns the number of units of all products together.
+    /// Returns the total number of units of all products.
     #[must_use]
     pub fn units(&self) -> u64 {
         self.products.iter().map(|p| u64::from(p.stock.get())).sum()
     }
 }
 
-/// A violated rule between products. Products are counted from 0.
+/// A violated rule that spans products. Indices start at 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueRule {
     /// There is no product.

@@ -144,7 +144,7 @@ impl From<Quantity> for u64 {
 pub enum DemandError {
     /// No product has more demand than stock.
     #[error(
-        "with --orders {orders}, no product has more demand than stock, so nothing could oversell: raise --orders, \
+        "with --orders {orders}, no product has more demand than stock, so nothing can be oversold: raise --orders, \
          or use a catalogue with less stock"
     )]
     NothingContested {

@@ -5,8 +5,8 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 /// The value of an `Idempotency-Key` header: 1 to 255 visible ASCII characters. Clones are cheap.
 ///
-/// The client chooses the key before the first attempt and repeats it with each retry. The key names the order in the
-/// ledger and at the payment service. A fencing token cannot replace it, because each attempt has a new token.
+/// The client chooses the key before the first attempt and repeats it with each retry. The key identifies the order in
+/// the ledger and at the payment service. A fencing token cannot replace it, because each attempt has a new token.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct IdempotencyKey(Arc<str>);
@@ -59,12 +59,12 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// The rule of idempotency keys that a text violates.
+/// The reason that a string is not a valid idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text is empty.
     #[error(
-        "the Idempotency-Key is empty: send a new random one with each order, and the same one with its retries"
+        "the Idempotency-Key is empty: send a new random key with each order, and the same key with each retry"
     )]
     Empty,
     /// The text is too long.

@@ -35,7 +35,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// Returns the receipt of this order, as it is once the ledger has the order.
+    /// Creates the receipt for an order that is in the ledger.
     #[must_use]
     pub fn of(order: &Order, token: Option<FencingToken>) -> Self {
         Self { key: order.key.clone(), sku: order.sku.clone(), quantity: order.quantity, token }

@@ -61,7 +61,7 @@ impl fmt::Display for Sku {
     }
 }
 
-/// The rule of product codes that a text violates.
+/// The reason that a string is not a valid product code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SkuError {
     /// The text is empty.
@@ -92,13 +92,13 @@ impl Quantity {
         Self(pieces)
     }
 
-    /// The number.
+    /// Returns the number of units.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// Returns the quantity left without `wanted` units, or `None` if there are too few.
+    /// Returns the quantity left after `wanted` units are taken, or `None` if there are too few.
     #[must_use]
     pub fn take(self, wanted: Self) -> Option<Self> {
         self.0.checked_sub(wanted.0).map(Self)
@@ -122,7 +122,7 @@ impl Cents {
         u64::from(self.0) * u64::from(quantity.0)
     }
 
-    /// The number.
+    /// Returns the number of cents.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0

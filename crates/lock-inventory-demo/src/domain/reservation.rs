@@ -42,7 +42,7 @@ pub enum ReservationState {
 impl ReservationState {
     const ALL: [Self; 4] = [Self::Held, Self::Confirmed, Self::Cancelled, Self::Expired];
 
-    /// Returns the stored word for this state.
+    /// Returns the name under which this state is stored.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl ReservationState {
         }
     }
 
-    /// Returns the state for a stored word.
+    /// Returns the state with this stored name, if there is one.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)

@@ -23,10 +23,10 @@ pub struct ShopCommand {
 }
 
 impl ShopCommand {
-    /// Returns the command of this program itself with these arguments.
+    /// Returns a command that runs this program with these arguments.
     ///
     /// # Errors
-    /// Returns the error of the system if the path of this program is unknown.
+    /// Returns an error if the path of this program is unknown.
     pub fn this_program(arguments: impl IntoIterator<Item = OsString>) -> io::Result<Self> {
         Ok(Self {
             program: env::current_exe()?,

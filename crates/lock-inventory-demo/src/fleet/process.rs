@@ -127,7 +127,8 @@ impl ShopProcess {
         }
     }
 
-    /// Stops the process (SIGSTOP). Its connections stay open and the system accepts new ones, but nothing is answered.
+    /// Stops the process (SIGSTOP). Its connections stay open and the kernel accepts new ones, but no request is
+    /// answered.
     pub fn pause(&mut self) {
         self.signal(Signal::STOP);
     }

@@ -17,7 +17,7 @@ use tokio::task::{JoinError, spawn_blocking};
 /// Number of keys that one `SCAN` examines.
 const AT_ONCE: &str = "1000";
 
-/// A private `redis-server`. It ends with the last clone of this value or with this process.
+/// A private `redis-server`. It ends when the last clone of this value is dropped or this process ends.
 #[derive(Debug, Clone)]
 pub struct PrivateRedis {
     server: Arc<RedisServer>,
@@ -74,7 +74,7 @@ impl PrivateRedis {
         spawn_blocking(move || server.restart_empty()).await.map_err(PrivateRedisError::Start)
     }
 
-    /// Returns a proxy to the server that can be cut.
+    /// Starts a proxy to the server. The proxy can cut its connections.
     #[must_use]
     pub fn proxy(&self) -> TcpProxy {
         TcpProxy::start(self.server.address())

@@ -27,7 +27,7 @@ pub struct Fleet {
     shops: Vec<Mutex<ShopProcess>>,
 }
 
-/// A shop in a list.
+/// The status of a shop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShopStatus {
     /// Name of the shop.
@@ -77,13 +77,13 @@ impl Fleet {
         self.shops.is_empty()
     }
 
-    /// Returns every shop.
+    /// Returns the status of every shop.
     #[must_use]
     pub fn statuses(&self) -> Vec<ShopStatus> {
         (0..self.shops.len()).map(|index| self.status(index)).collect()
     }
 
-    /// Returns the shop with this index, from 0.
+    /// Returns the status of the shop with this index. Indices start at 0.
     ///
     /// # Panics
     /// Panics if there is no such shop, like all methods with an index.
@@ -140,10 +140,10 @@ impl Fleet {
         Ok(())
     }
 
-    /// Shuts down all shops gracefully and waits for those that were not killed before.
+    /// Shuts down all shops gracefully and waits until every shop has ended.
     ///
     /// # Errors
-    /// Returns the [`FleetError`] of the first shop that did not end with success within 10 s.
+    /// Returns the [`FleetError`] of the first shop that did not exit successfully within 10 s.
     ///
     /// # Cancel safety
     /// Dropping this gives the shops 2 s to end.

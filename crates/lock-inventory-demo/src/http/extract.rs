@@ -40,15 +40,17 @@ impl FromRequestParts<App> for Key {
         let mut values = parts.headers.get_all(KEY).iter();
         match (values.next(), values.next()) {
             (None, _) => Err(refuse(
-                "the header Idempotency-Key is missing: send a new random one with each order, and the same one with \
-                 its retries"
+                "the header Idempotency-Key is missing: send a new random key with each order, and the same key with \
+                 each retry"
                     .into(),
             )),
             (Some(key), None) => {
                 let key = key.to_str().map_err(|_| KeyError::Character);
                 key.and_then(str::parse).map(Self).map_err(|error| refuse(error.to_string()))
             }
-            (Some(_), Some(_)) => Err(refuse("the header Idempotency-Key is present twice: send only one".into())),
+            (Some(_), Some(_)) => {
+                Err(refuse("the header Idempotency-Key is present more than once: send only one".into()))
+            }
         }
     }
 }

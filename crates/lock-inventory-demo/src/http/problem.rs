@@ -85,7 +85,7 @@ impl From<PathRejection> for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        let detail = "the database is not available: repeat the request with its key";
+        let detail = "the database is not available: repeat the request with the same key";
         Self::internal(StatusCode::SERVICE_UNAVAILABLE, "database", detail, &error).retry_after(1)
     }
 }
@@ -95,7 +95,7 @@ impl From<ShopError> for Problem {
         match error {
             ShopError::Store(error) => error.into(),
             error => {
-                let detail = "the lock of the product was not acquired: repeat the request";
+                let detail = "the product's lock was not acquired: repeat the request";
                 Self::internal(StatusCode::SERVICE_UNAVAILABLE, "lock", detail, &error).retry_after(1)
             }
         }
@@ -110,7 +110,7 @@ impl From<SellError> for Problem {
             }
             SellError::Store(error) => error.into(),
             error => {
-                let detail = "the order could not be sold: repeat the request with its key";
+                let detail = "the order could not be completed: repeat the request with the same key";
                 Self::internal(StatusCode::SERVICE_UNAVAILABLE, "not-sold", detail, &error).retry_after(1)
             }
         }

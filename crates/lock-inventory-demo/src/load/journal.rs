@@ -49,7 +49,7 @@ impl Journal {
     /// Creates the file, or truncates an existing one.
     ///
     /// # Errors
-    /// Returns the error of the system.
+    /// Returns an error if the file cannot be created.
     pub fn create(path: &Path) -> io::Result<Self> {
         Ok(Self { file: BufWriter::new(File::create(path)?) })
     }
@@ -57,16 +57,16 @@ impl Journal {
     /// Appends a line.
     ///
     /// # Errors
-    /// Returns the error of the system.
+    /// Returns an error if the line cannot be written.
     pub fn record(&mut self, entry: &Entry) -> io::Result<()> {
         serde_json::to_writer(&mut self.file, entry)?;
         self.file.write_all(b"\n")
     }
 
-    /// Flushes all lines to the system.
+    /// Flushes all lines to the file.
     ///
     /// # Errors
-    /// Returns the error of the system.
+    /// Returns an error if the lines cannot be written.
     pub fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }

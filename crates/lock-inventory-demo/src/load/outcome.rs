@@ -40,9 +40,9 @@ struct Body {
 }
 
 impl Outcome {
-    /// Reason of a refused write: a newer holder had already read.
+    /// Reason for refusing a write: a newer holder had already read.
     pub const STALE: &str = "stale-holder";
-    /// Reason of a refused order: too few units are left.
+    /// Reason for refusing an order: too few units are left.
     pub const SOLD_OUT: &str = "sold-out";
 
     /// Returns the outcome of a response.

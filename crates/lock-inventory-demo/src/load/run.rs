@@ -48,7 +48,7 @@ pub enum Extent {
 /// Requests that clients abort and repeat with the same key until they know the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Aborts {
-    /// Percentage of the orders that are aborted, at most 100.
+    /// Percentage of orders whose first request is aborted, at most 100.
     pub percent: u32,
 }
 
@@ -61,13 +61,13 @@ pub enum LoadError {
     Journal(#[from] io::Error),
 }
 
-/// Runs a load and returns its entries in the order of their ends.
+/// Runs a load and returns its summary, and its entries in the order in which the orders ended.
 ///
 /// # Errors
 /// Returns [`LoadError`] if the journal cannot be written.
 ///
 /// # Cancel safety
-/// Dropping this drops all requests in flight. The journal keeps the orders that ended before.
+/// Dropping this drops all requests in flight. The journal keeps the orders that have already ended.
 pub async fn run(plan: LoadPlan) -> Result<(Summary, Vec<Entry>), LoadError> {
     let mut journal = plan.journal.as_deref().map(Journal::create).transpose()?;
     let sender = Arc::new(Sender {

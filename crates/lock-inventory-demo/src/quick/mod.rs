@@ -34,7 +34,7 @@ use tokio::task::JoinError;
 pub struct Options {
     /// Number of buyers that order at the same time, 2 to 2,000.
     pub buyers: u32,
-    /// Number of shops, 1 to 64. Their locks exclude each other like those of separate processes.
+    /// Number of shops, 1 to 64. Each has its own lock factory, as separate processes would.
     pub shops: u32,
     /// Number of orders.
     pub orders: u32,

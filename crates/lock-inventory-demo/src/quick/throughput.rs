@@ -37,7 +37,7 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// Returns the throughput of one product relative to its limit, which is 1 / the mean section.
+    /// Returns the throughput of one product relative to its limit, which is 1 / `section`.
     #[must_use]
     pub fn hot_share(&self) -> f64 {
         self.hot * self.section.as_secs_f64()

@@ -112,7 +112,7 @@ pub struct StaleWrite {
     pub newer: i64,
 }
 
-/// The stock at a time.
+/// The stock at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StockPoint {
     /// Time, in milliseconds after the start.
@@ -161,7 +161,7 @@ pub struct Figure {
 /// The stall of the database under an open model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StallResult {
-    /// Capacity that was measured before, in orders per second.
+    /// Capacity measured beforehand, in orders per second.
     pub capacity: f64,
     /// Result of the load.
     pub load: Summary,

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct AllPlan {
-    /// Parts to run, in their order.
+    /// Parts to run. Their order in this list has no effect.
     pub parts: Vec<Part>,
     /// Number of runs of each scenario.
     pub runs: u32,
@@ -55,15 +55,15 @@ impl Size {
     }
 }
 
-/// Runs all parts and returns their results. Calls `say` with a line before and after each part.
+/// Runs the parts of `plan` and returns their results. Calls `say` with each line of progress.
 ///
 /// # Errors
 /// Returns [`ScenarioError`] if a part does not complete normally. An unexpected verdict is not an error; see
 /// [`Results::have_passed`].
 ///
 /// # Cancel safety
-/// Dropping this ends all processes and removes all files. On servers that the run did not start, keys and databases
-/// stay until [`Site::close`].
+/// Dropping this ends all shops. Private servers and files remain until `site` is dropped. On servers that the run did
+/// not start, keys and databases remain until [`Site::close`].
 pub async fn all(site: &Site, plan: &AllPlan, say: &(dyn Fn(&str) + Sync)) -> Result<Results, ScenarioError> {
     let (began, begin) = (UtcTime::now(), Instant::now());
     let mut results = Results { footer: footer(site, plan, began).await?, ..Results::default() };

@@ -83,7 +83,7 @@ fn stale(seen: &Evidence<'_>) -> Vec<String> {
         }
         let answers = seen.entries.iter().filter(|entry| entry.key == write.key).count();
         if answers != 1 {
-            failures.push(format!("{}: its client has {answers} outcomes", write.key));
+            failures.push(format!("{}: its client recorded {answers} outcomes instead of one", write.key));
         }
     }
     failures

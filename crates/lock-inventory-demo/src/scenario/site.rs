@@ -19,7 +19,7 @@ use url::Url;
 /// The servers that a run uses.
 #[derive(Debug, Clone)]
 pub struct SitePlan {
-    /// Path of the program of the shops.
+    /// Path of the shop program.
     pub program: PathBuf,
     /// Address of an existing Redis server; `None` to start a private one.
     pub redis: Option<LocksUrl>,
@@ -87,7 +87,7 @@ pub enum SiteError {
 }
 
 impl Site {
-    /// Starts the servers that do not exist yet.
+    /// Starts the private servers of `plan`.
     ///
     /// # Errors
     /// Returns [`SiteError`], which names missing programs.
@@ -223,7 +223,7 @@ async fn execute(url: &Url, attempted: &'static str, statement: &str) -> Result<
 }
 
 async fn text(url: &str, query: &'static str) -> Result<String, SiteError> {
-    let mut connection = connect(url, "ask").await?;
+    let mut connection = connect(url, "query").await?;
     let text = sqlx::query_scalar(query).fetch_one(&mut connection).await;
-    text.map_err(|source| SiteError::Database { attempted: "ask", source })
+    text.map_err(|source| SiteError::Database { attempted: "query", source })
 }

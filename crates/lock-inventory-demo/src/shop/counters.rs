@@ -18,7 +18,7 @@ pub struct Counters {
     lost: AtomicU64,
 }
 
-/// The values of the counters at one time.
+/// The values of the counters at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
     /// Accepted orders. Repetitions are not counted.

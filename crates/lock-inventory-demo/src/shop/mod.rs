@@ -45,7 +45,7 @@ pub struct ShopConfig {
     /// Initial strategy.
     pub strategy: Strategy,
     /// Prefix of the names of all its locks, jobs and keys in Redis, for shops that share a Redis server with other
-    /// applications; see [`LockFactoryBuilder::prefix`](lock_core::LockFactoryBuilder::prefix). Empty for none. Shops
+    /// applications; see [`LockFactoryBuilder::prefix`](lock_core::LockFactoryBuilder::prefix). It may be empty. Shops
     /// that sell the same stock need the same prefix.
     pub prefix: String,
     /// Options of its locks.

@@ -4,7 +4,7 @@ use super::{Store, StoreError};
 use crate::domain::{Audit, Books, LedgerRow, RestockRow, StockRow};
 
 impl Store {
-    /// Reads the books from a consistent snapshot of all tables, while sales may continue.
+    /// Reads the books from a consistent snapshot of all tables. Sales may continue in the meantime.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`].

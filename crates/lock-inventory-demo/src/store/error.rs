@@ -26,13 +26,13 @@ pub enum StoreError {
     )]
     Migrate(#[from] sqlx::migrate::MigrateError),
     /// The product does not exist.
-    #[error("the store has no product {sku}: restart the shop after a change of the catalogue")]
+    #[error("the store has no product {sku}: restart the shop after changing the catalogue")]
     NoProduct {
         /// Code of the product.
         sku: Sku,
     },
     /// A stored value is not valid.
-    #[error("the column `{column}` has {value:?}, which is not valid: repair the row by hand")]
+    #[error("the column `{column}` has the invalid value {value:?}: repair the row by hand")]
     Invalid {
         /// Name of the column.
         column: &'static str,

@@ -27,7 +27,7 @@ impl Store {
     /// transaction.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].
     pub async fn fenced_read(&self, sku: &Sku, mine: FencingToken) -> Result<Read, StoreError> {
         // Reads all rows although there is at most one, because the error of a commit comes after the rows.
         let rows: Vec<i64> =
@@ -47,7 +47,7 @@ impl Store {
     ///
     /// # Errors
     /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`]. After a failed commit, the order may or may not
-    /// be written. The client then repeats the request with its key.
+    /// have been written. The client then repeats the request with its key.
     pub async fn fenced_write(
         &self,
         entry: Entry<'_>,
@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// Writes like [`fenced_write`](Self::fenced_write), for a holder that did not store its token when it read. Do not
-    /// copy.
+    /// copy this method: it can oversell.
     ///
     /// # Errors
     /// Fails like [`fenced_write`](Self::fenced_write).
@@ -108,7 +108,7 @@ impl Store {
     /// Returns the newest token that the store has seen for the product.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].
     pub async fn fence(&self, sku: &Sku) -> Result<FencingToken, StoreError> {
         let fence: Option<i64> = sqlx::query_scalar("select fence from sku where id = $1")
             .bind(sku.as_str())

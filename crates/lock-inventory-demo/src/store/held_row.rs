@@ -20,7 +20,7 @@ impl Store {
     /// SQLite, it locks the whole database.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].
     ///
     /// # Cancel safety
     /// Dropping this or its result rolls the transaction back.

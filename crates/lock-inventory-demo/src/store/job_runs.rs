@@ -14,7 +14,7 @@ pub struct JobRun {
     pub attempt: i64,
     /// Name and process id of the shop, as in the header `x-shop`.
     pub shop: String,
-    /// Start by the clock of the shop, in milliseconds since 1970.
+    /// Start of the attempt by the shop's clock, in milliseconds since 1970.
     pub started_ms: i64,
 }
 

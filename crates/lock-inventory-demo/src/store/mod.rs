@@ -28,7 +28,7 @@ pub use units::HeldUnits;
 use dialect::Dialect;
 use sqlx::{Any, AnyPool, Transaction};
 
-/// The connections of a shop to its database. Clones share them.
+/// A shop's connections to its database. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Store {
     pool: AnyPool,

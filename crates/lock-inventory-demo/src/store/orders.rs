@@ -7,7 +7,7 @@ use lock_core::FencingToken;
 /// An order to write.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
-    /// Order of the client.
+    /// The client's order.
     pub order: &'a Order,
     /// Name of the shop.
     pub shop: &'a str,
@@ -30,7 +30,7 @@ impl Store {
     /// Returns the receipt of the order with this key, if the ledger has it.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`], [`StoreError::Invalid`].
+    /// Returns [`StoreError::Database`] or [`StoreError::Invalid`].
     pub async fn receipt(&self, key: &IdempotencyKey) -> Result<Option<Receipt>, StoreError> {
         let row: Option<(String, i64, Option<i64>)> =
             sqlx::query_as("select sku, quantity, token from orders where key = $1")

@@ -45,7 +45,7 @@ impl Store {
     /// Returns a product.
     ///
     /// # Errors
-    /// Returns [`StoreError::NoProduct`], [`StoreError::Database`].
+    /// Returns [`StoreError::NoProduct`] or [`StoreError::Database`].
     pub async fn product(&self, sku: &Sku) -> Result<ProductRow, StoreError> {
         let one = sqlx::query_as(select!("where id = $1")).bind(sku.as_str()).fetch_optional(&self.pool);
         let one = one.await.map_err(StoreError::of("read a product"))?;

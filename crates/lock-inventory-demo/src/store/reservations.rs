@@ -26,10 +26,10 @@ pub enum Reserved {
 type Row = (String, String, i64, i64, i64, String);
 
 impl Store {
-    /// Takes the units of a reservation off the stock. A holder of the product's lock passes its token.
+    /// Deducts the units of a reservation from the stock. A holder of the product's lock passes its token.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].
     pub async fn reserve(
         &self,
         reservation: &Reservation,
@@ -94,7 +94,7 @@ impl Store {
     /// token.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].
     pub async fn give_back(
         &self,
         reservation: &Reservation,
@@ -124,7 +124,7 @@ impl Store {
     /// Returns the reservation with this id, if it exists.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`], [`StoreError::Invalid`].
+    /// Returns [`StoreError::Database`] or [`StoreError::Invalid`].
     pub async fn reservation(&self, id: &str) -> Result<Option<Reservation>, StoreError> {
         let row: Option<Row> = sqlx::query_as(
             "select id, sku, quantity, cents, expires_at, state from reservations where id = $1",
@@ -139,7 +139,7 @@ impl Store {
     /// Returns at most 1,000 open reservations that have expired at `now`, oldest first.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`], [`StoreError::Invalid`].
+    /// Returns [`StoreError::Database`] or [`StoreError::Invalid`].
     pub async fn reservations_due(&self, now: UtcTime) -> Result<Vec<Reservation>, StoreError> {
         let rows: Vec<Row> = sqlx::query_as(
             "select id, sku, quantity, cents, expires_at, state from reservations where state = 'held' and expires_at \

@@ -16,11 +16,11 @@ pub enum Changed {
 }
 
 impl Store {
-    /// Returns the products with fewer than `below` units, and the number of units that each is below its initial
+    /// Returns the products with fewer than `below` units, each with the number of units needed to reach its initial
     /// stock.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`], [`StoreError::Invalid`].
+    /// Returns [`StoreError::Database`] or [`StoreError::Invalid`].
     pub async fn running_out(&self, below: u32) -> Result<Vec<(Sku, Quantity)>, StoreError> {
         let rows: Vec<(String, i64)> = sqlx::query_as(
             "select id, initial - stock from sku where stock < $1 and stock < initial order by id",
@@ -38,7 +38,7 @@ impl Store {
     /// Adds units of a product, once for each run of the job. The caller must hold the lock of the product.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].
     pub async fn restock(
         &self,
         run: &str,

@@ -11,7 +11,8 @@ impl Store {
     /// Creates the tables and fills an empty stock from the catalogue. Existing products stay unchanged.
     ///
     /// # Errors
-    /// Returns [`StoreError::Migrate`] for a database of another version, and [`StoreError::Database`] if it fails.
+    /// Returns [`StoreError::Migrate`] if the migrations fail, for example on a database of another version, and
+    /// [`StoreError::Database`] if another step fails.
     ///
     /// # Cancel safety
     /// A dropped call changes nothing.

@@ -11,7 +11,7 @@ impl Store {
     /// Reads the stock.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`], [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].
     pub async fn read(&self, sku: &Sku) -> Result<Quantity, StoreError> {
         let stock: Option<i64> = sqlx::query_scalar("select stock from sku where id = $1")
             .bind(sku.as_str())

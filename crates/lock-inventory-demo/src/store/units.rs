@@ -19,7 +19,7 @@ impl Store {
     /// units that are free and not locked by another transaction.
     ///
     /// # Errors
-    /// Returns [`StoreError::NeedsPostgres`], [`StoreError::Database`].
+    /// Returns [`StoreError::NeedsPostgres`] or [`StoreError::Database`].
     ///
     /// # Cancel safety
     /// Dropping this or its result rolls the transaction back.

@@ -130,7 +130,7 @@ pub enum SellError {
     NeedsRedis,
     /// The caller does not hold the lock.
     #[error(
-        "this strategy needs the lock of the product, and the route did not take it: put the layer on the route"
+        "this strategy needs the product's lock, but the route did not acquire it: put the layer on the route"
     )]
     NoLock,
 }

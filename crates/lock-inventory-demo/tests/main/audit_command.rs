@@ -100,13 +100,13 @@ async fn row_of_a_refused_order_is_found() {
 #[tokio::test]
 async fn changed_quantity_is_found() {
     let books = Books::of(&[]).await.corrupt("update orders set quantity = 2 where key = 'k-1'").await;
-    books.breaks("15 are left");
+    books.breaks("15 of 20 units are left");
 }
 
 #[tokio::test]
 async fn changed_counter_is_found() {
     let books = Books::of(&[]).await.corrupt("update sku set stock = stock + 1").await;
-    books.breaks("16 are left");
+    books.breaks("16 of 20 units are left");
 }
 
 #[tokio::test]

@@ -25,15 +25,15 @@ fn a_bad_row_is_reported_with_its_line_and_a_remedy() {
         ("A B,Tea,Drinks,500,3", "line 3: the sku contains ' ': use ASCII letters"),
         ("A-1,Tea,Drinks,500,3", "line 3: the sku A-1 is already on line 2: give each product its own"),
         ("B-1, ,Drinks,500,3", "line 3: the title is empty"),
-        ("B-1,Tea,Drinks,5.00,3", "line 3: the price \"5.00\" is not a whole, positive number of cents"),
+        ("B-1,Tea,Drinks,5.00,3", "line 3: the price \"5.00\" is not a positive whole number of cents"),
         ("B-1,Tea,Drinks,0,3", "line 3: the price \"0\" is not"),
         ("B-1,Tea,Drinks,-5,3", "line 3: the price \"-5\" is not"),
         ("B-1,Tea,Drinks,,3", "line 3: the price \"\" is not"),
         ("B-1,Tea,Drinks,500,-1", "line 3: the stock -1 is negative: write 0 or more"),
         ("B-1,Tea,Drinks,500,many", "line 3: the stock \"many\" is not a whole number"),
         ("B-1,Tea,Drinks,500,5000000000", "line 3: the stock \"5000000000\" is not"),
-        ("B-1,Tea,Drinks,500", "line 3: there are 4 fields where the header has 5"),
-        ("B-1,Tea, green,Drinks,500,3", "line 3: there are 6 fields where the header has 5: put quotes"),
+        ("B-1,Tea,Drinks,500", "line 3: the line has 4 fields, but the header has 5"),
+        ("B-1,Tea, green,Drinks,500,3", "line 3: the line has 6 fields, but the header has 5: put quotes"),
     ];
     for (row, expected) in cases {
         let refusal = refusal(&format!("{HEADER}\nA-1,Coffee,Drinks,1290,84\n{row}\n"));

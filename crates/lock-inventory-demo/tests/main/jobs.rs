@@ -120,7 +120,7 @@ async fn audit_fails_when_the_books_do_not_add_up() {
     shelf.corrupt("update sku set stock = 10").await;
     assert_eq!(nodes.run(AUDIT).await, RunOutcome::Failed);
     let detail = nodes.crons[0].history(AUDIT, 1).await.unwrap().remove(0).detail;
-    assert!(detail.contains("1 breaches, the first: P-0: of 10 units 10 are left"), "{detail}");
+    assert!(detail.contains("1 breaches, the first: P-0: 10 of 10 units are left"), "{detail}");
     nodes.end().await;
 }
 

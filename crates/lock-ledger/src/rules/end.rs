@@ -24,8 +24,8 @@ impl GroupLedger {
         }
     }
 
-    /// Records the end of an attempt, even if it was orphaned in the meantime. If a run is given up for another node,
-    /// the revision of the group is raised so that the leader looks immediately.
+    /// Records the end of an attempt, even if it was orphaned in the meantime. If the run is left to another node, the
+    /// revision of the group is raised so that the leader looks immediately.
     pub fn end(&mut self, now: UtcTime, r: &EndRequest) -> EndReply {
         let open = self.jobs.get(&r.job.name).and_then(|job| job.open.get(&r.run));
         let open = open.filter(|open| open.claim == r.claim);

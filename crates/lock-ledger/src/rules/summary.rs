@@ -25,7 +25,7 @@ pub(super) struct Summary {
 }
 
 impl GroupLedger {
-    /// Keeps the descriptions of registered jobs.
+    /// Stores the descriptions of registered jobs.
     pub fn describe(&mut self, now: UtcTime, jobs: &[JobDescription]) {
         for JobDescription { job, schedule, dst, terms, alert_after } in jobs {
             if let Some(job) = self.jobs.get_mut(job) {

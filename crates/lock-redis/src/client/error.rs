@@ -59,7 +59,7 @@ pub enum DialErrorKind {
 }
 
 impl DialError {
-    /// Creates an error with a message of the server, of the system or of the client library.
+    /// Creates an error with a message from the server, the system or the client library.
     #[must_use]
     pub fn new(kind: DialErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }

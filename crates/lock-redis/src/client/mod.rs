@@ -24,7 +24,7 @@ pub use tls::{ClientCertificate, Tls, TlsSupport};
 
 /// A client library, which opens connections to Redis.
 ///
-/// One value serves one backend for its whole life and is shared by all dials.
+/// One value serves one backend for as long as the backend exists, and is shared by all its dials.
 pub trait Client: Default + Send + Sync + 'static {
     /// The type of its connections.
     type Connection: Connection;
@@ -53,13 +53,13 @@ pub trait Client: Default + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Connection, DialError>> + Send;
 }
 
-/// The kind of the wake-up channels.
+/// The kind of channel that carries wake-ups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PubSub {
     /// `SUBSCRIBE`.
     Plain,
-    /// `SSUBSCRIBE`, in a cluster since Redis 7. Each channel belongs to a slot and therefore needs a command of its
-    /// own.
+    /// `SSUBSCRIBE`, in a cluster with Redis 7 or later. Each channel belongs to a slot and therefore needs a command
+    /// of its own.
     Sharded,
 }
 

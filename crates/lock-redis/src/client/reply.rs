@@ -5,8 +5,8 @@ use std::str;
 
 /// A reply or a part of one.
 ///
-/// RESP2 has no other types. A client that speaks RESP3 translates the types that have an equivalent here. It answers
-/// [`CallError::Unreadable`](super::CallError::Unreadable) to the rest, which no script returns.
+/// RESP2 has no other types. A client that speaks RESP3 translates the types that have an equivalent here. It returns
+/// [`CallError::Unreadable`](super::CallError::Unreadable) for all others, which no script returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// The null reply.

@@ -46,7 +46,7 @@ fn roots(tls: &Tls) -> Result<RootCertStore, BackendError> {
     }
     match roots.is_empty() {
         true => Err(misconfigured(
-            "the system trusts no authority: install certificates, or configure an authority",
+            "the system has no trusted certificate authorities: install certificates, or configure an authority",
         )),
         false => Ok(roots),
     }
@@ -56,7 +56,7 @@ fn certificates(pem: &[u8], whose: &str) -> Result<Vec<CertificateDer<'static>>,
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let read = read.map_err(|error| refused(&format!("{whose} is not valid PEM"), error))?;
     match read.is_empty() {
-        true => Err(misconfigured(&format!("no certificate found in the text of {whose}: use PEM text"))),
+        true => Err(misconfigured(&format!("no certificate found in {whose}: use PEM text"))),
         false => Ok(read),
     }
 }

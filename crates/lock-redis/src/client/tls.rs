@@ -71,6 +71,6 @@ impl fmt::Debug for ClientCertificate {
 pub enum TlsSupport<C> {
     /// TLS is available. The function secures all later dials; it reads certificates and connects to nothing.
     BuiltIn(fn(&mut C, &Tls) -> Result<(), BackendError>),
-    /// TLS is missing. The text names the feature that adds it, for example "the feature `tls` of lock-fred".
+    /// TLS is missing. The text names the feature that adds it, for example "the `tls` feature of lock-fred".
     Missing(&'static str),
 }

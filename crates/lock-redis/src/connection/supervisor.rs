@@ -116,9 +116,9 @@ impl<C: Client> Supervisor<C> {
             let text = error.to_string();
             // Warn once per outage, however long it is.
             if logged == text {
-                tracing::debug!(%error, "reconnecting to redis still failing, retrying");
+                tracing::debug!(%error, "still failing to reconnect to redis, retrying");
             } else {
-                tracing::warn!(%error, "reconnecting to redis failed, retrying");
+                tracing::warn!(%error, "failed to reconnect to redis, retrying");
                 logged = text;
             }
             sleep(if error.is_retryable() { reconnect_pause() } else { jittered(REFUSED_DIAL_PAUSE) }).await;

@@ -119,7 +119,7 @@ fn a_connection_that_is_not_made_says_why_and_what_to_do() {
     let lesson = "NOAUTH HELLO must be called with the client already authenticated, otherwise …";
     assert_eq!(
         dialled(false, Refused, lesson).to_string(),
-        "connect to redis at cache:1: NOAUTH, it requires a password: use the correct user and password"
+        "connect to redis at cache:1: NOAUTH, the server requires a password: use the correct user and password"
     );
     let users = dialled(false, Refused, "ERR wrong number of arguments for 'auth' command").to_string();
     assert!(users.contains("too old to have users"), "{users}");

@@ -8,8 +8,8 @@ use lock_core::backend::{Applied, BackendError, BackendErrorKind, BackendErrorKi
 /// Returns the error for a server that the sentinels name as master although it is a replica.
 pub(crate) fn not_promoted(server: &Server) -> BackendError {
     let message = format!(
-        "connect to redis at {server}: the sentinels report it as master, but it is a replica: a failover is in \
-         progress"
+        "connect to redis at {server}: the sentinels report it as the master, but it is a replica: a failover \
+         is in progress"
     );
     BackendError::new(Kind::Unavailable, Applied::No, message)
 }
@@ -47,7 +47,7 @@ fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) ->
     let said = |details: &str| -> (BackendErrorKind, String) {
         match classify(details).0 {
             kind @ Kind::Denied if details.contains("NOPERM") => {
-                (kind, format!("{}: grant the user the right `sentinel`", first_words(details)))
+                (kind, format!("{}: grant the user the right to run `SENTINEL`", first_words(details)))
             }
             kind @ Kind::Denied => (
                 kind,
@@ -65,7 +65,9 @@ fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) ->
     let (kind, text) = match why {
         NoMaster::Unknown => (
             Kind::Misconfigured,
-            format!("it monitors no master {master:?}: use the name in its line `sentinel monitor`"),
+            format!(
+                "it does not monitor a master named {master:?}: use the name in its `sentinel monitor` line"
+            ),
         ),
         NoMaster::Dial(error) if error.kind == DialErrorKind::Refused => said(&error.message),
         NoMaster::Dial(error) => return connecting(sentinel, tls, error),

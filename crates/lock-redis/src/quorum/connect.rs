@@ -57,7 +57,7 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// another node.
     ///
     /// # Cancel safety
-    /// Dropping it closes the connections.
+    /// Dropping the future closes the connections.
     pub async fn connect_quorum(self) -> Result<QuorumBackend, LockError> {
         match self.worker.clone() {
             Some(worker) => worker.run(self.open_quorum()).await?,
@@ -114,7 +114,7 @@ impl<C: Client> RedisBackend<C> {
     /// As [`RedisBackendBuilder::from_url`] and [`RedisBackendBuilder::connect_quorum`].
     ///
     /// # Cancel safety
-    /// Dropping it closes the connections.
+    /// Dropping the future closes the connections.
     pub async fn connect_quorum(url: &str) -> Result<QuorumBackend, LockError> {
         RedisBackendBuilder::<C>::from_url(url)?.connect_quorum().await
     }

@@ -22,8 +22,8 @@ pub(super) fn sentinel(scheme: &str, text: &str) -> Result<Address, LockError> {
     let (master, number) = path.split_once('/').unwrap_or((&path, ""));
     if master.is_empty() {
         return Err(refused(
-            "it has no master name: write `redis-sentinel://host,host,host/name`, where the sentinels have a line \
-             `sentinel monitor name …`",
+            "it has no master name: write `redis-sentinel://host,host,host/name`, with the name from the sentinels' \
+             `sentinel monitor` line",
         ));
     }
     let (tls, user, password) = match scheme.starts_with("redis-") {

@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// All bytes of a request, and its trailers.
+/// The complete body of a request, with its trailers.
 #[derive(Debug, Clone, Default)]
 pub struct BufferedBody {
     data: Bytes,
@@ -21,12 +21,12 @@ impl BufferedBody {
         Self { data, trailers }
     }
 
-    /// Returns the bytes that were not read yet.
+    /// Returns the bytes that have not been read yet.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.data
     }
 
-    /// Returns the bytes that were not read yet.
+    /// Returns the bytes that have not been read yet.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         self.data

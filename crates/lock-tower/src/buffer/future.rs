@@ -21,7 +21,7 @@ pin_project! {
     /// The future of a [`BufferRequest`](super::BufferRequest).
     ///
     /// # Cancel safety
-    /// Dropping the future drops the upload, or the call of the inner service.
+    /// Dropping the future drops the upload, or the call to the inner service.
     #[must_use = "futures do nothing unless polled"]
     pub struct BufferRequestFuture<S, B>
     where

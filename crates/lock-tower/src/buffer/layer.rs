@@ -61,9 +61,10 @@ impl BufferRequestLayer {
         Self { limit: bytes, ..self }
     }
 
-    /// Sets the maximum number of bytes that all requests of this layer and its clones keep in memory: while they
-    /// arrive, while they wait for their lock, and until the handler has dropped them. A request above it is answered
-    /// with 503 and `Retry-After`. A body that is longer than the whole budget is answered with 413.
+    /// Sets the maximum number of bytes that all requests of this layer and its clones keep in memory. A body counts
+    /// while it arrives, while its request waits for its lock, and until the handler has dropped it. A request that
+    /// would exceed the budget is answered with 503 and `Retry-After`. A body longer than the entire budget is answered
+    /// with 413.
     ///
     /// Only bytes that have arrived count. The memory behind them may be up to twice as large.
     pub fn budget(self, bytes: usize) -> Self {
@@ -90,7 +91,7 @@ impl<S> Layer<S> for BufferRequestLayer {
     }
 }
 
-/// A service that receives requests with their whole body; created by [`BufferRequestLayer`].
+/// A service that reads the body of each request before it calls the inner service; created by [`BufferRequestLayer`].
 #[derive(Debug, Clone)]
 pub struct BufferRequest<S> {
     inner: S,

@@ -111,5 +111,5 @@ impl<R: Body> fmt::Debug for DetachedBody<R> {
 
 /// The task ended before its body: its lock was lost, or its runtime ends.
 #[derive(Debug, thiserror::Error)]
-#[error("the handler was stopped before its response had ended")]
+#[error("the handler was stopped before its response was complete")]
 struct Stopped;

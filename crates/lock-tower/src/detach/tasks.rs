@@ -34,23 +34,23 @@ const DEFAULT_MAX_ORPHAN_TIME: Duration = Duration::from_secs(15 * 60);
 pub(crate) type TaskSlot = OwnedSemaphorePermit;
 
 impl DetachedTasks {
-    /// Creates a set of at most 10,000 tasks at once.
+    /// Creates a set that runs at most 10,000 tasks at a time.
     #[must_use]
     pub fn new() -> Self {
         Self::with_limit(10_000)
     }
 
-    /// Creates a set of at most `limit` tasks at once. While that many run, requests are rejected with 503, including
-    /// those that already waited for their lock and those that would be passed through without it.
+    /// Creates a set that runs at most `limit` tasks at a time. While that many are running, requests are rejected with
+    /// 503, even if they have already waited for their lock or would be passed through without it.
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
         Self { tracker: TaskTracker::new(), slots, max_orphan_time: DEFAULT_MAX_ORPHAN_TIME }
     }
 
-    /// Sets the maximum time that a handler, or the rest of its body, may run after its client has left. After it the
-    /// handler is dropped, its lock is released, and a warning is logged. The default is 15 minutes. While its client
-    /// is connected, a handler is only bounded by [`max_hold`](crate::LockLayer::max_hold).
+    /// Sets how long a handler, or the rest of its body, may continue to run after its client has left. After this time
+    /// the handler is dropped, its lock is released, and a warning is logged. The default is 15 minutes. While its
+    /// client is connected, a handler is limited only by [`max_hold`](crate::LockLayer::max_hold).
     #[must_use]
     pub fn max_orphan_time(self, limit: Duration) -> Self {
         Self { max_orphan_time: limit, ..self }
@@ -65,8 +65,9 @@ impl DetachedTasks {
     /// Waits until all handlers have ended. Stop accepting requests first.
     ///
     /// # Errors
-    /// [`DrainTimeout`] if handlers still run after `timeout`. A shutdown of the factory then stops the handlers that
-    /// hold a lock. The others, which released it early or run without one, end with their runtime.
+    /// [`DrainTimeout`] if handlers are still running after `timeout`. A shutdown of the factory then stops the
+    /// handlers that hold a lock. The others, which released their lock early or run without one, end with their
+    /// runtime.
     ///
     /// # Cancel safety
     /// Cancel safe: the handlers continue to run.
@@ -105,6 +106,6 @@ impl Default for DetachedTasks {
     "detached handlers still running: {handlers}; wait longer, or shut the lock factory down to stop them"
 )]
 pub struct DrainTimeout {
-    /// The number of handlers that still run.
+    /// The number of handlers that were still running.
     pub handlers: usize,
 }

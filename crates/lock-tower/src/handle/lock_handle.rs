@@ -15,7 +15,7 @@ use std::{
 /// With axum it is an extractor. Otherwise it is in the request's extensions, as [`LockStatus`](crate::LockStatus):
 /// `request.extensions().get::<LockStatus>()`.
 ///
-/// | as an extractor | held | passed through ([`Unlocked`](crate::Unlocked)) | passed the filter, or there is no layer |
+/// | as an extractor | held | passed through ([`Unlocked`](crate::Unlocked)) | needs no lock, or there is no layer |
 /// | --- | --- | --- | --- |
 /// | `LockHandle` | the handle | 503 | 500, with an explanation in the log |
 /// | `Option<LockHandle>` | `Some` | `None` | `None` |
@@ -23,7 +23,7 @@ use std::{
 ///
 /// A route with several [`keys`](crate::LockLayer::keys) has a [`LockSetHandle`](super::LockSetHandle) instead.
 ///
-/// It does not keep the lock: the layer keeps the lock until the body has ended, regardless of clones of this handle.
+/// A handle does not keep the lock: the layer keeps it until the body has ended, regardless of clones of the handle.
 /// With [two layers](crate#two-layers-around-one-handler) around one handler this is the lock of the inner one.
 #[derive(Clone)]
 pub struct LockHandle {
@@ -56,7 +56,7 @@ impl LockHandle {
     /// in time.
     ///
     /// # Cancel safety
-    /// Cancel safe: from the first poll on the lock is released, in the background if necessary.
+    /// Cancel safe: once the future has been polled, the lock is released, in the background if necessary.
     pub async fn release(&self) -> Result<ReleaseOutcome, LockError> {
         match self.held.upgrade().and_then(|held| held.take_guard()) {
             Some(RequestGuard::One(guard)) => guard.release().await,

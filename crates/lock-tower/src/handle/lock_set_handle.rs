@@ -12,7 +12,7 @@ use std::{
 /// fencing token for each name, that can be released early.
 ///
 /// It is extracted like a [`LockHandle`](super::LockHandle), and does not keep the locks either. Extracting one of the
-/// two on a route that has the other is a server error (500).
+/// two on a route that provides the other is a server error (500).
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -51,10 +51,10 @@ impl LockSetHandle {
     /// names. The outcome for a lock that is already released is [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
     ///
     /// # Errors
-    /// For each lock, those of [`LockHandle::release`](super::LockHandle::release).
+    /// For each lock, as [`LockHandle::release`](super::LockHandle::release).
     ///
     /// # Cancel safety
-    /// Cancel safe: from the first poll on the locks are released, in the background if need be.
+    /// Cancel safe: once the future has been polled, the locks are released, in the background if necessary.
     pub async fn release(&self) -> Vec<(LockName, Result<ReleaseOutcome, LockError>)> {
         match self.held.upgrade().and_then(|held| held.take_guard()) {
             Some(RequestGuard::Set(guard)) => guard.release().await,

@@ -4,7 +4,8 @@ use super::status::LockStatus;
 use crate::config::matched_route;
 use http::{Extensions, StatusCode};
 
-/// The reason why a handler cannot have its [`LockHandle`](crate::LockHandle) or [`LockSetHandle`](crate::LockSetHandle).
+/// The reason why a handler cannot get its [`LockHandle`](crate::LockHandle) or
+/// [`LockSetHandle`](crate::LockSetHandle).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockMissing {
@@ -19,20 +20,20 @@ pub enum LockMissing {
         "this request was passed through without its lock: extract `Option<LockHandle>` or `LockStatus` to run without it"
     )]
     Unlocked,
-    /// A [`LockSetHandle`](crate::LockSetHandle) was requested, and the key has one name.
+    /// A [`LockSetHandle`](crate::LockSetHandle) was requested, but the key has only one name.
     #[error("this route has one lock: extract `LockHandle`")]
     OneKey,
-    /// A [`LockHandle`](crate::LockHandle) was requested, and the key has several names.
+    /// A [`LockHandle`](crate::LockHandle) was requested, but the key has several names.
     #[error("this route has several locks: extract `LockSetHandle`")]
     SeveralKeys,
     /// A `Locked` or a [`LockSlot`](crate::LockSlot) was requested on a route whose lock is not acquired in the
     /// handler.
     #[error(
-        "this route has no layer for locks of the handler: put one on its method, as in \
+        "this route has no layer for locks acquired in the handler: put one on its method, as in \
          `post(handler).layer(lock.in_handler())`"
     )]
     NotInHandler,
-    /// A handle was extracted before the lock.
+    /// A handle was extracted before the lock was acquired.
     #[error(
         "this route acquires its lock in the handler: take the handle from `Locked` or `LockSlot`, or extract it after \
          `Locked`"
@@ -43,8 +44,8 @@ pub enum LockMissing {
         "this request has already asked for a lock: acquire all of its locks together, with a key of several names"
     )]
     SecondLock,
-    /// The request has ended, so that nothing acquires its lock.
-    #[error("this request has ended: a task that outlives it needs a lock of its own")]
+    /// The request has ended, so its lock can no longer be acquired.
+    #[error("this request has ended: a task that outlives it needs its own lock")]
     RequestEnded,
 }
 

@@ -33,7 +33,7 @@ impl LockStatus {
         }
     }
 
-    /// Returns the locks, if the request has those of several keys.
+    /// Returns the locks, if the request has locks for several keys.
     #[must_use]
     pub fn set_handle(&self) -> Option<&LockSetHandle> {
         match self {

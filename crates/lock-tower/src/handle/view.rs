@@ -4,7 +4,7 @@ use super::{
     lock_handle::LockHandle, lock_set_handle::LockSetHandle, missing::LockMissing, status::LockStatus,
 };
 
-/// A form in which a handler can have its lock: [`LockHandle`], [`LockSetHandle`], an `Option` of one of them, or
+/// A form in which a handler can receive its lock: [`LockHandle`], [`LockSetHandle`], an `Option` of one of them, or
 /// [`LockStatus`].
 pub trait LockView: sealed::Sealed + Send + Sized {
     #[doc(hidden)]

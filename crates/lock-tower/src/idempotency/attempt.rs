@@ -2,9 +2,9 @@
 
 use lock_core::{FencingToken, LockName};
 
-/// One run of a handler for an idempotency key; in the extensions of its request.
+/// One run of a handler for an idempotency key. It is in the extensions of the request.
 ///
-/// With axum: `Extension<Attempt>`, or `Option<Extension<Attempt>>` where the key is
+/// With axum, extract `Extension<Attempt>`, or `Option<Extension<Attempt>>` where the key is
 /// [optional](super::IdempotencyLayer::optional).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
@@ -14,14 +14,14 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Creates an attempt, for the tests of stores.
+    /// Creates an attempt, for testing stores.
     #[must_use]
     pub fn new(name: LockName, token: FencingToken, number: u32) -> Self {
         Self { name, token, number }
     }
 
-    /// Returns the name of the record: that of its lock, with the [prefix](lock_core::LockFactoryBuilder::prefix) of the
-    /// factory. It contains the scope and the key of the client.
+    /// Returns the name of the record, which is the name of its lock, including the
+    /// [prefix](lock_core::LockFactoryBuilder::prefix) of the factory. It contains the scope and the client's key.
     #[must_use]
     pub fn name(&self) -> &LockName {
         &self.name

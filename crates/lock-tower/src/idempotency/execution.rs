@@ -5,15 +5,16 @@ use http::{StatusCode, response::Parts};
 /// Declares whether the work of a request was done, as an extension of its response. With axum:
 /// `(Extension(Execution::NotStarted), response)`.
 ///
-/// Without it the status decides: 4xx other than 402 and 408 mean [`NotStarted`](Self::NotStarted), all others
-/// [`Done`](Self::Done). A 408 and a 500 are also stored: the work may have been done before the failure.
+/// Without this extension the status decides: a 4xx except 402 and 408 means [`NotStarted`](Self::NotStarted), and
+/// everything else [`Done`](Self::Done). A 408 and a 500 are also stored: the work may have been done before the
+/// failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Execution {
     /// The response is final: it is stored, and replayed to each retry.
     Done,
-    /// Nothing was done: the response is not stored, and the key is free again, even for another payload. After a
-    /// further [`Attempt`](super::Attempt) the key keeps its payload, since an earlier attempt may have done some of
-    /// the work.
+    /// Nothing was done: the response is not stored, and the key is free again, even for another payload. From the
+    /// second [`Attempt`](super::Attempt) on, the key stays tied to its payload, since an earlier attempt may have done
+    /// some of the work.
     NotStarted,
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Creates a fingerprint from the bytes of one.
+    /// Creates a fingerprint from its bytes.
     #[must_use]
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)

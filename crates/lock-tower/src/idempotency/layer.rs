@@ -21,7 +21,7 @@ use tower_layer::Layer;
 const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_MAX_ANSWER: usize = 1024 * 1024;
 
-/// A layer that executes the request of an idempotency key once, and replays its response to each retry; see the
+/// A layer that executes a request once per idempotency key, and replays the response to each retry; see the
 /// [module](super).
 ///
 /// | option | default |
@@ -42,15 +42,15 @@ pub struct IdempotencyLayer {
 
 impl IdempotencyLayer {
     /// Creates a layer whose keys belong to the client that `scope` names, such as a user or a tenant. Without that, a
-    /// client that guesses a key and a payload reads the response to another client.
+    /// client that guesses a key and a payload could read another client's response.
     ///
-    /// `lock` is the lock of a request while it is executed, with its own wait, options, observers and rejections. Its
-    /// [`methods`](LockLayer::methods) and [`filter`](LockLayer::filter)s select the requests; the others are passed
-    /// through. The layer sets how the lock ends: it stops the handler when it is lost, is released after the head, and
-    /// is never bypassed. It is [detached](LockLayer::detach), so that a client that leaves does not stop a handler
-    /// halfway.
+    /// `lock` describes the lock that is held while a request is executed: its wait, options, observers and rejections.
+    /// Its [`methods`](LockLayer::methods) and [`filter`](LockLayer::filter)s select the requests; the others are
+    /// passed through. The layer sets the other policies: a lost lock stops the handler, the lock is released when the
+    /// head of the response is returned, and it is never bypassed. It is [detached](LockLayer::detach), so that a
+    /// client that leaves does not stop a handler halfway.
     ///
-    /// The error of `scope` is answered with 400, 500 or 503; see [`KeyError`].
+    /// An error from `scope` is answered with 400, 500 or 503; see [`KeyError`].
     pub fn scoped<F>(lock: LockLayer<NoKey, Detach>, store: impl IdempotencyStore, scope: F) -> Self
     where
         F: Fn(&Parts) -> Result<String, KeyError> + Send + Sync + 'static,
@@ -77,25 +77,25 @@ impl IdempotencyLayer {
         Self { lock, buffer: BufferRequestLayer::new(), terms }
     }
 
-    /// Passes requests without a key through, without lock and record. A malformed key is still answered with 400.
+    /// Passes requests without a key through, without a lock or a record. A malformed key is still answered with 400.
     pub fn optional(self) -> Self {
         Self { lock: self.lock.on_bad_key(OnBadKey::Allow), ..self }
     }
 
-    /// Sets the time after which a key may be used for another request, at most 100 years, counted from
-    /// the latest attempt. Choose a longer time than any client retries.
+    /// Sets the time after which a key may be used for another request, at most 100 years, counted from the start of
+    /// the last attempt. Choose a time longer than any client keeps retrying.
     pub fn retention(self, retention: Duration) -> Self {
         Self { terms: Terms { retention, ..self.terms }, ..self }
     }
 
-    /// Adds headers that are stored and replayed. Others are only in the first response.
+    /// Adds headers that are stored and replayed. Other headers appear only in the first response.
     pub fn headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
         self.terms.headers = self.terms.headers.iter().cloned().chain(names).collect();
         self
     }
 
-    /// Sets the maximum length of a body that is stored, in bytes. The client receives a longer one unchanged. Its
-    /// retries do not run the handler again: they are answered with 410, which names the status of the first response.
+    /// Sets the maximum length of a stored body, in bytes. The client receives a longer body unchanged. Retries do not
+    /// run the handler again: they are answered with a 410 that names the status of the first response.
     pub fn max_answer(self, bytes: usize) -> Self {
         Self { terms: Terms { max_answer: bytes, ..self.terms }, ..self }
     }

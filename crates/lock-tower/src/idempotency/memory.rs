@@ -18,12 +18,12 @@ use std::{
 
 const DEFAULT_CAPACITY: usize = 10_000;
 
-/// Records in memory. They are lost when the process ends: a client that repeats its request at another server, or
-/// after a restart, is served twice.
+/// Records in memory. They are lost when the process ends: if a client repeats its request to another server, or
+/// after a restart, the request is executed twice.
 ///
-/// It keeps 10,000 records by default. When it is full it removes the expired ones; without any, requests with new keys
-/// are answered with 503. It never forgets a key before its time. Responses count as records, not by their length: with
-/// the default of [`max_answer`](super::IdempotencyLayer::max_answer) a full store may take 10 GiB.
+/// The store keeps 10,000 records by default. When it is full it removes the expired ones; if there are none, requests
+/// with new keys are answered with 503. It never forgets a key before its time. The limit counts records, not bytes:
+/// with the default of [`max_answer`](super::IdempotencyLayer::max_answer) a full store may take 10 GiB.
 #[derive(Clone)]
 pub struct MemoryIdempotencyStore {
     records: Arc<Mutex<HashMap<LockName, Record>>>,

@@ -40,8 +40,8 @@ pub(super) struct Terms {
     pub(super) recorded_by_handler: bool,
 }
 
-/// A service that answers each idempotency key once; created by an [`IdempotencyLayer`](super::IdempotencyLayer),
-/// inside of its lock.
+/// A service that executes a request once per idempotency key; created by an
+/// [`IdempotencyLayer`](super::IdempotencyLayer), inside its lock.
 #[derive(Clone)]
 pub struct IdempotencyService<S> {
     inner: S,

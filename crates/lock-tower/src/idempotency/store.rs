@@ -10,12 +10,13 @@ use std::{fmt::Debug, sync::Arc, time::SystemTime};
 
 /// Keeps the records of idempotency keys.
 ///
-/// Each method is one atomic step. A record belongs to the attempt that began last, by its fencing token: an attempt
-/// with an older token can neither complete nor remove it. A store that several servers share must outlive each of
-/// them.
+/// Each method is one atomic step. A record belongs to the attempt that began last, identified by its fencing token: an
+/// attempt with an older token can neither complete nor remove it. A store that several servers share must outlive each
+/// of them.
 ///
-/// Names have the [prefix](lock_core::LockFactoryBuilder::prefix) of the factory. Applications that share a store of
-/// records each need a prefix, even if each has its own Redis: without one, they would receive each other's responses.
+/// Names have the [prefix](lock_core::LockFactoryBuilder::prefix) of the factory. Applications that share a record
+/// store each need their own prefix, even if each has its own Redis: otherwise they would receive each other's
+/// responses.
 ///
 /// # Cancel safety
 /// A dropped call may or may not have been executed. The layer drops calls whose lock is lost.
@@ -23,12 +24,12 @@ use std::{fmt::Debug, sync::Arc, time::SystemTime};
 pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// Begins an attempt, unless the record has its response.
     ///
-    /// | record of the name | result |
+    /// | record with this name | result |
     /// | --- | --- |
     /// | none, or expired at `now` | [`Begun::Started`] as attempt 1 |
-    /// | of another fingerprint | [`Begun::Mismatch`] |
+    /// | with another fingerprint | [`Begun::Mismatch`] |
     /// | answered | [`Begun::Answered`] |
-    /// | of an attempt with an older token | [`Begun::Started`], counted on |
+    /// | of an attempt with an older token | [`Begun::Started`] with the next number |
     /// | of an attempt with the same or a newer token | [`Begun::Superseded`] |
     ///
     /// # Errors
@@ -38,10 +39,12 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// Stores the response of an attempt.
     ///
     /// # Errors
-    /// [`StoreError::Superseded`] if the record is answered, removed, or of another attempt; [`StoreError::Failed`].
+    /// [`StoreError::Superseded`] if the record already has a response, was removed, or belongs to another attempt;
+    /// [`StoreError::Failed`].
     async fn complete(&self, attempt: &Attempt, answer: &Response<Bytes>) -> Result<(), StoreError>;
 
-    /// Removes the record of an attempt that did nothing. A record that is answered, or of another attempt, stays.
+    /// Removes the record of an attempt that did nothing. A record that has a response, or belongs to another attempt,
+    /// stays.
     ///
     /// # Errors
     /// [`StoreError::Failed`].
@@ -66,8 +69,8 @@ impl<T: IdempotencyStore + ?Sized> IdempotencyStore for Arc<T> {
 /// An attempt that is about to begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BeginRequest {
-    /// The name of the record: that of the lock in its store. It contains the prefix of the factory, and the scope and
-    /// the key of the client.
+    /// The name of the record, which is the lock's name in its store. It contains the prefix of the factory, the scope
+    /// and the client's key.
     pub name: LockName,
     /// The fencing token of the lock.
     pub token: FencingToken,
@@ -104,7 +107,7 @@ pub enum StoreError {
         "the store of idempotency keys is full: raise its capacity, or keep the records for a shorter time"
     )]
     Full,
-    /// The record belongs to another attempt, or is answered: nothing was stored.
+    /// The record belongs to another attempt, or already has a response: nothing was stored.
     #[error("the record of the idempotency key belongs to another attempt: roll the work back")]
     Superseded,
     /// The store does not answer, or returns an error.

@@ -25,11 +25,11 @@ use std::ops::Deref;
 /// | [`LockHandle`], the default | a key of one name |
 /// | [`LockSetHandle`](crate::LockSetHandle) | a key of several names |
 /// | `Option` of either | requests that may run without a lock: the layer's filter, or [`Unlocked`](crate::Unlocked) |
-/// | [`LockStatus`] | one name, several, or [`Unlocked`](crate::Unlocked); no requests that the filter lets pass |
+/// | [`LockStatus`] | one name, several, or [`Unlocked`](crate::Unlocked), but not requests that the filter lets pass |
 ///
 /// A route without such a layer, a handle for the wrong number of names, a second lock in one request and a
-/// [`LockHandle`] that is extracted before the lock are server errors (500), with an explanation in the log; see
-/// [`LockMissing`]. If the key needs several extractors, such as path and body, use a [`LockSlot`].
+/// [`LockHandle`] that is extracted before the lock is acquired are server errors (500), with an explanation in the
+/// log; see [`LockMissing`]. If the key needs several extractors, such as path and body, use a [`LockSlot`].
 ///
 /// If the compiler rejects the handler because `Handler` is not implemented, put `#[axum::debug_handler]` on it. The
 /// error then lists the bounds of this extractor, such as [`LockKey`] for the value.

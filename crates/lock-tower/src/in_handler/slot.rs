@@ -12,9 +12,9 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Acquires the lock of a request in its handler, by names that are made of several values, such as the path and the
-/// body. The route needs a layer created by [`in_handler`](crate::LockLayer::in_handler), whose terms hold as for any
-/// other lock.
+/// Acquires the lock of a request in its handler, with names built from several values, such as the path and the body.
+/// The route needs a layer created by [`in_handler`](crate::LockLayer::in_handler), whose terms apply as for any other
+/// lock.
 ///
 /// With axum it is an extractor. Otherwise it is in the extensions of the request.
 ///
@@ -97,8 +97,8 @@ impl LockSlot {
         lock(&self.0.as_ref()?.keep).take()
     }
 
-    /// Acquires the lock with this name. A request that does not acquire it is answered by the layer, and its handler
-    /// is dropped at this await. The same applies to an invalid name, which is answered with 400.
+    /// Acquires the lock with this name. If the layer rejects the request, it answers, and drops the handler at this
+    /// `.await`. An invalid name is rejected with 400 in the same way.
     ///
     /// # Errors
     /// - [`LockMissing::Unlocked`] if the layer lets the request run without its lock;
@@ -112,7 +112,7 @@ impl LockSlot {
         self.acquire(name.map(LockNames::from)).await
     }
 
-    /// Acquires the locks of several names together, in one order for all requests.
+    /// Acquires the locks of several names together, in the same order in every request.
     ///
     /// ```
     /// # use lock_core::{LockName, names::LockNames};

@@ -38,7 +38,7 @@ pub enum InvalidKey {
     },
     /// The key has a path parameter, and the feature `axum` is off.
     #[error(
-        "the key has a path parameter: enable the feature `axum` of lock-tower, or use `KeyTemplate::from_fn`"
+        "the key has a path parameter: enable the `axum` feature of lock-tower, or use `KeyTemplate::from_fn`"
     )]
     NeedsAxum,
     /// The name of a path parameter is invalid.
@@ -66,7 +66,7 @@ pub enum InvalidKey {
     TooManyKeys {
         /// The number of keys.
         keys: usize,
-        /// The bound.
+        /// The maximum number of keys.
         most: usize,
     },
     /// The fixed parts are not a valid lock name.
@@ -88,7 +88,7 @@ impl From<std::convert::Infallible> for InvalidKey {
 
 /// The reason why a request has no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the request has no key: {detail}")]
+#[error("the lock key could not be determined: {detail}")]
 pub struct KeyError {
     kind: KeyErrorKind,
     detail: Cow<'static, str>,
@@ -122,7 +122,7 @@ impl KeyError {
         Self::new(KeyErrorKind::BadRequest, detail)
     }
 
-    /// Creates an error that the programmer has to fix. `detail` is logged and not shown to the client.
+    /// Creates an error that the programmer must fix. `detail` is logged and not shown to the client.
     pub fn misconfigured(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(KeyErrorKind::Misconfigured, detail)
     }
@@ -165,14 +165,14 @@ impl KeyError {
 impl From<NameError> for KeyError {
     fn from(error: NameError) -> Self {
         Self::bad_request(match error {
-            NameError::Empty => "it is empty",
-            NameError::EmptyPart { .. } => "a part of it is empty",
-            NameError::TooLong { .. } => "it is too long",
-            NameError::ReservedPrefix { .. } => "it begins with a reserved prefix",
+            NameError::Empty => "the key is empty",
+            NameError::EmptyPart { .. } => "part of the key is empty",
+            NameError::TooLong { .. } => "the key is too long",
+            NameError::ReservedPrefix { .. } => "the key begins with a reserved prefix",
             NameError::UnwrittenPart { .. } => {
-                return Self::misconfigured("a part of it could not be written: check its `Display`");
+                return Self::misconfigured("part of the key could not be formatted: check its `Display`");
             }
-            _ => "it has characters that a key must not have",
+            _ => "the key contains characters that are not allowed",
         })
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn in_time(reading: Reading) -> BoxFuture<'static, Result<LockName, K
     Box::pin(async move {
         match tokio::time::timeout(MAX_LOOK_UP, reading).await {
             Ok(name) => error::name(&name?),
-            Err(_) => Err(KeyError::unavailable(format!("its lookup took longer than {MAX_LOOK_UP:?}"))),
+            Err(_) => Err(KeyError::unavailable(format!("the key lookup took longer than {MAX_LOOK_UP:?}"))),
         }
     })
 }

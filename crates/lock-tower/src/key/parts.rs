@@ -9,11 +9,11 @@ use http::request::Parts;
 use lock_core::NameError;
 use std::{fmt::Display, str::FromStr, sync::Arc};
 
-/// A prefix or a template, and more parts, joined by `:`; created by [`KeyTemplate::of`](super::KeyTemplate::of) and
+/// A prefix or a template with further parts, joined by `:`; created by [`KeyTemplate::of`](super::KeyTemplate::of) and
 /// [`KeyTemplate::template`](super::KeyTemplate::template).
 ///
-/// A part with a type is parsed by its `FromStr`, as the handler's extractor parses it, and written by its
-/// `Display`. A request whose value cannot be parsed is answered with 400.
+/// A part with a type is parsed with `FromStr`, as the handler's extractor parses it, and formatted with `Display`. A
+/// request whose value cannot be parsed is answered with 400.
 ///
 /// ```
 /// use lock_tower::{KeyError, KeyTemplate};
@@ -37,8 +37,8 @@ impl KeyParts {
         }))
     }
 
-    /// Adds the value of a header, which must be present once. Make sure that the client cannot choose it freely, or
-    /// that this does no harm.
+    /// Adds the value of a header, which must be present exactly once. Make sure that clients cannot choose it freely,
+    /// or that it is harmless if they do.
     pub fn header(self, name: &str) -> Self {
         self.with(Source::header(name), None)
     }
@@ -48,7 +48,7 @@ impl KeyParts {
         self.with(Source::header(name), Some(canonical::<T>))
     }
 
-    /// Adds the value of a query parameter, which must be present once.
+    /// Adds the value of a query parameter, which must be present exactly once.
     pub fn query(self, name: impl Into<String>) -> Self {
         self.with(Source::query(name.into()), None)
     }
@@ -58,7 +58,7 @@ impl KeyParts {
         self.with(Source::query(name.into()), Some(canonical::<T>))
     }
 
-    /// Adds the value of a path parameter of the route, which must be present once.
+    /// Adds the value of a path parameter of the route, which must be present exactly once.
     #[cfg(feature = "axum")]
     pub fn path(self, name: impl Into<String>) -> Self {
         self.with(Source::path(name.into()), None)

@@ -28,16 +28,16 @@ use std::{fmt, future::Future, sync::Arc};
 ///
 /// # Values from the client
 /// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` produce a different name from `a` and
-/// `b:c`. A value that is missing, empty, or given more than once is rejected, and so is a name above
-/// [`LockName::MAX_BYTES`](lock_core::LockName::MAX_BYTES). A name is never built with a missing value.
+/// `b:c`. A value that is missing, empty, or given more than once is rejected, and so is a name longer
+/// than [`LockName::MAX_BYTES`](lock_core::LockName::MAX_BYTES). A name is never built with a missing value.
 ///
 /// # Text keys and typed keys
 /// <div class="warning">
 ///
 /// A text key is the spelling that the client chose. `/accounts/7`, `/accounts/07` and `/accounts/+7` are one
 /// `Path<u64>` for the handler, but three locks. Upper and lower case, the forms of a UUID, and Unicode normalisation
-/// are spellings too. If the handler parses or compares a value in any other way than byte by byte, give the part the
-/// same type.
+/// are spellings too. If the handler parses a value, or does not compare it byte by byte, give the part the same
+/// type.
 ///
 /// </div>
 ///
@@ -78,7 +78,7 @@ pub(crate) enum Read {
 }
 
 impl KeyTemplate {
-    /// Creates a name from parts, joined by `:`. Without parts, the name is just the prefix.
+    /// Creates a key from a prefix and parts, joined by `:`. Without parts, the name is just the prefix.
     #[must_use = "pass it to `LockLayer::key`"]
     pub fn of(prefix: impl Into<String>) -> KeyParts {
         KeyParts::new(Ok(vec![Piece::Literal(prefix.into())]))
@@ -91,10 +91,11 @@ impl KeyTemplate {
         KeyParts::new(parse::pieces(template))
     }
 
-    /// Creates a key of several keys, whose locks a request acquires together; see [`LockLayer::keys`](crate::LockLayer::keys).
+    /// Creates a key from several keys, whose locks a request acquires together; see
+    /// [`LockLayer::keys`](crate::LockLayer::keys).
     ///
     /// # Errors
-    /// An [`InvalidKey`] if one of the keys is malformed, if there is none, or if there are more than
+    /// An [`InvalidKey`] if one of the keys is malformed, if there are none, or if there are more than
     /// [`LockSet::MAX_MEMBERS`].
     pub fn all<I>(keys: I) -> Result<Self, InvalidKey>
     where
@@ -118,7 +119,7 @@ impl KeyTemplate {
         }
     }
 
-    /// Creates a key from a function of the head of the request. The name is used as it is: [escape](Self::escape)
+    /// Creates a key from a function of the head of the request. The name is used as is: [escape](Self::escape)
     /// values from a client, or use [`KeyParts::part`], which escapes.
     ///
     /// ```
@@ -137,7 +138,7 @@ impl KeyTemplate {
         Self::new(Rule::Function(Arc::new(read)))
     }
 
-    /// Creates a key from an async function of the head of the request. The name is used as it is. The future is
+    /// Creates a key from an async function of the head of the request. The name is used as is. The future is
     /// dropped if it takes longer than 5 seconds.
     ///
     /// ```
@@ -157,8 +158,8 @@ impl KeyTemplate {
         Self::new(Rule::AsyncFunction(function::boxed(read)))
     }
 
-    /// Percent-encodes a value for a name, as for the parts of a template: all bytes except `A–Z a–z 0–9 - _ . ~`.
-    /// Escaped values that are joined by `:` never produce the name of other values.
+    /// Percent-encodes a value for a name, as in the parts of a template: all bytes except `A–Z a–z 0–9 - _ . ~`.
+    /// Different values that are escaped and joined by `:` never produce the same name.
     #[must_use]
     pub fn escape(value: impl AsRef<[u8]>) -> String {
         escape::escape(value.as_ref())

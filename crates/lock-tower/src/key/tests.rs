@@ -63,7 +63,7 @@ fn missing_empty_repeated_and_long_values_are_400() {
         (Request::get("/?q=%FF"), "the query parameter `q` is not UTF-8"),
         (Request::get("/?q=a%FEb"), "the query parameter `q` is not UTF-8"),
         (Request::get(format!("/?q={long}")), "the query parameter `q` is too long"),
-        (Request::get(format!("/?q={wide}")), "it is too long"),
+        (Request::get(format!("/?q={wide}")), "the key is too long"),
     ];
     for (request, says) in cases {
         let error = read(KeyTemplate::of("k").query("q"), request).unwrap_err();
@@ -81,9 +81,9 @@ fn missing_empty_repeated_and_long_values_are_400() {
 #[test]
 fn result_of_a_function_is_checked_as_a_name() {
     let cases = [
-        ("", "it is empty"),
-        ("a\nb", "it has characters that a key must not have"),
-        ("distlock:a", "it begins with a reserved prefix"),
+        ("", "the key is empty"),
+        ("a\nb", "the key contains characters that are not allowed"),
+        ("distlock:a", "the key begins with a reserved prefix"),
     ];
     for (name, says) in cases {
         let key = KeyTemplate::from_fn(move |_| Ok(name.to_owned()));
@@ -112,7 +112,7 @@ fn bad_templates_are_refused_with_a_remedy() {
     let cases = [
         ("stock:{sku", "unpaired brace at byte 6"),
         ("stock:sku}", "unpaired brace at byte 9"),
-        ("stock:{}", "name it as the route does"),
+        ("stock:{}", "use its name in the route"),
         ("stock:{*rest}", "without `*`"),
         ("", "are not a valid lock name"),
         ("distlock:{a}", "are not a valid lock name"),

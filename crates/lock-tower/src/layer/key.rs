@@ -59,11 +59,11 @@ impl<D> LockLayer<NoKey, D> {
     }
 
     /// Sets several keys, at most 64. A request acquires all of their locks, in the order of their names, so requests
-    /// cannot deadlock regardless of the order of the keys. Equal names are one lock. The [`wait`](Self::wait) is for
-    /// all locks together.
+    /// cannot deadlock regardless of the order of the keys. Equal names are one lock. The [`wait`](Self::wait)
+    /// applies to all locks together.
     ///
-    /// A handler finds its locks as a [`LockSetHandle`](crate::LockSetHandle), with a fencing token for each name. If
-    /// one of the locks is lost, the request ends as it does for a single lock.
+    /// A handler receives its locks as a [`LockSetHandle`](crate::LockSetHandle), with a fencing token for each name.
+    /// If one of the locks is lost, the request ends as it does for a single lock.
     ///
     /// ```
     /// # #[cfg(feature = "axum")] {
@@ -96,7 +96,7 @@ impl<D> LockLayer<NoKey, D> {
         }
     }
 
-    /// As [`keys`](Self::keys), for templates that are not known before run time.
+    /// Like [`keys`](Self::keys), for templates that are not known before run time.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -118,12 +118,13 @@ impl<D> LockLayer<NoKey, D> {
         Ok(self.with_key(KeyTemplate::all(keys)?))
     }
 
-    /// Sets the key by a function of the head and the body of a request, for services without axum; with axum, use
-    /// [`in_handler`](Self::in_handler). The body is read into memory first, within the limit, the budget and the
-    /// timeout of `buffer`, and the service receives the same bytes. An upload that fails is answered by `buffer`,
+    /// Sets a function that derives the key from the head and the body of a request, for services without axum; with
+    /// axum, use [`in_handler`](Self::in_handler). The body is read into memory first, within the limit, the budget and
+    /// the timeout of `buffer`, and the service receives the same bytes. An upload that fails is answered by `buffer`,
     /// without a lock.
     ///
-    /// A name that is not valid is answered with 400. Bodies are also read for methods and requests that need no lock.
+    /// A request with an invalid name is answered with 400. Bodies are also read for methods and requests that need no
+    /// lock.
     ///
     /// ```
     /// use lock_core::{LockFactory, LockName, MemoryBackend};
@@ -148,9 +149,9 @@ impl<D> LockLayer<NoKey, D> {
         self.with_key(BodyKey::new(buffer, read))
     }
 
-    /// Leaves the key to the handler. It acquires its lock with [`Locked`](crate::Locked), by the parsed value of its
-    /// own extractor, or with a [`LockSlot`](crate::LockSlot). The terms of the layer hold from then on; before, and if
-    /// the extractor rejects the request, there is no lock.
+    /// Leaves the key to the handler. It acquires its lock with [`Locked`](crate::Locked), under the value that its
+    /// extractor has parsed, or with a [`LockSlot`](crate::LockSlot). The terms of the layer apply from then on. Before
+    /// that, and if the extractor rejects the request, there is no lock.
     ///
     /// Requests wait for the lock after their body has arrived. A client that uploads slowly holds nothing.
     ///

@@ -23,7 +23,7 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 /// | [`body_key`](Self::body_key), [`in_handler`](Self::in_handler) | instead of a key from the head of the request |
 /// | [`wait`](Self::wait), [`fail_fast`](Self::fail_fast) | waits 1 s |
 /// | [`methods`](Self::methods), [`filter`](Self::filter) | every request needs the lock |
-/// | [`options`](Self::options) | those of the factory |
+/// | [`options`](Self::options) | the options of the factory |
 /// | [`max_hold`](Self::max_hold), [`no_max_hold`](Self::no_max_hold) | 30 s |
 /// | [`release_on`](Self::release_on) | the end of the body |
 /// | [`detach`](Self::detach) | a client that leaves cancels the handler |
@@ -32,7 +32,7 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 /// | [`on_bad_key`](Self::on_bad_key) | reject |
 /// | [`timeout_status`](Self::timeout_status) | 503 |
 /// | [`on_reject`](Self::on_reject), [`grpc`](Self::grpc) | problem+json |
-/// | [`key_hash_secret`](Self::key_hash_secret) | random, of this process |
+/// | [`key_hash_secret`](Self::key_hash_secret) | random for each process |
 /// | [`max_waiters`](Self::max_waiters) | 1,000 |
 /// | [`shadow`](Self::shadow) | off |
 /// | [`route`](Self::route) | axum's matched path |
@@ -83,7 +83,7 @@ impl<K> LockLayer<K, Cancel> {
     ///
     /// A handler that loses its lock is still dropped, including at [`max_hold`](Self::max_hold), 30 s by default. A
     /// handler that released its lock early is dropped [15 minutes](DetachedTasks::max_orphan_time) after its client
-    /// has left. A request that waits for its lock ends with its client, since its handler was not called yet.
+    /// has left. A request that waits for its lock ends with its client, since its handler has not been called yet.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -106,7 +106,7 @@ impl<K> LockLayer<K, Cancel> {
 }
 
 impl<K, D> LockLayer<K, D> {
-    /// Sets the maximum time a request waits for its lock. With zero it tries once.
+    /// Sets the maximum time that a request waits for its lock. With zero, the request tries once.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -118,7 +118,7 @@ impl<K, D> LockLayer<K, D> {
     /// ```
     ///
     /// # Panics
-    /// Panics above the factory's [`max_wait`](lock_core::Limits::max_wait); [`try_wait`](Self::try_wait)
+    /// Panics if `wait` exceeds the factory's [`max_wait`](lock_core::Limits::max_wait); [`try_wait`](Self::try_wait)
     /// returns the error.
     #[track_caller]
     pub fn wait(self, wait: Duration) -> Self {
@@ -176,8 +176,8 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.methods = Some(methods))
     }
 
-    /// Adds a filter: requests for which it returns `false` need no lock. A request needs the lock if all
-    /// filters agree.
+    /// Adds a filter: requests for which it returns `false` need no lock. A request needs the lock only
+    /// if every filter returns `true`.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -189,8 +189,8 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.filters.push(Arc::new(needs_lock)))
     }
 
-    /// Sets the options of the locks: lease, renewals, timeouts. They replace all options of the factory. A
-    /// `max_hold` in them that is shorter than the layer's default is kept; a longer one needs
+    /// Sets the options of the locks: lease, renewals, timeouts. They replace all options of the factory.
+    /// Their `max_hold` is kept if it is shorter than the layer's default; a longer one needs
     /// [`no_max_hold`](Self::no_max_hold).
     ///
     /// ```
@@ -235,8 +235,8 @@ impl<K, D> LockLayer<K, D> {
     }
 
     /// Sets the maximum duration of a hold, for handlers that hang, uploads that stall and clients that read slowly.
-    /// After it the handler is dropped or the body cut, and the lock is released. With [`OnLost::Signal`] the handler
-    /// continues without the lock. All other options are kept.
+    /// When it is reached, the handler is dropped or the body is cut, and the lock is released. With [`OnLost::Signal`]
+    /// the handler continues without the lock. All other options are kept.
     ///
     /// The default is 30 s, or the shorter `max_hold` of the options, or none if an operation timeout of 30 s or more
     /// was set.

@@ -13,7 +13,7 @@ use http::{Response, StatusCode};
 use std::sync::Arc;
 
 impl<K, D> LockLayer<K, D> {
-    /// Sets the time at which the lock is released.
+    /// Sets when the lock is released.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -71,7 +71,7 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.on_bad_key = then)
     }
 
-    /// Sets the status of a request whose [`wait`](Self::wait) ended without the lock, for example 409. A
+    /// Sets the status of the response if the [`wait`](Self::wait) ends without the lock, for example 409. A
     /// layer that does not wait answers with 409 in any case; use [`on_reject`](Self::on_reject) for another
     /// status.
     ///
@@ -125,8 +125,8 @@ impl<K, D> LockLayer<K, D> {
     }
 
     /// Sets the secret under which keys are [hashed](crate::KeyHash) in rejections and spans. Replicas that share it
-    /// compute the same hash for a key, in every version. The secret allows testing names against a hash. The default
-    /// is a random secret of the process.
+    /// compute the same hash for a key, in every version. Anyone who has the secret can test names against a hash. By
+    /// default, each process has a random secret.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -141,7 +141,7 @@ impl<K, D> LockLayer<K, D> {
     }
 
     /// Sets the maximum number of requests of this layer that wait at the same time, for a lookup of their key or for
-    /// their lock, over all its keys and clones. Further requests are rejected with 503. The default is 1,000. The
+    /// their lock, across all its keys and clones. Further requests are rejected with 503. The default is 1,000. The
     /// factory's [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
     ///
     /// ```

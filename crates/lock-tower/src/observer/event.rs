@@ -50,7 +50,7 @@ pub enum LayerEvent<'a> {
     Acquired {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
-        /// The time from the arrival of the request, or from the call of its handler for the lock.
+        /// The time since the request arrived, or since its handler asked for the lock.
         waited: Duration,
     },
     /// The lock was not acquired.
@@ -59,17 +59,16 @@ pub enum LayerEvent<'a> {
         route: Option<&'a Arc<str>>,
         /// The reason.
         reason: &'a RejectReason,
-        /// The time from the arrival of the request, or from the call of its handler for the lock.
+        /// The time since the request arrived, or since its handler asked for the lock.
         waited: Duration,
         /// The disposition of the request.
         disposition: Disposition,
     },
-    /// The request was dropped before the outcome was known: its client left, or a timeout outside of the layer
-    /// passed.
+    /// The request was dropped before the outcome was known: its client left, or a timeout outside the layer expired.
     Cancelled {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
-        /// The time from the arrival of the request, or from the call of its handler for the lock.
+        /// The time since the request arrived, or since its handler asked for the lock.
         waited: Duration,
     },
     /// The lock was lost while the handler ran, or its body was sent.
@@ -79,15 +78,15 @@ pub enum LayerEvent<'a> {
         /// The reason.
         reason: LostReason,
     },
-    /// An idempotency layer decided on a request that has its lock. There is none if the handler is stopped, panics or
-    /// returns an error.
+    /// An idempotency layer determined the outcome of a request that has its lock. This event is not reported if the
+    /// handler is stopped, panics or returns an error.
     Idempotency {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
         /// The outcome.
         outcome: IdempotencyOutcome,
     },
-    /// The request no longer holds the lock: it was released or lost. There is one for each
+    /// The request no longer holds the lock: it was released or lost. One is reported for each
     /// [`Acquired`](Self::Acquired).
     Ended {
         /// The template of the route.
@@ -144,7 +143,7 @@ pub enum IdempotencyOutcome {
 }
 
 impl IdempotencyOutcome {
-    /// Returns the value of metrics and log fields.
+    /// Returns the value for metrics and log fields.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -11,7 +11,7 @@ use std::{fmt, time::Duration};
 /// An observer that records metrics on a `Meter` of the application. It only uses the OpenTelemetry API; the
 /// application chooses the SDK.
 ///
-/// | instrument | kind, unit | attributes beside `http.route` |
+/// | instrument | kind, unit | attributes besides `http.route` |
 /// | --- | --- | --- |
 /// | `lock.http.requests` | counter | `lock.outcome`, `lock.disposition` |
 /// | `lock.http.lost` | counter | |
@@ -19,9 +19,9 @@ use std::{fmt, time::Duration};
 /// | `lock.http.wait.duration` | histogram, s | `lock.outcome` |
 /// | `lock.http.hold.duration` | histogram, s | |
 ///
-/// `lock.outcome` is acquired, cancelled, or the value of a [`RejectReason`](crate::RejectReason::as_str): contended,
-/// timeout, overloaded, backend_error, bad_key, key_unavailable, misconfigured, shut_down. `lock.disposition` is
-/// served, rejected, passed_through, or none for a cancelled request.
+/// `lock.outcome` is `acquired`, `cancelled`, or the value of a [`RejectReason`](crate::RejectReason::as_str):
+/// `contended`, `timeout`, `overloaded`, `backend_error`, `bad_key`, `key_unavailable`, `misconfigured` or `shut_down`.
+/// `lock.disposition` is `served`, `rejected`, `passed_through`, or `none` for a cancelled request.
 ///
 /// `http.route` is the template of the route, never the path; keys are never an attribute, since they are
 /// unbounded.

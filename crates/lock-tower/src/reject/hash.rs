@@ -11,8 +11,8 @@ use std::{
 /// A hash of a lock's name under a secret: 64 bits of SipHash-2-4.
 ///
 /// By default the secret is random and belongs to the process, so each process has different hashes. Processes that
-/// share a [`key_hash_secret`](crate::LockLayer::key_hash_secret) have the same hashes, in every version. The
-/// hash of several keys is that of the sorted names, joined with line feeds.
+/// share a [`key_hash_secret`](crate::LockLayer::key_hash_secret) have the same hashes, in every version. Several keys
+/// are hashed together, as their sorted names joined with line feeds.
 ///
 /// A client can tell that two rejections concern the same lock. Without the secret it cannot find the name by hashing
 /// all possible names.
@@ -22,7 +22,7 @@ use std::{
 pub struct KeyHash(u64);
 
 impl KeyHash {
-    /// Returns the hash of a name under the secret of this process. Log it beside the name to find the rejections
+    /// Returns the hash of a name under the secret of this process. Log it with the name to find the rejections
     /// that clients report. Layers with a [`key_hash_secret`](crate::LockLayer::key_hash_secret) use other hashes.
     #[must_use]
     pub fn of(name: &LockName) -> Self {

@@ -15,7 +15,7 @@ use std::{error::Error, time::Duration};
 pub enum RejectReason {
     /// Another request holds the lock, and the layer does not wait.
     Contended,
-    /// Others held the lock for the whole [`wait`](crate::LockLayer::wait).
+    /// Others held the lock throughout the [`wait`](crate::LockLayer::wait).
     Timeout,
     /// Too many requests are already waiting: for this key, in this process, or in this layer.
     TooManyWaiters,
@@ -49,10 +49,10 @@ impl RejectReason {
             | LockErrorKind::Unconfirmed
             | LockErrorKind::MemberLost => Self::Unavailable(error),
             // Keys are names. Only the prefix of the factory can make one invalid.
-            LockErrorKind::InvalidName => Self::Key(KeyError::bad_request("it is too long")),
+            LockErrorKind::InvalidName => Self::Key(KeyError::bad_request("the key is too long")),
             // The keys of a layer were counted when it was built, so these come from a value of the request.
             LockErrorKind::InvalidSet if is_of_number(&error) => {
-                Self::Key(KeyError::bad_request("it has no names, or too many"))
+                Self::Key(KeyError::bad_request("the key has no names, or too many"))
             }
             LockErrorKind::ShutDown => Self::ShutDown,
             _ => Self::Misconfigured(error),
@@ -126,9 +126,9 @@ impl RejectReason {
     /// configuration.
     pub(crate) fn detail(&self) -> &str {
         match self {
-            Self::Contended => "another request is working on this",
-            Self::Timeout => "other requests worked on this for too long",
-            Self::TooManyWaiters => "too many requests are waiting for this",
+            Self::Contended => "another request is working on this resource",
+            Self::Timeout => "other requests worked on this resource for too long",
+            Self::TooManyWaiters => "too many requests are waiting",
             Self::TooManyDetached => "too many handlers are still running",
             Self::Unavailable(_) => "the lock service is not available",
             Self::Lost(_) => "the lock was lost before the work was complete: part of it may have been done",

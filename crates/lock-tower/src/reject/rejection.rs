@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A rejected request. [`LockLayer::on_reject`](crate::LockLayer::on_reject) turns it into a response.
 ///
 /// A handler that acquires a lock itself can reject requests like a layer: a rejection is created from the error, or from
-/// a [`RejectReason`]. With the feature `axum` it is a response.
+/// a [`RejectReason`]. With the feature `axum` it implements `IntoResponse`.
 ///
 /// ```
 /// use lock_core::{LockFactory, LockName};
@@ -37,7 +37,7 @@ use std::time::Duration;
 /// # }
 /// ```
 ///
-/// Such a rejection is not logged and not counted, and has no [hash of a key](Self::key_hash). Reject before other work
+/// Such a rejection is neither logged nor counted, and has no [hash of a key](Self::key_hash). Reject before other work
 /// is done: the response may suggest a retry.
 #[derive(Debug, Clone)]
 pub struct Rejection {
@@ -71,14 +71,14 @@ impl Rejection {
         &self.reason
     }
 
-    /// Returns the URI of the problem's type, such as `urn:problem-type:distlock:contended`. It ends with the name of
+    /// Returns the URI of the problem type, such as `urn:problem-type:distlock:contended`. It ends with the name of
     /// the [reason](RejectReason::as_str). It is stable, so that clients can branch on it. It does not resolve.
     #[must_use]
     pub fn problem_type(&self) -> String {
         self.reason.problem_type().to_string()
     }
 
-    /// Returns the title of the problem's type, the same for each problem of the type.
+    /// Returns the title of the problem type, which is the same for every rejection with that type.
     #[must_use]
     pub fn title(&self) -> &'static str {
         self.reason.problem_type().title
@@ -103,7 +103,7 @@ impl Rejection {
         self.key
     }
 
-    /// Returns the time after which to retry, if that may help: one to two times the wait of the layer, at least a
+    /// Returns the time after which to retry, if a retry may help: one to two times the wait of the layer, at least a
     /// second. It is random, so that requests that were rejected together are not retried together.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -117,7 +117,7 @@ impl Rejection {
     ///   "type": "urn:problem-type:distlock:contended",
     ///   "title": "Lock is held",
     ///   "status": 409,
-    ///   "detail": "another request is working on this",
+    ///   "detail": "another request is working on this resource",
     ///   "reason": "contended",
     ///   "retry_after_ms": 1200,
     ///   "key_hash": "700a876097324d44"
@@ -161,7 +161,9 @@ impl From<LockError> for Rejection {
     fn from(error: LockError) -> Self {
         Self::of(match error.kind() {
             LockErrorKind::Timeout => RejectReason::Timeout,
-            LockErrorKind::InvalidName => RejectReason::Key(KeyError::bad_request("it is not a valid name")),
+            LockErrorKind::InvalidName => {
+                RejectReason::Key(KeyError::bad_request("the key is not a valid name"))
+            }
             _ => RejectReason::of(error, Duration::ZERO),
         })
     }

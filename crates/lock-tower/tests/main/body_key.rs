@@ -104,7 +104,9 @@ async fn requests_without_a_key_are_rejected() {
     let reserved = world
         .layer()
         .body_key(BufferRequestLayer::new(), |_, body| Ok(LockName::of((String::from_utf8_lossy(body), 7))?));
-    for (body, detail) in [("", "a part of it is empty"), ("distlock", "it begins with a reserved prefix")] {
+    for (body, detail) in
+        [("", "part of the key is empty"), ("distlock", "the key begins with a reserved prefix")]
+    {
         let json = problem(ask(reserved.clone(), order(body)).await, StatusCode::BAD_REQUEST).await;
         assert_eq!(json["detail"], detail);
     }

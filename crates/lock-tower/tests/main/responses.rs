@@ -291,7 +291,7 @@ async fn grpc_gets_grpc_status() {
     let answer = ask(&app(layer(&world).fail_fast().grpc()), post(&format!("/{SECRET}"))).await;
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.headers()["grpc-status"], "10");
-    assert_eq!(answer.headers()["grpc-message"], "another request is working on this");
+    assert_eq!(answer.headers()["grpc-message"], "another request is working on this resource");
     assert!(!format!("{:?}", answer.headers()).contains(SECRET));
     assert_eq!(text(answer).await, "");
 }

@@ -282,5 +282,5 @@ async fn name_that_is_too_long_with_its_prefix_is_400() {
     let with = |length: usize| -> Request<Body> { get(&format!("/?q={}", "x".repeat(length))) };
     assert_eq!(ask(&app, with(505)).await.status(), StatusCode::OK);
     let json = problem(ask(&app, with(506)).await, StatusCode::BAD_REQUEST).await;
-    assert_eq!(json["detail"], "it is too long");
+    assert_eq!(json["detail"], "the key is too long");
 }

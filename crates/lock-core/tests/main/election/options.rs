@@ -14,7 +14,7 @@ fn relations_are_checked() {
     let lock = LockOptions::new().lease(secs(9)).renew_every(secs(8));
     let refused = [
         (options().lease(millis(99)), "use at least 100ms"),
-        (options().lock_options(lock), "which is renewal interval + two operation timeouts"),
+        (options().lock_options(lock), "which is the renewal interval plus two operation timeouts"),
         (options().lock_options(LockOptions::new().fixed_lease(secs(9))), "use `lease`, which is renewed"),
         (options().back_off(millis(9), secs(5)), "`initial_delay` is too short: use at least 10ms"),
         (options().back_off(secs(6), secs(5)), "an initial delay of 6s exceeds the maximum delay of 5s"),

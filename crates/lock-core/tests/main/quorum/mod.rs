@@ -113,7 +113,10 @@ async fn majority_that_is_down_is_an_error_with_votes() {
     // The third failure decides the round; the last node had not answered.
     assert_eq!(words, ["failed", "failed", "granted", "failed", "no_answer"]);
     let text = format!("{error:#}");
-    assert!(text.contains("no majority of 3 nodes") && text.contains("node-0: failed"), "{text}");
+    assert!(
+        text.contains("fewer than 3 nodes granted the lock") && text.contains("node-0: failed"),
+        "{text}"
+    );
     pass(1).await;
     assert_eq!(fleet.held(), [] as [usize; 0], "what a minority granted is undone");
 }
@@ -199,7 +202,7 @@ async fn new_fleet_says_how_long_it_waits() {
     pass(10).await;
     let error = process.named("x").unwrap().try_acquire().await.unwrap_err();
     let text = format!("{error:#}");
-    assert!(text.contains("they vote in 20.0s") && text.contains("node-0: quarantine"), "{text}");
+    assert!(text.contains("enough will vote in 20.0s") && text.contains("node-0: quarantine"), "{text}");
     let guard = take(&process).await;
     assert!(guard.is_held(), "a waiting acquire outlasts the quarantine");
 }

@@ -39,7 +39,7 @@ macro_rules! sql_store {
                 "create index if not exists idempotency_records_expiry on idempotency_records (expires_at);\n",
             );
 
-            /// Creates a store over these connections. The table must exist.
+            /// Creates a store on this connection pool. The table must exist.
             #[must_use]
             pub fn new(pool: $pool) -> Self {
                 Self { pool }
@@ -57,8 +57,8 @@ macro_rules! sql_store {
                 Ok(())
             }
 
-            /// Removes the records that are expired at `now`, and returns their number. Call it from a job, about once an
-            /// hour: an expired record is never used again, but stays in the table.
+            /// Removes the records that have expired by `now`, and returns their number. Call it from a job, about once
+            /// an hour: an expired record is never used again, but stays in the table.
             ///
             /// # Errors
             /// [`StoreError::Failed`].
@@ -79,7 +79,7 @@ macro_rules! sql_store {
             /// [`StoreError::Superseded`] if a newer attempt owns the key; [`StoreError::Failed`].
             ///
             /// # Cancel safety
-            /// Dropping the call leaves the transaction, which the caller rolls back.
+            /// Dropping the call leaves the transaction open. The caller must roll it back.
             pub async fn complete_in(
                 connection: &mut $connection,
                 attempt: &Attempt,
@@ -146,16 +146,16 @@ macro_rules! sql_store {
 
 #[cfg(feature = "sqlite")]
 sql_store! {
-    /// Records in a table of SQLite, for the servers of one machine.
+    /// Records in an SQLite table, for the servers of one machine.
     ///
-    /// A handler that [records its responses itself](crate::idempotency::IdempotencyLayer::recorded_by_handler) begins
-    /// its transaction with `pool.begin_with("begin immediate")`: a transaction whose first write comes later may fail
-    /// as busy.
+    /// A handler that [records its responses itself](crate::idempotency::IdempotencyLayer::recorded_by_handler) must
+    /// begin its transaction with `pool.begin_with("begin immediate")`: a transaction whose first write comes later may
+    /// fail as busy.
     SqliteIdempotencyStore, sqlx::SqlitePool, sqlx::SqliteConnection, "blob"
 }
 
 #[cfg(feature = "postgres")]
 sql_store! {
-    /// Records in a table of PostgreSQL.
+    /// Records in a PostgreSQL table.
     PostgresIdempotencyStore, sqlx::PgPool, sqlx::PgConnection, "bytea"
 }

@@ -134,11 +134,11 @@ async fn values_without_a_valid_name_are_400() {
         .route_layer(layer(&world));
     let long = "x".repeat(600);
     for (path, body, detail) in [
-        ("/any", r#"{"kind":"stock","id":""}"#.to_owned(), "a part of it is empty"),
-        ("/any", format!(r#"{{"kind":"stock","id":"{long}"}}"#), "it is too long"),
-        ("/any", r#"{"kind":"distlock","id":"7"}"#.to_owned(), "it begins with a reserved prefix"),
-        ("/cart", r#"{"lines":0}"#.to_owned(), "it has no names, or too many"),
-        ("/cart", r#"{"lines":65}"#.to_owned(), "it has no names, or too many"),
+        ("/any", r#"{"kind":"stock","id":""}"#.to_owned(), "part of the key is empty"),
+        ("/any", format!(r#"{{"kind":"stock","id":"{long}"}}"#), "the key is too long"),
+        ("/any", r#"{"kind":"distlock","id":"7"}"#.to_owned(), "the key begins with a reserved prefix"),
+        ("/cart", r#"{"lines":0}"#.to_owned(), "the key has no names, or too many"),
+        ("/cart", r#"{"lines":65}"#.to_owned(), "the key has no names, or too many"),
     ] {
         let said = problem(ask(&app, json(path, body)).await, StatusCode::BAD_REQUEST).await;
         assert_eq!((said["reason"].as_str(), said["detail"].as_str()), (Some("bad_key"), Some(detail)));
