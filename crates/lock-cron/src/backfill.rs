@@ -72,12 +72,12 @@ impl Scheduler {
         let schedule = self.effective_schedule(&LockName::new(job)?, "which `backfill` needs").await?;
         let after = from - Duration::from_millis(1);
         let now = self.shared.node.ledger.now();
-        let (mut count, mut last) = (0, None);
+        let (mut count, mut ends) = (0, None);
         let instants = schedule.after(after).take_while(|at| *at < to && *at <= now);
         for at in instants.take(MAX_BACKFILL_INSTANTS as usize + 1) {
-            (count, last) = (count + 1, Some(at));
+            (count, ends) = (count + 1, Some((ends.map_or(at, |(first, _)| first), at)));
         }
-        let Some(last) = last else {
+        let Some((first, last)) = ends else {
             let about =
                 format!("no past instant of `{job}` is in the range from {from} to {to}: use another range");
             return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
@@ -90,7 +90,7 @@ impl Scheduler {
         let id = *lock_core::backend::ProcessId::random().as_uuid();
         let request = BackfillRequest {
             id,
-            after,
+            first,
             last,
             count,
             schedule: schedule.to_string(),
@@ -147,7 +147,12 @@ impl Scheduler {
     pub async fn cancel_backfill(&self, id: Uuid) -> Result<bool, CronError> {
         let backfills = self.backfills().await?;
         let Some(backfill) = backfills.iter().find(|backfill| backfill.id == id) else { return Ok(false) };
-        let reply = self.command(backfill.job.as_str(), JobCommand::CancelBackfill(id)).await?;
+        self.withdraw_backfill(backfill.job.as_str(), id).await
+    }
+
+    /// Withdraws the instants of a backfill of this job.
+    pub(crate) async fn withdraw_backfill(&self, job: &str, id: Uuid) -> Result<bool, CronError> {
+        let reply = self.command(job, JobCommand::CancelBackfill(id)).await?;
         Ok(matches!(reply, CommandReply::Accepted { .. }))
     }
 }

@@ -8,8 +8,8 @@ use uuid::Uuid;
 pub struct BackfillRequest {
     /// The random id of the backfill.
     pub id: Uuid,
-    /// The exclusive lower bound of the instants, in whole milliseconds.
-    pub after: UtcTime,
+    /// The first instant, in whole milliseconds, after the epoch.
+    pub first: UtcTime,
     /// The last instant, in whole milliseconds.
     pub last: UtcTime,
     /// The number of instants, for display.
@@ -29,6 +29,8 @@ pub struct Backfill {
     pub job: LockName,
     /// The time of the command, by the server's clock.
     pub given: UtcTime,
+    /// Its first instant.
+    pub first: UtcTime,
     /// The time up to which its instants have been started.
     pub mark: UtcTime,
     /// Its last instant.

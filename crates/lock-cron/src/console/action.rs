@@ -1,4 +1,4 @@
-//! The commands of an operator: run now, cancel a run, pause, resume, replace the schedule.
+//! The commands of an operator: run now, cancel a run or a backfill, pause, resume, replace the schedule.
 
 use super::{
     Console,
@@ -15,6 +15,7 @@ use axum::{
 };
 use lock_ledger::{PauseNote, RunId};
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 /// The maximum length of a body, in bytes.
 const MAX_BODY_BYTES: usize = 8 * 1024;
@@ -23,6 +24,7 @@ const MAX_BODY_BYTES: usize = 8 * 1024;
 enum Action {
     Run,
     Cancel { run: RunId },
+    CancelBackfill { id: Uuid },
     Pause { note: String },
     Resume,
     Replace { schedule: String },
@@ -69,22 +71,24 @@ pub(super) async fn act(
 impl Action {
     fn read(word: &str, fields: &Map<String, Value>) -> Result<Self, Refusal> {
         let text = |field: &str| fields.get(field).and_then(Value::as_str).map(str::to_owned);
-        let missing = |field: &str| {
-            refuse(StatusCode::BAD_REQUEST, "bad_input", &format!("the field `{field}` is not a string"))
+        let bad = |field: &str, what: &str| {
+            refuse(StatusCode::BAD_REQUEST, "bad_input", &format!("the field `{field}` is not {what}"))
         };
+        let string = |field: &str| text(field).ok_or_else(|| bad(field, "a string"));
         match word {
             "run" => Ok(Self::Run),
             "cancel" => {
                 let run = text("run").and_then(|run| run.parse().ok());
-                let message = "the field `run` is not the id of a run";
-                run.map(|run| Self::Cancel { run })
-                    .ok_or_else(|| refuse(StatusCode::BAD_REQUEST, "bad_input", message))
+                run.map(|run| Self::Cancel { run }).ok_or_else(|| bad("run", "the id of a run"))
             }
-            "pause" => text("note").map(|note| Self::Pause { note }).ok_or_else(|| missing("note")),
+            "cancel-backfill" => {
+                let id = text("backfill").and_then(|id| id.parse().ok());
+                id.map(|id| Self::CancelBackfill { id })
+                    .ok_or_else(|| bad("backfill", "the id of a backfill"))
+            }
+            "pause" => Ok(Self::Pause { note: string("note")? }),
             "resume" => Ok(Self::Resume),
-            "replace" => {
-                text("schedule").map(|schedule| Self::Replace { schedule }).ok_or_else(|| missing("schedule"))
-            }
+            "replace" => Ok(Self::Replace { schedule: string("schedule")? }),
             "restore" => Ok(Self::Restore),
             _ => Err(refuse(StatusCode::NOT_FOUND, "unknown_action", "there is no such action")),
         }
@@ -94,6 +98,7 @@ impl Action {
         match self {
             Self::Run => "run",
             Self::Cancel { .. } => "cancel",
+            Self::CancelBackfill { .. } => "cancel-backfill",
             Self::Pause { .. } => "pause",
             Self::Resume => "resume",
             Self::Replace { .. } => "replace",
@@ -105,6 +110,9 @@ impl Action {
         match self {
             Self::Run => return Ok(json!({ "run": cron.trigger(job).await?.to_string() })),
             Self::Cancel { run } => return Ok(json!({ "cancelled": cron.cancel_run(job, *run).await? })),
+            Self::CancelBackfill { id } => {
+                return Ok(json!({ "cancelled": cron.withdraw_backfill(job, *id).await? }));
+            }
             Self::Pause { note } => {
                 let note = PauseNote { actor: actor.name().to_owned(), text: note.clone() };
                 cron.pause_with_note(job, note).await?;

@@ -1,7 +1,7 @@
-//! Attempts and open runs as JSON. Times are milliseconds since the epoch.
+//! Attempts, open runs and backfills as JSON. Times are milliseconds since the epoch.
 
 use lock_core::clock::UtcTime;
-use lock_ledger::{Attempt, CatchUp, OpenRun};
+use lock_ledger::{Attempt, Backfill, CatchUp, OpenRun};
 use serde_json::{Value, json};
 
 pub(super) fn millis(time: UtcTime) -> u64 {
@@ -34,5 +34,20 @@ pub(super) fn open(run: &OpenRun) -> Value {
         "started": millis(run.started),
         "state": run.state.as_str(),
         "cancelled": run.cancelled,
+    })
+}
+
+/// Returns a backfill with the numbers of its runs that have ended, that are among the `open` ones of its job, and that
+/// were not started.
+pub(super) fn backfill(backfill: &Backfill, open: &[&OpenRun]) -> Value {
+    let Backfill { id, first, last, count, done: started, .. } = backfill;
+    let open = open.iter().filter(|run| run.run.backfill() == Some(*id)).count() as u64;
+    json!({
+        "id": id.to_string(),
+        "first": millis(*first),
+        "last": millis(*last),
+        "done": u64::from(*started).saturating_sub(open),
+        "open": open,
+        "left": count.saturating_sub(*started),
     })
 }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `action` | the commands of an operator |
 //! | `actor` | the operator, and the guard that identifies them |
-//! | `attempt` | attempts and open runs as JSON |
+//! | `attempt` | attempts, open runs and backfills as JSON |
 //! | `definitions` | the schedules of instances |
 //! | `job` | the details of one job |
 //! | `list` | the list of jobs, filtered and searched |
@@ -95,8 +95,8 @@ pub fn router(cron: Scheduler) -> Router {
     routes().with_state(Console { cron, view: Arc::default(), access: Access::ReadOnly })
 }
 
-/// Returns the console as [`router`] does, with actions: run now, cancel an open run, pause with a note, resume, replace
-/// the schedule and restore it.
+/// Returns the console as [`router`] does, with actions: run now, cancel an open run or a backfill, pause with a note,
+/// resume, replace the schedule and restore it.
 ///
 /// `guard` identifies the operator of each action from the head of the request, or rejects it with a response. Requests
 /// from pages of other sites are rejected before the guard runs. An action must be a POST with the content type
@@ -107,6 +107,7 @@ pub fn router(cron: Scheduler) -> Router {
 /// | --- | --- | --- |
 /// | `/jobs/{name}/run` | `{}` | `{"run": "trigger:<uuid>"}` |
 /// | `/jobs/{name}/cancel` | `{"run": "trigger:<uuid>"}` | `{"cancelled": true}`, or `false` if that run is not open |
+/// | `/jobs/{name}/cancel-backfill` | `{"backfill": "<uuid>"}` | `{"cancelled": true}`, or `false` if it has no instants left |
 /// | `/jobs/{name}/pause` | `{"note": "…"}` | `{}` |
 /// | `/jobs/{name}/resume` | `{}` | `{}` |
 /// | `/jobs/{name}/replace` | `{"schedule": "0 3 * * *"}` | `{}` |

@@ -1,12 +1,12 @@
 //! One job in the list.
 
 use super::{
-    attempt::{attempt, millis, open},
+    attempt::{attempt, backfill, millis, open},
     plan::Plan,
 };
 use crate::{kind, overdue::Progress, time::UtcTime};
 use lock_core::LockName;
-use lock_ledger::{JobControls, JobSummary, LiveNode, OpenRun, RunState};
+use lock_ledger::{Backfill, JobControls, JobSummary, LiveNode, OpenRun, RunState};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ pub(super) struct Facts<'a> {
     /// The facts by which it is overdue.
     pub(super) progress: Progress<'a>,
     pub(super) open: Vec<&'a OpenRun>,
+    /// Its backfills with instants left.
+    pub(super) backfills: Vec<&'a Backfill>,
     pub(super) is_instance: bool,
     /// The live nodes.
     pub(super) nodes: &'a [LiveNode],
@@ -79,6 +81,7 @@ impl Facts<'_> {
             "last": summary.and_then(|summary| summary.last.as_ref()).map(attempt),
             "recent": recent.unwrap_or_default(),
             "open": self.open.iter().map(|run| open(run)).collect::<Vec<_>>(),
+            "backfills": self.backfills.iter().map(|of| backfill(of, &self.open)).collect::<Vec<_>>(),
         })
     }
 }

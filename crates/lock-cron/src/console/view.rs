@@ -6,10 +6,13 @@ use super::{
     row::{Facts, Flags},
 };
 use crate::{
-    error::CronError, job, kind, overdue::Progress, schedule::Schedule, scheduler::Scheduler, time::UtcTime,
+    error::CronError, job, kind, ledger_client::NO_REVISION, overdue::Progress, schedule::Schedule,
+    scheduler::Scheduler, time::UtcTime,
 };
 use lock_core::{__private::lock, LockName};
-use lock_ledger::{GroupSummary, Instances, JobControls, JobSummary, LiveNode, OpenRun};
+use lock_ledger::{
+    Backfill, FleetControls, GroupSummary, Instances, JobControls, JobSummary, LiveNode, OpenRun,
+};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -53,7 +56,7 @@ struct Read {
     now: UtcTime,
     summary: GroupSummary,
     instances: Instances,
-    controls: BTreeMap<LockName, JobControls>,
+    controls: FleetControls,
     open: Vec<OpenRun>,
 }
 
@@ -122,6 +125,10 @@ impl View {
     fn update(&mut self, cron: &Scheduler, read: Read) {
         let Read { now, summary, instances, controls, open } = read;
         self.definitions.update(instances);
+        let (controls, backfills): (BTreeMap<LockName, JobControls>, _) = match controls {
+            FleetControls::Changed { jobs, backfills, .. } => (jobs.into_iter().collect(), backfills),
+            _ => (BTreeMap::new(), Vec::new()),
+        };
         let (local, kinds) = {
             let registry = lock(&cron.shared.registry);
             (registry.jobs.clone(), registry.kinds.clone())
@@ -131,6 +138,10 @@ impl View {
         let mut open_of: BTreeMap<&LockName, Vec<&OpenRun>> = BTreeMap::new();
         for run in &open {
             open_of.entry(&run.job).or_default().push(run);
+        }
+        let mut backfills_of: BTreeMap<&LockName, Vec<&Backfill>> = BTreeMap::new();
+        for backfill in &backfills {
+            backfills_of.entry(&backfill.job).or_default().push(backfill);
         }
         let names = summaries.keys().chain(local.keys()).chain(self.definitions.names());
         let names: BTreeSet<_> = names.chain(open_of.keys().copied()).collect();
@@ -154,6 +165,7 @@ impl View {
                 progress,
                 controls: controls.get(name),
                 open: open_of.remove(name).unwrap_or_default(),
+                backfills: backfills_of.remove(name).unwrap_or_default(),
                 is_instance: definition.is_some(),
                 nodes: &summary.nodes,
                 now,
@@ -188,7 +200,7 @@ async fn read(cron: &Scheduler, known: u64) -> Result<Read, CronError> {
     let ledger = &cron.shared.node.ledger;
     let instances = ledger.instances(known).await?;
     let summary = ledger.summary().await?;
-    let controls = cron.controls().await?;
+    let controls = ledger.controls(NO_REVISION).await?;
     let open = ledger.open_runs().await?;
     Ok(Read { now: summary.now, summary: summary.outcome, instances, controls, open })
 }

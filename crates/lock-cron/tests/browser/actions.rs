@@ -1,10 +1,11 @@
 //! The actions of an operator.
 
 use crate::{
-    fixture::{FAILING, Fixture},
+    fixture::{BACKFILLED, FAILING, Fixture},
     page::{opened, row},
+    past::NOW,
 };
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
 #[tokio::test]
 async fn failing_job_is_run_from_its_row() {
@@ -44,7 +45,7 @@ async fn job_is_paused_with_a_note_and_resumed() {
 #[tokio::test]
 async fn open_run_is_cancelled_on_the_page_of_its_job() {
     let fixture = Fixture::start().await;
-    let browser = opened(&fixture, "#job=rebuild-search-index").await;
+    let browser = opened(&fixture, &format!("#job={BACKFILLED}")).await;
     browser.click("#open button").await.unwrap();
     browser.wait_for("document.querySelector('#toast').textContent.includes('to end')").await.unwrap();
     browser
@@ -54,6 +55,36 @@ async fn open_run_is_cancelled_on_the_page_of_its_job() {
     browser.wait_for("document.querySelector('#open button').hidden").await.unwrap();
     let job = fixture.cron.list().await.unwrap().into_iter().find(|job| !job.open.is_empty()).unwrap();
     assert!(job.open[0].cancelled, "{job:?}");
+}
+
+#[tokio::test]
+async fn backfill_is_cancelled_on_the_page_of_its_job() {
+    let fixture = Fixture::start().await;
+    let browser = opened(&fixture, "").await;
+    browser.wait_for(&format!("{}.textContent.includes('↺ 1 backfill')", row(BACKFILLED))).await.unwrap();
+    browser.click(&format!("[href='#job={BACKFILLED}']")).await.unwrap();
+    browser
+        .wait_for("document.querySelector('#backfills').textContent.includes(': 1 done, 1 open, 10 left')")
+        .await
+        .unwrap();
+    let hour = NOW - Duration::from_secs(3_600)..NOW;
+    browser.run("window.kept = document.querySelector('#backfills li')").await.unwrap();
+    let second = fixture.cron.backfill(BACKFILLED, hour, 20).await.unwrap();
+    browser.wait_for("document.querySelectorAll('#backfills li').length === 2").await.unwrap();
+    assert_eq!(
+        browser.value("document.querySelector('#changes').textContent").await.unwrap(),
+        format!("2 backfills of {BACKFILLED} open")
+    );
+    browser.click("#backfills button").await.unwrap();
+    browser
+        .wait_for("document.querySelector('#toast').textContent.includes('Cancelled a backfill')")
+        .await
+        .unwrap();
+    browser.wait_for("document.querySelectorAll('#backfills li').length === 1").await.unwrap();
+    assert_eq!(browser.value("window.kept.isConnected").await.unwrap(), false, "the first one");
+    let left = fixture.cron.backfills().await.unwrap();
+    assert_eq!(left.iter().map(|backfill| backfill.id).collect::<Vec<_>>(), [second]);
+    assert!(browser.text("#open").await.unwrap().contains("▸ running"), "its open run continues");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The page: its list, its job pages, its addresses and its looks.
 
-use crate::fixture::{ERROR, FAILING, Fixture};
+use crate::fixture::{BACKFILLED, ERROR, FAILING, Fixture};
 use lock_browser::{Browser, ColorScheme, Key, Screen};
 
 /// Opens the page at this place, once it is shown.
@@ -37,7 +37,7 @@ async fn failing_job_is_first_with_since_when_and_why() {
     assert!(paused.as_str().unwrap().contains("‖ paused by ann: the data warehouse moves"), "{paused}");
     let unowned = browser.value(&format!("{}.textContent", row("legacy-export"))).await.unwrap();
     assert!(unowned.as_str().unwrap().contains("○ no live node: does not run until"), "{unowned}");
-    let running = browser.value(&format!("{}.textContent", row("rebuild-search-index"))).await.unwrap();
+    let running = browser.value(&format!("{}.textContent", row(BACKFILLED))).await.unwrap();
     assert!(running.as_str().unwrap().contains("▸ running"), "{running}");
 }
 
@@ -49,7 +49,7 @@ async fn filters_and_search_are_in_the_address() {
     for (filter, jobs) in [
         ("failing", FAILING),
         ("paused", "nightly-reports"),
-        ("running", "rebuild-search-index"),
+        ("running", BACKFILLED),
         ("unowned", "legacy-export"),
     ] {
         let button = format!("[data-show={filter}]");
@@ -152,7 +152,7 @@ async fn first_paint_is_complete_and_nothing_shifts() {
 async fn narrow_screens_need_no_sideways_scrolling() {
     let fixture = Fixture::start().await;
     let browser = opened(&fixture, "").await;
-    for hash in [String::new(), format!("#job={FAILING}")] {
+    for hash in [String::new(), format!("#job={FAILING}"), format!("#job={BACKFILLED}")] {
         browser.run(&format!("location.hash = '{hash}'")).await.unwrap();
         let shown = if hash.is_empty() { "list" } else { "job" };
         browser.wait_for(&format!("!document.querySelector('#{shown}').hidden")).await.unwrap();
@@ -168,7 +168,7 @@ async fn narrow_screens_need_no_sideways_scrolling() {
 async fn light_and_dark_have_contrast() {
     let fixture = Fixture::start().await;
     let browser = opened(&fixture, "").await;
-    for hash in ["", "#job=sync-exchange-rates", "#job=nightly-reports"] {
+    for hash in ["", "#job=sync-exchange-rates", "#job=nightly-reports", "#job=rebuild-search-index"] {
         browser.run(&format!("location.hash = '{hash}'")).await.unwrap();
         let job = hash.trim_start_matches("#job=");
         let shown = if hash.is_empty() {

@@ -4,12 +4,13 @@ use lock_core::{
     LockName,
     clock::{Clock, TestClock, UtcTime},
 };
-use lock_cron::{CatchUp, MemoryLedger, RunLedger, RunOutcome, Schedule, UtcTime};
+use lock_cron::{CatchUp, MemoryLedger, RunLedger, RunOutcome, Schedule};
 use lock_ledger::{
-    AfterAttempt, ClaimId, ClaimReply, ClaimRequest, DEFAULT_HISTORY, EndRequest, GroupName, JobDescription,
-    JobId, OverlapRule, Registration, RetryOf, RunId, Skip,
+    AfterAttempt, BackfillRequest, ClaimId, ClaimReply, ClaimRequest, DEFAULT_HISTORY, EndRequest, GroupName,
+    JobCommand, JobDescription, JobId, OverlapRule, Registration, RetryOf, RunId, Skip,
 };
 use std::{sync::Arc, time::Duration};
+use uuid::Uuid;
 
 /// The time at which a test begins: 2026-11-20T09:07:10Z.
 pub(crate) const NOW: UtcTime = UtcTime::from_millis(1_795_165_630_000);
@@ -35,8 +36,6 @@ pub(crate) enum Happened {
     /// The outcomes of its attempts, with their errors.
     Ran(&'static [(RunOutcome, &'static str)]),
     Skipped(&'static str),
-    /// Its first attempt has not ended.
-    IsOpen,
 }
 
 /// A job of the past.
@@ -51,7 +50,7 @@ pub(crate) struct PastJob {
 impl PastJob {
     /// Returns the length of an attempt, which differs from run to run.
     fn length(&self, run: RunId, outcome: RunOutcome) -> Duration {
-        let percent = u32::try_from(80 + run.scheduled().unwrap().as_millis() / 60_000 * 7 % 43).unwrap();
+        let percent = u32::try_from(80 + run.instant().unwrap().as_millis() / 60_000 * 7 % 43).unwrap();
         match outcome {
             RunOutcome::Succeeded => self.takes * percent / 100,
             RunOutcome::TimedOut => TIMEOUT,
@@ -112,18 +111,43 @@ impl Past {
                     let skip = Skip { first: run, count: 1, detail: (*detail).to_owned() };
                     self.claim(&id, run, None, Some(skip)).await;
                 }
-                Happened::IsOpen => {
-                    self.claim(&id, run, None, None).await;
-                }
             }
         }
+        self.at(NOW);
+    }
+
+    /// Writes a backfill of the instants of one hour, whose second run is open since four minutes before [`NOW`].
+    pub(crate) async fn backfill(&self, job: PastJob) {
+        let schedule = Schedule::cron(job.schedule).unwrap();
+        let from = UtcTime::from(NOW).as_millis() - 86_400_000;
+        let instants = schedule.after(UtcTime::from_millis(from));
+        let instants: Vec<_> = instants.take_while(|at| at.as_millis() < from + 3_600_000).collect();
+        let backfill = Uuid::from_u128(7);
+        let server_time = |at: UtcTime| ServerTime::from_millis(at.as_millis().cast_unsigned());
+        let request = BackfillRequest {
+            id: backfill,
+            first: server_time(instants[0]),
+            last: server_time(instants[instants.len() - 1]),
+            count: u32::try_from(instants.len()).unwrap(),
+            schedule: schedule.to_string(),
+            dst: String::new(),
+        };
+        let id = JobId { group: group(), name: LockName::new(job.name).unwrap() };
+        let run = |at| RunId::Backfill { id: backfill, at: server_time(at) };
+        let (first, second) = (run(instants[0]), run(instants[1]));
+        let passed = job.length(first, RunOutcome::Succeeded);
+        self.at(ServerTime::from_micros(NOW.as_micros() - 240_000_000) - passed);
+        self.ledger.command(id.clone(), JobCommand::Backfill(request)).await.unwrap();
+        let claim = self.claim(&id, first, None, None).await;
+        self.end(&id, first, claim, (passed, RunOutcome::Succeeded, ""), AfterAttempt::Finish).await;
+        self.claim(&id, second, None, None).await;
         self.at(NOW);
     }
 
     async fn claim(&self, job: &JobId, run: RunId, after: Option<ClaimId>, skip: Option<Skip>) -> ClaimId {
         let claim = ClaimId::random();
         let skips = skip.is_some();
-        let number = run.scheduled().unwrap().as_millis() / 60_000 % 3;
+        let number = run.instant().unwrap().as_millis() / 60_000 % 3;
         let request = ClaimRequest {
             job: job.clone(),
             run,

@@ -6,8 +6,8 @@ use axum::{
     http::{HeaderMap, Request, StatusCode, header, request::Parts},
     response::IntoResponse,
 };
-use lock_core::LockName;
-use lock_cron::{Actor, Scheduler};
+use lock_core::{LockName, clock::TestClock};
+use lock_cron::{Actor, Scheduler, UtcTime};
 use lock_ledger::{GroupName, JobDescription, Registration, RunLedger};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -370,6 +370,31 @@ async fn open_run_is_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn backfill_is_shown_and_cancelled() {
+    let fleet = Fleet::new();
+    let running = fleet.simple("a", "*/20 * * * *", secs(30)).await;
+    let mut app = with_actions(fleet.node("without-jobs").cron);
+    sleep(secs(2)).await;
+    let begin = TestClock::WALL_AT_START.as_millis();
+    let last_hour = UtcTime::from_millis(begin - 3_600_000)..UtcTime::from_millis(begin);
+    let id = running.cron.backfill("job", last_hour, 3).await.expect("three instants").to_string();
+    sleep(secs(45)).await;
+    let (_, list) = read(&mut app, "/jobs").await;
+    let (first, last) = (begin - 3_600_000, begin - 1_200_000);
+    let half = json!([{ "id": id, "first": first, "last": last, "done": 1, "open": 1, "left": 1 }]);
+    assert_eq!(list["rows"][0]["backfills"], half);
+    let body = json!({ "backfill": id }).to_string();
+    let withdrawn = |cancelled: bool| (StatusCode::OK, json!({ "cancelled": cancelled }));
+    let (status, answer) = act(&mut app, "/jobs/jop/cancel-backfill", &body).await;
+    assert_eq!((status, &answer["kind"]), (StatusCode::NOT_FOUND, &"unknown_job".into()));
+    assert_eq!(act(&mut app, "/jobs/job/cancel-backfill", &body).await, withdrawn(true));
+    let (_, job) = read(&mut app, "/jobs/job").await;
+    assert_eq!(job["row"]["backfills"], json!([]));
+    assert_eq!(job["row"]["open"][0]["backfill"], true, "the open one continues");
+    assert_eq!(act(&mut app, "/jobs/job/cancel-backfill", &body).await, withdrawn(false));
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_from_other_sites_are_rejected() {
     const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
     let fleet = Fleet::new();
@@ -429,6 +454,7 @@ async fn errors_have_a_kind() {
         ("/jobs/job/run", "[]", StatusCode::BAD_REQUEST, "bad_input"),
         ("/jobs/job/pause", r#"{"note":7}"#, StatusCode::BAD_REQUEST, "bad_input"),
         ("/jobs/job/pause", &long, StatusCode::BAD_REQUEST, "invalid_options"),
+        ("/jobs/job/cancel-backfill", r#"{"backfill":"7"}"#, StatusCode::BAD_REQUEST, "bad_input"),
         ("/jobs/job/replace", "{}", StatusCode::BAD_REQUEST, "bad_input"),
         ("/jobs/job/replace", r#"{"schedule":"0 25 * * *"}"#, StatusCode::BAD_REQUEST, "invalid_schedule"),
     ] {

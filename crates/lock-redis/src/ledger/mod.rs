@@ -248,8 +248,8 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             payload.unwrap_or_default(),
             MAX_TRIGGER_PAYLOADS.to_string(),
         ];
-        if let Some(BackfillRequest { after, last, count, schedule, dst, .. }) = backfill {
-            args.extend([after, last].map(|at| at.as_millis().to_string()));
+        if let Some(BackfillRequest { first, last, count, schedule, dst, .. }) = backfill {
+            args.extend([first, last].map(|at| at.as_millis().to_string()));
             args.extend([count.to_string(), schedule, dst]);
             args.extend([MAX_BACKFILLS, MAX_BACKFILLS_PER_JOB].map(|max| max.to_string()));
         }

@@ -162,6 +162,7 @@ impl Record {
             id,
             job: LockName::new(self.text("job")?).ok()?,
             given: self.micros("given")?,
+            first: millis("first")?,
             mark: millis("mark")?,
             last: millis("last")?,
             count: self.count("count"),

@@ -9,7 +9,7 @@
 -- group: HASH   revision   created, ms   instances = the revision of the instances   seen = the last registration, ms   led = total time with leaders, ms
 --               job:<job> = {revision, paused, actor, note, schedule}
 --               trigger:<uuid> = {job, given, until, µs, payload = true if it has one}
---               backfill:<uuid> = {job, given, µs, mark, last, ms, count, done, schedule, dst}
+--               backfill:<uuid> = {job, given, µs, first, mark, last, ms, count, done, schedule, dst}
 -- payloads of a group: HASH   "<job>\n<run>" = the payload of a waiting trigger or of an open run
 -- nodes of a group: HASH   <uuid> = {name, jobs, room, kinds, leading, expires}, ms; jobs = the hash of its jobs and their
 --                          schedules; kinds, separated by slashes

@@ -8,7 +8,7 @@
 --        '' for all open ones
 --      4 lifetime of a trigger, ms   5 maximum number of triggers in the group   6 in the job   7 author of a pause
 --      8 payload of a trigger, or ''   9 maximum number of triggers with a payload in the group
---      and of a backfill: 10 the time after which it begins, ms   11 its last instant, ms   12 number of instants
+--      and of a backfill: 10 its first instant, ms   11 its last instant, ms   12 number of instants
 --      13 schedule   14 policy for clock changes   15 maximum number of backfills in the group   16 in the job
 --
 -- replies, each after the server's time in µs:
@@ -83,8 +83,8 @@ if command == 'backfill' then
   if alive >= tonumber(ARGV[15]) or of_job >= tonumber(ARGV[16]) then return answer('full') end
   revision = next_revision(revision)
   local backfill = {
-    job = name, given = int(now), mark = ARGV[10], last = ARGV[11], count = tonumber(ARGV[12]), done = 0,
-    schedule = ARGV[13], dst = ARGV[14],
+    job = name, given = int(now), first = ARGV[10], mark = int(ARGV[10] - 1), last = ARGV[11],
+    count = tonumber(ARGV[12]), done = 0, schedule = ARGV[13], dst = ARGV[14],
   }
   redis.call('HSET', KEYS[2], 'revision', int(revision), value, cjson.encode(backfill))
   return answer('accepted', int(revision))

@@ -293,7 +293,7 @@ impl Run {
         let now = self.now.as_millis();
         let request = BackfillRequest {
             id: backfill,
-            after: UtcTime::from_millis(now - 30),
+            first: UtcTime::from_millis(now - 29),
             last: UtcTime::from_millis(now - 10 + self.random.below(15)),
             count: 3,
             schedule: "@daily".to_owned(),
