@@ -1,9 +1,13 @@
 //! The execution of the planner's commands, and the resulting events.
 
-use super::{effect::Effect, phase::Phase, state::RunLoop};
+use super::{
+    effect::{Claimed, Effect},
+    phase::Phase,
+    state::RunLoop,
+};
 use crate::{
     backoff::RETRY_PAUSE,
-    claim::{ClaimedRun, claim_due, take_over},
+    claim::{ClaimedRun, abandon, claim_due, take_over},
     job::Job,
     kind,
     ledger_client::Answer,
@@ -21,7 +25,7 @@ use lock_ledger::{
     Backfill, FleetControls, HeartbeatReply, JobCommand, JobStatus, LiveNode, OpenRun, PoolLimit,
     RegisteredJob, Registration, RunId, RunState,
 };
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 /// The lead of a watermark above which it is attributed to a clock that was ahead.
@@ -299,17 +303,30 @@ impl RunLoop {
         if self.phase != Phase::Running || self.room() == 0 || self.shared.node.running.has(&key) {
             return;
         }
-        if !self.taking_over.insert(key.clone()) {
-            return;
-        }
         let node = self.shared.node.clone();
-        self.claims += 1;
-        let failed = Effect::TakenOver { key: key.clone(), claimed: None };
-        let task = async move {
+        self.settle(key, async move {
             let claimed = take_over(&node, &job, &left).await;
-            Effect::TakenOver { key, claimed: claimed.map(|run| Box::new((job, run))) }
-        };
-        self.spawn(task, failed);
+            claimed.map(|run| Box::new((job, run)))
+        });
+    }
+
+    /// Ends a run without a node: it was cancelled, or the payload of a further attempt is gone.
+    fn abandon(&mut self, left: OpenRun) {
+        let key = RunKey { job: left.job.clone(), run: left.run };
+        let node = self.shared.node.clone();
+        self.settle(key, async move {
+            abandon(&node, &left).await;
+            None
+        });
+    }
+
+    /// Settles a run that its node has left, unless a task does so already.
+    fn settle(&mut self, key: RunKey, settled: impl Future<Output = Option<Claimed>> + Send + 'static) {
+        if self.taking_over.insert(key.clone()) {
+            self.claims += 1;
+            let failed = Effect::TakenOver { key: key.clone(), claimed: None };
+            self.spawn(async move { Effect::TakenOver { key, claimed: settled.await } }, failed);
+        }
     }
 
     pub(super) fn report_unowned(&self, jobs: &[LockName]) {

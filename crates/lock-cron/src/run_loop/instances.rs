@@ -5,10 +5,8 @@ use super::{
     state::RunLoop,
 };
 use crate::{
-    claim::abandon,
     kind::{is_on_a_node, kind_of},
     ledger_client::{Answer, NO_REVISION},
-    running::RunKey,
     time::UtcTime,
 };
 use lock_core::LockName;
@@ -176,21 +174,5 @@ impl RunLoop {
         let is_ours = kind_of(&run.job).is_some_and(|kind| self.kinds.contains_key(kind));
         let is_known = self.jobs.contains_key(&run.job) || self.instances.foreign.contains(&run.job);
         is_ours && !is_known && run.started < self.instances.current_at
-    }
-
-    /// Ends a run without a node: it was cancelled, or the payload of a further attempt is gone.
-    pub(super) fn abandon(&mut self, left: OpenRun) {
-        let key = RunKey { job: left.job.clone(), run: left.run };
-        if !self.taking_over.insert(key.clone()) {
-            return;
-        }
-        let node = self.shared.node.clone();
-        self.claims += 1;
-        let failed = Effect::TakenOver { key: key.clone(), claimed: None };
-        let task = async move {
-            abandon(&node, &left).await;
-            Effect::TakenOver { key, claimed: None }
-        };
-        self.spawn(task, failed);
     }
 }
