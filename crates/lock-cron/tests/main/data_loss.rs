@@ -21,6 +21,18 @@ async fn paused_pair(fleet: &Fleet) -> (Running, Running) {
     (first, second)
 }
 
+/// Starts a node with the kind `import`, whose bodies record their starts.
+fn importing(fleet: &Fleet) -> Running {
+    let node = fleet.node("a");
+    let write = node.writer();
+    let kind = node.cron.kind("import", move |run| {
+        write(&run);
+        async { Ok(()) }
+    });
+    kind.register().expect("a good kind");
+    node.start()
+}
+
 async fn is_paused(node: &Running) -> bool {
     node.cron.list().await.expect("a healthy fleet answers")[0].paused
 }
@@ -102,14 +114,7 @@ async fn replaced_schedule_survives() {
 #[tokio::test(start_paused = true)]
 async fn instance_is_paused_again_once_it_is_added_again() {
     let fleet = Fleet::new();
-    let node = fleet.node("a");
-    let write = node.writer();
-    let kind = node.cron.kind("import", move |run| {
-        write(&run);
-        async { Ok(()) }
-    });
-    kind.register().expect("a good kind");
-    let node = node.start();
+    let node = importing(&fleet);
     let add = async || {
         let every_minute = lock_cron::Schedule::cron("* * * * *").expect("a good schedule");
         node.cron.add("import", "a", every_minute, &7).await.expect("a healthy fleet answers");
@@ -128,14 +133,7 @@ async fn instance_is_paused_again_once_it_is_added_again() {
 #[tokio::test(start_paused = true)]
 async fn paused_instance_that_runs_once_is_not_decided_by_the_loss() {
     let fleet = Fleet::new();
-    let node = fleet.node("a");
-    let write = node.writer();
-    let kind = node.cron.kind("import", move |run| {
-        write(&run);
-        async { Ok(()) }
-    });
-    kind.register().expect("a good kind");
-    let node = node.start();
+    let node = importing(&fleet);
     let add = async || {
         let at = TestClock::WALL_AT_START + secs(60);
         node.cron.once("import", "a", at, &7).await.expect("a healthy fleet answers")

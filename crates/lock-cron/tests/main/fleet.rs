@@ -240,6 +240,23 @@ impl Fleet {
         job.register().expect("a healthy fleet answers");
         node.start()
     }
+
+    /// Asserts that the runs of `job`, which is due every minute, are skipped after their grace while another run takes
+    /// the only place for the first hour, and that they start afterwards. The node has just started.
+    pub(crate) async fn assert_skips_during_the_first_hour(&self, running: Running) {
+        sleep(secs(59 + 30 * 60)).await;
+        let skipped = self.log.skipped(SkipReason::NoCapacity);
+        assert!((28..=30).contains(&skipped), "{skipped}");
+        let history = running.history().await;
+        assert_eq!(
+            Running::skipped(&history, "no node had room, or its pool was full"),
+            skipped,
+            "{history:?}"
+        );
+        sleep(secs(3_600)).await;
+        assert!(self.log.starts().len() > 20, "then they start");
+        assert_eq!(self.log.skipped(SkipReason::Missed), 0);
+    }
 }
 
 impl Node {

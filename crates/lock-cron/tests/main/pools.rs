@@ -1,6 +1,6 @@
 //! Pools: the bound on the open runs of several jobs in the whole fleet.
 
-use crate::fleet::{Fleet, Node, Referee, Running, secs};
+use crate::fleet::{Fleet, Node, Referee, secs};
 use lock_cron::{
     CronErrorKind, JobBuilder, Misfire, OnOrphan, Overlap, Placement, Retries, RunOutcome, Schedule,
     observer::SkipReason,
@@ -105,15 +105,7 @@ async fn a_run_without_a_place_is_skipped_after_its_grace() {
     let node = fleet.node("a");
     heavy(node.job("long", "1 0 1 1 *", secs(3_600)), 1);
     heavy(node.job("job", "* * * * *", secs(1)), 1);
-    let running = node.start();
-    sleep(secs(59 + 30 * 60)).await;
-    let skipped = fleet.log.skipped(SkipReason::NoCapacity);
-    assert!((28..=30).contains(&skipped), "{skipped}");
-    let history = running.history().await;
-    assert_eq!(Running::skipped(&history, "no node had room, or its pool was full"), skipped, "{history:?}");
-    sleep(secs(3_600)).await;
-    assert!(fleet.log.starts().len() > 20, "then it continues");
-    assert_eq!(fleet.log.skipped(SkipReason::Missed), 0);
+    fleet.assert_skips_during_the_first_hour(node.start()).await;
 }
 
 #[tokio::test(start_paused = true)]

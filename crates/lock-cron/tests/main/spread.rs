@@ -252,15 +252,7 @@ async fn a_run_without_room_is_skipped_after_its_grace() {
     let node = fleet.node_with("a", |builder| builder.max_running(1));
     node.job("long", "1 0 1 1 *", secs(3_600)).register().expect("a good job");
     node.job("job", "* * * * *", secs(1)).register().expect("a good job");
-    let running = node.start();
-    sleep(secs(59 + 30 * 60)).await;
-    let skipped = fleet.log.skipped(SkipReason::NoCapacity);
-    assert!((28..=30).contains(&skipped), "{skipped}");
-    let history = running.history().await;
-    assert_eq!(Running::skipped(&history, "no node had room, or its pool was full"), skipped, "{history:?}");
-    sleep(secs(3_600)).await;
-    assert!(fleet.log.starts().len() > 20, "then it continues");
-    assert_eq!(fleet.log.skipped(SkipReason::Missed), 0);
+    fleet.assert_skips_during_the_first_hour(node.start()).await;
 }
 
 #[tokio::test(start_paused = true)]
