@@ -1,28 +1,37 @@
-//! The description of a job for other nodes: its schedule, and its terms in words.
+//! The description of a job or a kind for other nodes: its schedule, and its terms in words.
 
 #[cfg(feature = "axum")]
 use crate::schedule::{DstPolicy, Fold, Gap, Schedule};
 use crate::{
     job::Job,
-    kind,
+    kind::{self, Kind},
     options::{Jitter, Misfire, OnOrphan, Overlap, Placement},
     schedule::times::friendly,
     terms::JobTerms,
 };
+use lock_core::LockName;
 use lock_ledger::JobDescription;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Describes a job to the ledger, for nodes that do not have it. The terms are rows of a name and words, so that a node
-/// shows those of a later version too.
+/// Describes a job to the ledger, for nodes that do not have it.
 pub(crate) fn describe(job: &Job) -> JobDescription {
     JobDescription {
-        job: job.name.clone(),
         schedule: job.schedule.to_string(),
         dst: kind::write_dst(job.schedule.dst_policy()),
-        terms: Value::from(terms(&job.terms)).to_string(),
-        alert_after: job.terms.alert_after,
+        ..of_terms(job.name.clone(), &job.terms)
     }
+}
+
+/// Describes a kind to the ledger, for nodes that do not have it. Its instances have schedules, it has none.
+pub(crate) fn describe_kind(name: &str, kind: &Kind) -> Option<JobDescription> {
+    Some(of_terms(kind::described_as(name)?, &kind.terms))
+}
+
+/// The terms are rows of a name and words, so that a node shows those of a later version too.
+fn of_terms(job: LockName, of: &JobTerms) -> JobDescription {
+    let (terms, alert_after) = (Value::from(terms(of)).to_string(), of.alert_after);
+    JobDescription { job, schedule: String::new(), dst: String::new(), terms, alert_after }
 }
 
 /// Returns the terms as rows of a name and words.

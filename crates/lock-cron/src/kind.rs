@@ -80,6 +80,11 @@ pub(crate) fn kind_of(name: &LockName) -> Option<&str> {
     name.as_str().split_once(SEPARATOR).map(|(kind, _)| kind)
 }
 
+/// Returns the name by which the ledger has the terms of a kind. No job has such a name.
+pub(crate) fn described_as(kind: &str) -> Option<LockName> {
+    LockName::new(format!("{kind}{SEPARATOR}")).ok()
+}
+
 /// Returns `true` if a live node has the kind of an instance.
 pub(crate) fn is_on_a_node(instance: &LockName, nodes: &[LiveNode]) -> bool {
     let has = |node: &LiveNode| node.kinds.iter().any(|kind| Some(&**kind) == kind_of(instance));

@@ -129,11 +129,12 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
     /// Reads the controls of a group unless their revision is `known`.
     async fn controls(&self, group: GroupName, known: u64) -> Result<Reply<FleetControls>, BackendError>;
 
-    /// Stores the descriptions of jobs for [`summary`](Self::summary). A job that is not registered is left out. No
-    /// other operation reads them.
+    /// Stores the descriptions of jobs and kinds for [`summary`](Self::summary). A job that is not registered is left
+    /// out. No other operation reads them.
     async fn describe(&self, group: GroupName, jobs: Vec<JobDescription>) -> Result<Reply<()>, BackendError>;
 
-    /// Reads the live nodes of a group, and the schedule and the latest outcomes of each job, without writing anything.
+    /// Reads the live nodes of a group, its kinds, and the schedule and the latest outcomes of each job, without writing
+    /// anything.
     async fn summary(&self, group: GroupName) -> Result<Reply<GroupSummary>, BackendError>;
 
     /// Records that a node is alive. Reads the live nodes, the controls and some watermarks, all at one moment, and

@@ -7,12 +7,12 @@ use crate::{
 use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
 
-/// The description of a job, which the ledger keeps for display.
+/// The description of a job or of a kind, which the ledger keeps for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobDescription {
-    /// The job, in the group of the request.
+    /// The job, in the group of the request; or a kind, by its name and a slash.
     pub job: LockName,
-    /// The schedule of the program. The ledger does not parse the text.
+    /// The schedule of the program, or an empty string for a kind. The ledger does not parse the text.
     pub schedule: String,
     /// The policy of the schedule for clock changes. The ledger does not parse the text.
     pub dst: String,
@@ -25,16 +25,17 @@ pub struct JobDescription {
 /// The summary of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupSummary {
-    /// The jobs that have a description or at least one outcome, ordered by name; removed instances are left out.
+    /// The kinds that have a description, and the jobs that have one or at least one outcome, ordered by name; removed
+    /// instances are left out.
     pub jobs: Vec<JobSummary>,
     /// The live nodes, ordered by id.
     pub nodes: Vec<LiveNode>,
 }
 
-/// The summary of a job.
+/// The summary of a job, or the description of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobSummary {
-    /// The name of the job.
+    /// The name of the job, or the name of the kind and a slash.
     pub job: LockName,
     /// The schedule of the program, or an empty string if the job was never described.
     pub schedule: String,

@@ -44,10 +44,10 @@ pub(super) struct View {
 pub(super) struct Row {
     pub(super) flags: Flags,
     pub(super) json: Value,
-    /// The version of the last change of `json`.
+    /// The version of the last change of `json` or `terms`.
     pub(super) version: u64,
     pub(super) plan: Plan,
-    /// The terms as the job was described; empty if it was not.
+    /// The terms as the job or its kind was described; empty if it was not.
     pub(super) terms: String,
 }
 
@@ -143,18 +143,22 @@ impl View {
         for backfill in &backfills {
             backfills_of.entry(&backfill.job).or_default().push(backfill);
         }
-        let names = summaries.keys().chain(local.keys()).chain(self.definitions.names());
+        // An instance is known by its definition and its open runs, and a kind is no job.
+        let in_code = summaries.keys().filter(|name| kind::kind_of(name).is_none());
+        let names = in_code.chain(local.keys()).chain(self.definitions.names());
         let names: BTreeSet<_> = names.chain(open_of.keys().copied()).collect();
         self.rows.retain(|name, _| names.contains(&name));
         let version = self.version + 1;
         for name in names {
             let (job, definition) = (local.get(name), self.definitions.get(name));
             let known = summaries.get(name);
+            let kind = kind::kind_of(name).and_then(kind::described_as);
+            let described = summaries.get(kind.as_ref().unwrap_or(name));
             let of_kind = || kinds.get(kind::kind_of(name)?).map(|kind| kind.terms.alert_after);
             let terms_here = job.map(|job| job.terms.alert_after).or_else(of_kind);
             let since = definition.map(|definition| definition.since);
             let progress = Progress {
-                alert_after: terms_here.unwrap_or_else(|| known?.alert_after),
+                alert_after: terms_here.unwrap_or_else(|| described?.alert_after),
                 since: since.or_else(|| known?.since),
                 last_success: known.and_then(|summary| summary.last_success),
                 controls: controls.get(name),
@@ -172,7 +176,7 @@ impl View {
             };
             let known = self.rows.remove(name);
             let (plan, known) = match known {
-                Some(row) => (Some(row.plan), Some((row.json, row.version))),
+                Some(row) => (Some(row.plan), Some((row.json, row.terms, row.version))),
                 None => (None, None),
             };
             let schedule = job.map(|job| &job.schedule);
@@ -181,9 +185,9 @@ impl View {
             let stored = definition.map(|definition| &*definition.text);
             let plan = planned(plan, &facts, schedule, stored);
             let (json, flags) = (facts.json(&plan), facts.flags());
-            let terms = facts.summary.map_or_else(String::new, |summary| summary.terms.clone());
+            let terms = described.map_or_else(String::new, |described| described.terms.clone());
             let version = match known {
-                Some((before, version)) if before == json => version,
+                Some((before, of_before, version)) if before == json && of_before == terms => version,
                 _ => {
                     self.version = version;
                     version

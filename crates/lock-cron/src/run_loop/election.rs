@@ -58,6 +58,7 @@ impl RunLoop {
         self.timers.open_runs = Instant::now();
         self.timers.registration = self.timers.beats.within(Instant::now(), REGISTRATION_INTERVAL);
         self.register(&self.job_names(), Duration::ZERO);
+        self.describe_kinds();
     }
 
     /// Checks the leadership by the clock before anything is planned. In a process that was stopped, no timer has

@@ -184,7 +184,7 @@ impl RunLoop {
                 for (registration, answer) in jobs.iter().zip(answers) {
                     self.job_registered(registration, answer, now);
                 }
-                self.describe(&jobs);
+                self.describe_jobs(&jobs);
             }
             Ok(_) => {}
             Err(error) => self.registration_failed(&error, jobs),

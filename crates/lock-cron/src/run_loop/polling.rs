@@ -7,11 +7,14 @@ use super::{
     state::RunLoop,
 };
 use crate::{
-    description::describe, ledger_client::NO_REVISION, observer::CronEvent, plan::NODE_LEASE,
+    description::{describe, describe_kind},
+    ledger_client::NO_REVISION,
+    observer::CronEvent,
+    plan::NODE_LEASE,
     running::HeldRun,
 };
 use lock_core::LockName;
-use lock_ledger::{LiveNode, Registration, RenewRun};
+use lock_ledger::{JobDescription, LiveNode, Registration, RenewRun};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -36,6 +39,7 @@ impl RunLoop {
         if self.leadership.is_some() && now >= self.timers.registration {
             self.timers.registration = self.timers.beats.within(now, REGISTRATION_INTERVAL);
             self.read_successes();
+            self.describe_kinds();
             // A job without a watermark has a registration in progress.
             let mut jobs = self.job_names();
             jobs.retain(|job| !self.is_instance(job) && !self.planner.waits_for_watermark(job));
@@ -77,12 +81,22 @@ impl RunLoop {
     }
 
     /// Sends the schedules and terms of registered jobs for display. A leader repeats it with its registrations.
-    pub(super) fn describe(&mut self, jobs: &[Registration]) {
-        let node = self.shared.node.clone();
+    pub(super) fn describe_jobs(&mut self, jobs: &[Registration]) {
         let known = jobs.iter().filter_map(|registration| self.jobs.get(&registration.job));
-        let jobs: Vec<_> = known.map(|job| describe(job)).collect();
+        self.describe(known.map(|job| describe(job)).collect());
+    }
+
+    /// Sends the terms of the kinds for display. A leader repeats it with its registrations.
+    pub(super) fn describe_kinds(&mut self) {
+        if !self.kinds.is_empty() {
+            self.describe(self.kinds.iter().filter_map(|(name, kind)| describe_kind(name, kind)).collect());
+        }
+    }
+
+    fn describe(&mut self, descriptions: Vec<JobDescription>) {
+        let node = self.shared.node.clone();
         let describe = async move {
-            if let Err(error) = node.ledger.describe(jobs).await {
+            if let Err(error) = node.ledger.describe(descriptions).await {
                 node.store_failed(&error);
             }
             Effect::Described

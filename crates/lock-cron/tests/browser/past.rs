@@ -119,24 +119,23 @@ impl Past {
     /// Writes a backfill of the instants of one hour, whose second run is open since four minutes before [`NOW`].
     pub(crate) async fn backfill(&self, job: PastJob) {
         let schedule = Schedule::cron(job.schedule).unwrap();
-        let from = UtcTime::from(NOW).as_millis() - 86_400_000;
-        let instants = schedule.after(UtcTime::from_millis(from));
-        let instants: Vec<_> = instants.take_while(|at| at.as_millis() < from + 3_600_000).collect();
+        let from = NOW - Duration::from_secs(24 * 3600);
+        let to = from + Duration::from_secs(3600);
+        let instants: Vec<_> = schedule.after(from).take_while(|at| *at < to).collect();
         let backfill = Uuid::from_u128(7);
-        let server_time = |at: UtcTime| ServerTime::from_millis(at.as_millis().cast_unsigned());
         let request = BackfillRequest {
             id: backfill,
-            first: server_time(instants[0]),
-            last: server_time(instants[instants.len() - 1]),
+            first: instants[0],
+            last: instants[instants.len() - 1],
             count: u32::try_from(instants.len()).unwrap(),
             schedule: schedule.to_string(),
             dst: String::new(),
         };
         let id = JobId { group: group(), name: LockName::new(job.name).unwrap() };
-        let run = |at| RunId::Backfill { id: backfill, at: server_time(at) };
+        let run = |at| RunId::Backfill { id: backfill, at };
         let (first, second) = (run(instants[0]), run(instants[1]));
         let passed = job.length(first, RunOutcome::Succeeded);
-        self.at(ServerTime::from_micros(NOW.as_micros() - 240_000_000) - passed);
+        self.at(NOW - Duration::from_secs(240) - passed);
         self.ledger.command(id.clone(), JobCommand::Backfill(request)).await.unwrap();
         let claim = self.claim(&id, first, None, None).await;
         self.end(&id, first, claim, (passed, RunOutcome::Succeeded, ""), AfterAttempt::Finish).await;

@@ -194,6 +194,32 @@ async fn instances_come_and_go_with_their_definitions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn any_node_shows_the_terms_of_the_kinds_of_the_others() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    let kind = node.cron.kind("import", |_| async { Err("it fails".into()) });
+    let kind = kind.overlap(lock_cron::Overlap::QueueOne).pool("heavy", 2).alert_after(secs(200));
+    kind.register().expect("a good kind");
+    let running = node.start();
+    let tool = fleet.node("without-the-kind");
+    add(&tool.cron, "1").await;
+    sleep(secs(3)).await;
+    let mut there = lock_cron::router(tool.cron.clone());
+    let (_, of_tool) = read(&mut there, "/jobs/import%2F1").await;
+    let (_, of_node) = read(&mut lock_cron::router(running.cron.clone()), "/jobs/import%2F1").await;
+    assert_eq!(of_tool["terms"], of_node["terms"]);
+    let terms = of_tool["terms"].as_array().expect("rows");
+    assert!(terms.contains(&json!(["Overlap", "queue one run"])), "{terms:?}");
+    sleep(secs(200)).await;
+    let (_, list) = read(&mut there, "/jobs").await;
+    assert_eq!((&list["order"], &list["counts"]["overdue"]), (&json!(["import/1"]), &1.into()));
+    running.kill();
+    sleep(secs(60)).await;
+    let (_, job) = read(&mut there, "/jobs/import%2F1").await;
+    assert_eq!((&job["terms"], &job["row"]["unowned"]), (&of_tool["terms"], &true.into()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn changed_instance_has_its_new_schedule() {
     let fleet = Fleet::new();
     let tool = fleet.node("tool");

@@ -39,7 +39,7 @@ impl GroupLedger {
             job: job.clone(),
             given: now,
             first: r.first,
-            mark: ServerTime::from_millis(r.first.as_millis().saturating_sub(1)),
+            mark: UtcTime::from_millis(r.first.as_millis().saturating_sub(1)),
             last: r.last,
             count: r.count,
             done: 0,

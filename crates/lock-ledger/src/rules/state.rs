@@ -35,6 +35,8 @@ pub struct GroupLedger {
     pub(super) payloads: BTreeMap<(LockName, RunId), String>,
     /// The nodes that have sent a heartbeat, by their ids.
     pub(super) nodes: BTreeMap<Uuid, KnownNode>,
+    /// The kinds that were described, by their names and a slash.
+    pub(super) kinds: BTreeMap<LockName, Summary>,
     pub(super) instances: BTreeMap<LockName, Instance>,
     pub(super) instances_revision: u64,
     /// The latest changes of instances, oldest first.

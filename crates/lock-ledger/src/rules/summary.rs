@@ -1,4 +1,4 @@
-//! The summaries of jobs.
+//! The summaries of jobs, and the descriptions of kinds.
 
 use super::state::{GroupLedger, Job, JobKind};
 use crate::{
@@ -24,26 +24,38 @@ pub(super) struct Summary {
     failing_since: Option<UtcTime>,
 }
 
+/// Returns `true` for the name of a kind and a slash. An instance has more after the slash.
+fn is_kind(name: &LockName) -> bool {
+    matches!(name.as_str().split_once('/'), Some((_, "")))
+}
+
 impl GroupLedger {
-    /// Stores the descriptions of registered jobs.
+    /// Stores the descriptions of registered jobs and of kinds.
     pub fn describe(&mut self, now: UtcTime, jobs: &[JobDescription]) {
         for JobDescription { job, schedule, dst, terms, alert_after } in jobs {
-            if let Some(job) = self.jobs.get_mut(job) {
-                let since = job.since.values().map(|since| since.from_ms).max().map(UtcTime::from_millis);
-                let summary = job.summary.get_or_insert_default();
-                (summary.schedule, summary.dst) = (schedule.clone(), dst.clone());
-                summary.terms.clone_from(terms);
-                (summary.alert_after, summary.since, summary.described) = (*alert_after, since, now);
-            }
+            let (since, summary) = match self.jobs.get_mut(job) {
+                Some(job) => {
+                    let since = job.since.values().map(|since| since.from_ms).max();
+                    (since.map(UtcTime::from_millis), job.summary.get_or_insert_default())
+                }
+                None if is_kind(job) => (None, self.kinds.entry(job.clone()).or_default()),
+                None => continue,
+            };
+            (summary.schedule, summary.dst) = (schedule.clone(), dst.clone());
+            summary.terms.clone_from(terms);
+            (summary.alert_after, summary.since, summary.described) = (*alert_after, since, now);
         }
     }
 
     /// Reads the summary of the group.
     #[must_use]
     pub fn summary(&self, now: UtcTime) -> GroupSummary {
-        let jobs = self.jobs.iter().filter_map(|(name, job)| Some(job.summary.as_ref()?.named(name)));
+        let jobs = self.jobs.iter().filter_map(|(name, job)| Some((name, job.summary.as_ref()?)));
+        let known = jobs.chain(&self.kinds).map(|(name, summary)| summary.named(name));
+        let mut jobs: Vec<_> = known.collect();
+        jobs.sort_by(|a, b| a.job.cmp(&b.job));
         let nodes = self.nodes.values().filter(|known| now.as_millis() <= known.expires_ms);
-        GroupSummary { jobs: jobs.collect(), nodes: nodes.map(|known| known.node.clone()).collect() }
+        GroupSummary { jobs, nodes: nodes.map(|known| known.node.clone()).collect() }
     }
 }
 

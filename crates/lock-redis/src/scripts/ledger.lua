@@ -15,7 +15,7 @@
 --                          schedules; kinds, separated by slashes
 -- instances of a group: HASH   <job> = {schedule, dst, payload, once, kept, revision, added_by, added_at}, ms and µs
 -- changes of instances: LIST of '<revision> <job>', newest first
--- summaries of a group: HASH   <job> = {schedule, dst, terms, alert, ms, since, ms, described, µs, recent = outcomes, newest first, separated by spaces,
+-- summaries of a group: HASH   <job> or <kind>/ = {schedule, dst, terms, alert, ms, since, ms, described, µs, recent = outcomes, newest first, separated by spaces,
 --               last = the last attempt that was no skip, success, µs, failing, µs}
 --
 -- Attempts, controls, triggers, nodes, instances and summaries are JSON objects. Unknown fields are kept. Numbers that

@@ -1,13 +1,13 @@
--- Keeps the descriptions of registered jobs in their summaries.
+-- Keeps the descriptions of registered jobs in their summaries, and those of kinds, by their names and a slash.
 --
--- KEYS 1 summaries   2… jobs
--- ARGV 5i-4 job   5i-3 schedule   5i-2 policy for clock changes   5i-1 terms
+-- KEYS 1 summaries   2… jobs and kinds
+-- ARGV 5i-4 job or kind   5i-3 schedule   5i-2 policy for clock changes   5i-1 terms
 --      5i the time after which it is overdue, ms, or ''
 --
 -- reply: the server's time in µs, `described`
 for i = 2, #KEYS do
-  if redis.call('EXISTS', KEYS[i]) == 1 then
-    local at, since = 5 * (i - 2), 0
+  local at, since = 5 * (i - 2), 0
+  if redis.call('EXISTS', KEYS[i]) == 1 or string.find(ARGV[at + 1], '^[^/]*/$') then
     for _, of in pairs(decode(redis.call('HGET', KEYS[i], 'since')) or {}) do
       since = math.max(since, tonumber(of.from))
     end

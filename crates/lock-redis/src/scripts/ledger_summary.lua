@@ -1,4 +1,4 @@
--- Reads the live nodes of a group, and the summaries of its jobs.
+-- Reads the live nodes of a group, and the summaries of its jobs and kinds.
 --
 -- KEYS 1 nodes of the group   2 summaries
 --

@@ -219,6 +219,7 @@ macro_rules! each_ledger_property {
             once::a_pause_does_not_miss_the_instant,
             once::a_removed_one_leaves_nothing,
             summary::a_registered_job_is_described,
+            summary::a_kind_is_described,
             summary::a_summary_has_the_latest_outcomes,
             summary::an_abandoned_attempt_is_in_the_summary,
             summary::a_summary_lists_the_live_nodes,

@@ -7,7 +7,8 @@ use super::{
 };
 use lock_core::{LockName, backend::ProcessId, clock::UtcTime};
 use lock_ledger::{
-    AfterAttempt, HeartbeatRequest, JobDescription, JobSummary, LiveNode, RECENT_OUTCOMES, RunOutcome,
+    AfterAttempt, HeartbeatRequest, JobDescription, JobSummary, LiveNode, RECENT_OUTCOMES, Registration,
+    RunOutcome,
 };
 use std::time::Duration;
 
@@ -58,6 +59,24 @@ pub async fn a_registered_job_is_described(h: &impl LedgerHarness) {
     assert_eq!((second.alert_after, second.since), (None, first.since));
     assert_eq!(second.recent, [RunOutcome::Succeeded], "a new description keeps the outcomes");
     assert_eq!(summaries(&ledger).await.len(), 1, "an unknown job has no description");
+}
+
+/// A kind is no job: it is described without a registration, and a description registers nothing.
+pub async fn a_kind_is_described(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "kinds").await;
+    let kind = LockName::new("import/").expect("a good name");
+    describe(&ledger, &kind, "@hourly").await;
+    h.pass(Duration::from_millis(2)).await;
+    describe(&ledger, &kind, "@daily").await;
+    let described = summary(&ledger).await;
+    assert_eq!((&described.job, &*described.terms), (&kind, "[\"@daily\"]"));
+    assert_eq!((described.alert_after, described.since), (Some(ALERT_AFTER), None));
+    let registration = Registration { job: kind, schedule: 1 };
+    let watermarks = ledger.client().watermarks(ledger.job.group.clone(), vec![registration]).await;
+    assert_eq!(watermarks.expect("the ledger answers").outcome, [None]);
+    describe(&ledger, &ledger.job.name, "@daily").await;
+    let names: Vec<_> = summaries(&ledger).await.into_iter().map(|of| of.job.to_string()).collect();
+    assert!(names.is_sorted() && names.len() == 2, "{names:?}");
 }
 
 /// The last outcomes are known without a read of each history, and so is the beginning of a failure.

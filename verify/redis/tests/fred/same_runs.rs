@@ -374,7 +374,8 @@ impl Run {
                 terms: "ü".repeat(usize::try_from(r.schedule).unwrap()),
                 alert_after: (r.schedule > 5).then(|| Duration::from_millis(r.schedule)),
             };
-            let described: Vec<_> = jobs.into_iter().map(described).collect();
+            let kind = Registration { job: LockName::new("k/").unwrap(), schedule: self.random.below(12) };
+            let described: Vec<_> = jobs.into_iter().chain([kind]).map(described).collect();
             let reply = self.ledger.describe(self.group.clone(), described.clone()).await.unwrap();
             self.model.describe(reply.now, &described);
             self.count("registered");
