@@ -116,7 +116,7 @@ impl Past {
         self.at(NOW);
     }
 
-    /// Writes a backfill of the instants of one hour, whose second run is open since four minutes before [`NOW`].
+    /// Writes a backfill of the instants of one hour, whose second run began two minutes before [`NOW`].
     pub(crate) async fn backfill(&self, job: PastJob) {
         let schedule = Schedule::cron(job.schedule).unwrap();
         let from = NOW - Duration::from_secs(24 * 3600);
@@ -135,7 +135,7 @@ impl Past {
         let run = |at| RunId::Backfill { id: backfill, at };
         let (first, second) = (run(instants[0]), run(instants[1]));
         let passed = job.length(first, RunOutcome::Succeeded);
-        self.at(NOW - Duration::from_secs(240) - passed);
+        self.at(NOW - Duration::from_secs(120) - passed);
         self.ledger.command(id.clone(), JobCommand::Backfill(request)).await.unwrap();
         let claim = self.claim(&id, first, None, None).await;
         self.end(&id, first, claim, (passed, RunOutcome::Succeeded, ""), AfterAttempt::Finish).await;
