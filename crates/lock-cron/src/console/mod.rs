@@ -14,7 +14,6 @@
 //! | `row` | one job in the list |
 //! | `runs` | the history of a job by run |
 //! | `same_origin` | the rejection of requests from other sites |
-//! | `terms` | the terms of a job in words |
 //! | `view` | the state of the group, which all viewers share |
 
 mod action;
