@@ -158,11 +158,11 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Creates the scheduler. It does no IO.
+    /// Creates the scheduler, without performing any IO.
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`] for the group; [`CronErrorKind::InvalidOptions`] for a lease that the lock
-    /// factory rejects or that is shorter than a second, and for an option that is out of its range.
+    /// [`CronErrorKind::InvalidName`] if the group name is invalid; [`CronErrorKind::InvalidOptions`] if a lease is
+    /// shorter than a second or rejected by the lock factory, or if another option is out of range.
     pub fn build(self) -> Result<Scheduler, CronError> {
         if self.group.is_empty() {
             let about =

@@ -54,8 +54,8 @@ impl Join {
     }
 }
 
-/// The id of a hold in guards. The token alone is not sufficient: if a store loses its counter and its clock steps
-/// back, tokens can repeat, and the guard of a lost hold would release another hold.
+/// Identifies the hold that a guard belongs to. The token alone is not sufficient: if a store loses its counter and its
+/// clock steps back, tokens can repeat, and the guard of a lost hold could release another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HoldId {
     /// The lease; with local hand-off one lease may serve many holds.

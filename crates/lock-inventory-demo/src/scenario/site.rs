@@ -64,8 +64,8 @@ pub enum SiteError {
     /// The private Redis server did not start.
     #[error(transparent)]
     NoRedis(#[from] PrivateRedisError),
-    /// The address of Redis is not usable.
-    #[error("the address of Redis is not usable")]
+    /// The URL of Redis is invalid.
+    #[error("invalid Redis URL")]
     RedisUrl(#[from] LockError),
     /// Redis did not answer.
     #[error("Redis could not be reached")]

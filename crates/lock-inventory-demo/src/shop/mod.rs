@@ -268,7 +268,9 @@ pub enum ShopError {
         within: Duration,
     },
     /// The release of a lock was not confirmed.
-    #[error("the shop closed and left {name} locked: it becomes free when its lease expires")]
+    #[error(
+        "the shop closed before the release of {name} was confirmed: it may stay locked until its lease expires"
+    )]
     LeftLocked {
         /// Name of the lock.
         name: LockName,

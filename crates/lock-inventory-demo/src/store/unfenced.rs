@@ -8,10 +8,11 @@ use super::{
 use crate::domain::{Quantity, Sku};
 
 impl Store {
-    /// Reads the stock.
+    /// Reads the stock of a product.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].
+    /// Returns [`StoreError::Database`] if the query fails, [`StoreError::NoProduct`] if the product does not exist, or
+    /// [`StoreError::Invalid`] if the stored stock is not a valid quantity.
     pub async fn read(&self, sku: &Sku) -> Result<Quantity, StoreError> {
         let stock: Option<i64> = sqlx::query_scalar("select stock from sku where id = $1")
             .bind(sku.as_str())

@@ -127,7 +127,7 @@ impl KeyTemplate {
     ///
     /// let by_subject = KeyTemplate::from_fn(|request| {
     ///     let subject = request.extensions.get::<String>();
-    ///     let subject = subject.ok_or(KeyError::misconfigured("no subject: is there a login?"))?;
+    ///     let subject = subject.ok_or(KeyError::misconfigured("no subject: is the authentication layer missing?"))?;
     ///     Ok(format!("account:{}", KeyTemplate::escape(subject)))
     /// });
     /// ```
