@@ -2,7 +2,7 @@
 
 use crate::{
     fixture::{BACKFILLED, FAILING, Fixture},
-    page::{opened, row},
+    page::{confirmed, opened, row},
     past::NOW,
 };
 use std::{sync::atomic::Ordering, time::Duration};
@@ -13,10 +13,7 @@ async fn failing_job_is_run_from_its_row() {
     let browser = opened(&fixture, "").await;
     fixture.bank_is_open.store(true, Ordering::SeqCst);
     browser.click(&format!("[aria-label='Run {FAILING} now']")).await.unwrap();
-    browser
-        .wait_for("document.querySelector('#toast').textContent.includes('Requested a run')")
-        .await
-        .unwrap();
+    confirmed(&browser, "Requested a run").await;
     browser
         .wait_for(&format!("{}.querySelector('.outcome').textContent === '✓ succeeded'", row(FAILING)))
         .await
@@ -47,7 +44,7 @@ async fn open_run_is_cancelled_on_the_page_of_its_job() {
     let fixture = Fixture::start().await;
     let browser = opened(&fixture, &format!("#job={BACKFILLED}")).await;
     browser.click("#open button").await.unwrap();
-    browser.wait_for("document.querySelector('#toast').textContent.includes('to end')").await.unwrap();
+    confirmed(&browser, "to end").await;
     browser
         .wait_for("document.querySelector('#open span').textContent.startsWith('▸ cancelling')")
         .await
@@ -76,10 +73,7 @@ async fn backfill_is_cancelled_on_the_page_of_its_job() {
         format!("2 backfills of {BACKFILLED} open")
     );
     browser.click("#backfills button").await.unwrap();
-    browser
-        .wait_for("document.querySelector('#toast').textContent.includes('Cancelled a backfill')")
-        .await
-        .unwrap();
+    confirmed(&browser, "Cancelled a backfill").await;
     browser.wait_for("document.querySelectorAll('#backfills li').length === 1").await.unwrap();
     assert_eq!(browser.value("window.kept.isConnected").await.unwrap(), false, "the first one");
     let left = fixture.cron.backfills().await.unwrap();

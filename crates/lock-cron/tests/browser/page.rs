@@ -15,6 +15,12 @@ pub(crate) async fn opened(fixture: &Fixture, hash: &str) -> Browser {
     browser
 }
 
+/// Waits until the page confirms an action with this text.
+pub(crate) async fn confirmed(browser: &Browser, text: &str) {
+    let shown = format!("document.querySelector('#toast').textContent.includes('{text}')");
+    browser.wait_for(&shown).await.unwrap();
+}
+
 /// An expression for the row of a job.
 pub(crate) fn row(job: &str) -> String {
     format!(
