@@ -10,7 +10,7 @@ use std::error::Error;
 /// The maximum length of a payload, in bytes of JSON.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 
-/// The payload of a run does not have the requested type. Change the type, or send the trigger or add the instance
+/// The payload of a run does not match the requested type. Change the type, or send the trigger or add the instance
 /// again with a matching payload.
 ///
 /// A body that returns this error fails without a retry.
@@ -20,8 +20,8 @@ pub struct BadPayload(serde_json::Error);
 impl std::fmt::Display for BadPayload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(
-            "the payload does not have the requested type: change the type, or trigger the run or add the instance \
-             again with a matching payload",
+            "the payload does not match the requested type: change the type, or trigger the run or add the instance \
+             again with a payload that matches",
         )
     }
 }

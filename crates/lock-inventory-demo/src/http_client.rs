@@ -26,7 +26,7 @@ pub struct HttpClient<B> {
 /// A failed exchange.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError<B> {
-    /// The server has received no part of the request, which may be sent elsewhere.
+    /// No part of the request reached the server, so it may be sent elsewhere.
     #[error("could not reach the server")]
     NotSent {
         /// The undelivered request.
@@ -34,7 +34,7 @@ pub enum SendError<B> {
         /// Cause of the failure.
         source: io::Error,
     },
-    /// The connection failed after a part of the request was sent. The server may have carried it out.
+    /// The connection failed after part of the request was sent. The server may have processed it.
     #[error("the connection ended before the response")]
     Lost(#[source] hyper::Error),
 }

@@ -252,7 +252,7 @@ pub enum ServeError {
     #[error("could not create a temporary directory: set --database to the address of a database")]
     Directory(#[source] io::Error),
     /// The database is not usable.
-    #[error("the database is not usable")]
+    #[error("could not open the database")]
     Store(#[from] StoreError),
     /// The strategy needs Redis.
     #[error(

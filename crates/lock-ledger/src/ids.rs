@@ -121,7 +121,7 @@ impl fmt::Display for RunId {
 /// The string is not a valid [`RunId`] or [`ClaimId`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[error("not a run id or claim id: use an id that this library wrote")]
+#[error("not a valid run id or claim id: use an id exactly as this library formatted it")]
 pub struct ParseIdError;
 
 impl FromStr for RunId {

@@ -101,7 +101,7 @@ impl fmt::Display for BackendError {
         }
         match self.applied {
             Applied::No => Ok(()),
-            Applied::Unknown => write!(f, " (it may have been applied)"),
+            Applied::Unknown => write!(f, " (the operation may have been applied)"),
         }
     }
 }

@@ -26,7 +26,7 @@ impl Candidate {
             if matches!(error.kind(), LockErrorKind::ShutDown | LockErrorKind::NoRuntime) {
                 return Err(error);
             }
-            tracing::warn!(lock.name = self.lock.name().as_str(), error = %format_args!("{error:#}"), "campaign failed");
+            tracing::warn!(lock.name = self.lock.name().as_str(), error = %format_args!("{error:#}"), "campaign failed, retrying");
             // The pause does not grow: an acquire has a back-off of its own, and fails after the outage budget only.
             self.pause(self.options.initial_delay).await;
         }

@@ -79,7 +79,7 @@ impl ElectionOptions {
     /// lead.
     ///
     /// After a loss, a resignation or an error of the store, the pause is `initial_delay`. After a body fails or
-    /// panics, it doubles with each such term up to `max_delay`, and starts over after a term that lasted at least
+    /// panics, it doubles with each such term up to `max_delay`, and is reset after a term that lasted at least
     /// `max_delay`. Each pause is lengthened at random by up to a quarter, but never beyond `max_delay`.
     pub const fn back_off(mut self, initial_delay: Duration, max_delay: Duration) -> Self {
         (self.initial_delay, self.max_delay) = (initial_delay, max_delay);

@@ -255,7 +255,7 @@ impl RunLoop {
                 }
                 Err(error) => {
                     // Stored by another version of the program, or for a zone that this machine does not know.
-                    tracing::error!(cron.job = %job, %error, "failed to parse the schedule of a backfill, not running it");
+                    tracing::error!(cron.job = %job, %error, "failed to parse the schedule of a backfill, skipping the backfill");
                     None
                 }
             }

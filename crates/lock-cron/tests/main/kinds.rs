@@ -168,7 +168,7 @@ async fn payload_of_another_type_fails_without_a_retry() {
     let history = running.cron.history("import/tenant-7", 9).await.expect("it has run");
     assert_eq!(history.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [RunOutcome::Failed]);
     assert!(
-        history[0].detail.contains("the payload does not have the requested type"),
+        history[0].detail.contains("the payload does not match the requested type"),
         "{}",
         history[0].detail
     );

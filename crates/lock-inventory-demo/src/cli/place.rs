@@ -14,7 +14,7 @@ use crate::{
 use clap::Args;
 use std::{env, error::Error, pin::pin, process::ExitCode};
 
-/// The servers of the scenarios: by default, a private redis-server and SQLite.
+/// Where the scenarios run: by default, on a private redis-server and SQLite.
 #[derive(Debug, Clone, Args)]
 pub struct Place {
     /// Keep the locks on this Redis server instead of a private one, and remove the keys of the run at the end [env:

@@ -52,7 +52,7 @@ impl fmt::Debug for Secret {
 /// The error for an unusable address.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
-    /// The address of the database is not usable.
+    /// The address of the database is invalid.
     #[error(transparent)]
     Database(#[from] StoreError),
     /// The address of the locks is not usable.

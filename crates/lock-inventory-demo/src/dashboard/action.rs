@@ -53,7 +53,7 @@ pub struct Request {
     pub reply: oneshot::Sender<Result<(), ActionError>>,
 }
 
-/// The sender of actions to the task that carries them out. Clones are cheap.
+/// The sender of actions to the task that carries them out. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Actions(mpsc::Sender<Request>);
 

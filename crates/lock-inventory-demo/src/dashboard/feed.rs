@@ -27,7 +27,7 @@ impl Publisher {
     }
 }
 
-/// A feed of snapshots, starting with the current one. Clones are cheap.
+/// A feed of snapshots, starting with the current one. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Feed(watch::Receiver<Arc<str>>);
 

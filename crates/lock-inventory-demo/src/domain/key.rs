@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// The value of an `Idempotency-Key` header: 1 to 255 visible ASCII characters. Clones are cheap.
+/// The value of an `Idempotency-Key` header: 1 to 255 visible ASCII characters. Cheap to clone.
 ///
 /// The client chooses the key before the first attempt and repeats it with each retry. The key identifies the order in
 /// the ledger and at the payment service. A fencing token cannot replace it, because each attempt has a new token.

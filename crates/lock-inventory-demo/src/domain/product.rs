@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr, sync::Arc};
 
-/// The code of a product: 1 to 64 ASCII letters, digits, `-`, `_` or `.`. Clones are cheap.
+/// The code of a product: 1 to 64 ASCII letters, digits, `-`, `_` or `.`. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Sku(Arc<str>);

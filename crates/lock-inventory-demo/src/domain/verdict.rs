@@ -124,15 +124,15 @@ impl fmt::Display for Broken {
         match self {
             Self::ControlHeld => write!(
                 f,
-                "the sale without the lock oversold nothing, so this run proves nothing about the lock (raise --buyers \
+                "the sale without the lock did not oversell either, so this run proves nothing about the lock (raise --buyers \
                  or --orders)"
             ),
             Self::Oversold { units } => {
                 write!(f, "the sale with the lock sold {} that did not exist", pieces(*units))
             }
             Self::Books { breaches } => {
-                let places = if *breaches == 1 { "place" } else { "places" };
-                write!(f, "the books of the sale with the lock are inconsistent in {breaches} {places}")
+                let inconsistencies = if *breaches == 1 { "inconsistency" } else { "inconsistencies" };
+                write!(f, "the audit of the sale with the lock found {breaches} {inconsistencies}")
             }
             Self::StaleWriteAccepted { refused, stalls } => {
                 write!(f, "the store refused only {refused} of {stalls} writes that came too late")
@@ -190,8 +190,8 @@ mod tests {
         let broken = vec![Broken::Oversold { units: 2 }, Broken::Books { breaches: 1 }];
         assert_eq!(
             Verdict::Broken(broken).to_string(),
-            "This run failed: the sale with the lock sold 2 units that did not exist; the books of the sale with the \
-             lock are inconsistent in 1 place."
+            "This run failed: the sale with the lock sold 2 units that did not exist; the audit of the sale with the \
+             lock found 1 inconsistency."
         );
     }
 

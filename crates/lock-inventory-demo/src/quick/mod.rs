@@ -138,7 +138,7 @@ pub enum QuickError {
     #[error("an order was answered before it could stall")]
     DidNotStall,
     /// No other shop acquired the lock of a stalled order.
-    #[error("orders stalled past their lease, and no other shop took the lock within a minute")]
+    #[error("orders stalled past the end of their lease, but no other shop acquired the lock within a minute")]
     NobodyCame,
     /// A task ended early.
     #[error("a buyer's task ended early")]

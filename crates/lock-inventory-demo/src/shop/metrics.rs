@@ -23,10 +23,10 @@ pub(crate) struct Metrics {
 #[non_exhaustive]
 pub enum MetricsError {
     /// The exporter could not be created.
-    #[error("the exporter could not be created")]
+    #[error("could not create the metrics exporter")]
     Exporter(#[from] OTelSdkError),
     /// The text could not be written.
-    #[error("the metrics could not be written as text")]
+    #[error("could not encode the metrics as text")]
     Text(#[from] prometheus::Error),
 }
 

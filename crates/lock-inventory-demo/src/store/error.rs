@@ -8,8 +8,7 @@ use crate::domain::Sku;
 pub enum StoreError {
     /// The text is not a valid address of a database.
     #[error(
-        "the address of the database is not usable: write `sqlite:///path/to/shop.sqlite` or \
-         `postgres://user:password@host/database`"
+        "invalid database address: use `sqlite:///path/to/shop.sqlite` or `postgres://user:password@host/database`"
     )]
     Address,
     /// The database failed.

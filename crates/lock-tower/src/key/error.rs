@@ -31,7 +31,7 @@ pub enum InvalidKey {
         at: usize,
     },
     /// A type was given for a parameter that is not in the template.
-    #[error("the template has no parameter `{name}`: pass a name to `typed` that the template contains")]
+    #[error("`typed` was called with `{name}`, but the template has no such parameter: use a name from the template")]
     UnknownParameter {
         /// The given name.
         name: String,
