@@ -108,7 +108,7 @@ pub struct ParseLeaseIdError;
 
 impl fmt::Display for ParseLeaseIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a lease id of this library: expected the form `<uuid>:<number>`")
+        write!(f, "invalid lease id: expected the form `<uuid>:<number>`")
     }
 }
 

@@ -130,5 +130,5 @@ fn stop_process() {
 
 #[cfg(not(unix))]
 fn stop_process() {
-    tracing::error!("cannot stop this process: stop signals exist only on Unix");
+    tracing::error!("cannot suspend this process: SIGSTOP is available only on Unix");
 }

@@ -49,7 +49,7 @@ pub struct ClaimRequest {
     /// [`Yes`](CatchUp::Yes) if the run makes up for a missed instant. Recorded in the history; it does not affect the
     /// claim.
     pub catch_up: CatchUp,
-    /// The length of the job's history, in entries; at least 1.
+    /// Maximum number of entries in the history of the job; at least 1.
     pub history: u32,
 }
 
@@ -134,7 +134,7 @@ pub struct EndRequest {
     pub detail: String,
     /// The state of the run after the attempt.
     pub then: AfterAttempt,
-    /// The length of the job's history, in entries; at least 1.
+    /// Maximum number of entries in the history of the job; at least 1.
     pub history: u32,
 }
 

@@ -185,7 +185,7 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Overlap { first, second } => {
-                write!(f, "{}: two valid holds at once: {first}, and {second}", first.name)
+                write!(f, "{}: two valid holds at once: {first} and {second}", first.name)
             }
             Self::TokenFell { earlier, later } => {
                 write!(f, "{}: the token decreased: {earlier}, then {later}", earlier.name)

@@ -35,7 +35,7 @@ pub enum MissedWakes {
 pub struct SubscriberId(u64);
 
 impl SubscriberId {
-    /// Creates the id with this number. The backend chooses the numbers.
+    /// Creates an id from a number that the backend assigns.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)

@@ -73,7 +73,7 @@ impl Candidate {
             Ok(Inspected::Held(stored)) => Some(Leader { lease: stored.lease }),
             Ok(Inspected::Free) => None,
             Err(error) => {
-                tracing::debug!(lock.name = self.lock.name().as_str(), error = %format_args!("{error:#}"), "failed to read the leader");
+                tracing::debug!(lock.name = self.lock.name().as_str(), error = %format_args!("{error:#}"), "failed to look up the current leader");
                 None
             }
         }

@@ -65,13 +65,13 @@ pub(super) fn event(event: &CronEvent<'_>) {
         }
         CronEvent::Overdue { group, job, silent } => {
             let silent_s = silent.as_secs();
-            tracing::warn!(cron.group = group, cron.job = %job, silent_s, "job overdue: no successful run for too long");
+            tracing::warn!(cron.group = group, cron.job = %job, silent_s, "job overdue: too long without a successful run");
         }
         CronEvent::OverdueEnded { group, job, succeeded: true } => {
             tracing::info!(cron.group = group, cron.job = %job, "overdue job succeeded");
         }
         CronEvent::OverdueEnded { group, job, succeeded: false } => {
-            tracing::debug!(cron.group = group, cron.job = %job, "job no longer reported as overdue");
+            tracing::debug!(cron.group = group, cron.job = %job, "stopped reporting job as overdue");
         }
         CronEvent::ClockChanged { group, by } => {
             tracing::warn!(cron.group = group, by_s = by, "node clock jumped relative to the server clock");

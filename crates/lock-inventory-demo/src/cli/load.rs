@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args, value_parser};
 use std::{error::Error, io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 use tokio::time::Instant;
 
-/// Options of the `load` command.
+/// Options for the `load` command.
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("profile").required(true).args(["rate", "burst", "clients"]))]
 #[command(group = ArgGroup::new("extent").required(true).args(["orders", "seconds"]))]

@@ -28,7 +28,7 @@ impl Catalogue {
         Ok(Self { products, by_sku })
     }
 
-    /// Returns the products in the order of the file.
+    /// Returns the products in file order.
     #[must_use]
     pub fn products(&self) -> &[Product] {
         &self.products

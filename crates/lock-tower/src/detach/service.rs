@@ -21,8 +21,8 @@ use tokio::{
 use tower_service::Service;
 use tracing::Instrument;
 
-/// A service that runs handlers in tasks, between a [`LockService`](crate::service::LockService) and the inner
-/// service.
+/// A service that sits between a [`LockService`](crate::service::LockService) and the inner service, and runs each
+/// handler in a task of its own.
 #[derive(Debug, Clone)]
 pub struct DetachService<S> {
     inner: S,

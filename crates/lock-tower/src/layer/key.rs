@@ -149,11 +149,12 @@ impl<D> LockLayer<NoKey, D> {
         self.with_key(BodyKey::new(buffer, read))
     }
 
-    /// Leaves the key to the handler. It acquires its lock with [`Locked`](crate::Locked), under the value that its
-    /// extractor has parsed, or with a [`LockSlot`](crate::LockSlot). The terms of the layer apply from then on. Before
-    /// that, and if the extractor rejects the request, there is no lock.
+    /// Lets the handler choose the key. The handler acquires its lock with [`Locked`](crate::Locked), whose extractor
+    /// parses the key, or with a [`LockSlot`](crate::LockSlot). From then on, the settings of the layer apply. Until
+    /// then, or if the extractor rejects the request, no lock is held.
     ///
-    /// Requests wait for the lock after their body has arrived. A client that uploads slowly holds nothing.
+    /// With an extractor that reads the body, a request starts waiting for the lock only after its body has arrived, so
+    /// a slow upload does not hold the lock.
     ///
     /// ```
     /// # #[cfg(feature = "axum")] {

@@ -52,7 +52,7 @@ pin_project! {
         Acquiring { acquire: Acquire, waiting: Option<Waiting<S, B>> },
         /// The handler runs, with the lock or without.
         Running { #[pin] running: Running<F> },
-        /// The layer answers instead of the handler.
+        /// The layer responds in place of the handler.
         Rejected { response: Option<Response<RejectionBody>> },
     }
 }
