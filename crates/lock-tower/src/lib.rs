@@ -80,7 +80,7 @@
 //!   clients keep open need a longer one, or [`no_max_hold`](LockLayer::no_max_hold).
 //! - [`BufferRequestLayer`] reads the request body before the lock is acquired. Put it on every route whose
 //!   handler reads a body from clients that you do not trust. The bodies of waiting requests stay in memory,
-//!   64 MiB of them by default; above this [`budget`](BufferRequestLayer::budget), requests are answered with
+//!   64 MiB of them by default; above this [`budget`](BufferRequestLayer::budget), requests are rejected with
 //!   503.
 //! - [`in_handler`](LockLayer::in_handler) acquires the lock after the handler's extractor has read and parsed the request. An
 //!   upload then holds nothing; its limits and its timeout are those of the server.
@@ -90,7 +90,7 @@
 //! - **Authentication and authorisation.** Otherwise any client can hold a key, and fill the queue of waiters.
 //! - **Rate limits and concurrency limits**, per client and not per key.
 //! - **The check that the resource exists.** Each name that is locked once leaves a fencing counter in the store, for
-//!   an hour by default. Such a check answers a flood of made-up names with 404 before they reach the store.
+//!   an hour by default. Such a check rejects a flood of made-up names with 404 before they reach the store.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -114,12 +114,12 @@
 //! # Placement
 //! With axum, put the layer on the method: `post(order).locked(&lock, key)`, which is
 //! `post(order).route_layer(lock.key(key))`, or `post(order.layer(lock))` for the handler alone. `Router::route_layer`,
-//! `Router::layer` and `MethodRouter::layer` also wrap the responses of other methods: a GET that would be answered
-//! with 405, and the OPTIONS of a CORS preflight, then wait for the lock and are answered with 503 while it is held. In
+//! `Router::layer` and `MethodRouter::layer` also wrap the responses of other methods: a GET that would be rejected
+//! with 405, and the OPTIONS of a CORS preflight, then wait for the lock and are rejected with 503 while it is held. In
 //! `get(list).merge(post(create).locked(&lock, key))`, reads of the same path need no lock.
 //!
 //! Path templates read axum's path parameters. These are available in all of these places, but not in a service that
-//! wraps the `Router`, nor in its fallback. A request whose route does not have a parameter is answered with 500 and
+//! wraps the `Router`, nor in its fallback. A request whose route does not have a parameter is rejected with 500 and
 //! takes no lock; the existing parameters are logged once per route.
 //!
 //! Put concurrency limits and timeouts outside of this layer; a timeout inside of it does not include the wait. The
@@ -130,7 +130,7 @@
 //! <div class="warning">
 //!
 //! Two stacked layers acquire one after the other. If `/transfer/1/2` acquires account 1 and then 2, and
-//! `/transfer/2/1` acquires 2 and then 1, they can block each other, and both are answered with 503 after the
+//! `/transfer/2/1` acquires 2 and then 1, they can block each other, and both are rejected with 503 after the
 //! [`wait`](LockLayer::wait). Under load, this happens to nearly all of them.
 //!
 //! </div>
@@ -142,7 +142,7 @@
 //! the inner one. Use a single layer with a key of several names instead.
 //!
 //! # Behind a proxy
-//! Proxies can repeat a request that was answered with 503 at another server. That is correct for most rejections,
+//! Proxies can repeat a request that was rejected with 503 at another server. That is correct for most rejections,
 //! where no work was done. After `lost`, the handler was dropped at an `.await` and may have applied a part of its
 //! work.
 //! - nginx repeats GET, PUT and DELETE with `proxy_next_upstream http_503`, and also POST and PATCH with

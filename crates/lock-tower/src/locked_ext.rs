@@ -10,7 +10,7 @@ use std::convert::Infallible;
 
 /// Locks the methods of a route: `post(order).locked(&lock, "stock:{sku}")`.
 ///
-/// The lock applies only to the methods that the router already has. A request with another method is answered with
+/// The lock applies only to the methods that the router already has. A request with another method is rejected with
 /// 405. The OPTIONS of a CORS preflight and a HEAD without a GET take no lock. A HEAD on a route with a locked GET runs
 /// the GET handler, and needs the lock.
 ///
@@ -32,7 +32,7 @@ use std::convert::Infallible;
 /// ```
 ///
 /// A router does not know its path until a request arrives. If the path lacks a parameter of the template, every
-/// request is answered with 500 and takes no lock; the parameters that exist are logged once.
+/// request is rejected with 500 and takes no lock; the parameters that exist are logged once.
 pub trait LockedExt: Sized + sealed::Sealed {
     /// Locks by one key: a template, or a [`KeyTemplate`].
     ///

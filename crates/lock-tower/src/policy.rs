@@ -29,7 +29,7 @@ pub(crate) fn is_bodiless(head: StatusCode, asked: &Method) -> bool {
 /// The policy for a handler whose lock is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnLost {
-    /// Drops the handler and answers with 503. A body that has begun ends with an error.
+    /// Drops the handler and responds with 503. If the response has started, its body ends with an error.
     #[default]
     Stop,
     /// Lets the handler continue. It can check its [`LockHandle`](crate::LockHandle).

@@ -56,14 +56,14 @@ impl BufferRequestLayer {
         }
     }
 
-    /// Sets the maximum length of a body, in bytes. A longer one is answered with 413.
+    /// Sets the maximum length of a body, in bytes. A longer one is rejected with 413.
     pub fn limit(self, bytes: usize) -> Self {
         Self { limit: bytes, ..self }
     }
 
     /// Sets the maximum number of bytes that all requests of this layer and its clones keep in memory. A body counts
     /// while it arrives, while its request waits for its lock, and until the handler has dropped it. A request that
-    /// would exceed the budget is answered with 503 and `Retry-After`. A body longer than the entire budget is answered
+    /// would exceed the budget is rejected with 503 and `Retry-After`. A body longer than the entire budget is rejected
     /// with 413.
     ///
     /// Only bytes that have arrived count. The memory behind them may be up to twice as large.
@@ -71,7 +71,7 @@ impl BufferRequestLayer {
         Self { budget: Budget::new(bytes), ..self }
     }
 
-    /// Sets the maximum duration of an upload. A longer one is answered with 408.
+    /// Sets the maximum duration of an upload. A longer one is rejected with 408.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }

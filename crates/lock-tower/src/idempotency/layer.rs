@@ -26,7 +26,7 @@ const DEFAULT_MAX_ANSWER: usize = 1024 * 1024;
 ///
 /// | option | default |
 /// | --- | --- |
-/// | [`optional`](Self::optional) | a request without a key is answered with 400 |
+/// | [`optional`](Self::optional) | a request without a key is rejected with 400 |
 /// | [`retention`](Self::retention) | 24 hours |
 /// | [`headers`](Self::headers) | `Content-*`, `Location`, `Link`, `ETag`, `Last-Modified`, `Vary` |
 /// | [`max_answer`](Self::max_answer) | 1 MiB |
@@ -50,7 +50,7 @@ impl IdempotencyLayer {
     /// head of the response is returned, and it is never bypassed. It is [detached](LockLayer::detach), so that a
     /// client that leaves does not stop a handler halfway.
     ///
-    /// An error from `scope` is answered with 400, 500 or 503; see [`KeyError`].
+    /// An error from `scope` is rejected with 400, 500 or 503; see [`KeyError`].
     pub fn scoped<F>(lock: LockLayer<NoKey, Detach>, store: impl IdempotencyStore, scope: F) -> Self
     where
         F: Fn(&Parts) -> Result<String, KeyError> + Send + Sync + 'static,
@@ -77,7 +77,7 @@ impl IdempotencyLayer {
         Self { lock, buffer: BufferRequestLayer::new(), terms }
     }
 
-    /// Passes requests without a key through, without a lock or a record. A malformed key is still answered with 400.
+    /// Passes requests without a key through, without a lock or a record. A malformed key is still rejected with 400.
     pub fn optional(self) -> Self {
         Self { lock: self.lock.on_bad_key(OnBadKey::Allow), ..self }
     }
@@ -95,7 +95,7 @@ impl IdempotencyLayer {
     }
 
     /// Sets the maximum length of a stored body, in bytes. The client receives a longer body unchanged. Retries do not
-    /// run the handler again: they are answered with a 410 that names the status of the first response.
+    /// run the handler again: they are rejected with a 410 that names the status of the first response.
     pub fn max_answer(self, bytes: usize) -> Self {
         Self { terms: Terms { max_answer: bytes, ..self.terms }, ..self }
     }

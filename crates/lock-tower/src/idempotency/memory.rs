@@ -22,7 +22,7 @@ const DEFAULT_CAPACITY: usize = 10_000;
 /// after a restart, the request is executed twice.
 ///
 /// The store keeps 10,000 records by default. When it is full it removes the expired ones; if there are none, requests
-/// with new keys are answered with 503. It never forgets a key before its time. The limit counts records, not bytes:
+/// with new keys are rejected with 503. It never forgets a key before its time. The limit counts records, not bytes:
 /// with the default of [`max_answer`](super::IdempotencyLayer::max_answer) a full store may take 10 GiB.
 #[derive(Clone)]
 pub struct MemoryIdempotencyStore {

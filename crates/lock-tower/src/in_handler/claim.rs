@@ -36,7 +36,7 @@ enum Stage {
 pub(super) enum Decision {
     /// It continues, with a lock to watch or without one.
     GoOn(Option<Watch>),
-    /// The layer answers.
+    /// The layer responds.
     Reject(Response<RejectionBody>),
 }
 

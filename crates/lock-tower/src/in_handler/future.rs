@@ -36,7 +36,7 @@ pin_project! {
     enum Stage<F> {
         NoLockNeeded { #[pin] handler: F },
         Running { #[pin] running: Running<F>, claim: Claim },
-        /// The handler has ended, and the layer answers if there is a rejection.
+        /// The handler has ended; if there is a rejection, the layer responds with it.
         Done { rejection: Option<Response<RejectionBody>> },
     }
 }

@@ -97,7 +97,7 @@ impl LockSlot {
         lock(&self.0.as_ref()?.keep).take()
     }
 
-    /// Acquires the lock with this name. If the layer rejects the request, it answers, and drops the handler at this
+    /// Acquires the lock with this name. If the layer rejects the request, it responds, and drops the handler at this
     /// `.await`. An invalid name is rejected with 400 in the same way.
     ///
     /// # Errors

@@ -100,14 +100,16 @@ pub struct KeyError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyErrorKind {
-    /// The client left out a part of the key. Answered with 400; [`OnBadKey::Allow`](crate::OnBadKey::Allow)
-    /// passes the request through.
+    /// The client left out a part of the key. The request is rejected with 400, unless
+    /// [`OnBadKey::Allow`](crate::OnBadKey::Allow) passes it through.
     Missing,
-    /// A part of the key is malformed, ambiguous or too long; the client can fix it. Answered with 400.
+    /// A part of the key is malformed, ambiguous or too long; the client can fix it. The request is rejected with
+    /// 400.
     BadRequest,
-    /// The layer is in the wrong place, or another one is missing; the programmer can fix it. Answered with 500.
+    /// The layer is in the wrong place, or another one is missing; the programmer can fix it. The request is rejected
+    /// with 500.
     Misconfigured,
-    /// The source of the key did not answer. Answered with 503.
+    /// The source of the key did not respond. The request is rejected with 503.
     Unavailable,
 }
 

@@ -13,7 +13,7 @@ use std::{fmt::Display, str::FromStr, sync::Arc};
 /// [`KeyTemplate::template`](super::KeyTemplate::template).
 ///
 /// A part with a type is parsed with `FromStr`, as the handler's extractor parses it, and formatted with `Display`. A
-/// request whose value cannot be parsed is answered with 400.
+/// request whose value cannot be parsed is rejected with 400.
 ///
 /// ```
 /// use lock_tower::{KeyError, KeyTemplate};

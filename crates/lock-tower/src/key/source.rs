@@ -41,7 +41,7 @@ impl Source {
     }
 }
 
-/// Returns `true` if a route can have a parameter of this name. With any other name, every request would be answered
+/// Returns `true` if a route can have a parameter of this name. With any other name, every request would be rejected
 /// with 500.
 pub(super) fn is_path_parameter(name: &str) -> bool {
     !name.is_empty() && !name.contains(|c: char| "{}*/".contains(c) || c.is_whitespace())

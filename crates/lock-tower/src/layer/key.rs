@@ -123,7 +123,7 @@ impl<D> LockLayer<NoKey, D> {
     /// the timeout of `buffer`, and the service receives the same bytes. An upload that fails is answered by `buffer`,
     /// without a lock.
     ///
-    /// A request with an invalid name is answered with 400. Bodies are also read for methods and requests that need no
+    /// A request with an invalid name is rejected with 400. Bodies are also read for methods and requests that need no
     /// lock.
     ///
     /// ```

@@ -114,7 +114,7 @@ impl<'a> LayerEvent<'a> {
 /// The disposition of a request that does not acquire its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Disposition {
-    /// The layer answers with a [`Rejection`](crate::Rejection).
+    /// The layer responds with a [`Rejection`](crate::Rejection).
     Rejected,
     /// The handler is called without the lock: the layer allows it
     /// ([`OnUnavailable::Allow`](crate::OnUnavailable::Allow), [`OnBadKey::Allow`](crate::OnBadKey::Allow)),

@@ -30,7 +30,7 @@ pin_project! {
 /// The end of a handler.
 pub(crate) enum HandlerEnd<T> {
     Answered(T),
-    /// The lock is lost: the layer answers.
+    /// The lock is lost: the layer responds.
     Stopped(Response<RejectionBody>),
 }
 
