@@ -177,7 +177,7 @@ impl fmt::Display for NameError {
                 LockName::MAX_BYTES
             ),
             Self::ControlCharacter { at } => {
-                write!(f, "the lock name has a control character at byte {at}: remove or encode it")
+                write!(f, "the lock name contains a control character at byte {at}: remove or encode it")
             }
             Self::ReservedPrefix { prefix } => {
                 write!(
@@ -187,7 +187,7 @@ impl fmt::Display for NameError {
             }
             Self::BrokenHashTag => write!(
                 f,
-                "the lock name has unpaired or empty braces: write a complete hash tag such as `{{tag}}`, or no braces"
+                "the lock name contains unpaired or empty braces: use a complete hash tag such as `{{tag}}`, or no braces"
             ),
             Self::EmptyPart { part } => {
                 write!(f, "part {part} of the lock name is empty: give each part at least one character")

@@ -272,7 +272,7 @@ impl JobBuilder {
             check_distances(&terms, &schedule, now)?;
             if schedule.next_after(now).is_none() {
                 tracing::warn!(
-                    cron.job = %name, %schedule, "the schedule has no further instants and will never start the job"
+                    cron.job = %name, %schedule, "schedule has no upcoming run times: the job will not run"
                 );
             }
             scheduler.insert(Job { name, schedule, terms, body, payload: None, definition: 0, since: None })

@@ -87,7 +87,7 @@ pub enum CatalogueError {
         source: io::Error,
     },
     /// The first line lacks a column.
-    #[error("the catalogue has no column `{column}`: its first line must name {}", COLUMNS.join(", "))]
+    #[error("the catalogue lacks the column `{column}`: its first line must name {}", COLUMNS.join(", "))]
     MissingColumn {
         /// Name of the missing column.
         column: &'static str,
@@ -101,7 +101,7 @@ pub enum CatalogueError {
         problem: RowProblem,
     },
     /// The file has a header but no products.
-    #[error("the catalogue has no product: add at least one line below the header")]
+    #[error("the catalogue contains no products: add at least one line below the header")]
     Empty,
 }
 
@@ -113,7 +113,7 @@ pub enum RowProblem {
     #[error(transparent)]
     Sku(SkuError),
     /// Another line has the same code.
-    #[error("the sku {sku} is already on line {first}: give each product its own sku")]
+    #[error("the sku {sku} already appears on line {first}: give each product its own sku")]
     Duplicate {
         /// The duplicate code.
         sku: Sku,
@@ -124,27 +124,25 @@ pub enum RowProblem {
     #[error("the title is empty: give every product a title")]
     NoTitle,
     /// The price is not a positive number of cents.
-    #[error("the price {found:?} is not a positive whole number of cents: write 1290 for 12.90")]
+    #[error("invalid price {found:?}: use a positive whole number of cents, such as 1290 for 12.90")]
     Price {
         /// Text of the field.
         found: String,
     },
     /// The stock is negative.
-    #[error("the stock {found} is negative: write 0 or more")]
+    #[error("the stock {found} is negative: use a whole number, 0 or greater")]
     NegativeStock {
         /// Value of the field.
         found: i64,
     },
     /// The stock is not a whole number.
-    #[error("the stock {found:?} is not a whole number: write 0 or more")]
+    #[error("invalid stock {found:?}: use a whole number, 0 or greater")]
     Stock {
         /// Text of the field.
         found: String,
     },
     /// The line has more or fewer fields than the header.
-    #[error(
-        "the line has {found} fields, but the header has {expected}: put quotes around fields with commas"
-    )]
+    #[error("the line has {found} fields, but the header has {expected}: quote fields that contain commas")]
     Fields {
         /// Number of fields in the header.
         expected: u64,
@@ -152,7 +150,7 @@ pub enum RowProblem {
         found: u64,
     },
     /// The line is not UTF-8.
-    #[error("the text is not UTF-8: save the file in that encoding")]
+    #[error("the file is not valid UTF-8: save it in that encoding")]
     NotText,
 }
 

@@ -276,7 +276,7 @@ pub enum ServeError {
     Jobs(#[from] CronError),
     /// The routes under `/admin` would be reachable from other machines.
     #[error(
-        "--admin has no password, so the shop must not be reachable from other machines: listen on 127.0.0.1 \
+        "--admin requires no password, so the shop must not be reachable from other machines: listen on 127.0.0.1 \
          instead of {listen}"
     )]
     AdminNotLocal {

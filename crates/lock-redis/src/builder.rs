@@ -94,7 +94,7 @@ impl<C: Client> RedisBackendBuilder<C> {
     ///
     /// `None` leaves the expiry of a counter unchanged and creates new counters without one. A fleet that shares
     /// *fenced* locks with Redisson needs `None`: Redisson restarts a missing counter at 1, and its tokens are then
-    /// refused as stale. With any other retention, a counter far below the clock is logged as a warning, once per
+    /// refused as stale. With any other retention, a counter far behind the clock is logged as a warning, once per
     /// backend.
     pub fn retention(mut self, retention: Option<Duration>) -> Self {
         self.retention = retention;

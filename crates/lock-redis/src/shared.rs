@@ -131,8 +131,8 @@ impl<C: Client> Shared<C> {
             self.foreign_counters.call_once(|| {
                 tracing::warn!(
                     lock = %name,
-                    "fencing counter far below the clock, as if created by Redisson: tokens may be lower than earlier \
-                     ones; if fenced locks are shared with Redisson, use retention(None)"
+                    "fencing counter is far behind the clock, perhaps because Redisson created it: tokens may be lower \
+                     than those already issued; if you share fenced locks with Redisson, use `retention(None)`"
                 );
             });
         }

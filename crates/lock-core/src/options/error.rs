@@ -153,7 +153,7 @@ impl fmt::Display for OptionsError {
             ),
             Self::InvalidPrefix { prefix } => write!(
                 f,
-                "`{}` cannot be a prefix: use 1 to 64 ASCII letters, digits, `-`, `_` or `.`, except `distlock` and \
+                "`{}` is not a valid prefix: use 1 to 64 ASCII letters, digits, `-`, `_` or `.`, except `distlock` and \
                  words that start with `redisson_`",
                 prefix.escape_debug()
             ),
@@ -166,7 +166,7 @@ impl fmt::Display for OptionsError {
             ),
             Self::FloorAboveHold { token } => write!(
                 f,
-                "the hold has token {token}, and a re-entry keeps it: re-enter with a lower `token_floor`"
+                "a re-entry keeps the hold's token, {token}, which is below the `token_floor`: lower it, or release the lock first"
             ),
             Self::FixedLease => {
                 write!(f, "a fixed lease would end every term of an election: use `lease`, which is renewed")

@@ -68,7 +68,7 @@ impl QuorumBuilder {
         if nodes.is_multiple_of(2) {
             tracing::warn!(
                 nodes,
-                "even number of quorum nodes: a quorum with one node fewer tolerates just as many failures"
+                "even number of quorum nodes: a quorum with one node fewer tolerates as many failures"
             );
         }
         let clock = self.clock.unwrap_or_else(|| Arc::new(BootClock::new()));

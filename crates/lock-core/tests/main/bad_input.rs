@@ -23,9 +23,9 @@ fn names_that_would_hurt_are_refused() {
         (long.as_str(), "use at most 512"),
         ("a\0b", "remove or encode it"),
         ("line\nbreak", "remove or encode it"),
-        ("a{b", "write a complete hash tag"),
-        ("a{}b", "write a complete hash tag"),
-        ("a}b", "write a complete hash tag"),
+        ("a{b", "use a complete hash tag"),
+        ("a{}b", "use a complete hash tag"),
+        ("a}b", "use a complete hash tag"),
         ("redisson_lock_token:{x}", "put a prefix of your own before it"),
         ("distlock:x", "put a prefix of your own before it"),
     ];

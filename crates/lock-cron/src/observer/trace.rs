@@ -79,14 +79,14 @@ pub(super) fn event(event: &CronEvent<'_>) {
         CronEvent::DataLost { group, job: None } => {
             tracing::error!(
                 cron.group = group,
-                "store lost the data of the group: its jobs restart from now, without history"
+                "store lost the group's data: scheduling restarts from now, without history"
             );
         }
         CronEvent::DataLost { group, job: Some(job) } => {
             tracing::error!(
                 cron.group = group,
                 cron.job = %job,
-                "store lost the data of the job: it restarts from now, without history"
+                "store lost the job's data: scheduling restarts from now, without history"
             );
         }
         // The error itself is logged at its origin.

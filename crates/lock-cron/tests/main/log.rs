@@ -38,7 +38,7 @@ async fn failures_are_warnings_and_overlaps_are_not() {
     assert!(skips.iter().any(|attempt| attempt.outcome == lock_cron::RunOutcome::Skipped));
     let log = log.text();
     assert!(!log.contains("overlap"), "{log}");
-    let never: Vec<_> = log.lines().filter(|line| line.contains("no further instants")).collect();
+    let never: Vec<_> = log.lines().filter(|line| line.contains("no upcoming run times")).collect();
     assert!(matches!(never[..], [line] if line.contains("cron.job=past")), "{never:?}");
     let line = log.lines().find(|line| line.contains("run did not succeed")).expect("a failure is logged");
     let which = format!("cron.job=job cron.run={run} cron.attempt=1");

@@ -56,6 +56,6 @@ pub enum UsageError {
     #[error(transparent)]
     Database(#[from] StoreError),
     /// The address of the locks is not usable.
-    #[error("--locks is not the address of a Redis server")]
+    #[error("--locks is not a valid address of a Redis server")]
     Locks(#[from] LockError),
 }

@@ -31,7 +31,7 @@ pub enum ServerAction {
 #[non_exhaustive]
 pub enum ActionError {
     /// No server has this name.
-    #[error("there is no server {0}: reload the page")]
+    #[error("unknown server {0}: reload the page")]
     NoSuchServer(String),
     /// The strategy does not exist, or is not available with this database.
     #[error("{0}")]

@@ -175,7 +175,7 @@ pub enum PlaceError {
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
     /// The products could not be written as CSV.
-    #[error("could not write the products of the shop")]
+    #[error("could not write the shop's products")]
     Csv(#[source] csv::Error),
     /// The database is not usable.
     #[error(transparent)]

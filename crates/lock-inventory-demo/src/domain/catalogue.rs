@@ -51,7 +51,7 @@ impl Catalogue {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueRule {
     /// There is no product.
-    #[error("there is no product: add at least one")]
+    #[error("the catalogue contains no products: add at least one")]
     Empty,
     /// Two products have the same code.
     #[error("the products {first} and {second} have the same sku {sku}: give each product its own sku")]

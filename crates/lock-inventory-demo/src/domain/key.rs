@@ -75,7 +75,7 @@ pub enum KeyError {
     },
     /// The text contains a space, a control character or a non-ASCII character.
     #[error(
-        "the Idempotency-Key has a character that is not visible ASCII: use letters, digits and punctuation"
+        "the Idempotency-Key contains a character outside visible ASCII: use only ASCII letters, digits and punctuation"
     )]
     Character,
 }

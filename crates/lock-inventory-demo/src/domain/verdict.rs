@@ -139,8 +139,8 @@ impl fmt::Display for Broken {
             }
             Self::LetSeveralIn { refused, stalls } => write!(
                 f,
-                "the store refused {refused} late writes, but only {stalls} were late on purpose, so the lock admitted several \
-                 shops at the same time (or this machine slept for longer than a lease)"
+                "the store refused {refused} late writes, but only {stalls} were delayed deliberately: either the lock admitted \
+                 two shops at once, or this machine was suspended for longer than a lease"
             ),
         }
     }

@@ -14,8 +14,8 @@ pub enum FleetError {
         /// The cause.
         source: io::Error,
     },
-    /// The process ended before it was ready.
-    #[error("{name} ended before it was ready; its log says:\n{log}")]
+    /// The process exited before it was ready.
+    #[error("{name} exited before it was ready; its log:\n{log}")]
     NotReady {
         /// The shop.
         name: String,
@@ -34,7 +34,7 @@ pub enum FleetError {
         program: PathBuf,
     },
     /// The process did not end with success.
-    #[error("{name} ended with {status}; its log says:\n{log}")]
+    #[error("{name} exited with {status}; its log:\n{log}")]
     Ended {
         /// The shop.
         name: String,

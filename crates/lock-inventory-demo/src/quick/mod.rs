@@ -121,7 +121,7 @@ pub enum QuickError {
     #[error("could not create a temporary directory for the database")]
     Directory(#[source] io::Error),
     /// The database failed.
-    #[error("the database of the sale failed")]
+    #[error("the sale's database failed")]
     Store(#[from] StoreError),
     /// A shop could not be opened or closed.
     #[error(transparent)]
@@ -138,7 +138,7 @@ pub enum QuickError {
     #[error("an order was answered before it could stall")]
     DidNotStall,
     /// No other shop acquired the lock of a stalled order.
-    #[error("orders stalled past the end of their lease, but no other shop acquired the lock within a minute")]
+    #[error("orders stalled until their leases expired, but no other shop acquired the lock within a minute")]
     NobodyCame,
     /// A task ended early.
     #[error("a buyer's task ended early")]

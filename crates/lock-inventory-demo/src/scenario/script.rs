@@ -198,7 +198,7 @@ impl fmt::Display for Verdict {
 
 /// The error for an unknown part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no part `{name}`: use {}", Part::every().map(|part| part.name()).collect::<Vec<_>>().join(", "))]
+#[error("unknown part `{name}`: use {}", Part::every().map(|part| part.name()).collect::<Vec<_>>().join(", "))]
 pub struct UnknownPart {
     name: String,
 }

@@ -74,7 +74,7 @@ pub enum SiteError {
     #[error(transparent)]
     Postgres(#[from] PostgresError),
     /// The database refused an operation.
-    #[error("could not {attempted} a database: the user needs the right to create databases")]
+    #[error("could not {attempted} a database: the user needs permission to create databases")]
     Database {
         /// Attempted operation.
         attempted: &'static str,

@@ -260,9 +260,7 @@ pub enum ShopError {
     #[error("could not set up the shop's metrics")]
     Metrics(#[from] MetricsError),
     /// Handlers still ran at the end.
-    #[error(
-        "orders were still running {within:?} after the shop had closed: look for a call without a timeout"
-    )]
+    #[error("orders were still running {within:?} after the shop closed: look for a call without a timeout")]
     StillBusy {
         /// Time that the shop waited.
         within: Duration,

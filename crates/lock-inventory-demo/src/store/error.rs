@@ -25,7 +25,7 @@ pub enum StoreError {
     )]
     Migrate(#[from] sqlx::migrate::MigrateError),
     /// The product does not exist.
-    #[error("the store has no product {sku}: restart the shop after changing the catalogue")]
+    #[error("unknown product {sku}: restart the shop after changing the catalogue")]
     NoProduct {
         /// Code of the product.
         sku: Sku,

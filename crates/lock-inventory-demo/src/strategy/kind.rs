@@ -104,7 +104,7 @@ impl fmt::Display for Strategy {
 
 /// The error for an unknown strategy name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no strategy `{name}`: use one of {}", Strategy::ALL.map(Strategy::name).join(", "))]
+#[error("unknown strategy `{name}`: use one of {}", Strategy::ALL.map(Strategy::name).join(", "))]
 pub struct UnknownStrategy {
     name: String,
 }

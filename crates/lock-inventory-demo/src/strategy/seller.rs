@@ -120,7 +120,7 @@ impl Seller {
 #[non_exhaustive]
 pub enum SellError {
     /// The store failed.
-    #[error("the stock could not be read or written")]
+    #[error("could not read or write the stock")]
     Store(#[from] StoreError),
     /// A command that the strategy sent to Redis failed.
     #[error("Redis could not be queried")]

@@ -23,17 +23,17 @@ fn a_bad_row_is_reported_with_its_line_and_a_remedy() {
     let cases = [
         (",Tea,Drinks,500,3", "line 3: the sku is empty: give every product a code"),
         ("A B,Tea,Drinks,500,3", "line 3: the sku contains ' ': use ASCII letters"),
-        ("A-1,Tea,Drinks,500,3", "line 3: the sku A-1 is already on line 2: give each product its own"),
+        ("A-1,Tea,Drinks,500,3", "line 3: the sku A-1 already appears on line 2: give each product its own"),
         ("B-1, ,Drinks,500,3", "line 3: the title is empty"),
-        ("B-1,Tea,Drinks,5.00,3", "line 3: the price \"5.00\" is not a positive whole number of cents"),
-        ("B-1,Tea,Drinks,0,3", "line 3: the price \"0\" is not"),
-        ("B-1,Tea,Drinks,-5,3", "line 3: the price \"-5\" is not"),
-        ("B-1,Tea,Drinks,,3", "line 3: the price \"\" is not"),
-        ("B-1,Tea,Drinks,500,-1", "line 3: the stock -1 is negative: write 0 or more"),
-        ("B-1,Tea,Drinks,500,many", "line 3: the stock \"many\" is not a whole number"),
-        ("B-1,Tea,Drinks,500,5000000000", "line 3: the stock \"5000000000\" is not"),
+        ("B-1,Tea,Drinks,5.00,3", "line 3: invalid price \"5.00\": use a positive whole number of cents"),
+        ("B-1,Tea,Drinks,0,3", "line 3: invalid price \"0\""),
+        ("B-1,Tea,Drinks,-5,3", "line 3: invalid price \"-5\""),
+        ("B-1,Tea,Drinks,,3", "line 3: invalid price \"\""),
+        ("B-1,Tea,Drinks,500,-1", "line 3: the stock -1 is negative: use a whole number, 0 or greater"),
+        ("B-1,Tea,Drinks,500,many", "line 3: invalid stock \"many\": use a whole number"),
+        ("B-1,Tea,Drinks,500,5000000000", "line 3: invalid stock \"5000000000\""),
         ("B-1,Tea,Drinks,500", "line 3: the line has 4 fields, but the header has 5"),
-        ("B-1,Tea, green,Drinks,500,3", "line 3: the line has 6 fields, but the header has 5: put quotes"),
+        ("B-1,Tea, green,Drinks,500,3", "line 3: the line has 6 fields, but the header has 5: quote"),
     ];
     for (row, expected) in cases {
         let refusal = refusal(&format!("{HEADER}\nA-1,Coffee,Drinks,1290,84\n{row}\n"));
@@ -45,7 +45,7 @@ fn a_bad_row_is_reported_with_its_line_and_a_remedy() {
 fn a_title_that_spans_lines_does_not_shift_the_line_numbers() {
     let refusal =
         refusal(&format!("{HEADER}\nA-1,\"Coffee,\nwhole bean\",Drinks,1290,84\nB-1,Tea,Drinks,no,3\n"));
-    assert!(refusal.starts_with("catalogue, line 4: the price"), "{refusal}");
+    assert!(refusal.starts_with("catalogue, line 4: invalid price"), "{refusal}");
 }
 
 #[test]
@@ -53,15 +53,15 @@ fn text_in_another_encoding_is_reported_with_its_line() {
     let mut text = format!("{HEADER}\nA-1,Coffee,Drinks,1290,84\nB-1,").into_bytes();
     text.extend(b"K\xe4se,Food,900,3\n");
     let refusal = parse(&text).unwrap_err().to_string();
-    assert!(refusal.contains("line 3: the text is not UTF-8"), "{refusal}");
+    assert!(refusal.contains("line 3: the file is not valid UTF-8"), "{refusal}");
 }
 
 #[test]
 fn a_file_without_a_column_or_without_products_is_refused() {
     let missing = refusal("sku,title,category,price,stock\nA-1,Coffee,Drinks,1290,84\n");
-    assert!(missing.contains("no column `price_cents`"), "{missing}");
-    assert!(refusal("").contains("no column `sku`"));
-    assert!(refusal(HEADER).contains("no product: add at least one line"));
+    assert!(missing.contains("lacks the column `price_cents`"), "{missing}");
+    assert!(refusal("").contains("lacks the column `sku`"));
+    assert!(refusal(HEADER).contains("no products: add at least one line"));
 }
 
 #[test]

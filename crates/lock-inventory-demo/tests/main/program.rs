@@ -71,7 +71,7 @@ fn a_control_that_does_not_oversell_fails_the_run() {
     std::fs::write(&path, "sku,title,category,price_cents,stock\nA-1,Tea,Drinks,500,0\n").unwrap();
     let ran = program(&["--catalogue", path.to_str().unwrap(), "--orders", "20", "--stalls", "0"]);
     assert_eq!(ran.status.code(), Some(1));
-    assert!(text(&ran.stdout).contains("This run failed: the sale without the lock oversold nothing"));
+    assert!(text(&ran.stdout).contains("This run failed: the sale without the lock did not oversell either"));
 }
 
 #[test]
@@ -81,5 +81,8 @@ fn a_catalogue_with_a_bad_line_is_refused_with_its_number() {
     std::fs::write(&path, "sku,title,category,price_cents,stock\nA-1,Tea,Drinks,500,-4\n").unwrap();
     let ran = program(&["--catalogue", path.to_str().unwrap()]);
     assert_eq!(ran.status.code(), Some(2));
-    assert_eq!(text(&ran.stderr), "error: catalogue, line 2: the stock -4 is negative: write 0 or more\n");
+    assert_eq!(
+        text(&ran.stderr),
+        "error: catalogue, line 2: the stock -4 is negative: use a whole number, 0 or greater\n"
+    );
 }

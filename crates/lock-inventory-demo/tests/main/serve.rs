@@ -224,8 +224,8 @@ fn wrong_options_are_refused_without_secrets() {
         (["--admin", "--listen=0.0.0.0:0"], "listen on 127.0.0.1 instead of 0.0.0.0:0"),
         (["--strategy", "setnx"], "set --locks to the address"),
         (["--strategy", "lucky"], "use one of none, mutex, setnx"),
-        (["--database", "mysql://shop:s3cret@db/shop"], "write `sqlite:///path/to/shop.sqlite`"),
-        (["--locks", "http://:s3cret@cache"], "--locks is not the address of a Redis server"),
+        (["--database", "mysql://shop:s3cret@db/shop"], "use `sqlite:///path/to/shop.sqlite`"),
+        (["--locks", "http://:s3cret@cache"], "--locks is not a valid address of a Redis server"),
         (["--locks", "redis://:s3cret@127.0.0.1:1"], "could not connect to the lock store"),
     ] {
         let said = refuse(&arguments);

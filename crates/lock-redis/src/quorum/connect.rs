@@ -215,8 +215,8 @@ fn warn_of_loss<C: Client>(server: &Server, backend: &RedisBackend<C>) {
     if standing.is_some_and(|dialled| dialled.accepted.get().is_some_and(|node| !node.appends)) {
         tracing::warn!(
             node = %server,
-            "quorum node declared durable, but it does not write an append-only file: after a crash, two processes \
-             may hold the same lock; set `appendonly yes` and `appendfsync always`, or do not declare it durable"
+            "quorum node is declared durable but writes no append-only file: after a crash, two processes may hold the \
+             same lock; set `appendonly yes` and `appendfsync always`, or do not declare it durable"
         );
     }
 }

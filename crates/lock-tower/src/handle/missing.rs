@@ -17,7 +17,7 @@ pub enum LockMissing {
     NoLayer,
     /// The layer passed the request through without its lock; see [`Unlocked`](crate::Unlocked).
     #[error(
-        "this request was passed through without its lock: extract `Option<LockHandle>` or `LockStatus` to run without it"
+        "this request was passed through without its lock: extract `Option<LockHandle>` or `LockStatus` to handle that case"
     )]
     Unlocked,
     /// A [`LockSetHandle`](crate::LockSetHandle) was requested, but the key has only one name.
@@ -35,13 +35,13 @@ pub enum LockMissing {
     NotInHandler,
     /// A handle was extracted before the lock was acquired.
     #[error(
-        "this route acquires its lock in the handler: take the handle from `Locked` or `LockSlot`, or extract it after \
+        "this route acquires its lock in the handler: get the handle from `Locked` or `LockSlot`, or extract it after \
          `Locked`"
     )]
     BeforeLock,
     /// The request has already asked for a lock.
     #[error(
-        "this request has already asked for a lock: acquire all of its locks together, with a key of several names"
+        "this request has already requested a lock: acquire all its locks together, with a key that has several names"
     )]
     SecondLock,
     /// The request has ended, so its lock can no longer be acquired.

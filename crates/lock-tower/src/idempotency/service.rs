@@ -210,7 +210,7 @@ impl Exchange {
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "failed to store the response: a retry runs the handler again"
+                    "failed to store the response: a retry will run the handler again"
                 );
                 self.notify(IdempotencyOutcome::NotStored);
             }

@@ -103,12 +103,10 @@ pub enum Begun {
 #[non_exhaustive]
 pub enum StoreError {
     /// The store has no room for a further record.
-    #[error(
-        "the store of idempotency keys is full: raise its capacity, or keep the records for a shorter time"
-    )]
+    #[error("the idempotency store is full: raise its capacity, or lower the retention")]
     Full,
     /// The record belongs to another attempt, or already has a response: nothing was stored.
-    #[error("the record of the idempotency key belongs to another attempt: roll the work back")]
+    #[error("the idempotency record belongs to another attempt: roll back the work")]
     Superseded,
     /// The store does not answer, or returns an error.
     #[error("the idempotency store failed")]

@@ -8,14 +8,14 @@ use std::{borrow::Cow, fmt};
 #[non_exhaustive]
 pub enum InvalidKey {
     /// The text has a `{` without its `}`, or a `}` without its `{`.
-    #[error("the key has an unpaired brace at byte {at}: write `{{name}}`, or `{{{{` for a brace")]
+    #[error("the key contains an unpaired brace at byte {at}: use `{{name}}`, or `{{{{` for a literal brace")]
     UnpairedBrace {
         /// The byte offset of the brace.
         at: usize,
     },
     /// The name of a parameter is missing or invalid.
     #[error(
-        "the key has an invalid parameter at byte {at}: use its name in the route, such as `{{sku}}`, without `*`"
+        "the key contains an invalid parameter at byte {at}: use the parameter's name in the route, such as `{{sku}}`, without `*`"
     )]
     BadPlaceholder {
         /// The byte offset of the parameter.
@@ -23,34 +23,34 @@ pub enum InvalidKey {
     },
     /// Two parameters are not separated, so that the end of the first is ambiguous.
     #[error(
-        "nothing separates the key's parameter at byte {at} from the one before: put a character such as `:` or `/` \
-         between them, not a letter, digit, `-`, `_`, `.`, `~` or `%`"
+        "nothing separates the parameter at byte {at} from the previous one: put a character such as `:` or `/` between \
+         them, but not a letter, a digit, `-`, `_`, `.`, `~` or `%`"
     )]
     NoSeparator {
         /// The byte offset of the second parameter.
         at: usize,
     },
     /// A type was given for a parameter that is not in the template.
-    #[error("`typed` was called with `{name}`, but the template has no such parameter: use a name from the template")]
+    #[error(
+        "`typed` was called with `{name}`, but the template has no such parameter: use a name from the template"
+    )]
     UnknownParameter {
         /// The given name.
         name: String,
     },
     /// The key has a path parameter, and the feature `axum` is off.
     #[error(
-        "the key has a path parameter: enable the `axum` feature of lock-tower, or use `KeyTemplate::from_fn`"
+        "the key contains a path parameter: enable lock-tower's `axum` feature, or use `KeyTemplate::from_fn`"
     )]
     NeedsAxum,
     /// The name of a path parameter is invalid.
-    #[error(
-        "`{name}` is not the name of a path parameter: name it as the route does, such as `sku`, without `*`"
-    )]
+    #[error("`{name}` is not a valid path parameter: use its name in the route, such as `sku`, without `*`")]
     PathParameter {
         /// The given name.
         name: String,
     },
     /// The name of a query parameter is empty.
-    #[error("a query parameter of the key has no name: name it as the query does, such as `sku`")]
+    #[error("a query parameter in the key has no name: use its name in the query string, such as `sku`")]
     QueryParameter,
     /// The name of a header is malformed.
     #[error("`{name}` is not a valid header name: use letters, digits and `-`")]
@@ -76,7 +76,7 @@ pub enum InvalidKey {
 
 /// The cause is only written with `{:#}`.
 fn with_cause(cause: &NameError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str("the fixed parts of the key are not a valid lock name")?;
+    f.write_str("the key's fixed parts are not a valid lock name")?;
     if f.alternate() { write!(f, ": {cause}") } else { Ok(()) }
 }
 

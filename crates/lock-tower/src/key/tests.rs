@@ -112,7 +112,7 @@ fn bad_templates_are_refused_with_a_remedy() {
     let cases = [
         ("stock:{sku", "unpaired brace at byte 6"),
         ("stock:sku}", "unpaired brace at byte 9"),
-        ("stock:{}", "use its name in the route"),
+        ("stock:{}", "use the parameter's name in the route"),
         ("stock:{*rest}", "without `*`"),
         ("", "are not a valid lock name"),
         ("distlock:{a}", "are not a valid lock name"),
@@ -157,7 +157,7 @@ fn impossible_path_parameters_are_refused() {
         for key in [KeyTemplate::of("k").path(name), KeyTemplate::of("k").path_as::<u64>(name)] {
             let error = KeyTemplate::try_from(key).map(drop).unwrap_err();
             assert_eq!(error, InvalidKey::PathParameter { name: name.to_owned() });
-            assert!(error.to_string().contains("name it as the route does"), "{error}");
+            assert!(error.to_string().contains("use its name in the route"), "{error}");
         }
     }
     let error = KeyTemplate::try_from("k:{a/b}").map(drop).unwrap_err();

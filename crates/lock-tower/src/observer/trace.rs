@@ -26,7 +26,7 @@ pub(super) fn event(span: &Span, event: &LayerEvent<'_>) {
             tracing::info!(parent: span, "hold ended: the lock factory was shut down");
         }
         LayerEvent::Lost { reason, .. } => {
-            tracing::warn!(parent: span, lock.reason = ?reason, "lock lost while the request was being handled");
+            tracing::warn!(parent: span, lock.reason = ?reason, "lock lost while its request was being handled");
         }
         LayerEvent::Idempotency { outcome, .. } => {
             span.record("idempotency.outcome", outcome.as_str());

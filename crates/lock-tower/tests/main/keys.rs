@@ -227,7 +227,7 @@ async fn allow_does_not_cover_malformed_keys() {
 }
 
 #[test]
-#[should_panic(expected = "the key has an unpaired brace at byte 6")]
+#[should_panic(expected = "the key contains an unpaired brace at byte 6")]
 fn bad_template_fails_when_the_layer_is_built() {
     let _ = World::new().layer().key("stock:{sku");
 }
@@ -235,7 +235,7 @@ fn bad_template_fails_when_the_layer_is_built() {
 #[test]
 fn try_key_returns_the_error() {
     let layer = World::new().layer();
-    assert!(layer.clone().try_key("stock:{sku").unwrap_err().to_string().contains("write `{name}`"));
+    assert!(layer.clone().try_key("stock:{sku").unwrap_err().to_string().contains("use `{name}`"));
     assert!(layer.clone().try_key(String::from("stock:{sku}")).is_ok());
     assert!(layer.try_key(LockName::new("stock:{eu}").unwrap()).is_ok(), "a name is taken as it is");
 }

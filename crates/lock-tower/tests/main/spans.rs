@@ -79,7 +79,11 @@ async fn loss_is_a_warning_inside() {
     world.faulty.always(Op::Renew, Fault::Hang);
     let hangs = async || std::future::pending::<()>().await;
     let lines = logged(Router::new().route("/{id}", any(hangs)).route_layer(layer(&world))).await;
-    assert_line(&lines, "lock lost while the request was being handled lock.reason=Expired", &["lock.token="]);
+    assert_line(
+        &lines,
+        "lock lost while its request was being handled lock.reason=Expired",
+        &["lock.token="],
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,7 +48,7 @@ async fn handle_before_the_lock_says_so() {
         .route("/status", post(async |_: LockStatus| "never"))
         .route_layer(layer(&world));
     for path in ["/handle", "/option", "/set", "/status"] {
-        says(&app, json(path, "{\"sku\":7}"), "take the handle from `Locked` or `LockSlot`").await;
+        says(&app, json(path, "{\"sku\":7}"), "get the handle from `Locked` or `LockSlot`").await;
     }
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
 }
@@ -69,7 +69,7 @@ async fn second_lock_in_one_request_says_so() {
     let world = World::new();
     let handler = async |_: Locked<Path<Sku>>, _: Locked<Json<Sku>>| "never";
     let app = Router::new().route("/{sku}", post(handler).layer(layer(&world)));
-    says(&app, json("/1", "{\"sku\":2}"), "acquire all of its locks together").await;
+    says(&app, json("/1", "{\"sku\":2}"), "acquire all its locks together").await;
     world.settle().await;
     world.assert_released(1);
 }
@@ -145,7 +145,7 @@ async fn handle_of_an_outer_layer_is_not_that_of_the_lock() {
         .route("/early", early)
         .route("/late/{sku}", post(late).route_layer(layer(&world)))
         .route_layer(world.layer().key("outer"));
-    says(&app, json("/early", "{\"sku\":7}"), "take the handle from `Locked` or `LockSlot`").await;
+    says(&app, json("/early", "{\"sku\":7}"), "get the handle from `Locked` or `LockSlot`").await;
     assert_eq!(text(ask(&app, json("/late/7", "")).await).await, "stock:7");
     world.settle().await;
     world.assert_nothing_left();
