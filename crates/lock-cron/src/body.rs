@@ -1,4 +1,4 @@
-//! The body of an attempt: polled until it ends or has to end.
+//! The body of an attempt, polled until it ends or must end.
 
 use crate::{
     claim::ClaimedRun,
@@ -50,7 +50,7 @@ impl AttemptResult {
     }
 }
 
-/// Runs the body of an attempt until it ends or has to end.
+/// Runs the body of an attempt until it ends or must end.
 pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSignal) -> AttemptResult {
     let (cancel_body, cancelled) = watch::channel(false);
     let context = RunContext {
@@ -65,7 +65,7 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
         cancel: cancelled,
     };
     let body = async {
-        // Converted here, so that an error that panics counts as a body that panics.
+        // Converted here, so that a panic of the error counts as a panic of the body.
         let done = (job.body)(context).await;
         done.map_err(|error| BodyError {
             text: with_causes(&*error),
@@ -74,15 +74,15 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
     };
     let mut body = Box::pin(AssertUnwindSafe(body).catch_unwind());
     let result = drive_body(job, &claimed.hold, cancel, &cancel_body, &mut body).await;
-    // The drop of a body runs code of the application, which may panic.
+    // Dropping a body runs code of the application, which may panic.
     if catch_unwind(AssertUnwindSafe(move || drop(body))).is_err() {
         tracing::error!(cron.job = %job.name, "body panicked while being dropped");
     }
     result
 }
 
-/// Polls the body, and asks it to end when it has to. A body that then succeeds within the grace counts as succeeded,
-/// unless its lease was lost: work after that was not protected.
+/// Polls the body, and asks it to end when it must. A body that then succeeds within the grace counts as succeeded,
+/// unless its lease was lost: its work after the loss was not protected.
 async fn drive_body(
     job: &Job,
     hold: &RunHold,
@@ -129,7 +129,7 @@ fn outcome_of(done: std::thread::Result<Result<(), BodyError>>) -> AttemptResult
     }
 }
 
-/// Returns the text of an error with its causes, without repetitions: many errors repeat the text of their cause.
+/// Returns the text of an error and its causes. Omits repetitions: many errors include the text of their cause.
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     for cause in std::iter::successors(error.source(), |&cause| cause.source()).take(MAX_CAUSES) {

@@ -1,4 +1,4 @@
-//! Requests that open runs end, on whatever node they are.
+//! Requests to end open runs on any node.
 
 use crate::{error::CronError, scheduler::Scheduler};
 use lock_ledger::{CommandReply, JobCommand, RunId};

@@ -1,4 +1,4 @@
-//! Claims of due runs, of retries, and of runs abandoned by other nodes; and the record of their ends.
+//! Claims of due runs, of retries, and of runs that other nodes abandoned; and the recording of their ends.
 
 use crate::{
     hold::RunHold,
@@ -18,8 +18,8 @@ use lock_ledger::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The time for a record after the grace of a shutdown. With it and the default graces, a shutdown takes less than
-/// 30 s even while the store is down; the next leader finds unrecorded runs.
+/// The time allowed for recording an end after the grace of a shutdown. With it and the default graces, a shutdown
+/// takes less than 30 s even while the store is down; the next leader finds the unrecorded runs.
 const LAST_RECORD: Duration = Duration::from_secs(3);
 
 /// One attempt of a run.
@@ -39,7 +39,7 @@ pub(crate) struct AttemptEnd {
 }
 
 impl AttemptEnd {
-    /// Creates the end of an attempt whose body does not start, or that is not followed by another.
+    /// Creates the end of an attempt whose body does not start, or that no other attempt follows.
     pub(crate) fn cancelled(detail: &str, then: AfterAttempt) -> Self {
         Self { outcome: RunOutcome::Cancelled, detail: detail.to_owned(), then: Some(then) }
     }
@@ -51,18 +51,18 @@ pub(crate) struct ClaimedRun {
     pub(crate) id: AttemptId,
     pub(crate) token: FencingToken,
     pub(crate) attempt: u32,
-    /// The number of failed attempts before it.
+    /// The number of failed attempts before this one.
     pub(crate) failures: u32,
     pub(crate) catch_up: CatchUp,
     pub(crate) started: UtcTime,
-    /// The payload of its trigger, as JSON.
+    /// The payload of the trigger, as JSON.
     pub(crate) payload: Option<Arc<str>>,
     /// The lease of the claim.
     pub(crate) hold: RunHold,
 }
 
 impl ClaimedRun {
-    /// Creates the run of a granted claim. If its hold has already ended, its body does not start.
+    /// Creates the run of a granted claim. Returns `None` if its hold has already ended: the body must not start.
     fn granted(node: &Node, request: &ClaimRequest, result: &ClaimResult) -> Option<Self> {
         let Ok(reply) = &result.answer else { return None };
         let ClaimReply::Claimed { token, attempt, failures, ref payload } = reply.outcome else {
@@ -95,10 +95,10 @@ fn rule(overlap: Overlap) -> OverlapRule {
     }
 }
 
-/// Claims a due run, or has it skipped.
+/// Claims a due run, or records it as skipped.
 pub(crate) async fn claim_due(node: &Node, due: &mut Due) -> (ClaimOutcome, Option<ClaimedRun>) {
-    // An unanswered request may still be applied. Sent again with the same id, the run is then ours. With another id,
-    // the run would be decided, and no node would start it.
+    // An unanswered request may still be applied. If it was, repeating it with the same id returns the run to this
+    // node; with a new id the run would count as decided, and no node would start it.
     let before = due.in_doubt.take();
     let claim = before.unwrap_or_else(ClaimId::random);
     let request = ClaimRequest {
@@ -174,7 +174,7 @@ pub(crate) enum RetryOutcome {
     },
 }
 
-/// Claims another attempt, until it is certain or `give_up` completes.
+/// Claims another attempt, until the outcome is certain or `give_up` completes.
 pub(crate) async fn claim_retry(
     node: &Node,
     request: &ClaimRequest,
@@ -193,7 +193,7 @@ pub(crate) async fn claim_retry(
     }
 }
 
-/// Continues a run that its node has left, or records it as abandoned.
+/// Continues a run whose node has left, or records it as abandoned.
 pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<ClaimedRun> {
     let before = AttemptId { run: left.run, claim: left.claim };
     let request = retry_request(node, job, before, CatchUp::Yes);
@@ -207,7 +207,7 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
             }
             Some(claimed)
         }
-        // The allowed attempts are used up.
+        // No attempts are left.
         RetryOutcome::Refused(ClaimReply::Gone) => {
             if abandon(node, left).await == Some(EndReply::Recorded) && orphaned {
                 orphaned_event(false);
@@ -218,7 +218,7 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
     }
 }
 
-/// Records the end of a run that its node has left, and that no node continues.
+/// Records the end of a run whose node has left and that no other node continues.
 pub(crate) async fn abandon(node: &Node, left: &OpenRun) -> Option<EndReply> {
     let end = match left.state {
         RunState::Released if left.cancelled => {
@@ -233,8 +233,8 @@ pub(crate) async fn abandon(node: &Node, left: &OpenRun) -> Option<EndReply> {
     record_end(node, &left.job, AttemptId { run: left.run, claim: left.claim }, end).await
 }
 
-/// Records an end. Returns `None` if there is none to record, or if the store did not answer for as long as the lease
-/// may last or a shutdown can wait.
+/// Records an end. Returns `None` if there is none to record, or if the store does not answer before the lease ends or
+/// the shutdown must go on.
 pub(crate) async fn record_end(
     node: &Node,
     job: &LockName,

@@ -113,7 +113,7 @@ impl RunContext {
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut cancel = self.cancel.clone();
         async move {
-            // The sender is dropped when the run has ended; the body is then also gone.
+            // The sender is dropped when the run has ended; by then the body is gone as well.
             if cancel.wait_for(|cancelled| *cancelled).await.is_err() {
                 std::future::pending::<()>().await;
             }

@@ -269,7 +269,7 @@ impl Scheduler {
         self.command(job, JobCommand::Reset).await.map(drop)
     }
 
-    /// Sends a command, and registers the job before it if no leader has done so yet.
+    /// Sends a command. Registers the job first if no leader has done so yet.
     pub(crate) async fn command(&self, job: &str, command: JobCommand) -> Result<CommandReply, CronError> {
         let ledger = &self.shared.node.ledger;
         let name = LockName::new(job)?;
@@ -279,7 +279,7 @@ impl Scheduler {
             _ => CronErrorKind::TooManyTriggers,
         };
         let mut reply = ledger.command(&name, command.clone()).await?;
-        // No leader has registered it yet.
+        // No leader has registered the job yet.
         if let (CommandReply::Unregistered, Some(job)) = (reply, known) {
             ledger.register(vec![job.registration(None)]).await?;
             reply = ledger.command(&name, command).await?;

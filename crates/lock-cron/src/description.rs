@@ -14,7 +14,7 @@ use lock_ledger::JobDescription;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Describes a job to the ledger, for nodes that do not have it.
+/// Describes a job to the ledger, for nodes that do not have the job.
 pub(crate) fn describe(job: &Job) -> JobDescription {
     JobDescription {
         schedule: job.schedule.to_string(),
@@ -23,12 +23,12 @@ pub(crate) fn describe(job: &Job) -> JobDescription {
     }
 }
 
-/// Describes a kind to the ledger, for nodes that do not have it. Its instances have schedules, it has none.
+/// Describes a kind to the ledger, for nodes that do not have the kind. It has no schedule; its instances do.
 pub(crate) fn describe_kind(name: &str, kind: &Kind) -> Option<JobDescription> {
     Some(of_terms(kind::described_as(name)?, &kind.terms))
 }
 
-/// The terms are rows of a name and words, so that a node shows those of a later version too.
+/// Describes terms as rows of a name and words, so that a node can show those of a later version as well.
 fn of_terms(job: LockName, of: &JobTerms) -> JobDescription {
     let (terms, alert_after) = (Value::from(terms(of)).to_string(), of.alert_after);
     JobDescription { job, schedule: String::new(), dst: String::new(), terms, alert_after }
@@ -51,7 +51,7 @@ pub(crate) fn terms(terms: &JobTerms) -> Vec<Value> {
     rows.iter().map(|(name, words)| json!([name, words])).collect()
 }
 
-/// Returns the zone of a schedule and its policy for clock changes as rows; none in UTC.
+/// Returns the zone of a schedule and its policy for clock changes as rows. Returns none in UTC.
 #[cfg(feature = "axum")]
 pub(crate) fn clock_rows(schedule: &Schedule) -> Vec<Value> {
     if schedule.tz() == "UTC" {

@@ -57,12 +57,12 @@ impl CronError {
         self
     }
 
-    /// Adds the name of the refused job.
+    /// Adds the name of the job to which the error applies.
     pub(crate) fn of_job(self, job: &str) -> Self {
         self.of(format_args!("job `{job}`"))
     }
 
-    /// Adds the name of the refused pool.
+    /// Adds the name of the pool to which the error applies.
     pub(crate) fn of_pool(self, pool: &str) -> Self {
         self.of(format_args!("pool `{pool}`"))
     }
@@ -136,8 +136,7 @@ impl fmt::Display for CronError {
             write!(f, " ({about})")?;
         }
         match &self.source {
-            // With all causes. The alternate form of a schedule's error is a picture of several lines, so it is not
-            // used.
+            // With all causes. The alternate form of a schedule's error spans several lines, so it is not used.
             Some(source) if f.alternate() => match source.downcast_ref::<LockError>() {
                 Some(lock) => write!(f, ": {lock:#}"),
                 None => write!(f, ": {source}"),

@@ -1,7 +1,7 @@
 //! The stable hash: SipHash-2-4 with a key of zeros, the same on every node and in every version.
 //!
-//! `DefaultHasher` guarantees neither. SipHash is fixed by its specification, and all of its bits are evenly
-//! distributed, so that its remainders are, too.
+//! `DefaultHasher` guarantees neither. SipHash is fixed by its specification, and its bits are evenly distributed, so
+//! its remainders are as well.
 
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
@@ -19,7 +19,7 @@ impl StableHash {
         Self::new().text(text).finish()
     }
 
-    /// Adds a string and its length: `ab`, `c` differs from `a`, `bc`.
+    /// Adds a string and its length, so that `ab`, `c` differs from `a`, `bc`.
     pub(crate) fn text(mut self, text: &str) -> Self {
         self.0.write(text.as_bytes());
         self.number(text.len() as i64)
@@ -27,7 +27,7 @@ impl StableHash {
 
     /// Adds a number.
     pub(crate) fn number(mut self, number: i64) -> Self {
-        // `write_i64` depends on the platform.
+        // `write_i64` uses the byte order of the platform.
         self.0.write(&number.to_le_bytes());
         self
     }
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn values_are_the_same_in_every_version() {
-        // Calculated from the specification, in another language.
+        // Computed from the specification by an independent implementation.
         assert_eq!(StableHash::of("invoices"), 0xe902_643b_24e7_04d1);
     }
 

@@ -1,4 +1,4 @@
-//! The hold of a run: the lease of its claim in the ledger, measured on this node's clock.
+//! The hold of a run: the lease of its claim in the ledger, timed by this node's clock.
 //!
 //! ```text
 //!   held until "sent + lease − margin" ──the clock passes it──▶ lost: expired
@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::{sync::watch, time::sleep};
 
-/// The longest sleep: timers stop while the machine is suspended.
+/// The maximum sleep. Timers stop while the machine is suspended.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// The hold of one attempt of a run. Clones refer to the same hold.
@@ -71,17 +71,17 @@ impl RunHold {
         self.lose(LostReason::Gone);
     }
 
-    /// Returns `true` if the hold is valid now. It compares the clock and does no IO.
+    /// Returns `true` if the hold is valid now. Compares the clock and does no IO.
     pub(crate) fn is_held(&self) -> bool {
         self.look().is_ok()
     }
 
-    /// Returns the time the hold stays valid without a further renewal; zero if it is lost.
+    /// Returns the time for which the hold stays valid without a further renewal; zero if it is lost.
     pub(crate) fn remaining(&self) -> Duration {
         self.look().unwrap_or_default()
     }
 
-    /// Completes when the hold is lost. Compares the clock at every poll, and has its own timer.
+    /// Completes when the hold is lost. Compares the clock at every poll, and sets its own timer.
     pub(crate) async fn lost(&self) -> LostReason {
         let mut changed = self.shared.state.subscribe();
         loop {
@@ -127,7 +127,7 @@ impl RunHold {
     }
 }
 
-/// Returns the local deadline, as for a lock: the margin is 1 % of the lease and 2 ms.
+/// Returns the local deadline. The margin is that of a lock: 1 % of the lease and 2 ms.
 fn deadline(sent: Moment, lease: Duration) -> Moment {
     sent + (lease - (lease / 100 + Duration::from_millis(2)).min(lease))
 }

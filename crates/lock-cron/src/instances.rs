@@ -117,7 +117,7 @@ impl Scheduler {
         at: impl Into<UtcTime>,
         payload: &impl Serialize,
     ) -> Result<AddOutcome, CronError> {
-        // The ledger decides instants after the epoch.
+        // The ledger only decides instants after the epoch.
         let at = whole_millis(at).max(UtcTime::from_millis(1));
         let schedule = Schedule::at(at);
         let definition = Definition {

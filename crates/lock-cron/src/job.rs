@@ -28,7 +28,7 @@ pub(crate) struct Job {
     pub(crate) payload: Option<Arc<str>>,
     /// The revision of the definition of an instance; 0 for a job in code.
     pub(crate) definition: u64,
-    /// The time from which an instance counts as without a success; `None` for a job in code.
+    /// The time from which the time without a success of an instance counts; `None` for a job in code.
     pub(crate) since: Option<UtcTime>,
 }
 
@@ -45,8 +45,8 @@ impl Job {
         effective(&self.name, &self.schedule, controls)
     }
 
-    /// Logs a replacement schedule that this node cannot read: one of another version of the program, or for a zone
-    /// that this machine does not know.
+    /// Logs a replacement schedule that this node cannot read. Another version of the program may have stored it, or
+    /// its zone may be unknown on this machine.
     pub(crate) fn check_replacement(&self, controls: Option<&JobControls>) {
         let Some(text) = controls.and_then(|controls| controls.schedule.as_deref()) else { return };
         if let Err(error) = read(&self.name, self.schedule.dst_policy(), text) {

@@ -100,7 +100,7 @@ pub struct JobBuilder {
     /// `None` for a kind.
     schedule: Option<Schedule>,
     terms: JobTerms,
-    /// The name and the limit, not validated yet.
+    /// The name and the limit, not yet validated.
     pool: Option<(String, u32)>,
     body: BodySlot,
 }
@@ -281,19 +281,19 @@ impl JobBuilder {
     }
 }
 
-/// The shortest grace. It leaves time to plan and to claim a run.
+/// The minimum grace. It leaves time to plan and to claim a run.
 const MIN_GRACE: Duration = Duration::from_secs(1);
 
 const MAX_JITTER: Duration = Duration::from_secs(86_400);
 
-/// The shortest time without a success: it is checked every minute.
+/// The minimum time without a success before an alert. It is checked every minute.
 const MIN_ALERT_AFTER: Duration = Duration::from_secs(60);
 
-/// The number of instants of a schedule that are compared with the terms.
+/// The number of instants of a schedule that are checked against the terms.
 const COMPARED_INSTANTS: usize = 100;
 
-/// Refuses a jitter that is longer than the interval between two instants, since the job would skip instants; and an
-/// alert that is shorter, since the job would be overdue between its runs.
+/// Rejects a jitter longer than the interval between two instants, because the job would skip instants. Rejects an
+/// alert shorter than that interval, because the job would be overdue between its runs.
 fn check_distances(terms: &JobTerms, schedule: &Schedule, now: UtcTime) -> Result<(), CronError> {
     let jitter = match terms.jitter {
         Jitter::None => None,

@@ -1,4 +1,4 @@
-//! Kinds of jobs, and the jobs that their instances are.
+//! Kinds of jobs, and the jobs of their instances.
 
 use crate::{
     error::{CronError, CronErrorKind},
@@ -11,7 +11,7 @@ use lock_core::LockName;
 use lock_ledger::{Instance, LiveNode};
 use std::fmt;
 
-/// The separator of a kind and the id of its instance.
+/// The separator between a kind and the id of an instance.
 const SEPARATOR: char = '/';
 
 /// A body and its terms, for instances that are added at run time.
@@ -80,7 +80,7 @@ pub(crate) fn kind_of(name: &LockName) -> Option<&str> {
     name.as_str().split_once(SEPARATOR).map(|(kind, _)| kind)
 }
 
-/// Returns the name by which the ledger has the terms of a kind. No job has such a name.
+/// Returns the name under which the ledger stores the terms of a kind. No job can have this name.
 pub(crate) fn described_as(kind: &str) -> Option<LockName> {
     LockName::new(format!("{kind}{SEPARATOR}")).ok()
 }
@@ -91,7 +91,7 @@ pub(crate) fn is_on_a_node(instance: &LockName, nodes: &[LiveNode]) -> bool {
     nodes.iter().any(has)
 }
 
-/// Returns the time from which an instance counts as without a success: its definition, or its only instant.
+/// Returns the time from which the time without a success counts: the definition of the instance, or its only instant.
 pub(crate) fn counts_from(instance: &Instance) -> UtcTime {
     let once = instance.definition.once.map(|once| once.at);
     once.into_iter().fold(instance.added_at, Ord::max)
@@ -102,7 +102,7 @@ pub(crate) fn schedule_of(instance: &Instance) -> Result<Schedule, ScheduleError
     read_schedule(&instance.name, &instance.definition.schedule, &instance.definition.dst)
 }
 
-/// Reads a stored schedule and its policy.
+/// Parses a stored schedule and its policy.
 pub(crate) fn read_schedule(name: &LockName, text: &str, dst: &str) -> Result<Schedule, ScheduleError> {
     Ok(Schedule::cron(text)?.for_job(name.as_str())?.on_dst(read_dst(dst)))
 }
@@ -111,14 +111,14 @@ const GAPS: [(Gap, &str); 3] =
     [(Gap::RunOnce, "run_once"), (Gap::Skip, "skip"), (Gap::ShiftForward, "shift_forward")];
 const FOLDS: [(Fold, &str); 3] = [(Fold::First, "first"), (Fold::Last, "last"), (Fold::Both, "both")];
 
-/// Writes a policy as two words.
+/// Formats a policy as two words.
 pub(crate) fn write_dst(policy: DstPolicy) -> String {
     let gap = GAPS.iter().find(|(gap, _)| *gap == policy.gap).map_or("", |(_, word)| word);
     let fold = FOLDS.iter().find(|(fold, _)| *fold == policy.fold).map_or("", |(_, word)| word);
     format!("{gap} {fold}")
 }
 
-/// Reads a policy. An unknown word, which a later version has written, is the default.
+/// Parses a policy. An unknown word, from a later version, means the default.
 pub(crate) fn read_dst(text: &str) -> DstPolicy {
     let (gap, fold) = text.split_once(' ').unwrap_or_default();
     DstPolicy {

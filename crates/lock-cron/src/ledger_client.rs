@@ -24,10 +24,10 @@ use std::{
     time::Duration,
 };
 
-/// The waits between unanswered requests.
+/// The pauses between unanswered requests.
 const WAITS: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
-/// A revision that no group has, so that the controls are always read.
+/// A revision that no group has, which makes the ledger return all controls.
 pub(crate) const NO_REVISION: u64 = u64::MAX;
 
 pub(crate) type Answer<T> = Result<T, BackendError>;
@@ -68,13 +68,13 @@ impl LedgerClient {
         JobId { group: self.group.clone(), name: name.clone() }
     }
 
-    /// Returns the server's time if it is known, or else that of this node: it only determines the time of requests. It
-    /// is in whole milliseconds, since a row of skips may end with it.
+    /// Returns the server's time if it is known, and otherwise this node's. It only determines the time of requests. It
+    /// is in whole milliseconds, since a row of skips may end at it.
     pub(crate) fn now(&self) -> UtcTime {
         whole_millis(self.server_now().unwrap_or_else(|| self.clock.wall()))
     }
 
-    /// Returns the current moment, by which leases are measured.
+    /// Returns the current moment on the clock that measures leases.
     pub(crate) fn moment(&self) -> Moment {
         self.clock.now()
     }
@@ -144,19 +144,19 @@ impl LedgerClient {
         Ok(self.request(self.ledger.remove(self.job(job), removal)).await?.outcome)
     }
 
-    /// Reads the instances that have changed since the revision `known`.
+    /// Reads the instances that changed after the revision `known`.
     pub(crate) async fn instances(&self, known: u64) -> Answer<Instances> {
         Ok(self.request(self.ledger.instances(self.group.clone(), known)).await?.outcome)
     }
 
-    /// Reads the controls and the live nodes, without being one.
+    /// Reads the controls and the live nodes, without becoming one.
     pub(crate) async fn observe(&self) -> Answer<HeartbeatReply> {
         let (id, name) = (*ProcessId::random().as_uuid(), String::new());
         let nobody = LiveNode { id, name, jobs: 0, room: 0, kinds: Vec::new(), leading: false };
         Ok(self.heartbeat(nobody, Duration::ZERO, NO_REVISION, Vec::new()).await?.outcome)
     }
 
-    /// Shows that a node is alive, and reads the state of the group.
+    /// Reports that a node is alive, and reads the state of the group.
     pub(crate) async fn heartbeat(
         &self,
         node: LiveNode,
@@ -173,7 +173,7 @@ impl LedgerClient {
 
     /// Sends one request, with a timeout.
     async fn request<T>(&self, call: impl Future<Output = Answer<Reply<T>>>) -> Answer<Reply<T>> {
-        // A panic of the ledger must not lose the answer: the scheduler would wait for it forever.
+        // If a panic of the ledger ended the task, the scheduler would wait for the answer forever.
         let call = AssertUnwindSafe(call).catch_unwind();
         let message = match tokio::time::timeout(self.timeout, call).await {
             Ok(Ok(answer)) => return answer,
@@ -183,8 +183,8 @@ impl LedgerClient {
         Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
     }
 
-    /// Sends a claim, with the same claim id, until it is known whether the run was claimed or `give_up` completes.
-    /// An error only counts as an answer if none of the requests can have been applied.
+    /// Sends a claim with the same id until it is known whether the run was claimed, or `give_up` completes. An error
+    /// only counts as an answer if no request can have been applied.
     pub(crate) async fn claim(
         &self,
         request: &ClaimRequest,
@@ -220,8 +220,8 @@ impl LedgerClient {
         ClaimResult { answer: Err(error), sent: self.moment(), in_doubt: true }
     }
 
-    /// Records an end, for at most the lease of the run, after which it is an orphan anyway. Returns `None` if it was
-    /// not recorded.
+    /// Records an end. Repeats the request for at most the lease of the run; after that the run is an orphan anyway.
+    /// Returns `None` if the end was not recorded.
     pub(crate) async fn end(&self, request: EndRequest, lease: Duration) -> Option<EndReply> {
         let until_recorded = async {
             let mut backoff = WAITS;
@@ -241,7 +241,7 @@ impl LedgerClient {
     }
 }
 
-/// Returns an error unless there is exactly one answer for each item of the request.
+/// Returns an error unless there is exactly one answer per item of the request.
 fn one_each<T>(asked: usize, reply: Reply<Vec<T>>) -> Answer<Vec<T>> {
     complete(asked, reply.outcome.len())?;
     Ok(reply.outcome)

@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// This process as a member of its group.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// A random id, by which the group knows that it is alive.
+    /// A random id by which the group knows this node.
     pub(crate) id: Uuid,
     pub(crate) name: String,
     pub(crate) locks: LockFactory,
@@ -40,7 +40,7 @@ pub(crate) enum ShutdownStage {
     None,
     /// Runs whose bodies have not started are requeued.
     Draining,
-    /// Unanswered claims are given up, and ends are recorded immediately or not at all.
+    /// Unanswered claims are abandoned. Ends are recorded at once or not at all.
     GivingUp,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum ShutdownStage {
 pub(crate) struct ShutdownProgress(watch::Sender<ShutdownStage>);
 
 impl ShutdownProgress {
-    /// Advances to this stage, never back.
+    /// Advances to this stage, and never goes back.
     pub(crate) fn advance(&self, to: ShutdownStage) {
         self.0.send_if_modified(|stage| std::mem::replace(stage, to.max(*stage)) < to);
     }

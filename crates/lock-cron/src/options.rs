@@ -97,7 +97,7 @@ impl Retries {
         Self { max, ..Self::default() }
     }
 
-    /// Returns the delay after this many attempts. `random` is a number from the whole range.
+    /// Returns the delay after this many attempts. `random` is a number from the full range of `u64`.
     pub(crate) fn delay(&self, attempts: u32, random: u64) -> Duration {
         let whole = Backoff::new(self.initial_delay, self.max_delay).after(attempts.saturating_sub(1));
         whole.saturating_sub(part(whole / 4, random))
@@ -128,7 +128,7 @@ impl Jitter {
     }
 }
 
-/// Returns the part of a duration that corresponds to a number from the whole range, at most all of it.
+/// Scales a number from the full range of `u64` to a part of a duration, at most all of it.
 fn part(whole: Duration, number: u64) -> Duration {
     let nanos = whole.as_nanos() * u128::from(number >> 32) / u128::from(u32::MAX);
     let secs = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);

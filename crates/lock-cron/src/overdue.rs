@@ -1,27 +1,28 @@
-//! Overdue jobs: those without a success for longer than their `alert_after`.
+//! Overdue jobs: jobs without a success for longer than their `alert_after`.
 
 use crate::time::UtcTime;
 use lock_ledger::JobControls;
 use std::time::Duration;
 
-/// The facts by which a job is overdue.
+/// The values that determine whether a job is overdue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress<'a> {
     pub(crate) alert_after: Option<Duration>,
-    /// The time from which it counts before its first success: the start of its schedule; `None` if it has not started.
+    /// The time from which the time without a success counts before the first one: the start of its schedule. `None` if
+    /// that has not begun.
     pub(crate) since: Option<UtcTime>,
     pub(crate) last_success: Option<UtcTime>,
     pub(crate) controls: Option<&'a JobControls>,
 }
 
 impl Progress<'_> {
-    /// Returns the time without a success, if the job is overdue. A paused job is not.
+    /// Returns the time without a success if the job is overdue. A paused job is never overdue.
     pub(crate) fn overdue(&self, now: UtcTime) -> Option<Duration> {
         let alert_after = self.alert_after?;
         if self.controls.is_some_and(|controls| controls.paused) {
             return None;
         }
-        // The revision of controls is the server's time of the command in ms, unless that clock was ahead.
+        // The revision of controls is the server's time of the command in ms, unless that clock had been ahead.
         let command = self.controls.map(|controls| UtcTime::from_millis(controls.revision));
         let command = command.filter(|at| *at <= now);
         let from = command.into_iter().chain(self.last_success).fold(self.since?, UtcTime::max);

@@ -32,7 +32,7 @@ impl Error for BadPayload {
     }
 }
 
-/// Returns `true` if an error is a [`BadPayload`], or was caused by one.
+/// Returns `true` if an error is a [`BadPayload`] or was caused by one.
 pub(crate) fn is_bad_payload(error: &(dyn Error + 'static), max_causes: usize) -> bool {
     let mut causes = std::iter::successors(Some(error), |&cause| cause.source()).take(max_causes);
     causes.any(|cause| cause.is::<BadPayload>())

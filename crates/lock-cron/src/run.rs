@@ -1,4 +1,4 @@
-//! A run, from its claim to its recorded end: the attempts, and the waits before them.
+//! A run, from its claim to its recorded end: the attempts, and the pauses before them.
 //!
 //! ```text
 //!   claimed ──jitter──▶ body ──ends──▶ finished
@@ -11,7 +11,7 @@
 //! Invariants:
 //! - a body starts only while the hold of its claim is valid;
 //! - a shutdown never ends a run that the death of the node would not end;
-//! - each attempt whose body started has one record, except one that was lost and that the next leader may retry.
+//! - each attempt whose body started has one record, except one that was lost and may be retried by the next leader.
 
 use crate::{
     backoff::RETRY_PAUSE,
@@ -48,7 +48,7 @@ pub(crate) async fn run(node: &Node, job: &Job, mut claimed: ClaimedRun, cancel:
     }
 }
 
-/// Waits for the jitter. Returns the end of an attempt whose body does not start.
+/// Waits for the jitter. Returns an end if the body must not start.
 async fn before_body(
     node: &Node,
     job: &Job,
@@ -70,7 +70,7 @@ async fn before_body(
     };
     let requeued = tokio::select! {
         biased;
-        // Even if the policy is not to retry: the body has not started.
+        // Even if the policy forbids a retry: the body has not started.
         _ = claimed.hold.lost() => true,
         reason = cancel.cancelled() => match reason {
             CancelReason::Shutdown => true,
@@ -90,7 +90,7 @@ async fn attempt(node: &Node, job: &Job, claimed: &ClaimedRun, cancel: CancelSig
     attempt_in(&span, node, job, claimed, cancel).instrument(span.clone()).await
 }
 
-/// Runs the body, and decides the state of the run after it.
+/// Runs the body, and decides the state of the run afterwards.
 async fn attempt_in(
     span: &Span,
     node: &Node,
@@ -99,7 +99,7 @@ async fn attempt_in(
     cancel: CancelSignal,
 ) -> AttemptEnd {
     let (run, attempt) = (claimed.id.run, claimed.attempt);
-    // A later attempt had to wait and is not late.
+    // A later attempt had to wait; it is not late.
     let instant = run.scheduled().filter(|_| attempt == 1);
     let lag = instant.map_or(Duration::ZERO, |at| claimed.started.since(at));
     let catch_up = claimed.catch_up == CatchUp::Yes;
@@ -136,7 +136,7 @@ fn after(
         !is_final && matches!(outcome, RunOutcome::Failed | RunOutcome::Panicked | RunOutcome::TimedOut);
     let retries_orphans = job.terms.on_orphan != OnOrphan::Skip;
     match (outcome, cancelled) {
-        // The next leader finds it, and continues it.
+        // The next leader finds the run and continues it.
         (RunOutcome::Abandoned, _) if retries_orphans => None,
         (RunOutcome::Cancelled, Some(CancelReason::Shutdown)) if retries_orphans => {
             Some(AfterAttempt::Reassign)
@@ -146,14 +146,14 @@ fn after(
     }
 }
 
-/// Waits, and claims the next attempt. Returns `None` if this node makes none.
+/// Waits, and claims the next attempt. Returns `None` if this node makes no further attempt.
 async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal) -> Option<ClaimedRun> {
     let hold = &failed.hold;
     let request = retry_request(node, job, failed.id, failed.catch_up);
     let give_up = async |detail: &str, then| {
         record_end(node, &job.name, failed.id, AttemptEnd::cancelled(detail, then)).await;
     };
-    // A claim id is random, so the jitter can be derived from it.
+    // A claim id is random, so the jitter is derived from it.
     let mut delay = job.terms.retries.delay(failed.failures + 1, StableHash::of(&request.claim.to_string()));
     let mut full = BUSY;
     loop {
@@ -174,7 +174,7 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
             }
             () = tokio::time::sleep(delay) => {}
         }
-        // Not `lost`: the ledger no longer has this attempt as soon as the next one is claimed.
+        // Not `lost`: once the next attempt is claimed, the ledger no longer has this one.
         let left = hold.remaining();
         let given_up = async {
             tokio::select! {
@@ -188,25 +188,26 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
                 node.running.follow(&key, next.held());
                 return Some(next);
             }
-            // Another run of the job has started in the meantime.
+            // In the meantime another run of the job has started.
             RetryOutcome::Refused(ClaimReply::Busy { .. }) => {
                 give_up("another run began in the meantime", AfterAttempt::Finish).await;
                 return None;
             }
-            // It keeps its place, so this needs nodes with different limits of the pool.
+            // A run keeps its place, so this only happens if nodes set different limits for the pool.
             RetryOutcome::Refused(ClaimReply::PoolFull { .. }) => delay = full.next_wait(),
-            // It was cancelled, or another node has it: then only that can end it.
+            // It was cancelled, or another node has it and is then the only one that can end it.
             RetryOutcome::Refused(ClaimReply::Gone) => {
                 give_up(CancelReason::Cancelled.detail(), AfterAttempt::Finish).await;
                 return None;
             }
-            // The next leader will find it.
+            // The next leader finds it.
             RetryOutcome::Refused(_) | RetryOutcome::Failed { in_doubt: true, .. } => return None,
             RetryOutcome::Failed { error, .. } if !error.is_retryable() => {
                 give_up("the store refused another attempt", AfterAttempt::Finish).await;
                 return None;
             }
-            // Nothing was claimed, and the run is still ours: a short outage of the store costs no attempt.
+            // Nothing was claimed, and the run still belongs to this node: a short outage of the store costs no
+            // attempt.
             RetryOutcome::Failed { .. } => delay = RETRY_PAUSE,
         }
     }

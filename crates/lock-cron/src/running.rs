@@ -13,14 +13,14 @@ pub(crate) struct RunKey {
     pub(crate) run: RunId,
 }
 
-/// The reason why a body has to end.
+/// The reason why a body must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CancelReason {
     /// The scheduler is shutting down.
     Shutdown,
-    /// A later run replaces it.
+    /// A later run replaces this one.
     Replaced,
-    /// A command of the fleet cancels it.
+    /// A fleet command cancels it.
     Cancelled,
 }
 
@@ -35,15 +35,15 @@ impl CancelReason {
     }
 }
 
-/// Receives the reason why a run has to end.
+/// Receives the reason why a run must end.
 #[derive(Debug, Clone)]
 pub(crate) struct CancelSignal(watch::Receiver<Option<CancelReason>>);
 
 impl CancelSignal {
-    /// Completes when the run has to end.
+    /// Completes when the run must end.
     pub(crate) async fn cancelled(mut self) -> CancelReason {
         let reason = self.0.wait_for(Option::is_some).await.map(|reason| *reason);
-        // Without a sender, the scheduler is gone.
+        // If the sender is gone, so is the scheduler.
         reason.ok().flatten().unwrap_or(CancelReason::Shutdown)
     }
 }
@@ -55,7 +55,7 @@ pub(crate) struct HeldClaim {
     pub(crate) hold: RunHold,
 }
 
-/// A run whose lease has to be renewed.
+/// A run with a lease to renew.
 #[derive(Debug, Clone)]
 pub(crate) struct HeldRun {
     pub(crate) key: RunKey,
@@ -83,7 +83,7 @@ impl RunningRuns {
         CancelSignal(cancelled)
     }
 
-    /// Replaces the attempt of a run by the next one.
+    /// Replaces the attempt of a run with the next one.
     pub(crate) fn follow(&self, key: &RunKey, held: HeldClaim) {
         if let Some(entry) = lock(&self.runs).get_mut(key) {
             entry.held = held;
@@ -94,7 +94,7 @@ impl RunningRuns {
         lock(&self.runs).remove(key);
     }
 
-    /// Asks the bodies of some runs to end. The first reason is kept.
+    /// Asks the bodies of matching runs to end. The first reason is kept.
     pub(crate) fn cancel(&self, which: impl Fn(&RunKey) -> bool, reason: CancelReason) {
         for (_, entry) in lock(&self.runs).iter().filter(|(key, _)| which(key)) {
             entry.cancel.send_if_modified(|now| {
@@ -105,14 +105,14 @@ impl RunningRuns {
         }
     }
 
-    /// Lists the runs whose leases have to be renewed.
+    /// Lists the runs with a lease to renew.
     pub(crate) fn to_renew(&self) -> Vec<HeldRun> {
         let runs = lock(&self.runs);
         runs.iter().map(|(key, entry)| HeldRun { key: key.clone(), held: entry.held.clone() }).collect()
     }
 
-    /// Takes the answers to a request to renew these runs, sent at this moment. If another attempt has followed, each
-    /// has its own hold, so an answer for one does not affect the other.
+    /// Handles the answers to a request to renew these runs, sent at this moment. Each attempt has its own hold, so the
+    /// answer for an earlier attempt does not affect the one that followed it.
     pub(crate) fn renewed(&self, sent: Moment, runs: &[HeldRun], answers: &[RunRenewal]) {
         for (HeldRun { key, held }, answer) in runs.iter().zip(answers) {
             match answer {

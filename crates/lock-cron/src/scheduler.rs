@@ -124,7 +124,7 @@ pub struct InstanceInfo {
 
 impl Scheduler {
     pub(crate) fn insert(&self, job: Job) -> Result<(), CronError> {
-        // In one step: `run_until` takes the jobs when it starts.
+        // Under one lock: `run_until` takes the jobs when it starts.
         let mut registry = lock(&self.shared.registry);
         registry.check_new()?;
         if registry.jobs.contains_key(&job.name) {
@@ -358,7 +358,7 @@ impl Scheduler {
         Ok(job::effective(name, &schedule, controls.get(name)).schedule)
     }
 
-    /// Reads the watermarks of those jobs that the store has.
+    /// Reads the watermarks of those jobs that the store knows.
     pub(crate) async fn watermarks(
         &self,
         jobs: Vec<Registration>,
@@ -371,7 +371,7 @@ impl Scheduler {
         Ok(known.filter_map(|(job, watermark)| Some((job.job, watermark?))).collect())
     }
 
-    /// Reads the controls of the fleet, regardless of the revision that this node has.
+    /// Reads the controls of the fleet, regardless of the revision known to this node.
     pub(crate) async fn controls(&self) -> Result<BTreeMap<LockName, JobControls>, CronError> {
         Ok(by_name(self.shared.node.ledger.controls(NO_REVISION).await?))
     }
@@ -392,7 +392,7 @@ struct Listed<'a> {
     pool: Option<PoolLimit>,
     instance: Option<InstanceInfo>,
     alert_after: Option<Duration>,
-    /// The time from which an instance counts as without a success.
+    /// The time from which the time without a success of an instance counts.
     since: Option<UtcTime>,
 }
 

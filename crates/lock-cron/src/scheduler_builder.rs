@@ -70,7 +70,7 @@ pub struct SchedulerBuilder {
 /// The maximum life of a trigger.
 const MAX_TRIGGER_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The maximum timeout of a request to the run ledger; less for short leases.
+/// The maximum timeout of a request to the run ledger. Short leases lower it.
 const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The maximum length of a node's name, in characters.

@@ -21,11 +21,11 @@ pub(crate) struct Shared {
     pub(crate) terms: LoopTerms,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) leading: AtomicBool,
-    /// Notified when the controls of the fleet should be read now.
+    /// Notified when the controls of the fleet should be read at once.
     pub(crate) wake: Notify,
 }
 
-/// The jobs and kinds of this node, and the lifecycle stage, which determines whether others can be added.
+/// The jobs and kinds of this node, and the lifecycle stage, which determines whether more can be added.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pub(crate) jobs: BTreeMap<LockName, Arc<Job>>,
@@ -43,7 +43,7 @@ impl Registry {
         }
     }
 
-    /// Returns an error if another job or kind names the pool with another limit.
+    /// Returns an error if another job or kind gives the pool a different limit.
     pub(crate) fn check_pool(&self, pool: Option<&PoolLimit>) -> Result<(), CronError> {
         let Some(pool) = pool else { return Ok(()) };
         let of_jobs = self.jobs.values().map(|job| &job.terms);

@@ -49,7 +49,7 @@ pub(crate) struct RunTerms {
     pub(crate) lease: Duration,
     pub(crate) history: u32,
     pub(crate) trigger_life: Duration,
-    /// The maximum number of runs at once on this node.
+    /// The maximum number of concurrent runs on this node.
     pub(crate) max_running: u32,
 }
 

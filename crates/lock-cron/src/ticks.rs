@@ -1,4 +1,4 @@
-//! The instants of a schedule as a stream, for work that each node does for itself.
+//! The instants of a schedule as a stream, for work that each node does on its own.
 
 use crate::{plan, schedule::Schedule, time::UtcTime};
 use futures_util::Stream;
@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::time::{Sleep, sleep};
 
-/// The longest sleep, so that a step of the clock and a suspended machine are noticed.
+/// The maximum sleep, so that clock steps and suspensions of the machine are noticed.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 impl Schedule {
@@ -90,7 +90,7 @@ impl Schedule {
 pub struct Ticks {
     schedule: Schedule,
     clock: Arc<dyn Clock>,
-    /// The first instant that was neither returned nor skipped.
+    /// The first instant that has been neither returned nor skipped.
     next: Option<UtcTime>,
     sleep: Option<Pin<Box<Sleep>>>,
 }

@@ -2,7 +2,7 @@
 
 pub(crate) use lock_core::clock::UtcTime;
 
-/// Rounds down to the millisecond, in which every node and the store identify the run of an instant.
+/// Rounds down to the millisecond: every node and the store identify a run by its instant in milliseconds.
 pub(crate) fn whole_millis(instant: impl Into<UtcTime>) -> UtcTime {
     UtcTime::from_millis(instant.into().as_millis())
 }

@@ -57,7 +57,7 @@ pub(super) async fn act(
         Err(refusal) => return refusal.into_response(),
     };
     let outcome = action.carry_out(&console.cron, &job, &actor).await;
-    // The next viewer reads the effect.
+    // Makes the effect visible to the next viewer.
     console.view.lock().await.outdate();
     match outcome {
         Ok(value) => {

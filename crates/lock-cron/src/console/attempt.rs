@@ -37,8 +37,7 @@ pub(super) fn open(run: &OpenRun) -> Value {
     })
 }
 
-/// Returns a backfill with the numbers of its runs that have ended, that are among the `open` ones of its job, and that
-/// were not started.
+/// Returns a backfill with the numbers of its runs that have ended, that are in `open`, and that have not started.
 pub(super) fn backfill(backfill: &Backfill, open: &[&OpenRun]) -> Value {
     let Backfill { id, first, last, count, done: started, .. } = backfill;
     let open = open.iter().filter(|run| run.run.backfill() == Some(*id)).count() as u64;

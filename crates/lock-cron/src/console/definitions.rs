@@ -1,4 +1,4 @@
-//! The instances of the group, of which only those are read that have changed.
+//! The instances of the group. Only those that changed are read again.
 
 use crate::{kind, ledger_client::NO_REVISION, schedule::Schedule, time::UtcTime};
 use lock_core::LockName;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 /// The schedules of the instances.
 pub(super) struct Definitions {
-    /// The revision up to which they are known.
+    /// The revision up to which the instances have been read.
     revision: u64,
     of: BTreeMap<LockName, Definition>,
 }
@@ -18,7 +18,7 @@ pub(super) struct Definition {
     pub(super) text: String,
     /// `None` if this version of the program cannot read the text.
     pub(super) schedule: Option<Schedule>,
-    /// The time from which it counts as without a success.
+    /// The time from which the time without a success counts.
     pub(super) since: UtcTime,
 }
 
@@ -41,7 +41,7 @@ impl Definitions {
         self.of.keys()
     }
 
-    /// Takes the instances that have changed since the known revision.
+    /// Applies the instances that changed after the known revision.
     pub(super) fn update(&mut self, read: Instances) {
         let (revision, instances) = match read {
             Instances::Changed { revision, instances, removed } => {

@@ -15,7 +15,7 @@ use lock_core::{__private::lock, LockName};
 use lock_ledger::Registration;
 use serde_json::{Value, json};
 
-/// The number of next runs.
+/// The number of next runs in the details.
 const NEXT_RUNS: usize = 5;
 
 pub(super) async fn job(
@@ -35,8 +35,8 @@ pub(super) async fn job(
     }
 }
 
-/// Returns the details, without the history if the viewer has this version of the job. Returns `None` for an unknown
-/// job.
+/// Returns the details, without the history if the viewer already has this version of the job. Returns `None` for an
+/// unknown job.
 async fn details(console: &Console, name: &str, since: Option<&str>) -> Result<Option<Value>, CronError> {
     let (cron, name) = (&console.cron, LockName::new(name)?);
     let (now, version, registration, described, mut details) = {
@@ -64,7 +64,7 @@ async fn details(console: &Console, name: &str, since: Option<&str>) -> Result<O
     details["runs"] = runs(&cron.shared.node.ledger.history(&name, most).await?);
     let (described, of_clock) = described;
     let terms = known_terms(console, &name).map(|terms| description::terms(&terms));
-    // Another node has described it, possibly one of a later version.
+    // Another node described it, possibly one that runs a later version of the program.
     let terms = terms.or_else(|| serde_json::from_str(&described).ok());
     details["terms"] = terms.map_or(Value::Null, |terms| terms.into_iter().chain(of_clock).collect());
     if let Some(registration) = registration {
@@ -80,7 +80,7 @@ fn known_terms(console: &Console, name: &LockName) -> Option<JobTerms> {
     registry.jobs.get(name).map(|job| job.terms.clone()).or_else(of_kind)
 }
 
-/// Returns the time in milliseconds for which the watermark of a job is in the future, so that nothing starts.
+/// Returns the milliseconds by which the watermark of a job is in the future. Until then nothing starts.
 async fn ahead(console: &Console, registration: Registration, now: UtcTime) -> Result<u64, CronError> {
     let watermarks = console.cron.watermarks(vec![registration]).await?;
     let ahead = watermarks.values().next().map(|watermark| watermark.since(now));

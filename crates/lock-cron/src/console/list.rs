@@ -1,4 +1,4 @@
-//! The list of jobs, filtered and searched. Of the rows on a page, only those that have changed are sent again.
+//! The list of jobs, filtered and searched. Only rows that changed since the viewer's version are sent again.
 
 use super::{
     Access, Console,
@@ -14,10 +14,10 @@ use axum::{
 use lock_core::LockName;
 use serde_json::{Value, json};
 
-/// The number of rows of a page, unless the request has another.
+/// The default number of rows on a page.
 const ROWS: usize = 100;
 
-/// The maximum number of rows of a page.
+/// The maximum number of rows on a page.
 const MAX_ROWS: usize = 1000;
 
 /// A filter of the list.
@@ -31,7 +31,7 @@ enum Show {
     Unowned,
 }
 
-/// The page of the list that a viewer looks at.
+/// The page of the list that a viewer requests.
 struct Query {
     show: Show,
     /// In lower case.
@@ -59,7 +59,7 @@ pub(super) async fn list(State(console): State<Console>, RawQuery(query): RawQue
 fn answer(console: &Console, view: &View, query: &Query) -> Value {
     let count = |show| view.rows.values().filter(|row| show_has(show, row.flags)).count();
     let mut found: Vec<_> = view.rows.iter().filter(|(name, row)| query.has(name, row)).collect();
-    // Failing jobs first; otherwise by name, so that rows do not move with each run.
+    // Failing jobs come first. The rest are ordered by name, so that rows do not move with each run.
     found.sort_by_key(|(_, row)| (!row.flags.failing, !row.flags.overdue, !row.flags.unowned));
     let page = found.iter().take(query.rows);
     let known = view.known(&query.since);

@@ -1,6 +1,6 @@
 //! The console: a page with the jobs of a group and their runs, and its routes.
 //!
-//! | module | has |
+//! | module | contains |
 //! | --- | --- |
 //! | `action` | the commands of an operator |
 //! | `actor` | the operator, and the guard that identifies them |
@@ -14,7 +14,7 @@
 //! | `row` | one job in the list |
 //! | `runs` | the history of a job by run |
 //! | `same_origin` | the rejection of requests from other sites |
-//! | `view` | the state of the group, which all viewers share |
+//! | `view` | the state of the group, shared by all viewers |
 
 mod action;
 mod actor;

@@ -1,4 +1,4 @@
-//! The schedule of a job and its next run, which is searched once and not at each look.
+//! The schedule of a job and its next run, cached between requests.
 
 use crate::{
     description,
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// A schedule that applies to a job.
 pub(super) struct Plan {
-    /// The text that was read, by which a change is noticed.
+    /// The text from which the schedule was parsed; a different text means a change.
     text: String,
     policy: DstPolicy,
     /// `None` if this version of the program cannot read the text.
@@ -21,13 +21,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Reads a schedule as it was stored.
+    /// Parses a stored schedule.
     pub(super) fn read(job: &LockName, text: &str, policy: DstPolicy, now: UtcTime) -> Self {
         let read = Schedule::cron(text).and_then(|schedule| schedule.for_job(job.as_str()));
         Self::new(text, policy, read.ok().map(|schedule| schedule.on_dst(policy)), now)
     }
 
-    /// Takes a schedule of this program.
+    /// Creates the plan of a schedule of this program.
     pub(super) fn of(schedule: &Schedule, now: UtcTime) -> Self {
         Self::new(&schedule.to_string(), schedule.dst_policy(), Some(schedule.clone()), now)
     }
@@ -42,7 +42,7 @@ impl Plan {
         &self.text
     }
 
-    /// Returns `true` if this is the plan of the text and the policy.
+    /// Returns `true` if the plan was made from this text and policy.
     pub(super) fn is_of(&self, text: &str, policy: DstPolicy) -> bool {
         self.text == text && self.policy == policy
     }

@@ -11,7 +11,7 @@ pub(super) fn reply(value: &Value) -> Response {
     with_status(StatusCode::OK, value)
 }
 
-/// The refusal of a request, with its kind as a word.
+/// The rejection of a request, with its kind as a word.
 pub(super) struct Refusal {
     status: StatusCode,
     kind: &'static str,
@@ -29,7 +29,7 @@ impl IntoResponse for Refusal {
 }
 
 pub(super) fn failed(error: &CronError) -> Response {
-    // The alternate form of a store's error has the address of the store, which is not public.
+    // The alternate form includes the address of the store, which is not public.
     let refusal = match error.kind() {
         CronErrorKind::UnknownJob => refuse(StatusCode::NOT_FOUND, "unknown_job", &error.to_string()),
         CronErrorKind::InvalidName => refuse(StatusCode::BAD_REQUEST, "invalid_name", &format!("{error:#}")),

@@ -10,19 +10,20 @@ use lock_ledger::{Backfill, JobControls, JobSummary, LiveNode, OpenRun, RunState
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The time without a description after which no live node has a job in code: leaders describe them every minute.
+/// The time after its last description at which a job in code counts as unowned. Leaders describe their jobs every
+/// minute.
 const UNOWNED_AFTER: Duration = Duration::from_secs(150);
 
 /// The known facts about a job.
 pub(super) struct Facts<'a> {
     pub(super) name: &'a LockName,
-    /// `None` if the ledger has nothing of the job yet.
+    /// `None` if the ledger has no data about the job yet.
     pub(super) summary: Option<&'a JobSummary>,
     pub(super) controls: Option<&'a JobControls>,
-    /// The facts by which it is overdue.
+    /// The values that determine whether it is overdue.
     pub(super) progress: Progress<'a>,
     pub(super) open: Vec<&'a OpenRun>,
-    /// Its backfills with instants left.
+    /// The backfills of the job with instants left.
     pub(super) backfills: Vec<&'a Backfill>,
     pub(super) is_instance: bool,
     /// The live nodes.
@@ -30,7 +31,7 @@ pub(super) struct Facts<'a> {
     pub(super) now: UtcTime,
 }
 
-/// The states of a job by which the list is filtered. A job may have several.
+/// The states by which the list can be filtered. A job may have several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Flags {
     pub(super) failing: bool,

@@ -1,13 +1,13 @@
-//! The history of a job by run: the attempts of a run together, and adjacent skips as one entry.
+//! The history of a job by run: the attempts of each run are grouped, and adjacent skips are one entry.
 
 use super::attempt::{attempt, millis};
 use lock_core::clock::UtcTime;
 use lock_ledger::{Attempt, RunOutcome};
 use serde_json::{Value, json};
 
-/// A run with its attempts, or adjacent skips.
+/// A run with its attempts, or a group of adjacent skips.
 enum Entry<'a> {
-    /// The latest attempt first.
+    /// The attempts, latest first.
     Run(Vec<&'a Attempt>),
     Skips {
         latest: &'a Attempt,
@@ -16,7 +16,7 @@ enum Entry<'a> {
     },
 }
 
-/// Groups a history, which has the entry that ended last first. The latest instant comes first.
+/// Groups a history, in which the entry that ended last comes first. In the result, the latest instant comes first.
 pub(super) fn runs(history: &[Attempt]) -> Value {
     let mut entries: Vec<Entry<'_>> = Vec::new();
     for entry in history {
@@ -50,7 +50,7 @@ pub(super) fn runs(history: &[Attempt]) -> Value {
 }
 
 impl Entry<'_> {
-    /// Returns the instant of a scheduled run, or the start of another one.
+    /// Returns the instant of a scheduled run, or the start of any other run.
     fn instant(&self) -> UtcTime {
         let of = match self {
             Self::Run(attempts) => attempts[attempts.len() - 1],

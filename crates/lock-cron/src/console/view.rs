@@ -1,4 +1,4 @@
-//! The state of the group as the last read of the store shows it. All viewers share it.
+//! The state of the group as of the last read of the store, shared by all viewers.
 
 use super::{
     definitions::Definitions,
@@ -21,18 +21,18 @@ use std::{
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
-/// The shortest time between two reads of the store.
+/// The minimum time between two reads of the store.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The state of the group.
 pub(super) struct View {
-    /// A random id. The versions of another view say nothing about this one.
+    /// A random id. Versions of different views are not comparable.
     id: Uuid,
     /// The version of the latest change of a row.
     version: u64,
     /// The time before which the store is not read again, and the outcome of the last read.
     fresh: Option<(Instant, Result<(), CronError>)>,
-    /// The start of the last read, which its viewer may have left.
+    /// The start of the last read, whose request may have been dropped.
     asked: Option<Instant>,
     pub(super) now: UtcTime,
     nodes: Vec<LiveNode>,
@@ -47,7 +47,7 @@ pub(super) struct Row {
     /// The version of the last change of `json` or `terms`.
     pub(super) version: u64,
     pub(super) plan: Plan,
-    /// The terms as the job or its kind was described; empty if it was not.
+    /// The terms from the description of the job or its kind; empty if there is none.
     pub(super) terms: String,
 }
 
@@ -76,12 +76,12 @@ impl Default for View {
 }
 
 impl View {
-    /// Lets the next viewer read the store again.
+    /// Makes the next viewer read the store again.
     pub(super) fn outdate(&mut self) {
         (self.fresh, self.asked) = (None, None);
     }
 
-    /// Reads the store, unless it was read a moment ago.
+    /// Reads the store, unless it was read very recently.
     pub(super) async fn refresh(&mut self, cron: &Scheduler) -> Result<(), CronError> {
         if let Some((until, outcome)) = &self.fresh
             && Instant::now() < *until
@@ -110,7 +110,7 @@ impl View {
         self.version
     }
 
-    /// Returns the version that a viewer knows; 0 if it is one of another view.
+    /// Returns the version in a viewer's token; 0 if the token belongs to another view.
     pub(super) fn known(&self, token: &str) -> u64 {
         let version =
             token.strip_prefix(&*self.id.simple().to_string()).and_then(|rest| rest.strip_prefix('-'));
@@ -143,7 +143,7 @@ impl View {
         for backfill in &backfills {
             backfills_of.entry(&backfill.job).or_default().push(backfill);
         }
-        // An instance is known by its definition and its open runs, and a kind is no job.
+        // An instance is listed by its definition and its open runs. A kind is not a job.
         let in_code = summaries.keys().filter(|name| kind::kind_of(name).is_none());
         let names = in_code.chain(local.keys()).chain(self.definitions.names());
         let names: BTreeSet<_> = names.chain(open_of.keys().copied()).collect();
@@ -199,7 +199,7 @@ impl View {
     }
 }
 
-/// Reads the store, and of the instances those that have changed since the revision `known`.
+/// Reads the store. Of the instances, reads those that changed after the revision `known`.
 async fn read(cron: &Scheduler, known: u64) -> Result<Read, CronError> {
     let ledger = &cron.shared.node.ledger;
     let instances = ledger.instances(known).await?;
@@ -209,8 +209,8 @@ async fn read(cron: &Scheduler, known: u64) -> Result<Read, CronError> {
     Ok(Read { now: summary.now, summary: summary.outcome, instances, controls, open })
 }
 
-/// Returns the plan of the schedule that applies to a job: the replacement, `schedule` if this program has or reads it,
-/// or the text that is stored.
+/// Returns the plan of the schedule that applies to a job: the replacement; otherwise `schedule`, if this program has
+/// or can read it; otherwise the stored text.
 fn planned(
     before: Option<Plan>,
     facts: &Facts<'_>,

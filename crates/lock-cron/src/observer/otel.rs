@@ -8,7 +8,7 @@ use opentelemetry::{
 };
 use std::fmt;
 
-/// Bucket boundaries of lags and durations, in seconds: 1 ms to an hour.
+/// Bucket boundaries for lags and durations, in seconds: 1 ms to an hour.
 const SECONDS: [f64; 14] =
     [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0, 600.0, 3600.0];
 
@@ -130,7 +130,7 @@ impl CronObserver for OtelCronObserver {
             CronEvent::OverdueEnded { job, .. } => self.overdue.add(-1, &of_job(job)),
             CronEvent::DataLost { job: Some(job), .. } => self.data_lost.add(1, &of_job(job)),
             CronEvent::DataLost { job: None, .. } => self.data_lost.add(1, &group),
-            // The offset has it.
+            // Covered by the offset.
             CronEvent::ClockChanged { .. } => {}
             CronEvent::StoreFailed { .. } => self.failure.add(1, &group),
             CronEvent::ClockCompared { offset, .. } => self.offset.record(offset, &group),

@@ -38,7 +38,7 @@ impl SkipReason {
         }
     }
 
-    /// Returns the text in the history.
+    /// Returns the text for the history.
     pub(crate) const fn detail(self) -> &'static str {
         match self {
             Self::Overlap => "other runs were open",

@@ -89,7 +89,7 @@ pub(super) fn event(event: &CronEvent<'_>) {
                 "store lost the job's data: scheduling restarts from now, without history"
             );
         }
-        // The error itself is logged at its origin.
+        // The error itself is logged where it occurs.
         CronEvent::StoreFailed { .. } | CronEvent::ClockCompared { .. } => {}
     }
 }

@@ -1,7 +1,7 @@
-//! The backfills of a job: one run after another, while nothing else of the job waits.
+//! The backfills of a job: one run at a time, while nothing else of the job is waiting.
 //!
-//! Only the leader plans them. Their progress is in the store, and a claim of an instant that is already started is
-//! refused, so a plan may be outdated.
+//! Only the leader plans them. The store keeps their progress and rejects a claim of an instant that has already
+//! started, so a plan may be outdated.
 
 use super::{
     command::{ClaimOutcome, Command, Due},
@@ -18,14 +18,14 @@ use uuid::Uuid;
 pub(crate) struct PlannedBackfill {
     pub(crate) id: Uuid,
     pub(crate) schedule: Schedule,
-    /// The time up to which its instants were started.
+    /// The instant up to which runs were started.
     pub(crate) mark: UtcTime,
     pub(crate) last: UtcTime,
 }
 
 impl PlannedJob {
-    /// Takes the backfills in the store, oldest first. A mark that an answer to a claim has raised stays, even if they were
-    /// read before it.
+    /// Sets the backfills from the store, oldest first. A mark raised by the answer to a claim is kept, even if this
+    /// read began before that answer.
     pub(super) fn backfills_read(&mut self, read: Vec<PlannedBackfill>) {
         let known = std::mem::replace(&mut self.backfills, read);
         for backfill in &mut self.backfills {
@@ -34,12 +34,12 @@ impl PlannedJob {
         }
     }
 
-    /// Makes the next instant of the oldest backfill pending, unless another run waits.
+    /// Makes the next instant of the oldest backfill pending, unless another run is waiting.
     pub(super) fn plan_backfill(&mut self, name: &LockName, out: &mut Vec<Command>) {
         if self.pending.give_way() {
             self.clear_backoff();
         }
-        // Instants that came without a leader are not pending before the watermark is read and they are searched.
+        // Instants that passed without a leader only become pending once the watermark is read and they are searched.
         let knows_waiting = self.cursor.is_some() && self.behind.is_none();
         let waits = !self.pending.is_empty() || self.on_time.due_at().is_some();
         if self.paused || waits || !knows_waiting {
@@ -52,13 +52,13 @@ impl PlannedJob {
                 self.pending.push(PendingRun::backfill(run, queues));
                 return;
             }
-            // The zone data of this node has no further instant.
+            // By the zone data of this node there are no further instants.
             out.push(Command::CloseBackfill { job: name.clone(), id: *id });
             self.backfills.remove(0);
         }
     }
 
-    /// Takes the outcome of a claim of a backfill's run.
+    /// Handles the outcome of the claim of a backfill's run.
     pub(super) fn backfill_answered(&mut self, due: &Due, outcome: &ClaimOutcome, out: &mut Vec<Command>) {
         let (RunId::Backfill { id, at }, ClaimOutcome::Answered(reply)) = (due.run, outcome) else { return };
         match reply {
@@ -67,7 +67,7 @@ impl PlannedJob {
                     backfill.mark = backfill.mark.max(at);
                 }
             }
-            // It was withdrawn, or another leader has started it.
+            // The backfill was withdrawn, or another leader started the instant.
             ClaimReply::Duplicate | ClaimReply::Superseded => {
                 self.backfills.retain(|backfill| backfill.id != id);
                 out.push(Command::ReadControls);

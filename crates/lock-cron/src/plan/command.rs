@@ -14,22 +14,22 @@ pub(crate) struct Due {
     /// The overlap policy of this run: catch-up runs queue.
     pub(crate) overlap: Overlap,
     pub(crate) pool: Option<PoolLimit>,
-    /// Set to decide the run without starting it.
+    /// Set to record the run as skipped instead of starting it.
     pub(crate) skip: Option<Skip>,
-    /// The instant before it, if it is unknown whether that is decided: the claim of a node that may not lead.
+    /// The previous instant, if it may be undecided: set in the claim of a node that may not lead.
     pub(crate) after: Option<UtcTime>,
     pub(crate) schedule: u64,
     pub(crate) revision: u64,
     /// The revision of the definition; 0 for a job in code.
     pub(crate) definition: u64,
-    /// The claim of an earlier request that may still be applied.
+    /// The claim id of an earlier request that may still be applied.
     pub(crate) in_doubt: Option<ClaimId>,
 }
 
 /// A command to the run loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Claim the run, or have it skipped.
+    /// Claim the run, or record it as skipped.
     Claim(Due),
     /// Ask the runs of this job on this node to end.
     CancelRunning(LockName),

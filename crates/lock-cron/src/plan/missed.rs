@@ -1,29 +1,29 @@
-//! The search for due instants: which of them are started, and how many are skipped.
+//! The search for due instants: the ones to start, and the number to skip.
 //!
-//! The work is bounded. A search goes backwards from now, in windows, until it has the latest instants that the
-//! policy starts; the others are counted up to a limit. A tick has a [`Budget`] for it; the remaining jobs are left
-//! to the next tick.
+//! The work is bounded. A search goes backwards from now, in windows, until it has the latest instants that the policy
+//! starts; the others are counted up to a limit. Each tick has a [`Budget`] for searches; the remaining jobs wait for
+//! the next tick.
 
 use crate::{options::Misfire, schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_ledger::CatchUp;
 use std::time::Duration;
 
-/// The time for which the leader leaves a spread run to its node, before it looks whether that has claimed it.
+/// The time that the leader leaves a spread run to its node before it checks whether the run was claimed.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The grace of an instant without a successor, unless the job has its own.
+/// The grace of an instant without a successor, unless the job sets its own.
 pub(super) const LAST_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The maximum number of instants of one job that are started after an outage.
+/// The maximum number of instants of one job to start after an outage.
 pub(super) const MAX_STARTED: usize = 1_000;
 
 /// The maximum number of instants of one job that are counted as missed at once.
 const MAX_COUNTED: usize = 1_000;
 
-/// The number of searches in a schedule after which a tick leaves the other jobs to the next one.
+/// The number of searches in schedules after which a tick leaves the remaining jobs to the next one.
 const SEARCHES: usize = 2_000;
 
-/// The number of searches in schedules that a tick has done to look back.
+/// The number of backward searches in schedules that a tick has done.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     pub(super) spent: usize,
@@ -34,7 +34,7 @@ impl Budget {
         self.spent >= SEARCHES
     }
 
-    /// Returns the instants after `after` up to `until`.
+    /// Returns the instants after `after`, up to and including `until`.
     fn between<'a>(
         &'a mut self,
         schedule: &'a Schedule,
@@ -58,17 +58,17 @@ pub(super) struct DueInstant {
 pub(super) struct LookBack {
     /// In ascending order.
     pub(super) start: Vec<DueInstant>,
-    /// The instants before those that are started.
+    /// The instants before those to start.
     pub(super) skipped: Option<SkippedInstants>,
     /// The first instant in the future.
     pub(super) next: Option<UtcTime>,
 }
 
-/// Instants that are not started.
+/// Instants that will not be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SkippedInstants {
     pub(super) first: UtcTime,
-    /// The last of them, or a time after it and before the first that is started.
+    /// The last of them, or a time between it and the first instant to start.
     pub(super) last: UtcTime,
     pub(super) count: u32,
 }
@@ -83,12 +83,12 @@ impl SkippedInstants {
     }
 }
 
-/// Decides what happens to `first`, the only instant that is due; `next` is its successor.
+/// Decides about `first`, the only due instant; `next` is its successor.
 pub(super) fn one(terms: &JobTerms, first: UtcTime, next: Option<UtcTime>, now: UtcTime) -> LookBack {
     decide(terms, vec![first], None, next, now)
 }
 
-/// Decides what happens to the instants after `cursor` up to `now`. `distance` is that of the first two of them.
+/// Decides about the instants after `cursor` up to `now`. `distance` is the time between the first two of them.
 pub(super) fn look_back(
     schedule: &Schedule,
     terms: &JobTerms,
@@ -107,7 +107,7 @@ pub(super) fn look_back(
     for at in budget.between(schedule, cursor, before).take(MAX_COUNTED) {
         skipped = Some(skipped.map_or(SkippedInstants::one(at), |skipped| skipped.and(at)));
     }
-    // Those that were not counted are skipped as well.
+    // Instants beyond the limit are skipped without being counted.
     if let Some(skipped) = skipped.as_mut().filter(|skipped| skipped.count as usize == MAX_COUNTED) {
         skipped.last = before;
     }
@@ -120,14 +120,13 @@ pub(super) fn grace(terms: &JobTerms, at: UtcTime, next: Option<UtcTime>) -> Dur
     terms.grace.unwrap_or_else(|| next.map_or(LAST_GRACE, |next| next.since(at) / 2))
 }
 
-/// Returns the instant before `at`. `distance` is about that of two instants.
+/// Returns the instant before `at`. `distance` is the approximate time between two instants.
 pub(crate) fn previous(schedule: &Schedule, at: UtcTime, distance: Duration) -> Option<UtcTime> {
     let (begin, before) = (UtcTime::default(), at - Duration::from_millis(1));
     latest(schedule, begin, before, 1, distance, &mut Budget::default()).pop()
 }
 
-/// Decides what happens to the instants in `come`. The last one is late while it is within its grace; every other one
-/// is missed.
+/// Decides about the instants in `come`. The last one is late while it is within its grace; all others are missed.
 fn decide(
     terms: &JobTerms,
     come: Vec<UtcTime>,
@@ -151,8 +150,8 @@ fn decide(
 
 /// Returns the latest `most` instants after `cursor` up to `now`, ascending.
 ///
-/// Windows that end now grow until one has enough instants. A window with far too many is halved towards the last one
-/// that had too few.
+/// Windows that end now grow until one contains enough instants. A window with far too many is halved towards the last
+/// one that had too few.
 fn latest(
     schedule: &Schedule,
     cursor: UtcTime,

@@ -1,5 +1,5 @@
-//! The planner: due runs, missed runs, and the next claims. A plain value: `now` is an argument, commands are the
-//! result.
+//! The planner: due runs, missed runs, and the next claims. It is a plain value: it takes `now` as an argument and
+//! returns commands.
 //!
 //! ```text
 //!  of each job              instant comes           claim sent                claimed, skipped, decided elsewhere
@@ -8,19 +8,20 @@
 //!                                          └───────────────────┘
 //! ```
 //!
-//! The plan above is that of a leader. Beside it, every node has the [`on_time`] runs of spread jobs. The leader leaves an instant to its node for a moment, and reads the watermark before it takes it:
-//! from then on, until it has caught up, the instants of the job are its own.
+//! The diagram shows the plan of a leader. In addition, every node has the [`on_time`] runs of spread jobs. The leader
+//! leaves an instant to its node for a moment, and reads the watermark before it takes the instant. From then on, until
+//! it has caught up, only the leader claims the instants of the job.
 //!
 //! Events: elected, resigned, registered and observed (with the watermark), peers read, controls changed, tick, claim
 //! answered, run ended.
 //! Commands: claim (or skip), cancel running ones, register, read the controls, count skipped runs.
 //!
 //! Invariants:
-//! - nothing is claimed while paused or while draining; without leadership only what is on time;
-//! - no claim starts a run for which this node has no room, and one claim of a pool is in flight;
-//! - at most one claim of a job is in flight, and claims go in ascending order;
+//! - nothing is claimed while paused or while draining; without leadership, only on-time runs are claimed;
+//! - no claim starts a run for which this node has no room, and a pool has at most one claim in flight;
+//! - at most one claim of a job is in flight, and claims are sent in ascending order;
 //! - `cursor` and pending runs never go back: a decided or skipped run is not claimed again under the same leadership;
-//! - the number of pending runs and the work of a tick are bounded, however long an outage was.
+//! - the number of pending runs and the work of a tick are bounded, regardless of the length of an outage.
 
 mod backfill;
 mod command;

@@ -1,4 +1,4 @@
-//! The runs of a job that this node may start on time, whether it leads or not.
+//! The runs of a job that this node may start on time, as the leader or not.
 //!
 //! ```text
 //!         instant comes          first in the order, with room          claimed, skipped, decided elsewhere
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Invariants:
-//! - the claim names the instant before, so that no instant is lost that the leader still has to make up for;
-//! - an unanswered claim is sent again with the same id until it is answered, whatever else happens;
-//! - an instant that this node does not claim is the leader's.
+//! - the claim names the instant before it, so that no instant is lost for which the leader still has to make up;
+//! - an unanswered claim is repeated with the same id until it is answered, whatever happens in between;
+//! - an instant that this node does not claim is left to the leader.
 
 use super::{
     command::{ClaimOutcome, Command, Due},
@@ -33,7 +33,7 @@ use lock_ledger::{CatchUp, ClaimId, ClaimReply, RunId};
 pub(super) struct OnTimeRuns {
     /// Set once `next` is known.
     begun: bool,
-    /// The first instant that has not come.
+    /// The first instant in the future.
     next: Option<UtcTime>,
     due: Option<OnTimeRun>,
 }
@@ -48,7 +48,7 @@ struct OnTimeRun {
     in_flight: bool,
     /// The claim of an earlier request that may still be applied.
     in_doubt: Option<ClaimId>,
-    /// Set while another node is first or this node has no room.
+    /// Set while another node comes first, or while this node has no room.
     is_for_others: bool,
 }
 
@@ -60,7 +60,7 @@ impl OnTimeRun {
 }
 
 impl OnTimeRuns {
-    /// Begins again at the next tick, with the schedule of that time.
+    /// Restarts at the next tick, with the schedule of that time.
     pub(super) fn restart(&mut self) {
         self.begun = false;
         self.discard();
@@ -83,7 +83,7 @@ impl OnTimeRuns {
         self.due.is_some_and(|run| run.in_doubt.is_some() && !run.in_flight)
     }
 
-    /// Drops a run that is decided up to this watermark.
+    /// Drops the run if this watermark decides it.
     pub(super) fn drop_decided(&mut self, watermark: UtcTime) {
         self.due = self.due.filter(|run| run.at > watermark || run.may_be_ours());
     }
@@ -94,7 +94,7 @@ impl PlannedJob {
         self.terms.placement == Placement::Spread
     }
 
-    /// Returns the time of the next tick for its on-time runs.
+    /// Returns the time of the next tick for the on-time runs.
     pub(super) fn wake_on_time_at(&self, room: &Room) -> Option<UtcTime> {
         let claimable = |run: &OnTimeRun| !run.in_flight && !run.is_for_others && !self.pending.in_flight;
         let claim = self.on_time.due.filter(claimable).and_then(|run| {
@@ -105,14 +105,14 @@ impl PlannedJob {
         claim.into_iter().chain(self.on_time.next).min()
     }
 
-    /// Makes the instant due. Several instants at once are left to the leader, as after a suspension.
+    /// Makes the instant due. Several instants at once, as after a suspension, are left to the leader.
     pub(super) fn select_on_time(&mut self, now: UtcTime) {
         let runs = &mut self.on_time;
         if !runs.begun {
             (runs.begun, runs.next) = (true, self.schedule.next_after(now));
         }
         let come = runs.next.filter(|next| *next <= now);
-        // The leader has planned it.
+        // The leader has already planned it.
         let is_planned = |at| self.cursor.is_some_and(|cursor| cursor >= at);
         if come.is_some() || runs.due.is_some_and(|run| run.until < now || is_planned(run.at)) {
             runs.discard();
@@ -133,7 +133,7 @@ impl PlannedJob {
         }
     }
 
-    /// Claims the due run if this node is the first that has room.
+    /// Claims the due run if this node is the first one with room.
     pub(super) fn claim_on_time(
         &mut self,
         name: &LockName,
@@ -175,7 +175,7 @@ impl PlannedJob {
         }));
     }
 
-    /// Takes the outcome of the claim of an on-time run.
+    /// Handles the outcome of the claim of an on-time run.
     pub(super) fn on_time_answered(
         &mut self,
         now: UtcTime,
@@ -205,8 +205,8 @@ impl PlannedJob {
                     out.push(Command::CancelRunning(due.job.clone()));
                 }
             }
-            // It stays due here, and the leader notices that nobody has claimed it. The pool delays its next claim, unless
-            // that is in doubt.
+            // The run stays due here, and the leader notices that it is not claimed. The pool delays its next claim,
+            // unless that is in doubt.
             ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) if due.in_doubt.is_none() => {}
             ClaimOutcome::Answered(ClaimReply::Early { wait }) => run.not_before = now + wait,
             ClaimOutcome::Answered(ClaimReply::Paused | ClaimReply::Outdated) => {
@@ -225,7 +225,7 @@ impl PlannedJob {
         }
     }
 
-    /// Everything up to this instant is decided, since its claim was accepted or refused as decided.
+    /// Marks all instants up to this one as decided: its claim was accepted, or refused as already decided.
     fn on_time_decided(&mut self, at: UtcTime) {
         self.on_time.due = None;
         if self.cursor.is_some_and(|cursor| cursor < at) {

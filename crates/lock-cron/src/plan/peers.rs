@@ -1,15 +1,15 @@
-//! The live nodes with the same jobs, and the order in which they take the runs.
+//! The live nodes with the same jobs, and the order in which they claim runs.
 //!
-//! The order is a rendezvous hash of (job, instant, node): each node is the first of an equal share of the runs, and
-//! the runs of a node that leaves are spread over the others. Nodes may differ in their opinion of the order, since
-//! only the claim decides.
+//! The order is a rendezvous hash of (job, instant, node): each node is the first for an equal share of the runs, and
+//! the runs of a node that leaves are spread over the others. Nodes may disagree about the order, since only the claim
+//! decides.
 
 use crate::{hash::StableHash, time::UtcTime};
 use lock_core::LockName;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The time for which a node counts as alive without another heartbeat.
+/// The time for which a node counts as alive after a heartbeat.
 pub(crate) const NODE_LEASE: Duration = Duration::from_secs(3);
 
 /// The live nodes with the same jobs, as of the last heartbeat.
@@ -28,14 +28,14 @@ impl Peers {
         now.since(self.read_at) <= NODE_LEASE
     }
 
-    /// Returns `true` if this node is the first for the run, assuming that it has room.
+    /// Returns `true` if this node is the first for the run, assuming it has room.
     pub(super) fn is_first(&self, job: &LockName, at: UtcTime) -> bool {
         let own = weight(job, at, self.this);
         self.others.iter().all(|other| weight(job, at, *other) < own)
     }
 }
 
-/// Returns the weight of a node for a run. The node with the highest one is the first.
+/// Returns the weight of a node for a run. The node with the highest weight is the first.
 fn weight(job: &LockName, at: UtcTime, node: Uuid) -> (u64, Uuid) {
     let (high, low) = node.as_u64_pair();
     let hash = StableHash::new().text(job.as_str()).number(at.as_millis().cast_signed());

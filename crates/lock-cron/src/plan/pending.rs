@@ -1,4 +1,4 @@
-//! The pending runs of a job: the claims to send, runs and rows of skips, in ascending order.
+//! The pending runs of a job: the claims to send, for runs and for rows of skips, in ascending order.
 
 use super::missed;
 use crate::{observer::SkipReason, time::UtcTime};
@@ -7,22 +7,22 @@ use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PendingRun {
-    /// The run; for a row, the last one.
+    /// The run; for a row of skips, the last one.
     pub(super) run: RunId,
     pub(super) catch_up: CatchUp,
     /// The end of the grace; `None` for a trigger.
     until: Option<UtcTime>,
-    /// Set if it waits for the open runs of the job to end, regardless of the overlap policy.
+    /// Set if the run waits until the open runs of the job end, regardless of the overlap policy.
     pub(super) queues: bool,
-    /// Set if this is a row of skips instead of a run to start.
+    /// Set if this is a row of skips and not a run to start.
     pub(super) skip: Option<SkippedRow>,
     /// The claim of an earlier request that may still be applied.
     pub(super) in_doubt: Option<ClaimId>,
-    /// Set if the store replied that the instant has not come yet.
+    /// Set if the store replied that the instant is still in the future.
     pub(super) early: bool,
 }
 
-/// Instants that are decided and not started.
+/// Instants that are decided without being started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SkippedRow {
     pub(super) first: RunId,
@@ -64,7 +64,7 @@ impl PendingRun {
         self.catch_up == CatchUp::No && self.skip.is_none() && self.run.scheduled().is_some()
     }
 
-    /// Returns its instant, unless the store may already have the claim.
+    /// Returns the instant, unless the store may already have the claim.
     fn can_be_missed(&self) -> Option<UtcTime> {
         let at = self.run.scheduled()?;
         (self.in_doubt.is_none() && !self.early && self.skip.is_none()).then_some(at)
@@ -96,7 +96,7 @@ impl PendingRuns {
         self.entries.pop_front();
     }
 
-    /// Removes a run of a backfill that other runs wait behind, unless the store may already have its claim.
+    /// Removes a run of a backfill if other runs wait behind it, unless the store may already have its claim.
     pub(super) fn give_way(&mut self) -> bool {
         let is_backfill = |entry: &PendingRun| entry.run.backfill().is_some() && entry.in_doubt.is_none();
         let gives_way = !self.in_flight && self.entries.len() > 1 && self.front().is_some_and(is_backfill);
@@ -133,12 +133,12 @@ impl PendingRuns {
         self.entries.iter().any(|entry| entry.run.scheduled().is_some())
     }
 
-    /// Returns `true` if a run waits that only the leader starts, since it is a catch-up run or was triggered.
+    /// Returns `true` if a run is waiting that only the leader may start: a catch-up run or a triggered one.
     pub(super) fn has_leaders_run(&self) -> bool {
         !self.in_flight && self.front().is_some_and(|entry| entry.skip.is_none() && !entry.is_on_time())
     }
 
-    /// Returns `true` if the front claim may start a run that this node does not count yet.
+    /// Returns `true` if the front claim may start a run that this node does not yet count.
     pub(super) fn needs_room(&self) -> bool {
         self.front().is_some_and(|entry| entry.skip.is_none() && entry.in_doubt.is_none())
     }
@@ -148,7 +148,7 @@ impl PendingRuns {
         !self.in_flight && self.front().is_some_and(|entry| entry.in_doubt.is_some() && entry.skip.is_none())
     }
 
-    /// Skips the on-time runs for which no node has had room.
+    /// Skips the on-time runs for which no node had room.
     pub(super) fn skip_without_room(&mut self, is_late: impl Fn(Option<UtcTime>) -> bool) {
         let front = usize::from(self.in_flight);
         for entry in self.entries.iter_mut().skip(front) {
@@ -159,7 +159,7 @@ impl PendingRuns {
         self.join_rows();
     }
 
-    /// Drops the front runs that are decided up to this watermark, except one whose claim the store may have.
+    /// Drops the front runs that this watermark decides, except one whose claim the store may already have.
     pub(super) fn drop_decided(&mut self, watermark: UtcTime) {
         let front = usize::from(self.in_flight);
         let decided = |entry: &PendingRun| {
@@ -171,7 +171,7 @@ impl PendingRuns {
         }
     }
 
-    /// If a run is late, removes all runs that can be missed and returns the first instant of them.
+    /// If a run is late, removes all runs that can be missed and returns the instant of the first.
     pub(super) fn take_late(&mut self, is_late: impl Fn(Option<UtcTime>) -> bool) -> Option<UtcTime> {
         let front = usize::from(self.in_flight);
         let waiting = || self.entries.iter().skip(front).filter(|entry| entry.can_be_missed().is_some());
@@ -187,7 +187,7 @@ impl PendingRuns {
         first
     }
 
-    /// Skips the on-time runs after the first `room` of them, while runs queue.
+    /// While runs queue, skips the on-time runs after the first `room` of them.
     pub(super) fn skip_on_time_beyond(&mut self, room: usize) {
         if !self.has_queue() {
             return;
@@ -215,7 +215,7 @@ impl PendingRuns {
         self.join_rows();
     }
 
-    /// Joins adjacent rows with the same reason, so that the queue stays short.
+    /// Joins adjacent rows with the same reason, to keep the queue short.
     fn join_rows(&mut self) {
         let front = usize::from(self.in_flight);
         let mut at = front + 1;

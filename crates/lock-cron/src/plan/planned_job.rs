@@ -1,4 +1,4 @@
-//! The plan of one job: its pending runs.
+//! The plan of one job, with its pending runs.
 
 use super::{
     backfill::PlannedBackfill,
@@ -14,10 +14,10 @@ use lock_core::{__private::Backoff, LockName};
 use lock_ledger::{CatchUp, Skip};
 use std::{mem, time::Duration};
 
-/// The delay before a claim is sent again.
+/// The delay before a claim is repeated.
 pub(super) const CLAIM_RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// The back-off of a claim while other runs of its job or of its pool are open. It ends when one of them ends on this
+/// The back-off of a claim while other runs of its job or pool are open. It is reset when one of them ends on this
 /// node.
 pub(crate) const BUSY: Backoff = Backoff::new(CLAIM_RETRY_PAUSE, Duration::from_secs(5));
 
@@ -35,16 +35,16 @@ pub(super) struct PlannedJob {
     pub(super) cursor: Option<UtcTime>,
     /// The first instant after the cursor.
     pub(super) next: Option<UtcTime>,
-    /// The distance between the first two of several due instants that have not been searched yet.
+    /// The time between the first two of several due instants that are not yet searched.
     pub(super) behind: Option<Duration>,
-    /// Set if the next run that is on time queues behind the catch-up runs.
+    /// Set if the next on-time run queues behind the catch-up runs.
     pub(super) follows_catch_up: bool,
     pub(super) pending: PendingRuns,
     /// The backfills in the store, oldest first.
     pub(super) backfills: Vec<PlannedBackfill>,
-    /// The runs that this node may start on time without leading.
+    /// The runs that this node may start on time without being the leader.
     pub(super) on_time: OnTimeRuns,
-    /// The last time at which the watermark was read.
+    /// The time of the last read of the watermark.
     pub(super) observed: UtcTime,
     /// Set while the next instant is left to other nodes.
     pub(super) left_to_others: bool,
@@ -63,7 +63,7 @@ impl PlannedJob {
         (self.cursor, self.next, self.behind) = (Some(cursor), next, None);
     }
 
-    /// Removes the front run, which is decided.
+    /// Removes the front run after it was decided.
     pub(super) fn decided(&mut self) {
         self.pending.pop();
         self.clear_backoff();
@@ -75,7 +75,7 @@ impl PlannedJob {
         self.busy.reset();
     }
 
-    /// Delays the next claim while other runs are open. Each such answer doubles the delay.
+    /// Delays the next claim while other runs are open. Each call doubles the delay.
     pub(super) fn back_off(&mut self, now: UtcTime) {
         self.not_before = now + self.busy.next_wait();
     }
@@ -87,7 +87,7 @@ impl PlannedJob {
         self.clear_backoff();
     }
 
-    /// Makes the due instant pending, according to the policies. Several instants are left to
+    /// Makes the due instant pending, according to the policies. Several due instants are left to
     /// [`look_back`](Self::look_back).
     pub(super) fn select_due(&mut self, name: &LockName, now: UtcTime, peers: Option<&Peers>, room: &Room) {
         let has_room = !room.is_full(&self.terms);
@@ -102,7 +102,7 @@ impl PlannedJob {
             self.decided_up_to(now);
             return;
         }
-        // Without room, it is planned immediately: it stays due until its grace has passed, or another node claims it.
+        // Planned at once even without room: it stays due until its grace is over or another node claims it.
         if self.is_spread() && has_room && !self.pending.has_scheduled() && !self.is_ours(name, first, peers)
         {
             self.left_to_others = true;
@@ -115,7 +115,7 @@ impl PlannedJob {
         }
     }
 
-    /// Returns `true` if the leader takes an instant itself: as its first node, or since no node has claimed it.
+    /// Returns `true` if the leader claims an instant itself: as its first node, or because no node has claimed it.
     fn is_ours(&self, name: &LockName, first: UtcTime, peers: Option<&Peers>) -> bool {
         peers.is_none_or(|peers| peers.is_first(name, first)) || first + PATIENCE <= self.observed
     }
@@ -145,8 +145,8 @@ impl PlannedJob {
         }
     }
 
-    /// Returns the number of on-time runs that may wait behind catch-up runs; `None` if the overlap policy keeps the
-    /// latest.
+    /// Returns the number of on-time runs that may wait behind catch-up runs. Returns `None` if the overlap policy
+    /// keeps only the latest.
     fn overlap_room(&self) -> Option<usize> {
         match self.terms.overlap {
             Overlap::QueueOne | Overlap::CancelPrevious => None,
@@ -157,8 +157,8 @@ impl PlannedJob {
         }
     }
 
-    /// Takes back the pending runs that were not claimed in time: the misfire policy applies to them again. Runs that
-    /// wait for another run to end are kept, according to the overlap policy.
+    /// Takes back the pending runs that were not claimed in time, so that the misfire policy applies to them again.
+    /// Runs that wait for another run to end are kept, according to the overlap policy.
     fn requeue_late(&mut self, now: UtcTime) {
         if self.overlap_room().is_none() || self.pending.has_queue() {
             return;
@@ -215,7 +215,8 @@ impl PlannedJob {
         }));
     }
 
-    /// Returns the instant of its next claim; `None` if there is none, or for a triggered run. A backfill comes last.
+    /// Returns the instant of the next claim. Returns `None` if there is none, or for a triggered run. A backfill comes
+    /// last.
     pub(super) fn waits_since(&self) -> Option<UtcTime> {
         match self.pending.front() {
             Some(front) if front.run.backfill().is_some() => Some(UtcTime::from_micros(u64::MAX)),
@@ -229,8 +230,8 @@ impl PlannedJob {
         self.pending.in_flight || self.on_time.is_in_flight()
     }
 
-    /// Returns the time of the next tick for the plan of a leader. The end of a run gives room, and a heartbeat shows
-    /// whether other nodes have claimed an instant: both are events.
+    /// Returns the time of the next tick of a leader's plan. Two changes need no tick, since they are events: the end
+    /// of a run frees room, and a heartbeat shows whether other nodes have claimed an instant.
     pub(super) fn wake_at(&self, room: &Room) -> Option<UtcTime> {
         let opens =
             if self.pending.needs_room() { room.opens_at(&self.terms) } else { Some(self.not_before) };

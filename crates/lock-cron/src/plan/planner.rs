@@ -1,4 +1,4 @@
-//! The planner of a group of jobs: its events.
+//! The planner of a group of jobs, and its events.
 
 use super::{
     backfill::PlannedBackfill,
@@ -52,7 +52,7 @@ impl Planner {
         self.jobs.insert(name, job);
     }
 
-    /// Adds an instance, or replaces its definition. The plan of the previous one is discarded.
+    /// Adds an instance, or replaces its definition and discards the previous plan.
     pub(crate) fn define(
         &mut self,
         now: UtcTime,
@@ -76,12 +76,12 @@ impl Planner {
         self.jobs.remove(name);
     }
 
-    /// Starts the leadership of this node; the watermarks arrive with [`registered`](Self::registered).
+    /// Starts the leadership of this node. The watermarks arrive with [`registered`](Self::registered).
     pub(crate) fn elected(&mut self) {
         self.leading = true;
     }
 
-    /// Ends the leadership of this node. A claim in flight is still answered.
+    /// Ends the leadership of this node. Claims in flight are still answered.
     pub(crate) fn resigned(&mut self) {
         self.leading = false;
         for job in self.jobs.values_mut() {
@@ -89,7 +89,7 @@ impl Planner {
         }
     }
 
-    /// Starts no further runs from now on.
+    /// Stops starting runs.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
     }
@@ -100,12 +100,12 @@ impl Planner {
         Some(Registration { job: name.clone(), schedule: job.identity })
     }
 
-    /// Returns `true` if the watermark of the job is unknown, so that nothing is planned.
+    /// Returns `true` if the watermark of the job is unknown, so that nothing can be planned.
     pub(crate) fn waits_for_watermark(&self, name: &LockName) -> bool {
         self.jobs.get(name).is_some_and(|job| job.cursor.is_none())
     }
 
-    /// Takes the live nodes.
+    /// Sets the live nodes.
     pub(crate) fn peers_read(&mut self, peers: Peers) {
         self.peers = Some(peers);
     }
@@ -121,7 +121,7 @@ impl Planner {
         undecided.map(|(name, job)| Registration { job: name.clone(), schedule: job.identity }).collect()
     }
 
-    /// Takes the watermark that a job with this schedule had at this time, as far as the store knows the job.
+    /// Handles the watermark of a job with this schedule, read at this time without registering the job.
     pub(crate) fn observed(
         &mut self,
         registration: &Registration,
@@ -153,10 +153,10 @@ impl Planner {
             && self.jobs.values().any(|job| job.pending.has_leaders_run())
     }
 
-    /// Takes the watermark that a job with this schedule had at this time. Earlier instants are no longer claimed.
+    /// Handles the watermark that a job with this schedule had at this time. Earlier instants are no longer claimed.
     pub(crate) fn registered(&mut self, registration: &Registration, watermark: UtcTime, at: UtcTime) {
         let Some(job) = self.jobs.get_mut(&registration.job) else { return };
-        // The controls have changed it meanwhile: another registration is in progress.
+        // The controls changed the schedule in the meantime: another registration is in progress.
         if job.identity != registration.schedule {
             return;
         }
@@ -167,8 +167,8 @@ impl Planner {
         job.observed = job.observed.max(at);
     }
 
-    /// Takes the controls of a job. If they changed, the plan is discarded, the watermark has to be read again, and the
-    /// answer is `true`.
+    /// Sets the controls of a job. Returns `true` if they changed: the plan is discarded, and the watermark must be
+    /// read again.
     pub(crate) fn controls_changed(
         &mut self,
         name: &LockName,
@@ -199,7 +199,7 @@ impl Planner {
         }
     }
 
-    /// Takes the backfills of a job in the store, oldest first.
+    /// Sets the backfills of a job from the store, oldest first.
     pub(crate) fn backfills_read(&mut self, name: &LockName, read: Vec<PlannedBackfill>) {
         if let Some(job) = self.jobs.get_mut(name) {
             job.backfills_read(read);
@@ -229,7 +229,7 @@ impl Planner {
                 job.select_on_time(now);
             }
         }
-        // Those that have waited longest for room come first.
+        // The runs that have waited longest for room come first.
         let mut jobs: Vec<_> = self.jobs.iter_mut().collect();
         jobs.sort_by_key(|(_, job)| job.waits_since());
         let mut behind = Vec::new();
@@ -242,7 +242,7 @@ impl Planner {
             }
             behind.extend(job.behind.map(|distance| (distance, name, job)));
         }
-        // A job with short intervals loses the most by waiting for another tick.
+        // A job with short intervals loses the most if it waits for another tick.
         behind.sort_by_key(|(distance, ..)| *distance);
         for (_, name, job) in behind {
             if budget.is_spent() {
@@ -254,7 +254,7 @@ impl Planner {
         room.end(now);
     }
 
-    /// Takes the outcome of a claim.
+    /// Handles the outcome of a claim.
     pub(crate) fn claim_answered(
         &mut self,
         now: UtcTime,
@@ -298,11 +298,11 @@ impl Planner {
                 skipped(SkipReason::DecidedElsewhere, count);
                 job.decided();
             }
-            // A claim in doubt does not wait for room, since the store may have granted it.
+            // A claim in doubt needs no room, since the store may have granted it.
             ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) if due.in_doubt.is_some() => {
                 job.back_off(now)
             }
-            // The pool delays the next claim, of whichever of its jobs.
+            // The pool delays the next claim of any of its jobs.
             ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) => {}
             ClaimOutcome::Answered(ClaimReply::Early { wait }) => job.not_before = now + wait,
             ClaimOutcome::Answered(ClaimReply::Busy { .. }) => {
@@ -324,7 +324,7 @@ impl Planner {
         }
     }
 
-    /// Handles the end of a run on this node: runs that waited for it may be claimed immediately.
+    /// Handles the end of a run on this node. Runs that waited for it may be claimed immediately.
     pub(crate) fn run_ended(&mut self, name: &LockName) {
         if let Some(job) = self.jobs.get_mut(name) {
             job.clear_backoff();

@@ -44,7 +44,7 @@ fn granted() -> ClaimOutcome {
 struct Story {
     planner: Planner,
     schedule: Schedule,
-    /// The claim id of requests of which not all were answered.
+    /// The claim id of a request that may still be applied.
     in_doubt: Option<ClaimId>,
     /// The number of instants counted as missed.
     missed: u32,
@@ -68,7 +68,7 @@ impl Story {
         Self { planner, schedule, in_doubt: None, missed: 0 }
     }
 
-    /// Runs a tick. The store executes skips immediately.
+    /// Runs a tick. Skips are answered immediately.
     fn tick(&mut self, now: UtcTime) -> Vec<Command> {
         let mut out = Vec::new();
         loop {
@@ -82,7 +82,7 @@ impl Story {
         out
     }
 
-    /// Returns the claims of a tick: instant in seconds, and whether it makes up for a missed one.
+    /// Returns the claims of a tick: the run, and whether it is a catch-up run.
     fn claims(&mut self, now: UtcTime) -> Vec<(RunId, CatchUp)> {
         let claims = self.tick(now).into_iter().filter_map(|command| match command {
             Command::Claim(due) => Some((due.run, due.catch_up)),
@@ -91,7 +91,7 @@ impl Story {
         claims.collect()
     }
 
-    /// Returns all claims if every claim is granted immediately.
+    /// Returns all claims, granting each immediately.
     fn all_claims(&mut self, now: UtcTime) -> Vec<(RunId, CatchUp)> {
         let mut asked = Vec::new();
         while let [(run, catch_up)] = self.claims(now)[..] {

@@ -1,5 +1,5 @@
-//! The moments of repeated requests: whole multiples of a second on the clock of the lock factory. Schedulers that share a
-//! factory send theirs at the same moments, so that a ledger can put them into one call.
+//! The moments of repeated requests: whole multiples of a second on the clock of the lock factory. Schedulers that
+//! share a factory send theirs at the same moments, so that a ledger can combine them in one call.
 
 use lock_core::clock::Moment;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Beats {
         Self { first: now + (HEARTBEAT_INTERVAL - Duration::from_nanos(begun.subsec_nanos().into())) }
     }
 
-    /// Returns the last beat until this time from now. Without one, it returns that time.
+    /// Returns the last beat within `time` from now, or the end of `time` if there is none.
     pub(super) fn within(self, now: Instant, time: Duration) -> Instant {
         let until = now + time;
         match until.checked_duration_since(self.first) {

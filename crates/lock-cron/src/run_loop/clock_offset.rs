@@ -1,10 +1,10 @@
-//! Jumps of this node's clock against the server's.
+//! Jumps of this node's clock relative to the server's.
 
 use super::state::RunLoop;
 use crate::observer::CronEvent;
 
-/// The change of the offset between two heartbeats above which it is a jump, in seconds. A slow answer moves the estimate
-/// of the server's clock by less than that.
+/// The change of the offset between two heartbeats above which it counts as a jump, in seconds. A slow answer changes
+/// the estimate of the server's clock by less.
 const MAX_CHANGE: f64 = 5.0;
 
 /// The offset after the last heartbeat, in seconds.
@@ -12,7 +12,7 @@ const MAX_CHANGE: f64 = 5.0;
 pub(super) struct ClockOffset(Option<f64>);
 
 impl ClockOffset {
-    /// Takes the offset after a heartbeat. Returns its change if that is a jump.
+    /// Records the offset after a heartbeat. Returns its change if that is a jump.
     fn changed(&mut self, offset: f64) -> Option<f64> {
         let by = offset - self.0.replace(offset)?;
         (by.abs() > MAX_CHANGE).then_some(by)

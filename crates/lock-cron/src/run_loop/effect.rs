@@ -17,7 +17,7 @@ use lock_ledger::{
 };
 use std::sync::Arc;
 
-/// A job as it was when its run was claimed, and that run.
+/// A run, and its job as of the claim.
 pub(super) type Claimed = Box<(Arc<Job>, ClaimedRun)>;
 
 /// The result of a task.
@@ -41,7 +41,7 @@ pub(super) enum Effect {
     RunEnded(RunKey),
 }
 
-/// Returns the error of a task that panicked; its request may have been applied.
+/// Returns the error of a panicked task. Its request may have been applied.
 pub(super) fn panicked() -> BackendError {
     BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, "a scheduler task panicked")
 }

@@ -34,7 +34,7 @@ impl RunLoop {
     pub(super) fn elected(&mut self, elected: Result<LockGuard, LockError>) {
         match elected {
             Ok(guard) if self.phase == Phase::Running => self.lead(guard),
-            // Too late: the next candidate acquires it immediately.
+            // Too late: the next candidate acquires the lock immediately.
             Ok(guard) => drop(guard),
             Err(error) if error.kind() == LockErrorKind::ShutDown => {
                 self.failure = Some(error.into());
@@ -61,7 +61,7 @@ impl RunLoop {
         self.describe_kinds();
     }
 
-    /// Checks the leadership by the clock before anything is planned. In a process that was stopped, no timer has
+    /// Checks the leadership against the clock before anything is planned. In a process that was stopped, no timer has
     /// fired yet, and another leader may have started the runs that seem to be missed.
     pub(super) fn check_leadership(&mut self) {
         if self.leadership.as_ref().is_some_and(|leadership| !leadership.guard.is_held()) {
@@ -75,7 +75,7 @@ impl RunLoop {
         self.elect(Duration::ZERO);
     }
 
-    /// Ends the leadership of this node, without releasing its lock.
+    /// Ends the leadership of this node without releasing its lock.
     pub(super) fn follow(&mut self) -> Option<LockGuard> {
         let Leadership { guard, .. } = self.leadership.take()?;
         self.shared.leading.store(false, Ordering::SeqCst);
@@ -85,7 +85,7 @@ impl RunLoop {
         Some(guard)
     }
 
-    /// Ends the leadership of this node, and releases its lock.
+    /// Ends the leadership of this node and releases its lock.
     pub(super) fn resign(&mut self) {
         let Some(guard) = self.follow() else { return };
         self.resigning = true;

@@ -28,7 +28,7 @@ use lock_ledger::{
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// The lead of a watermark above which it is attributed to a clock that was ahead.
+/// The lead of a watermark above which the server's clock is assumed to have been ahead.
 const MAX_WATERMARK_LEAD: Duration = Duration::from_secs(60);
 
 impl RunLoop {
@@ -50,7 +50,7 @@ impl RunLoop {
                     self.spawn(close, Effect::BackfillClosed);
                 }
                 Command::Register(job) => self.register(&[job], Duration::ZERO),
-                // The store does not have the known controls, whatever their revision.
+                // The store no longer has the known controls, whatever their revision.
                 Command::ReadControls => self.read_all_controls(),
                 Command::Skipped { job, reason, count } => {
                     let skipped = |group| CronEvent::Skipped { group, job: &job, reason, count };
@@ -61,7 +61,7 @@ impl RunLoop {
     }
 
     fn claim(&mut self, mut due: Due) {
-        // Another definition may arrive before the answer. The run is that of the one it was planned by.
+        // Another definition may arrive before the answer. The run belongs to the definition by which it was planned.
         let Some(job) = self.jobs.get(&due.job).cloned() else { return };
         let node = self.shared.node.clone();
         self.claims += 1;
@@ -80,8 +80,8 @@ impl RunLoop {
         if self.phase == Phase::Ending {
             node.running.cancel(|of| *of == key, CancelReason::Shutdown);
         }
-        // Ended after a panic outside of the body as well: otherwise its lease would be renewed forever, and no later
-        // run could start.
+        // Ended after a panic outside the body as well: otherwise its lease would be renewed forever, and no later run
+        // could start.
         let ended = Effect::RunEnded(key.clone());
         let task = async move {
             run::run(&node, &job, claimed, cancel).await;
@@ -161,7 +161,7 @@ impl RunLoop {
         let (this, jobs) = (self.shared.node.id, self.fingerprint);
         let is_peer = |node: &&LiveNode| node.id != this && node.jobs == jobs && node.room > 0;
         let others: Vec<_> = outcome.nodes.iter().filter(is_peer).map(|node| node.id).collect();
-        // The leadership goes to a node with room, if one waits to start runs that only a leader starts.
+        // If runs wait that only a leader may start, the leadership goes to a node with room.
         if !others.is_empty() && self.planner.waits_for_room() && self.phase == Phase::Running {
             self.resign();
         }
@@ -191,7 +191,7 @@ impl RunLoop {
         }
     }
 
-    /// Repeats a registration for the jobs that wait for it. A failed refresh is only repeated at the next interval.
+    /// Repeats a registration for the jobs that wait for it. A failed refresh waits for the next interval.
     pub(super) fn registration_failed(&mut self, error: &BackendError, jobs: Vec<Registration>) {
         self.shared.node.store_failed(error);
         let waits = |job: &LockName| self.planner.waits_for_watermark(job);
@@ -220,7 +220,7 @@ impl RunLoop {
             return;
         };
         self.known_revision = revision;
-        // The runs of this node may have been cancelled.
+        // Runs of this node may have been cancelled.
         self.timers.renewal = Instant::now();
         self.controls = self.remembered(created, jobs.into_iter().collect());
         (self.triggers, self.backfills) = (triggers, backfills);
@@ -234,7 +234,7 @@ impl RunLoop {
             let foreign = self.triggers.iter().filter(|trigger| !self.jobs.contains_key(&trigger.job));
             let unowned = self.unowned.see_triggers(foreign.cloned().collect(), self.now());
             self.report_unowned(&unowned);
-            // A run that another node has released raises the revision.
+            // The revision also rises when another node releases a run.
             self.timers.open_runs = Instant::now();
         }
         for trigger in &self.triggers {
@@ -245,7 +245,7 @@ impl RunLoop {
         }
     }
 
-    /// Gives the planner the backfills of a job.
+    /// Passes the backfills of a job to the planner.
     pub(super) fn plan_backfills(&mut self, job: &LockName) {
         let of_job = self.backfills.iter().filter(|backfill| backfill.job == *job);
         let readable = of_job.filter_map(|Backfill { id, schedule, dst, mark, last, .. }| {
@@ -254,7 +254,7 @@ impl RunLoop {
                     Some(PlannedBackfill { id: *id, schedule, mark: *mark, last: *last })
                 }
                 Err(error) => {
-                    // Stored by another version of the program, or for a zone that this machine does not know.
+                    // Another version of the program stored it, or its zone is unknown on this machine.
                     tracing::error!(cron.job = %job, %error, "failed to parse the schedule of a backfill, skipping the backfill");
                     None
                 }
@@ -299,7 +299,7 @@ impl RunLoop {
     fn take_over(&mut self, left: OpenRun) {
         let Some(job) = self.jobs.get(&left.job).cloned() else { return };
         let key = RunKey { job: left.job.clone(), run: left.run };
-        // While its last attempt is still ending on this node, or without room, a later check finds it.
+        // While its last attempt is still ending on this node, or without room, it is left to a later check.
         if self.phase != Phase::Running || self.room() == 0 || self.shared.node.running.has(&key) {
             return;
         }
@@ -310,7 +310,7 @@ impl RunLoop {
         });
     }
 
-    /// Ends a run without a node: it was cancelled, or the payload of a further attempt is gone.
+    /// Ends a run that has no node: it was cancelled, or the payload for a further attempt is gone.
     fn abandon(&mut self, left: OpenRun) {
         let key = RunKey { job: left.job.clone(), run: left.run };
         let node = self.shared.node.clone();
@@ -320,7 +320,7 @@ impl RunLoop {
         });
     }
 
-    /// Settles a run that its node has left, unless a task does so already.
+    /// Settles a run whose node has left, unless a task is doing so already.
     fn settle(&mut self, key: RunKey, settled: impl Future<Output = Option<Claimed>> + Send + 'static) {
         if self.taking_over.insert(key.clone()) {
             self.claims += 1;

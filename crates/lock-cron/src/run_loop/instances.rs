@@ -1,4 +1,4 @@
-//! The instances of this node's kinds, as far as the store has changed them.
+//! The instances of this node's kinds, as of the last read of the store.
 
 use super::{
     effect::{Effect, panicked},
@@ -17,13 +17,13 @@ use tokio::time::{Instant, sleep};
 /// The instances of the group, as far as this node knows them.
 #[derive(Debug)]
 pub(super) struct KnownInstances {
-    /// The revision up to which it knows them.
+    /// The revision up to which they are known.
     revision: u64,
-    /// The last time at which that was the revision in the store.
+    /// The last time at which the store had that revision.
     current_at: UtcTime,
     /// The instances that this node cannot run.
     foreign: BTreeSet<LockName>,
-    /// Set while they are read, since the store has another revision.
+    /// Set while they are being read.
     pub(super) reading: bool,
 }
 
@@ -39,8 +39,8 @@ impl RunLoop {
         self.jobs.get(name).is_some_and(|job| job.definition > 0)
     }
 
-    /// Reads the instances if a heartbeat shows another revision. A node without kinds reads them while it leads, since
-    /// it reports those that no node runs.
+    /// Reads the instances if a heartbeat shows another revision. A leader reads them even without kinds, since it
+    /// reports those that no node runs.
     pub(super) fn instances_seen(&mut self, revision: u64, nodes: &[LiveNode], at: UtcTime) {
         if self.kinds.is_empty() && self.leadership.is_none() {
             return;
@@ -60,7 +60,7 @@ impl RunLoop {
         }
     }
 
-    /// Reads all instances at the next opportunity.
+    /// Makes the next heartbeat read all instances.
     fn read_all_instances(&mut self) {
         (self.instances.revision, self.timers.heartbeat) = (NO_REVISION, Instant::now());
     }
@@ -93,7 +93,7 @@ impl RunLoop {
         self.register_defined(&defined);
     }
 
-    /// Takes a definition. Returns `true` if it changed and this node can run it.
+    /// Sets a definition. Returns `true` if it changed and this node can run it.
     fn define(&mut self, instance: &Instance) -> bool {
         let name = &instance.name;
         if self.jobs.get(name).is_some_and(|job| job.definition == instance.revision) {
@@ -103,7 +103,7 @@ impl RunLoop {
         let job = kind.and_then(|kind| match kind.job(instance) {
             Ok(job) => Some(Arc::new(job)),
             Err(error) => {
-                // Stored by another version of the program, or for a zone that this machine does not know.
+                // Another version of the program stored it, or its zone is unknown on this machine.
                 tracing::error!(cron.job = %name, %error, "failed to parse the schedule of an instance, not running \
                     it");
                 None
@@ -129,7 +129,7 @@ impl RunLoop {
         }
     }
 
-    /// Reads the watermarks of new definitions, and plans their triggers, if this node leads.
+    /// If this node leads, reads the watermarks of new definitions and plans their triggers.
     fn register_defined(&mut self, defined: &BTreeSet<LockName>) {
         if self.leadership.is_none() || defined.is_empty() {
             return;
@@ -140,8 +140,8 @@ impl RunLoop {
         }
     }
 
-    /// Reads the watermarks of instances. They have one from the request that added them, so they are not registered:
-    /// nothing is written for an instance that has been forgotten.
+    /// Reads the watermarks of instances. They are not registered: the request that added them set a watermark, and
+    /// nothing may be written for an instance that has been forgotten.
     pub(super) fn read_watermarks(&mut self, jobs: Vec<Registration>, after: Duration) {
         let node = self.shared.node.clone();
         let failed = Effect::WatermarksRead { jobs: jobs.clone(), answer: Err(panicked()) };

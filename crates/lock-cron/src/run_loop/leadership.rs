@@ -14,7 +14,7 @@ impl Leadership {
     }
 }
 
-/// Completes when the leadership is lost. Never completes without one.
+/// Completes when the leadership is lost. Never completes if there is none.
 pub(super) async fn lost(leadership: &mut Option<Leadership>) -> LostReason {
     match leadership {
         Some(leadership) => leadership.lost.as_mut().await,

@@ -1,14 +1,14 @@
-//! A loss of the data of the group, and the controls that this node knew before.
+//! The loss of the group's data in the store, and the controls that this node knew before it.
 //!
 //! Rules:
-//! - A group has a time of creation. If it differs from the one before, or is missing, the store lost the data of the
-//!   group. The leader reports that once, in the place of a report for each job.
-//! - A node that notices it keeps the controls that it read before, and sends those of its jobs to the store: pauses,
-//!   resumes and schedules, with the revisions that they had.
-//! - The store keeps those of the highest revision, so nodes that read at different times agree on the last command of
-//!   an operator. A command since the loss has a higher revision than all of them.
+//! - A group has a creation time. If it differs from the previous one, or is missing, the store lost the data of the
+//! group. The leader reports that once, and not for each job.
+//! - A node that notices the loss keeps the controls that it read before. It sends those of its own jobs to the store:
+//! pauses, resumes and schedules, with the revisions that they had.
+//! - The store keeps the controls with the highest revision, so nodes that read at different times agree on the last
+//! command of an operator. A command given after the loss has a higher revision than all of them.
 //! - Controls that no running node has read are lost. Instances get their controls back if they are added again within
-//!   ten minutes.
+//! ten minutes.
 
 use super::{effect::Effect, state::RunLoop};
 use crate::observer::CronEvent;
@@ -17,21 +17,21 @@ use lock_ledger::{ABSENT_AFTER, CommandReply, JobCommand, JobControls};
 use std::{collections::BTreeMap, mem};
 use tokio::time::Instant;
 
-/// The creation of the group, and the controls to set again.
+/// The creation time of the group, and the controls to restore.
 #[derive(Debug, Default)]
 pub(super) struct LostData {
     created: Option<UtcTime>,
     controls: BTreeMap<LockName, JobControls>,
     noticed: Option<Instant>,
-    /// Set while they are sent.
+    /// Set while they are being sent.
     sending: bool,
-    /// Jobs that were new to the store although this leader had registered them. The next heartbeat tells whether the
+    /// Jobs that were new to the store although this leader had registered them. The next heartbeat shows whether the
     /// whole group was lost.
     pub(super) jobs: Vec<LockName>,
 }
 
 impl RunLoop {
-    /// Takes the creation of the group and the controls that the store has. Returns the controls that apply.
+    /// Takes the group's creation time and the controls from the store. Returns the controls that apply.
     pub(super) fn remembered(
         &mut self,
         created: Option<UtcTime>,
@@ -55,22 +55,22 @@ impl RunLoop {
     fn report_lost_group(&mut self) {
         if self.leadership.is_some() {
             self.shared.node.observers.notify(|group| CronEvent::DataLost { group, job: None });
-            // Each would be reported as lost, too.
+            // Otherwise each job would be reported as lost, too.
             self.registered.clear();
             self.lost.jobs.clear();
             self.timers.registration = Instant::now();
         }
     }
 
-    /// Reports the jobs whose data was lost alone.
+    /// Reports jobs that lost their data while the group kept its own.
     pub(super) fn report_lost_jobs(&mut self) {
         for job in mem::take(&mut self.lost.jobs) {
             self.shared.node.observers.notify(|group| CronEvent::DataLost { group, job: Some(&job) });
         }
     }
 
-    /// Sends the controls of this node's jobs from before the loss. Those of an instance wait until the store has it
-    /// again: a watermark of now would decide an only instant that is late.
+    /// Sends the controls of this node's jobs from before the loss. Those of an instance wait until the store has the
+    /// instance again: a watermark of now would decide a late instance with a single instant.
     pub(super) fn reinstate(&mut self) {
         let is_known =
             |job| self.jobs.contains_key(job) && !(self.instances.reading && self.is_instance(job));

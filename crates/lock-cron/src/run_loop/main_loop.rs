@@ -1,4 +1,4 @@
-//! The loop itself: plan, execute, wait for the next event; and the phases of its shutdown.
+//! The main loop: plan, execute, wait for the next event; and the phases of its shutdown.
 
 use super::{effect::Effect, leadership, phase::Phase, state::RunLoop};
 use crate::{error::CronError, node::ShutdownStage, plan::Budget, running::CancelReason};
@@ -8,11 +8,11 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// The longest sleep, so that a step of a clock and a suspended machine are noticed.
+/// The maximum sleep, so that clock steps and suspensions of the machine are noticed.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 impl RunLoop {
-    /// Runs until the signal, and then until everything has ended.
+    /// Runs until the signal, then until everything has ended.
     pub(crate) async fn run(mut self, signal: impl Future<Output = ()>) -> Result<(), CronError> {
         let mut signal = pin!(signal);
         self.elect(Duration::ZERO);
@@ -46,7 +46,7 @@ impl RunLoop {
     fn task_done(&mut self, done: Result<Effect, JoinError>) {
         match done {
             Ok(effect) => self.handle(effect),
-            // Only a runtime that shuts down ends them early: panics are caught in the task.
+            // Only the shutdown of a runtime ends them early: panics are caught in the task.
             Err(error) => tracing::error!(%error, "scheduler task ended early"),
         }
     }
@@ -59,7 +59,7 @@ impl RunLoop {
         planned.into_iter().chain(timers).fold(now + MAX_SLEEP, Instant::min)
     }
 
-    /// Starts the shutdown: no further claims.
+    /// Starts the shutdown: no further claims are sent.
     pub(super) fn drain(&mut self) {
         if self.phase == Phase::Running {
             self.planner.drain();
@@ -78,7 +78,7 @@ impl RunLoop {
                 self.resign();
                 self.phase = Phase::Finishing(deadline);
             }
-            // The next leader finds the runs that they may have started.
+            // The next leader finds the runs that these claims may have started.
             Phase::Draining(_) if is_overdue => node.shutdown.advance(ShutdownStage::GivingUp),
             Phase::Finishing(_) if is_overdue => {
                 node.shutdown.advance(ShutdownStage::GivingUp);
@@ -97,7 +97,8 @@ impl RunLoop {
     }
 }
 
-/// Yields even if the instant is due: a planner that searches a long outage has work left after many consecutive ticks.
+/// Yields even if the instant is due: while the planner searches a long outage, many consecutive ticks leave work for
+/// the next one.
 async fn sleep_or_yield(until: Instant) {
     if until <= Instant::now() {
         yield_now().await;

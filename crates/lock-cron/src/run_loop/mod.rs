@@ -1,7 +1,7 @@
-//! The run loop: executes the commands of the planner. There is one loop and one set of tasks; nothing else spawns.
+//! The run loop, which executes the commands of the planner. It has one set of tasks, and nothing else spawns.
 //!
-//! Everything that takes time is a task of the set, whose result is an [`Effect`](effect::Effect), an event of the
-//! loop. Dropping the loop drops the set, and with it every running task.
+//! Everything that takes time is a task of the set. Its result is an [`Effect`](effect::Effect), an event of the loop.
+//! Dropping the loop drops the set, and with it every running task.
 
 mod beats;
 mod clock_offset;

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-/// The phase of a run loop. Draining and finishing share one deadline; without one they wait for everything.
+/// The phase of a run loop. Draining and finishing share one deadline; without one, they wait for everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Running,
@@ -10,7 +10,7 @@ pub(super) enum Phase {
     Draining(Option<Instant>),
     /// The leadership is released; running bodies finish.
     Finishing(Option<Instant>),
-    /// Bodies were asked to end.
+    /// Bodies have been asked to end.
     Ending,
 }
 

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 /// The time between the registrations of a leader.
 pub(super) const REGISTRATION_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The longest interval of a repeated request, regardless of the leases.
+/// The maximum interval of a repeated request, regardless of the leases.
 const MAX_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl RunLoop {
@@ -40,7 +40,7 @@ impl RunLoop {
             self.timers.registration = self.timers.beats.within(now, REGISTRATION_INTERVAL);
             self.read_successes();
             self.describe_kinds();
-            // A job without a watermark has a registration in progress.
+            // A job without a watermark already has a registration in progress.
             let mut jobs = self.job_names();
             jobs.retain(|job| !self.is_instance(job) && !self.planner.waits_for_watermark(job));
             if !jobs.is_empty() {
@@ -58,8 +58,8 @@ impl RunLoop {
         (self.shared.node.terms.lease / 3).min(MAX_INTERVAL)
     }
 
-    /// Registers jobs, and reads their watermarks. Those of instances are only read. It also refreshes the registration: a job that no leader has
-    /// registered for a while counts as removed.
+    /// Registers jobs and reads their watermarks; those of instances are only read. It also refreshes registrations: a
+    /// job that no leader has registered for a while counts as removed.
     pub(super) fn register(&mut self, jobs: &[LockName], after: Duration) {
         let node = self.shared.node.clone();
         let registrations = jobs.iter().filter_map(|job| self.planner.registration(job));
@@ -80,13 +80,13 @@ impl RunLoop {
         self.spawn(register, failed);
     }
 
-    /// Sends the schedules and terms of registered jobs for display. A leader repeats it with its registrations.
+    /// Sends the schedules and terms of registered jobs, for display. A leader repeats this with its registrations.
     pub(super) fn describe_jobs(&mut self, jobs: &[Registration]) {
         let known = jobs.iter().filter_map(|registration| self.jobs.get(&registration.job));
         self.describe(known.map(|job| describe(job)).collect());
     }
 
-    /// Sends the terms of the kinds for display. A leader repeats it with its registrations.
+    /// Sends the terms of the kinds, for display. A leader repeats this with its registrations.
     pub(super) fn describe_kinds(&mut self) {
         if !self.kinds.is_empty() {
             self.describe(self.kinds.iter().filter_map(|(name, kind)| describe_kind(name, kind)).collect());
@@ -104,7 +104,7 @@ impl RunLoop {
         self.spawn(describe, Effect::Described);
     }
 
-    /// Reads all controls at the next opportunity, regardless of the known revision.
+    /// Makes the next heartbeat read all controls, regardless of the known revision.
     pub(super) fn read_all_controls(&mut self) {
         (self.known_revision, self.timers.heartbeat) = (NO_REVISION, Instant::now());
     }
@@ -125,7 +125,7 @@ impl RunLoop {
         self.spawn(send, failed);
     }
 
-    /// Removes this node from the live nodes, so that the others leave it no further runs.
+    /// Removes this node from the live nodes, so that the others leave no further runs to it.
     pub(super) fn leave(&mut self) {
         if !self.is_member() {
             return;

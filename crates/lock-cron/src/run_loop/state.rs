@@ -32,14 +32,15 @@ pub(crate) struct RunLoop {
     pub(super) jobs: BTreeMap<LockName, Arc<Job>>,
     pub(super) kinds: BTreeMap<String, Arc<Kind>>,
     pub(super) instances: KnownInstances,
-    /// The hash of the jobs in code, their schedules, and the kinds. Nodes with the same hash elect one leader, and share the runs.
+    /// The hash of the jobs in code, their schedules, and the kinds. Nodes with the same hash elect one leader and
+    /// share the runs.
     pub(super) fingerprint: u64,
     pub(super) planner: Planner,
     pub(super) effects: JoinSet<Effect>,
     pub(super) phase: Phase,
     pub(super) leadership: Option<Leadership>,
     pub(super) resigning: bool,
-    /// The jobs that this node has registered. If one is new to the ledger, the ledger lost its data.
+    /// The jobs that this node has registered. If one of them is new to the ledger, the ledger lost data.
     pub(super) registered: BTreeSet<LockName>,
     pub(super) unowned: UnownedJobs,
     pub(super) lost: LostData,
@@ -47,20 +48,20 @@ pub(crate) struct RunLoop {
     /// The jobs that this leader has reported as overdue.
     pub(super) overdue: BTreeSet<LockName>,
     pub(super) timers: Timers,
-    /// The controls, the waiting triggers and the backfills that were read last.
+    /// The controls, waiting triggers and backfills of the last read.
     pub(super) controls: BTreeMap<LockName, JobControls>,
     pub(super) triggers: Vec<Trigger>,
     pub(super) backfills: Vec<Backfill>,
-    /// The revision of the controls that the planner has.
+    /// The revision of the controls passed to the planner.
     pub(super) known_revision: u64,
     pub(super) heartbeat_in_flight: bool,
     /// Set while the store is asked to remove this node.
     pub(super) leaving: bool,
     pub(super) renewing: bool,
-    /// The claims in flight.
+    /// The number of claims in flight.
     pub(super) claims: usize,
     pub(super) taking_over: BTreeSet<RunKey>,
-    /// Set if a run that its node has left may wait for a place in a pool.
+    /// Set if a run whose node has left may be waiting for a place in a pool.
     pub(super) waits_for_pool: bool,
     pub(super) failure: Option<CronError>,
 }
@@ -118,8 +119,8 @@ impl RunLoop {
         }
     }
 
-    /// Runs a task whose result is an event of the loop. If it panics, the event is `failed`, and only this task
-    /// fails.
+    /// Spawns a task whose result is an event of the loop. If the task panics, the event is `failed`; nothing else is
+    /// affected.
     pub(super) fn spawn(&mut self, task: impl Future<Output = Effect> + Send + 'static, failed: Effect) {
         self.effects.spawn(async move {
             AssertUnwindSafe(task).catch_unwind().await.unwrap_or_else(|_| {
@@ -150,8 +151,8 @@ impl RunLoop {
     }
 }
 
-/// Hashes the jobs, their schedules and the kinds. Versions of the zone data are not included, so that nodes
-/// started before and after an update have the same hash.
+/// Hashes the jobs, their schedules and the kinds. Versions of the zone data are not included, so that nodes started
+/// before and after an update have the same hash.
 fn fingerprint<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>, kinds: impl Iterator<Item = &'a String>) -> u64 {
     let lines = jobs.map(|job| format!("{}\n{:016x}\n", job.name, job.schedule.identity()));
     let kinds = kinds.map(|kind| format!("{kind}/\n"));
@@ -159,7 +160,7 @@ fn fingerprint<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>, kinds: impl Iterato
 }
 
 impl Drop for RunLoop {
-    /// Resigns even if the loop is dropped before its end.
+    /// Resigns even if the loop is dropped before it ends.
     fn drop(&mut self) {
         drop(self.follow());
         lock(&self.shared.registry).lifecycle = Lifecycle::Ended;

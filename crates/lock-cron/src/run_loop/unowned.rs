@@ -1,9 +1,9 @@
-//! Jobs of the group that no leader has registered: nothing takes their orphans and triggers. Instances without a node
-//! of their kind are reported with them.
+//! Jobs of the group that no leader has registered, so that nobody takes their orphans and triggers. Instances whose
+//! kind is on no node are reported with them.
 //!
-//! A leader cannot ask other nodes for their jobs, since each set of jobs has its own election. But a leader that has
-//! a job checks for its orphans at every third of a run's lease, and starts its triggers within a second. A run or
-//! trigger that is not taken for much longer belongs to a job that no living node has registered.
+//! A leader does not know the jobs of other nodes, since each set of jobs has its own election. But a leader that has a
+//! job checks for its orphans at every third of a run's lease, and starts its triggers within a second. If a run or a
+//! trigger waits much longer, no live node has registered its job.
 
 use crate::{running::RunKey, time::UtcTime};
 use lock_core::LockName;
@@ -13,31 +13,31 @@ use std::{
     time::Duration,
 };
 
-/// The time a trigger waits before its job counts as unowned.
+/// The time for which a trigger waits before its job counts as unowned.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// The number of consecutive checks that see an orphan before its job counts as unowned.
+/// The number of consecutive checks in which an orphan is seen before its job counts as unowned.
 const MAX_LOOKS: u32 = 3;
 
-/// The orphans and triggers of jobs that this node does not have, under one leadership.
+/// The orphans and triggers of jobs that this node does not have, during one leadership.
 #[derive(Debug, Default)]
 pub(super) struct UnownedJobs {
     triggers: Vec<Trigger>,
     orphans: BTreeMap<RunKey, u32>,
-    /// Jobs with an open run: a trigger may wait for its end.
+    /// Jobs with an open run, for whose end a trigger may wait.
     busy: BTreeSet<LockName>,
     reported: BTreeSet<LockName>,
 }
 
 impl UnownedJobs {
-    /// Takes the waiting triggers of jobs that this node does not have. Returns the jobs to report.
+    /// Records the waiting triggers of jobs that this node does not have. Returns the jobs to report.
     pub(super) fn see_triggers(&mut self, triggers: Vec<Trigger>, now: UtcTime) -> Vec<LockName> {
         self.triggers = triggers;
         let overdue = self.overdue(now).map(|trigger| trigger.job.clone()).collect();
         self.report(overdue)
     }
 
-    /// Takes the open runs of jobs that this node does not have. Returns the jobs to report.
+    /// Records the open runs of jobs that this node does not have. Returns the jobs to report.
     pub(super) fn see_open_runs(&mut self, runs: Vec<OpenRun>) -> Vec<LockName> {
         let is_left = |run: &OpenRun| matches!(run.state, RunState::Orphaned | RunState::Released);
         let (left, alive): (Vec<_>, Vec<_>) = runs.into_iter().partition(is_left);
@@ -54,8 +54,8 @@ impl UnownedJobs {
         self.report(unowned)
     }
 
-    /// Returns `true` if a trigger seems to be overdue. The caller has to read whether it is still waiting before it
-    /// reports it.
+    /// Returns `true` if a trigger seems to be overdue. Before reporting it, the caller must read whether it is still
+    /// waiting.
     pub(super) fn has_overdue_trigger(&self, now: UtcTime) -> bool {
         self.overdue(now).next().is_some()
     }
@@ -68,7 +68,7 @@ impl UnownedJobs {
         })
     }
 
-    /// Selects the jobs to report: each job is reported once per leadership.
+    /// Selects the jobs to report, each once per leadership.
     pub(super) fn report(&mut self, jobs: Vec<LockName>) -> Vec<LockName> {
         jobs.into_iter().filter(|job| self.reported.insert(job.clone())).collect()
     }

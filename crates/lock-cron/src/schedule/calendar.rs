@@ -1,11 +1,11 @@
-//! From local times to instants: the meaning of a pattern where the clocks change.
+//! The conversion of local times to instants, and the meaning of a pattern where the clocks change.
 //!
-//! A zone is a sequence of segments, each with one offset; inside a segment a local time is one instant. Two things
-//! only happen between segments: local times that are skipped (a gap), and local times that occur twice (a fold).
-//! Patterns with a star follow the local clock; fixed times follow the [`DstPolicy`]. So the runs are a set of
-//! instants that does not depend on the start of a search: it can be resumed anywhere, and no run occurs twice.
+//! A zone is a sequence of segments, each with one offset. Inside a segment a local time is one instant. Between two
+//! segments, local times are either skipped (a gap) or occur twice (a fold). Patterns with a star follow the local
+//! clock; fixed times follow the [`DstPolicy`]. So the runs are a set of instants that does not depend on the start of
+//! a search: a search can be resumed anywhere, and no run occurs twice.
 //!
-//! croner can search in zones by itself, but it treats `0,30 2 * * *` as an interval, and skips it in spring.
+//! croner can search in zones by itself, but it treats `0,30 2 * * *` as an interval, which it skips in spring.
 
 use super::{
     civil::{Civil, Wall},
@@ -13,8 +13,8 @@ use super::{
     zone::{Segment, Zone},
 };
 
-/// No zone is further from UTC than a day, and the longest gap was a day as well (Samoa, 2011). So a local time that
-/// is searched is never further than this from its instant.
+/// The maximum distance in seconds between a local time and its instant. No offset exceeds a day, and the longest gap
+/// was a day as well (Samoa, 2011).
 const REACH: i64 = 48 * 60 * 60;
 
 /// One search for the next run.
@@ -30,13 +30,13 @@ impl Calendar<'_> {
     /// Returns the first run after the second `after`.
     pub(crate) fn next_after(&self, after: i64) -> Option<i64> {
         let mut found: Option<i64> = None;
-        // A run that a gap shifted forward may lie in a later segment than its gap.
+        // A run that a gap shifts forward may lie in a segment after the one that follows the gap.
         let mut segment = self.zone.segment_at(after.saturating_sub(REACH));
         loop {
             let shifted = self.skipped(&segment, after);
             let shown = self.shown(&segment, after);
             found = [found, shifted, shown].into_iter().flatten().min();
-            // No run of a later segment comes before its beginning.
+            // No run of a later segment precedes the beginning of that segment.
             match self.next_segment(&segment) {
                 Some(next) if found.is_none_or(|found| next.start <= found) => segment = next,
                 _ => return found,
@@ -44,10 +44,11 @@ impl Calendar<'_> {
         }
     }
 
-    /// Returns the next segment that may have a run: there may be no match for years.
+    /// Returns the next segment that may have a run. Skips segments without one, since a pattern may not match for
+    /// years.
     fn next_segment(&self, segment: &Segment) -> Option<Segment> {
         let next = self.zone.after(segment)?;
-        // From here on no earlier local time occurs, not even in a fold.
+        // After this point no earlier local time occurs, not even in a fold.
         let wall = self.civil.at_or_after(next.start.saturating_sub(REACH))?;
         Some(self.zone.segment_at(next.start.max(wall.saturating_sub(REACH))))
     }
@@ -112,8 +113,7 @@ mod tests {
     const HOUR: i64 = 60 * 60;
     const DAY: i64 = 24 * HOUR;
 
-    /// A zone that does not exist: on 10 January the clocks go from 00:00 to 10:00, and after five hours they go
-    /// back.
+    /// A fictitious zone: on 10 January the clocks jump from 00:00 to 10:00, and five hours later they jump back.
     fn absurd() -> Zone {
         Zone(TimeZone::posix("STD0DST-10,J10/0,J10/15").unwrap())
     }
@@ -140,7 +140,7 @@ mod tests {
             let hours = runs(&absurd(), "0 30 2,8,12 * * * *", policy);
             hours.into_iter().filter(|run| *run >= 9 * DAY).map(|run| run - 9 * DAY).collect::<Vec<_>>()
         });
-        // 02:30 and 08:30 are skipped, 12:30 is shown at 02:30 UTC, 08:30 and 12:30 are shown (again) after 05:00
+        // 02:30 and 08:30 are skipped. 12:30 is shown at 02:30 UTC, and 08:30 and 12:30 are shown (again) after 05:00
         // UTC.
         let half = HOUR / 2;
         let next_day = [2 * HOUR + half, 8 * HOUR + half, 12 * HOUR + half].map(|run| run + DAY);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn long_fold_is_not_jumped_over() {
-        // The summer of five hours begins at 10:00, and is followed by 05:00.
+        // The five-hour summer begins at 10:00 and is followed by 05:00.
         let policy = DstPolicy { gap: Gap::Skip, fold: Fold::First };
         assert_eq!(runs(&absurd(), "0 30 8 10 1 * 1970", policy), [9 * DAY + 8 * HOUR + HOUR / 2]);
     }

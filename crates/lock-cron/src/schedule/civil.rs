@@ -1,5 +1,4 @@
-//! The times at which the local clock matches a pattern, as if clocks never changed: croner's search, over civil
-//! time.
+//! The times at which the local clock matches a pattern, as if clocks never changed: croner's search over civil time.
 
 use croner::{Cron, Weekday};
 use jiff::{
@@ -8,7 +7,7 @@ use jiff::{
     tz::Offset,
 };
 
-/// A local time, in seconds: the reading of a local clock, counted as if it were UTC.
+/// A local time, in seconds: the reading of a local clock, interpreted as UTC.
 pub(crate) type Wall = i64;
 
 /// The first year that is searched; both jiff and croner support later ones.
@@ -19,7 +18,7 @@ const FIRST_YEAR: i16 = 1;
 pub(crate) struct Civil(Cron);
 
 impl Civil {
-    /// Returns `None` if croner rejects the pattern, which would be an error of our grammar.
+    /// Returns `None` if croner rejects the pattern, which would be a bug in our grammar.
     pub(crate) fn new(numbers: &str) -> Option<Self> {
         numbers.parse().ok().map(Self)
     }
@@ -40,8 +39,8 @@ impl Civil {
         seconds(self.0.find_next_occurrence(&from, true).ok()?)
     }
 
-    /// Returns `true` if any date matches. A year is one of fourteen kinds, by its length and its first weekday, so
-    /// that only a few years have to be searched.
+    /// Returns `true` if any date matches. There are fourteen kinds of years, by length and first weekday, so only a
+    /// few years have to be searched.
     pub(crate) fn matches_a_date(&self) -> bool {
         let mut kinds = std::collections::BTreeSet::new();
         self.0.pattern.years.values().into_iter().filter_map(|year| Date::new(year as i16, 1, 1).ok()).any(

@@ -61,7 +61,7 @@ pub enum Fold {
     Both,
 }
 
-// For fingerprints, which new variants must not change.
+// Codes for fingerprints, which must stay the same when variants are added.
 impl Gap {
     pub(crate) const fn code(self) -> i64 {
         match self {

@@ -60,7 +60,7 @@ pub enum ScheduleErrorKind {
     InvalidInstant,
 }
 
-/// A problem and its bytes in a text. The code that finds it does not need the whole text.
+/// A problem and the range of its bytes in a text. The code that finds it need not have the whole text.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     kind: ScheduleErrorKind,
@@ -73,7 +73,7 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Creates a problem. The clause reads: `what` of `text` `but`; without the text if all of it is wrong.
+    /// Creates a problem. Its clause reads `what` of `text` `but`, without the text if the problem is the whole text.
     pub(crate) fn new(
         kind: ScheduleErrorKind,
         at: Range<usize>,
@@ -150,7 +150,7 @@ impl ScheduleError {
     }
 }
 
-/// Replaces control characters, which would move the mark, or the cursor of the terminal.
+/// Replaces control characters, which would move the mark or the terminal's cursor.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -159,7 +159,7 @@ impl fmt::Display for ScheduleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { problem, text } = &*self.0;
         f.write_str(&plain(&problem.what))?;
-        // A text that is wrong as a whole is not quoted twice.
+        // If the whole text is wrong, it is not quoted twice.
         if problem.at.len() < text.trim().len() {
             write!(f, " of `{}`", plain(text))?;
         }

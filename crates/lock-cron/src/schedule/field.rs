@@ -49,7 +49,8 @@ impl Field {
         }
     }
 
-    /// Returns the upper bound of a bare `H`: a day that every month has, and Sunday as often as Monday.
+    /// Returns the upper bound of a bare `H`: a day that every month has, and 6 for days of the week, so that Sunday is
+    /// not counted twice.
     pub(crate) const fn last_hashed(self) -> u16 {
         match self {
             Self::DayOfMonth => 28,
@@ -57,7 +58,7 @@ impl Field {
         }
     }
 
-    /// Returns the end of `1/2`: Sunday is not at both ends of a week.
+    /// Returns the end of `1/2`. For days of the week that is 6, so that Sunday is not at both ends.
     pub(crate) const fn last_in_turn(self) -> u16 {
         match self {
             Self::DayOfWeek => 6,

@@ -1,4 +1,4 @@
-//! Fingerprints of schedules, to compare the text and the zone data of two nodes.
+//! Fingerprints of schedules, for comparing the text and the zone data of two nodes.
 
 use super::{dst::DstPolicy, zone::Zone};
 use crate::{

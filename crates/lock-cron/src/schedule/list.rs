@@ -1,4 +1,4 @@
-//! The list in one field of a pattern, and the numeric form used to search for the next instant.
+//! The list in one field of a pattern, and its numeric form for the search of the next instant.
 //!
 //! croner could parse the field as well, but it accepts `MAY` as a minute, `1,,2` as a list and `L` as a weekday that
 //! never comes, and its errors have no positions.
@@ -27,12 +27,12 @@ enum Item {
 pub(crate) struct List {
     field: Field,
     items: Vec<Item>,
-    /// Set for `+` before the days of the week: both the day of the month and that of the week have to match.
+    /// Set for `+` before the days of the week: the day of the month and the day of the week must both match.
     both_days: bool,
 }
 
 impl List {
-    /// Returns the list of an omitted field.
+    /// Returns the list that stands for an omitted field.
     pub(crate) fn omitted(field: Field) -> Self {
         let item = match field {
             Field::Second => Item::Range { first: 0, last: 0, step: 1 },
@@ -135,7 +135,7 @@ fn item(field: Field, piece: Token<'_>, whole: Token<'_>) -> Result<Item, Proble
             (first, if step.is_some() { first.max(field.last_in_turn()) } else { first }, false)
         }
     };
-    // In `FRI-SUN`, Sunday is 7; a range that begins on Sunday begins at 0.
+    // In `FRI-SUN`, Sunday is 7; in a range that begins on Sunday, it is 0.
     let last = if range && field == Field::DayOfWeek && last == 0 && first > 0 { 7 } else { last };
     if first > last {
         let but = format!("goes backwards: use `{first}-{},{}-{last}`", field.last(), field.first());
@@ -152,7 +152,7 @@ fn step(field: Field, token: Token<'_>) -> Result<u16, Problem> {
     }
 }
 
-/// Checks a step. `*/90` in the minutes would mean every hour, which is never intended.
+/// Checks a step. In the minutes, `*/90` would mean every hour, which is never the intention.
 fn fitting(field: Field, piece: Token<'_>, step: Option<u16>, first: u16, last: u16) -> Result<u16, Problem> {
     let step = step.unwrap_or(1);
     if step > 1 && step > last - first {
@@ -191,7 +191,7 @@ fn hashed(field: Field, token: Token<'_>) -> Result<Option<(u16, u16)>, Problem>
     }
 }
 
-/// Parses the items that only days can have.
+/// Parses the items that only fields of days allow.
 fn special(field: Field, token: Token<'_>) -> Result<Option<Item>, Problem> {
     let tail =
         |length: usize| token.text.len().checked_sub(length).filter(|at| token.text.is_char_boundary(*at));

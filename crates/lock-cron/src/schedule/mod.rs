@@ -91,7 +91,7 @@ use zone::Zone;
 #[derive(Clone)]
 pub struct Schedule {
     text: Arc<str>,
-    /// Set if the text contains a zone, which no other may contradict.
+    /// Set if the text contains a zone. Setting a different one is then an error.
     zone_in_text: bool,
     zone: Zone,
     policy: DstPolicy,

@@ -1,4 +1,4 @@
-//! The parts of a schedule's text: a zone, and then a word after `@` or a pattern.
+//! The parts of a schedule's text: an optional zone, then a word after `@` or a pattern.
 
 use super::{
     error::{Problem, ScheduleErrorKind},

@@ -17,10 +17,10 @@ use jiff::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The longest period.
+/// The maximum period.
 const CENTURY: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
 
-/// Writes periods as `1 hour 30 minutes`.
+/// Formats periods as `1 hour 30 minutes`.
 const IN_WORDS: SpanPrinter =
     SpanPrinter::new().designator(Designator::Verbose).spacing(Spacing::BetweenUnitsAndDesignators);
 
@@ -30,7 +30,7 @@ pub(crate) enum Times {
         pattern: Arc<Pattern>,
         civil: Arc<Civil>,
     },
-    /// Milliseconds.
+    /// The period in milliseconds.
     Every(u64),
     At(UtcTime),
 }
@@ -123,7 +123,7 @@ pub(crate) fn friendly(period: Duration) -> String {
     let whole = Duration::new(period.as_secs(), period.subsec_millis() * 1_000_000);
     match SignedDuration::try_from(whole) {
         Ok(whole) => format!("{whole:#}"),
-        // Longer than jiff supports, and than a period may be.
+        // Longer than jiff supports, and longer than any valid period.
         Err(_) => format!("{}s", i64::MAX),
     }
 }

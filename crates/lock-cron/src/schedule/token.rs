@@ -1,4 +1,4 @@
-//! Parts of a string with their positions, so that an error can point at them.
+//! Parts of a string with their positions, to which errors point.
 
 use super::error::{Problem, ScheduleErrorKind};
 
@@ -20,7 +20,7 @@ impl<'a> Token<'a> {
         (Self { text: left, at: self.at }, Self { text: right, at: self.at + at })
     }
 
-    /// Splits at the first `mark`, a character of one byte, which is dropped.
+    /// Splits at the first `mark`, a one-byte character, and drops the mark.
     pub(crate) fn cut(self, mark: char) -> Option<(Self, Self)> {
         let (left, right) = self.split_at(self.text.find(mark)?);
         Some((left, right.split_at(1).1))
@@ -41,7 +41,7 @@ impl<'a> Token<'a> {
 
     pub(crate) fn number(self) -> Option<u16> {
         let digits = !self.text.is_empty() && self.text.bytes().all(|b| b.is_ascii_digit());
-        // A number with too many digits is out of every range.
+        // A number with too many digits counts as the largest one, which is out of every range.
         digits.then(|| self.text.parse().unwrap_or(u16::MAX))
     }
 }
@@ -52,7 +52,7 @@ pub(crate) fn trim(token: Token<'_>) -> Token<'_> {
     token.split_at(token.text.trim_end().len()).0
 }
 
-/// Returns the first word, and the rest after its blanks.
+/// Splits off the first word and the blanks after it.
 pub(crate) fn word(token: Token<'_>) -> (Token<'_>, Token<'_>) {
     let end = token.text.find(char::is_whitespace).unwrap_or(token.text.len());
     let (word, rest) = token.split_at(end);

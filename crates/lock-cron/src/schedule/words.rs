@@ -2,7 +2,7 @@
 
 use super::{Schedule, zone::Zone};
 
-/// The maximum length of a schedule in words, in characters. The text of one that is longer is easier to read.
+/// The maximum length of a description in words, in characters. Beyond it, the text of the schedule is easier to read.
 const MAX_WORDS: usize = 60;
 
 /// The workdays as croner lists them.

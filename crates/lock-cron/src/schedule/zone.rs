@@ -10,7 +10,7 @@ use jiff::{
     tz::{TimeZone, TimeZoneTransition},
 };
 
-/// A named time zone. Its data is that of the system, read when the zone is named, or that of the binary.
+/// A named time zone. Its data comes from the system, when the zone is created, or from the binary.
 #[derive(Debug, Clone)]
 pub(crate) struct Zone(pub(super) TimeZone);
 
@@ -83,8 +83,8 @@ impl Zone {
         (segment.start > i64::MIN).then(|| self.segment_at(segment.start - 1))
     }
 
-    /// Returns the last change of the offset at `instant` or earlier. Some transitions only change the name of the
-    /// time, or whether it counts as daylight saving time.
+    /// Returns the last change of the offset at or before `instant`. Some transitions only change the abbreviation or
+    /// the daylight saving flag.
     fn change_until(&self, instant: i64) -> Option<TimeZoneTransition<'_>> {
         let mut earlier = self.0.preceding(timestamp(instant.saturating_add(1))).peekable();
         while let Some(change) = earlier.next() {
@@ -107,26 +107,26 @@ impl Zone {
     }
 }
 
-/// Converts a second to the nearest time that jiff supports: its time ends in the year 9999.
+/// Converts a second to the nearest time that jiff supports, whose range ends in the year 9999.
 fn timestamp(second: i64) -> Timestamp {
     let known = Timestamp::MIN.as_second()..=Timestamp::MAX.as_second();
     Timestamp::from_second(second.clamp(*known.start(), *known.end())).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// Returns the zone that is probably meant by a name such as `Berlin`, or `berlin`.
+/// Returns the zone that a name such as `Berlin` or `berlin` probably means.
 fn similar(name: &str) -> Option<String> {
     let city = |zone: &str| zone.rsplit('/').next().is_some_and(|city| city.eq_ignore_ascii_case(name));
     jiff::tz::db().available().map(|zone| zone.to_string()).filter(|zone| city(zone)).min()
 }
 
-/// Returns `true` for `+02:00`, or `UTC+2`.
+/// Returns `true` for a name such as `+02:00` or `UTC+2`.
 fn is_offset(name: &str) -> bool {
     let signed = ["UTC", "GMT"].into_iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
     let digits = signed.strip_prefix(['+', '-']).unwrap_or("");
     digits.starts_with(|c: char| c.is_ascii_digit()) && digits.chars().all(|c| c.is_ascii_digit() || c == ':')
 }
 
-/// Returns `true` for `CEST`, or `PDT`.
+/// Returns `true` for a name such as `CEST` or `PDT`.
 fn is_abbreviation(name: &str) -> bool {
     (2..=5).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_uppercase())
 }

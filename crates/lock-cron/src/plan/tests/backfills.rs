@@ -1,4 +1,4 @@
-//! Backfills: their runs, and the runs that go first.
+//! Backfills: their runs, and the runs that come before them.
 
 use super::*;
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 const HOURLY: &str = "0 * * * *";
 const NOON: u64 = 12 * 3600;
 
-/// Returns the claims of the next tick: instant in seconds of a scheduled run, or `None` for one of the backfill.
+/// Returns the claims of the next tick: the instant of a scheduled run, or `None` for a run of the backfill.
 fn claims(planner: &mut Planner, now: UtcTime) -> Vec<Option<UtcTime>> {
     let mut out = Vec::new();
     planner.tick(now, u32::MAX, &mut Budget::default(), &mut out);

@@ -10,7 +10,7 @@ fn minutes(minutes: std::ops::RangeInclusive<u64>, catch_up: CatchUp) -> Vec<(Ru
     minutes.map(|minute| (run_at(minute * 60), catch_up)).collect()
 }
 
-/// Returns the planned and the missed runs of a job that runs each minute, after half an hour.
+/// Returns the planned runs of a job that runs every minute, after half an hour, and the number of missed ones.
 fn after_half_an_hour(terms: JobTerms) -> (Vec<(RunId, CatchUp)>, u32) {
     let mut story = Story::led("* * * * *", terms);
     let now = at(30 * 60 + 20);
@@ -143,7 +143,7 @@ fn overlap_policy_holds_from_the_second_on_time_run() {
     }
 }
 
-/// Creates a fleet whose jobs are all one week behind, except for one that runs each second.
+/// Creates a planner whose jobs are all one week behind, except for one that runs every second.
 fn a_week_behind(jobs: usize, schedule: &str, terms: JobTerms) -> (Planner, LockName, UtcTime) {
     const WEEK: u64 = 7 * 86_400;
     let every_second = LockName::new("zz-every-second").unwrap();

@@ -1,4 +1,4 @@
-//! Spread runs: those that a node starts without leading, and those that the leader leaves to others.
+//! Spread runs: those that a node starts without leading, and those that the leader leaves to other nodes.
 
 use super::*;
 use crate::plan::peers::Peers;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// One node of two, with a spread job each minute.
+/// One of two nodes, with a spread job that runs every minute.
 struct Spread {
     planner: Planner,
     this: Uuid,
@@ -31,7 +31,7 @@ impl Spread {
         spread
     }
 
-    /// Returns the claims of a tick; each with the instant before, if it names one.
+    /// Returns the claims of a tick.
     fn claims(&mut self, now: UtcTime, room: u32) -> Vec<Due> {
         let mut out = Vec::new();
         self.heartbeat(now, vec![self.other]);
@@ -53,14 +53,14 @@ impl Spread {
         out
     }
 
-    /// Returns the first minute from this one on, in seconds, whose first node is this one, or the other one.
+    /// Returns the first minute at or after `from`, in seconds, whose first node is this one or the other one.
     fn minute(&self, from: u64, is_ours: bool) -> u64 {
         let peers = Peers { this: self.this, others: vec![self.other], read_at: at(0) };
         let is_it = |minute: &u64| peers.is_first(&name(), at(*minute)) == is_ours;
         (from..).step_by(60).find(is_it).unwrap()
     }
 
-    /// Ticks a second before this minute, so that it is the only instant that has come at its time.
+    /// Ticks one second before this minute, so that it is the only instant when it comes due.
     fn wait_for(&mut self, minute: u64) {
         self.claims(at(minute - 1), 1);
     }
@@ -163,7 +163,7 @@ fn leader_counts_no_instant_as_missed_that_another_node_has_decided() {
     let minute = spread.minute(60, false);
     spread.observed(minute - 60, ms(minute, 0));
     assert_eq!(spread.claims(ms(minute, 0), 1), []);
-    // Neither is it an end of the grace, while no heartbeat says so.
+    // The end of the grace does not count either before a heartbeat confirms it.
     assert_eq!(spread.claims(ms(minute, 40_000), 1), []);
     spread.observed(minute, ms(minute, 41_000));
     let mut out = Vec::new();

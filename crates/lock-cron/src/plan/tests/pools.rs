@@ -1,4 +1,4 @@
-//! Pools: the runs that wait for a place, and the requests for it.
+//! Pools: runs that wait for a place, and the requests for it.
 
 use super::*;
 use lock_ledger::PoolLimit;
@@ -36,7 +36,7 @@ impl Pooled {
         claims.collect()
     }
 
-    /// Returns the job of the only claim of a tick, which is answered.
+    /// Answers the only claim of a tick and returns its job.
     fn claim(&mut self, now: UtcTime, reply: ClaimReply) -> String {
         let claims = self.claims(now);
         let [due] = &claims[..] else { panic!("one claim: {claims:?}") };
@@ -136,7 +136,7 @@ fn triggered_and_catch_up_runs_wait_without_end() {
     let claims = pooled.claims(at(NOON - 10));
     assert!(matches!(&claims[..], [due] if due.run == run && due.skip.is_none()), "{claims:?}");
     pooled.answer(at(NOON - 10), &claims[0], claimed());
-    // Noon is missed.
+    // Noon has been missed.
     let late = NOON + 13 * 3600;
     pooled.claim(at(late), FULL);
     let claims = pooled.claims(at(late + 6 * 3600));
@@ -148,7 +148,7 @@ fn claim_in_doubt_that_finds_its_pool_full_waits_before_it_asks_again() {
     let mut pooled = Pooled::of(&DAILY[..1], &in_pool(JobTerms::default()));
     let claims = pooled.claims(at(NOON));
     let [due] = &claims[..] else { panic!("one claim: {claims:?}") };
-    // The first request was not answered, and may still be applied; the second one was.
+    // The first request was not answered and may still be applied; the second one was answered.
     let due = Due { in_doubt: Some(ClaimId::random()), ..due.clone() };
     pooled.answer(at(NOON), &due, FULL);
     assert_eq!(pooled.claims(at(NOON)), []);
