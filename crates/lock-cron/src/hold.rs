@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn renewal_counts_from_its_sending_and_revives_nothing() {
+    async fn renewal_counts_from_its_sending_and_revives_no_hold() {
         let (clock, hold) = hold();
         advance(Duration::from_secs(20)).await;
         let sent = clock.now();
@@ -167,9 +167,9 @@ mod tests {
         assert!(hold.is_held());
         let sent = clock.now();
         advance(Duration::from_secs(1)).await;
-        assert!(!hold.is_held(), "sent at 20 s, and over at 50 s");
+        assert!(!hold.is_held(), "sent at 20 s, ended at 50 s");
         hold.renewed(sent);
-        assert!(!hold.is_held(), "lost stays lost");
+        assert!(!hold.is_held(), "a lost hold stays lost");
     }
 
     #[tokio::test(start_paused = true)]

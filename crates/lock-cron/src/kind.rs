@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn only_instances_have_a_kind() {
-        let name = instance_name("import", "tenant/7").expect("a good name");
+        let name = instance_name("import", "tenant/7").expect("valid name");
         assert_eq!((name.as_str(), kind_of(&name)), ("import/tenant/7", Some("import")));
-        assert_eq!(kind_of(&static_name("import").expect("a good name")), None);
+        assert_eq!(kind_of(&static_name("import").expect("valid name")), None);
         for (kind, id) in [("import", ""), ("a/b", "c"), ("", "a"), ("import", "\n")] {
             assert!(instance_name(kind, id).is_err(), "{kind}/{id}");
         }

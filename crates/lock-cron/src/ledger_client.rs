@@ -272,11 +272,11 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_too_few_or_too_many_are_refused() {
+    fn wrong_number_of_answers_is_refused() {
         let reply = |answers: Vec<u8>| Reply::new(UtcTime::from_micros(0), answers);
         assert_eq!(one_each(2, reply(vec![1, 2])).expect("one answer for each item"), [1, 2]);
         for answers in [vec![], vec![1], vec![1, 2, 3]] {
-            let error = one_each(2, reply(answers)).expect_err("another number of answers");
+            let error = one_each(2, reply(answers)).expect_err("wrong number of answers");
             assert_eq!((error.kind(), error.applied()), (BackendErrorKind::Protocol, Applied::Unknown));
         }
     }

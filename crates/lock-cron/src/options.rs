@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_delays_do_not_overflow() {
+    fn maximum_delays_do_not_overflow() {
         let retries = Retries { max: 9, initial_delay: Duration::MAX, max_delay: Duration::MAX };
         for random in [0, 1 << 40, u64::MAX] {
             let delay = retries.delay(u32::MAX, random);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_jitter_is_that_of_the_job_and_spread() {
+    fn fixed_jitter_is_stable_per_job_and_spread() {
         let minute = Duration::from_secs(60);
         let fixed = |job: &str| Jitter::Fixed(minute).delay(job, 7);
         assert_eq!(fixed("a"), fixed("a"));

@@ -46,13 +46,13 @@ mod tests {
     }
 
     #[test]
-    fn time_counts_from_the_latest_of_start_success_and_command() {
-        assert_eq!(registered().overdue(hours(2)), None, "not longer than that");
+    fn time_counts_from_the_last_start_success_or_command() {
+        assert_eq!(registered().overdue(hours(2)), None, "exactly at the limit");
         assert_eq!(registered().overdue(hours(3)), Some(2 * HOUR));
         let succeeded = Progress { last_success: Some(hours(2)), ..registered() };
         assert_eq!((succeeded.overdue(hours(3)), succeeded.overdue(hours(4))), (None, Some(2 * HOUR)));
         let before = Progress { last_success: Some(hours(0)), ..registered() };
-        assert_eq!(before.overdue(hours(2)), None, "the job has returned");
+        assert_eq!(before.overdue(hours(2)), None, "back after its removal");
         let resumed = JobControls { revision: 4 * 3_600_000, ..JobControls::default() };
         let resumed = Progress { controls: Some(&resumed), ..succeeded };
         assert_eq!((resumed.overdue(hours(5)), resumed.overdue(hours(6))), (None, Some(2 * HOUR)));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn paused_and_unregistered_jobs_and_those_without_the_term_are_not_overdue() {
+    fn paused_unregistered_and_alertless_jobs_are_not_overdue() {
         let paused = JobControls { revision: 1, paused: true, ..JobControls::default() };
         assert_eq!(Progress { controls: Some(&paused), ..registered() }.overdue(hours(9)), None);
         assert_eq!(Progress { since: None, ..registered() }.overdue(hours(9)), None);

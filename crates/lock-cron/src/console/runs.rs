@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_of_a_run_are_together_and_skips_are_folded() {
+    fn attempts_are_grouped_and_skips_are_joined() {
         use RunOutcome::{Failed, Skipped, Succeeded};
         // The second attempt of 10 ended after the skips of 20 and 30.
         let history = [

@@ -47,9 +47,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_node_is_first_and_its_runs_are_spread_when_it_leaves() {
+    fn runs_of_a_leaving_node_are_spread() {
         let nodes: Vec<_> = (1..=5).map(Uuid::from_u128).collect();
-        let job = LockName::new("job").expect("a good name");
+        let job = LockName::new("job").expect("valid name");
         let first = |of: &[Uuid], at| {
             let is_first = |this: &&Uuid| {
                 let others = of.iter().filter(|node| node != this).copied().collect();

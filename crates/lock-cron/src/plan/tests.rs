@@ -75,7 +75,7 @@ impl Story {
             self.planner.tick(now, u32::MAX, &mut Budget::default(), &mut out);
             let is_row = |command: &Command| matches!(command, Command::Claim(due) if due.skip.is_some());
             let Some(row) = out.iter().position(is_row) else { break };
-            let Command::Claim(due) = out.remove(row) else { unreachable!("it is a claim") };
+            let Command::Claim(due) = out.remove(row) else { unreachable!("a claim") };
             self.planner.claim_answered(now, &due, ClaimOutcome::Answered(ClaimReply::Skipped), &mut out);
         }
         self.missed += out.iter().map(missed).sum::<u32>();
@@ -202,7 +202,7 @@ fn decided_elsewhere_is_not_claimed_again() {
     assert_eq!(commands, [skipped(SkipReason::DecidedElsewhere, 1)]);
     assert_eq!(story.claims(at(90)), []);
     register(&mut story.planner, &name(), at(180));
-    assert_eq!(story.claims(at(180)), [], "a watermark that is ahead");
+    assert_eq!(story.claims(at(180)), [], "the watermark is ahead");
     assert_eq!(story.claims(at(240)), [(run_at(240), CatchUp::No)]);
 }
 
@@ -230,13 +230,13 @@ fn claim_of_an_earlier_leadership_changes_nothing() {
 }
 
 #[test]
-fn paused_job_claims_nothing_and_begins_again() {
+fn paused_job_claims_nothing_until_it_is_resumed() {
     let mut story = Story::led("* * * * *", JobTerms::default());
     assert_eq!(story.set_controls(1, true), [Command::Register(name())]);
     register(&mut story.planner, &name(), at(0));
-    assert_eq!(story.tick(at(600)), [], "and what is not run while paused is not missed");
+    assert_eq!(story.tick(at(600)), [], "instants during a pause are not missed");
     assert_eq!(story.set_controls(2, false), [Command::Register(name())]);
-    assert_eq!(story.set_controls(2, false), [], "twice is once");
+    assert_eq!(story.set_controls(2, false), [], "a repeated command changes nothing");
     register(&mut story.planner, &name(), at(630));
     let commands = story.tick(at(660));
     assert!(
@@ -246,7 +246,7 @@ fn paused_job_claims_nothing_and_begins_again() {
 }
 
 #[test]
-fn unknown_controls_are_read_first() {
+fn outdated_controls_are_read_again() {
     let mut story = Story::led("* * * * *", JobTerms::default());
     for answer in [ClaimReply::Outdated, ClaimReply::Paused] {
         story.tick(at(60));
@@ -256,7 +256,7 @@ fn unknown_controls_are_read_first() {
 }
 
 #[test]
-fn trigger_is_claimed_at_once_and_once() {
+fn trigger_is_claimed_immediately_and_once() {
     let mut story = Story::led("0 12 * * *", JobTerms::default());
     let run = RunId::Triggered(*lock_core::backend::ProcessId::random().as_uuid());
     for _ in 0..2 {
@@ -298,7 +298,7 @@ fn pending_runs_stay_few_during_a_long_claim() {
 }
 
 #[test]
-fn early_reply_outweighs_a_clock_that_is_ahead() {
+fn early_reply_overrides_a_fast_clock() {
     let mut story = Story::led("* * * * *", JobTerms { misfire: Misfire::Skip, ..JobTerms::default() });
     story.claims(at(60));
     story.answer(at(60), run_at(60), ClaimOutcome::Answered(Early { wait: Duration::from_secs(10) }));

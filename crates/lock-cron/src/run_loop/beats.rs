@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn schedulers_of_one_clock_share_their_beats() {
+    async fn schedulers_with_one_clock_share_their_beats() {
         let begin = Instant::now();
         let beats = [0, 300, 1_700].map(|at| Beats::new(begin + ms(at), Moment::START + ms(at)));
         for beats in beats {

@@ -20,7 +20,7 @@ impl RunLoop {
         let name = format!("leader:{{{}}}:{:016x}", node.ledger.group(), self.fingerprint);
         let election = async move {
             sleep(after).await;
-            let name = LockName::reserved(&name).expect("the group was checked to fit");
+            let name = LockName::reserved(&name).expect("the group name was validated");
             let lock = node.locks.named(name).and_then(|lock| lock.with_options(options));
             let elected = match lock {
                 Ok(lock) => lock.acquire().await,

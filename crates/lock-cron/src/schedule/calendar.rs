@@ -149,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn long_fold_is_not_jumped_over() {
+    fn long_fold_is_not_skipped() {
         // The five-hour summer begins at 10:00 and is followed by 05:00.
         let policy = DstPolicy { gap: Gap::Skip, fold: Fold::First };
         assert_eq!(runs(&absurd(), "0 30 8 10 1 * 1970", policy), [9 * DAY + 8 * HOUR + HOUR / 2]);
     }
 
     #[test]
-    fn a_search_ends_with_time_itself() {
+    fn search_ends_at_the_end_of_time() {
         let civil = &Civil::new("0 0 2 * * * *").unwrap();
         for zone in [Zone::UTC, absurd()] {
             let calendar = Calendar { civil, zone: &zone, policy: DstPolicy::default(), interval: false };

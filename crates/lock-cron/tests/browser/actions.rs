@@ -75,7 +75,7 @@ async fn backfill_is_cancelled_on_the_page_of_its_job() {
     browser.click("#backfills button").await.unwrap();
     confirmed(&browser, "Cancelled a backfill").await;
     browser.wait_for("document.querySelectorAll('#backfills li').length === 1").await.unwrap();
-    assert_eq!(browser.value("window.kept.isConnected").await.unwrap(), false, "the first one");
+    assert_eq!(browser.value("window.kept.isConnected").await.unwrap(), false, "the first backfill");
     let left = fixture.cron.backfills().await.unwrap();
     assert_eq!(left.iter().map(|backfill| backfill.id).collect::<Vec<_>>(), [second]);
     assert!(browser.text("#open").await.unwrap().contains("▸ running"), "its open run continues");

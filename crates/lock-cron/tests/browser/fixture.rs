@@ -1,4 +1,4 @@
-//! A group with a past, three live nodes and their console.
+//! A group with a history, three live nodes and their console.
 
 use crate::past::{
     Happened::{self, Ran, Skipped},
@@ -18,7 +18,7 @@ use std::{
 use tokio::{net::TcpListener, task::JoinHandle};
 
 pub(crate) const FAILING: &str = "sync-exchange-rates";
-/// A job with an open run, of a backfill.
+/// A job with an open run that belongs to a backfill.
 pub(crate) const BACKFILLED: &str = "rebuild-search-index";
 pub(crate) const ERROR: &str =
     "GET https://rates.example/v1/latest: 503 Service Unavailable: upstream connect error before headers";
@@ -42,7 +42,7 @@ const JOBS: [PastJob; 10] = [
     job("warm-cache", "0 */6 * * *", 12_300),
 ];
 
-/// A job of no live node.
+/// A job that no live node has.
 const UNOWNED: PastJob = job("legacy-export", "0 4 * * SUN", 55_000);
 
 const fn job(name: &'static str, schedule: &'static str, takes_millis: u64) -> PastJob {
@@ -58,7 +58,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Starts the group and its console, with actions.
+    /// Starts the group and its console, with actions enabled.
     pub(crate) async fn start() -> Self {
         let past = written_past().await;
         let memory = MemoryBackend::with_clock(past.clock.clone());

@@ -6,7 +6,7 @@ use lock_core::{LockFactory, LockName, MemoryBackend};
 use lock_cron::{RunLedger, Scheduler};
 use lock_ledger::{JobDescription, Registration};
 
-/// Returns the processor time of this process, without that of the browser.
+/// Returns the processor time of this process, without the browser.
 fn processor_millis() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<_> = stat.rsplit(')').next().unwrap().split_whitespace().collect();

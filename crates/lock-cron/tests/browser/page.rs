@@ -1,9 +1,9 @@
-//! The page: its list, its job pages, its addresses and its looks.
+//! The page: its list, its job pages, its addresses and its appearance.
 
 use crate::fixture::{BACKFILLED, ERROR, FAILING, Fixture};
 use lock_browser::{Browser, ColorScheme, Key, Screen};
 
-/// Opens the page at this place, once it is shown.
+/// Opens the page at this fragment, and waits until it is shown.
 pub(crate) async fn opened(fixture: &Fixture, hash: &str) -> Browser {
     let browser = Browser::start().await.unwrap();
     browser.set_screen(Screen::LAPTOP).await.unwrap();
@@ -21,7 +21,7 @@ pub(crate) async fn confirmed(browser: &Browser, text: &str) {
     browser.wait_for(&shown).await.unwrap();
 }
 
-/// An expression for the row of a job.
+/// Returns an expression for the row of a job.
 pub(crate) fn row(job: &str) -> String {
     format!(
         "[...document.querySelectorAll('#jobs tr')].find(row => row.querySelector('.name').textContent === '{job}')"
@@ -29,7 +29,7 @@ pub(crate) fn row(job: &str) -> String {
 }
 
 #[tokio::test]
-async fn failing_job_is_first_with_since_when_and_why() {
+async fn failing_job_is_first_with_its_time_and_error() {
     let fixture = Fixture::start().await;
     let browser = opened(&fixture, "").await;
     let first = browser.text("#jobs tr").await.unwrap();
@@ -171,7 +171,7 @@ async fn narrow_screens_need_no_sideways_scrolling() {
 }
 
 #[tokio::test]
-async fn light_and_dark_have_contrast() {
+async fn light_and_dark_themes_have_contrast() {
     let fixture = Fixture::start().await;
     let browser = opened(&fixture, "").await;
     for hash in ["", "#job=sync-exchange-rates", "#job=nightly-reports", "#job=rebuild-search-index"] {
@@ -192,7 +192,7 @@ async fn light_and_dark_have_contrast() {
 }
 
 #[tokio::test]
-async fn keyboard_alone_is_enough() {
+async fn page_can_be_used_by_keyboard_alone() {
     let fixture = Fixture::start().await;
     let browser = opened(&fixture, "").await;
     browser.press(Key::Char('/')).await.unwrap();

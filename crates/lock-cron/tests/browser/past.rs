@@ -1,4 +1,4 @@
-//! The past of a group: runs that are written into its ledger before the test begins.
+//! The history of a group: runs written into its ledger before the test begins.
 
 use lock_core::{
     LockName,
@@ -20,7 +20,7 @@ pub(crate) fn group() -> GroupName {
     GroupName::new("billing").unwrap()
 }
 
-/// A ledger on a clock that the past moves.
+/// A ledger, and the clock under which its history is written.
 #[derive(Clone)]
 pub(crate) struct Past {
     pub(crate) clock: Arc<TestClock>,
@@ -30,7 +30,7 @@ pub(crate) struct Past {
 /// The timeout of the jobs.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The past of one run.
+/// The history of one run.
 #[derive(Clone, Copy)]
 pub(crate) enum Happened {
     /// The outcomes of its attempts, with their errors.
@@ -38,17 +38,17 @@ pub(crate) enum Happened {
     Skipped(&'static str),
 }
 
-/// A job of the past.
+/// A job with a history.
 #[derive(Clone, Copy)]
 pub(crate) struct PastJob {
     pub(crate) name: &'static str,
     pub(crate) schedule: &'static str,
-    /// The length of a usual attempt that succeeds.
+    /// The length of a typical successful attempt.
     pub(crate) takes: Duration,
 }
 
 impl PastJob {
-    /// Returns the length of an attempt, which differs from run to run.
+    /// Returns the length of an attempt, which varies between runs.
     fn length(&self, run: RunId, outcome: RunOutcome) -> Duration {
         let percent = u32::try_from(80 + run.instant().unwrap().as_millis() / 60_000 * 7 % 43).unwrap();
         match outcome {
@@ -65,13 +65,13 @@ impl Past {
         Self { ledger: MemoryLedger::with_clock(clock.clone()), clock }
     }
 
-    /// Moves the clock of the server.
+    /// Sets the clock of the server.
     pub(crate) fn at(&self, time: UtcTime) {
         let by = time.as_micros().cast_signed() - self.clock.wall().as_micros().cast_signed();
         self.clock.step_wall(by);
     }
 
-    /// Writes the runs of a job, the latest last: those at its last instants before [`NOW`].
+    /// Writes the runs of a job at its last instants before [`NOW`], the latest last.
     pub(crate) async fn job(&self, job: PastJob, runs: &[Happened]) {
         let schedule = Schedule::cron(job.schedule).unwrap();
         let from = NOW - Duration::from_secs(90 * 86_400);

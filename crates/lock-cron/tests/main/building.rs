@@ -1,11 +1,11 @@
-//! Jobs and schedulers that are refused before anything runs, and the error messages.
+//! Jobs and schedulers that are rejected before anything runs, and the error messages.
 
 use crate::fleet::{Fleet, secs};
 use lock_core::{LockFactory, MemoryBackend};
 use lock_cron::{CronErrorKind, Jitter, MemoryLedger, Misfire, Overlap, Schedule, Scheduler};
 
 #[test]
-fn groups_and_leases_that_do_not_fit_are_refused() {
+fn invalid_groups_and_leases_are_refused() {
     let builder = || Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new());
     let long = "n".repeat(201);
     for group in ["", "a{b}", "distlock:x", &long] {
@@ -27,7 +27,7 @@ fn groups_and_leases_that_do_not_fit_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_that_make_no_sense_are_refused() {
+async fn invalid_jobs_are_refused() {
     let node = Fleet::new().node("a");
     let job = || node.job("job", "@daily", secs(1));
     for (builder, word) in [
@@ -51,16 +51,16 @@ async fn jobs_that_make_no_sense_are_refused() {
     let twice = job().register().unwrap_err();
     assert_eq!(twice.kind(), CronErrorKind::DuplicateJob);
     assert!(twice.to_string().ends_with("(job `job`)"), "{twice}");
-    // `H` is February for some names.
+    // For some names, `H` is February.
     let register =
         |n| node.job(&format!("h-{n}"), "0 0 30 H *", secs(1)).register().map_err(|error| (n, error));
-    let (n, impossible) = (0..50).find_map(|n| register(n).err()).expect("one of them");
+    let (n, impossible) = (0..50).find_map(|n| register(n).err()).expect("one of the names");
     assert_eq!(impossible.kind(), CronErrorKind::InvalidSchedule);
     assert!(impossible.to_string().contains(&format!("job `h-{n}`")), "{impossible}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn scheduler_runs_once_and_takes_no_job_meanwhile() {
+async fn scheduler_runs_once_and_refuses_jobs_while_running() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "@daily", secs(1)).await;
     tokio::time::sleep(secs(1)).await;
@@ -72,7 +72,7 @@ async fn scheduler_runs_once_and_takes_no_job_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ended_scheduler_names_the_remedy() {
+async fn error_of_an_ended_scheduler_has_a_remedy() {
     let fleet = Fleet::new();
     let cron = fleet.node("a").cron;
     cron.run_until(std::future::ready(())).await.unwrap();
@@ -96,7 +96,7 @@ async fn register_does_no_io_and_the_leader_waits_for_the_store() {
     tokio::time::sleep(secs(10)).await;
     running.faulty.heal();
     tokio::time::sleep(secs(10)).await;
-    assert!(!fleet.log.instants().is_empty(), "it continues by itself");
+    assert!(!fleet.log.instants().is_empty(), "continues by itself");
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +124,7 @@ fn options_out_of_their_range_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_jitter_that_no_clock_can_wait_for_is_refused() {
+async fn jitter_beyond_the_range_of_clocks_is_refused() {
     let node = Fleet::new().node("a");
     for jitter in [Jitter::Fixed(secs(86_401)), Jitter::Random(std::time::Duration::MAX)] {
         let error = node.job("job", "@daily", secs(1)).jitter(jitter).register().unwrap_err();
@@ -134,7 +134,7 @@ async fn a_jitter_that_no_clock_can_wait_for_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_jitter_above_the_distance_of_two_instants_is_refused() {
+async fn jitter_longer_than_the_interval_is_refused() {
     let node = Fleet::new().node("a");
     let mut number = 0;
     let mut register = |schedule: &str, jitter| {

@@ -1,4 +1,4 @@
-//! Cancelled runs: a command to any node ends them on whatever node they are, for good.
+//! Cancelled runs: a command to any node ends them for good, whichever node runs them.
 
 use crate::fleet::{Fleet, Running, secs};
 use lock_cron::{OnOrphan, Overlap, Retries, RunOutcome, Schedule};
@@ -17,7 +17,7 @@ async fn outcomes(node: &Running) -> Vec<RunOutcome> {
 }
 
 async fn is_open(node: &Running) -> bool {
-    !node.cron.list().await.expect("a healthy fleet answers")[0].open.is_empty()
+    !node.cron.list().await.expect("healthy store")[0].open.is_empty()
 }
 
 #[tokio::test(start_paused = true)]
@@ -26,23 +26,23 @@ async fn run_on_another_node_ends_within_two_seconds() {
     let nodes = ["a", "b"].map(|name| {
         let node = fleet.node(name);
         let job = node.job("job", "@yearly", secs(600)).retries(Retries::times(3));
-        job.on_orphan(OnOrphan::Retry { max: 3 }).register().expect("a good job");
+        job.on_orphan(OnOrphan::Retry { max: 3 }).register().expect("valid job");
         node.start()
     });
     sleep(secs(2)).await;
     let [leader, follower] = if nodes[0].cron.is_leading() { [0, 1] } else { [1, 0] };
-    nodes[follower].cron.trigger("job").await.expect("a healthy fleet answers");
+    nodes[follower].cron.trigger("job").await.expect("healthy store");
     sleep(secs(2)).await;
-    assert!(nodes[leader].cron.cancel("job").await.expect("a healthy fleet answers"));
+    assert!(nodes[leader].cron.cancel("job").await.expect("healthy store"));
     let begin = Instant::now();
     while is_open(&nodes[follower]).await {
         sleep(Duration::from_millis(50)).await;
     }
     assert!(begin.elapsed() < secs(2), "{:?}", begin.elapsed());
     sleep(secs(300)).await;
-    assert_eq!(outcomes(&nodes[leader]).await, [RunOutcome::Cancelled], "and it is not run again");
+    assert_eq!(outcomes(&nodes[leader]).await, [RunOutcome::Cancelled], "not run again");
     assert_eq!(fleet.log.starts().len(), 1);
-    assert!(!nodes[leader].cron.cancel("job").await.expect("a healthy fleet answers"), "nothing is open");
+    assert!(!nodes[leader].cron.cancel("job").await.expect("healthy store"), "nothing is open");
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,14 +50,14 @@ async fn only_the_named_run_ends() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let job = node.job("job", "@yearly", secs(60)).overlap(Overlap::Allow { max: 2 });
-    job.register().expect("a good job");
+    job.register().expect("valid job");
     let node = node.start();
     sleep(secs(1)).await;
-    let first = node.cron.trigger("job").await.expect("a healthy fleet answers");
+    let first = node.cron.trigger("job").await.expect("healthy store");
     sleep(secs(2)).await;
-    let second = node.cron.trigger("job").await.expect("a healthy fleet answers");
+    let second = node.cron.trigger("job").await.expect("healthy store");
     sleep(secs(2)).await;
-    assert!(node.cron.cancel_run("job", first).await.expect("a healthy fleet answers"));
+    assert!(node.cron.cancel_run("job", first).await.expect("healthy store"));
     sleep(secs(100)).await;
     let ended: Vec<_> = node.history().await.iter().map(|attempt| (attempt.run, attempt.outcome)).collect();
     assert_eq!(ended, [(first, RunOutcome::Cancelled), (second, RunOutcome::Succeeded)]);
@@ -77,15 +77,15 @@ async fn body_that_does_not_end_is_dropped_after_the_grace() {
             Ok(())
         }
     };
-    let job = node.cron.job("job", Schedule::cron("@yearly").expect("a good schedule"), body);
-    job.cancel_grace(secs(3)).register().expect("a good job");
+    let job = node.cron.job("job", Schedule::cron("@yearly").expect("valid schedule"), body);
+    job.cancel_grace(secs(3)).register().expect("valid job");
     let node = node.start();
     sleep(secs(1)).await;
-    node.cron.trigger("job").await.expect("a healthy fleet answers");
+    node.cron.trigger("job").await.expect("healthy store");
     sleep(secs(2)).await;
-    node.cron.cancel("job").await.expect("a healthy fleet answers");
+    node.cron.cancel("job").await.expect("healthy store");
     sleep(secs(2)).await;
-    assert!(is_open(&node).await, "it has time to end");
+    assert!(is_open(&node).await, "the grace is not over");
     sleep(secs(100)).await;
     assert_eq!((outcomes(&node).await, ended.load(SeqCst)), (vec![RunOutcome::Cancelled], 0));
 }
@@ -100,14 +100,14 @@ async fn waiting_retry_is_withdrawn() {
         counted.fetch_add(1, SeqCst);
         async { Err("it fails".into()) }
     };
-    let job = node.cron.job("job", Schedule::cron("@yearly").expect("a good schedule"), body);
+    let job = node.cron.job("job", Schedule::cron("@yearly").expect("valid schedule"), body);
     let retries = Retries { initial_delay: secs(30), ..Retries::times(3) };
-    job.retries(retries).register().expect("a good job");
+    job.retries(retries).register().expect("valid job");
     let node = node.start();
     sleep(secs(1)).await;
-    node.cron.trigger("job").await.expect("a healthy fleet answers");
+    node.cron.trigger("job").await.expect("healthy store");
     sleep(secs(5)).await;
-    assert!(node.cron.cancel("job").await.expect("a healthy fleet answers"));
+    assert!(node.cron.cancel("job").await.expect("healthy store"));
     sleep(secs(3)).await;
     assert!(!is_open(&node).await);
     sleep(secs(600)).await;
@@ -120,15 +120,15 @@ async fn run_of_a_dead_node_is_not_run_again() {
     let nodes = ["a", "b"].map(|name| {
         let node = fleet.node(name);
         let job = node.job("job", "@yearly", secs(600)).on_orphan(OnOrphan::Retry { max: 3 });
-        job.register().expect("a good job");
+        job.register().expect("valid job");
         node.start()
     });
     sleep(secs(2)).await;
     let [leader, other] = if nodes[0].cron.is_leading() { [0, 1] } else { [1, 0] };
-    nodes[other].cron.trigger("job").await.expect("a healthy fleet answers");
+    nodes[other].cron.trigger("job").await.expect("healthy store");
     sleep(secs(2)).await;
     nodes[leader].kill();
-    assert!(nodes[other].cron.cancel("job").await.expect("a healthy fleet answers"));
+    assert!(nodes[other].cron.cancel("job").await.expect("healthy store"));
     sleep(secs(120)).await;
     assert_eq!(outcomes(&nodes[other]).await, [RunOutcome::Abandoned]);
     assert_eq!(fleet.log.starts().len(), 1);
@@ -139,10 +139,10 @@ async fn lost_renewal_only_delays_the_end() {
     let fleet = Fleet::new();
     let node = fleet.simple("a", "@yearly", secs(600)).await;
     sleep(secs(1)).await;
-    node.cron.trigger("job").await.expect("a healthy fleet answers");
+    node.cron.trigger("job").await.expect("healthy store");
     sleep(secs(2)).await;
     node.faulty.script(Op::RenewRuns, [Fault::LoseRequest, Fault::ApplyThenLose]);
-    node.cron.cancel("job").await.expect("a healthy fleet answers");
+    node.cron.cancel("job").await.expect("healthy store");
     sleep(secs(60)).await;
     assert_eq!(outcomes(&node).await, [RunOutcome::Cancelled]);
 }

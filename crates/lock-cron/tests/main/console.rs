@@ -21,7 +21,7 @@ async fn call(app: &mut axum::Router, request: Request<Body>) -> (StatusCode, He
 }
 
 async fn get(app: &mut axum::Router, path: &str) -> (StatusCode, String) {
-    let (status, _, text) = call(app, Request::get(path).body(Body::empty()).expect("a good request")).await;
+    let (status, _, text) = call(app, Request::get(path).body(Body::empty()).expect("valid request")).await;
     (status, text)
 }
 
@@ -30,7 +30,7 @@ async fn read(app: &mut axum::Router, path: &str) -> (StatusCode, Value) {
     (status, serde_json::from_str(&text).expect("JSON"))
 }
 
-/// Sends an action as the page does, as ann.
+/// Sends an action as the page does, as the operator `ann`.
 async fn act(app: &mut axum::Router, path: &str, body: &str) -> (StatusCode, Value) {
     act_with(app, path, body, &[("content-type", "application/json"), ("sec-fetch-site", "same-origin")])
         .await
@@ -47,7 +47,7 @@ async fn act_with(
         request = request.header(*name, *value);
     }
     let (status, _, text) =
-        call(app, request.body(Body::from(body.to_owned())).expect("a good request")).await;
+        call(app, request.body(Body::from(body.to_owned())).expect("valid request")).await;
     (status, serde_json::from_str(&text).unwrap_or_default())
 }
 
@@ -92,7 +92,7 @@ async fn list_has_the_state_of_the_group() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_node_shows_the_jobs_of_the_others() {
+async fn every_node_shows_the_jobs_of_other_nodes() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "0 2 * * *", secs(1)).await;
     sleep(secs(5)).await;
@@ -114,12 +114,12 @@ async fn any_node_shows_the_jobs_of_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn job_of_a_later_version_is_shown_with_terms_that_this_one_does_not_know() {
+async fn unknown_terms_of_a_later_version_are_shown() {
     let fleet = Fleet::new();
-    let group = GroupName::new("g").expect("a good name");
-    let job = LockName::new("job").expect("a good name");
+    let group = GroupName::new("g").expect("valid name");
+    let job = LockName::new("job").expect("valid name");
     let registration = Registration { job: job.clone(), schedule: 7 };
-    fleet.ledger.register(group.clone(), vec![registration]).await.expect("it answers");
+    fleet.ledger.register(group.clone(), vec![registration]).await.expect("an answer");
     let description = JobDescription {
         job,
         schedule: "CRON_TZ=Europe/Berlin 30 2 * * *".to_owned(),
@@ -127,7 +127,7 @@ async fn job_of_a_later_version_is_shown_with_terms_that_this_one_does_not_know(
         terms: r#"[["Moon phase", "full", {"exact": true}], ["Overlap", "dance"]]"#.to_owned(),
         alert_after: None,
     };
-    fleet.ledger.describe(group, vec![description]).await.expect("it answers");
+    fleet.ledger.describe(group, vec![description]).await.expect("an answer");
     let mut app = lock_cron::router(fleet.node("without-jobs").cron);
     let (_, job) = read(&mut app, "/jobs/job").await;
     let rows = job["terms"].as_array().expect("rows").iter();
@@ -145,8 +145,8 @@ async fn job_of_a_later_version_is_shown_with_terms_that_this_one_does_not_know(
 
 /// Adds an instance of the kind `import`, which runs every minute.
 async fn add(cron: &Scheduler, id: &str) {
-    let minutely = lock_cron::Schedule::cron("* * * * *").expect("a good schedule");
-    cron.add("import", id, minutely, &7).await.expect("a healthy fleet answers");
+    let minutely = lock_cron::Schedule::cron("* * * * *").expect("valid schedule");
+    cron.add("import", id, minutely, &7).await.expect("healthy store");
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,14 +160,14 @@ async fn instances_come_and_go_with_their_definitions() {
     let (_, list) = read(&mut app, "/jobs?show=unowned").await;
     assert_eq!((&list["order"], &list["nodes"]), (&json!(["import/1", "import/2"]), &json!([])));
     let row = &list["rows"][0];
-    assert_eq!((&row["words"], &row["last"]), (&"Every minute".into(), &Value::Null), "it never ran");
+    assert_eq!((&row["words"], &row["last"]), (&"Every minute".into(), &Value::Null), "never run");
     assert_eq!(row["next"], 1_767_225_660_000_u64, "00:01:00");
     let node = fleet.node("a");
     let kind = node.cron.kind("import", |_| async {
         sleep(secs(30)).await;
         Ok(())
     });
-    kind.register().expect("a good kind");
+    kind.register().expect("valid kind");
     let running = node.start();
     sleep(secs(310)).await;
     let (_, list) = read(&mut app, "/jobs").await;
@@ -182,11 +182,11 @@ async fn instances_come_and_go_with_their_definitions() {
         (&job["terms"][1][0], &job["runs"][0]["at"]),
         (&"Overlap".into(), &1_767_225_840_000_u64.into())
     );
-    running.cron.remove("import", "1").await.expect("a healthy fleet answers");
-    running.cron.forget("import", "2").await.expect("a healthy fleet answers");
+    running.cron.remove("import", "1").await.expect("healthy store");
+    running.cron.forget("import", "2").await.expect("healthy store");
     sleep(secs(2)).await;
     let (_, list) = read(&mut app, "/jobs").await;
-    assert_eq!(list["order"], json!(["import/1"]), "its run is open");
+    assert_eq!(list["order"], json!(["import/1"]), "still has an open run");
     sleep(secs(60)).await;
     let (_, list) = read(&mut app, "/jobs").await;
     assert_eq!((&list["order"], &list["counts"]["all"]), (&json!([]), &0.into()));
@@ -194,12 +194,12 @@ async fn instances_come_and_go_with_their_definitions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_node_shows_the_terms_of_the_kinds_of_the_others() {
+async fn every_node_shows_the_terms_of_other_nodes_kinds() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let kind = node.cron.kind("import", |_| async { Err("it fails".into()) });
     let kind = kind.overlap(lock_cron::Overlap::QueueOne).pool("heavy", 2).alert_after(secs(200));
-    kind.register().expect("a good kind");
+    kind.register().expect("valid kind");
     let running = node.start();
     let tool = fleet.node("without-the-kind");
     add(&tool.cron, "1").await;
@@ -229,7 +229,7 @@ async fn changed_instance_has_its_new_schedule() {
     assert_eq!(list["rows"][0]["words"], "Every minute");
     let since = format!("/jobs?since={}", list["version"].as_str().expect("a text"));
     let at = lock_cron::UtcTime::from_millis(1_767_229_200_000);
-    tool.cron.once("import", "2", at, &7).await.expect("a healthy fleet answers");
+    tool.cron.once("import", "2", at, &7).await.expect("healthy store");
     sleep(secs(2)).await;
     let (_, list) = read(&mut app, &since).await;
     assert_eq!(
@@ -239,13 +239,13 @@ async fn changed_instance_has_its_new_schedule() {
     assert_eq!(list["rows"][0]["next"], 1_767_229_200_000_u64);
     let summer = |gap| {
         let schedule =
-            lock_cron::Schedule::cron("CRON_TZ=Europe/Berlin 30 2 29 3 *").expect("a good schedule");
+            lock_cron::Schedule::cron("CRON_TZ=Europe/Berlin 30 2 29 3 *").expect("valid schedule");
         schedule.on_dst(lock_cron::DstPolicy { gap, fold: lock_cron::Fold::First })
     };
     for (gap, next) in
         [(lock_cron::Gap::RunOnce, 1_774_746_000_000_u64), (lock_cron::Gap::ShiftForward, 1_774_747_800_000)]
     {
-        tool.cron.add("import", "1", summer(gap), &7).await.expect("a healthy fleet answers");
+        tool.cron.add("import", "1", summer(gap), &7).await.expect("healthy store");
         sleep(secs(2)).await;
         let (_, job) = read(&mut app, "/jobs/import%2F1").await;
         assert_eq!(job["row"]["next"], next, "{gap:?}");
@@ -256,10 +256,10 @@ async fn changed_instance_has_its_new_schedule() {
 async fn failing_job_is_first_with_its_reason() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
-    node.job("first", "* * * * *", secs(1)).register().expect("a good job");
-    let schedule = lock_cron::Schedule::cron("* * * * *").expect("a good schedule");
+    node.job("first", "* * * * *", secs(1)).register().expect("valid job");
+    let schedule = lock_cron::Schedule::cron("* * * * *").expect("valid schedule");
     let failing = node.cron.job("second", schedule, |_| async { Err("the bank is closed".into()) });
-    failing.retries(lock_cron::Retries::times(1)).register().expect("a good job");
+    failing.retries(lock_cron::Retries::times(1)).register().expect("valid job");
     let running = node.start();
     sleep(secs(150)).await;
     let mut app = lock_cron::router(running.cron.clone());
@@ -279,7 +279,7 @@ async fn only_changed_rows_are_sent_again() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     for number in 0..250 {
-        node.job(&format!("job-{number:03}"), "0 2 * * *", secs(1)).register().expect("a good job");
+        node.job(&format!("job-{number:03}"), "0 2 * * *", secs(1)).register().expect("valid job");
     }
     let running = node.start();
     sleep(secs(5)).await;
@@ -299,7 +299,7 @@ async fn only_changed_rows_are_sent_again() {
     );
     let (_, list) = read(&mut app, "/jobs?q=JOB-24&limit=3&since=another-9").await;
     assert_eq!((&list["order"], &list["found"]), (&json!(["job-240", "job-241", "job-242"]), &10.into()));
-    assert_eq!(list["rows"].as_array().map(Vec::len), Some(3), "the version of another console is not ours");
+    assert_eq!(list["rows"].as_array().map(Vec::len), Some(3), "versions of another console are unknown");
     for query in ["show=other", "limit=0", "limit=1001", "limit=x"] {
         let (status, answer) = read(&mut app, &format!("/jobs?{query}")).await;
         assert_eq!((status, &answer["kind"]), (StatusCode::BAD_REQUEST, &"bad_input".into()), "{query}");
@@ -310,7 +310,7 @@ async fn only_changed_rows_are_sent_again() {
 async fn viewers_share_the_reads_of_the_store() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
-    node.job("job", "* * * * *", secs(1)).register().expect("a good job");
+    node.job("job", "* * * * *", secs(1)).register().expect("valid job");
     let mut app = lock_cron::router(node.cron.clone());
     let before = node.faulty.calls(lock_testkit::Op::Summary);
     for _ in 0..20 {
@@ -319,12 +319,12 @@ async fn viewers_share_the_reads_of_the_store() {
     assert_eq!(node.faulty.calls(lock_testkit::Op::Summary) - before, 1);
 }
 
-/// A viewer that leaves during a read does not make the next one read at once.
+/// A viewer that disconnects during a read does not make the next viewer read at once.
 #[tokio::test(start_paused = true)]
-async fn viewers_that_leave_do_not_add_reads() {
+async fn disconnecting_viewers_do_not_add_reads() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
-    node.job("job", "* * * * *", secs(1)).register().expect("a good job");
+    node.job("job", "* * * * *", secs(1)).register().expect("valid job");
     let mut app = lock_cron::router(node.cron.clone());
     node.faulty.always(lock_testkit::Op::Summary, lock_testkit::Fault::Hang);
     let before = node.faulty.calls(lock_testkit::Op::Summary);
@@ -349,7 +349,7 @@ async fn actions_change_the_fleet() {
     let (_, job) = read(&mut app, "/jobs/job").await;
     assert_eq!((&job["runs"][0]["run"], &job["runs"][0]["triggered"]), (&answer["run"], &true.into()));
     assert_eq!(act(&mut app, "/jobs/job/pause", r#"{"note":"the bank is closed"}"#).await.0, StatusCode::OK);
-    let paused = &running.cron.list().await.expect("a healthy store")[0];
+    let paused = &running.cron.list().await.expect("healthy store")[0];
     assert_eq!((&*paused.note.actor, &*paused.note.text), ("ann", "the bank is closed"));
     assert!(paused.paused && paused.last_success.is_some());
     let (_, list) = read(&mut app, "/jobs?show=paused").await;
@@ -416,7 +416,7 @@ async fn backfill_is_shown_and_cancelled() {
     assert_eq!(act(&mut app, "/jobs/job/cancel-backfill", &body).await, withdrawn(true));
     let (_, job) = read(&mut app, "/jobs/job").await;
     assert_eq!(job["row"]["backfills"], json!([]));
-    assert_eq!(job["row"]["open"][0]["backfill"], true, "the open one continues");
+    assert_eq!(job["row"]["open"][0]["backfill"], true, "the open run continues");
     assert_eq!(act(&mut app, "/jobs/job/cancel-backfill", &body).await, withdrawn(false));
 }
 
@@ -445,25 +445,25 @@ async fn requests_from_other_sites_are_rejected() {
     ] {
         let answer = act_with(&mut app, "/jobs/job/pause", r#"{"note":""}"#, &headers).await;
         assert_eq!(answer.0, status, "{headers:?}");
-        let paused = running.cron.list().await.expect("a healthy store")[0].paused;
+        let paused = running.cron.list().await.expect("healthy store")[0].paused;
         assert_eq!(paused, status == StatusCode::OK, "{headers:?}");
-        running.cron.resume("job").await.expect("a healthy store");
+        running.cron.resume("job").await.expect("healthy store");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn guard_decides_before_anything_else_is_read() {
+async fn guard_runs_before_the_body_is_parsed() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "0 2 * * *", secs(1)).await;
     let mut app = with_actions(running.cron.clone());
     let request = Request::post("/jobs/job/pause").header("content-type", "application/json");
     let request = request.header("sec-fetch-site", "same-origin").header("x-user", "eve");
     let (status, _, text) =
-        call(&mut app, request.body(Body::from("not JSON")).expect("a good request")).await;
+        call(&mut app, request.body(Body::from("not JSON")).expect("valid request")).await;
     assert_eq!((status, &*text), (StatusCode::UNAUTHORIZED, "who?"));
     let mut read_only = lock_cron::router(running.cron.clone());
     assert_eq!(act(&mut read_only, "/jobs/job/pause", r#"{"note":""}"#).await.0, StatusCode::NOT_FOUND);
-    assert!(!running.cron.list().await.expect("a healthy store")[0].paused);
+    assert!(!running.cron.list().await.expect("healthy store")[0].paused);
 }
 
 #[tokio::test(start_paused = true)]
@@ -501,13 +501,13 @@ async fn errors_have_a_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_and_errors_of_a_hostile_job_are_text() {
+async fn names_and_errors_of_a_hostile_job_are_escaped() {
     const HOSTILE: &str = "<script><img src=x onerror=alert(1)>\"'&..%2e";
     let fleet = Fleet::new();
     let node = fleet.node(HOSTILE);
-    let schedule = lock_cron::Schedule::cron("* * * * *").expect("a good schedule");
+    let schedule = lock_cron::Schedule::cron("* * * * *").expect("valid schedule");
     let job = node.cron.job(HOSTILE, schedule, |_| async { Err(HOSTILE.into()) });
-    job.register().expect("a good job");
+    job.register().expect("valid job");
     let running = node.start();
     sleep(secs(61)).await;
     let mut app = with_actions(running.cron.clone());
@@ -519,11 +519,11 @@ async fn names_and_errors_of_a_hostile_job_are_text() {
         (StatusCode::OK, &HOSTILE.into(), &HOSTILE.into())
     );
     assert_eq!(act(&mut app, &format!("/jobs/{path}/run"), "{}").await.0, StatusCode::OK);
-    let request = Request::get("/jobs").body(Body::empty()).expect("a good request");
+    let request = Request::get("/jobs").body(Body::empty()).expect("valid request");
     let (_, headers, _) = call(&mut app, request).await;
     assert_eq!(headers["content-type"], "application/json");
-    assert_eq!(headers["x-content-type-options"], "nosniff", "no browser takes it for a page");
-    let request = || Request::get("/").body(Body::empty()).expect("a good request");
+    assert_eq!(headers["x-content-type-options"], "nosniff", "not rendered as a page");
+    let request = || Request::get("/").body(Body::empty()).expect("valid request");
     let (_, headers, page) = call(&mut app, request()).await;
     let policy = headers["content-security-policy"].to_str().expect("text").to_owned();
     assert!(policy.contains("default-src 'none'") && policy.contains("require-trusted-types-for 'script'"));

@@ -1,4 +1,4 @@
-//! Controls: a command to one node holds on the others, and after a restart of all.
+//! Controls: a command to one node applies on the others, and after a restart of all nodes.
 
 use crate::fleet::{Fleet, Running, secs};
 use lock_cron::{CronErrorKind, Overlap, Schedule};
@@ -17,14 +17,14 @@ async fn two(fleet: &Fleet) -> (Running, Running) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pause_holds_at_once_and_outlives_a_restart_of_all() {
+async fn pause_applies_at_once_and_survives_a_restart_of_all() {
     let fleet = Fleet::new();
     let (leader, follower) = two(&fleet).await;
     sleep(secs(5)).await;
     follower.cron.pause("job").await.unwrap();
     let before = fleet.log.starts().len();
     sleep(secs(5)).await;
-    assert_eq!(fleet.log.starts().len(), before, "not one more");
+    assert_eq!(fleet.log.starts().len(), before, "no further start");
     assert!(leader.cron.list().await.unwrap()[0].paused);
     leader.stop().await;
     follower.stop().await;
@@ -34,13 +34,13 @@ async fn pause_holds_at_once_and_outlives_a_restart_of_all() {
     follower.cron.resume("job").await.unwrap();
     sleep(secs(5)).await;
     let since = fleet.log.starts().len() - before;
-    assert!((3..=5).contains(&since), "within 2 s, and nothing is made up: {since}");
+    assert!((3..=5).contains(&since), "within 2 s, without a catch-up: {since}");
     assert!(!leader.cron.list().await.unwrap()[0].paused);
     fleet.log.assert_each_once();
 }
 
 #[tokio::test(start_paused = true)]
-async fn replaced_schedule_outlives_a_restart_of_all() {
+async fn replaced_schedule_survives_a_restart_of_all() {
     let fleet = Fleet::new();
     let (leader, follower) = two(&fleet).await;
     sleep(secs(3)).await;
@@ -82,7 +82,7 @@ async fn an_invalid_schedule_keeps_the_old_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trigger_runs_the_job_once_also_while_it_is_paused() {
+async fn trigger_runs_a_job_once_even_if_paused() {
     let fleet = Fleet::new();
     let (_leader, follower) = two(&fleet).await;
     follower.cron.pause("job").await.unwrap();
@@ -102,7 +102,7 @@ async fn a_trigger_runs_the_job_once_also_while_it_is_paused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trigger_without_a_leader_waits_for_the_next() {
+async fn trigger_without_a_leader_waits_for_one() {
     let fleet = Fleet::new();
     let leader = fleet.simple("a", "@yearly", secs(0)).await;
     sleep(secs(1)).await;
@@ -115,7 +115,7 @@ async fn trigger_without_a_leader_waits_for_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_nobody_has_takes_no_orders() {
+async fn commands_to_an_unknown_job_are_refused() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "@daily", secs(0)).await;
     for error in [
@@ -140,7 +140,7 @@ async fn trigger_read_again_while_it_runs_is_harmless() {
     let first = running.cron.trigger("job").await.unwrap();
     claim.reached().await;
     sleep(Duration::from_millis(10)).await;
-    // Read while the first is not claimed yet, delivered after it is.
+    // Read before the first trigger is claimed, delivered afterwards.
     let read = running.faulty.gate(Op::Heartbeat, Phase::After);
     let second = running.cron.trigger("job").await.unwrap();
     read.reached().await;

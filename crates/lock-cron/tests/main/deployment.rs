@@ -12,7 +12,7 @@ const HOUR: u64 = 3600;
 
 fn with(node: &Node, schedule: &str) {
     let job = node.job("job", schedule, secs(1)).misfire(Misfire::FireAll { max: 100 });
-    job.grace(secs(24 * HOUR)).register().expect("a good job");
+    job.grace(secs(24 * HOUR)).register().expect("valid job");
 }
 
 fn node(fleet: &Fleet, name: &str, schedule: &str) -> Running {
@@ -22,7 +22,7 @@ fn node(fleet: &Fleet, name: &str, schedule: &str) -> Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_schedule_never_runs_for_the_past() {
+async fn changed_schedule_never_runs_past_instants() {
     let fleet = Fleet::new();
     let before = node(&fleet, "a", "0 2 * * *");
     sleep(secs(9 * HOUR)).await;
@@ -35,13 +35,13 @@ async fn a_changed_schedule_never_runs_for_the_past() {
     after.stop().await;
     let often = node(&fleet, "c", "*/5 * * * *");
     sleep(secs(610)).await;
-    assert_eq!(fleet.log.starts().len(), 3, "from then on: {:?}", fleet.log.instants());
+    assert_eq!(fleet.log.starts().len(), 3, "from the deployment on: {:?}", fleet.log.instants());
     assert_eq!(fleet.log.skipped(SkipReason::Missed), 0, "nothing was missed");
     often.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_zone_never_runs_for_the_past() {
+async fn changed_zone_never_runs_past_instants() {
     let fleet = Fleet::new();
     let before = node(&fleet, "a", "CRON_TZ=America/New_York 0 2 * * *");
     sleep(secs(3 * HOUR)).await;
@@ -52,7 +52,7 @@ async fn a_changed_zone_never_runs_for_the_past() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rolling_deployment_keeps_the_beginning_of_each_schedule() {
+async fn rolling_deployment_keeps_the_start_of_each_schedule() {
     let fleet = Fleet::new();
     let old = node(&fleet, "a", "*/10 * * * *");
     sleep(secs(1_300)).await;
@@ -66,25 +66,25 @@ async fn rolling_deployment_keeps_the_beginning_of_each_schedule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn returning_job_skips_the_past_but_not_an_outage_of_all() {
+async fn returning_job_catches_up_only_after_an_outage_of_all() {
     for gone in [true, false] {
         let fleet = Fleet::new();
         let first = node(&fleet, "a", "0 12 * * *");
         sleep(secs(60)).await;
         first.stop().await;
         let other = fleet.node("b");
-        other.job("other", "0 0 1 1 *", secs(0)).register().expect("a good job");
+        other.job("other", "0 0 1 1 *", secs(0)).register().expect("valid job");
         let other = gone.then(|| other.start());
         sleep(secs(13 * HOUR)).await;
         let _back = node(&fleet, "c", "0 12 * * *");
         sleep(secs(60)).await;
         let expected = if gone { vec![] } else { vec![12 * HOUR] };
-        assert_eq!(fleet.log.instants(), expected, "others led meanwhile: {gone}");
+        assert_eq!(fleet.log.instants(), expected, "another node led in between: {gone}");
         drop(other);
     }
 }
 
-/// Starts a job on two nodes, the first of which is the leader. The jobs of the tests run there.
+/// Starts a job on two nodes. The first is the leader, which runs the jobs of these tests.
 async fn pair(fleet: &Fleet, describe: impl Fn(&Node)) -> (Running, Running) {
     let start = |name| {
         let node = fleet.node(name);
@@ -97,12 +97,12 @@ async fn pair(fleet: &Fleet, describe: impl Fn(&Node)) -> (Running, Running) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn body_cancelled_by_a_shutdown_is_taken_over_at_once() {
+async fn body_cancelled_by_a_shutdown_restarts_elsewhere_at_once() {
     for (on_orphan, starts) in [(OnOrphan::Retry { max: 1 }, 2), (OnOrphan::Skip, 1)] {
         let fleet = Fleet::new();
         let describe = |node: &Node| {
             let job = node.job("job", "1 0 1 1 *", secs(100)).placement(Placement::Leader);
-            job.on_orphan(on_orphan).register().expect("a good job");
+            job.on_orphan(on_orphan).register().expect("valid job");
         };
         let (first, second) = pair(&fleet, describe).await;
         sleep(secs(70)).await;
@@ -118,16 +118,16 @@ async fn body_cancelled_by_a_shutdown_is_taken_over_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_requeues_a_run_in_its_jitter() {
+async fn shutdown_requeues_a_run_during_its_jitter() {
     let fleet = Fleet::new();
     let describe = |node: &Node| {
         let job = node.job("job", "1 0 1 1 *", secs(1)).jitter(Jitter::Random(secs(HOUR)));
-        job.placement(Placement::Leader).register().expect("a good job");
+        job.placement(Placement::Leader).register().expect("valid job");
     };
     let (first, second) = pair(&fleet, describe).await;
     sleep(secs(60)).await;
-    assert_eq!(fleet.log.starts(), [], "it waits");
-    tokio::time::timeout(secs(1), first.stop()).await.expect("a run that has not begun holds nothing up");
+    assert_eq!(fleet.log.starts(), [], "still in its jitter");
+    tokio::time::timeout(secs(1), first.stop()).await.expect("the jitter does not delay the shutdown");
     sleep(secs(HOUR + 10)).await;
     let starts = fleet.log.starts();
     assert_eq!((starts.len(), starts[0].attempt), (1, 1), "{starts:?}");
@@ -136,7 +136,7 @@ async fn shutdown_requeues_a_run_in_its_jitter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_requeues_a_run_in_its_back_off() {
+async fn shutdown_requeues_a_run_during_its_back_off() {
     let fleet = Fleet::new();
     let describe = |node: &Node| {
         let write = node.writer();
@@ -144,23 +144,23 @@ async fn shutdown_requeues_a_run_in_its_back_off() {
             write(&run);
             async move { if run.attempt() < 3 { Err("not yet".into()) } else { Ok(()) } }
         };
-        let schedule = Schedule::cron("1 0 1 1 *").expect("a good schedule");
+        let schedule = Schedule::cron("1 0 1 1 *").expect("valid schedule");
         let wait = secs(60);
         let job = node.cron.job("job", schedule, body).placement(Placement::Leader);
-        job.retries(Retries { max: 5, initial_delay: wait, max_delay: wait }).register().expect("a good job");
+        job.retries(Retries { max: 5, initial_delay: wait, max_delay: wait }).register().expect("valid job");
     };
     let (first, second) = pair(&fleet, describe).await;
     sleep(secs(62)).await;
-    tokio::time::timeout(secs(1), first.stop()).await.expect("a back-off holds nothing up");
+    tokio::time::timeout(secs(1), first.stop()).await.expect("the back-off does not delay the shutdown");
     sleep(secs(120)).await;
     let outcomes: Vec<_> = second.history().await.iter().map(|a| (a.attempt, a.outcome)).collect();
     let (failed, succeeded) = (RunOutcome::Failed, RunOutcome::Succeeded);
     assert_eq!(outcomes, [(1, failed), (2, failed), (3, succeeded)]);
-    assert_eq!(fleet.log.orphans(), 0, "a planned hand-over is no orphan");
+    assert_eq!(fleet.log.orphans(), 0, "a planned hand-over is not an orphan");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_back_off_whose_node_dies_goes_on_elsewhere() {
+async fn back_off_of_a_dead_node_continues_elsewhere() {
     let fleet = Fleet::new();
     let describe = |node: &Node| {
         let write = node.writer();
@@ -168,10 +168,10 @@ async fn a_back_off_whose_node_dies_goes_on_elsewhere() {
             write(&run);
             async move { if run.attempt() < 2 { Err("not yet".into()) } else { Ok(()) } }
         };
-        let schedule = Schedule::cron("1 0 1 1 *").expect("a good schedule");
+        let schedule = Schedule::cron("1 0 1 1 *").expect("valid schedule");
         let wait = secs(600);
         let job = node.cron.job("job", schedule, body).placement(Placement::Leader);
-        job.retries(Retries { max: 1, initial_delay: wait, max_delay: wait }).register().expect("a good job");
+        job.retries(Retries { max: 1, initial_delay: wait, max_delay: wait }).register().expect("valid job");
     };
     let (first, second) = pair(&fleet, describe).await;
     sleep(secs(62)).await;
@@ -186,7 +186,7 @@ async fn missed_instant_is_counted_once_across_leaders() {
     let fleet = Fleet::new();
     let describe = |node: &Node| {
         let job = node.job("job", "0 12 * * *", secs(1)).misfire(Misfire::Skip).grace(secs(60));
-        job.register().expect("a good job");
+        job.register().expect("valid job");
     };
     let (first, second) = pair(&fleet, describe).await;
     sleep(secs(60)).await;
@@ -199,14 +199,14 @@ async fn missed_instant_is_counted_once_across_leaders() {
         let running = node.start();
         sleep(secs(10)).await;
         let rows: Vec<_> = running.history().await.iter().map(|row| (row.outcome, row.count)).collect();
-        assert_eq!(rows, [(RunOutcome::Skipped, 1)], "and the history has it");
+        assert_eq!(rows, [(RunOutcome::Skipped, 1)], "recorded in the history");
         running.stop().await;
     }
     assert_eq!(fleet.log.skipped(SkipReason::Missed), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn registries_with_different_schedules_keep_their_leaders() {
+async fn different_schedules_have_separate_leaders() {
     let fleet = Fleet::new();
     let _even = node(&fleet, "a", "*/2 * * * *");
     sleep(secs(1)).await;
@@ -218,14 +218,14 @@ async fn registries_with_different_schedules_keep_their_leaders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn poison_pill_kills_as_many_nodes_as_orphan_retries() {
+async fn poison_pill_is_retried_only_as_often_as_allowed() {
     let fleet = Fleet::new();
     let mut nodes: Vec<Running> = Vec::new();
     for name in ["a", "b", "c", "d", "e"] {
         let node = fleet.node(name);
         let job = node.job("job", "1 0 1 1 *", secs(HOUR)).retries(Retries::times(3));
         let job = job.on_orphan(OnOrphan::Retry { max: 1 }).overlap(Overlap::Skip);
-        job.placement(Placement::Leader).register().expect("a good job");
+        job.placement(Placement::Leader).register().expect("valid job");
         nodes.push(node.start());
         sleep(Duration::from_millis(100)).await;
     }
@@ -238,7 +238,7 @@ async fn poison_pill_kills_as_many_nodes_as_orphan_retries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_fits_while_the_store_is_down() {
+async fn shutdown_takes_below_30_s_while_the_store_is_down() {
     for (fault, name) in [(Fault::Hang, "hang"), (Fault::LoseRequest, "lost")] {
         let fleet = Fleet::new();
         let running = fleet.simple("a", "1 0 1 1 *", secs(100)).await;
@@ -252,12 +252,12 @@ async fn a_shutdown_fits_while_the_store_is_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outage_of_all_is_made_up_in_each_registry() {
+async fn outage_of_all_is_caught_up_in_each_registry() {
     let fleet = Fleet::new();
     let start = |name: &str, job: &str| {
         let node = fleet.node(name);
         let job = node.job(job, "0 12 * * *", secs(1)).misfire(Misfire::FireOnce);
-        job.register().expect("a good job");
+        job.register().expect("valid job");
         node.start()
     };
     let (first, second) = (start("a", "one"), start("b", "two"));
@@ -273,22 +273,22 @@ async fn outage_of_all_is_made_up_in_each_registry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outage_of_a_replaced_schedule_is_made_up() {
+async fn outage_is_caught_up_by_the_replaced_schedule() {
     for slow in [false, true] {
         let fleet = Fleet::new();
         let first = fleet.simple("a", "0 0 1 1 *", secs(1)).await;
         sleep(secs(60)).await;
-        first.cron.replace("job", "0 12 * * *").await.expect("healthy");
+        first.cron.replace("job", "0 12 * * *").await.expect("healthy store");
         sleep(secs(60)).await;
         first.stop().await;
         sleep(secs(13 * 3600)).await;
         let node = fleet.node("b");
-        node.job("job", "0 0 1 1 *", secs(1)).register().expect("a good job");
+        node.job("job", "0 0 1 1 *", secs(1)).register().expect("valid job");
         if slow {
             node.faulty.next(Op::Heartbeat, Fault::LoseRequest);
         }
         let _back = node.start();
         sleep(secs(60)).await;
-        assert_eq!(fleet.log.instants(), [12 * 3600], "slow orders: {slow}");
+        assert_eq!(fleet.log.instants(), [12 * 3600], "slow commands: {slow}");
     }
 }

@@ -28,7 +28,7 @@ const OF_JOBS: [(&str, OfJob); 8] = [
     ("waits", |job, time| job.retries(Retries { initial_delay: time, max_delay: time, max: u32::MAX })),
 ];
 
-/// Runs a job whose first two attempts fail for three minutes and ends, unless the options are refused.
+/// Runs a job whose first two attempts fail for three minutes, then ends. Returns early if the options are rejected.
 async fn run(
     of_scheduler: impl Fn(SchedulerBuilder) -> SchedulerBuilder,
     of_job: impl Fn(JobBuilder) -> JobBuilder,
@@ -36,13 +36,13 @@ async fn run(
     let fleet = Fleet::new();
     let locks = LockFactory::builder(fleet.memory.clone()).clock(fleet.clock.clone()).build();
     let cron =
-        match of_scheduler(Scheduler::builder(locks.expect("good options"), fleet.ledger.clone())).build() {
+        match of_scheduler(Scheduler::builder(locks.expect("valid options"), fleet.ledger.clone())).build() {
             Ok(cron) => cron,
             Err(error) => return assert_eq!(error.kind(), CronErrorKind::InvalidOptions, "{error:#}"),
         };
     for overlap in [Overlap::Skip, Overlap::CancelPrevious] {
         let name = format!("{overlap:?}").to_lowercase();
-        let schedule = Schedule::cron("* * * * *").expect("a pattern");
+        let schedule = Schedule::cron("* * * * *").expect("valid schedule");
         let job = cron.job(&name, schedule, |run| async move {
             tokio::select! {
                 () = sleep(secs(70)) => {}
@@ -55,11 +55,11 @@ async fn run(
             assert_eq!(error.kind(), CronErrorKind::InvalidOptions, "{error:#}");
         }
     }
-    cron.run_until(sleep(secs(190))).await.expect("it ends in good order");
+    cron.run_until(sleep(secs(190))).await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_option_panics_at_the_ends_of_its_range() {
+async fn options_at_the_ends_of_their_ranges_do_not_panic() {
     let ends =
         [Duration::ZERO, Duration::from_nanos(1), Duration::MAX - Duration::from_nanos(1), Duration::MAX];
     for time in ends {
@@ -81,15 +81,15 @@ async fn takes_to_stop(running: Running) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_fits_thirty_seconds_by_default() {
+async fn shutdown_takes_below_30_s_by_default() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
-    let every_minute = Schedule::cron("* * * * *").expect("a pattern");
+    let every_minute = Schedule::cron("* * * * *").expect("valid schedule");
     let job = node.cron.job("deaf", every_minute, |_| async {
         sleep(secs(3600)).await;
         Ok(())
     });
-    job.register().expect("a healthy fleet answers");
+    job.register().expect("healthy store");
     let running = node.start();
     sleep(secs(61)).await;
     let took = takes_to_stop(running).await;
@@ -97,11 +97,11 @@ async fn a_shutdown_fits_thirty_seconds_by_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_and_bodies_have_one_deadline_at_a_shutdown() {
+async fn claims_and_bodies_share_the_deadline_of_a_shutdown() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
-    node.job("body", "59 * * * * *", secs(3600)).register().expect("a healthy fleet answers");
-    node.job("claim", "* * * * *", secs(0)).register().expect("a healthy fleet answers");
+    node.job("body", "59 * * * * *", secs(3600)).register().expect("healthy store");
+    node.job("claim", "* * * * *", secs(0)).register().expect("healthy store");
     let running = node.start();
     sleep(Duration::from_millis(59_500)).await;
     running.faulty.always(lock_testkit::Op::Claim, lock_testkit::Fault::Hang);

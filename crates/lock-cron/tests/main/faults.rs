@@ -1,4 +1,4 @@
-//! A store that fails: replies that are lost, outages, and everything at random.
+//! A store that fails: lost replies, outages, and random faults.
 
 use crate::fleet::{Fleet, Running, secs};
 use lock_cron::{Misfire, OnOrphan, Overlap, Retries, RunContext, Schedule, observer::SkipReason};
@@ -18,7 +18,7 @@ async fn lost_claim_reply_starts_once() {
         sleep(secs(10)).await;
     }
     fleet.log.assert_each_once();
-    // A claim that hangs is given up after a second, and the instants of that second are late.
+    // A hanging claim is abandoned after a second, and the instants of that second are late.
     let instants = fleet.log.instants();
     assert!(instants.len() >= 36 && instants.ends_with(&[38, 39, 40]), "{instants:?}");
 }
@@ -30,13 +30,13 @@ async fn lost_claim_reply_starts_once_across_leaders() {
     sleep(secs(1)).await;
     let second = fleet.simple("b", "* * * * *", secs(1)).await;
     sleep(Duration::from_millis(58_900)).await;
-    // Claimed, but the leader never receives the answer, and dies.
+    // The claim is applied, but the leader dies without receiving the answer.
     first.faulty.always(Op::Claim, Fault::ApplyThenHang);
     sleep(secs(3)).await;
     first.kill();
     sleep(secs(100)).await;
     fleet.log.assert_each_once();
-    assert_eq!(fleet.log.instants(), [120], "the one of the first minute was claimed by a node that is dead");
+    assert_eq!(fleet.log.instants(), [120], "the dead node had claimed the first minute");
     let history = second.history().await;
     assert_eq!(history[0].outcome, RunOutcome::Abandoned);
 }
@@ -55,11 +55,11 @@ async fn nothing_starts_without_a_store() {
     let instants = fleet.log.instants();
     assert!(instants.len() >= 27 && instants.ends_with(&[49, 50]), "{instants:?}");
     fleet.log.assert_each_once();
-    assert!(fleet.log.skipped(SkipReason::Missed) >= 1, "what was missed is counted");
+    assert!(fleet.log.skipped(SkipReason::Missed) >= 1, "missed instants are counted");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_whose_reply_is_lost_is_recorded_once() {
+async fn end_with_a_lost_reply_is_recorded_once() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(1)).await;
     running.faulty.script(Op::EndRun, [Fault::ApplyThenLose, Fault::LoseRequest, Fault::ApplyThenHang]);
@@ -70,7 +70,7 @@ async fn an_end_whose_reply_is_lost_is_recorded_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_faults_of_every_kind_no_instant_starts_twice() {
+async fn random_faults_start_no_instant_twice() {
     let seed = Seed::of_this_run();
     let mut numbers = seed.stream();
     let fleet = Fleet::new();
@@ -83,7 +83,7 @@ async fn under_faults_of_every_kind_no_instant_starts_twice() {
     sleep(secs(900)).await;
     nodes.iter().for_each(|node| node.faulty.heal());
     let before = fleet.log.starts().len();
-    assert!(before > 200, "it worked in spite of them: {before}");
+    assert!(before > 200, "it works despite the faults: {before}");
     sleep(secs(120)).await;
     fleet.log.assert_each_once();
     let after = fleet.log.starts().len() - before;
@@ -101,7 +101,7 @@ async fn failing_once(fleet: &Fleet) -> (Running, Arc<Notify>) {
         async move {
             if run.attempt() == 1 {
                 told.notified().await;
-                return Err("told to".into());
+                return Err("as told by the test".into());
             }
             tokio::select! {
                 () = sleep(secs(20)) => Ok(()),
@@ -110,15 +110,15 @@ async fn failing_once(fleet: &Fleet) -> (Running, Arc<Notify>) {
         }
     };
     let quick = Duration::from_millis(10);
-    let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").expect("a good schedule"), body);
+    let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").expect("valid schedule"), body);
     job.retries(Retries { max: 1, initial_delay: quick, max_delay: quick })
         .register()
-        .expect("a healthy fleet answers");
+        .expect("healthy store");
     (node.start(), fail)
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempt_outlives_a_renewal_for_the_one_before() {
+async fn attempt_survives_a_renewal_of_the_previous_one() {
     let fleet = Fleet::new();
     let (running, fail) = failing_once(&fleet).await;
     sleep(secs(61)).await;
@@ -134,7 +134,7 @@ async fn attempt_outlives_a_renewal_for_the_one_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempt_outlives_a_renewal_during_its_claim() {
+async fn attempt_survives_a_renewal_during_its_claim() {
     let fleet = Fleet::new();
     let (running, fail) = failing_once(&fleet).await;
     sleep(secs(61)).await;
@@ -152,7 +152,7 @@ async fn attempt_outlives_a_renewal_during_its_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_waits_for_a_store_that_is_away_for_a_moment() {
+async fn retry_waits_out_a_short_outage() {
     let fleet = Fleet::new();
     let (running, fail) = failing_once(&fleet).await;
     sleep(secs(61)).await;
@@ -181,11 +181,11 @@ async fn claim_applied_after_its_timeout_is_still_run() {
     job.register().unwrap();
     let b = b.start();
     sleep(secs(11)).await;
-    // The run of 10 s continues here until 24.5 s, while the other node is the leader.
+    // The 10 s run continues here until 24.5 s, while the other node is the leader.
     let leaving = tokio::spawn(a.stop());
     sleep(secs(1)).await;
     assert!(b.cron.is_leading());
-    // The first request for 20 s is delivered after the run has ended and before the next request.
+    // The first request for 20 s arrives after the run has ended and before the next request.
     b.faulty.next(Op::Claim, Fault::Late(Duration::from_millis(4_520)));
     sleep(secs(13)).await;
     leaving.await.unwrap();
@@ -194,7 +194,7 @@ async fn claim_applied_after_its_timeout_is_still_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unclaimed_run_is_missed_also_for_the_same_leader() {
+async fn unclaimed_run_is_missed_under_the_same_leader() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     node.job("job", "* * * * * *", secs(0)).misfire(Misfire::Skip).register().unwrap();
@@ -209,12 +209,12 @@ async fn unclaimed_run_is_missed_also_for_the_same_leader() {
         instants.starts_with(&[1, 2]) && instants[2] >= 31 && instants.ends_with(&[34, 35]),
         "{instants:?}"
     );
-    assert_eq!(fleet.log.leaders(), 1, "it led all the time");
+    assert_eq!(fleet.log.leaders(), 1, "no change of leader");
     assert!(fleet.log.skipped(SkipReason::Missed) >= 28);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scheduler_that_is_dropped_leads_no_more() {
+async fn dropped_scheduler_no_longer_leads() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(0)).await;
     sleep(secs(1)).await;
@@ -234,7 +234,7 @@ async fn faults_and_deaths_start_no_attempt_twice() {
         let (fleet, mut nodes) = (Fleet::new(), Vec::new());
         for round in 0..8 {
             let node = fleet.node(&format!("node {round}"));
-            // The first one fails soon enough to be retried before a later run replaces it.
+            // The first attempt fails soon enough to be retried before a later run replaces it.
             let most = if round == 0 { 500 } else { 4_000 };
             let (write, takes) = (node.writer(), Duration::from_millis(numbers.below(most)));
             let body = move |run: RunContext| {
@@ -247,19 +247,19 @@ async fn faults_and_deaths_start_no_attempt_twice() {
                     if run.attempt() < 3 { Err("once more".into()) } else { Ok(()) }
                 }
             };
-            let schedule = Schedule::cron("*/2 * * * * *").expect("a good schedule");
+            let schedule = Schedule::cron("*/2 * * * * *").expect("valid schedule");
             let job = node.cron.job("job", schedule, body).overlap(overlap).retries(Retries::times(1));
             let job = job.on_orphan(OnOrphan::Retry { max: 2 }).misfire(Misfire::FireAll { max: 5 });
-            job.grace(secs(60)).register().expect("a healthy node answers");
+            job.grace(secs(60)).register().expect("healthy store");
             let node = node.start();
             node.faulty.random(numbers.number(), 0.15);
             nodes.push(node);
             if round >= 3 {
-                let at = usize::try_from(numbers.below(nodes.len() as u64)).expect("a small number");
+                let at = usize::try_from(numbers.below(nodes.len() as u64)).expect("small number");
                 nodes.remove(at).kill();
             }
             sleep(Duration::from_millis(numbers.below(60_000))).await;
-            // Its outcome does not matter to this test.
+            // Its outcome is irrelevant here.
             drop(nodes[0].cron.trigger("job").await);
         }
         nodes.iter().for_each(|node| node.faulty.heal());
@@ -268,9 +268,9 @@ async fn faults_and_deaths_start_no_attempt_twice() {
         let starts = fleet.log.starts();
         let attempts: BTreeSet<_> = starts.iter().map(|start| (start.run, start.attempt)).collect();
         assert_eq!(attempts.len(), starts.len(), "{overlap:?}: an attempt was started twice: {starts:?}");
-        assert!(starts.iter().any(|start| start.attempt > 1), "{overlap:?}: something was tried again");
+        assert!(starts.iter().any(|start| start.attempt > 1), "{overlap:?}: some attempts are retried");
         for node in nodes {
-            tokio::time::timeout(secs(90), node.stop()).await.expect("it ends");
+            tokio::time::timeout(secs(90), node.stop()).await.expect("ends");
         }
         assert_eq!(fleet.memory.held(), [], "{overlap:?}");
     }

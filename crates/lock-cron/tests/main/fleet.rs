@@ -1,5 +1,4 @@
-//! Several nodes of one group in virtual time, over one store, each with its own faults; and a record of their
-//! actions.
+//! Several nodes of one group in virtual time, over one store, each with its own faults; and a log of their actions.
 
 use lock_core::{
     LockFactory, MemoryBackend,
@@ -62,7 +61,7 @@ pub(crate) struct Start {
 
 impl CronObserver for Log {
     fn on_event(&self, event: &CronEvent<'_>) {
-        let mut written = self.0.lock().expect("no test panics while it writes");
+        let mut written = self.0.lock().expect("not poisoned");
         match event {
             CronEvent::Skipped { reason, count, .. } => *written.skips.entry(*reason).or_default() += count,
             CronEvent::Ended { outcome, .. } => *written.ends.entry(outcome.as_str()).or_default() += 1,
@@ -83,7 +82,7 @@ impl CronObserver for Log {
 
 impl Log {
     pub(crate) fn starts(&self) -> Vec<Start> {
-        self.0.lock().expect("no test panics while it writes").starts.clone()
+        self.0.lock().expect("not poisoned").starts.clone()
     }
 
     /// Returns the instants of the starts, in whole seconds since the beginning.
@@ -92,13 +91,13 @@ impl Log {
     }
 
     pub(crate) fn skipped(&self, reason: SkipReason) -> u32 {
-        self.0.lock().expect("no test panics while it writes").skips.get(&reason).copied().unwrap_or(0)
+        self.0.lock().expect("not poisoned").skips.get(&reason).copied().unwrap_or(0)
     }
 
     pub(crate) fn ended(&self, outcome: RunOutcome) -> u32 {
         self.0
             .lock()
-            .expect("no test panics while it writes")
+            .expect("not poisoned")
             .ends
             .get(outcome.as_str())
             .copied()
@@ -106,31 +105,31 @@ impl Log {
     }
 
     pub(crate) fn orphans(&self) -> u32 {
-        self.0.lock().expect("no test panics while it writes").orphans
+        self.0.lock().expect("not poisoned").orphans
     }
 
     /// Returns the number of reports of a watermark in the future.
     pub(crate) fn ahead(&self) -> u32 {
-        self.0.lock().expect("no test panics while it writes").ahead
+        self.0.lock().expect("not poisoned").ahead
     }
 
     /// Returns the number of jobs whose data was reported as lost.
     pub(crate) fn data_lost(&self) -> u32 {
-        self.0.lock().expect("no test panics while it writes").data_lost
+        self.0.lock().expect("not poisoned").data_lost
     }
 
-    /// Returns the overdue jobs, and the ends of these episodes.
+    /// Returns the reports of overdue jobs, and of their ends.
     pub(crate) fn overdue(&self) -> Vec<String> {
-        self.0.lock().expect("no test panics while it writes").overdue.clone()
+        self.0.lock().expect("not poisoned").overdue.clone()
     }
 
-    /// Returns the jobs that no leader has.
+    /// Returns the jobs reported as unowned.
     pub(crate) fn unowned(&self) -> Vec<String> {
-        self.0.lock().expect("no test panics while it writes").unowned.clone()
+        self.0.lock().expect("not poisoned").unowned.clone()
     }
 
     pub(crate) fn leaders(&self) -> u32 {
-        self.0.lock().expect("no test panics while it writes").leaders
+        self.0.lock().expect("not poisoned").leaders
     }
 
     /// Asserts that each first attempt of the only job started once, and never before its instant.
@@ -155,28 +154,28 @@ pub(crate) fn second(at: lock_core::clock::UtcTime) -> u64 {
     at.since(TestClock::WALL_AT_START).as_secs()
 }
 
-/// The bodies at the same time: now, and at most.
+/// The number of bodies running concurrently: now, and at most.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Referee(Arc<Mutex<(u32, u32)>>);
 
-/// A body that has begun. It ends when this is dropped, also if its node is killed.
+/// A running body. It ends when this is dropped, even if its node is killed.
 pub(crate) struct Inside(Referee);
 
 impl Referee {
     pub(crate) fn enter(&self) -> Inside {
-        let mut counts = self.0.lock().expect("no test panics while it counts");
+        let mut counts = self.0.lock().expect("not poisoned");
         *counts = (counts.0 + 1, counts.1.max(counts.0 + 1));
         Inside(self.clone())
     }
 
     pub(crate) fn most(&self) -> u32 {
-        self.0.lock().expect("no test panics while it counts").1
+        self.0.lock().expect("not poisoned").1
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        self.0.0.lock().expect("no test panics while it counts").0 -= 1;
+        self.0.0.lock().expect("not poisoned").0 -= 1;
     }
 }
 
@@ -214,7 +213,7 @@ impl Fleet {
         self.node_with(name, |builder| builder)
     }
 
-    /// Builds a node with further options.
+    /// Builds a node with additional options.
     pub(crate) fn node_with(
         &self,
         name: &str,
@@ -224,12 +223,12 @@ impl Fleet {
         let locks = LockFactory::builder(faulty.clone())
             .clock(self.clock.clone())
             .build()
-            .expect("a healthy fleet answers");
+            .expect("healthy store");
         let builder = Scheduler::builder(locks, faulty.ledger(self.ledger.clone()))
             .group("g")
             .node(name)
             .observer(self.log.clone());
-        let cron = describe(builder).build().expect("a healthy fleet answers");
+        let cron = describe(builder).build().expect("healthy store");
         Node { cron, faulty, log: self.log.clone(), clock: self.clock.clone() }
     }
 
@@ -237,7 +236,7 @@ impl Fleet {
     pub(crate) async fn simple(&self, name: &str, schedule: &str, takes: Duration) -> Running {
         let node = self.node(name);
         let job = node.job("job", schedule, takes).placement(Placement::Leader);
-        job.register().expect("a healthy fleet answers");
+        job.register().expect("healthy store");
         node.start()
     }
 
@@ -254,7 +253,7 @@ impl Fleet {
             "{history:?}"
         );
         sleep(secs(3_600)).await;
-        assert!(self.log.starts().len() > 20, "then they start");
+        assert!(self.log.starts().len() > 20, "they start afterwards");
         assert_eq!(self.log.skipped(SkipReason::Missed), 0);
     }
 }
@@ -263,7 +262,7 @@ impl Node {
     /// Creates a job that records its starts, takes this time, and succeeds.
     pub(crate) fn job(&self, name: &str, schedule: &str, takes: Duration) -> JobBuilder {
         let write = self.writer();
-        self.cron.job(name, Schedule::cron(schedule).expect("a healthy fleet answers"), move |run| {
+        self.cron.job(name, Schedule::cron(schedule).expect("healthy store"), move |run| {
             write(&run);
             async move {
                 tokio::select! {
@@ -283,7 +282,7 @@ impl Node {
         referee: &Referee,
     ) -> JobBuilder {
         let (write, referee) = (self.writer(), referee.clone());
-        self.cron.job(name, Schedule::cron(schedule).expect("a good schedule"), move |run| {
+        self.cron.job(name, Schedule::cron(schedule).expect("valid schedule"), move |run| {
             write(&run);
             let inside = referee.enter();
             async move {
@@ -305,7 +304,7 @@ impl Node {
                 token: run.fencing_token().get(),
                 at: clock.wall().as_millis(),
             };
-            log.0.lock().expect("no test panics while it writes").starts.push(start);
+            log.0.lock().expect("not poisoned").starts.push(start);
         }
     }
 
@@ -314,19 +313,19 @@ impl Node {
         let cron = self.cron.clone();
         let signal = async move { drop(stopped.await) };
         let task =
-            tokio::spawn(async move { cron.run_until(signal).await.expect("a healthy fleet answers") });
+            tokio::spawn(async move { cron.run_until(signal).await.expect("healthy store") });
         Running { cron: self.cron, faulty: self.faulty, stop: Some(stop), task }
     }
 }
 
 impl Running {
-    /// Stops like a termination signal: gracefully.
+    /// Stops gracefully, as after a termination signal.
     pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
-        (&mut self.task).await.expect("a healthy fleet answers");
+        (&mut self.task).await.expect("healthy store");
     }
 
-    /// Stops like a power cut: no request reaches the store any more.
+    /// Stops as in a power cut: no further request reaches the store.
     pub(crate) fn kill(&self) {
         self.faulty.always_all(lock_testkit::Fault::Hang);
         self.task.abort();
@@ -334,7 +333,7 @@ impl Running {
 
     /// Returns the ended attempts, oldest first.
     pub(crate) async fn history(&self) -> Vec<Attempt> {
-        let mut history = self.cron.history("job", 100).await.expect("a healthy fleet answers");
+        let mut history = self.cron.history("job", 100).await.expect("healthy store");
         history.reverse();
         history
     }

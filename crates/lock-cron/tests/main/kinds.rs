@@ -17,7 +17,7 @@ struct Starts(Arc<Mutex<Vec<(String, u64, u32)>>>);
 
 impl Starts {
     fn take(&self) -> Vec<(String, u64, u32)> {
-        std::mem::take(&mut self.0.lock().expect("no test panics while it writes"))
+        std::mem::take(&mut self.0.lock().expect("not poisoned"))
     }
 
     /// Returns the seconds of the instants, in order, with their payloads.
@@ -29,7 +29,7 @@ impl Starts {
 }
 
 fn schedule(text: &str) -> Schedule {
-    Schedule::cron(text).expect("a good schedule")
+    Schedule::cron(text).expect("valid schedule")
 }
 
 /// Returns a kind whose bodies take this time.
@@ -43,7 +43,7 @@ fn import(node: &Node, name: &str, starts: &Starts, takes: u64) -> JobBuilder {
                 .id()
                 .scheduled()
                 .map_or(0, |at| if at < TestClock::WALL_AT_START { 0 } else { second(at) });
-            starts.0.lock().expect("no test panics while it writes").push((name, at, payload));
+            starts.0.lock().expect("not poisoned").push((name, at, payload));
             tokio::select! {
                 () = sleep(secs(takes)) => Ok(()),
                 () = run.cancelled() => Err("cancelled".into()),
@@ -55,12 +55,12 @@ fn import(node: &Node, name: &str, starts: &Starts, takes: u64) -> JobBuilder {
 /// Starts a node with the kind.
 fn start(fleet: &Fleet, name: &str, starts: &Starts) -> Running {
     let node = fleet.node(name);
-    import(&node, name, starts, 0).register().expect("a good kind");
+    import(&node, name, starts, 0).register().expect("valid kind");
     node.start()
 }
 
 async fn add(cron: &Scheduler, text: &str, payload: u32) -> AddOutcome {
-    cron.add("import", "tenant-7", schedule(text), &payload).await.expect("a healthy fleet answers")
+    cron.add("import", "tenant-7", schedule(text), &payload).await.expect("healthy store")
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,11 +68,11 @@ async fn added_instance_runs_once_on_the_nodes_of_its_kind() {
     let (fleet, starts) = (Fleet::new(), Starts::default());
     let nodes = ["a", "b"].map(|name| start(&fleet, name, &starts));
     let other = fleet.node("c");
-    other.job("job", "@yearly", secs(0)).register().expect("a good job");
+    other.job("job", "@yearly", secs(0)).register().expect("valid job");
     let other = other.start();
     sleep(secs(30)).await;
     assert_eq!(add(&other.cron, MINUTELY, 7).await, AddOutcome::Added);
-    assert_eq!(add(&nodes[0].cron, MINUTELY, 7).await, AddOutcome::Unchanged, "its reply may be lost");
+    assert_eq!(add(&nodes[0].cron, MINUTELY, 7).await, AddOutcome::Unchanged, "a repeated request is harmless");
     sleep(secs(20 * 60)).await;
     let started = starts.take();
     for name in ["a", "b"] {
@@ -81,12 +81,12 @@ async fn added_instance_runs_once_on_the_nodes_of_its_kind() {
     let mut instants: Vec<_> = started.iter().map(|(_, at, payload)| (*at, *payload)).collect();
     instants.sort_unstable();
     assert_eq!(instants, (1..=20).map(|minute| (minute * 60, 7)).collect::<Vec<_>>());
-    let info = &other.cron.list().await.expect("a healthy fleet answers")[0];
+    let info = &other.cron.list().await.expect("healthy store")[0];
     let instance = info.instance.as_ref().expect("an instance");
     assert_eq!((info.name.as_str(), instance.kind.as_str()), ("import/tenant-7", "import"));
     assert_eq!((instance.payload.as_str(), instance.added_by.as_str(), info.unowned), ("7", "c", false));
-    assert_eq!(other.cron.next_runs("import/tenant-7", 2).await.expect("it is stored").len(), 2);
-    assert_eq!(other.cron.history("import/tenant-7", 50).await.expect("it has run").len(), 20);
+    assert_eq!(other.cron.next_runs("import/tenant-7", 2).await.expect("stored").len(), 2);
+    assert_eq!(other.cron.history("import/tenant-7", 50).await.expect("has run").len(), 20);
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,23 +105,23 @@ async fn instance_survives_the_restart_of_all_nodes() {
     sleep(secs(60)).await;
     let _third = start(&fleet, "c", &starts);
     sleep(secs(60)).await;
-    assert_eq!(starts.instants(), [(180, 7), (240, 7)], "the missed one is made up for");
+    assert_eq!(starts.instants(), [(180, 7), (240, 7)], "the missed instant is caught up");
 }
 
 #[tokio::test(start_paused = true)]
-async fn removed_instance_stops_and_returns_without_its_past() {
+async fn removed_instance_stops_and_readding_runs_no_past() {
     let (fleet, starts) = (Fleet::new(), Starts::default());
     let nodes = ["a", "b"].map(|name| start(&fleet, name, &starts));
     add(&nodes[0].cron, MINUTELY, 7).await;
     sleep(secs(70)).await;
-    assert!(nodes[1].cron.remove("import", "tenant-7").await.expect("a healthy fleet answers"));
-    assert!(!nodes[0].cron.remove("import", "tenant-7").await.expect("a healthy fleet answers"));
+    assert!(nodes[1].cron.remove("import", "tenant-7").await.expect("healthy store"));
+    assert!(!nodes[0].cron.remove("import", "tenant-7").await.expect("healthy store"));
     sleep(secs(600)).await;
     assert_eq!(starts.instants(), [(60, 7)]);
     assert_eq!(add(&nodes[0].cron, MINUTELY, 8).await, AddOutcome::Added);
     sleep(secs(60)).await;
-    assert_eq!(starts.instants(), [(720, 8)], "nothing for the past");
-    assert_eq!(nodes[0].cron.history("import/tenant-7", 9).await.expect("it has run").len(), 2);
+    assert_eq!(starts.instants(), [(720, 8)], "no past instant runs");
+    assert_eq!(nodes[0].cron.history("import/tenant-7", 9).await.expect("has run").len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +130,7 @@ async fn change_reaches_every_node_within_two_seconds() {
     let nodes = ["a", "b"].map(|name| start(&fleet, name, &starts));
     for round in 1..=20 {
         let cron = &nodes[usize::from(round % 2 == 0)].cron;
-        // Each round ends a second after a minute; the change comes two seconds before the next one.
+        // Each round ends one second after a minute; the change comes two seconds before the next minute.
         sleep(secs(if round == 1 { 58 } else { 57 })).await;
         let expected = if round == 1 { AddOutcome::Added } else { AddOutcome::Changed };
         assert_eq!(add(cron, MINUTELY, round).await, expected);
@@ -140,10 +140,10 @@ async fn change_reaches_every_node_within_two_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changed_schedule_does_not_run_for_the_past_while_a_run_is_open() {
+async fn changed_schedule_during_a_run_runs_no_past_instants() {
     let (fleet, starts) = (Fleet::new(), Starts::default());
     let node = fleet.node("a");
-    import(&node, "a", &starts, 100).overlap(Overlap::Allow { max: 9 }).register().expect("a good kind");
+    import(&node, "a", &starts, 100).overlap(Overlap::Allow { max: 9 }).register().expect("valid kind");
     let running = node.start();
     add(&running.cron, "*/10 * * * *", 7).await;
     sleep(secs(630)).await;
@@ -152,7 +152,7 @@ async fn changed_schedule_does_not_run_for_the_past_while_a_run_is_open() {
     sleep(secs(60)).await;
     assert_eq!(starts.instants(), [(660, 8)]);
     sleep(secs(100)).await;
-    let history = running.cron.history("import/tenant-7", 9).await.expect("it has run");
+    let history = running.cron.history("import/tenant-7", 9).await.expect("has run");
     assert!(history.iter().all(|attempt| attempt.outcome == RunOutcome::Succeeded), "{history:?}");
 }
 
@@ -160,12 +160,12 @@ async fn changed_schedule_does_not_run_for_the_past_while_a_run_is_open() {
 async fn payload_of_another_type_fails_without_a_retry() {
     let (fleet, starts) = (Fleet::new(), Starts::default());
     let node = fleet.node("a");
-    import(&node, "a", &starts, 0).retries(Retries::times(5)).register().expect("a good kind");
+    import(&node, "a", &starts, 0).retries(Retries::times(5)).register().expect("valid kind");
     let running = node.start();
     let added = running.cron.add("import", "tenant-7", schedule("@hourly"), &"seven").await;
-    assert_eq!(added.expect("a healthy fleet answers"), AddOutcome::Added);
+    assert_eq!(added.expect("healthy store"), AddOutcome::Added);
     sleep(secs(3700)).await;
-    let history = running.cron.history("import/tenant-7", 9).await.expect("it has run");
+    let history = running.cron.history("import/tenant-7", 9).await.expect("has run");
     assert_eq!(history.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [RunOutcome::Failed]);
     assert!(
         history[0].detail.contains("the payload does not match the requested type"),
@@ -179,12 +179,12 @@ async fn payload_of_another_type_fails_without_a_retry() {
 async fn instance_without_a_node_of_its_kind_is_unowned() {
     let (fleet, starts) = (Fleet::new(), Starts::default());
     let other = fleet.node("c");
-    other.job("job", "@yearly", secs(0)).register().expect("a good job");
+    other.job("job", "@yearly", secs(0)).register().expect("valid job");
     let other = other.start();
     add(&other.cron, MINUTELY, 7).await;
     sleep(secs(130)).await;
     assert_eq!(fleet.log.unowned(), ["import/tenant-7"], "it is reported once");
-    let unowned = async || other.cron.list().await.expect("a healthy fleet answers")[0].unowned;
+    let unowned = async || other.cron.list().await.expect("healthy store")[0].unowned;
     assert!(unowned().await);
     let _node = start(&fleet, "a", &starts);
     sleep(secs(60)).await;
@@ -196,16 +196,16 @@ async fn instance_without_a_node_of_its_kind_is_unowned() {
 async fn forgotten_instance_loses_its_run_and_its_history() {
     let (fleet, starts) = (Fleet::new(), Starts::default());
     let node = fleet.node("a");
-    import(&node, "a", &starts, 1_000).register().expect("a good kind");
+    import(&node, "a", &starts, 1_000).register().expect("valid kind");
     let running = node.start();
     add(&running.cron, MINUTELY, 7).await;
     sleep(secs(70)).await;
-    running.cron.pause("import/tenant-7").await.expect("it is stored");
-    assert!(running.cron.forget("import", "tenant-7").await.expect("a healthy fleet answers"));
-    assert!(!running.cron.forget("import", "tenant-7").await.expect("a healthy fleet answers"));
+    running.cron.pause("import/tenant-7").await.expect("stored");
+    assert!(running.cron.forget("import", "tenant-7").await.expect("healthy store"));
+    assert!(!running.cron.forget("import", "tenant-7").await.expect("healthy store"));
     sleep(secs(30)).await;
     assert_eq!(fleet.log.ended(RunOutcome::Abandoned), 1, "the open run is lost");
-    assert_eq!(running.cron.list().await.expect("a healthy fleet answers").len(), 0);
+    assert_eq!(running.cron.list().await.expect("healthy store").len(), 0);
     let history = running.cron.history("import/tenant-7", 9).await;
     assert_eq!(history.unwrap_err().kind(), CronErrorKind::UnknownJob);
     add(&running.cron, MINUTELY, 8).await;
@@ -219,7 +219,7 @@ async fn orphan_of_a_removed_instance_is_abandoned() {
     let kind = |name| {
         let node = fleet.node(name);
         let builder = import(&node, name, &starts, 1_000).on_orphan(OnOrphan::Retry { max: 9 });
-        builder.register().expect("a good kind");
+        builder.register().expect("valid kind");
         node.start()
     };
     let first = kind("a");
@@ -228,20 +228,20 @@ async fn orphan_of_a_removed_instance_is_abandoned() {
     let second = kind("b");
     sleep(secs(2)).await;
     first.kill();
-    assert!(second.cron.remove("import", "tenant-7").await.expect("a healthy fleet answers"));
+    assert!(second.cron.remove("import", "tenant-7").await.expect("healthy store"));
     sleep(secs(120)).await;
-    let history = second.cron.history("import/tenant-7", 9).await.expect("it has run");
+    let history = second.cron.history("import/tenant-7", 9).await.expect("has run");
     assert_eq!(history.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [RunOutcome::Abandoned]);
     assert_eq!(starts.instants(), [(60, 7)], "without its payload there is no further attempt");
 }
 
 #[tokio::test(start_paused = true)]
-async fn triggered_instance_runs_even_if_it_was_just_added() {
+async fn trigger_runs_a_just_added_instance() {
     let (fleet, starts) = (Fleet::new(), Starts::default());
     let running = start(&fleet, "a", &starts);
     sleep(secs(5)).await;
     add(&running.cron, "@yearly", 7).await;
-    running.cron.trigger("import/tenant-7").await.expect("it is stored");
+    running.cron.trigger("import/tenant-7").await.expect("stored");
     sleep(secs(3)).await;
     assert_eq!(starts.instants(), [(0, 7)]);
     let unknown = running.cron.trigger("import/tenant-8").await.unwrap_err();
@@ -249,7 +249,7 @@ async fn triggered_instance_runs_even_if_it_was_just_added() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_data_ends_the_instances() {
+async fn loss_of_data_ends_the_instances() {
     let (fleet, starts) = (Fleet::new(), Starts::default());
     let running = start(&fleet, "a", &starts);
     add(&running.cron, MINUTELY, 7).await;
@@ -259,16 +259,16 @@ async fn lost_data_ends_the_instances() {
     assert_eq!(starts.instants(), [(60, 7)]);
     add(&running.cron, MINUTELY, 8).await;
     sleep(secs(60)).await;
-    assert_eq!(starts.instants().len(), 1, "it runs again once it is added again");
+    assert_eq!(starts.instants().len(), 1, "it only runs again after it is added again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn instances_that_make_no_sense_are_refused() {
+async fn invalid_instances_are_refused() {
     let (fleet, starts) = (Fleet::new(), Starts::default());
     let node = fleet.node("a");
     let slash = node.job("import/x", MINUTELY, secs(0)).register().unwrap_err();
     assert_eq!(slash.kind(), CronErrorKind::InvalidName);
-    import(&node, "a", &starts, 0).register().expect("a good kind");
+    import(&node, "a", &starts, 0).register().expect("valid kind");
     let twice = import(&node, "a", &starts, 0).register().unwrap_err();
     assert_eq!(twice.kind(), CronErrorKind::DuplicateJob);
     let long = "x".repeat(MAX_PAYLOAD_BYTES - 1);
@@ -280,7 +280,7 @@ async fn instances_that_make_no_sense_are_refused() {
         let refused = node.cron.add("import", id, schedule(MINUTELY), &payload).await.unwrap_err();
         assert_eq!(refused.kind(), kind, "{refused:#}");
     }
-    node.cron.add("import", "tenant-7", schedule(MINUTELY), &&long[1..]).await.expect("64 KiB of JSON fit");
+    node.cron.add("import", "tenant-7", schedule(MINUTELY), &&long[1..]).await.expect("64 KiB of JSON");
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,7 +289,7 @@ async fn one_off_run_keeps_its_id_for_a_day() {
     let nodes = ["a", "b"].map(|name| start(&fleet, name, &starts));
     let once = async |at: u64, payload: u32| {
         let at = TestClock::WALL_AT_START + secs(at);
-        nodes[0].cron.once("import", "42", at, &payload).await.expect("a healthy fleet answers")
+        nodes[0].cron.once("import", "42", at, &payload).await.expect("healthy store")
     };
     assert_eq!(once(500, 1).await, AddOutcome::Added);
     assert_eq!(once(90, 2).await, AddOutcome::Changed);
@@ -303,24 +303,24 @@ async fn one_off_run_keeps_its_id_for_a_day() {
         sleep(secs(3600)).await;
     }
     let history = nodes[0].cron.history("import/42", 9).await;
-    assert_eq!(history.unwrap_err().kind(), CronErrorKind::UnknownJob, "nothing is left");
+    assert_eq!(history.unwrap_err().kind(), CronErrorKind::UnknownJob, "no history is left");
     assert_eq!(once(90, 3).await, AddOutcome::Added);
     sleep(secs(5)).await;
     assert_eq!(starts.instants(), [(90, 3)], "an instant in the past runs at once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_off_run_waits_for_a_node_and_is_not_run_when_withdrawn() {
+async fn one_off_run_waits_for_a_node_and_can_be_withdrawn() {
     let (fleet, starts) = (Fleet::new(), Starts::default());
     let tool = fleet.node("tool");
     for id in ["42", "43"] {
         let added = tool.cron.once("import", id, UtcTime::from_millis(1), &7).await;
-        assert_eq!(added.expect("a healthy fleet answers"), AddOutcome::Added);
+        assert_eq!(added.expect("healthy store"), AddOutcome::Added);
     }
-    assert!(tool.cron.remove("import", "43").await.expect("a healthy fleet answers"));
+    assert!(tool.cron.remove("import", "43").await.expect("healthy store"));
     let _node = start(&fleet, "a", &starts);
     sleep(secs(30)).await;
     assert_eq!(starts.take().len(), 1);
-    let listed = tool.cron.list().await.expect("a healthy fleet answers");
+    let listed = tool.cron.list().await.expect("healthy store");
     assert_eq!(listed.len(), 0, "{listed:?}");
 }

@@ -1,4 +1,4 @@
-//! Leaders: elected, dying, leaving, and never two that conflict.
+//! Leaders: their election, death and resignation, and the absence of conflicts.
 
 use crate::fleet::{Fleet, secs};
 use lock_ledger::RunOutcome;
@@ -16,14 +16,14 @@ async fn one_of_five_leads_and_each_instant_is_started_once() {
     assert_eq!(nodes.iter().filter(|node| node.cron.is_leading()).count(), 1);
     assert_eq!(fleet.log.instants(), (1..=600).collect::<Vec<_>>());
     fleet.log.assert_each_once();
-    assert_eq!(fleet.log.leaders(), 1, "and there was no change");
+    assert_eq!(fleet.log.leaders(), 1, "no change of leader");
     let late =
         fleet.log.starts().iter().map(|start| start.at - start.run.scheduled().unwrap().as_millis()).max();
     assert!(late < Some(50), "{late:?} ms late");
 }
 
 #[tokio::test(start_paused = true)]
-async fn dead_leader_is_followed_within_its_lease_and_a_second() {
+async fn dead_leader_is_replaced_within_its_lease_and_a_second() {
     let fleet = Fleet::new();
     let leader = fleet.simple("a", "* * * * * *", secs(0)).await;
     sleep(secs(1)).await;
@@ -35,12 +35,12 @@ async fn dead_leader_is_followed_within_its_lease_and_a_second() {
     let instants = fleet.log.instants();
     let gap = instants.windows(2).map(|pair| pair[1] - pair[0]).max();
     assert!(gap <= Some(11), "{gap:?} s without a run: {instants:?}");
-    assert_eq!(*instants.last().unwrap(), 51, "and it continues");
+    assert_eq!(*instants.last().unwrap(), 51, "the runs continue");
     fleet.log.assert_each_once();
 }
 
 #[tokio::test(start_paused = true)]
-async fn resigned_leader_is_followed_within_a_second() {
+async fn resigned_leader_is_replaced_within_a_second() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     node.job("job", "*/5 * * * * *", secs(8))
@@ -62,7 +62,7 @@ async fn resigned_leader_is_followed_within_a_second() {
     assert_eq!(
         fleet.log.instants(),
         [5, 10],
-        "the one of 10 s is on time, the one of 5 s is not started again"
+        "the instant at 10 s is on time, the one at 5 s is not started again"
     );
     sleep(secs(10)).await;
     leaving.await.unwrap();
@@ -83,11 +83,11 @@ async fn bodies_beyond_the_shutdown_grace_are_cancelled() {
     assert!(took >= secs(20) && took < secs(22), "{took:?}");
     let history = cron.history("job", 10).await.unwrap();
     assert_eq!((history[0].outcome, &*history[0].detail), (RunOutcome::Cancelled, "the scheduler shut down"));
-    assert_eq!(fleet.memory.held(), [], "nothing is left");
+    assert_eq!(fleet.memory.held(), [], "no open run is left");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_leaves_while_it_waits_leaves_at_once() {
+async fn shutdown_of_a_candidate_ends_at_once() {
     let fleet = Fleet::new();
     let _leader = fleet.simple("a", "* * * * *", secs(0)).await;
     sleep(secs(1)).await;
@@ -126,23 +126,23 @@ async fn job_of_another_leader_is_not_unowned() {
     sleep(secs(70)).await;
     let id = other.cron.trigger("own").await.unwrap();
     sleep(secs(400)).await;
-    assert!(fleet.log.starts().iter().any(|start| start.run == id), "it waited for the run to end");
+    assert!(fleet.log.starts().iter().any(|start| start.run == id), "the trigger waited for the run to end");
     assert_eq!(fleet.log.unowned(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn unanswered_claim_does_not_delay_the_end() {
+async fn unanswered_claim_does_not_delay_the_shutdown() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(0)).await;
     sleep(secs(59)).await;
     running.faulty.always(lock_testkit::Op::Claim, lock_testkit::Fault::Hang);
     sleep(secs(2)).await;
-    tokio::time::timeout(secs(65), running.stop()).await.expect("the grace bounds it");
-    assert_eq!(fleet.memory.held(), [], "nothing is left");
+    tokio::time::timeout(secs(65), running.stop()).await.expect("ended within the grace");
+    assert_eq!(fleet.memory.held(), [], "no open run is left");
 }
 
 #[tokio::test(start_paused = true)]
-async fn unanswered_retry_does_not_delay_the_end() {
+async fn unanswered_retry_does_not_delay_the_shutdown() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let job =
@@ -152,6 +152,6 @@ async fn unanswered_retry_does_not_delay_the_end() {
     sleep(Duration::from_millis(60_500)).await;
     running.faulty.always(lock_testkit::Op::Claim, lock_testkit::Fault::Hang);
     sleep(secs(2)).await;
-    tokio::time::timeout(secs(65), running.stop()).await.expect("the grace bounds it");
-    assert_eq!(fleet.memory.held(), [], "nothing is left");
+    tokio::time::timeout(secs(65), running.stop()).await.expect("ended within the grace");
+    assert_eq!(fleet.memory.held(), [], "no open run is left");
 }

@@ -1,4 +1,4 @@
-//! The claim as the lock of a run: its lease, its cost, and bodies that end late.
+//! The claim as the lease of a run: its renewal, its cost, and bodies that end late.
 
 use crate::fleet::{Fleet, secs};
 use lock_core::{LockFactory, backend::BackendErrorKind, clock::TestClock};
@@ -17,7 +17,7 @@ use std::{
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
-async fn a_run_costs_two_requests_and_no_lock_of_its_own() {
+async fn run_costs_two_requests_and_no_lock() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * * *", secs(0)).await;
     sleep(Duration::from_millis(500)).await;
@@ -29,18 +29,18 @@ async fn a_run_costs_two_requests_and_no_lock_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_waits_costs_one_request_a_poll_and_few_polls() {
+async fn waiting_run_costs_few_requests() {
     for overlap in [Overlap::QueueOne, Overlap::CancelPrevious] {
         let fleet = Fleet::new();
         let node = fleet.node("a");
-        // It ends an hour after it was asked to.
+        // Ends an hour after it was asked to.
         let body = |run: RunContext| async move {
             run.cancelled().await;
             sleep(secs(3600)).await;
             Ok(())
         };
-        let job = node.cron.job("job", Schedule::cron("* * * * *").expect("a good schedule"), body);
-        job.overlap(overlap).cancel_grace(secs(7200)).register().expect("a good job");
+        let job = node.cron.job("job", Schedule::cron("* * * * *").expect("valid schedule"), body);
+        job.overlap(overlap).cancel_grace(secs(7200)).register().expect("valid job");
         let running = node.start();
         sleep(secs(125)).await;
         let before = running.faulty.calls(Op::Claim);
@@ -51,7 +51,7 @@ async fn a_run_that_waits_costs_one_request_a_poll_and_few_polls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_fails_is_no_loss() {
+async fn failed_renewal_is_not_a_loss() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "1 0 1 1 *", secs(100)).await;
     sleep(secs(65)).await;
@@ -62,7 +62,7 @@ async fn a_renewal_that_fails_is_no_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_succeeds_within_the_grace_has_succeeded() {
+async fn success_within_the_grace_counts() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let ends = Arc::new(AtomicU32::new(0));
@@ -75,8 +75,8 @@ async fn a_body_that_succeeds_within_the_grace_has_succeeded() {
             Ok(())
         }
     };
-    let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").expect("a good schedule"), body);
-    job.timeout(secs(10)).retries(Retries::times(3)).register().expect("a good job");
+    let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").expect("valid schedule"), body);
+    job.timeout(secs(10)).retries(Retries::times(3)).register().expect("valid job");
     let running = node.start();
     sleep(secs(180)).await;
     let history = running.history().await;
@@ -85,7 +85,7 @@ async fn a_body_that_succeeds_within_the_grace_has_succeeded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reset_ends_the_silence_after_a_clock_was_ahead() {
+async fn reset_restarts_a_job_after_a_clock_was_ahead() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(0)).await;
     sleep(secs(90)).await;
@@ -95,19 +95,19 @@ async fn reset_ends_the_silence_after_a_clock_was_ahead() {
     fleet.clock.step_wall(-year * 1_000_000);
     let before = fleet.log.starts().len();
     sleep(secs(600)).await;
-    assert_eq!(fleet.log.starts().len(), before, "nothing falls");
-    assert!(fleet.log.ahead() >= 9, "it is told every minute: {}", fleet.log.ahead());
-    let view = running.cron.list().await.expect("a healthy fleet answers").remove(0);
-    let next = view.next_run.expect("some day");
+    assert_eq!(fleet.log.starts().len(), before, "nothing starts");
+    assert!(fleet.log.ahead() >= 9, "reported every minute: {}", fleet.log.ahead());
+    let view = running.cron.list().await.expect("healthy store").remove(0);
+    let next = view.next_run.expect("a next run");
     let in_a_year = TestClock::WALL_AT_START + secs(300 * 86_400);
     assert!(next > in_a_year && view.ahead_by > secs(300 * 86_400), "{view:?}");
-    running.cron.reset("job").await.expect("a healthy fleet answers");
+    running.cron.reset("job").await.expect("healthy store");
     sleep(secs(120)).await;
     assert_eq!(fleet.log.starts().len(), before + 2);
     let told = fleet.log.ahead();
     sleep(secs(300)).await;
     assert_eq!(fleet.log.ahead(), told);
-    let view = running.cron.list().await.expect("a healthy fleet answers").remove(0);
+    let view = running.cron.list().await.expect("healthy store").remove(0);
     assert_eq!(view.ahead_by, secs(0));
 }
 
@@ -116,7 +116,7 @@ async fn failed_registrations_are_not_repeated_in_parallel() {
     for known in [false, true] {
         let fleet = Fleet::new();
         let node = fleet.node("a");
-        node.job("job", "@yearly", secs(0)).register().expect("a good job");
+        node.job("job", "@yearly", secs(0)).register().expect("valid job");
         let fault = Fault::FailBefore(lock_core::backend::BackendErrorKind::Unavailable);
         if !known {
             node.faulty.always(Op::Register, fault);
@@ -145,36 +145,36 @@ async fn data_loss_is_reported_within_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn triggers_expire_are_bounded_and_can_be_cancelled() {
+async fn triggers_are_bounded_expire_and_can_be_cancelled() {
     let fleet = Fleet::new();
     let gone = fleet.node("gone");
-    gone.job("gone", "@yearly", secs(0)).register().expect("a good job");
+    gone.job("gone", "@yearly", secs(0)).register().expect("valid job");
     for _ in 0..100 {
-        gone.cron.trigger("gone").await.expect("up to a hundred");
+        gone.cron.trigger("gone").await.expect("below the limit");
     }
     let error = gone.cron.trigger("gone").await.unwrap_err();
     assert_eq!(error.kind(), CronErrorKind::TooManyTriggers);
     let running = fleet.simple("a", "@yearly", secs(0)).await;
     sleep(secs(1)).await;
-    running.cron.trigger("job").await.expect("another job has room");
+    running.cron.trigger("job").await.expect("room for another job");
     sleep(secs(1_000)).await;
     assert_eq!(fleet.log.starts().len(), 1);
-    let withdrawn = gone.cron.trigger("gone").await.expect("the old ones have expired");
-    assert!(gone.cron.cancel_trigger(withdrawn).await.expect("a healthy fleet answers"));
-    assert!(!gone.cron.cancel_trigger(withdrawn).await.expect("a healthy fleet answers"));
+    let withdrawn = gone.cron.trigger("gone").await.expect("expired triggers make room");
+    assert!(gone.cron.cancel_trigger(withdrawn).await.expect("healthy store"));
+    assert!(!gone.cron.cancel_trigger(withdrawn).await.expect("healthy store"));
     let id = gone.cron.trigger("gone").await.expect("there is room");
     sleep(secs(601)).await;
     let _back = gone.start();
     sleep(secs(5)).await;
-    assert_eq!(fleet.log.starts().len(), 1, "nothing that old is started");
+    assert_eq!(fleet.log.starts().len(), 1, "expired triggers do not start");
     assert_eq!(fleet.log.skipped(SkipReason::Expired), 1);
-    let entry = running.cron.history("gone", 1).await.expect("a healthy fleet answers").remove(0);
+    let entry = running.cron.history("gone", 1).await.expect("healthy store").remove(0);
     assert_eq!((entry.run, &*entry.detail), (id, "the trigger expired"));
 }
 
-/// The body of a lost attempt takes its grace, and the same node starts the next attempt meanwhile.
+/// The body of a lost attempt uses its whole grace while the same node starts the next attempt.
 #[tokio::test(start_paused = true)]
-async fn attempt_after_a_lost_one_on_its_node_is_renewed() {
+async fn attempt_after_a_loss_on_the_same_node_is_renewed() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let write = node.writer();
@@ -185,8 +185,8 @@ async fn attempt_after_a_lost_one_on_its_node_is_renewed() {
             Ok(())
         }
     };
-    let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").expect("a good schedule"), body);
-    job.on_orphan(OnOrphan::Retry { max: 5 }).cancel_grace(secs(20)).register().expect("a good job");
+    let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").expect("valid schedule"), body);
+    job.on_orphan(OnOrphan::Retry { max: 5 }).cancel_grace(secs(20)).register().expect("valid job");
     let running = node.start();
     sleep(secs(65)).await;
     running.faulty.always(Op::RenewRuns, Fault::FailBefore(BackendErrorKind::Unavailable));
@@ -203,24 +203,24 @@ async fn attempt_after_a_lost_one_on_its_node_is_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hanging_renewal_is_no_loss_under_a_long_leadership() {
+async fn hanging_renewal_is_not_a_loss_with_a_long_leadership() {
     let fleet = Fleet::new();
     let faulty = FaultyBackend::new(fleet.memory.clone());
     let locks =
-        LockFactory::builder(faulty.clone()).clock(fleet.clock.clone()).build().expect("good options");
+        LockFactory::builder(faulty.clone()).clock(fleet.clock.clone()).build().expect("valid options");
     let builder = Scheduler::builder(locks, faulty.ledger(fleet.ledger.clone()))
         .leadership_lease(secs(3600))
         .run_lease(secs(30));
-    let cron = builder.build().expect("good options");
+    let cron = builder.build().expect("valid options");
     let body = |_| async {
         sleep(secs(100)).await;
         Ok(())
     };
-    let schedule = Schedule::cron("1 0 1 1 *").expect("a good schedule");
-    cron.job("job", schedule, body).register().expect("a good job");
+    let schedule = Schedule::cron("1 0 1 1 *").expect("valid schedule");
+    cron.job("job", schedule, body).register().expect("valid job");
     faulty.next(Op::RenewRuns, Fault::Hang);
-    cron.run_until(sleep(secs(200))).await.expect("it ends in good order");
-    let history = cron.history("job", 9).await.expect("a healthy store answers");
+    cron.run_until(sleep(secs(200))).await.expect("clean shutdown");
+    let history = cron.history("job", 9).await.expect("healthy store");
     let outcomes: Vec<_> = history.into_iter().map(|attempt| attempt.outcome).collect();
     assert_eq!(outcomes, [RunOutcome::Succeeded]);
 }

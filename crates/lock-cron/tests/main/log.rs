@@ -11,30 +11,30 @@ fn logged() -> (Scheduler, ThreadLog) {
     let log = ThreadLog::listen(LevelFilter::INFO);
     let clock = Arc::new(TestClock::new());
     let memory = MemoryBackend::with_clock(clock.clone());
-    let locks = LockFactory::builder(memory).clock(clock.clone()).build().expect("good options");
-    let cron = Scheduler::builder(locks, MemoryLedger::with_clock(clock)).build().expect("good options");
+    let locks = LockFactory::builder(memory).clock(clock.clone()).build().expect("valid options");
+    let cron = Scheduler::builder(locks, MemoryLedger::with_clock(clock)).build().expect("valid options");
     (cron, log)
 }
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_warnings_and_overlaps_are_not() {
     let (cron, log) = logged();
-    let once = Schedule::cron("1 0 1 1 *").expect("a good schedule");
+    let once = Schedule::cron("1 0 1 1 *").expect("valid schedule");
     let job = cron.job("job", once, |_| async {
-        let cause = "x".parse::<u8>().expect_err("no number");
+        let cause = "x".parse::<u8>().expect_err("not a number");
         Err(std::io::Error::other(cause).into())
     });
-    job.register().expect("a store in memory");
-    let job = cron.job("slow", Schedule::cron("* * * * * *").expect("a schedule"), |_| async {
+    job.register().expect("in-memory store");
+    let job = cron.job("slow", Schedule::cron("* * * * * *").expect("valid schedule"), |_| async {
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         Ok(())
     });
-    job.register().expect("a store in memory");
-    let past = Schedule::cron("@at 2020-01-01T00:00:00Z").expect("a schedule");
-    cron.job("past", past, |_| async { Ok(()) }).register().expect("it may be registered");
-    cron.run_until(tokio::time::sleep(Duration::from_secs(70))).await.expect("it ends well");
-    let run = cron.history("job", 1).await.expect("a store in memory")[0].run;
-    let skips = cron.history("slow", 100).await.expect("a store in memory");
+    job.register().expect("in-memory store");
+    let past = Schedule::cron("@at 2020-01-01T00:00:00Z").expect("valid schedule");
+    cron.job("past", past, |_| async { Ok(()) }).register().expect("valid job");
+    cron.run_until(tokio::time::sleep(Duration::from_secs(70))).await.expect("clean shutdown");
+    let run = cron.history("job", 1).await.expect("in-memory store")[0].run;
+    let skips = cron.history("slow", 100).await.expect("in-memory store");
     assert!(skips.iter().any(|attempt| attempt.outcome == lock_cron::RunOutcome::Skipped));
     let log = log.text();
     assert!(!log.contains("overlap"), "{log}");
@@ -50,14 +50,14 @@ async fn failures_are_warnings_and_overlaps_are_not() {
 #[tokio::test(start_paused = true)]
 async fn body_runs_in_the_span_of_its_attempt() {
     let (cron, log) = logged();
-    let once = Schedule::cron("1 0 1 1 *").expect("a good schedule");
+    let once = Schedule::cron("1 0 1 1 *").expect("valid schedule");
     let job = cron.job("job", once, |run| async move {
         tracing::info!("in the body");
         if run.attempt() == 1 { Err("no".into()) } else { Ok(()) }
     });
-    job.retries(Retries::times(1)).register().expect("a store in memory");
-    cron.run_until(tokio::time::sleep(Duration::from_secs(70))).await.expect("it ends well");
-    let history = cron.history("job", 2).await.expect("a store in memory");
+    job.retries(Retries::times(1)).register().expect("in-memory store");
+    cron.run_until(tokio::time::sleep(Duration::from_secs(70))).await.expect("clean shutdown");
+    let history = cron.history("job", 2).await.expect("in-memory store");
     let log = log.text();
     let lines: Vec<_> = log.lines().filter(|line| line.ends_with("in the body")).collect();
     assert_eq!(lines.len(), history.len(), "{log}");

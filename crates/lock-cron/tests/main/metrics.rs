@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// Returns the name and attributes of each sum, with its value.
 fn sums(exporter: &InMemoryMetricExporter) -> BTreeMap<String, i64> {
     let mut found = BTreeMap::new();
-    let exported = exporter.get_finished_metrics().expect("they were exported");
+    let exported = exporter.get_finished_metrics().expect("exported");
     let last = exported.last().expect("an export");
     for metric in last.scope_metrics().flat_map(|scope| scope.metrics()) {
         let name = metric.name();
@@ -55,24 +55,24 @@ async fn starts_skips_lags_and_durations_are_recorded() {
     let meter = opentelemetry::metrics::MeterProvider::meter(&provider, "test");
     let fleet = Fleet::new();
     let locks =
-        LockFactory::builder(fleet.memory.clone()).clock(fleet.clock.clone()).build().expect("good options");
+        LockFactory::builder(fleet.memory.clone()).clock(fleet.clock.clone()).build().expect("valid options");
     let cron = Scheduler::builder(locks, fleet.ledger.clone())
         .group("g")
         .observer(OtelCronObserver::new(&meter))
         .build()
-        .expect("good options");
+        .expect("valid options");
     let body = |_| async {
         tokio::time::sleep(Duration::from_millis(2_950)).await;
         Ok(())
     };
-    cron.job("job", Schedule::cron("* * * * * *").expect("good"), body)
+    cron.job("job", Schedule::cron("* * * * * *").expect("valid schedule"), body)
         .register()
-        .expect("a store in memory");
-    cron.run_until(tokio::time::sleep(Duration::from_millis(30_500))).await.expect("it ends well");
-    provider.force_flush().expect("it is exported");
+        .expect("in-memory store");
+    cron.run_until(tokio::time::sleep(Duration::from_millis(30_500))).await.expect("clean shutdown");
+    provider.force_flush().expect("exported");
     let sums = sums(&exporter);
     let of = |name: &str| sums.get(name).copied().unwrap_or_else(|| panic!("{name} is recorded: {sums:?}"));
-    assert_eq!(of("cron.leader g"), 0, "it led and leads no more");
+    assert_eq!(of("cron.leader g"), 0, "it led and no longer leads");
     assert_eq!((of("cron.start g job"), of("cron.start.lag g")), (10, 10));
     assert_eq!(of("cron.skipped g job overlap"), 20);
     assert_eq!(of("cron.run.duration g job succeeded"), 10);
@@ -91,12 +91,12 @@ async fn the_lag_of_a_catch_up_run_is_not_recorded() {
     first.stop().await;
     tokio::time::sleep(Duration::from_secs(7_200 - 61)).await;
     let locks = LockFactory::builder(fleet.memory.clone()).clock(fleet.clock.clone()).build();
-    let cron = Scheduler::builder(locks.expect("good options"), fleet.ledger.clone()).group("g");
-    let cron = cron.observer(OtelCronObserver::new(&meter)).build().expect("good options");
-    let job = cron.job("job", Schedule::cron("0 * * * *").expect("a pattern"), |_| async { Ok(()) });
-    job.register().expect("a store in memory");
-    cron.run_until(tokio::time::sleep(Duration::from_secs(120))).await.expect("it ends well");
-    provider.force_flush().expect("it is exported");
+    let cron = Scheduler::builder(locks.expect("valid options"), fleet.ledger.clone()).group("g");
+    let cron = cron.observer(OtelCronObserver::new(&meter)).build().expect("valid options");
+    let job = cron.job("job", Schedule::cron("0 * * * *").expect("valid schedule"), |_| async { Ok(()) });
+    job.register().expect("in-memory store");
+    cron.run_until(tokio::time::sleep(Duration::from_secs(120))).await.expect("clean shutdown");
+    provider.force_flush().expect("exported");
     let sums = sums(&exporter);
     assert_eq!(
         (sums.get("cron.start g job"), sums.get("cron.start.lag g")),

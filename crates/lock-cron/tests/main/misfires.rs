@@ -7,7 +7,7 @@ use lock_testkit::{Fault, Op};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::Notify, time::sleep};
 
-/// Half a second is enough to become leader and to register the jobs.
+/// Stops a node after half a second, which is enough to become leader and to register the jobs.
 async fn led_and_stopped(running: Running) {
     sleep(Duration::from_millis(500)).await;
     running.stop().await;
@@ -19,7 +19,7 @@ async fn outage(misfire: Misfire) -> (Fleet, Vec<(u64, bool)>) {
     let node = || async {
         let node = fleet.node("a");
         let job = node.job("job", "* * * * *", secs(1)).misfire(misfire).grace(secs(20));
-        job.register().expect("a healthy fleet answers");
+        job.register().expect("healthy store");
         node.start()
     };
     let first = node().await;
@@ -37,14 +37,14 @@ async fn outage(misfire: Misfire) -> (Fleet, Vec<(u64, bool)>) {
     }
     let missed = |entry: &&lock_cron::Attempt| entry.detail == "missed";
     let missed: u32 = history.iter().filter(missed).map(|row| row.count).sum();
-    assert_eq!(missed, fleet.log.skipped(SkipReason::Missed), "the history tells what was missed");
+    assert_eq!(missed, fleet.log.skipped(SkipReason::Missed), "the history has the missed instants");
     let later = fleet.log.starts().split_off(5);
     let minutes = later.iter().map(|start| {
         (
             start
                 .run
                 .scheduled()
-                .expect("a healthy fleet answers")
+                .expect("healthy store")
                 .since(lock_core::clock::TestClock::WALL_AT_START)
                 .as_secs()
                 / 60,
@@ -55,21 +55,21 @@ async fn outage(misfire: Misfire) -> (Fleet, Vec<(u64, bool)>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_outage_skip_runs_none() {
+async fn skip_runs_no_missed_instant() {
     let (fleet, runs) = outage(Misfire::Skip).await;
     assert_eq!(runs, [(36, false), (37, false)]);
     assert_eq!(fleet.log.skipped(SkipReason::Missed), 30);
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_outage_fire_once_runs_the_latest() {
+async fn fire_once_runs_the_latest_missed_instant() {
     let (fleet, runs) = outage(Misfire::FireOnce).await;
     assert_eq!(runs, [(35, true), (36, false), (37, false)]);
     assert_eq!(fleet.log.skipped(SkipReason::Missed), 29);
 }
 
 #[tokio::test(start_paused = true)]
-async fn fire_all_runs_the_latest_in_order_under_each_overlap() {
+async fn fire_all_runs_the_latest_in_order_with_each_overlap() {
     for overlap in [Overlap::Skip, Overlap::QueueOne, Overlap::CancelPrevious, Overlap::Allow { max: 2 }] {
         let fleet = Fleet::new();
         let node = || async {
@@ -87,19 +87,19 @@ async fn fire_all_runs_the_latest_in_order_under_each_overlap() {
         assert_eq!(minutes, [26, 27, 28, 29, 30, 31, 32, 33], "{overlap:?}");
         let flags: Vec<_> = starts.iter().map(|start| start.catch_up).collect();
         assert_eq!(flags, [true, true, true, true, true, false, false, false], "{overlap:?}");
-        assert!(starts[..6].windows(2).all(|pair| pair[1].at >= pair[0].at + 10_000), "one after the other");
+        assert!(starts[..6].windows(2).all(|pair| pair[1].at >= pair[0].at + 10_000), "one at a time");
         assert_eq!(Running::count(&running.history().await, RunOutcome::Succeeded), 7, "{overlap:?}");
         fleet.log.assert_each_once();
     }
 }
 
-/// Runs a job that is due at 12:00 each day, on a node that comes back after that many hours without one.
+/// Runs a job that is due daily at 12:00, on a node that returns after `hour` hours without one.
 async fn back_at(hour: u64, misfire: Misfire) -> Vec<bool> {
     let fleet = Fleet::new();
     let node = || async {
         let node = fleet.node("a");
         let job = node.job("job", "0 12 * * *", secs(1)).misfire(misfire);
-        job.register().expect("a healthy fleet answers");
+        job.register().expect("healthy store");
         node.start()
     };
     led_and_stopped(node().await).await;
@@ -119,7 +119,7 @@ async fn a_daily_job_is_late_for_half_a_day_and_missed_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn short_outage_costs_no_run_within_the_grace() {
+async fn outage_within_the_grace_loses_no_run() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     node.job("job", "* * * * *", secs(0)).misfire(Misfire::Skip).register().unwrap();
@@ -132,10 +132,10 @@ async fn short_outage_costs_no_run_within_the_grace() {
     assert_eq!((fleet.log.instants(), fleet.log.skipped(SkipReason::Missed)), (vec![60], 0));
 }
 
-/// 500 jobs that run each minute, and one that runs each second and has the last name, after a week without a node.
-/// The scheduler receives its signal when the job of each second has started.
+/// 500 jobs that run every minute, and one that runs every second and has the last name, after a week without a node.
+/// The scheduler receives its signal when the job that runs every second has started.
 #[tokio::test(start_paused = true)]
-async fn look_back_delays_neither_on_time_runs_nor_the_signal() {
+async fn look_back_delays_neither_on_time_runs_nor_shutdown() {
     const JOBS: usize = 500;
     let (fleet, started) = (Fleet::new(), Arc::new(Notify::new()));
     let node = || async {
@@ -143,14 +143,14 @@ async fn look_back_delays_neither_on_time_runs_nor_the_signal() {
         for number in 0..JOBS {
             let name = format!("minute-{number:04}");
             let job = node.job(&name, "* * * * *", secs(0)).grace(secs(60));
-            job.register().expect("a healthy fleet answers");
+            job.register().expect("healthy store");
         }
-        let (tell, every_second) = (started.clone(), Schedule::cron("* * * * * *").expect("a pattern"));
+        let (tell, every_second) = (started.clone(), Schedule::cron("* * * * * *").expect("valid schedule"));
         let job = node.cron.job("second", every_second, move |_| {
             tell.notify_one();
             async { Ok(()) }
         });
-        job.register().expect("a healthy fleet answers");
+        job.register().expect("healthy store");
         node.start()
     };
     led_and_stopped(node().await).await;
@@ -159,11 +159,11 @@ async fn look_back_delays_neither_on_time_runs_nor_the_signal() {
     started.notified().await;
     running.stop().await;
     let starts = fleet.log.starts().len();
-    assert!(starts < JOBS / 2, "{starts} runs were started before the signal was obeyed");
+    assert!(starts < JOBS / 2, "{starts} runs started before the shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_job_never_runs_for_the_past() {
+async fn new_job_never_runs_past_instants() {
     let fleet = Fleet::new();
     sleep(secs(3600)).await;
     let node = fleet.node("a");
@@ -178,7 +178,7 @@ async fn a_new_job_never_runs_for_the_past() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_lost_everything_runs_nothing_twice() {
+async fn loss_of_all_data_starts_nothing_twice() {
     let fleet = Fleet::new();
     let _a = fleet.simple("a", "* * * * * *", secs(0)).await;
     let _b = fleet.simple("b", "* * * * * *", secs(0)).await;
@@ -189,5 +189,5 @@ async fn a_store_that_lost_everything_runs_nothing_twice() {
     sleep(secs(30)).await;
     fleet.log.assert_each_once();
     let last = *fleet.log.instants().last().unwrap();
-    assert!(last >= 63, "it continues: {last}");
+    assert!(last >= 63, "the runs continue: {last}");
 }

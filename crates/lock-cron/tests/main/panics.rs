@@ -1,4 +1,4 @@
-//! A backend that panics inside a task of the scheduler.
+//! A ledger that panics in a task of the scheduler.
 
 use crate::fleet::{Fleet, secs};
 use async_trait::async_trait;
@@ -20,7 +20,7 @@ use std::sync::{
 };
 use tokio::time::{sleep, timeout};
 
-/// Panics at the n-th request of the scheduler to the ledger.
+/// Panics at the n-th request from the scheduler.
 #[derive(Debug, Clone)]
 struct Panicking {
     ledger: MemoryLedger,
@@ -29,7 +29,7 @@ struct Panicking {
 
 impl Panicking {
     fn counted(&self) -> &MemoryLedger {
-        assert_ne!(self.calls_left.fetch_sub(1, Ordering::SeqCst), 0, "a ledger with a defect");
+        assert_ne!(self.calls_left.fetch_sub(1, Ordering::SeqCst), 0, "planned panic of the ledger");
         &self.ledger
     }
 }
@@ -114,34 +114,34 @@ impl RunLedger for Panicking {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scheduler_survives_a_panic_in_any_call_of_its_ledger() {
+async fn scheduler_survives_a_panic_in_any_ledger_call() {
     for call in 0..40 {
         let fleet = Fleet::new();
         let ledger = Panicking { ledger: fleet.ledger.clone(), calls_left: Arc::new(AtomicI64::new(-1)) };
         let locks = LockFactory::builder(fleet.memory.clone()).clock(fleet.clock.clone()).build();
-        let cron = Scheduler::builder(locks.expect("good options"), ledger.clone());
-        let cron = cron.build().expect("good options");
+        let cron = Scheduler::builder(locks.expect("valid options"), ledger.clone());
+        let cron = cron.build().expect("valid options");
         let started = Arc::new(Mutex::new(Vec::new()));
         let write = started.clone();
         let body = move |run: RunContext| {
             write
                 .lock()
-                .expect("no test panics while it writes")
+                .expect("not poisoned")
                 .push(run.scheduled_at().as_millis() / 1000 % 3600);
             async {
                 sleep(secs(12)).await;
                 Ok(())
             }
         };
-        let job = cron.job("job", Schedule::cron("*/20 * * * * *").expect("a pattern"), body);
-        job.on_orphan(OnOrphan::Retry { max: 1 }).register().expect("a healthy store");
+        let job = cron.job("job", Schedule::cron("*/20 * * * * *").expect("valid schedule"), body);
+        job.on_orphan(OnOrphan::Retry { max: 1 }).register().expect("healthy store");
         ledger.calls_left.store(call, Ordering::SeqCst);
         let ended = timeout(secs(300), cron.run_until(sleep(secs(150)))).await;
         ended
             .unwrap_or_else(|_| panic!("the scheduler does not end after a panic in call {call}"))
-            .expect("a good end");
+            .expect("clean shutdown");
         assert!(ledger.calls_left.load(Ordering::SeqCst) < 0, "call {call} was reached");
-        let started = started.lock().expect("no test panics while it writes");
+        let started = started.lock().expect("not poisoned");
         assert!(started.ends_with(&[120, 140]), "after a panic in call {call}: {started:?}");
     }
 }

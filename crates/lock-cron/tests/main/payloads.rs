@@ -1,4 +1,4 @@
-//! Payloads of triggers: each run reads its own, on whatever node and in whatever attempt.
+//! Payloads of triggers: each run reads its own, on any node and in any attempt.
 
 use crate::fleet::{Fleet, Node, Running, secs};
 use lock_cron::{CronErrorKind, JobBuilder, MAX_PAYLOAD_BYTES, OnOrphan, Retries, RunOutcome, Schedule};
@@ -14,18 +14,18 @@ struct Read(Arc<Mutex<Vec<Option<u32>>>>);
 
 impl Read {
     fn take(&self) -> Vec<Option<u32>> {
-        std::mem::take(&mut self.0.lock().expect("no test panics while it writes"))
+        std::mem::take(&mut self.0.lock().expect("not poisoned"))
     }
 }
 
 /// Returns a job whose bodies record their payload and take this time.
 fn job(node: &Node, schedule: &str, read: &Read, takes: Duration) -> JobBuilder {
     let read = read.clone();
-    node.cron.job("job", Schedule::cron(schedule).expect("a good schedule"), move |run| {
+    node.cron.job("job", Schedule::cron(schedule).expect("valid schedule"), move |run| {
         let read = read.clone();
         async move {
             let payload = run.payload()?;
-            read.0.lock().expect("no test panics while it writes").push(payload);
+            read.0.lock().expect("not poisoned").push(payload);
             sleep(takes).await;
             Ok(())
         }
@@ -42,21 +42,21 @@ async fn start(node: Node) -> Running {
 async fn triggered_run_has_the_payload_and_a_scheduled_one_has_none() {
     let (fleet, read) = (Fleet::new(), Read::default());
     let node = fleet.node("a");
-    job(&node, "@yearly", &read, secs(0)).register().expect("a good job");
+    job(&node, "@yearly", &read, secs(0)).register().expect("valid job");
     let running = start(node).await;
     let other = fleet.node("b").cron;
-    other.trigger_with("job", &7).await.expect("a healthy fleet answers");
+    other.trigger_with("job", &7).await.expect("healthy store");
     sleep(secs(2)).await;
-    other.trigger("job").await.expect("a healthy fleet answers");
+    other.trigger("job").await.expect("healthy store");
     sleep(secs(2)).await;
     assert_eq!(read.take(), [Some(7), None]);
-    running.cron.replace("job", "* * * * *").await.expect("a healthy fleet answers");
+    running.cron.replace("job", "* * * * *").await.expect("healthy store");
     sleep(secs(60)).await;
     assert_eq!(read.take(), [None]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn triggers_payload_replaces_that_of_the_instance_once() {
+async fn trigger_payload_replaces_the_instance_payload_once() {
     let (fleet, read) = (Fleet::new(), Read::default());
     let node = fleet.node("a");
     let body = read.clone();
@@ -64,17 +64,17 @@ async fn triggers_payload_replaces_that_of_the_instance_once() {
         .kind("import", move |run| {
             let read = body.clone();
             async move {
-                read.0.lock().expect("no test panics while it writes").push(run.payload()?);
+                read.0.lock().expect("not poisoned").push(run.payload()?);
                 Ok(())
             }
         })
         .register()
-        .expect("a good kind");
+        .expect("valid kind");
     let running = start(node).await;
-    let minutely = Schedule::cron("* * * * *").expect("a good schedule");
-    running.cron.add("import", "7", minutely, &1).await.expect("a healthy fleet answers");
+    let minutely = Schedule::cron("* * * * *").expect("valid schedule");
+    running.cron.add("import", "7", minutely, &1).await.expect("healthy store");
     sleep(secs(5)).await;
-    running.cron.trigger_with("import/7", &2).await.expect("a healthy fleet answers");
+    running.cron.trigger_with("import/7", &2).await.expect("healthy store");
     sleep(secs(5)).await;
     assert_eq!(read.take(), [Some(2)]);
     sleep(secs(60)).await;
@@ -87,12 +87,12 @@ async fn payload_survives_the_death_of_the_node() {
     let nodes = ["a", "b"].map(|name| fleet.node(name));
     for node in &nodes {
         let job = job(node, "@yearly", &read, secs(100)).on_orphan(OnOrphan::Retry { max: 1 });
-        job.register().expect("a good job");
+        job.register().expect("valid job");
     }
     let [first, second] = nodes;
     let first = start(first).await;
     let second = start(second).await;
-    second.cron.trigger_with("job", &7).await.expect("a healthy fleet answers");
+    second.cron.trigger_with("job", &7).await.expect("healthy store");
     sleep(secs(3)).await;
     assert_eq!(read.take(), [Some(7)]);
     first.kill();
@@ -103,12 +103,12 @@ async fn payload_survives_the_death_of_the_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn payload_that_cannot_be_read_fails_without_a_retry() {
+async fn undecodable_payload_fails_without_a_retry() {
     let (fleet, read) = (Fleet::new(), Read::default());
     let node = fleet.node("a");
-    job(&node, "@yearly", &read, secs(0)).retries(Retries::times(3)).register().expect("a good job");
+    job(&node, "@yearly", &read, secs(0)).retries(Retries::times(3)).register().expect("valid job");
     let running = start(node).await;
-    running.cron.trigger_with("job", &"seven").await.expect("a healthy fleet answers");
+    running.cron.trigger_with("job", &"seven").await.expect("healthy store");
     sleep(secs(60)).await;
     let history = running.history().await;
     assert_eq!(history.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [RunOutcome::Failed]);
@@ -119,9 +119,9 @@ async fn payload_that_cannot_be_read_fails_without_a_retry() {
 async fn payload_that_is_too_long_is_refused() {
     let (fleet, read) = (Fleet::new(), Read::default());
     let node = fleet.node("a");
-    job(&node, "@yearly", &read, secs(0)).register().expect("a good job");
+    job(&node, "@yearly", &read, secs(0)).register().expect("valid job");
     let text = |bytes: usize| "x".repeat(bytes - 2);
-    node.cron.trigger_with("job", &text(MAX_PAYLOAD_BYTES)).await.expect("the longest payload");
+    node.cron.trigger_with("job", &text(MAX_PAYLOAD_BYTES)).await.expect("maximum payload");
     let error = node.cron.trigger_with("job", &text(MAX_PAYLOAD_BYTES + 1)).await.unwrap_err();
     assert_eq!(error.kind(), CronErrorKind::InvalidPayload);
     assert!(error.to_string().contains("65536"), "{error}");

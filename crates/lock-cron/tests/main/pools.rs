@@ -1,4 +1,4 @@
-//! Pools: the bound on the open runs of several jobs in the whole fleet.
+//! Pools: the limit on the open runs of several jobs across the fleet.
 
 use crate::fleet::{Fleet, Node, Referee, secs};
 use lock_cron::{
@@ -12,10 +12,10 @@ use tokio::time::sleep;
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 fn heavy(job: JobBuilder, max: u32) {
-    job.pool("heavy", max).register().expect("a good job");
+    job.pool("heavy", max).register().expect("valid job");
 }
 
-/// Returns how late each start was, in whole seconds, in ascending order.
+/// Returns the lateness of each start, in whole seconds, in ascending order.
 fn lateness(fleet: &Fleet) -> Vec<u64> {
     let late = |start: &crate::fleet::Start| start.at - start.run.scheduled().map_or(0, |at| at.as_millis());
     let mut late: Vec<_> = fleet.log.starts().iter().map(|start| late(start) / 1_000).collect();
@@ -24,7 +24,7 @@ fn lateness(fleet: &Fleet) -> Vec<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_bounds_the_runs_of_the_fleet_while_nodes_die() {
+async fn pool_bounds_the_runs_of_the_fleet_while_nodes_die() {
     const JOBS: u32 = 8;
     let (fleet, referee) = (Fleet::new(), Referee::default());
     let start = |name: &&str| {
@@ -38,20 +38,20 @@ async fn a_pool_bounds_the_runs_of_the_fleet_while_nodes_die() {
     let nodes: Vec<_> = NAMES.iter().map(start).collect();
     sleep(secs(304)).await;
     nodes[1].kill();
-    nodes.iter().find(|node| node.cron.is_leading()).expect("one of them leads").kill();
+    nodes.iter().find(|node| node.cron.is_leading()).expect("a leader").kill();
     sleep(secs(300)).await;
-    assert_eq!(referee.most(), 3, "and the pool is used");
+    assert_eq!(referee.most(), 3, "the pool is fully used");
     let mut of_instant = BTreeMap::<_, u32>::new();
     fleet.log.starts().iter().for_each(|start| *of_instant.entry(start.run).or_default() += 1);
     assert!(of_instant.values().all(|starts| *starts <= JOBS), "{of_instant:?}");
     let (starts, skipped) = (fleet.log.starts().len(), fleet.log.skipped(SkipReason::NoCapacity));
-    // Within its grace of 15 s, a run finds a place for 8 s: four or six runs of eight at each of 20 instants.
+    // A run finds a place for 8 s within its grace of 15 s: four or six runs of eight at each of 20 instants.
     assert!((70..=125).contains(&starts), "{starts} starts");
     assert!(skipped >= 20, "{skipped} without a place");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_free_place_is_taken_at_once_on_its_node() {
+async fn free_place_is_taken_at_once_on_its_node() {
     let (fleet, referee) = (Fleet::new(), Referee::default());
     let node = fleet.node("a");
     for name in ["x", "y", "z"] {
@@ -63,7 +63,7 @@ async fn a_free_place_is_taken_at_once_on_its_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_free_place_is_found_within_seconds_by_other_nodes() {
+async fn other_nodes_find_a_free_place_within_seconds() {
     let (fleet, referee) = (Fleet::new(), Referee::default());
     let node = |name, job| {
         let node = fleet.node(name);
@@ -78,7 +78,7 @@ async fn a_free_place_is_found_within_seconds_by_other_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_runs_that_wait_send_few_requests() {
+async fn many_waiting_runs_send_few_requests() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     heavy(node.job("first", "0 1 * * *", secs(3_000)), 1);
@@ -90,12 +90,12 @@ async fn many_runs_that_wait_send_few_requests() {
     let before = running.faulty.calls(Op::Claim);
     sleep(secs(600)).await;
     let claims = running.faulty.calls(Op::Claim) - before;
-    assert!((100..=130).contains(&claims), "one each 5 s: {claims}");
+    assert!((100..=130).contains(&claims), "one every 5 s: {claims}");
     let before = running.faulty.calls(Op::Claim);
     sleep(secs(3_000)).await;
-    assert_eq!(fleet.log.starts().len(), 21, "one after another");
+    assert_eq!(fleet.log.starts().len(), 21, "one at a time");
     let claims = running.faulty.calls(Op::Claim) - before;
-    // 2,340 s of waiting, then a grant and a refusal for each run, and two more after back-offs.
+    // 2,340 s of waiting, then a grant and a refusal for each run, and two more requests after back-offs.
     assert!(claims < 2_340 / 5 + 20 * 4 + 10, "{claims}");
 }
 
@@ -116,14 +116,14 @@ async fn a_triggered_run_waits_for_a_place() {
     heavy(node.job("job", "@yearly", secs(1)), 1);
     let running = node.start();
     sleep(secs(100)).await;
-    running.cron.trigger("job").await.expect("a healthy fleet answers");
+    running.cron.trigger("job").await.expect("healthy store");
     sleep(secs(250)).await;
     assert_eq!(fleet.log.starts().len(), 1);
     sleep(secs(12)).await;
     assert_eq!(fleet.log.starts().len(), 2, "when the first run has ended");
 }
 
-/// A node with a job that fails once and a job that waits for its place, or for that of a dead node.
+/// A node with a job that fails once, and a job that waits for the first job's place or for that of a dead node.
 fn retried(fleet: &Fleet, name: &str) -> Node {
     let node = fleet.node(name);
     let write = node.writer();
@@ -134,7 +134,7 @@ fn retried(fleet: &Fleet, name: &str) -> Node {
             if run.attempt() == 1 { Err("once".into()) } else { Ok(()) }
         }
     };
-    let once = Schedule::cron("1 0 1 1 *").expect("a good schedule");
+    let once = Schedule::cron("1 0 1 1 *").expect("valid schedule");
     let retries = Retries { max: 1, initial_delay: secs(60), max_delay: secs(60) };
     heavy(node.cron.job("fails", once, body).retries(retries).placement(Placement::Leader), 1);
     let job = node.job("waits", "2 0 1 1 *", secs(600)).placement(Placement::Leader);
@@ -176,11 +176,11 @@ async fn a_run_of_a_dead_node_needs_a_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pools_that_make_no_sense_are_refused() {
+async fn invalid_pools_are_refused() {
     let node = Fleet::new().node("a");
     let job = |name: &str| node.job(name, "@daily", secs(1));
     let refused = |builder: JobBuilder, kind, words: [&str; 2]| {
-        let error = builder.register().expect_err("it makes no sense");
+        let error = builder.register().expect_err("invalid options");
         assert_eq!(error.kind(), kind, "{error}");
         for word in words.iter().chain(&["job `job`"]) {
             assert!(error.to_string().contains(word), "{word} in {error}");
@@ -197,7 +197,7 @@ async fn pools_that_make_no_sense_are_refused() {
     heavy(node.cron.kind("kind", |_| async { Ok(()) }), 2);
     job("light").pool("light", 3).register().expect("another pool");
     let pools: Vec<_> =
-        node.cron.list().await.expect("a store in memory").into_iter().map(|job| job.pool).collect();
+        node.cron.list().await.expect("in-memory store").into_iter().map(|job| job.pool).collect();
     let pools: Vec<_> = pools.iter().flatten().map(|pool| (pool.name.as_str(), pool.max)).collect();
     assert_eq!(pools, [("heavy", 2), ("light", 3)]);
 }
@@ -219,15 +219,15 @@ async fn instances_share_the_pool_of_their_kind() {
     heavy(kind, 2);
     let running = node.start();
     for tenant in 0..6 {
-        let schedule = Schedule::cron("* * * * *").expect("a good schedule");
+        let schedule = Schedule::cron("* * * * *").expect("valid schedule");
         running
             .cron
             .add("import", &tenant.to_string(), schedule, &())
             .await
-            .expect("a healthy fleet answers");
+            .expect("healthy store");
     }
     sleep(secs(119)).await;
     assert_eq!((referee.most(), lateness(&fleet)), (2, vec![0, 0, 4, 4, 8, 8]));
-    let pool = running.cron.list().await.expect("a healthy fleet answers")[0].pool.clone();
+    let pool = running.cron.list().await.expect("healthy store")[0].pool.clone();
     assert_eq!(pool.map(|pool| pool.max), Some(2));
 }

@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// An error that has a cause, repeats the text of its cause, or is its own cause.
+/// An error that has a cause, repeats the text of its cause, or names itself as its cause.
 #[derive(Debug)]
 enum Failure {
     Because(&'static str, Option<Box<Failure>>),
@@ -60,36 +60,36 @@ impl CronObserver for Heard {
             }
             _ => return,
         };
-        self.events.lock().expect("no test panics while it writes").push(line);
+        self.events.lock().expect("not poisoned").push(line);
     }
 }
 
-/// Returns the reports of one instant, with one retry, and the details in the history, oldest first.
+/// Returns the reports of one instant, with one retry, and the details from the history, oldest first.
 async fn told(fail: fn(u32) -> RunResult) -> (Heard, Vec<String>) {
     let (fleet, heard) = (Fleet::new(), Heard::default());
     let clock = fleet.clock.clone();
-    let locks = LockFactory::builder(fleet.memory.clone()).clock(clock).build().expect("good options");
+    let locks = LockFactory::builder(fleet.memory.clone()).clock(clock).build().expect("valid options");
     let cron = Scheduler::builder(locks, fleet.ledger.clone())
         .observer(heard.clone())
         .build()
-        .expect("good options");
-    let once = Schedule::cron("1 0 1 1 *").expect("a good schedule");
+        .expect("valid options");
+    let once = Schedule::cron("1 0 1 1 *").expect("valid schedule");
     let job = cron.job("job", once, move |run| async move { fail(run.attempt()) });
-    job.retries(Retries::times(1)).register().expect("a store in memory");
-    cron.run_until(tokio::time::sleep(secs(70))).await.expect("it ends well");
-    let history = cron.history("job", 9).await.expect("a store in memory");
+    job.retries(Retries::times(1)).register().expect("in-memory store");
+    cron.run_until(tokio::time::sleep(secs(70))).await.expect("clean shutdown");
+    let history = cron.history("job", 9).await.expect("in-memory store");
     (heard, history.into_iter().rev().map(|attempt| attempt.detail).collect())
 }
 
 #[tokio::test(start_paused = true)]
-async fn observer_gets_run_and_reason_of_a_failure() {
+async fn observer_receives_run_and_reason_of_a_failure() {
     let (heard, _) = told(|attempt| match attempt {
         1 => Err(because("no invoice was written", alone("disk full")).into()),
         _ => Ok(()),
     })
     .await;
-    let events = heard.events.lock().expect("no test panics while it writes").clone();
-    let run = events[0].split_once(' ').expect("a line of words").0;
+    let events = heard.events.lock().expect("not poisoned").clone();
+    let run = events[0].split_once(' ').expect("a line with words").0;
     assert_eq!(
         events[1..],
         [
@@ -97,7 +97,7 @@ async fn observer_gets_run_and_reason_of_a_failure() {
             format!("{run} #2, 0ns late"),
             format!("{run} #2 succeeded: ; retried: false"),
         ],
-        "the wait of a retry is not lateness"
+        "a retry is not late"
     );
 }
 
@@ -112,21 +112,21 @@ async fn history_has_each_cause_of_an_error_once() {
     })
     .await;
     assert_eq!(details, ["the import failed: no rates: connect: refused", "no end of it"]);
-    let last = heard.events.lock().expect("no test panics while it writes").last().cloned();
+    let last = heard.events.lock().expect("not poisoned").last().cloned();
     assert!(last.is_some_and(|line| line.ends_with("#2 failed: no end of it; retried: false")));
     let (_, details) = told(|_| Err(because("a cause", alone("x".repeat(5_000).leak())).into())).await;
     assert_eq!(details[0].chars().count(), 300);
 }
 
 #[tokio::test(start_paused = true)]
-async fn node_without_the_job_reads_its_history_only() {
+async fn node_without_the_job_can_only_read_its_history() {
     let fleet = Fleet::new();
     let running = fleet.simple("a", "* * * * *", secs(1)).await;
     tokio::time::sleep(secs(130)).await;
     let tool = fleet.node("tool").cron;
-    let history = tool.history("job", 9).await.expect("a healthy fleet answers");
+    let history = tool.history("job", 9).await.expect("healthy store");
     assert_eq!((history.len(), history), (2, running.cron.history("job", 9).await.unwrap()));
-    assert_eq!(tool.history("job", 0).await.expect("none is asked for").len(), 0);
+    assert_eq!(tool.history("job", 0).await.expect("an empty history").len(), 0);
     for error in [tool.next_runs("job", 1).await.unwrap_err(), tool.history("jop", 1).await.unwrap_err()] {
         assert_eq!(error.kind(), CronErrorKind::UnknownJob);
         assert!(error.to_string().contains("this node did not register"), "{error}");

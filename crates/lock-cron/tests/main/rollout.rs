@@ -1,4 +1,4 @@
-//! A rolling deployment under load: the runs equal the table of deploys in `docs/jobs.md`.
+//! A rolling deployment under load: its runs match the table of deploys in `docs/jobs.md`.
 
 use crate::fleet::{Fleet, Running, second, secs};
 use lock_cron::{RunContext, Schedule};
@@ -29,19 +29,19 @@ fn start(fleet: &Fleet, name: &str, mut jobs: Vec<(String, &'static str)>, start
         let starts = starts.clone();
         let body = move |run: RunContext| {
             let at = run.id().scheduled().map(second).expect("no run was triggered");
-            starts.lock().expect("no body panics").entry(run.job().to_string()).or_default().push(at);
+            starts.lock().expect("not poisoned").entry(run.job().to_string()).or_default().push(at);
             async { Ok(()) }
         };
         node.cron
-            .job(&job, Schedule::cron(schedule).expect("a good text"), body)
+            .job(&job, Schedule::cron(schedule).expect("valid schedule"), body)
             .register()
-            .expect("a good job");
+            .expect("valid job");
     }
     node.start()
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_job_runs_as_the_table_of_deploys_says() {
+async fn each_job_runs_as_in_the_table_of_deploys() {
     let (fleet, starts) = (Fleet::new(), Starts::default());
     let minutes = |from: u64, to: u64, step: usize| (from..=to).filter(move |at| at % step as u64 == 0);
 
@@ -64,12 +64,12 @@ async fn each_job_runs_as_the_table_of_deploys_says() {
         node.stop().await;
     }
 
-    let mut starts = std::mem::take(&mut *starts.lock().expect("no body panics"));
+    let mut starts = std::mem::take(&mut *starts.lock().expect("not poisoned"));
     starts.values_mut().for_each(|of| of.sort_unstable());
     let of = |job: &str| starts[job].iter().map(|at| at / 60).collect::<Vec<_>>();
     assert_eq!(of("kept"), minutes(1, 31, 1).collect::<Vec<_>>());
     assert_eq!(of("added"), minutes(11, 31, 1).collect::<Vec<_>>(), "from its registration on");
-    assert_eq!(of("removed"), minutes(1, 20, 1).collect::<Vec<_>>(), "until the last node that has it ends");
+    assert_eq!(of("removed"), minutes(1, 20, 1).collect::<Vec<_>>(), "until its last node ends");
     let both: BTreeSet<u64> = minutes(1, 20, 2).chain(minutes(11, 31, 3)).collect();
     assert_eq!(of("changed"), Vec::from_iter(both), "by both schedules while both versions run");
     for job in (0..LOAD).map(|number| format!("load-{number}")) {

@@ -1,4 +1,4 @@
-//! Bodies: their context, their failures, and the results.
+//! Bodies: their context, their failures, and their results.
 
 use crate::fleet::{Fleet, Running, secs};
 use lock_cron::{Jitter, OnOrphan, Placement, Retries, Schedule};
@@ -10,7 +10,7 @@ use std::sync::{
 use tokio::time::sleep;
 
 #[tokio::test(start_paused = true)]
-async fn failed_run_is_retried_with_growing_waits_and_tokens() {
+async fn failed_run_is_retried_with_rising_waits_and_tokens() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let write = node.writer();
@@ -25,7 +25,7 @@ async fn failed_run_is_retried_with_growing_waits_and_tokens() {
     let starts = fleet.log.starts();
     assert_eq!(starts.iter().map(|start| start.attempt).collect::<Vec<_>>(), [1, 2, 3, 4]);
     for (pair, whole) in starts.windows(2).zip([1_000, 2_000, 4_000]) {
-        assert_eq!(pair[0].run, pair[1].run, "it is the same run");
+        assert_eq!(pair[0].run, pair[1].run, "same run");
         assert!(pair[1].token > pair[0].token);
         let wait = pair[1].at - pair[0].at;
         assert!(wait >= whole * 3 / 4 && wait <= whole + 20, "{wait} ms of {whole}");
@@ -37,7 +37,7 @@ async fn failed_run_is_retried_with_growing_waits_and_tokens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_the_runs_alone() {
+async fn panic_of_a_body_only_fails_its_run() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     node.job("other", "* * * * *", secs(1)).register().unwrap();
@@ -52,11 +52,11 @@ async fn a_panic_is_the_runs_alone() {
     assert_eq!(history[0].outcome, RunOutcome::Panicked);
     assert!(history[0].detail.starts_with("out of order"), "{history:?}");
     assert_eq!(Running::count(&history, RunOutcome::Succeeded), 2);
-    assert_eq!(fleet.log.starts().len(), 2, "the other job was not disturbed");
+    assert_eq!(fleet.log.starts().len(), 2, "the other job is not affected");
 }
 
 #[tokio::test(start_paused = true)]
-async fn body_beyond_its_timeout_is_cancelled_then_dropped() {
+async fn body_past_its_timeout_is_cancelled_then_dropped() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let told = Arc::new(AtomicU32::new(0));
@@ -81,14 +81,14 @@ async fn body_beyond_its_timeout_is_cancelled_then_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_run_of_a_dead_node_is_abandoned_or_run_again() {
+async fn run_of_a_dead_node_is_abandoned_or_repeated() {
     for on_orphan in [OnOrphan::Skip, OnOrphan::Retry { max: 1 }] {
         let fleet = Fleet::new();
         let node = |name: &'static str| {
             let fleet = fleet.clone();
             async move {
                 let node = fleet.node(name);
-                // Once, in the first minute.
+                // Due once, in the first minute.
                 let job = node.job("job", "1 0 1 1 *", secs(100)).placement(Placement::Leader);
                 job.on_orphan(on_orphan).register().unwrap();
                 node.start()
@@ -142,7 +142,7 @@ async fn body_without_its_lease_is_cancelled_and_not_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jitter_delays_the_body_and_not_the_identity() {
+async fn jitter_delays_the_body_but_not_the_run_id() {
     for jitter in [Jitter::Fixed(secs(20)), Jitter::Random(secs(20))] {
         let fleet = Fleet::new();
         let node = fleet.node("a");
@@ -163,18 +163,18 @@ async fn jitter_delays_the_body_and_not_the_identity() {
     }
 }
 
-/// Panics when it is formatted, and when it is dropped in time.
+/// An error that panics when it is formatted or dropped.
 struct Spiteful;
 
 impl std::fmt::Debug for Spiteful {
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        panic!("not even for you")
+        panic!("planned panic in Debug")
     }
 }
 
 impl std::fmt::Display for Spiteful {
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        panic!("no word")
+        panic!("planned panic in Display")
     }
 }
 
@@ -189,7 +189,7 @@ impl Drop for Spiteful {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panics_of_errors_and_dropped_bodies_block_nothing() {
+async fn panics_of_errors_and_dropped_bodies_do_not_block() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     let every_minute = || Schedule::cron("* * * * *").unwrap();
@@ -205,8 +205,8 @@ async fn panics_of_errors_and_dropped_bodies_block_nothing() {
     for (job, outcome) in [("error", RunOutcome::Panicked), ("body", RunOutcome::TimedOut)] {
         let outcomes: Vec<_> = running.cron.history(job, 9).await.unwrap();
         let outcomes: Vec<_> = outcomes.into_iter().map(|attempt| attempt.outcome).collect();
-        assert_eq!(outcomes, [outcome; 2], "{job}: each minute");
+        assert_eq!(outcomes, [outcome; 2], "{job}: every minute");
     }
     tokio::time::timeout(secs(60), running.stop()).await.expect("the scheduler ends");
-    assert_eq!(fleet.memory.held(), [], "nothing is left");
+    assert_eq!(fleet.memory.held(), [], "no open run is left");
 }

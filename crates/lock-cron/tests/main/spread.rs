@@ -1,4 +1,4 @@
-//! Runs on every node: their shares, catch-ups beside on-time runs, deaths, and nodes without room.
+//! Runs on all nodes: their shares, catch-ups beside on-time runs, deaths, and nodes without room.
 
 use crate::fleet::{Fleet, Node, Referee, Running, secs};
 use lock_cron::{Misfire, OnOrphan, Overlap, Placement, observer::SkipReason};
@@ -21,7 +21,7 @@ fn five(fleet: &Fleet, describe: impl Fn(&Node)) -> Vec<Running> {
 /// Counts the runs of each node.
 async fn shares(of: &Running) -> BTreeMap<String, u32> {
     let mut shares = BTreeMap::new();
-    for attempt in of.cron.history("job", 1000).await.expect("a healthy fleet answers") {
+    for attempt in of.cron.history("job", 1000).await.expect("healthy store") {
         *shares.entry(attempt.node).or_default() += 1;
     }
     shares
@@ -32,21 +32,21 @@ fn calls(nodes: &[Running], op: Op) -> usize {
 }
 
 fn every(period: u64, from: u64, to: u64) -> Vec<u64> {
-    (from..=to).step_by(usize::try_from(period).expect("a small number")).collect()
+    (from..=to).step_by(usize::try_from(period).expect("small number")).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn runs_are_spread_evenly_at_two_requests_each() {
     for (period, schedule) in [(1, "* * * * * *"), (10, "*/10 * * * * *")] {
         let fleet = Fleet::new();
-        let nodes = five(&fleet, |node| node.job("job", schedule, secs(0)).register().expect("a good job"));
+        let nodes = five(&fleet, |node| node.job("job", schedule, secs(0)).register().expect("valid job"));
         sleep(secs(1000 * period) + Duration::from_millis(500)).await;
         fleet.log.assert_each_once();
         assert_eq!(fleet.log.instants(), every(period, period, 1000 * period));
         let shares = shares(&nodes[0]).await;
         assert_eq!(shares.len(), 5, "{shares:?}");
         assert!(shares.values().all(|runs| (120..=300).contains(runs)), "every {period} s: {shares:?}");
-        // The node that the hash selects claims at once. Any other one would be late, or its claim refused.
+        // The node selected by the hash claims at once. Any other node would be late, or its claim refused.
         let at_once = |start: &&crate::fleet::Start| {
             start.run.scheduled().is_some_and(|at| start.at - at.as_millis() < 100)
         };
@@ -60,7 +60,7 @@ async fn runs_are_spread_evenly_at_two_requests_each() {
 #[tokio::test(start_paused = true)]
 async fn an_idle_node_sends_one_request_a_second() {
     let fleet = Fleet::new();
-    let nodes = five(&fleet, |node| node.job("job", "@yearly", secs(0)).register().expect("a good job"));
+    let nodes = five(&fleet, |node| node.job("job", "@yearly", secs(0)).register().expect("valid job"));
     sleep(secs(30)).await;
     let count = || nodes.iter().map(|node| Op::ALL.map(|op| node.faulty.calls(op)).iter().sum::<usize>());
     let before: Vec<_> = count().collect();
@@ -71,26 +71,26 @@ async fn an_idle_node_sends_one_request_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_keeps_the_runs_of_a_job_placed_on_it() {
+async fn leader_runs_every_instant_of_a_job_placed_on_it() {
     let fleet = Fleet::new();
     let nodes = five(&fleet, |node| {
         let job = node.job("job", "* * * * * *", secs(0)).placement(Placement::Leader);
-        job.register().expect("a good job");
+        job.register().expect("valid job");
     });
     sleep(Duration::from_millis(100_500)).await;
     let shares = shares(&nodes[0]).await;
     assert_eq!(shares.values().collect::<Vec<_>>(), [&100], "{shares:?}");
-    assert_eq!(calls(&nodes, Op::Claim), 100, "and no other node claims");
+    assert_eq!(calls(&nodes, Op::Claim), 100, "no other node claims");
 }
 
-/// Runs every 10 s, several at once, and makes up for what was missed.
+/// Adds a job that runs every 10 s, several runs at a time, and catches up on missed instants.
 fn ten(node: &Node) {
     let job = node.job("job", "*/10 * * * * *", secs(4)).misfire(Misfire::FireAll { max: 50 });
-    job.overlap(Overlap::Allow { max: 50 }).on_orphan(OnOrphan::Skip).register().expect("a good job");
+    job.overlap(Overlap::Allow { max: 50 }).on_orphan(OnOrphan::Skip).register().expect("valid job");
 }
 
 #[tokio::test(start_paused = true)]
-async fn catch_up_beside_on_time_runs_loses_no_instant() {
+async fn catch_up_with_on_time_runs_loses_no_instant() {
     let fleet = Fleet::new();
     for node in five(&fleet, ten) {
         sleep(Duration::from_millis(200)).await;
@@ -108,13 +108,13 @@ async fn catch_up_beside_on_time_runs_loses_no_instant() {
     assert_eq!(fleet.log.skipped(SkipReason::Missed), 0);
 }
 
-/// The first instant of a node that cannot claim stops the others: they leave the later ones to the leader.
+/// If a node cannot claim its first instant, the others leave all later ones to the leader.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_cannot_claim_lose_no_instant() {
     let fleet = Fleet::new();
     let nodes = five(&fleet, ten);
     sleep(Duration::from_millis(105_500)).await;
-    let healthy = nodes.iter().position(|node| !node.cron.is_leading()).expect("four follow");
+    let healthy = nodes.iter().position(|node| !node.cron.is_leading()).expect("a follower");
     let others = || nodes.iter().enumerate().filter(|(number, _)| *number != healthy).map(|(_, node)| node);
     let fault = Fault::FailBefore(lock_core::backend::BackendErrorKind::Unavailable);
     others().for_each(|node| node.faulty.always(Op::Claim, fault));
@@ -133,10 +133,10 @@ async fn no_instant_is_lost_when_a_follower_and_the_leader_die() {
     let fleet = Fleet::new();
     let nodes = five(&fleet, ten);
     sleep(Duration::from_millis(300_500)).await;
-    let follower = nodes.iter().find(|node| !node.cron.is_leading()).expect("four follow");
+    let follower = nodes.iter().find(|node| !node.cron.is_leading()).expect("a follower");
     follower.kill();
     sleep(secs(300)).await;
-    nodes.iter().find(|node| node.cron.is_leading()).expect("one of them leads").kill();
+    nodes.iter().find(|node| node.cron.is_leading()).expect("a leader").kill();
     sleep(secs(400)).await;
     fleet.log.assert_each_once();
     let mut instants = fleet.log.instants();
@@ -148,7 +148,7 @@ async fn no_instant_is_lost_when_a_follower_and_the_leader_die() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_leaves_takes_no_further_runs() {
+async fn leaving_node_claims_no_further_runs() {
     let fleet = Fleet::new();
     let mut nodes = five(&fleet, ten);
     sleep(Duration::from_millis(105_500)).await;
@@ -159,28 +159,28 @@ async fn a_node_that_leaves_takes_no_further_runs() {
     fleet.log.assert_each_once();
     let late = |start: &crate::fleet::Start| start.at - start.run.scheduled().map_or(0, |at| at.as_millis());
     let late: Vec<_> = fleet.log.starts().iter().map(late).filter(|late| *late > 100).collect();
-    assert_eq!(late, [0; 0], "a planned end delays nothing");
+    assert_eq!(late, [0; 0], "a graceful stop delays no run");
 }
 
 #[tokio::test(start_paused = true)]
-async fn controls_hold_on_every_node() {
+async fn controls_apply_on_every_node() {
     let fleet = Fleet::new();
-    let nodes = five(&fleet, |node| node.job("job", "* * * * * *", secs(0)).register().expect("a good job"));
+    let nodes = five(&fleet, |node| node.job("job", "* * * * * *", secs(0)).register().expect("valid job"));
     sleep(Duration::from_millis(10_500)).await;
-    nodes[1].cron.pause("job").await.expect("a healthy fleet answers");
+    nodes[1].cron.pause("job").await.expect("healthy store");
     sleep(secs(20)).await;
     assert_eq!(fleet.log.instants(), every(1, 1, 10));
-    nodes[2].cron.resume("job").await.expect("a healthy fleet answers");
+    nodes[2].cron.resume("job").await.expect("healthy store");
     sleep(secs(20)).await;
-    assert!(fleet.log.starts().len() >= 28, "within two seconds, and nothing is made up");
-    nodes[3].cron.replace("job", "*/10 * * * * *").await.expect("a healthy fleet answers");
+    assert!(fleet.log.starts().len() >= 28, "within two seconds, without a catch-up");
+    nodes[3].cron.replace("job", "*/10 * * * * *").await.expect("healthy store");
     sleep(secs(60)).await;
     assert_eq!(fleet.log.instants().iter().filter(|second| **second > 51).count(), 6);
     fleet.log.assert_each_once();
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_faults_of_every_kind_no_instant_starts_twice() {
+async fn random_faults_start_no_instant_twice() {
     let seed = Seed::of_this_run();
     let mut numbers = seed.stream();
     let fleet = Fleet::new();
@@ -194,14 +194,14 @@ async fn under_faults_of_every_kind_no_instant_starts_twice() {
     fleet.log.assert_each_once();
     let mut instants = fleet.log.instants();
     instants.sort_unstable();
-    assert!(instants.contains(&1_300) && instants.contains(&1_310), "it continues: {instants:?}");
+    assert!(instants.contains(&1_300) && instants.contains(&1_310), "the runs continue: {instants:?}");
     assert!(instants.len() > 100, "{instants:?}");
 }
 
 /// Adds a job whose bodies are counted by the referee.
 fn counted(node: &Node, referee: &Referee, name: &str, schedule: &str, takes: Duration) {
     let job = node.counted(name, schedule, takes, referee);
-    job.overlap(Overlap::Allow { max: 50 }).misfire(Misfire::Skip).register().expect("a good job");
+    job.overlap(Overlap::Allow { max: 50 }).misfire(Misfire::Skip).register().expect("valid job");
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,15 +219,15 @@ async fn a_node_never_runs_more_than_its_maximum() {
     }
     sleep(secs(200)).await;
     nodes[1].kill();
-    nodes.iter().find(|node| node.cron.is_leading()).expect("one of them leads").kill();
+    nodes.iter().find(|node| node.cron.is_leading()).expect("a leader").kill();
     sleep(Duration::from_millis(200_500)).await;
     let most: Vec<_> = referees.iter().map(Referee::most).collect();
-    assert_eq!(most, [2; 5], "and each of them is used");
+    assert_eq!(most, [2; 5], "every node is used");
     let mut of_instant = BTreeMap::<_, u32>::new();
     fleet.log.starts().iter().for_each(|start| *of_instant.entry(start.run).or_default() += 1);
     assert!(of_instant.values().all(|starts| *starts <= JOBS), "{of_instant:?}");
     let (starts, skipped) = (fleet.log.starts().len(), fleet.log.skipped(SkipReason::NoCapacity));
-    // Ten runs at once, of which each takes its place for 14 s; then four nodes less one.
+    // Ten runs at once, each holding its place for 14 s, on four nodes less one.
     assert!((180..=290).contains(&starts), "{starts} starts");
     assert!(skipped > 20, "{skipped} without room");
 }
@@ -243,15 +243,15 @@ async fn a_run_waits_for_room_within_its_grace() {
     let _running = node.start();
     sleep(secs(119)).await;
     assert_eq!((fleet.log.starts().len(), fleet.log.skipped(SkipReason::NoCapacity)), (3, 0));
-    assert_eq!(referee.most(), 1, "one after the other");
+    assert_eq!(referee.most(), 1, "one at a time");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_without_room_is_skipped_after_its_grace() {
     let fleet = Fleet::new();
     let node = fleet.node_with("a", |builder| builder.max_running(1));
-    node.job("long", "1 0 1 1 *", secs(3_600)).register().expect("a good job");
-    node.job("job", "* * * * *", secs(1)).register().expect("a good job");
+    node.job("long", "1 0 1 1 *", secs(3_600)).register().expect("valid job");
+    node.job("job", "* * * * *", secs(1)).register().expect("valid job");
     fleet.assert_skips_during_the_first_hour(node.start()).await;
 }
 
@@ -261,8 +261,8 @@ async fn leadership_goes_to_a_node_with_room_for_a_trigger() {
     let node = |name| {
         let node = fleet.node_with(name, |builder| builder.max_running(1));
         let job = node.job("long", "1 0 1 1 *", secs(3_600)).placement(Placement::Leader);
-        job.register().expect("a good job");
-        node.job("job", "@yearly", secs(1)).register().expect("a good job");
+        job.register().expect("valid job");
+        node.job("job", "@yearly", secs(1)).register().expect("valid job");
         node.start()
     };
     let first = node("a");
@@ -270,10 +270,10 @@ async fn leadership_goes_to_a_node_with_room_for_a_trigger() {
     let second = node("b");
     sleep(secs(62)).await;
     assert!(first.cron.is_leading());
-    first.cron.trigger("job").await.expect("a healthy fleet answers");
+    first.cron.trigger("job").await.expect("healthy store");
     sleep(secs(5)).await;
     assert_eq!(fleet.log.starts().len(), 2, "the triggered run does not wait for an hour");
     assert!(second.cron.is_leading());
     sleep(secs(3_600)).await;
-    assert_eq!(fleet.log.ended(lock_cron::RunOutcome::Succeeded), 2, "and the other one continues");
+    assert_eq!(fleet.log.ended(lock_cron::RunOutcome::Succeeded), 2, "the other run continues");
 }

@@ -1,4 +1,4 @@
-//! A process that is stopped while it is the leader, and continues after the end of its lease.
+//! A process that is stopped while it is the leader, and continues after its lease has ended.
 
 use crate::fleet::{Fleet, secs};
 use lock_core::{
@@ -12,7 +12,7 @@ use lock_cron::{
 use std::sync::{Arc, Mutex};
 use tokio::time::sleep;
 
-/// The clock of a process that stops for half a minute when triggered by an observer: it then shows a later time
+/// The clock of a process that stops for half a minute when triggered by an observer. Afterwards it shows a later time
 /// before any timer fires.
 #[derive(Debug, Clone)]
 struct Process {
@@ -23,7 +23,7 @@ struct Process {
 
 impl Clock for Process {
     fn now(&self) -> Moment {
-        let stopped = self.stopped_at.lock().expect("no test panics while it writes").is_some();
+        let stopped = self.stopped_at.lock().expect("not poisoned").is_some();
         self.clock.now() + if stopped { secs(30) } else { secs(0) }
     }
 
@@ -34,17 +34,17 @@ impl Clock for Process {
 
 impl CronObserver for Process {
     fn on_event(&self, event: &CronEvent<'_>) {
-        let mut stopped_at = self.stopped_at.lock().expect("no test panics while it writes");
+        let mut stopped_at = self.stopped_at.lock().expect("not poisoned");
         let due = self.clock.now() > Moment::START + secs(5);
         match event {
-            // Sent by a task of the scheduler, whose next step is to plan.
+            // Sent by a task of the scheduler, whose next step is planning.
             CronEvent::ClockCompared { .. } if due && stopped_at.is_none() => {
                 *stopped_at = Some(self.clock.now());
                 self.clock.step_wall(30_000_000);
             }
             CronEvent::ClockCompared { .. } => {}
             _ if stopped_at.is_some() => {
-                self.events.lock().expect("no test panics while it writes").push(format!("{event:?}"));
+                self.events.lock().expect("not poisoned").push(format!("{event:?}"));
             }
             _ => {}
         }
@@ -58,7 +58,7 @@ struct Jumps(Arc<Mutex<Vec<f64>>>);
 impl CronObserver for Jumps {
     fn on_event(&self, event: &CronEvent<'_>) {
         if let CronEvent::ClockChanged { by, .. } = event {
-            self.0.lock().expect("no test panics while it writes").push(by.round());
+            self.0.lock().expect("not poisoned").push(by.round());
         }
     }
 }
@@ -67,18 +67,18 @@ impl CronObserver for Jumps {
 async fn jump_of_either_clock_is_reported_once() {
     let (fleet, clock, jumps) = (Fleet::new(), Arc::new(TestClock::new()), Jumps::default());
     let locks =
-        LockFactory::builder(fleet.memory.clone()).clock(clock.clone()).build().expect("good options");
+        LockFactory::builder(fleet.memory.clone()).clock(clock.clone()).build().expect("valid options");
     let builder = Scheduler::builder(locks, fleet.ledger.clone()).observer(jumps.clone());
-    let cron = builder.build().expect("good options");
-    let yearly = Schedule::cron("@yearly").expect("a good schedule");
-    cron.job("job", yearly, |_| async { Ok(()) }).register().expect("a good job");
+    let cron = builder.build().expect("valid options");
+    let yearly = Schedule::cron("@yearly").expect("valid schedule");
+    cron.job("job", yearly, |_| async { Ok(()) }).register().expect("valid job");
     let running = tokio::spawn(async move { cron.run_until(sleep(secs(40))).await });
     for (of, seconds) in [(&clock, 3), (&clock, 100), (&fleet.clock, 20)] {
         sleep(secs(10)).await;
         of.step_wall(seconds * 1_000_000);
     }
-    running.await.expect("no panic").expect("it ends well");
-    assert_eq!(*jumps.0.lock().expect("no test panics while it writes"), [100.0, -20.0]);
+    running.await.expect("no panic").expect("clean shutdown");
+    assert_eq!(*jumps.0.lock().expect("not poisoned"), [100.0, -20.0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,15 +86,15 @@ async fn suspended_leader_resigns_before_it_plans() {
     let fleet = Fleet::new();
     let process = Process { clock: fleet.clock.clone(), stopped_at: Arc::default(), events: Arc::default() };
     let locks = LockFactory::builder(fleet.memory.clone()).clock(Arc::new(process.clone()));
-    let locks = locks.build().expect("good options");
+    let locks = locks.build().expect("valid options");
     let cron = Scheduler::builder(locks, fleet.ledger.clone())
         .observer(process.clone())
         .build()
-        .expect("good options");
-    let every_second = Schedule::cron("* * * * * *").expect("a pattern");
-    cron.job("job", every_second, |_| async { Ok(()) }).register().expect("a healthy fleet answers");
-    cron.run_until(sleep(secs(30))).await.expect("it ends in good order");
-    let events = process.events.lock().expect("no test panics while it writes");
+        .expect("valid options");
+    let every_second = Schedule::cron("* * * * * *").expect("valid schedule");
+    cron.job("job", every_second, |_| async { Ok(()) }).register().expect("healthy store");
+    cron.run_until(sleep(secs(30))).await.expect("clean shutdown");
+    let events = process.events.lock().expect("not poisoned");
     let at = |word: &str| events.iter().position(|event| event.starts_with(word));
     assert_eq!(at("Resigned"), Some(0), "{events:#?}");
     assert!(at("Skipped").is_some() && at("Leading") < at("Skipped"), "{events:#?}");

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 fn ticks(schedule: &str) -> (Arc<TestClock>, Ticks) {
     let clock = Arc::new(TestClock::new());
-    let schedule = Schedule::cron(schedule).expect("a good schedule");
+    let schedule = Schedule::cron(schedule).expect("valid schedule");
     (clock.clone(), schedule.ticks_with_clock(clock))
 }
 
@@ -45,11 +45,11 @@ async fn slow_body_skips_to_the_latest_tick() {
     assert_eq!(at(ticks.next().await), Some(60));
     sleep(secs(150)).await;
     assert_eq!((at(ticks.next().await), now(&clock)), (Some(180), 210), "at once");
-    assert_eq!((at(ticks.next().await), now(&clock)), (Some(240), 240), "in time again");
+    assert_eq!((at(ticks.next().await), now(&clock)), (Some(240), 240), "on time again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn body_shorter_than_the_distance_misses_nothing() {
+async fn body_shorter_than_the_interval_misses_nothing() {
     let (_, mut ticks) = ticks("* * * * *");
     for minute in 1..=3 {
         assert_eq!(at(ticks.next().await), Some(minute * 60));
@@ -58,18 +58,18 @@ async fn body_shorter_than_the_distance_misses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn step_of_the_clock_forward_is_noticed_within_a_second() {
+async fn forward_clock_step_is_noticed_within_a_second() {
     let (clock, mut ticks) = ticks("0 2 * * *");
     let waiting = timeout(secs(5), ticks.next()).await;
     assert!(waiting.is_err(), "two hours are left");
-    // A week, as of a machine that was suspended.
+    // A week, as after a suspension of the machine.
     clock.step_wall(7 * 86_400 * 1_000_000);
     let tick = timeout(secs(1), ticks.next()).await.expect("within a second");
-    assert_eq!(at(tick), Some(6 * 86_400 + 2 * 3_600), "the latest one");
+    assert_eq!(at(tick), Some(6 * 86_400 + 2 * 3_600), "the latest tick");
 }
 
 #[tokio::test(start_paused = true)]
-async fn clock_set_back_repeats_no_tick() {
+async fn backward_clock_step_repeats_no_tick() {
     let (clock, mut ticks) = ticks("* * * * *");
     assert_eq!(at(ticks.next().await), Some(60));
     clock.step_wall(-120 * 1_000_000);

@@ -1,4 +1,4 @@
-//! Invalid texts: rejected with the position of the error; and no text hangs or panics.
+//! Invalid texts: rejected with the position of the error. No text hangs or panics.
 
 use crate::support::instant;
 use lock_cron::{Schedule, ScheduleError, ScheduleErrorKind as Kind, UtcTime, schedule::Field};
@@ -10,13 +10,13 @@ use std::{
 
 fn refused(text: &str) -> ScheduleError {
     match Schedule::cron(text) {
-        Ok(schedule) => panic!("`{text}` is taken as {schedule:?}"),
+        Ok(schedule) => panic!("`{text}` is accepted as {schedule:?}"),
         Err(error) => error,
     }
 }
 
 #[test]
-fn a_wrong_field_is_named_pointed_at_and_quoted() {
+fn invalid_field_is_named_marked_and_quoted() {
     for (text, field, wrong, advice) in [
         ("60 * * * *", Field::Minute, "60", "use 0-59"),
         ("* 24 * * *", Field::Hour, "24", "use 0-23"),
@@ -82,7 +82,7 @@ fn a_wrong_field_is_named_pointed_at_and_quoted() {
 }
 
 #[test]
-fn the_mark_is_below_what_is_wrong() {
+fn mark_is_below_the_invalid_text() {
     assert_eq!(
         format!("{:#}", refused("0 2 * * MON-FRO")),
         "the day of the week `FRO` of `0 2 * * MON-FRO` is not understood: use 0-7, SUN-SAT, `MON#2` or `FRIL`\n  \
@@ -93,7 +93,7 @@ fn the_mark_is_below_what_is_wrong() {
 }
 
 #[test]
-fn wrong_texts_say_what_to_write() {
+fn errors_suggest_a_correction() {
     for (text, kind, wrong, advice) in [
         ("", Kind::Empty, "", "as in `0 2 * * *`"),
         (" \t\n", Kind::Empty, "", "as in `0 2 * * *`"),
@@ -141,7 +141,7 @@ fn wrong_texts_say_what_to_write() {
 }
 
 #[test]
-fn what_is_wrong_as_a_whole_is_quoted_once() {
+fn wholly_invalid_text_is_quoted_once() {
     let zone = Schedule::cron("@daily").unwrap().in_tz("CEST").unwrap_err();
     for (error, begins) in [
         (refused("* * * *"), "the pattern `* * * *` has 4 fields"),
@@ -155,7 +155,7 @@ fn what_is_wrong_as_a_whole_is_quoted_once() {
 }
 
 #[test]
-fn a_zone_must_be_known_and_be_one() {
+fn unknown_and_conflicting_zones_are_refused() {
     let daily = Schedule::cron("@daily").unwrap();
     for name in ["", "Mars/Olympus", "Europe/Berlin ", "Europe/\0Berlin", "/etc/localtime"] {
         let error = daily.clone().in_tz(name).unwrap_err();
@@ -170,7 +170,7 @@ fn a_zone_must_be_known_and_be_one() {
 }
 
 #[test]
-fn periods_in_numbers_are_checked_like_those_in_words() {
+fn invalid_numeric_periods_are_refused() {
     for period in [Duration::ZERO, Duration::from_nanos(999_999_999), Duration::MAX] {
         let error = Schedule::every(period).unwrap_err();
         assert_eq!(error.kind(), Kind::InvalidPeriod, "{error:#}");
@@ -178,7 +178,7 @@ fn periods_in_numbers_are_checked_like_those_in_words() {
 }
 
 #[test]
-fn a_cause_is_told_once() {
+fn cause_is_reported_once() {
     let error = refused("@every 1 fortnight");
     let cause = error.source().unwrap().to_string();
     assert!(!error.to_string().contains(&cause));
@@ -201,7 +201,7 @@ fn impossible_schedule_is_refused_within_50_ms() {
         "* * * * 31 2 *",
         "H H 31 2 *",
     ] {
-        // The fastest of several, so that a busy machine does not matter.
+        // The fastest of several attempts, so that a busy machine does not matter.
         let took = (0..5).map(|_| {
             let began = Instant::now();
             assert!(Schedule::cron(text).is_err());
@@ -216,7 +216,7 @@ fn impossible_schedule_is_refused_within_50_ms() {
 }
 
 #[test]
-fn rare_or_ended_schedule_is_decided_within_50_ms() {
+fn rare_or_ended_schedule_is_searched_within_50_ms() {
     let zone = "Europe/Berlin";
     for (text, run) in [
         ("0 0 29 2 +MON#5", Some("2044-02-28T23:00:00Z")),
@@ -305,7 +305,7 @@ fn anything(random: &mut Stream) -> String {
     text
 }
 
-/// Returns a text that resembles a pattern, so that many are accepted.
+/// Returns a text that resembles a pattern, so that many of them are valid.
 fn likely(random: &mut Stream) -> String {
     let mut text = if random.chance(0.2) { "TZ=Europe/Berlin ".to_owned() } else { String::new() };
     for _ in 0..5 + random.below(3) {
@@ -342,12 +342,12 @@ fn no_text_panics_or_hangs() {
             }
         }
     }
-    println!("{taken} of 120000 texts are schedules; {:?}", began.elapsed());
+    println!("{taken} of 120000 texts are valid; {:?}", began.elapsed());
     assert!(taken > 20_000);
 }
 
 #[test]
-fn a_text_without_end_is_refused_and_not_repeated() {
+fn overlong_text_is_refused_and_not_quoted() {
     let error = refused(&"0 ".repeat(1 << 20));
     assert_eq!(error.kind(), Kind::TooLong);
     assert!(format!("{error:#}").len() < 400);

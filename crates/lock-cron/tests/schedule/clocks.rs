@@ -1,4 +1,4 @@
-//! The days of clock changes, with results calculated by hand.
+//! The days of clock changes, with results computed by hand.
 
 use crate::support::runs;
 use lock_cron::{DstPolicy, Fold, Gap};
@@ -32,7 +32,7 @@ fn a_fixed_time_in_the_gap_runs_once_right_after_it() {
 }
 
 #[test]
-fn a_run_after_the_gap_and_a_run_of_that_time_are_one() {
+fn runs_at_the_same_instant_after_the_gap_merge() {
     assert_eq!(berlin_in_spring("0 2,3 * * *", DEFAULT), ["03-29 03:00:00 +02:00"]);
     assert_eq!(
         berlin_in_spring("30 1-3 * * *", DEFAULT),
@@ -42,7 +42,7 @@ fn a_run_after_the_gap_and_a_run_of_that_time_are_one() {
 }
 
 #[test]
-fn a_fixed_time_in_the_gap_may_be_left_out_or_shifted() {
+fn fixed_time_in_the_gap_can_be_skipped_or_shifted() {
     assert!(berlin_in_spring("0,30 2 * * *", gap(Gap::Skip)).is_empty());
     assert_eq!(
         berlin_in_spring("0,30 2 * * *", gap(Gap::ShiftForward)),
@@ -61,7 +61,7 @@ fn the_hour_before_the_gap_does_not_run_twice() {
 }
 
 #[test]
-fn a_fixed_time_that_comes_twice_runs_in_the_first_pass() {
+fn repeated_fixed_time_runs_in_the_first_pass() {
     assert_eq!(berlin_in_autumn("30 2 * * *", DEFAULT), ["10-25 02:30:00 +02:00"]);
     assert_eq!(
         berlin_in_autumn("0,30 1-3 * * *", DEFAULT),
@@ -125,7 +125,7 @@ fn lord_howe_changes_by_half_an_hour() {
 }
 
 #[test]
-fn santiago_lacks_a_midnight_and_repeats_a_last_hour() {
+fn santiago_skips_a_midnight_and_repeats_a_last_hour() {
     // 6 September 2026, 00:00 -04:00 is 01:00 -03:00; 5 April 2026, 00:00 -03:00 is 23:00 -04:00 of the 4th.
     let spring =
         |text| runs(text, "America/Santiago", DEFAULT, "2026-09-05T12:00:00Z", "2026-09-06T12:00:00Z");

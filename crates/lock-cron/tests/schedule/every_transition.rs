@@ -1,4 +1,4 @@
-//! Random patterns around every transition of every zone equal a walk over the minutes.
+//! The runs of random patterns around every transition of every zone match a walk over the minutes.
 
 use crate::{
     support::{TICK, on_the_wall},
@@ -28,7 +28,7 @@ fn transitions() -> Vec<(String, Timestamp)> {
     found
 }
 
-/// Checks the runs in the window against the walk, and returns their number.
+/// Compares the runs in the window with the walk, and returns their number.
 fn check(spec: &Spec, policy: DstPolicy, zone: &str, window: &Window, random: &mut Stream) -> usize {
     let expected: Vec<_> = window.runs(spec, policy).into_iter().map(second).collect();
     let text = spec.to_string();
@@ -36,7 +36,7 @@ fn check(spec: &Spec, policy: DstPolicy, zone: &str, window: &Window, random: &m
         Ok(schedule) => schedule.in_tz(zone).unwrap().on_dst(policy),
         Err(error) => {
             assert_eq!(error.kind(), ScheduleErrorKind::NeverRuns, "{error:#}");
-            assert!(expected.is_empty(), "{error:#}\nbut the walk has runs: {expected:?}");
+            assert!(expected.is_empty(), "{error:#}\nbut the walk finds runs: {expected:?}");
             return 0;
         }
     };
@@ -45,7 +45,7 @@ fn check(spec: &Spec, policy: DstPolicy, zone: &str, window: &Window, random: &m
     let runs: Vec<_> = in_window.take(expected.len() + 1).collect();
     if runs != expected {
         panic!(
-            "{runs:?}\nare not those of the walk; into clocks.rs:\n{}",
+            "{runs:?}\ndiffer from the walk; to reproduce, add to clocks.rs:\n{}",
             line(&text, zone, policy, window, &expected)
         );
     }
@@ -64,7 +64,7 @@ fn second(second: i64) -> UtcTime {
     UtcTime::from_millis(second.cast_unsigned() * 1000)
 }
 
-/// Returns the same case as a line to paste as a test.
+/// Formats the case as a line to paste into a test.
 fn line(text: &str, zone: &str, policy: DstPolicy, window: &Window, expected: &[UtcTime]) -> String {
     let policy = format!("DstPolicy {{ gap: Gap::{:?}, fold: Fold::{:?} }}", policy.gap, policy.fold);
     let (start, end) = (second(window.start).to_string(), second(window.end).to_string());
@@ -85,7 +85,7 @@ fn random_patterns_equal_a_walk_over_every_minute() {
             let zone = TimeZone::get(name).unwrap();
             let window = Window::around(*at, &zone);
             plain.fetch_add(usize::from(window.is_plain()), Ordering::Relaxed);
-            // A stream for each transition: the work of a thread must not depend on the other.
+            // A stream per transition, so that threads do not affect each other's work.
             let mut random = Seed::new(seed.get().wrapping_add(place as u64 * 1_000_003)).stream();
             for _ in 0..each {
                 let (spec, policy) = (Spec::random(&mut random, &window), policy(&mut random));
@@ -110,5 +110,5 @@ fn random_patterns_equal_a_walk_over_every_minute() {
         began.elapsed().as_secs_f64(),
     );
     assert!(patterns >= 100_000);
-    assert!(idle < patterns / 2, "most patterns have something to do");
+    assert!(idle < patterns / 2, "most patterns have runs");
 }

@@ -12,7 +12,8 @@ fn the_last_day_and_workdays_of_a_month() {
     assert_eq!(first("0 0 L * *", 3), ["2026-01-31 00:00", "2026-02-28 00:00", "2026-03-31 00:00"]);
     assert_eq!(first("0 0 LW * *", 3), ["2026-01-30 00:00", "2026-02-27 00:00", "2026-03-31 00:00"]);
     assert_eq!(first("0 0 15,L * *", 3), ["2026-01-15 00:00", "2026-01-31 00:00", "2026-02-15 00:00"]);
-    // 1 February and 1 March are Sundays, 15 March too; 1 August is a Saturday, and a workday of July does not count.
+    // 1 February, 1 March and 15 March are Sundays. 1 August is a Saturday, and the last workday of July does not
+    // count.
     assert_eq!(first("0 0 1W 2,3,8 *", 3), ["2026-02-02 00:00", "2026-03-02 00:00", "2026-08-03 00:00"]);
     assert_eq!(first("0 0 15W 1-3 *", 3), ["2026-01-15 00:00", "2026-02-16 00:00", "2026-03-16 00:00"]);
     assert_eq!(first("0 0 31W * *", 3), ["2026-01-30 00:00", "2026-03-31 00:00", "2026-05-29 00:00"]);
@@ -41,12 +42,12 @@ fn sunday_is_0_and_7_and_monday_is_1() {
 }
 
 #[test]
-fn days_of_month_and_week_match_either_or_with_a_plus_both() {
+fn days_match_either_or_both_with_a_plus() {
     assert_eq!(first("0 0 13 * FRI", 3), ["2026-01-02 00:00", "2026-01-09 00:00", "2026-01-13 00:00"]);
     assert_eq!(first("0 0 13 * +FRI", 2), ["2026-02-13 00:00", "2026-03-13 00:00"]);
     assert_eq!(first("0 0 13 * ?", 1), first("0 0 13 * *", 1));
     assert_eq!(first("0 0 ? * 5", 1), first("0 0 * * 5", 1));
-    assert_eq!(first("0 0 */1 * 5", 3), first("0 0 * * 5", 3), "every day is no choice of days");
+    assert_eq!(first("0 0 */1 * 5", 3), first("0 0 * * 5", 3), "every day is not a restriction");
 }
 
 #[test]
@@ -57,7 +58,7 @@ fn seconds_come_first_and_years_last() {
         ["2026-01-01 00:00", "2026-01-01 00:00:20Z", "2026-01-01 00:00:40Z"]
     );
     assert_eq!(first("0 0 0 1 1 * 2026-2028/2", 5), ["2026-01-01 00:00", "2028-01-01 00:00"]);
-    assert!(first("0 0 0 1 1 * 2025", 1).is_empty(), "it is over, and no mistake");
+    assert!(first("0 0 0 1 1 * 2025", 1).is_empty(), "valid, but in the past");
     assert_eq!(first("0 0 0 29 2 * 2000-2099", 1), ["2028-02-29 00:00"]);
 }
 
@@ -137,12 +138,12 @@ fn a_zone_in_the_text_is_the_zone() {
 }
 
 #[test]
-fn a_hash_spreads_jobs_and_keeps_each_at_its_time() {
+fn hash_spreads_jobs_and_keeps_their_times() {
     let minute = |text: &str, job: &str| {
         let schedule = Schedule::cron(text).unwrap().for_job(job).unwrap();
         schedule.next_after(instant("2026-01-01T00:00:00Z")).unwrap().as_millis() / 60_000 % 60
     };
-    // Calculated from the specification of the hash, so that no release moves the jobs of a fleet.
+    // Computed from the specification of the hash, so that no release moves the jobs of a fleet.
     assert_eq!([minute("H * * * *", "invoices"), minute("H * * * *", "reports")], [34, 44]);
     let jobs: Vec<_> = (0..400).map(|n| format!("job-{n}")).collect();
     let minutes = |text: &str| jobs.iter().map(|job| minute(text, job)).collect::<BTreeSet<_>>();
@@ -160,26 +161,26 @@ fn a_hash_spreads_jobs_and_keeps_each_at_its_time() {
 }
 
 #[test]
-fn fields_of_a_hash_do_not_move_together() {
+fn hashes_of_fields_are_independent() {
     let pairs = |n: u32| {
         let schedule = Schedule::cron("H H * * *").unwrap().for_job(&n.to_string()).unwrap();
         let millis = schedule.next_after(instant("2026-01-01T00:00:00Z")).unwrap().as_millis() / 60_000;
         (millis / 60 % 24, millis % 60)
     };
     let distinct: BTreeSet<_> = (0..1000).map(pairs).collect();
-    assert!(distinct.len() > 650, "of 1000 jobs {} have times of their own", distinct.len());
+    assert!(distinct.len() > 650, "of 1000 jobs {} have distinct times", distinct.len());
 }
 
-/// The database of the system is preferred, so only the bundled database itself shows that it exists.
+/// The system's database is preferred, so this looks at the bundled one directly.
 #[cfg(feature = "bundled-zones")]
 #[test]
-fn a_machine_without_zone_data_has_that_of_the_binary() {
+fn zone_data_is_bundled_in_the_binary() {
     let bundled = jiff::tz::TimeZoneDatabase::bundled();
     assert!(bundled.get("Australia/Lord_Howe").is_ok());
 }
 
 #[test]
-fn a_step_of_days_beside_a_day_of_the_week_matches_either() {
+fn step_of_days_with_a_weekday_matches_either() {
     let january = ["01", "05", "11", "12", "19", "21", "26", "31"].map(|day| format!("2026-01-{day} 00:00"));
     assert_eq!(first("0 0 */10 * MON", 8), january);
     assert_eq!(first("0 0 * * 5/1", 3), ["2026-01-02 00:00", "2026-01-03 00:00", "2026-01-09 00:00"]);

@@ -11,7 +11,7 @@ fn fingerprint_is_the_same_in_every_release() {
 }
 
 #[test]
-fn text_zone_and_policy_count() {
+fn fingerprint_depends_on_text_zone_and_policy() {
     let from = instant("2026-01-01T00:00:00Z");
     let of = |text: &str| Schedule::cron(text).unwrap();
     let base = of("CRON_TZ=Europe/Berlin 0 2 * * *");
@@ -31,9 +31,9 @@ fn text_zone_and_policy_count() {
 }
 
 #[test]
-fn zone_data_that_differs_within_400_days_is_noticed() {
-    // Two zones represent one zone in two versions of the data:
-    // Cairo has had summer time again since 2023, Tripoli has not.
+fn zone_data_differing_within_400_days_is_noticed() {
+    // Two zones stand for one zone in two versions of its data:
+    // Cairo has had summer time again since 2023; Tripoli has not.
     let zone = |name: &str, from: &str| {
         Schedule::cron("@daily").unwrap().in_tz(name).unwrap().fingerprint(instant(from)).zone()
     };

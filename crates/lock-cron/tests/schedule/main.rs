@@ -1,4 +1,4 @@
-//! The runs of a schedule: by hand, against a walk over every minute, and for any text.
+//! The runs of a schedule: computed by hand, compared with a walk over every minute, and searched for any text.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Short notation for schedules, and instants as local times of their zone.
+//! Short notation for schedules, and for instants as local times of a zone.
 
 use jiff::{Timestamp, tz::TimeZone};
 use lock_cron::{DstPolicy, Schedule, UtcTime};
@@ -17,7 +17,7 @@ pub(crate) fn on_the_wall(time: UtcTime, zone: &str) -> String {
     timestamp.to_zoned(TimeZone::get(zone).unwrap()).strftime("%m-%d %H:%M:%S %:z").to_string()
 }
 
-/// Returns the runs of `text` in `zone` from one instant to before the other.
+/// Returns the runs of `text` in `zone` between two instants, excluding the second.
 pub(crate) fn runs(text: &str, zone: &str, policy: DstPolicy, from: &str, until: &str) -> Vec<String> {
     let schedule = Schedule::cron(text).unwrap().in_tz(zone).unwrap().on_dst(policy);
     let (from, until) = (instant(from) - TICK, instant(until));

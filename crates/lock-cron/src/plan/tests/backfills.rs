@@ -18,7 +18,7 @@ fn claims(planner: &mut Planner, now: UtcTime) -> Vec<Option<UtcTime>> {
 }
 
 #[test]
-fn instants_that_came_without_a_leader_go_first() {
+fn missed_instants_precede_the_backfill() {
     let mut planner = Planner::default();
     let schedule = Schedule::cron(HOURLY).unwrap();
     let terms = JobTerms { placement: Placement::Leader, ..JobTerms::default() };
@@ -30,5 +30,5 @@ fn instants_that_came_without_a_leader_go_first() {
     assert_eq!(claims(&mut planner, now), [], "the watermark is not known");
     register(&mut planner, &name(), at(NOON - 2 * 3600));
     let first = claims(&mut planner, now);
-    assert!(first.iter().all(Option::is_some), "the missed instants go first: {first:?}");
+    assert!(first.iter().all(Option::is_some), "missed instants come first: {first:?}");
 }

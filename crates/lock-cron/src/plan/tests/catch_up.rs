@@ -33,7 +33,7 @@ fn after_half_an_hour(terms: JobTerms) -> (Vec<(RunId, CatchUp)>, u32) {
 }
 
 #[test]
-fn latest_within_its_grace_is_late_and_others_missed() {
+fn latest_within_grace_is_late_and_earlier_are_missed() {
     let late = minutes(30..=30, CatchUp::No);
     let and_late = |from| [minutes(from..=29, CatchUp::Yes), late.clone()].concat();
     for grace in [None, Some(30), Some(3600)] {
@@ -59,7 +59,7 @@ fn misfire_policy_decides_beyond_the_grace() {
 }
 
 #[test]
-fn default_grace_is_half_the_distance_or_a_day() {
+fn default_grace_is_half_the_interval_or_a_day() {
     const NOON: u64 = 12 * 3600;
     const DAY: u64 = 24 * 3600;
     for (schedule, instant, grace) in
@@ -116,7 +116,7 @@ fn catch_up_runs_and_the_first_on_time_run_queue() {
 }
 
 #[test]
-fn overlap_policy_holds_from_the_second_on_time_run() {
+fn overlap_policy_applies_from_the_second_on_time_run() {
     for (overlap, reason, kept) in [
         (Overlap::Skip, SkipReason::Overlap, vec![360]),
         (Overlap::Allow { max: 2 }, SkipReason::Overlap, vec![360, 420]),
@@ -177,11 +177,11 @@ fn tick_is_bounded_and_plans_on_time_runs_first() {
             let is_planned =
                 out.iter().any(|command| matches!(command, Command::Claim(due) if due.job == every_second));
             assert_eq!(is_planned, ticks == 0, "{schedule}: the first tick plans what is on time");
-            assert!(budget.spent > 0, "{schedule}: each tick gets on");
+            assert!(budget.spent > 0, "{schedule}: each tick makes progress");
             if planner.wake_at().is_some_and(|wake| wake > now) {
                 assert!(
                     planner.jobs.values().all(|job| job.behind.is_none()),
-                    "{schedule}: left over jobs are due"
+                    "{schedule}: remaining jobs are due"
                 );
             }
             (ticks, searches, most) = (ticks + 1, searches + budget.spent, most.max(budget.spent));

@@ -81,7 +81,7 @@ fn ms(secs: u64, millis: u64) -> UtcTime {
 }
 
 #[test]
-fn first_node_claims_at_once_and_names_the_instant_before() {
+fn first_node_claims_at_once_with_the_previous_instant() {
     let mut spread = Spread::follower(JobTerms::default());
     let (ours, other) = (spread.minute(60, true), spread.minute(60, false));
     for minute in (60..=ours.max(other)).step_by(60) {
@@ -91,14 +91,14 @@ fn first_node_claims_at_once_and_names_the_instant_before() {
         assert_eq!(claims.len(), usize::from(is_ours));
         for due in claims {
             assert_eq!((due.run, due.after), (run_at(minute), Some(at(minute - 60))));
-            assert_eq!(spread.answer(now, &due, ClaimReply::Behind), [], "the leader makes up for it");
+            assert_eq!(spread.answer(now, &due, ClaimReply::Behind), [], "left to the leader");
             assert_eq!(spread.claims(ms(minute, 900), 1), []);
         }
     }
 }
 
 #[test]
-fn run_of_a_node_that_is_gone_goes_to_the_next() {
+fn run_of_a_dead_node_goes_to_the_next_node() {
     let mut spread = Spread::follower(JobTerms::default());
     let minute = spread.minute(60, false);
     spread.wait_for(minute);
@@ -125,7 +125,7 @@ fn run_decided_by_another_node_is_not_claimed() {
 }
 
 #[test]
-fn unanswered_claim_is_repeated_with_its_id_even_if_overtaken() {
+fn unanswered_claim_keeps_its_id_even_if_overtaken() {
     let mut spread = Spread::follower(JobTerms::default());
     let minute = spread.minute(60, true);
     spread.wait_for(minute);
@@ -141,7 +141,7 @@ fn unanswered_claim_is_repeated_with_its_id_even_if_overtaken() {
 }
 
 #[test]
-fn leader_takes_an_instant_that_no_node_has_claimed_for_a_moment() {
+fn leader_claims_an_instant_left_unclaimed_for_a_moment() {
     let mut spread = Spread::leader(JobTerms::default());
     let minute = spread.minute(60, false);
     for before in (60..minute).step_by(60) {
@@ -158,7 +158,7 @@ fn leader_takes_an_instant_that_no_node_has_claimed_for_a_moment() {
 }
 
 #[test]
-fn leader_counts_no_instant_as_missed_that_another_node_has_decided() {
+fn instants_decided_by_other_nodes_are_not_missed() {
     let mut spread = Spread::leader(JobTerms::default());
     let minute = spread.minute(60, false);
     spread.observed(minute - 60, ms(minute, 0));
@@ -172,7 +172,7 @@ fn leader_counts_no_instant_as_missed_that_another_node_has_decided() {
 }
 
 #[test]
-fn without_room_nothing_is_claimed_and_the_leader_skips_after_the_grace() {
+fn run_without_room_is_skipped_by_the_leader_after_its_grace() {
     for leads in [false, true] {
         let terms = JobTerms::default();
         let mut spread = if leads { Spread::leader(terms) } else { Spread::follower(terms) };
@@ -186,7 +186,7 @@ fn without_room_nothing_is_claimed_and_the_leader_skips_after_the_grace() {
 }
 
 #[test]
-fn run_that_finds_its_pool_full_stays_due_on_its_node() {
+fn run_with_a_full_pool_stays_due_on_its_node() {
     let pool = Some(lock_ledger::PoolLimit { name: LockName::new("heavy").unwrap(), max: 1 });
     let mut spread = Spread::follower(JobTerms { pool, ..JobTerms::default() });
     let minute = spread.minute(60, true);
@@ -200,7 +200,7 @@ fn run_that_finds_its_pool_full_stays_due_on_its_node() {
     // One of its requests was not answered.
     let again = Due { in_doubt: Some(ClaimId::random()), ..again };
     spread.answer(ms(minute, 250), &again, ClaimReply::PoolFull { running: 1 });
-    assert_eq!(spread.claims(ms(minute, 251), 1), [], "it waits as well");
+    assert_eq!(spread.claims(ms(minute, 251), 1), [], "backs off as well");
     let [again] = spread.claims(ms(minute, 501), 1).try_into().unwrap();
     let again = Due { in_doubt: None, ..again };
     spread.answer(ms(minute, 501), &again, ClaimReply::PoolFull { running: 1 });

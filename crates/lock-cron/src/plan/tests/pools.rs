@@ -56,7 +56,7 @@ fn claimed() -> ClaimReply {
 const DAILY: [(&str, &str); 3] = [("a", "0 12 * * *"), ("b", "0 12 * * *"), ("c", "0 12 * * *")];
 
 #[test]
-fn full_pool_is_asked_by_one_job_with_backoff() {
+fn full_pool_is_polled_by_one_job_with_back_off() {
     let mut pooled = Pooled::of(&DAILY, &in_pool(JobTerms::default()));
     let (mut now, mut waits) = (at(NOON), Vec::new());
     for _ in 0..7 {
@@ -70,7 +70,7 @@ fn full_pool_is_asked_by_one_job_with_backoff() {
 }
 
 #[test]
-fn end_of_a_run_in_the_pool_lets_the_next_ask_at_once() {
+fn end_of_a_run_lets_the_next_claim_at_once() {
     let mut pooled = Pooled::of(&DAILY, &in_pool(JobTerms::default()));
     let now = at(NOON);
     assert_eq!(pooled.claim(now, claimed()), "a");
@@ -78,23 +78,23 @@ fn end_of_a_run_in_the_pool_lets_the_next_ask_at_once() {
     assert_eq!(pooled.claims(now), []);
     pooled.0.run_ended(&LockName::new("a").unwrap());
     assert_eq!(pooled.claim(now, claimed()), "b");
-    assert_eq!(pooled.claim(now, FULL), "c", "a grant does not wait either");
+    assert_eq!(pooled.claim(now, FULL), "c", "a grant needs no back-off either");
     assert_eq!(pooled.0.wake_at().unwrap().since(now).as_millis(), 250, "the back-off begins again");
 }
 
 #[test]
-fn claims_of_a_pool_go_one_after_another() {
+fn claims_of_a_pool_are_sent_one_at_a_time() {
     let mut pooled = Pooled::of(&DAILY, &in_pool(JobTerms::default()));
     let claims = pooled.claims(at(NOON));
     assert_eq!(claims.len(), 1);
     assert_eq!(pooled.claims(at(NOON)), [], "before the answer");
     assert!(pooled.0.wake_at().unwrap() > at(NOON), "the answer is an event");
     pooled.0.claim_answered(at(NOON), &claims[0], ClaimOutcome::Failed, &mut Vec::new());
-    assert_eq!(pooled.claim(at(NOON), claimed()), "b", "a failure does not hold up the others");
+    assert_eq!(pooled.claim(at(NOON), claimed()), "b", "a failure does not delay the others");
 }
 
 #[test]
-fn jobs_without_the_pool_are_not_held_up() {
+fn full_pool_does_not_delay_jobs_outside_it() {
     let mut pooled = Pooled::of(&DAILY, &in_pool(JobTerms::default()));
     let free = JobTerms { pool: None, placement: Placement::Leader, ..JobTerms::default() };
     let name = LockName::new("free").unwrap();
@@ -105,7 +105,7 @@ fn jobs_without_the_pool_are_not_held_up() {
 }
 
 #[test]
-fn run_that_has_waited_longest_asks_first() {
+fn run_that_has_waited_longest_is_claimed_first() {
     let jobs = [("a", "5 12 * * *"), ("b", "0 12 * * *"), ("c", "2 12 * * *")];
     let mut pooled = Pooled::of(&jobs, &in_pool(JobTerms::default()));
     assert_eq!(pooled.claim(at(NOON + 600), claimed()), "b");
@@ -127,7 +127,7 @@ fn run_without_a_place_is_skipped_after_its_grace() {
 }
 
 #[test]
-fn triggered_and_catch_up_runs_wait_without_end() {
+fn triggered_and_catch_up_runs_wait_indefinitely() {
     let terms = in_pool(JobTerms { misfire: Misfire::FireOnce, ..JobTerms::default() });
     let mut pooled = Pooled::of(&[("a", "0 12 * * *")], &terms);
     let (job, run) = (LockName::new("a").unwrap(), RunId::Triggered(uuid::Uuid::from_u128(7)));
@@ -144,7 +144,7 @@ fn triggered_and_catch_up_runs_wait_without_end() {
 }
 
 #[test]
-fn claim_in_doubt_that_finds_its_pool_full_waits_before_it_asks_again() {
+fn claim_in_doubt_with_a_full_pool_backs_off() {
     let mut pooled = Pooled::of(&DAILY[..1], &in_pool(JobTerms::default()));
     let claims = pooled.claims(at(NOON));
     let [due] = &claims[..] else { panic!("one claim: {claims:?}") };
@@ -152,7 +152,7 @@ fn claim_in_doubt_that_finds_its_pool_full_waits_before_it_asks_again() {
     let due = Due { in_doubt: Some(ClaimId::random()), ..due.clone() };
     pooled.answer(at(NOON), &due, FULL);
     assert_eq!(pooled.claims(at(NOON)), []);
-    let wakes = pooled.0.wake_at().expect("it still waits");
+    let wakes = pooled.0.wake_at().expect("still waiting");
     assert!(wakes > at(NOON), "{wakes}");
     assert_eq!(pooled.claims(wakes), [due], "with the same id");
 }

@@ -1,4 +1,4 @@
-//! The days of a pattern in the oracle, which searches the whole month, however slow that is.
+//! The days of a pattern in the oracle, which always searches the whole month.
 
 use super::spec::Item;
 use jiff::civil::Date;
@@ -58,7 +58,7 @@ impl Weekday {
     pub(crate) fn holds(&self, date: Date) -> bool {
         let is = |date: Date, day: i8| date.weekday().to_sunday_zero_offset() == day % 7;
         match self {
-            // Sunday is both the first and the last day, but a step without an end stops at Saturday.
+            // Sunday is both the first and the last day, but a step without an end stops on Saturday.
             Self::Plain(item) => {
                 let day = i64::from(date.weekday().to_sunday_zero_offset());
                 item.holds(day, 0) || (day == 0 && !matches!(item, Item::ValueStep(..)) && item.holds(7, 0))

@@ -1,7 +1,7 @@
 //! The oracle: the local clock, minute by minute, with every minute compared to the pattern.
 //!
-//! It shares nothing with the crate but jiff's conversion from an instant to local time: no segments, no search, and
-//! a separate parser of fields.
+//! The only code it shares with the crate is jiff's conversion from an instant to local time: it has no segments, no
+//! search, and its own parser of fields.
 
 mod days;
 mod random;
@@ -28,7 +28,7 @@ struct Minute {
     /// UTC, in seconds.
     at: i64,
     wall: DateTime,
-    /// Set if the local clock showed this before in this window, or will show it again.
+    /// Set if the local clock shows this time more than once in this window.
     shown_before: bool,
     shown_again: bool,
     /// The local times that were skipped just before this minute.
@@ -43,7 +43,7 @@ impl Window {
         let mut minutes: Vec<Minute> = Vec::new();
         for at in (start..end).step_by(60) {
             let (wall, before) = (wall(at), wall(at - 60));
-            assert_eq!(wall.second(), 0, "offsets of our days are whole minutes");
+            assert_eq!(wall.second(), 0, "offsets of these years are whole minutes");
             let mut skipped = Vec::new();
             let mut next = before + SignedDuration::from_mins(1);
             while next < wall {

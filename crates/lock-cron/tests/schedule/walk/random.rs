@@ -26,7 +26,7 @@ impl Spec {
             (spec.days, spec.weekdays) = (vec![Day::Plain(Item::Star)], vec![Weekday::Plain(Item::Star)]);
         }
         if spec.days.iter().any(|day| matches!(day, Day::LastWorkday)) {
-            // Rejected beside `L`.
+            // Rejected next to `L`.
             spec.days.retain(|day| !matches!(day, Day::Last));
         }
         if spec.minutes.len() == 1 && spec.minutes[0].is_star() && random.chance(0.9) {
@@ -109,7 +109,7 @@ fn weekday(random: &mut Stream, near: i8) -> Weekday {
         1 => Weekday::LastOf(near),
         2 => Weekday::Named(near),
         _ => match number(random, 0, 7, near.into()) {
-            // Rejected: the step leaves the week at once.
+            // Rejected: the first step already leaves the week.
             Item::ValueStep(from, step) if from + step > 6 => Item::Value(from).into(),
             item => item.into(),
         },
