@@ -242,16 +242,16 @@ const HANGS: Duration = Duration::from_secs(120);
 /// Waits for the end for a limited time. An example that hangs is killed and has no exit code.
 fn finish(command: &mut Command) -> Finished {
     let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = piped.spawn().expect("the example starts");
+    let mut child = piped.spawn().expect("starts");
     let began = Instant::now();
     // The output of an example fits into the pipe, so it need not be read meanwhile.
-    while child.try_wait().expect("the example can be waited for").is_none() {
+    while child.try_wait().expect("waitable child").is_none() {
         if began.elapsed() > HANGS {
-            child.kill().expect("the example can be ended");
+            child.kill().expect("killable child");
         }
         thread::sleep(Duration::from_millis(5));
     }
-    let output = child.wait_with_output().expect("the output can be read");
-    let text = |bytes| String::from_utf8(bytes).expect("an example prints text");
+    let output = child.wait_with_output().expect("readable output");
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8 output");
     Finished { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }

@@ -25,28 +25,28 @@ fn main() {
     let _ = fs::remove_dir_all(&copy);
     copy_sources(sources, &copy);
     let mut patches: Vec<_> = fs::read_dir("patches")
-        .expect("the patches can be listed")
-        .map(|entry| entry.expect("a patch can be listed").path())
+        .expect("readable directory")
+        .map(|entry| entry.expect("readable directory").path())
         .collect();
     patches.sort();
     patches.iter().for_each(|file| patch::apply(file, &copy));
 }
 
 fn copy_sources(from: &Path, to: &Path) {
-    create_dir_all(to).expect("the build directory can be written to");
-    for entry in fs::read_dir(from).expect("the sources of lock-core can be listed") {
-        let path = entry.expect("a source file can be listed").path();
+    create_dir_all(to).expect("writable build directory");
+    for entry in fs::read_dir(from).expect("readable directory") {
+        let path = entry.expect("readable directory").path();
         let place = to.join(path.file_name().expect("a source file has a name"));
         if path.is_dir() {
             copy_sources(&path, &place);
             continue;
         }
-        let text = fs::read_to_string(&path).expect("sources are text");
+        let text = fs::read_to_string(&path).expect("UTF-8 source");
         // Included code cannot have inner attributes and crate-level docs.
         let is_inner = |line: &&str| line.starts_with("//!") || line.starts_with("#![");
         let is_root = place.ends_with("lock-core/lib.rs");
         let lines = text.lines().filter(|line| !(is_root && is_inner(line)));
         let text: String = lines.flat_map(|line| [line, "\n"]).collect();
-        fs::write(&place, text).expect("the build directory can be written to");
+        fs::write(&place, text).expect("writable build directory");
     }
 }

@@ -8,7 +8,7 @@ use fred::types::{
 use lock_redis::client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport};
 use std::{fmt, time::Duration};
 
-/// The maximum number of requests under way; more are refused. A factory has at most one per name.
+/// The maximum number of requests under way; beyond it, requests are refused. A factory has at most one per name.
 const REQUESTS: usize = 200_000;
 /// The maximum number of messages that wait for their reader. Further ones count as a wake-up of all names. fred
 /// allocates this many in each of its channels: eight times as many took 10 MB per backend.
@@ -17,7 +17,7 @@ const MESSAGES: usize = 1_024;
 /// The client library `fred`, as used by [`lock_redis`].
 #[derive(Clone, Default)]
 pub struct Fred {
-    /// The base of every dial: TLS, and the other settings of a configuration that the program supplied.
+    /// The base of every dial: TLS and the other settings of the configuration that the program supplied.
     template: Config,
 }
 
@@ -118,7 +118,7 @@ impl Client for Fred {
 
 impl fmt::Debug for Fred {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The configuration is left out because it may contain a password.
+        // The configuration is omitted because it may contain a password.
         f.debug_struct("Fred").finish_non_exhaustive()
     }
 }

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_dial_says_why_in_the_words_of_the_system() {
+    fn failed_dial_keeps_the_words_of_the_system() {
         let dial = |kind, details: &'static str| of_dial(&Error::new(kind, details));
         let refused = r#"Os { code: 111, kind: ConnectionRefused, message: "Connection refused" }"#;
         let expected = DialError::new(DialErrorKind::NobodyListens, "Connection refused");

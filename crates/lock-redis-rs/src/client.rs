@@ -1,4 +1,4 @@
-//! The redis-rs client. It is given an open stream and never dials itself.
+//! The redis-rs client. It is given an open stream and does not dial by itself.
 
 use crate::{connection::RedisRsConnection, error};
 use lock_redis::client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport};
@@ -75,7 +75,7 @@ fn login(endpoint: &Endpoint, credentials: &Credentials) -> RedisConnectionInfo 
     // Messages arrive as pushes, on the same connection as replies.
     let mut login = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
-        // The command is not among the rights that `docs/protocol.md` lists.
+        // The permission for this command is not among those that `docs/protocol.md` lists.
         .set_skip_set_lib_name()
         .set_db(endpoint.database.unwrap_or_default().into());
     if let Some(username) = &credentials.username {
@@ -89,7 +89,7 @@ fn login(endpoint: &Endpoint, credentials: &Credentials) -> RedisConnectionInfo 
 
 impl fmt::Debug for RedisRs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The TLS settings are left out because they may contain a key.
+        // The TLS settings are omitted because they may contain a key.
         f.debug_struct("RedisRs").finish_non_exhaustive()
     }
 }

@@ -15,7 +15,7 @@ use tokio::{
     task::{JoinHandle, coop::unconstrained},
 };
 
-/// The maximum number of requests under way; more wait before they are sent. A factory has at most one per name.
+/// The maximum number of requests under way; others wait before they are sent. A factory has at most one per name.
 const REQUESTS: usize = 200_000;
 
 /// A redis-rs connection. It closes when dropped.
@@ -36,7 +36,7 @@ impl RedisRsConnection {
     {
         let events = Arc::new(events);
         let config = AsyncConnectionConfig::new()
-            // Each dial and each request already has a limit.
+            // Each dial and each request already has a time limit.
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(REQUESTS)
@@ -46,8 +46,7 @@ impl RedisRsConnection {
         Ok(Self { connection, carrier: tokio::spawn(carry(driver, events)) })
     }
 
-    /// Returns the outcome of a request. It is sent at the first poll, even by a task that has used up its tokio
-    /// budget.
+    /// Returns the outcome of a request, which is sent at the first poll even if the task has used up its tokio budget.
     async fn request<T>(&self, request: impl Future<Output = Result<T, RedisError>>) -> Result<T, CallError> {
         if self.carrier.is_finished() {
             return Err(CallError::NotSent("the connection has ended".to_owned()));
@@ -119,7 +118,7 @@ fn packed(command: &Command) -> Cmd {
     packed
 }
 
-/// Reports messages from within the reading task: no queue delays them, and none is dropped.
+/// Reports messages from within the reading task, so that no queue delays or drops them.
 fn report(events: Arc<Events>) -> impl Fn(PushInfo) -> Result<(), Infallible> + Send + Sync + 'static {
     move |push| {
         if matches!(push.kind, PushKind::Message | PushKind::SMessage)
@@ -131,7 +130,7 @@ fn report(events: Arc<Events>) -> impl Fn(PushInfo) -> Result<(), Infallible> + 
     }
 }
 
-/// Reads and writes until the connection ends, and then reports the end.
+/// Reads and writes until the connection ends, and then reports its end.
 async fn carry(driver: impl Future<Output = ()>, events: Arc<Events>) {
     driver.await;
     // The driver has ended and dropped its reference to the events.

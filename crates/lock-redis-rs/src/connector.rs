@@ -1,4 +1,4 @@
-//! Redis stores by URL, for programs that configure the kind of store.
+//! Redis stores by URL, for programs in which the kind of store is configurable.
 
 use crate::{RedisBackend, RedisBackendBuilder};
 use async_trait::async_trait;

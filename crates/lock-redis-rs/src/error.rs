@@ -44,7 +44,7 @@ fn of_system(error: &RedisError) -> Option<&io::Error> {
     shared.downcast_ref()
 }
 
-/// Classifies the error of opening a stream, or of the system while it is used.
+/// Classifies the error of opening a stream, or a system error during its use.
 pub(crate) fn of_io(error: &io::Error) -> DialError {
     let kind = match error.kind() {
         _ if let Some(kind) = of_tls(error) => kind,
@@ -103,7 +103,7 @@ mod tests {
         for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset, io::ErrorKind::TimedOut] {
             assert!(matches!(of_call(&system(kind)), CallError::Lost(_)), "{kind:?}");
         }
-        assert!(matches!(of_call(&(ErrorKind::Io, "it broke").into()), CallError::Lost(_)));
+        assert!(matches!(of_call(&(ErrorKind::Io, "broken pipe").into()), CallError::Lost(_)));
         assert!(matches!(
             of_call(&(ErrorKind::ClusterConnectionNotFound, "no node").into()),
             CallError::Lost(_)
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_dial_says_why() {
+    fn failed_dial_has_a_reason() {
         for (kind, expected) in [
             (io::ErrorKind::ConnectionRefused, DialErrorKind::NobodyListens),
             (io::ErrorKind::NotFound, DialErrorKind::NobodyListens),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_hello_is_named() {
+    fn server_without_hello_is_named() {
         let error = of_dial(&(ErrorKind::RESP3NotSupported, "no HELLO").into());
         assert!(error == DialError::new(DialErrorKind::Refused, "ERR unknown command 'HELLO'"));
     }

@@ -36,7 +36,7 @@ fn part(value: Value) -> Result<Reply, CallError> {
         Value::SimpleString(text) | Value::VerbatimString { text, .. } => Reply::Bytes(text.into()),
         Value::Okay => Reply::Bytes("OK".into()),
         Value::Array(parts) => Reply::List(parts.into_iter().map(part).collect::<Result<_, _>>()?),
-        // RESP2 encodes maps like this.
+        // As RESP2 encodes maps.
         Value::Map(pairs) => {
             let parts = pairs.into_iter().flat_map(|(key, value)| [key, value]);
             Reply::List(parts.map(part).collect::<Result<_, _>>()?)
@@ -69,7 +69,7 @@ mod tests {
     use redis::{VerbatimFormat, parse_redis_value};
 
     fn read(wire: &str) -> Result<Reply, CallError> {
-        reply(parse_redis_value(wire.as_bytes()).expect("it is a reply"))
+        reply(parse_redis_value(wire.as_bytes()).expect("a reply"))
     }
 
     fn bytes(text: &'static str) -> Reply {

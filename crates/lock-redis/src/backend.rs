@@ -45,10 +45,10 @@ pub struct RedisBackend<C: Client> {
 
 struct Inner<C: Client> {
     route: Route<C>,
-    /// Set once the commands that the ledger needs were tried.
+    /// Set once the commands that the ledger needs have been tried.
     ledger_probed: AtomicBool,
     gathering: Gathering,
-    /// The runtime of the connections. Dropped last.
+    /// The runtime of the connections. It is dropped last.
     worker: Option<Worker>,
 }
 
@@ -109,7 +109,7 @@ impl<C: Client> RedisBackend<C> {
         &self.inner.route
     }
 
-    /// Returns the requests of schedulers that wait to be sent.
+    /// Returns the requests of schedulers that are waiting to be sent.
     pub(crate) fn gathering(&self) -> &Gathering {
         &self.inner.gathering
     }
@@ -129,7 +129,7 @@ impl<C: Client> RedisBackend<C> {
         self.inner.route.run(script, &keys, &arguments).await
     }
 
-    /// Returns the argument that informs publishing scripts whether the channels are sharded.
+    /// Returns the argument by which publishing scripts know whether the channels are sharded.
     fn sharded(&self) -> String {
         Keys::sharded(self.inner.route.pubsub()).to_owned()
     }
@@ -145,7 +145,7 @@ impl<C: Client> RedisBackend<C> {
     }
 }
 
-/// Accepts many operations at once and sends them in few calls. While nothing is under way they are sent immediately.
+/// Accepts many operations at once and sends them in few calls. Sends immediately while no call is under way.
 impl<C: Client> Pipeline for RedisBackend<C> {
     fn submit(&self, operation: Operation) {
         self.inner.route.submit(operation);
@@ -224,7 +224,7 @@ impl<C: Client> Clone for RedisBackend<C> {
 
 impl<C: Client> fmt::Debug for RedisBackend<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The configuration is left out because it contains the password.
+        // The configuration is omitted because it contains the password.
         f.debug_struct("RedisBackend").finish_non_exhaustive()
     }
 }

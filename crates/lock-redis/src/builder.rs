@@ -20,7 +20,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The default retention of an unused fencing counter.
 const RETENTION: Duration = Duration::from_secs(60 * 60);
-/// The minimum retention. Below it, counters in use would be lost.
+/// The minimum retention. With less, counters in use would be lost.
 const MIN_RETENTION: Duration = Duration::from_secs(1);
 /// The maximum retention. Servers refuse expiries that are too far ahead.
 const MAX_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
@@ -50,7 +50,7 @@ pub struct RedisBackendBuilder<C> {
     pub(crate) worker: Option<Worker>,
 }
 
-/// The answer to an acquire whose name is a string with an expiry, as other locks keep it.
+/// The treatment of a name whose key is a string with an expiry, as other lock implementations store it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ForeignStrings {
     Refused,
@@ -264,7 +264,7 @@ impl<C: Client> RedisBackendBuilder<C> {
 /// The settings of operations, the same for each server of a backend.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
-    /// The retention of locks that do not choose their own.
+    /// The retention for locks that do not set their own.
     pub(crate) retention: Option<Duration>,
     pub(crate) foreign_strings: ForeignStrings,
 }
@@ -333,7 +333,7 @@ fn without_tls(feature: &str) -> String {
 
 impl<C> fmt::Debug for RedisBackendBuilder<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The configuration is left out because it contains the password.
+        // The configuration is omitted because it contains the password.
         f.debug_struct("RedisBackendBuilder")
             .field("retention", &self.retention)
             .field("connect_timeout", &self.connect_timeout)

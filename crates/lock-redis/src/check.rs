@@ -1,4 +1,4 @@
-//! Checks made before the first lock: the server can keep locks, and the login has every right that they need.
+//! Checks made before the first lock: the server can keep locks, and the login has all permissions that they need.
 
 use crate::{
     client::{Client, Command, Connection, PubSub, Reply},
@@ -14,7 +14,7 @@ use lock_core::backend::{BackendError, BackendErrorKind, ProcessId};
 use std::{fmt, pin::pin, time::Duration};
 use tokio::time::Instant;
 
-/// The oldest supported server version. Of the commands that the scripts use, `SET … GET` is the youngest.
+/// The oldest supported server version. Of the commands in the scripts, `SET … GET` is the newest.
 const OLDEST: (u32, u32) = (6, 2);
 
 /// A server setting that is accepted but may cause locks to be lost.
@@ -88,14 +88,14 @@ pub(crate) struct Checked {
     pub(crate) is_sharded: bool,
 }
 
-/// Checks the server behind a fresh connection. Warnings are logged.
+/// Checks the server of a new connection. Warnings are logged.
 pub(crate) async fn server<C: Client>(
     connection: &ManagedConnection<C>,
     expected: Expected,
 ) -> Result<Checked, BackendError> {
     let checked = match connection.call("info", Command::info()).await {
         Ok(reply) => verify_server(&Info::read(&info(&reply)?), expected)?,
-        // A cluster needs `INFO` for the version, which decides whether channels are sharded; a quorum needs it for
+        // A cluster needs `INFO` for the version, which determines whether channels are sharded; a quorum needs it for
         // the run id.
         Err(error) if error.kind() == BackendErrorKind::Denied && expected == Expected::Master => {
             let reason = BackendError::from(error).to_string();
@@ -109,7 +109,7 @@ pub(crate) async fn server<C: Client>(
     Ok(checked)
 }
 
-/// Tries every command that locks need, on these keys, and learns the server's clock.
+/// Tries every command that locks need on these keys, and reads the server's clock.
 pub(crate) async fn rights<C: Client>(
     connection: &ManagedConnection<C>,
     subscriptions: &Subscriptions<C>,
@@ -132,15 +132,15 @@ pub(crate) async fn rights<C: Client>(
     })
 }
 
-/// The maximum time, in s, in which a master has to notice that a replica is gone: a third of the default lease.
+/// The maximum time, in s, within which a master must notice that a replica is gone: a third of the default lease.
 const MAX_LAG: i64 = 10;
 
-/// Checks the requirements of acknowledgement by `wanted` replicas. Warnings are logged.
+/// Checks the requirements for acknowledgement by `wanted` replicas. Warnings are logged.
 pub(crate) async fn replicas<C: Client>(
     connection: &ManagedConnection<C>,
     wanted: u32,
 ) -> Result<Vec<ConnectWarning>, BackendError> {
-    // Try the right to `WAIT` before the first lock needs it.
+    // Check the permission for `WAIT` before the first lock needs it.
     connection.call("wait for replicas", Command::wait(0, Duration::from_millis(1))).await?;
     let mut warnings = Vec::new();
     if let Ok(reply) = connection.call("info", Command::info()).await {
@@ -161,7 +161,7 @@ pub(crate) async fn replicas<C: Client>(
     Ok(warnings)
 }
 
-/// Returns the settings if they let a master continue without replicas. `settings` lists names and values alternately.
+/// Returns the settings if they let a master continue without replicas. `settings` alternates between names and values.
 fn writes_alone(settings: &Reply) -> Option<String> {
     let Reply::List(words) = settings else { return Some("its settings cannot be read".to_owned()) };
     let value = |name: &str| {
@@ -190,7 +190,7 @@ const CLUSTER: &str = "this is a node of a Redis Cluster: write `redis-cluster:/
 /// The first version with sharded channels.
 const SHARDED: (u32, u32) = (7, 0);
 
-/// Returns an error if locks cannot be kept on this server.
+/// Returns an error if this server cannot keep locks.
 fn verify_server(info: &Info<'_>, expected: Expected) -> Result<Checked, BackendError> {
     let refuse = |why: &str| Err(misconfigured(why));
     let in_cluster = is_in_cluster(info);
@@ -210,7 +210,7 @@ fn verify_server(info: &Info<'_>, expected: Expected) -> Result<Checked, Backend
     Ok(Checked { warnings: warnings.into_iter().collect(), is_sharded: in_cluster && numbers >= SHARDED })
 }
 
-/// Returns the problem if the server is not of the expected kind.
+/// Returns the problem if the server is of another kind than expected.
 fn other_kind(info: &Info<'_>, expected: Expected) -> Option<&'static str> {
     let is_sentinel = modes(info).contains(&"sentinel");
     let is_replica = info.get("role") == "slave";
@@ -237,7 +237,7 @@ fn other_kind(info: &Info<'_>, expected: Expected) -> Option<&'static str> {
     Some(why)
 }
 
-/// Returns the values of both fields: Valkey has its own since version 8.
+/// Returns the values of both fields: Valkey has had its own since version 8.
 fn modes<'a>(info: &Info<'a>) -> [&'a str; 2] {
     [info.get("redis_mode"), info.get("server_mode")]
 }

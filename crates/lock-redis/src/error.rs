@@ -1,4 +1,4 @@
-//! Classification of failures: not sent, refused, or unknown. Error texts of servers are interpreted here only.
+//! Classification of failures: not sent, refused, or unknown. Error texts of servers are only interpreted here.
 
 mod topology;
 
@@ -15,7 +15,7 @@ use lock_core::{
     backend::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind},
 };
 
-/// A failed request: the error for lock-core, and the state of the server that this crate reacts to.
+/// A failed request: the error for lock-core, and the state of the server to which this crate reacts.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestError {
     error: BackendError,
@@ -25,12 +25,12 @@ pub(crate) struct RequestError {
 /// A state of the server that requires a reaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Condition {
-    /// It does not know the script. Nothing was done.
+    /// The server does not know the script. Nothing was done.
     UnknownScript,
-    /// It has become a replica. Its address may now lead to another server.
+    /// The server has become a replica. Its address may now lead to another server.
     ReadOnly,
-    /// It is a member of a cluster and does not serve the key. If any slot is not served, it reports this for every
-    /// key.
+    /// The server is a member of a cluster and does not serve the key. If any slot is not served, it reports this for
+    /// every key.
     ClusterDown,
     /// Another node of the cluster serves the key.
     Redirected(Redirection),
@@ -46,7 +46,7 @@ impl RequestError {
         self.error.is_retryable()
     }
 
-    /// Returns whether the server refused the whole call because a right is missing.
+    /// Returns `true` if the server refused the whole call because a permission is missing.
     pub(crate) fn is_denied(&self) -> bool {
         self.kind() == Kind::Denied && self.error.applied() == Applied::No
     }
@@ -112,12 +112,12 @@ impl Unanswered {
         }
     }
 
-    /// Returns whether the server did not know the script. It then did nothing.
+    /// Returns `true` if the server did not know the script, and therefore did nothing.
     pub(crate) fn is_unknown_script(&self) -> bool {
         self.refusal().is_some_and(|error| error.condition == Condition::UnknownScript)
     }
 
-    /// Returns whether the server refused the whole call before doing anything.
+    /// Returns `true` if the server refused the whole call before doing anything.
     pub(crate) fn is_refusal(&self) -> bool {
         self.refusal().is_some_and(|error| error.error.applied() == Applied::No)
     }
@@ -136,7 +136,7 @@ pub(crate) fn server_error(what: &str, text: &str) -> RequestError {
     with_condition(what, kind, applied, text)
 }
 
-/// Classifies an error that the script reports as raised before it did anything.
+/// Classifies an error that the script raised before it did anything.
 pub(crate) fn refused_by_script(what: &str, text: &str) -> RequestError {
     let (kind, _) = classify(text);
     with_condition(what, kind, Applied::No, text)
@@ -183,12 +183,12 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
     BackendError::new(kind, Applied::No, message)
 }
 
-/// Names the node of a quorum in its error.
+/// Adds the quorum node's name to its error.
 pub(crate) fn named(node: &Server, error: &BackendError) -> BackendError {
     BackendError::new(error.kind(), error.applied(), format!("node {node} of the quorum: {error}"))
 }
 
-/// Returns the error for a key that no node of the cluster serves at the moment.
+/// Returns the error for a key that no node of the cluster currently serves.
 pub(crate) fn unserved(what: &str) -> RequestError {
     plain(what, Kind::Unavailable, Applied::No, "no node of the cluster serves this name at the moment")
 }
@@ -204,7 +204,7 @@ pub(crate) fn not_connected(what: &str) -> RequestError {
     plain(what, Kind::Unavailable, Applied::No, "not connected: the request was not sent")
 }
 
-/// Returns the error of a request whose time passed before it was sent.
+/// Returns the error of a request whose time ended before it was sent.
 pub(crate) fn overdue(what: &str) -> RequestError {
     plain(what, Kind::Timeout, Applied::No, "timed out before it was sent")
 }
@@ -215,25 +215,25 @@ pub(crate) fn unsupported() -> RequestError {
     BackendError::new(Kind::Unsupported, Applied::No, message).into()
 }
 
-/// Returns the error of a request without an answer on a connection that is alive.
+/// Returns the error of a request that was not answered on a connection that is alive.
 pub(crate) fn no_answer(what: &str) -> RequestError {
     plain(what, Kind::Timeout, Applied::Unknown, "no answer")
 }
 
-/// Returns the error of a request that the server executed but too few replicas acknowledged.
+/// Returns the error of a request that the server executed but that too few replicas acknowledged.
 pub(crate) fn unacknowledged(what: &str) -> RequestError {
     let why = "too few replicas acknowledged it: are they connected to the master?";
     plain(what, Kind::Unavailable, Applied::Unknown, why)
 }
 
-/// Returns the error of a connection whose dialling task is gone, so that no other will follow.
+/// Returns the error of a connection whose dialling task has ended, so that there will be no other connection.
 pub(crate) fn runtime_ended(what: &str) -> RequestError {
     let why =
         "the runtime of its connections has ended: connect in a runtime that lives as long as the backend";
     plain(what, Kind::Misconfigured, Applied::No, why)
 }
 
-/// Returns the error of a reply that no script gives.
+/// Returns the error of a reply that no script returns.
 pub(crate) fn unexpected_reply(what: &str) -> RequestError {
     let message = format!("{what} on redis: unexpected reply: is this address a Redis server?");
     BackendError::new(Kind::Protocol, Applied::Unknown, message).into()
@@ -255,7 +255,7 @@ fn with_condition(what: &str, kind: BackendErrorKind, applied: Applied, text: &s
     RequestError { error, condition }
 }
 
-/// Redis follows it with `User … has no permissions to run the '…' command` or `No permissions to access a key`.
+/// In Redis, `User … has no permissions to run the '…' command` or `No permissions to access a key` follows.
 const ACL_FAILURE: &str = "ACL failure in script";
 
 /// Errors that a retry cannot cure, identified by a word in the server's text.
@@ -263,7 +263,7 @@ const FINAL: [(&str, BackendErrorKind); 11] = [
     ("NOAUTH", BackendErrorKind::Denied),
     ("WRONGPASS", BackendErrorKind::Denied),
     ("NOPERM", BackendErrorKind::Denied),
-    // For a command inside a script: since Redis 7.2, and before.
+    // From a command inside a script: since Redis 7.2, and before.
     (ACL_FAILURE, BackendErrorKind::Denied),
     ("can't run this command", BackendErrorKind::Denied),
     ("can't access at least one of the keys", BackendErrorKind::Denied),
@@ -276,7 +276,7 @@ const FINAL: [(&str, BackendErrorKind); 11] = [
 ];
 
 /// Refusals before a script has written anything, identified by the first word. A retry may cure them. Each of our
-/// scripts meets them at its first write at the latest.
+/// scripts meets them no later than at its first write.
 const REFUSALS: [&str; 9] =
     ["READONLY", "OOM", "MISCONF", "LOADING", "BUSY", "NOREPLICAS", "TRYAGAIN", "MASTERDOWN", "NOSCRIPT"];
 
@@ -288,15 +288,15 @@ fn without_place(details: &str) -> &str {
 
 fn classify(details: &str) -> (BackendErrorKind, Applied) {
     if let Some((word, kind)) = FINAL.iter().find(|(word, _)| details.contains(word)) {
-        // At the start of the text, the server refused the request. Further inside, a script failed midway.
+        // At the start of the text, the server refused the request. Elsewhere, a script failed midway.
         let applied = if details.starts_with(word) { Applied::No } else { Applied::Unknown };
         return (*kind, applied);
     }
     match without_place(details).split_whitespace().next().unwrap_or_default() {
         first if REFUSALS.contains(&first) => (Kind::Unavailable, Applied::No),
-        // A client may fail everything under way with it.
+        // A client may fail all requests under way with it.
         "CLUSTERDOWN" | "ASK" => (Kind::Unavailable, Applied::Unknown),
-        // A script failed midway, or a later version added the error.
+        // A script failed midway, or the error is from a later version.
         _ => (Kind::Protocol, Applied::Unknown),
     }
 }
@@ -304,8 +304,7 @@ fn classify(details: &str) -> (BackendErrorKind, Applied) {
 const NOT_REDIS: &str = ": is it a Redis server, and does it have this database number?";
 const UNKNOWN_COMMAND: &str = ": is it older than 6.0, or a proxy?";
 
-/// Returns the command that the server does not know. The rest of the text quotes its arguments, which may be a
-/// login.
+/// Returns the command that the server does not know. The rest of the text quotes the arguments, which may be a login.
 fn unknown_command(details: &str) -> Option<&str> {
     let (_, named) = details.split_once("unknown command ")?;
     let named = named.split_once(", with args").map_or(named, |(command, _)| command);

@@ -28,12 +28,12 @@ impl Keys {
         Self::under(name.as_str())
     }
 
-    /// Returns the keys of a name that no lock can have: it begins with the reserved prefix.
+    /// Returns the keys of a name that no lock can have, since it begins with the reserved prefix.
     pub(crate) fn reserved(rest: &str) -> Self {
         Self::under(&format!("distlock:{rest}"))
     }
 
-    /// Returns the argument that informs publishing scripts whether the channels are sharded.
+    /// Returns the argument by which publishing scripts know whether the channels are sharded.
     pub(crate) fn sharded(pubsub: PubSub) -> &'static str {
         match pubsub {
             PubSub::Plain => "",
@@ -46,8 +46,7 @@ impl Keys {
     }
 }
 
-/// The keys of the run ledger that belong to one group. They are in the same slot of a cluster as those of
-/// [`JobKeys`].
+/// The keys of the run ledger that belong to one group. They share a cluster slot with those of [`JobKeys`].
 pub(crate) struct GroupKeys {
     /// HASH of the open runs.
     pub(crate) open: String,
@@ -131,7 +130,7 @@ mod tests {
 
     #[test]
     fn keys_are_those_of_redisson() {
-        let keys = Keys::of(&LockName::new("stock:42").expect("a good name"));
+        let keys = Keys::of(&LockName::new("stock:42").expect("valid name"));
         assert_eq!(keys.lock, "stock:42");
         assert_eq!(keys.counter, "redisson_lock_token:{stock:42}");
         assert_eq!(keys.channel, "redisson_lock__channel:{stock:42}");
@@ -139,8 +138,8 @@ mod tests {
 
     #[test]
     fn all_keys_of_a_group_share_its_tag() {
-        let group = GroupName::new("billing").expect("a good name");
-        let job = JobKeys::of(&group, &LockName::new("a{b}").expect("a good name"));
+        let group = GroupName::new("billing").expect("valid name");
+        let job = JobKeys::of(&group, &LockName::new("a{b}").expect("valid name"));
         assert_eq!(job.job, "distlock:ledger:2:job:{billing}:a{b}");
         assert_eq!(job.history, "distlock:ledger:2:history:{billing}:a{b}");
         let GroupKeys { open, group, nodes, instances, changes, summaries, payloads } = GroupKeys::of(&group);
@@ -157,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_hash_tag_of_the_name_is_kept() {
-        let keys = Keys::of(&LockName::new("stock:{eu}:42").expect("a good name"));
+        let keys = Keys::of(&LockName::new("stock:{eu}:42").expect("valid name"));
         assert_eq!(keys.counter, "redisson_lock_token:stock:{eu}:42");
         assert_eq!(keys.channel, "redisson_lock__channel:stock:{eu}:42");
     }

@@ -1,18 +1,18 @@
-//! Detection of dead connections by how long requests went unanswered.
+//! Detection of dead connections by the time for which requests go unanswered.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
-/// The total time with requests under way and no answer after which a connection counts as dead. TCP itself would
-/// need a quarter of an hour to notice that the peer is gone.
+/// The total time with requests under way and no answer after which a connection counts as dead. TCP alone would need a
+/// quarter of an hour to notice that the peer is gone.
 const DEAD_AFTER: Duration = Duration::from_secs(2);
 
-/// The number of checks in that time. Death is thus noticed at most a quarter of it later.
+/// The number of checks in that time. So a dead connection is noticed at most a quarter of it later.
 const LOOKS: u32 = 4;
 
-/// The silence of one connection. Time in which nothing was under way does not count.
+/// The silence of one connection. Time without requests under way does not count.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     under_way: AtomicUsize,
@@ -42,7 +42,7 @@ impl Liveness {
     }
 }
 
-/// A request under way. Dropping it, as an impatient caller does, ends it without an answer.
+/// A request under way. Dropping it, as a caller with a timeout does, ends it without an answer.
 pub(crate) struct Sent<'a>(&'a Liveness);
 
 impl Sent<'_> {
@@ -67,13 +67,13 @@ mod tests {
         assert!(timeout(time, liveness.died()).await.is_err());
     }
 
-    /// Asserts that the silence lasted 2 s, plus at most one interval between checks.
+    /// Asserts that the silence lasts 2 s, plus at most one interval between checks.
     fn is_noticed_in_time(silence: Duration) {
         assert!((DEAD_AFTER..=DEAD_AFTER + DEAD_AFTER / LOOKS).contains(&silence), "{silence:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_adds_up_over_impatient_requests() {
+    async fn silence_adds_up_over_abandoned_requests() {
         let liveness = Liveness::default();
         let begun = Instant::now();
         let impatient = async {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn idle_time_is_no_silence() {
+    async fn idle_time_does_not_count_as_silence() {
         let liveness = Liveness::default();
         lives_for(&liveness, 10 * DEAD_AFTER).await;
         let seldom = async {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answers_to_others_are_signs_of_life() {
+    async fn answers_to_other_requests_are_signs_of_life() {
         let liveness = Liveness::default();
         let _unanswered = liveness.sent();
         let others = async {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_patient_request_notices_the_silence() {
+    async fn one_waiting_request_notices_the_silence() {
         let liveness = Liveness::default();
         let request = async {
             sleep(DEAD_AFTER / 3).await;

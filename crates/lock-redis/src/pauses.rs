@@ -1,5 +1,5 @@
-//! Pauses between attempts. They are random within bounds, so that processes that lost a server do not return in
-//! step.
+//! Pauses between attempts. They are random within bounds, so that processes that lost a server do not all return at
+//! once.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -30,7 +30,7 @@ impl Pauses {
         self.next = self.first;
     }
 
-    /// Returns whether two attempts this far apart belong to the same outage.
+    /// Returns `true` if two attempts this far apart belong to the same outage.
     pub(crate) fn belong_together(&self, apart: Duration) -> bool {
         apart < 2 * self.max
     }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_are_not_in_step() {
+    fn pauses_differ_between_processes() {
         let pauses: BTreeSet<_> = (0..100).map(|_| jittered(Duration::from_secs(1))).collect();
         assert!(pauses.len() > 90, "{pauses:?}");
     }

@@ -48,7 +48,7 @@ impl<C: Client> Route<C> {
         }
     }
 
-    /// Runs a script, whose keys share one slot, and learns the server's clock from its reply.
+    /// Runs a script whose keys share one slot, and updates the estimate of the server's clock from its reply.
     pub(crate) async fn run(
         &self,
         script: &'static Script,
@@ -110,7 +110,7 @@ impl<C: Client> Route<C> {
         }
     }
 
-    /// Returns whether every server is connected.
+    /// Returns `true` if every server is connected.
     pub(crate) fn is_connected(&self) -> bool {
         match self {
             Self::One(server) => server.shared.connection.is_up() && server.shared.direct().is_up(),

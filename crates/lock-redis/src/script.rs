@@ -72,7 +72,7 @@ macro_rules! ledger {
     };
 }
 
-/// Defines one constant per script, each prefixed with the shared Lua code.
+/// Defines one constant per script, each with the shared Lua code prepended.
 macro_rules! scripts {
     ($texts:ident $shared:ident! $($constant:ident $what:literal $file:literal)*) => {
         $(pub(crate) static $constant: Script = {
@@ -84,9 +84,9 @@ macro_rules! scripts {
     };
 }
 
-/// Defines the scripts of the operations that can be batched. Each file has a function, which returns what follows
-/// the server's time in a reply. The operation's own script calls it once, and the batch script calls the functions
-/// of all.
+/// Defines the scripts of the operations that can be batched. Each file has a function, which returns the part of the
+/// reply after the server's time. The operation's own script calls it once; the batch script calls the functions of
+/// all.
 macro_rules! operations {
     ($($shared:ident! $constant:ident $what:literal $file:literal ($arguments:literal))*) => {
         $(pub(crate) static $constant: Script = {
@@ -142,7 +142,7 @@ scripts! {
     EXTEND "extend" "extend"
 }
 
-/// Defines the scripts of the ledger that schedulers repeat. The batch script calls each as a function of its keys and
+/// Defines the ledger scripts that schedulers repeat. The batch script calls each as a function of its keys and
 /// arguments.
 macro_rules! repeated {
     ($($constant:ident $what:literal $file:literal)*) => {
@@ -193,8 +193,8 @@ impl Script {
 
     /// Runs the script with this number of keys. `write` writes the keys followed by the arguments.
     ///
-    /// After a restart or `SCRIPT FLUSH` the server does not know the hash and does nothing. The text is then sent,
-    /// and the server remembers it. As this is rare, the words are written a second time instead of being copied for
+    /// After a restart or `SCRIPT FLUSH` the server does not know the hash and does nothing. The text is then sent, and
+    /// the server remembers it. Since this is rare, the words are written a second time instead of being copied for
     /// every call.
     pub(crate) async fn run<T: Connection>(
         &'static self,
@@ -221,7 +221,7 @@ impl Script {
         }
     }
 
-    /// Runs the script on the current connection. Without one it is not sent.
+    /// Runs the script on the current connection. Without one, it is not sent.
     pub(crate) async fn run_on<C: Client>(
         &'static self,
         connection: &ManagedConnection<C>,
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_the_one_that_redis_computes() {
+    fn hash_equals_the_one_that_redis_computes() {
         assert_eq!(sha1("return 1"), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
     }
 
@@ -285,9 +285,9 @@ mod tests {
                 _ => used.extend(calls),
             }
         }
-        // The probe itself needs the time.
+        // The probe itself uses the time.
         tried.insert("TIME".to_owned());
-        assert!(used.len() >= 8, "the scripts were read: {used:?}");
+        assert!(used.len() >= 8, "the scripts are read: {used:?}");
         assert_eq!(used, tried);
     }
 
@@ -295,9 +295,9 @@ mod tests {
     fn every_script_file_is_listed_and_begins_with_its_header() {
         let listed: BTreeSet<_> = whole().chain(SHARED).map(|(name, _)| format!("{name}.lua")).collect();
         let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scripts");
-        let files = std::fs::read_dir(directory).expect("the sources are here");
+        let files = std::fs::read_dir(directory).expect("readable source");
         let files: BTreeSet<_> = files
-            .map(|file| file.expect("a readable directory").file_name().into_string().expect("an ASCII name"))
+            .map(|file| file.expect("readable directory").file_name().into_string().expect("ASCII name"))
             .collect();
         assert_eq!(files, listed);
         for (name, text) in whole() {

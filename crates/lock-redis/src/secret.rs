@@ -3,10 +3,10 @@
 use crate::client::{CallError, Credentials, DialError};
 use std::sync::Arc;
 
-/// The minimum length of a hidden password. Hiding shorter ones would garble every text, and they protect nothing.
+/// The minimum length of a hidden password. Hiding a shorter one would garble every text, and it protects nothing.
 const MIN_LENGTH: usize = 4;
 
-/// The passwords with which a backend logs in.
+/// The passwords that a backend uses to log in.
 #[derive(Clone, Default)]
 pub(crate) struct Secrets(Arc<[String]>);
 
@@ -15,7 +15,7 @@ impl Secrets {
         Self(credentials.password.iter().filter(|password| password.len() >= MIN_LENGTH).cloned().collect())
     }
 
-    /// Returns the text without secrets. Servers and proxies may quote what was sent to them.
+    /// Returns the text without secrets. Servers and proxies may quote what they receive.
     pub(crate) fn hide(&self, text: String) -> String {
         self.0.iter().fold(text, |text, secret| match text.contains(secret.as_str()) {
             true => text.replace(secret, "…"),
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_taken_out_of_errors() {
+    fn passwords_are_removed_from_errors() {
         let secrets = secrets("canary");
         let refused = |text: &str| CallError::Refused(text.to_owned());
         assert!(secrets.hide_in_call(refused("ERR who is 'canary'?")) == refused("ERR who is '…'?"));
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_password_garbles_no_text() {
+    fn short_password_garbles_no_text() {
         assert_eq!(secrets("e").hide("Connection refused".to_owned()), "Connection refused");
     }
 }

@@ -20,15 +20,15 @@ pub(crate) struct Shared<C: Client> {
     pub(crate) connection: ManagedConnection<C>,
     pub(crate) subscriptions: Subscriptions<C>,
     pub(crate) clock: ServerClock,
-    /// The connection for requests that must not wait behind replicas, if operations wait for them.
+    /// The connection for requests that do not wait for replicas. Set if operations wait for them.
     direct: Option<ManagedConnection<C>>,
-    /// The number of replicas that have to acknowledge a grant or a renewal.
+    /// The number of replicas that must acknowledge a grant or a renewal.
     pub(crate) replicas: Option<u32>,
     pub(crate) rules: Rules,
     pub(crate) pubsub: PubSub,
     /// The membership in a cluster, if this is a node of one.
     pub(crate) cluster: Option<Membership<C>>,
-    /// Logged once, because in a fleet that shares fenced locks with Redisson it concerns every name.
+    /// Logged once: in a fleet that shares fenced locks with Redisson, it applies to every name.
     foreign_counters: Once,
 }
 
@@ -60,7 +60,7 @@ impl<C: Client> Shared<C> {
         Self { cluster: Some(cluster), ..self }
     }
 
-    /// Hands over an operation that another node of the cluster serves, or returns it.
+    /// Passes an operation to the cluster node that serves it, or returns it.
     pub(crate) fn redirect(
         &self,
         operation: Operation,
@@ -76,7 +76,7 @@ impl<C: Client> Shared<C> {
         None
     }
 
-    /// Runs a script and learns the server's clock from its reply.
+    /// Runs a script and updates the estimate of the server's clock from its reply.
     pub(crate) async fn run(
         &self,
         script: &'static Script,
@@ -89,7 +89,7 @@ impl<C: Client> Shared<C> {
         reply
     }
 
-    /// Learns the server's clock from the replies to one call, and its role from their errors.
+    /// Updates the estimate of the server's clock from the replies to one call, and detects its role from their errors.
     pub(crate) fn observe(&self, sent: Instant, replies: &[Result<ScriptReply, RequestError>]) {
         if let Some(reply) = replies.iter().find_map(|reply| reply.as_ref().ok()) {
             self.clock.learn(sent, reply.now);
@@ -124,8 +124,8 @@ impl<C: Client> Shared<C> {
         self.subscriptions.follow(master);
     }
 
-    /// Warns, once per backend, if the counter of a name was found far below the clock. Without a retention there is
-    /// nothing to change.
+    /// Warns, once per backend, if the counter of a name is far below the clock. Without a retention there is nothing
+    /// to change.
     pub(crate) fn warn_of_foreign_counter(&self, name: &LockName, reply: &ScriptReply) {
         if self.rules.retention.is_some() && reply.has_foreign_counter() {
             self.foreign_counters.call_once(|| {

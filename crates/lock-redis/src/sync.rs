@@ -1,4 +1,4 @@
-//! Mutexes of plain data, which stays valid after a panic.
+//! Mutexes around plain data, which stays valid after a panic.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,5 @@
-//! Parsing of addresses. A URL becomes a server, a login and TLS settings, or an error that says what is wrong with
-//! it. The error never repeats the URL, which may hold a password.
+//! Parsing of addresses. A URL becomes a server, a login and TLS settings, or an error that describes the problem. The
+//! error never quotes the URL, which may contain a password.
 
 mod several;
 
@@ -79,7 +79,7 @@ impl Address {
 }
 
 fn parse(text: &str) -> Result<Address, LockError> {
-    // The error of the URL parser may quote the text.
+    // The URL parser's error may quote the text.
     if text.trim().is_empty() {
         return Err(refused("it is empty: write `redis://host:port`"));
     }
@@ -200,11 +200,11 @@ fn decoded(text: &str) -> Result<String, LockError> {
     Ok(text.map_err(|_| refused("percent-encoded text must be UTF-8"))?.into_owned())
 }
 
-/// Returns the values of the options that this scheme knows, in order. Others are refused, since a misspelt option
-/// would otherwise connect without the setting that it asks for.
+/// Returns the values of the options that this scheme accepts, in order. Others are refused: a misspelt option would
+/// otherwise be ignored without notice.
 fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<String>; N], LockError> {
     let mut values = [const { None }; N];
-    // Only percent-decoding is applied: form decoding would turn a `+` into a blank.
+    // Only percent-decoding is applied: form decoding would turn a `+` into a space.
     for option in url.query().unwrap_or_default().split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let Some(at) = known.iter().position(|known| *known == name) else {

@@ -48,7 +48,7 @@ pub fn names(data: &[u8]) {
 fn parts(text: &str) {
     match (LockName::of((text, 7)), LockName::of(("k", text))) {
         (Ok(first), Ok(second)) => {
-            let encoded = second.as_str().strip_prefix("k:").expect("the part before it");
+            let encoded = second.as_str().strip_prefix("k:").expect("a first part");
             assert_eq!(first.as_str(), format!("{encoded}:7"));
             assert!(encoded.chars().all(|c| c.is_ascii_alphanumeric() || "-_.~%".contains(c)), "{encoded}");
         }
@@ -93,7 +93,7 @@ pub fn urls(data: &[u8]) {
 /// # Panics
 /// If accepted options leave no time to renew.
 pub fn options(data: &[u8]) {
-    check_options(&mut Unstructured::new(data)).expect("numbers and choices of them need no bytes");
+    check_options(&mut Unstructured::new(data)).expect("numbers and choices need no bytes");
 }
 
 fn check_options(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
@@ -137,7 +137,7 @@ fn check_options(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
 /// # Panics
 /// If a nonsensical reply is taken for a certain failure, although the script may have run.
 pub fn replies(data: &[u8]) {
-    check_replies(&mut Unstructured::new(data)).expect("numbers and choices of them need no bytes");
+    check_replies(&mut Unstructured::new(data)).expect("numbers and choices need no bytes");
 }
 
 fn check_replies(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {

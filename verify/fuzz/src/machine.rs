@@ -26,7 +26,7 @@ const WAITERS: usize = 8;
 /// If an invariant breaks.
 pub fn events(data: &[u8]) {
     let mut world = World::new();
-    world.run(&mut Unstructured::new(data)).expect("numbers and choices of them need no bytes");
+    world.run(&mut Unstructured::new(data)).expect("numbers and choices need no bytes");
     world.end();
 }
 
@@ -196,7 +196,7 @@ impl World {
     /// Releases or drops a guard at an arbitrary time.
     fn put_down(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let Some(hold) = one_of(self.guards.keys(), u)? else { return Ok(()) };
-        let left = self.guards.get_mut(&hold).expect("it was chosen from these");
+        let left = self.guards.get_mut(&hold).expect("chosen from these");
         *left -= 1;
         if *left == 0 {
             self.guards.remove(&hold);

@@ -25,7 +25,7 @@ pub fn workspace() -> &'static Path {
 /// If `crates/` cannot be read.
 #[must_use]
 pub fn crates() -> Vec<PathBuf> {
-    let folders = std::fs::read_dir(workspace().join("crates")).expect("there is a folder of crates");
+    let folders = std::fs::read_dir(workspace().join("crates")).expect("a `crates` folder");
     let mut folders: Vec<_> = folders.flatten().map(|entry| entry.path()).collect();
     folders.retain(|folder| folder.join("src/lib.rs").exists() && !folder.ends_with("lock-inventory-demo"));
     folders.sort();

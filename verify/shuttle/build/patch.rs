@@ -10,7 +10,7 @@ use std::{fs, path::Path};
 /// # Panics
 /// If the context and removed lines do not occur exactly once in the file. The patch then has to follow the sources.
 pub(crate) fn apply(patch: &Path, root: &Path) {
-    let text = fs::read_to_string(patch).expect("a patch is text");
+    let text = fs::read_to_string(patch).expect("UTF-8 patch");
     let (_, files) =
         text.split_once("\n--- ").unwrap_or_else(|| panic!("{} changes nothing", patch.display()));
     for file in files.split("\n--- ") {
@@ -29,7 +29,7 @@ pub(crate) fn apply(patch: &Path, root: &Path) {
             );
             source = source.replace(&before, &after);
         }
-        fs::write(&path, source).expect("the build directory can be written to");
+        fs::write(&path, source).expect("writable build directory");
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) async fn probe(world: &Arc<World>, ended: &[Life]) {
         turns.spawn(takes_turns(world.clone(), life.link, life.factory.clone()));
     }
     while let Some(done) = turns.join_next().await {
-        done.expect("nobody panics who takes a turn");
+        done.expect("not poisoned");
     }
 }
 
@@ -33,7 +33,7 @@ async fn takes_turns(world: Arc<World>, link: usize, factory: LockFactory) {
     let bound = longest * 3 + Duration::from_secs(10) + quarantine + stretch(&world);
     for name in names {
         let began = world.with(|state| state.now);
-        let lock = factory.named(&name).expect("names of a plan are good");
+        let lock = factory.named(&name).expect("valid name");
         let acquire = async {
             loop {
                 match lock.acquire().await {

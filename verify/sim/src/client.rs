@@ -59,7 +59,7 @@ impl Client {
         });
         let options = if ignores { terms.options.min_hold(Duration::ZERO) } else { terms.options };
         let lock = self.factory.named(name).and_then(|lock| lock.with_options(options));
-        (lock.expect("names and options of a plan are good"), terms)
+        (lock.expect("valid names and options"), terms)
     }
 
     /// Acquires by waiting, by waiting for a limited time, by one try, or not at all because the caller gives up.
@@ -148,7 +148,7 @@ impl Client {
         let (_, others) = self.choose();
         let own = |lock: Lock| lock.with_owner(&owner).expect("an owner of this factory");
         let first = own(lock.clone());
-        let second = own(lock.with_options(others.options).expect("options of a plan"));
+        let second = own(lock.with_options(others.options).expect("valid options"));
         let Some(outer) = self.get(&first, terms).await else { return };
         self.take(&outer, terms);
         if let Some(inner) = self.get(&second, others).await {

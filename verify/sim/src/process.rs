@@ -72,7 +72,7 @@ impl Life {
             .options(plan.menu[0].options)
             .limits(Limits::new().waiters_per_name(plan.waiters_per_name))
             .repeatable(ProcessId::from_uuid(id), random);
-        let factory = builder.build().expect("the options of a plan fit together");
+        let factory = builder.build().expect("consistent options");
         world.with(|state| state.note(Who::Link(link), "is born", (process as u64, 0)));
         Self { process, link, factory, ear }
     }

@@ -65,7 +65,7 @@ impl fmt::Display for Failure {
 /// If a client panics, or no runtime can be created.
 pub fn run(topology: Topology, seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime is made").block_on(live(topology, seed, bug))
+    runtime.expect("a runtime").block_on(live(topology, seed, bug))
 }
 
 async fn live(topology: Topology, seed: Seed, bug: Option<PlantedBug>) -> Result<Report, Failure> {

@@ -162,7 +162,7 @@ pub enum Order {
 /// # Panics
 /// Never: the values have text keys and cannot fail to serialise.
 pub fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("the values of this protocol are JSON")
+    serde_json::to_string(value).expect("serializable")
 }
 
 /// Returns the wall clock in µs since the epoch, which all processes of a machine share.

@@ -94,7 +94,7 @@ impl Process {
     /// # Panics
     /// If it is still running.
     pub fn rest(&mut self) -> Vec<Line> {
-        let ended = self.child.try_wait().expect("a child can be waited for");
+        let ended = self.child.try_wait().expect("waitable child");
         assert!(ended.is_some(), "it was killed");
         self.lines.iter().map(|line| Line::new(&line)).collect()
     }
@@ -106,7 +106,7 @@ impl Process {
     pub fn ends(mut self) -> bool {
         let begin = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+            if let Some(status) = self.child.try_wait().expect("waitable child") {
                 return status.success();
             }
             assert!(begin.elapsed() < PATIENCE, "it ends within {PATIENCE:?}");
@@ -132,7 +132,7 @@ impl Process {
     /// If the system does not report it.
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("Linux tells");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("Linux reports it");
         let after_name = stat.rsplit(") ").next().unwrap_or_default();
         let ticks =
             after_name.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>();
@@ -160,7 +160,7 @@ impl Process {
     #[cfg(unix)]
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).expect("a child that was not waited for can be signalled");
+        rustix::process::kill_process(pid, signal).expect("the child was not reaped");
     }
 }
 

@@ -1,9 +1,9 @@
-//! Checks against excerpts of real `INFO` replies, in the files of `info/`. Servers that were run gave all sections
+//! Checks against excerpts of real `INFO` replies, in the files of `info/`. Servers that were run provide all sections
 //! that are read here. For the others, only the server section was published.
 
 use super::*;
 
-/// The sections that every version writes in the same words.
+/// The sections that are the same in every version.
 const OTHER_SECTIONS: &str = "\n# Memory\nmaxmemory:0\nmaxmemory_policy:noeviction\n\n# Replication\nrole:master\n\
     connected_slaves:0\n\n# Cluster\ncluster_enabled:0\n";
 
@@ -25,7 +25,7 @@ const NOT_RUN: [&str; 5] = [
     include_str!("info/valkey-9.0.0.txt"),
 ];
 
-/// Returns the replies with the line ends of a server.
+/// Returns the replies with the line endings of a server.
 fn servers() -> Vec<String> {
     let run = RUN.map(str::to_owned);
     let others = NOT_RUN.map(|server| server.to_owned() + OTHER_SECTIONS);
@@ -57,7 +57,7 @@ fn plain_masters_of_every_version_are_accepted() {
 }
 
 #[test]
-fn members_of_clusters_and_sentinels_are_refused_by_name() {
+fn cluster_members_and_sentinels_are_refused_by_kind() {
     for server in servers() {
         let cluster =
             server.replace("standalone", "cluster").replace("cluster_enabled:0", "cluster_enabled:1");
@@ -70,7 +70,7 @@ fn members_of_clusters_and_sentinels_are_refused_by_name() {
 }
 
 #[test]
-fn nodes_of_quorums_are_masters_of_their_own() {
+fn nodes_of_quorums_are_independent_masters() {
     for server in servers() {
         let server =
             format!("{}\r\naof_enabled:0\r\nrun_id:b983c153\r\n", server.replace("run_id", "another"));
@@ -79,17 +79,17 @@ fn nodes_of_quorums_are_masters_of_their_own() {
         assert_eq!(check(&server).expect("it is one"), AcceptedNode { run_id: run_id(), appends: false });
         let appends = server.replace("aof_enabled:0", "aof_enabled:1");
         assert_eq!(check(&appends).expect("it is one"), AcceptedNode { run_id: run_id(), appends: true });
-        let nameless = check(&server.replace("run_id:b983c153", "run_id:")).expect_err("it has no name");
+        let nameless = check(&server.replace("run_id:b983c153", "run_id:")).expect_err("no name");
         assert!(nameless.to_string().contains("use another server"), "{nameless}");
         let evicts = format!("{server}maxmemory:1048576\r\nmaxmemory_policy:volatile-lru\r\n");
-        let evicts = check(&evicts).expect_err("it would forget leases").to_string();
+        let evicts = check(&evicts).expect_err("would lose leases").to_string();
         assert!(evicts.contains("set `maxmemory-policy noeviction`"), "{evicts}");
         for (other, says) in [
             (server.replace("cluster_enabled:0", "cluster_enabled:1"), "this is a node of a Redis Cluster"),
             (server.replace("standalone", "sentinel"), "this is a sentinel"),
             (server.replace("role:master", "role:slave"), "this is a replica"),
         ] {
-            let error = check(&other).expect_err("it is none").to_string();
+            let error = check(&other).expect_err("not one").to_string();
             assert!(error.contains(says) && error.contains("must be an independent master"), "{error}");
         }
     }
@@ -101,23 +101,23 @@ fn nodes_of_clusters_have_sharded_channels_since_redis_7() {
         let node = server.replace("cluster_enabled:0", "cluster_enabled:1");
         let checked = verify_server(&Info::read(&node), Expected::ClusterNode).expect("it is one");
         assert_eq!(checked.is_sharded, !node.contains("redis_version:6.2"), "{node}");
-        let alone = verify_server(&Info::read(&server), Expected::ClusterNode).expect_err("it is none");
+        let alone = verify_server(&Info::read(&server), Expected::ClusterNode).expect_err("not one");
         assert!(alone.to_string().contains("write `redis://`"), "{alone}");
     }
 }
 
 #[test]
-fn old_versions_are_refused_by_name() {
+fn old_versions_are_refused_with_their_number() {
     for old in ["5.0.14", "6.0.16", ""] {
         is_refused(&of_version(old), "too old");
     }
 }
 
 #[test]
-fn eviction_is_warned_of_where_it_can_happen() {
+fn eviction_is_warned_of_where_it_is_possible() {
     for server in servers() {
         let evicts = server.replace("noeviction", "allkeys-lru");
-        assert_eq!(verified(&evicts), Ok(vec![]), "there is no limit");
+        assert_eq!(verified(&evicts), Ok(vec![]), "without a memory limit");
         let evicts = evicts.replace("maxmemory:0", "maxmemory:1000000");
         assert_eq!(verified(&evicts), Ok(vec![ConnectWarning::Evicts { policy: "allkeys-lru".into() }]));
         assert_eq!(verified(&evicts.replace("allkeys-lru", "noeviction")), Ok(vec![]));

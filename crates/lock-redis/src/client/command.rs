@@ -28,7 +28,7 @@ impl Command {
         Self::new("CLUSTER", vec!["SLOTS".into()])
     }
 
-    /// Waits at most this long until this many replicas have all earlier writes.
+    /// Waits up to this time until this many replicas have acknowledged all earlier writes.
     pub(crate) fn wait(replicas: u32, within: Duration) -> Self {
         // 0 would mean forever.
         let millis = within.as_millis().max(1);
@@ -39,13 +39,13 @@ impl Command {
         Self::new("CONFIG", vec!["GET".into(), pattern.into()])
     }
 
-    /// Stores a text that expires.
+    /// Stores a text with an expiry.
     pub(crate) fn set(key: String, text: String, ttl: Duration) -> Self {
         let millis = ttl.as_millis().max(1).to_string();
         Self::new("SET", vec![key.into(), text.into(), "PX".into(), millis.into()])
     }
 
-    /// Reads at most this many bytes of a text.
+    /// Reads at most this many bytes from the start of a text.
     pub(crate) fn get_start(key: String, bytes: usize) -> Self {
         let last = bytes.saturating_sub(1).to_string();
         Self::new("GETRANGE", vec![key.into(), "0".into(), last.into()])

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A redirected operation was not executed, so it is sent again while its caller waits. No hold ends because of it.
-//! `CLUSTERDOWN` is treated like a lost connection, since a client library may answer all requests under way with it.
-//! The lock repeats what is safe to repeat.
+//! `CLUSTERDOWN` is treated like a lost connection, since a client library may fail all requests under way with it. The
+//! lock repeats the requests that are safe to repeat.
 
 mod discover;
 mod node;
@@ -77,10 +77,10 @@ pub(crate) struct Cluster<C: Client> {
     settings: Settings<C>,
     pubsub: PubSub,
     routes: Mutex<Routes<C>>,
-    /// Notified to have the slots read again.
+    /// Notified when the slots should be read again.
     look: Arc<Notify>,
     redirected: mpsc::UnboundedSender<Redirected>,
-    /// A reference to itself, for its nodes.
+    /// A reference to the cluster itself, for its nodes.
     me: Weak<Self>,
 }
 
@@ -149,9 +149,9 @@ impl<C: Client> Cluster<C> {
         }
     }
 
-    /// Accepts an operation that a node does not serve.
+    /// Accepts an operation that was sent to a node that does not serve it.
     pub(crate) fn redirect(&self, redirected: Redirected) {
-        // The task ends only together with the runtime.
+        // The task only ends with the runtime.
         if let Err(refused) = self.redirected.send(redirected) {
             fail_elsewhere(refused.0.operation);
         }
@@ -197,7 +197,7 @@ impl<C: Client> Cluster<C> {
         self.pubsub
     }
 
-    /// Requests that the slots be read again.
+    /// Asks for the slots to be read again.
     pub(crate) fn look(&self) {
         self.look.notify_one();
     }
@@ -239,7 +239,7 @@ impl<C: Client> Cluster<C> {
         lock(&self.routes).node(server, || self.begin(server.clone()))
     }
 
-    /// Records that another node serves the slot, as a node reported.
+    /// Records a node's report that another node serves the slot.
     fn moved(&self, slot: u16, server: &Server) -> Arc<Node<C>> {
         let node = self.node(server);
         let changed = lock(&self.routes).assign(slot, &node);
@@ -248,12 +248,12 @@ impl<C: Client> Cluster<C> {
         node
     }
 
-    /// Adopts the view that the majority of the nodes share.
+    /// Adopts the view shared by the majority of the nodes.
     fn adopt(&self, view: &View) {
         let nodes: Vec<_> = view.ranges().map(|(slots, server)| (slots, self.node(server))).collect();
         let (changed, retired) = lock(&self.routes).adopt(&nodes);
         changed.iter().for_each(|node| node.shared.subscriptions.changed());
-        // Dropped outside the mutex, since their tasks end here.
+        // Dropped outside the mutex, since this ends their tasks.
         drop(retired);
     }
 

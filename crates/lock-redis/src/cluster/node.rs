@@ -23,7 +23,7 @@ pub(crate) struct Node<C: Client> {
     pub(super) pipeline: RequestPipeline<C>,
     /// Maps the subscriber ids of the cluster to those of this node's subscriptions.
     pub(super) subscribers: Mutex<HashMap<SubscriberId, SubscriberId>>,
-    /// The moment since which it has served no slot.
+    /// The moment since which the node has served no slot.
     pub(super) unused_since: Mutex<Option<Instant>>,
 }
 

@@ -1,4 +1,4 @@
-//! Redirections: operations that a node does not serve move on to the node that does, while their caller waits.
+//! Redirections: an operation that a node does not serve is sent to the node that does, while its caller waits.
 
 use super::{
     Cluster,
@@ -20,12 +20,13 @@ use tokio::time::{Instant, sleep};
 
 /// The pause between two attempts while the nodes disagree or the keys of a slot are on two nodes.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(40));
-/// The number of redirections followed without a pause. Two nodes that name each other are not asked in a tight loop.
+/// The number of redirections followed without a pause, so that two nodes that name each other are not asked in a tight
+/// loop.
 const AT_ONCE: usize = 2;
 /// The time limit of requests without a limit of their own.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An operation and the redirection that a node answered.
+/// An operation, and the redirection with which a node answered it.
 pub(crate) struct Redirected {
     pub(crate) operation: Operation,
     pub(crate) redirection: Redirection,
@@ -33,7 +34,7 @@ pub(crate) struct Redirected {
     pub(crate) by: Option<Server>,
 }
 
-/// Sends an operation to the nodes that it is redirected to, until one serves it or its caller has gone.
+/// Sends an operation to the nodes to which it is redirected, until one serves it or its caller is gone.
 pub(super) async fn follow<C: Client>(cluster: &Cluster<C>, redirected: Redirected) {
     let Redirected { operation, mut redirection, mut by } = redirected;
     let (slot, begin) = (slot(&operation), Instant::now());
@@ -93,7 +94,7 @@ pub(super) async fn run<C: Client>(
 }
 
 impl<C: Client> Cluster<C> {
-    /// Returns the node to ask next, after a pause if needed.
+    /// Returns the node to ask next, after a pause if necessary.
     async fn next(
         &self,
         slot: u16,

@@ -27,7 +27,7 @@ const UNUSED: Duration = Duration::from_secs(10);
 /// Some of the nodes.
 type Nodes<C> = Vec<Arc<Node<C>>>;
 
-/// The node that was asked for a channel, and its pending acknowledgement.
+/// The node that was asked to subscribe to a channel, and its pending acknowledgement.
 pub(super) type BegunWatch<C> = (Arc<Node<C>>, Acknowledgement);
 
 pub(super) struct Routes<C: Client> {
@@ -87,7 +87,7 @@ impl<C: Client> Routes<C> {
     }
 
     /// Assigns the slots of a view; other slots keep their nodes. Returns the nodes whose subscriptions have changed,
-    /// and those that have been without a slot for long.
+    /// and those that have had no slot for long.
     pub(super) fn adopt(&mut self, view: &[(RangeInclusive<u16>, Arc<Node<C>>)]) -> (Nodes<C>, Nodes<C>) {
         let changed = self.change(view);
         let owners = self.owners();

@@ -34,8 +34,8 @@ fn crc16(bytes: &[u8]) -> u16 {
 pub(crate) struct View(Vec<(RangeInclusive<u16>, Server)>);
 
 impl View {
-    /// Reads the reply of the node `asked` to `CLUSTER SLOTS`. A node that does not know its own address is replaced
-    /// by `asked`.
+    /// Reads the reply to `CLUSTER SLOTS` from the node `asked`. If a node does not know its own address, `asked` is
+    /// used.
     pub(crate) fn read(reply: &Reply, asked: &Server) -> Option<Self> {
         let Reply::List(ranges) = reply else { return None };
         let mut view = ranges.iter().map(|range| Self::range(range, asked)).collect::<Option<Vec<_>>>()?;
@@ -62,8 +62,8 @@ impl View {
     }
 }
 
-/// Returns a server as a node of the cluster names it. Without a host, or with `?` as the host, it is on that node's
-/// host.
+/// Returns a server as named by the cluster node `by`. Without a host, or with `?` as the host, the server is on that
+/// node's host.
 fn named(host: &str, port: u16, by: &Server) -> Server {
     match (host, by) {
         ("" | "?", Server::Tcp { host, .. }) => Server::Tcp { host: host.clone(), port },
@@ -100,7 +100,7 @@ impl Redirection {
         }
     }
 
-    /// Returns the server that it names. `by` is the server that answered.
+    /// Returns the server that the redirection names. `by` is the server that answered.
     pub(crate) fn server(&self, by: &Server) -> Option<Server> {
         match self {
             Self::Moved { host, port, .. } | Self::Ask { host, port } => Some(named(host, *port, by)),
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn slots_are_those_of_redis() {
-        // Expected values are from `CLUSTER KEYSLOT`.
+        // The expected values come from `CLUSTER KEYSLOT`.
         for (key, slot) in [
             ("123456789", 12_739),
             ("foo", 12_182),
@@ -135,7 +135,7 @@ mod tests {
         ] {
             assert_eq!(slot_of(key), slot, "{key}");
         }
-        assert_ne!(slot_of("foo{}{bar}"), slot_of("bar"), "an empty tag is none");
+        assert_ne!(slot_of("foo{}{bar}"), slot_of("bar"), "an empty tag does not count");
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
             range(0, 8_190, node(text("10.0.0.1"), 7_000), replica()),
             range(8_191, 8_191, node(Reply::Nil, 7_002), replica()),
         ]);
-        let view = View::read(&reply, &server("asked", 1)).expect("it is a view");
+        let view = View::read(&reply, &server("asked", 1)).expect("a view");
         let ranges: Vec<_> = view.ranges().map(|(slots, server)| (slots, server.clone())).collect();
         assert_eq!(
             ranges,

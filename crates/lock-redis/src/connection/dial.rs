@@ -27,7 +27,7 @@ pub(crate) struct Dialer<C> {
     pub(crate) lost: Option<Arc<Notify>>,
 }
 
-/// The server to dial. It may be a different one each time.
+/// The server to dial. Each dial may lead to a different one.
 pub(crate) enum Target<C> {
     /// Always this server.
     Fixed(Endpoint),
@@ -39,7 +39,7 @@ pub(crate) enum Target<C> {
 
 /// The purpose of a connection.
 pub(crate) enum Purpose {
-    /// Requests. Pings keep the connection alive while it is quiet.
+    /// Requests. Pings keep the connection alive while it is idle.
     Requests,
     /// Messages for this listener. The task that subscribes also sends the pings.
     Messages(Arc<dyn Listener>),
@@ -88,7 +88,7 @@ impl<C: Client> Dialer<C> {
         Ok(dialled)
     }
 
-    /// Returns the error of a dial without an answer within the limit.
+    /// Returns the error of a dial that was not answered within the limit.
     pub(crate) fn nobody_answers(&self, server: Option<&Server>) -> BackendError {
         match (server, &self.target) {
             (Some(server), _) => self.failed(server, &DialError::silent(self.limit)),
@@ -102,7 +102,7 @@ impl<C: Client> Dialer<C> {
     }
 }
 
-/// Checks that the server is a master, since the answer of the sentinels may be out of date.
+/// Checks that the server is a master, since the sentinels' answer may be outdated.
 async fn is_master<T: crate::client::Connection>(dialled: &Dialled<T>) -> Result<(), BackendError> {
     let question = Command::new("INFO", vec!["replication".into()]);
     match answered("info", pin!(dialled.call(question))).await {
@@ -110,7 +110,7 @@ async fn is_master<T: crate::client::Connection>(dialled: &Dialled<T>) -> Result
             "slave" => Err(error::not_promoted(&dialled.server)),
             _ => Ok(()),
         },
-        // `INFO` is denied. If the server is a replica, it refuses every write anyway.
+        // `INFO` is denied. A replica refuses every write anyway.
         Err(error) if error.kind() == BackendErrorKind::Denied => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -1,5 +1,5 @@
-//! A connection that is kept up over time: requests use the current connection, and a new one is dialled when it has
-//! ended or become useless.
+//! A connection that is kept up: requests use the current connection, and a new one is dialled when that ends or
+//! becomes useless.
 
 mod dial;
 mod supervisor;
@@ -28,7 +28,7 @@ use tokio::{
 /// The time for which a request waits for a connection that is being dialled.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
-/// The time after which a request fails if it alone gets no answer while others do. It backs up the operation
+/// The time after which a single request without an answer fails while others are answered. It backs up the operation
 /// timeouts of the locks.
 pub(crate) const NO_ANSWER_AFTER: Duration = Duration::from_secs(30);
 
@@ -49,7 +49,7 @@ pub(crate) struct Dialled<T> {
     liveness: Liveness,
     /// The reason for the end, set once it has ended.
     end: Arc<SetOnce<String>>,
-    /// Set when this connection has to be replaced although it is still open.
+    /// Set when this connection must be replaced although it is still open.
     replaced: SetOnce<ReplaceReason>,
     secrets: Secrets,
     pub(crate) server: Server,
@@ -70,7 +70,7 @@ pub(crate) struct AcceptedNode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Plain,
-    /// `ASKING` precedes it: another node said that this node serves the slot, which it does not own yet.
+    /// `ASKING` precedes it: another node said that this node serves the slot, although it does not own the slot yet.
     Asking,
     /// `WAIT` follows it, for this many replicas within this time.
     Acknowledged {
@@ -82,11 +82,11 @@ pub(crate) enum Delivery {
 /// The reply to a command.
 pub(crate) struct Delivered {
     pub(crate) reply: Reply,
-    /// `true` if as many replicas acknowledged it as were required.
+    /// `true` if the required number of replicas acknowledged it.
     pub(crate) is_acknowledged: bool,
 }
 
-/// The reason why an open connection has to be replaced.
+/// The reason why an open connection must be replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplaceReason {
     /// The server has become a replica.
@@ -189,13 +189,13 @@ impl<C: Client> ManagedConnection<C> {
         self.current.borrow().clone()
     }
 
-    /// Returns the current connection, or the next one if it comes soon.
+    /// Returns the current connection, or waits a moment for the next one.
     pub(crate) async fn connected(&self, what: &str) -> Result<Arc<Dialled<C::Connection>>, RequestError> {
         let gone = |_| error::runtime_ended(what);
         self.current.has_changed().map_err(gone)?;
         match self.standing() {
             Some(dialled) => Ok(dialled),
-            // Rare, and no part of the size of every request.
+            // Boxed: this is rare, and would increase the size of every request.
             None => Box::pin(self.connected_soon(what)).await,
         }
     }
@@ -266,7 +266,7 @@ impl<T: Connection> Dialled<T> {
         };
         match &answer {
             Err(CallError::NotSent(_)) => {}
-            // The other requests under way end immediately as well.
+            // Ends the other requests under way immediately as well.
             Err(CallError::Lost(reason)) => drop(self.end.set(reason.clone())),
             Ok(_) | Err(CallError::Refused(_) | CallError::Unreadable(_)) => sent.heard(),
         }

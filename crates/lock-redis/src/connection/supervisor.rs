@@ -1,4 +1,4 @@
-//! Supervision of a connection: when it is given up, and when the next one is dialled.
+//! Supervision of a connection: when to give it up, and when to dial the next one.
 
 use super::{Current, Dialer, Dialled, NO_ANSWER_AFTER, Purpose, ReplaceReason};
 use crate::{
@@ -11,13 +11,13 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-/// The bounds of the random pause between the end of a connection and the next dial, and between two failed dials. A
-/// server that returns when a third of a short lease remains has to be found in time for a renewal.
+/// The bounds of the random pause between the end of a connection and the next dial, and between two failed dials. If a
+/// server returns when a third of a short lease remains, it must be found in time for a renewal.
 const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(150), Duration::from_millis(250));
-/// The maximum pause after a dial that the server refused, since the login or the server has to be changed first.
+/// The maximum pause after the server refused a dial, since the login or the server must be changed first.
 const REFUSED_DIAL_PAUSE: Duration = Duration::from_secs(1);
 /// The pauses between two replacements of open connections. The address may lead to a replica for a long time. Holders
-/// then still get answers from it, and notice if it is promoted in place.
+/// then still receive answers from it, and notice if it is promoted in place.
 const REPLACEMENTS: Pauses = Pauses::new(Duration::from_millis(200), Duration::from_secs(2));
 /// The interval of pings. NATs and firewalls silently forget quiet connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ impl<C: Client> Supervisor<C> {
             }
         };
         let mut pauses = REPLACEMENTS;
-        // The first replacement is made immediately.
+        // The first replacement is immediate.
         let (mut replaced_at, mut replaceable_at) = (None::<Instant>, Instant::now());
         loop {
             let reason = self.watch(&dialled, replaceable_at).await;
@@ -68,7 +68,7 @@ impl<C: Client> Supervisor<C> {
                     pauses.start_over();
                 }
                 let now = Instant::now();
-                // Give the server behind the address some time to become a master.
+                // Leave the server behind the address some time to become a master.
                 (replaced_at, replaceable_at) = (Some(now), now + pauses.next());
             }
             tracing::info!(server = %dialled.server, "reconnected to redis");
@@ -76,7 +76,7 @@ impl<C: Client> Supervisor<C> {
         }
     }
 
-    /// Returns once the connection has ended, or has to be replaced and may be.
+    /// Returns once the connection has ended, or must be replaced and may be.
     async fn watch(&self, dialled: &Dialled<C::Connection>, replaceable_at: Instant) -> Reason {
         let replaced = async {
             let reason = tokio::select! {
@@ -94,7 +94,7 @@ impl<C: Client> Supervisor<C> {
         }
     }
 
-    /// Pings from time to time. The reply does not matter, since silence is detected elsewhere.
+    /// Pings at regular intervals. The reply does not matter, since silence is detected elsewhere.
     async fn keep_alive(&self, dialled: &Dialled<C::Connection>) -> Infallible {
         match self.purpose {
             Purpose::Requests => loop {
@@ -105,7 +105,7 @@ impl<C: Client> Supervisor<C> {
         }
     }
 
-    /// Dials until a connection is open. A refused login may be corrected while the program runs.
+    /// Dials until a connection is open. A refused login may be corrected while the program is running.
     async fn dial_until_connected(&self) -> Dialled<C::Connection> {
         let mut logged = String::new();
         loop {
@@ -114,7 +114,7 @@ impl<C: Client> Supervisor<C> {
                 Err(error) => error,
             };
             let text = error.to_string();
-            // Warn once per outage, however long it is.
+            // Warn once per outage, however long it lasts.
             if logged == text {
                 tracing::debug!(%error, "still failing to reconnect to redis, retrying");
             } else {

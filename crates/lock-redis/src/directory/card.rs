@@ -3,7 +3,7 @@
 use lock_core::{backend::LeaseNumber, clock::UtcTime, inspect::ProcessCard};
 use serde_json::{Map, Value, json};
 
-/// The size of the largest card, in bytes. The texts of a card are bounded, so that every card is smaller.
+/// The maximum size of a card, in bytes. The texts of a card are limited, so every card is smaller.
 pub(super) const MAX_BYTES: usize = 64 * 1024;
 
 pub(super) fn write(card: &ProcessCard) -> String {
@@ -23,7 +23,7 @@ pub(super) fn write(card: &ProcessCard) -> String {
     .to_string()
 }
 
-/// Reads a card. Returns `None` if it is none.
+/// Parses a card. Returns `None` if the data is not a card.
 pub(super) fn read(bytes: &[u8]) -> Option<ProcessCard> {
     if bytes.len() > MAX_BYTES {
         return None;
@@ -64,7 +64,7 @@ mod tests {
         let notes = 0..ProcessCard::MAX_NOTES as u64;
         card.notes = notes.map(|number| (LeaseNumber::new(u64::MAX - number), longest.clone())).collect();
         let written = write(&card);
-        assert!(written.len() > MAX_BYTES * 3 / 4, "the bound is not much too large: {}", written.len());
+        assert!(written.len() > MAX_BYTES * 3 / 4, "the limit is reasonably tight: {}", written.len());
         assert_eq!(read(written.as_bytes()), Some(card));
     }
 

@@ -1,7 +1,7 @@
 //! The cards of processes and the list of held locks, on Redis.
 //!
-//! They use plain commands: a script would need its rights on connecting, and these rights are optional. A command
-//! that meets a moving slot fails; the card is written again with its next renewal.
+//! They use plain commands: the permissions for a script would be checked on connecting, and these are optional. A
+//! command fails if its slot is moving; the card is written again with its next renewal.
 
 mod card;
 mod scan;
@@ -43,7 +43,7 @@ impl<C: Client> Directory for RedisBackend<C> {
 
     async fn read_card(&self, process: ProcessId) -> Result<Option<ProcessCard>, BackendError> {
         let key = keys::card(process);
-        // One byte more than a card can have shows that it is too long.
+        // One more byte than a card can have reveals that it is too long.
         let command = Command::get_start(key.clone(), card::MAX_BYTES + 1);
         match self.call_at(&key, "read a process card", command).await {
             Ok(Reply::Bytes(bytes)) => Ok(card::read(&bytes)),

@@ -1,4 +1,4 @@
-//! The search of one server for locks, page by page.
+//! The search for locks on one server, page by page.
 
 use crate::{
     client::{Client, Command, Reply},
@@ -8,18 +8,18 @@ use crate::{
 use lock_core::LockName;
 use std::collections::BTreeSet;
 
-/// The number of keys that the server reads for a page. It serves other requests between two pages.
+/// The number of keys that the server reads per page. It serves other requests between two pages.
 const KEYS_PER_PAGE: u32 = 1000;
 
 const WHAT: &str = "list";
 
-/// The names found so far, in any number of servers.
+/// The names found so far, on all servers.
 pub(super) struct Found {
     pub(super) names: BTreeSet<LockName>,
     max: usize,
     /// The number of answered pages.
     pub(super) pages: u64,
-    /// Set once there is a name too many.
+    /// Set once there are more names than the limit.
     pub(super) is_full: bool,
 }
 
@@ -29,7 +29,7 @@ impl Found {
     }
 
     fn add(&mut self, key: &Reply) {
-        // A key that is not a valid name of a lock belongs to something else.
+        // A key that is not a valid lock name belongs to something else.
         let Some(name) = key.text().and_then(|key| LockName::new(key).ok()) else { return };
         if self.names.contains(&name) {
             return;
@@ -54,7 +54,7 @@ pub(super) fn pattern(prefix: &str) -> String {
     pattern
 }
 
-/// Searches a server until its end or until enough was found.
+/// Searches a server to its end, or until enough names are found.
 pub(super) async fn search<C: Client>(
     server: &Shared<C>,
     pattern: &str,
@@ -82,14 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_matches_itself_only() {
+    fn pattern_matches_the_literal_prefix_only() {
         assert_eq!(pattern("stock:"), "stock:*");
         assert_eq!(pattern(""), "*");
         assert_eq!(pattern(r"a*b?[c-d]^\"), r"a\*b\?\[c\-d\]\^\\*");
     }
 
     #[test]
-    fn keys_that_are_not_locks_are_left_out() {
+    fn keys_that_are_not_locks_are_omitted() {
         let mut found = Found::at_most(2);
         let key = |key: &'static str| Reply::Bytes(key.into());
         for text in ["distlock:ledger:2:job:{a}:b", "redisson_x", "a}{b", "b", "a", "b"] {
@@ -97,7 +97,7 @@ mod tests {
         }
         found.add(&Reply::Bytes(b"\xff"[..].into()));
         found.add(&Reply::Nil);
-        assert!(!found.is_full, "a name that is found again does not count");
+        assert!(!found.is_full, "a name found twice counts once");
         assert_eq!(found.names.iter().map(LockName::as_str).collect::<Vec<_>>(), ["a", "b"]);
         found.add(&key("c"));
         assert!(found.is_full);

@@ -64,9 +64,9 @@ fn possibly_executed_requests_are_unknown() {
     }
 }
 
-/// The word must be the server's and in its place: the name of a lock or a script may contain it as well.
+/// The word must come from the server and be in its place: the name of a lock or a script may contain it as well.
 #[test]
-fn a_condition_is_read_from_the_first_word() {
+fn condition_is_read_from_the_first_word() {
     let conditions = |text: &str| {
         let error = server_error("acquire", text);
         (error.condition == Condition::UnknownScript, error.is_read_only(), error.is_cluster_down())
@@ -79,9 +79,9 @@ fn a_condition_is_read_from_the_first_word() {
     assert_eq!(conditions("NOPERM no permissions to access the key 'READONLY'"), (false, false, false));
 }
 
-/// Only such a call's operations may be sent again one by one.
+/// Otherwise the operations of the call may not be sent again one by one.
 #[test]
-fn a_call_is_refused_only_if_nothing_was_done() {
+fn call_counts_as_refused_only_if_nothing_was_done() {
     let refused = |text: &str| Unanswered::Failed(CallError::Refused(text.to_owned())).is_refusal();
     assert!(refused("NOPERM No permissions to access a key"));
     assert!(refused("OOM command not allowed when used memory > 'maxmemory'."));
@@ -103,7 +103,7 @@ fn dialled(tls: bool, kind: DialErrorKind, message: &str) -> BackendError {
 }
 
 #[test]
-fn a_connection_that_is_not_made_says_why_and_what_to_do() {
+fn failed_dial_has_a_reason_and_a_remedy() {
     use DialErrorKind::*;
     let nobody = dialled(false, NobodyListens, "Connection refused");
     assert_eq!(
@@ -130,7 +130,7 @@ fn a_connection_that_is_not_made_says_why_and_what_to_do() {
 }
 
 #[test]
-fn an_unknown_command_is_named_without_its_arguments() {
+fn unknown_command_is_named_without_its_arguments() {
     for unknown in [
         "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'canary' ",
         "ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `default`, `canary`, ",

@@ -1,11 +1,11 @@
-//! Errors of sentinels that name no master and of addresses that lead to no cluster. Each names the node and the
+//! Errors of sentinels that name no master, and of addresses that lead to no cluster. Each contains the node and the
 //! remedy.
 
 use super::{classify, connecting, first_words, remedy, unknown_command};
 use crate::client::{CallError, DialError, DialErrorKind, Server};
 use lock_core::backend::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind};
 
-/// Returns the error for a server that the sentinels name as master although it is a replica.
+/// Returns the error for a server that the sentinels name as the master although it is a replica.
 pub(crate) fn not_promoted(server: &Server) -> BackendError {
     let message = format!(
         "connect to redis at {server}: the sentinels report it as the master, but it is a replica: a failover \
@@ -20,7 +20,7 @@ pub(crate) fn superseded(server: &Server) -> BackendError {
     BackendError::new(Kind::Unavailable, Applied::No, message)
 }
 
-/// The reason why a sentinel named no master.
+/// The reason why a sentinel did not name a master.
 #[derive(Debug)]
 pub(crate) enum NoMaster {
     Dial(DialError),
@@ -29,7 +29,7 @@ pub(crate) enum NoMaster {
     Unknown,
 }
 
-/// Returns the error if no sentinel named a master: the first one that a retry cannot cure, or a summary.
+/// Returns the error if no sentinel named a master: the first one that a retry cannot cure, or otherwise a summary.
 pub(crate) fn no_master(master: &str, tls: bool, failed: &[(&Server, NoMaster)]) -> BackendError {
     let errors: Vec<_> =
         failed.iter().map(|(sentinel, why)| sentinel_error(master, tls, sentinel, why)).collect();
@@ -78,7 +78,7 @@ fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) ->
     BackendError::new(kind, Applied::No, format!("ask the sentinel {sentinel}: {text}"))
 }
 
-/// Returns the error if no address led to a cluster: the first one that a retry cannot cure, or a summary.
+/// Returns the error if no address led to a cluster: the first one that a retry cannot cure, or otherwise a summary.
 pub(crate) fn no_cluster(errors: Vec<BackendError>) -> BackendError {
     match errors.iter().find(|error| !error.is_retryable()) {
         Some(error) => error.clone(),
@@ -106,7 +106,7 @@ pub(crate) fn asking_for_slots(server: &Server, error: &CallError) -> BackendErr
     BackendError::new(kind, Applied::No, format!("ask {server} for the slots of its cluster: {text}"))
 }
 
-/// Returns the error for a node that has not joined any others.
+/// Returns the error for a node that has not joined any other node.
 pub(crate) fn without_slots(server: &Server) -> BackendError {
     let message = format!(
         "ask {server} for the slots of its cluster: no slot is served: join the nodes and assign the slots to them"

@@ -1,7 +1,7 @@
-//! Requests that schedulers repeat: those of many groups share a call.
+//! Repeated requests of schedulers: those of many groups share a call.
 //!
-//! A request waits a moment for others, which schedulers of one process send at the same time. Claims never do. The
-//! callers of a batch drive it together, so that it continues when one of them is dropped.
+//! A request waits a moment for others, since the schedulers of one process send theirs at the same time. Claims never
+//! wait. The callers of a batch drive it together, so that it continues when one of them is dropped.
 
 use crate::{
     backend::RedisBackend,
@@ -25,21 +25,21 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The time without a further request after which a batch is sent.
+/// The time without another request after which a batch is sent.
 const QUIET: Duration = Duration::from_millis(2);
 
 /// The maximum time for which a batch waits for further requests.
 const MAX_WAIT: Duration = Duration::from_millis(20);
 
-/// The maximum number of keys in a call, unless one request has more: 64 heartbeats, which block the server for about
-/// a millisecond.
+/// The maximum number of keys in a call, unless a single request has more. It allows 64 heartbeats, which block the
+/// server for about a millisecond.
 const MAX_KEYS: usize = 128;
 
-/// The requests that wait to be sent.
+/// The requests that are waiting to be sent.
 #[derive(Default)]
 pub(crate) struct Gathering(Mutex<Option<OpenBatch>>);
 
-/// A batch that takes further requests. It lives as long as one of its callers.
+/// A batch that still accepts requests. It lives as long as any of its callers.
 struct OpenBatch {
     requests: Arc<Mutex<Requests>>,
     sending: WeakShared<BoxFuture<'static, ()>>,
@@ -53,12 +53,13 @@ struct Request {
     script: &'static Script,
     keys: Vec<String>,
     arguments: Vec<String>,
-    /// Closed when its caller is dropped.
+    /// Closed when the caller is dropped.
     answer: oneshot::Sender<Result<ScriptReply, RequestError>>,
 }
 
 impl<C: Client> RedisBackend<C> {
-    /// Runs a script that a scheduler repeats, perhaps together with those of others. Its keys share one slot.
+    /// Runs a script that a scheduler repeats, possibly in one call with those of other schedulers. All its keys share
+    /// one slot.
     pub(super) async fn run_together(
         &self,
         script: &'static Script,
@@ -73,7 +74,7 @@ impl<C: Client> RedisBackend<C> {
 }
 
 impl Gathering {
-    /// Adds a request to the open batch, or opens another one. Returns the sending of its batch.
+    /// Adds a request to the open batch, or opens another one. Returns the future that sends the batch.
     fn join<C: Client>(&self, redis: &RedisBackend<C>, request: Request) -> Shared<BoxFuture<'static, ()>> {
         let mut open = lock(&self.0);
         let request = match &*open {
@@ -85,7 +86,7 @@ impl Gathering {
         };
         let requests = Arc::new(Mutex::new(Some(vec![request])));
         let sending = gather_and_send(redis.clone(), requests.clone()).boxed().shared();
-        let weak = sending.downgrade().expect("it was never polled");
+        let weak = sending.downgrade().expect("never polled");
         *open = Some(OpenBatch { requests, sending: weak, since: Instant::now() });
         sending
     }
@@ -94,7 +95,7 @@ impl Gathering {
 impl OpenBatch {
     /// Adds a request, or returns it if the batch is full or no longer waits.
     fn join(&self, request: Request) -> Result<Shared<BoxFuture<'static, ()>>, Request> {
-        // One whose runtime is blocked must not keep later requests waiting.
+        // A batch whose runtime is blocked must not delay later requests.
         let waiting = self.sending.upgrade().filter(|_| self.since.elapsed() < MAX_WAIT);
         let mut requests = lock(&self.requests);
         let (Some(sending), Some(requests)) = (waiting, &mut *requests) else { return Err(request) };
@@ -138,12 +139,12 @@ fn slot(request: &Request) -> u16 {
 
 fn answer(requests: Vec<Request>, replies: impl IntoIterator<Item = Result<ScriptReply, RequestError>>) {
     for (request, reply) in requests.into_iter().zip(replies) {
-        // Its caller may be gone.
+        // The caller may be gone.
         let _ = request.answer.send(reply);
     }
 }
 
-/// Sends requests, whose keys share one slot, in one call.
+/// Sends requests whose keys share one slot in one call.
 async fn send<C: Client>(
     redis: &RedisBackend<C>,
     requests: &[Request],
@@ -157,7 +158,7 @@ async fn send<C: Client>(
     };
     match reply {
         Ok(reply) => reply.split(&requests.iter().map(|request| request.script.name).collect::<Vec<_>>()),
-        // The server checks the rights on all keys before it runs a script. The others may have theirs.
+        // The server checks the permissions for all keys before it runs a script. Some requests may have theirs.
         Err(error) if error.is_denied() => join_all(requests.iter().map(alone)).await,
         Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
     }

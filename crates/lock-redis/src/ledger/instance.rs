@@ -21,7 +21,8 @@ pub(super) async fn add<C: Client>(
     redis: &RedisBackend<C>,
     r: AddRequest,
 ) -> Result<Reply<AddReply>, BackendError> {
-    // A missing right is thus reported here by name: a process that adds may register no job.
+    // A missing permission is thus reported here, with its name: a process that adds instances may not register any
+    // job.
     redis.probe_ledger().await?;
     let (job, once) = (JobKeys::of(&r.job.group, &r.job.name).job, r.definition.once);
     let GroupKeys { group, instances, changes, .. } = GroupKeys::of(&r.job.group);
@@ -89,7 +90,7 @@ pub(super) async fn read<C: Client>(
     Ok(Reply::new(reply.now, outcome))
 }
 
-/// Decodes the instances of a reply, and the names of those that have no definition, or none that can be read.
+/// Decodes the instances of a reply, and the names of those whose definition is missing or cannot be decoded.
 fn decode(reply: &ScriptReply) -> Result<(Vec<Instance>, Vec<LockName>), RequestError> {
     let (mut instances, mut removed) = (Vec::new(), Vec::new());
     for at in (1..reply.len()).step_by(2) {

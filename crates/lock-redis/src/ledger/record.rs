@@ -1,5 +1,5 @@
-//! Records of the ledger: JSON objects. Unknown fields are ignored and unknown words map to a variant of their own. A
-//! record that cannot be decoded is left out, so that it does not spoil the whole answer.
+//! Records of the ledger, which are JSON objects. Unknown fields are ignored, and unknown words map to a variant of
+//! their own. A record that cannot be decoded is omitted, so that the rest of the answer can be used.
 
 use lock_core::{FencingToken, LockName, clock::UtcTime};
 use lock_ledger::{
@@ -28,7 +28,7 @@ impl Record {
         self.text(field)?.parse().ok()
     }
 
-    /// Returns a count. Small numbers are stored as numbers, large ones as text.
+    /// Returns a count. Small ones are stored as numbers, large ones as text.
     fn count(&self, field: &str) -> u32 {
         let number = self.0.get(field).and_then(Value::as_f64).unwrap_or_default();
         number.clamp(0.0, u32::MAX.into()) as u32
@@ -179,7 +179,7 @@ impl Record {
     }
 }
 
-/// Writes controls as the script of commands does.
+/// Encodes controls like the script of commands.
 pub(super) fn of_controls(controls: &JobControls) -> String {
     let JobControls { revision, paused, note, schedule } = controls;
     let mut record = json!({ "revision": revision.to_string(), "paused": paused });
@@ -212,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_and_words_of_a_later_version_make_no_record_unreadable() {
+    fn unknown_fields_and_words_are_tolerated() {
         let read = |text: &str| Record::read(text).and_then(|record| record.ended());
-        let before = read(ENDED).expect("a record of ours");
+        let before = read(ENDED).expect("our record");
         let more = ENDED.replace("{\"run\"", "{\"later\":{\"of\":[1]},\"run\"");
         assert_eq!(read(&more), Some(before.clone()));
-        let other = read(&more.replace("succeeded", "teleported")).expect("a word of a later version");
+        let other = read(&more.replace("succeeded", "teleported")).expect("a word from a later version");
         assert_eq!(other, Attempt { outcome: RunOutcome::Other, ..before });
     }
 }

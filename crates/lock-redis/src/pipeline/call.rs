@@ -1,5 +1,5 @@
-//! A call under way: a future of the client library. Its sender polls it once, and from then on the task of the
-//! connection does.
+//! A call under way: a future of the client library. Its sender polls it once; afterwards the task of the connection
+//! does.
 
 use super::{
     exchange::{Answered, exchange},
@@ -59,7 +59,7 @@ impl Call {
         Self { exchange, progress, since: Instant::now() }
     }
 
-    /// Polls if progress is possible, and returns the answers once they are there.
+    /// Polls if progress is possible, and returns the answers once they have arrived.
     pub(super) fn poll(&mut self) -> Option<Vec<Answered>> {
         if !self.progress.ready.swap(false, Ordering::SeqCst) {
             return None;
@@ -78,7 +78,7 @@ impl Call {
         if panicked { Some(Vec::new()) } else { answers }
     }
 
-    /// Sends the call from outside of the task. An immediate answer is left for the task.
+    /// Sends the call from outside the task. An immediate answer is left to the task.
     pub(super) fn send_in_place(&mut self) {
         if let Some(answers) = self.poll() {
             self.exchange = Box::pin(ready(answers));
@@ -86,7 +86,7 @@ impl Call {
         }
     }
 
-    /// Returns whether a poll may make progress.
+    /// Returns `true` if a poll may make progress.
     pub(super) fn is_ready(&self) -> bool {
         self.progress.ready.load(Ordering::SeqCst)
     }

@@ -32,7 +32,7 @@ pub(super) async fn exchange<C: Client>(
         }
         several if shared.cluster.is_none() => together(shared, dialled, several).await,
         _ => {
-            // The keys of a script must share one slot. The scripts for one node are still sent at once.
+            // The keys of a script must share one slot. All scripts for one node are still sent together.
             operations.sort_by_slot();
             let slots = operations.as_slice().chunk_by(|a, b| slot(a) == slot(b));
             let replies = slots.map(async |operations| match operations {
@@ -92,8 +92,8 @@ async fn together<C: Client>(
                 None => whats().map(|what| Err(unexpected_reply(what))).collect(),
             }
         }
-        // The server checks rights, role and memory before it runs a script. A batch that is refused because of one
-        // operation may still succeed for the others.
+        // The server checks permissions, role and memory before it runs a script. If a batch is refused because of one
+        // operation, the others may still succeed.
         Err(error) if error.is_refusal() => {
             shared.observe(sent, &[Err(error.during(BATCH.name))]);
             let each = operations.iter().map(async |operation| {
@@ -124,12 +124,13 @@ async fn batch<C: Client>(
     BATCH.run(dialled, delivery, operations.iter().map(keys).sum(), write).await
 }
 
-/// The time that replicas get while the server's clock is unknown.
+/// The time allowed for replicas while the server's clock is unknown.
 const UNKNOWN_CLOCK: Duration = Duration::from_millis(500);
-/// The maximum time that they get: a connection without an answer for 2 s counts as dead.
+/// The maximum time allowed for replicas: a connection without an answer for 2 s counts as dead.
 const MAX_WAIT: Duration = Duration::from_millis(1_500);
 
-/// Returns the delivery: replicas acknowledge whatever grants or extends a lease, in half of its remaining time.
+/// Returns the delivery. Replicas acknowledge operations that grant or extend a lease, within half of its remaining
+/// time.
 fn delivery<C: Client>(shared: &Shared<C>, operations: &[Operation]) -> Delivery {
     let Some(replicas) = shared.replicas else { return Delivery::Plain };
     let Some(until) = operations.iter().filter_map(not_after).min() else { return Delivery::Plain };

@@ -6,10 +6,10 @@
 //!                └─ task ◀─┘ answered: completes the operations and sends those submitted meanwhile
 //! ```
 //!
-//! When nothing is under way, `submit` sends in place: it polls the future of the client library once, which hands
-//! the command over, and leaves the call to the task. Nothing depends on the caller afterwards.
+//! While no call is under way, `submit` sends in place: it polls the future of the client library once, which takes the
+//! command, and leaves the call to the task. From then on nothing depends on the caller.
 //!
-//! The mutex guards plain data. Neither the client library nor a completion runs while it is held.
+//! The mutex guards plain data. Neither the client library nor completions are called while it is held.
 
 mod call;
 mod exchange;
@@ -49,15 +49,14 @@ struct State {
     queue: Queue<Operation>,
     /// Calls that the task has not picked up yet.
     sent_in_place: Vec<Call>,
-    /// `true` while the task is being polled. It reads this state again before it waits, so it does not have to be
-    /// woken.
+    /// `true` while the task is being polled. It reads this state again before it waits, so it need not be woken.
     in_turn: bool,
     /// The task has ended.
     closed: bool,
 }
 
 impl State {
-    /// Ends a turn of the task unless work remains. `waits` is set if the task waits for a connection.
+    /// Ends a turn of the task unless work remains. `waits` is set if the task is waiting for a connection.
     fn end_turn(&mut self, connected: bool, waits: bool) -> bool {
         let left = match connected {
             true => self.queue.may_send(),
@@ -77,7 +76,7 @@ impl State {
 impl<C: Client> RequestPipeline<C> {
     /// Starts the task in the current runtime.
     pub(crate) fn start(shared: Arc<Shared<C>>) -> Self {
-        // The task has its first turn soon.
+        // The task is about to have its first turn.
         let state =
             State { queue: Queue::default(), sent_in_place: Vec::new(), in_turn: true, closed: false };
         let (state, waker) = (Arc::new(Mutex::new(state)), Arc::new(AtomicWaker::new()));
@@ -124,7 +123,7 @@ impl<C: Client> RequestPipeline<C> {
         }
     }
 
-    /// Returns whether the current runtime is that of the connection.
+    /// Returns `true` in the runtime of the connection.
     fn is_at_home(&self) -> bool {
         Handle::try_current().is_ok_and(|runtime| runtime.id() == self.runtime)
     }
@@ -144,7 +143,7 @@ pub(crate) fn fail_elsewhere(operation: Operation) {
     });
 }
 
-/// Answers outside of the submitting call: in the caller's runtime, or in a thread.
+/// Answers outside the submitting call: in the caller's runtime, or in a thread.
 fn elsewhere(answer: impl FnOnce() + Send + 'static) {
     let answer = || contained(answer);
     match Handle::try_current() {

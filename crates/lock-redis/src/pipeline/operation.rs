@@ -1,4 +1,4 @@
-//! Translation of one operation into keys and arguments of its script, and of the reply into its answer.
+//! Translation of an operation into the keys and arguments of its script, and of the reply into its answer.
 
 use crate::{
     client::PubSub,
@@ -33,7 +33,7 @@ pub(super) fn script(operation: &Operation) -> Option<&'static Script> {
     }
 }
 
-/// Returns the function of the batch script that executes it.
+/// Returns the function of the batch script that executes the operation.
 pub(super) fn function(operation: &Operation) -> &'static str {
     match operation {
         Operation::Acquire(..) if keys(operation) == 2 => "acquire",
@@ -43,12 +43,12 @@ pub(super) fn function(operation: &Operation) -> &'static str {
     }
 }
 
-/// Returns its name in errors.
+/// Returns the name of the operation in errors.
 pub(super) fn what(operation: &Operation) -> &'static str {
     script(operation).map_or("acquire", |script| script.name)
 }
 
-/// Returns the number of its keys.
+/// Returns the number of keys of the operation.
 pub(super) fn keys(operation: &Operation) -> usize {
     match operation {
         Operation::Acquire(request, _) if matches!(request.mode, AcquireMode::New { .. }) => 2,
@@ -74,7 +74,7 @@ pub(super) fn write_keys(operation: &Operation, words: &mut Words) {
     }
 }
 
-/// Writes its arguments. `retention` and `pubsub` are those of the backend.
+/// Writes the arguments. `retention` and `pubsub` are those of the backend.
 pub(super) fn write_arguments(
     operation: &Operation,
     retention: Option<Duration>,
@@ -108,7 +108,7 @@ pub(super) fn write_arguments(
         Operation::Release(request, _) => words.extend([
             owned(request.lease.to_string()),
             small(request.depth_left),
-            // Passed as an argument, since a key would require a right to a key of its name.
+            // Passed as an argument, since a key would require the permission for a key with its name.
             match request.notify {
                 NotifyWaiters::Yes => owned(keys::channel(&request.name)),
                 _ => Cow::Borrowed(""),
@@ -119,7 +119,7 @@ pub(super) fn write_arguments(
     }
 }
 
-/// Returns the slot of its lock in a cluster.
+/// Returns the cluster slot of the lock.
 pub(crate) fn slot(operation: &Operation) -> u16 {
     name(operation).map_or(0, |name| slot_of(name.as_str()))
 }
@@ -136,7 +136,7 @@ pub(crate) fn millis(d: Duration) -> String {
     d.as_millis().max(1).to_string()
 }
 
-/// Returns the server time after which it is void, if it has one.
+/// Returns the server time after which the operation is void, if it has one.
 pub(super) fn not_after(operation: &Operation) -> Option<UtcTime> {
     match operation {
         Operation::Acquire(request, _) => Some(request.not_after),
@@ -145,8 +145,8 @@ pub(super) fn not_after(operation: &Operation) -> Option<UtcTime> {
     }
 }
 
-/// Returns whether it is still worth sending after waiting this long: its caller is still waiting, and its time has not
-/// passed.
+/// Returns `true` if an operation is still worth sending after waiting this long: its caller is still waiting, and its
+/// time has not passed.
 ///
 /// An operation that was late from the beginning is sent: the server answers *late* and reports its clock.
 pub(crate) fn is_worth_sending(operation: &Operation, server: Option<UtcTime>, waited: Duration) -> bool {
@@ -155,8 +155,8 @@ pub(crate) fn is_worth_sending(operation: &Operation, server: Option<UtcTime>, w
     operation.is_wanted() && late().is_none_or(|late| late == 0 || late >= waited)
 }
 
-/// Answers an operation with the reply of its script. The completion runs code of the lock, which may panic without
-/// affecting the next operation.
+/// Answers an operation with the reply of its script. The completion runs code of the lock. A panic in it does not
+/// affect the next operation.
 pub(crate) fn complete(operation: Operation, reply: Result<ScriptReply, RequestError>) {
     fn answer<T>(
         reply: Result<ScriptReply, RequestError>,
@@ -172,7 +172,7 @@ pub(crate) fn complete(operation: Operation, reply: Result<ScriptReply, RequestE
     });
 }
 
-/// Fails operations that were not sent, because their callers have gone or their time has passed.
+/// Fails operations that were not sent, because their callers are gone or their time has passed.
 pub(crate) fn leave_out(operations: Vec<Operation>) {
     for operation in operations {
         let error = overdue(what(&operation));

@@ -1,13 +1,13 @@
-//! The queue that decides when to send. It holds data only; its callers send.
+//! The queue that decides when to send. It only holds data; its callers send.
 //!
-//! An operation is sent immediately while at most one call is under way. Each further call under way doubles the
-//! number of operations that must gather before the next call. So few operations never wait, and many share the cost
-//! of a call. No timer is involved: every answer lets further operations go.
+//! An operation is sent immediately while at most one call is under way. Each further call under way doubles the number
+//! of operations that must gather before the next call. So single operations never wait, and many share the cost of a
+//! call. No timer is involved: every answer allows further calls.
 
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;
 
-/// The maximum number of operations in a call, which blocks the server for about 0.1 ms.
+/// The maximum number of operations in a call. Such a call blocks the server for about 0.1 ms.
 pub(super) const MAX_BATCH: usize = 32;
 /// The maximum number of calls under way.
 const MAX_CALLS: usize = 8;
@@ -19,7 +19,7 @@ pub(super) struct Queue<T> {
     calls: usize,
 }
 
-/// An operation and the time since which it waits.
+/// An operation and the moment since which it has been waiting.
 #[derive(Debug)]
 pub(super) struct Queued<T> {
     pub(super) operation: T,
@@ -33,25 +33,25 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Returns whether nothing waits and nothing is under way.
+    /// Returns `true` if nothing is waiting or under way.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.calls == 0
     }
 
-    /// Adds an operation. Returns `true` if it is the one that allows a call, so that the task has to be woken.
+    /// Adds an operation. Returns `true` if this one allows a call, so that the task must be woken.
     pub(super) fn push(&mut self, operation: T, since: Instant) -> bool {
         let before = self.may_send();
         self.waiting.push_back(Queued { operation, since });
         !before && self.may_send()
     }
 
-    /// Returns whether a call may be sent now.
+    /// Returns `true` if a call may be sent now.
     pub(super) fn may_send(&self) -> bool {
         let enough = (1 << self.calls.saturating_sub(1)).min(MAX_BATCH);
         self.calls < MAX_CALLS && self.waiting.len() >= enough
     }
 
-    /// Takes the operations of the next call if one may be sent now. The call counts as under way.
+    /// Takes the operations of the next call if one may be sent now. It counts as under way.
     pub(super) fn next_call(&mut self) -> Option<Vec<Queued<T>>> {
         if !self.may_send() {
             return None;
@@ -71,18 +71,18 @@ impl<T> Queue<T> {
         self.calls -= calls;
     }
 
-    /// Returns the time since which the oldest operation waits.
+    /// Returns the moment since which the oldest operation has been waiting.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.waiting.front().map(|queued| queued.since)
     }
 
-    /// Takes out the operations that have waited this long.
+    /// Removes the operations that have waited this long.
     pub(super) fn take_older_than(&mut self, age: Duration, now: Instant) -> Vec<T> {
         let old = self.waiting.iter().take_while(|queued| now >= queued.since + age).count();
         self.waiting.drain(..old).map(|queued| queued.operation).collect()
     }
 
-    /// Takes out all operations.
+    /// Removes all operations.
     pub(super) fn take_all(&mut self) -> Vec<T> {
         self.waiting.drain(..).map(|queued| queued.operation).collect()
     }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn first_operation_is_sent_at_once() {
+    async fn first_operation_is_sent_immediately() {
         let mut queue = queue(0);
         assert!(queue.is_idle() && next(&mut queue).is_none());
         assert!(queue.push(7, Instant::now()), "the task is woken");
@@ -118,17 +118,17 @@ mod tests {
         let mut queue = queue(0);
         (0..4).for_each(|_| queue.begin_call());
         let woken: Vec<_> = (0..40).filter(|number| queue.push(*number, Instant::now())).collect();
-        assert_eq!(woken, [7], "for the last of those that are enough, once");
+        assert_eq!(woken, [7], "only for the operation that completes the batch");
         assert_eq!(next(&mut queue), Some((0..32).collect()));
-        assert_eq!(next(&mut queue), None, "eight are too few behind five calls");
+        assert_eq!(next(&mut queue), None, "eight are too few with five calls under way");
         queue.end_calls(1);
-        assert_eq!(next(&mut queue), Some((32..40).collect()), "an answer lets them go");
+        assert_eq!(next(&mut queue), Some((32..40).collect()), "an answer allows the call");
         queue.end_calls(5);
         assert!(queue.is_idle());
     }
 
     #[tokio::test]
-    async fn each_call_under_way_doubles_what_must_gather() {
+    async fn each_call_under_way_doubles_the_required_batch() {
         let mut queue = queue(0);
         let sent: Vec<_> = (0..100)
             .filter_map(|number| {
@@ -140,24 +140,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn many_share_eight_calls() {
+    async fn many_operations_share_eight_calls() {
         let mut queue = queue(1_000);
         let calls: Vec<_> = std::iter::from_fn(|| next(&mut queue)).collect();
         assert_eq!(calls.len(), MAX_CALLS);
         assert!(calls.iter().all(|call| call.len() == MAX_BATCH));
-        assert!(!queue.push(1_000, Instant::now()), "nothing can be sent now");
+        assert!(!queue.push(1_000, Instant::now()), "no call is allowed now");
         queue.end_calls(1);
-        assert_eq!(next(&mut queue).map(|call| call[0]), Some(256), "in their order");
+        assert_eq!(next(&mut queue).map(|call| call[0]), Some(256), "in order");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn operations_grow_old_in_their_order() {
+    async fn oldest_operations_are_taken_in_order() {
         let (mut queue, age) = (queue(0), Duration::from_millis(300));
         for number in 0..5 {
             queue.push(number, Instant::now());
             tokio::time::advance(Duration::from_millis(100)).await;
         }
-        let first = queue.oldest().expect("five wait");
+        let first = queue.oldest().expect("five waiters");
         assert_eq!(queue.take_older_than(age, first + age), [0]);
         assert_eq!(queue.take_older_than(age, Instant::now()), [1, 2]);
         assert_eq!(queue.take_all(), [3, 4]);

@@ -25,7 +25,7 @@ use std::{
 };
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
-/// The maximum number of rounds in a turn, after which the other tasks of the runtime get their turn.
+/// The maximum number of rounds in a turn. Afterwards other tasks of the runtime have their turn.
 const MAX_ROUNDS: usize = 32;
 
 /// The interval of checks for unanswered calls.
@@ -146,7 +146,7 @@ impl<C: Client> Task<C> {
         }
     }
 
-    /// Gives up calls that got no answer on a connection that is alive.
+    /// Gives up calls without an answer on a connection that is alive.
     fn give_up_calls(&mut self, context: &mut Context<'_>) {
         while self.look.as_mut().poll(context).is_ready() {
             let now = Instant::now();
@@ -164,7 +164,7 @@ impl<C: Client> Future for Task<C> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let task = &mut *self;
-        // Registered before any state is read, or a wake-up in between would be missed.
+        // Registered before any state is read: a wake-up in between would be missed otherwise.
         task.waker.register(context.waker());
         lock(&task.state).in_turn = true;
         for _ in 0..MAX_ROUNDS {

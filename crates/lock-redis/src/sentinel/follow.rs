@@ -1,4 +1,4 @@
-//! Follows the master: leaves the old one as soon as the sentinels name another, even if the old one still answers.
+//! Follows the master: leaves the old one as soon as the sentinels name another, even if it still answers.
 //!
 //! ```text
 //!   a sentinel publishes `+switch-master` ─┐
@@ -18,15 +18,15 @@ use tokio::{sync::Notify, task::JoinHandle, time::timeout};
 
 /// The channel on which a sentinel announces another master.
 const CHANNEL: &str = "+switch-master";
-/// The maximum time between two questions without news.
+/// The maximum time between two questions if no announcement arrives.
 const LOOK: Duration = Duration::from_secs(30);
-/// The time limit of a ping and of a subscription, within which a silent connection is noticed and replaced.
+/// The time limit of a ping and of a subscription. A silent connection is noticed and replaced within it.
 const ANSWER: Duration = Duration::from_secs(3);
 
 /// The task that follows the master. Dropping it ends the task.
 pub(crate) struct Follower(JoinHandle<()>);
 
-/// Receives announcements of sentinels.
+/// Receives the sentinels' announcements.
 #[derive(Default)]
 struct News(Notify);
 

@@ -1,8 +1,8 @@
-//! The sentinels of a master: its current address, and announcements of a new one.
+//! The sentinels of a master: its current address, and announcements of a new master.
 //!
-//! All sentinels are asked at once, each over a connection that lasts for one question. A master named by the
-//! majority is accepted immediately. Otherwise the remaining answers are awaited, so that one sentinel that was cut
-//! off from its peers does not lead back to an old master.
+//! All sentinels are asked at once, each over a connection for one question. A master named by the majority is accepted
+//! immediately. Otherwise the remaining answers are awaited, so that a sentinel that was cut off from its peers cannot
+//! lead back to an old master.
 
 mod follow;
 
@@ -31,7 +31,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-/// The time in which other sentinels may contradict those that have named a master.
+/// The time within which other sentinels may contradict those that have already answered.
 const CONTRADICTION: Duration = Duration::from_millis(500);
 
 /// The sentinels of one master.
@@ -101,8 +101,8 @@ impl<C: Client> Sentinels<C> {
         }
     }
 
-    /// Returns once the follower sees the sentinels name a master other than this one. A dial to a master that hangs
-    /// would otherwise use up its whole time limit.
+    /// Returns once the follower learns that the sentinels name a master other than this one. Otherwise a dial to a
+    /// master that hangs would use up its whole time limit.
     pub(crate) async fn leave(&self, master: &Server) {
         let mut latest = self.latest.subscribe();
         loop {
@@ -115,7 +115,7 @@ impl<C: Client> Sentinels<C> {
         }
     }
 
-    /// Publishes the master that was seen to the dials under way.
+    /// Publishes the master to the dials under way.
     fn saw(&self, master: &Server) {
         self.latest.send_if_modified(|latest| {
             let is_new = latest.as_ref() != Some(master);

@@ -1,4 +1,4 @@
-//! URLs with several hosts, which the URL parser does not support: it gets one host at a time.
+//! URLs with several hosts. The URL parser does not support them, so it is given one host at a time.
 
 use super::{
     Address, PORT, SENTINEL_PORT, TLS_OPTIONS, credentials, database, decoded, login, options, refused,
@@ -12,7 +12,7 @@ use lock_core::{LockError, quorum::MAX_CLOCK_DISTANCE};
 use std::time::Duration;
 use url::Url;
 
-/// The smallest quorum that survives the loss of a node.
+/// The size of the smallest quorum that survives the loss of a node.
 const MIN_NODES: usize = 3;
 
 /// Parses `[user:password@]host[:port],…/master[/database][?options]`, the part after the scheme.
@@ -122,7 +122,7 @@ struct Several {
     credentials: Credentials,
     /// The path without its leading slash.
     path: String,
-    /// A URL that has only the options.
+    /// A URL that only has the options.
     query: Url,
 }
 

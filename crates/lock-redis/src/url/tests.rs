@@ -24,7 +24,7 @@ fn login(username: Option<&str>, password: Option<&str>) -> Credentials {
 }
 
 #[test]
-fn a_url_says_where_and_as_whom() {
+fn url_has_the_server_and_the_login() {
     let plain = address("redis://cache.example");
     assert_eq!(*endpoint(&plain), tcp("cache.example", 6379, None));
     assert!(plain.credentials == login(None, None) && plain.tls.is_none());
@@ -95,13 +95,13 @@ fn a_url_of_a_quorum_names_its_nodes() {
 }
 
 #[test]
-fn valkey_is_another_word_for_redis() {
+fn valkey_schemes_equal_those_of_redis() {
     assert_eq!(address("valkey://:secret@host/2"), address("redis://:secret@host/2"));
     assert_eq!(address("valkeys://host:7000"), address("rediss://host:7000"));
 }
 
 #[test]
-fn a_bad_url_is_refused_with_its_cure_and_without_its_password() {
+fn invalid_url_is_refused_without_quoting_its_password() {
     let cases = [
         ("redis://user:canary@host:port", "percent-encode"),
         ("redis://:can/ary@host", "percent-encode"),
@@ -158,7 +158,7 @@ fn a_bad_url_is_refused_with_its_cure_and_without_its_password() {
 }
 
 #[test]
-fn tls_is_by_url_as_well() {
+fn url_can_enable_tls() {
     assert_eq!(address("rediss://host").tls, Some(Tls::system()));
     assert_eq!(address("redis://host").tls, None);
     for (url, cure) in [

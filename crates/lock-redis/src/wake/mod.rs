@@ -1,4 +1,4 @@
-//! Wake-ups: one connection receives the messages of all names.
+//! Wake-ups: one connection receives the messages for all names.
 
 mod state;
 mod tend;
@@ -27,7 +27,7 @@ pub(crate) struct Subscriptions<C: Client> {
 }
 
 /// State shared by the connection, the task and the callers. The connection reports its messages to it, so it cannot
-/// own it.
+/// own the connection.
 struct Shared {
     kind: PubSub,
     /// Notified when a channel has moved to another server.
@@ -71,12 +71,12 @@ impl<C: Client> Subscriptions<C> {
         self.shared.kind
     }
 
-    /// Asks for another connection.
+    /// Requests another connection.
     pub(crate) fn replace(&self, reason: ReplaceReason) {
         self.connection.replace(reason);
     }
 
-    /// Asks for another connection if the current one leads to another server.
+    /// Requests another connection if the current one leads to another server.
     pub(crate) fn follow(&self, master: &Server) {
         self.connection.follow(master);
     }
@@ -88,7 +88,7 @@ impl<C: Client> Subscriptions<C> {
         self.shared.watchers.register_listener(signals)
     }
 
-    /// Tries whether the login may subscribe at all.
+    /// Checks whether the login may subscribe at all.
     pub(crate) async fn probe(&self, channel: String) -> Result<(), RequestError> {
         self.connection.subscribe(self.kind(), vec![channel.clone()], vec![channel]).await
     }
@@ -97,32 +97,31 @@ impl<C: Client> Subscriptions<C> {
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         let acknowledgement = self.begin_watch(subscriber, &name)?;
         self.changed();
-        // A failure has already ended this subscription. A newer one may exist by the time it is seen here.
+        // A failure has already ended this subscription. A newer one may exist when it is seen here.
         acknowledgement.await.unwrap_or_else(|_| Err(runtime_ended("subscribe").into()))
     }
 
-    /// Registers a wanted channel. The caller has to call [`changed`](Self::changed) afterwards.
+    /// Registers a wanted channel. The caller must call [`changed`](Self::changed) afterwards.
     pub(crate) fn begin_watch(
         &self,
         subscriber: SubscriberId,
         name: &LockName,
     ) -> Result<Acknowledgement, BackendError> {
-        // Both happen under one lock. Otherwise the end of another subscription could fall in between and undo this
-        // one.
+        // Both steps happen under one lock. Otherwise the end of another subscription in between could undo this one.
         let mut state = lock(&self.shared.state);
         let acknowledgement = state.want(channel(name), (subscriber, name.clone()))?;
         self.shared.watchers.subscribe(subscriber, name.clone());
         Ok(acknowledgement)
     }
 
-    /// Takes over a name whose slot moved to this server. Everyone is woken once the channel is subscribed to.
+    /// Takes over a name whose slot moved to this server. All waiters are woken once the channel is subscribed to.
     pub(crate) fn adopt(&self, subscriber: SubscriberId, name: &LockName) {
         let mut state = lock(&self.shared.state);
         state.adopt(channel(name), name.clone());
         self.shared.watchers.subscribe(subscriber, name.clone());
     }
 
-    /// Drops a name, and its channel, whose slot has moved away from this server.
+    /// Drops a name whose slot has moved away from this server, and its channel.
     pub(crate) fn give_up(&self, subscriber: SubscriberId, name: &LockName) {
         let mut state = lock(&self.shared.state);
         if self.shared.watchers.unsubscribe(subscriber, name) {
@@ -130,7 +129,7 @@ impl<C: Client> Subscriptions<C> {
         }
     }
 
-    /// Brings the subscriptions of the connection in line with the wanted channels.
+    /// Adjusts the subscriptions of the connection to the wanted channels.
     pub(crate) fn changed(&self) {
         self.shared.changed.notify_one();
     }
@@ -153,7 +152,7 @@ impl Shared {
         }
     }
 
-    /// Ends the subscriptions that waited for a batch which the server did not accept.
+    /// Ends the subscriptions that waited for a batch that the server did not accept.
     fn fail(&self, batch: Batch, error: &RequestError) {
         let mut state = lock(&self.state);
         for (subscriber, name) in state.failed(batch, error) {
@@ -161,7 +160,7 @@ impl Shared {
         }
     }
 
-    /// Drops the subscriptions of factories that no longer exist. Returns whether there were any.
+    /// Drops the subscriptions of factories that no longer exist. Returns `true` if there were any.
     fn forget_gone(&self) -> bool {
         let mut state = lock(&self.state);
         let names = self.watchers.forget_gone();

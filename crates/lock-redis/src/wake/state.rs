@@ -13,32 +13,32 @@ use tokio::{sync::oneshot, time::Instant};
 
 /// The maximum number of channels in one batch.
 const MAX_CHANNELS: usize = 1_000;
-/// The time after which a refused channel is tried again. Rights may be granted later, but trying costs all other
-/// names their connection.
+/// The time after which a refused channel is tried again. Permissions may be granted later, but each try costs all
+/// other names their connection.
 const REFUSED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The pending answer to a subscription.
 pub(crate) type Acknowledgement = oneshot::Receiver<Result<(), BackendError>>;
 
-/// The channels of all names that this process waits for. The cost of each step depends on what it changes, not on
-/// the number of channels.
+/// The channels of all names for which this process waits. The cost of each step depends on the size of the change, not
+/// on the number of channels.
 #[derive(Debug, Default)]
 pub(super) struct SubscriptionState {
     /// The wanted names by channel; `a` and `{a}` share one.
     wanted: HashMap<String, HashSet<LockName>>,
-    /// Channels that the server has acknowledged on the current connection.
+    /// Channels acknowledged by the server on the current connection.
     standing: HashSet<String>,
     /// Channels that are wanted, not acknowledged and not recently refused.
     missing: HashSet<String>,
     /// Channels that are acknowledged but no longer wanted.
     unwanted: HashSet<String>,
-    /// Channels that the server refused: the time of the next attempt, and the error.
+    /// Channels refused by the server: the time of the next attempt, and the error.
     refused: HashMap<String, (Instant, BackendError)>,
     /// Subscriptions that wait for an acknowledgement, by channel.
     waiting: HashMap<String, Vec<Waiting>>,
     /// `true` if names were adopted.
     adopted: bool,
-    /// The maximum size of the next batch, which is reduced after a refusal in order to find the refused channel.
+    /// The maximum size of the next batch. It is reduced after a refusal to find the refused channel.
     limit: Option<usize>,
 }
 
@@ -60,7 +60,8 @@ pub(super) struct Batch {
 }
 
 impl SubscriptionState {
-    /// Adds the channel of a name. The answer comes once the server has acknowledged it, or when that failed.
+    /// Adds the channel of a name. The answer arrives once the server has acknowledged it or the subscription has
+    /// failed.
     ///
     /// # Errors
     /// The server refused the channel recently. Nothing is added.
@@ -95,7 +96,7 @@ impl SubscriptionState {
         }
     }
 
-    /// Adds the channel of a name that was watched at another server until now. No caller waits for the answer, so a
+    /// Adds the channel of a name whose subscription was at another server. No caller waits for the answer, so a
     /// failure does not end the subscription.
     pub(super) fn adopt(&mut self, channel: String, name: LockName) {
         self.refused.remove(&channel);
@@ -106,12 +107,12 @@ impl SubscriptionState {
         self.wanted.entry(channel).or_default().insert(name);
     }
 
-    /// Returns whether names were adopted since the last call. Their wake-ups may have been missed.
+    /// Returns `true` if names were adopted since the last call. Their wake-ups may have been missed.
     pub(super) fn take_adopted(&mut self) -> bool {
         std::mem::take(&mut self.adopted)
     }
 
-    /// Removes the channel of a name that belongs to another server now, which has ended the subscription.
+    /// Removes the channel of a name that now belongs to another server, which ended the subscription.
     pub(super) fn give_up(&mut self, channel: &str, name: &LockName) {
         let Some(names) = self.wanted.get_mut(channel) else { return };
         names.remove(name);
@@ -131,8 +132,8 @@ impl SubscriptionState {
         self.wanted.get(channel).into_iter().flatten().cloned().collect()
     }
 
-    /// Returns the next request. A channel that is to be unsubscribed stops counting as acknowledged: if it is wanted
-    /// again before that, a later batch subscribes to it.
+    /// Returns the next request. A channel to be unsubscribed no longer counts as acknowledged: if it is wanted again
+    /// before that, a later batch subscribes to it.
     pub(super) fn next_batch(&mut self) -> Batch {
         let now = Instant::now();
         for (channel, _) in self.refused.extract_if(|_, (until, _)| *until <= now) {
@@ -166,8 +167,8 @@ impl SubscriptionState {
         }
     }
 
-    /// Handles a batch that the server did not accept. Answers the subscriptions that wait for it and returns them,
-    /// since they have ended. A channel stays wanted for those who had subscribed to it before.
+    /// Handles a batch that the server did not accept. Fails the subscriptions that wait for it and returns them, since
+    /// they have ended. A channel stays wanted by earlier subscribers.
     pub(super) fn failed(&mut self, batch: Batch, error: &RequestError) -> Vec<Watch> {
         let refused = !error.is_retryable() && error.redirection().is_none();
         let mut over = Vec::new();
@@ -204,14 +205,14 @@ mod tests {
     use super::*;
 
     fn name(text: &str) -> LockName {
-        LockName::new(text).expect("a good name")
+        LockName::new(text).expect("valid name")
     }
 
-    /// Subscribes one factory to a name through this channel.
+    /// Subscribes one factory to a name over this channel.
     fn want(state: &mut SubscriptionState, channel: &str, text: &str) -> Acknowledgement {
         state
             .want(channel.to_owned(), (SubscriberId::new(1), name(text)))
-            .expect("it was not refused just now")
+            .expect("accepted before")
     }
 
     fn subscribe(batch: &Batch) -> Vec<&str> {
@@ -229,19 +230,19 @@ mod tests {
     }
 
     #[test]
-    fn watches_that_come_at_once_are_one_batch() {
+    fn simultaneous_watches_are_one_batch() {
         let mut state = SubscriptionState::default();
         let (mut a, mut b) = (want(&mut state, "a", "a"), want(&mut state, "b", "b"));
         let batch = state.next_batch();
         assert_eq!(subscribe(&batch), ["a", "b"]);
         state.acknowledged(batch);
         assert_eq!((answered(&mut a), answered(&mut b)), (Some(true), Some(true)));
-        assert_eq!(answered(&mut want(&mut state, "a", "a")), Some(true), "it stands already");
+        assert_eq!(answered(&mut want(&mut state, "a", "a")), Some(true), "already subscribed");
         assert_eq!(state.next_batch(), Batch::default());
     }
 
     #[test]
-    fn shared_channel_is_given_up_with_its_last_name() {
+    fn shared_channel_ends_with_its_last_name() {
         let mut state = SubscriptionState::default();
         let _answer = (want(&mut state, "c", "a"), want(&mut state, "c", "{a}"));
         let batch = state.next_batch();
@@ -264,7 +265,7 @@ mod tests {
         let giving_up = state.next_batch();
         let mut again = want(&mut state, "a", "a");
         state.acknowledged(giving_up);
-        assert_eq!(answered(&mut again), None, "the old one is being given up");
+        assert_eq!(answered(&mut again), None, "the old subscription is being ended");
         let batch = state.next_batch();
         assert_eq!(subscribe(&batch), ["a"]);
         state.acknowledged(batch);
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_channel_is_found_by_halves() {
+    fn refused_channel_is_found_by_bisection() {
         let mut state = SubscriptionState::default();
         let names: Vec<_> = (0..40).map(|number| format!("c{number}")).collect();
         let mut answers: Vec<_> = names.iter().map(|text| want(&mut state, text, text)).collect();
@@ -283,7 +284,7 @@ mod tests {
                 break;
             }
             batches += 1;
-            assert!(batches < 150, "it is found by halves");
+            assert!(batches < 150, "found by bisection");
             match batch.subscribe.iter().any(|channel| channel == "c7") {
                 true => {
                     for (_, name) in state.failed(batch, &denied()) {
@@ -299,11 +300,11 @@ mod tests {
         }
         assert!(names.iter().all(|name| name == "c7" || state.standing.contains(name)));
         let again = state.want("c7".into(), (SubscriberId::new(1), name("c7")));
-        assert!(again.is_err(), "a second watch gets the answer of a moment ago");
-        assert_eq!(state.next_batch(), Batch::default(), "and the others keep their connection");
+        assert!(again.is_err(), "a second watch gets the recent answer");
+        assert_eq!(state.next_batch(), Batch::default(), "the others keep their connection");
         state.refused.values_mut().for_each(|(until, _)| *until = Instant::now());
         let _answer = want(&mut state, "c7", "c7");
-        assert_eq!(state.next_batch().subscribe, ["c7"], "rights may have come back");
+        assert_eq!(state.next_batch().subscribe, ["c7"], "permissions may have been granted");
     }
 
     #[test]
@@ -312,7 +313,7 @@ mod tests {
         let mut answer = want(&mut state, "a", "a");
         let batch = state.next_batch();
         let down = error::Unanswered::ConnectionLost.during("subscribe");
-        assert_eq!(state.failed(batch, &down), [(SubscriberId::new(1), name("a"))], "this watch is over");
+        assert_eq!(state.failed(batch, &down), [(SubscriberId::new(1), name("a"))], "this watch has ended");
         assert_eq!(answered(&mut answer), Some(false));
         assert_eq!(subscribe(&state.next_batch()), ["a"]);
         let batch = state.next_batch();

@@ -1,4 +1,4 @@
-//! Keeps the connection subscribed to the wanted channels: in batches, one at a time, each acknowledged.
+//! Keeps the connection subscribed to the wanted channels, by one acknowledged batch at a time.
 
 use super::{Shared, state::Batch};
 use crate::{
@@ -14,7 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// The interval of pings on a quiet connection. Merely listening does not reveal that a connection is dead.
+/// The interval of pings on an idle connection. Merely listening does not reveal a dead connection.
 const PING: Duration = Duration::from_secs(5);
 /// The time limit of a batch.
 const BATCH: Duration = Duration::from_secs(2);
@@ -52,9 +52,9 @@ pub(super) async fn run<C: Client>(connection: Arc<ManagedConnection<C>>, shared
             Settled::Yes => 0,
             Settled::Refused | Settled::No => failures + 1,
         };
-        // Messages that were sent without a subscription are lost. A waiter woken before the subscription exists
-        // could find the lock taken and then miss its release, so waiters are woken once more when it exists. (After
-        // a refusal, only then: the next connection comes immediately.)
+        // Messages sent while there is no subscription are lost. A waiter woken before the subscription exists could
+        // find the lock taken and then miss its release, so waiters are woken once more afterwards. (After a refusal,
+        // only then: the next connection follows immediately.)
         missed |= fresh || failures > 0 || adopted;
         let all_stands = missed && failures == 0;
         if all_stands || failures == 1 && settled == Settled::No {
@@ -79,7 +79,7 @@ async fn next_connection<C: Client>(changes: &mut Receiver<Current<C>>) -> Resul
 enum Settled {
     /// All wanted channels are subscribed to.
     Yes,
-    /// The server refuses a wanted channel. Another connection was requested.
+    /// The server refuses a wanted channel. Another connection has been requested.
     Refused,
     /// The connection failed.
     No,
@@ -112,7 +112,7 @@ async fn settle<C: Client>(
                 let retryable = is_moved || error.is_retryable();
                 log(&error, logged);
                 shared.fail(batch, &error);
-                // A late answer would be taken for that of the next batch.
+                // A late answer would be taken for the answer to the next batch.
                 connection.replace(ReplaceReason::SubscriptionFailed);
                 return if retryable { Settled::No } else { Settled::Refused };
             }
@@ -132,7 +132,7 @@ async fn ask<C: Client>(
     }
 }
 
-/// Logs an error once per outage, however long it is.
+/// Logs an error once per outage, however long it lasts.
 fn log(error: &RequestError, logged: &mut String) {
     let (retryable, error) = (error.is_retryable(), BackendError::from(error.clone()));
     let text = error.to_string();

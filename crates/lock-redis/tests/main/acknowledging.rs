@@ -1,4 +1,4 @@
-//! Grants and renewals that replicas have to acknowledge.
+//! Grants and renewals that replicas must acknowledge.
 
 use crate::{
     scripted::{Answer, Scripted, refused, text},
@@ -15,7 +15,7 @@ async fn connected() -> (Scripted, Backed) {
         "INFO" => Answer::Reply(text(info)),
         _ => Answer::Usual,
     });
-    let backend = client.builder().replicas(2).connect().await.expect("all is well");
+    let backend = client.builder().replicas(2).connect().await.expect("healthy store");
     (client, backend)
 }
 
@@ -56,7 +56,7 @@ async fn acknowledgement_follows_its_write_on_the_same_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_give_nothing_need_no_acknowledgement() {
+async fn answers_without_a_grant_need_no_acknowledgement() {
     let (client, backend) = connected().await;
     let waits = || client.server().count(|asked| asked.name == "WAIT");
     let before = waits();
@@ -64,7 +64,7 @@ async fn answers_that_give_nothing_need_no_acknowledgement() {
         backend.release(release_request("x")).await.unwrap().outcome,
         Released::Released { .. }
     ));
-    assert_eq!(waits(), before, "a release waits for nobody");
+    assert_eq!(waits(), before, "a release does not wait for replicas");
     client.answer(|asked| match asked.runs("acquire") {
         true => Answer::Reply(Reply::List(vec![text("1767225600000000"), text("busy"), Reply::Integer(7)])),
         false => Answer::Usual,
@@ -104,7 +104,7 @@ async fn missing_right_to_wait_is_named() {
         _ => Answer::Usual,
     });
     let error = client.builder().replicas(1).connect().await.map(drop).unwrap_err();
-    let cause = error.backend_error().expect("the server's fault");
+    let cause = error.backend_error().expect("server fault");
     assert_eq!(cause.kind(), Kind::Denied);
     assert!(cause.to_string().contains("'wait'"), "{cause}");
 }

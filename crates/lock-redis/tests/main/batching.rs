@@ -1,4 +1,4 @@
-//! Batches: when operations share a call, and how the failure of one operation or of the call affects each.
+//! Batches: when operations share a call, and how the failure of one operation or of the call affects the others.
 
 use crate::{
     scripted::{Answer, Arrived, Scripted, in_one_text, refused, text},
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 const WAY: Duration = Duration::from_millis(10);
 const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 
-/// Delays the call for `first`, so that whatever is submitted meanwhile gathers. `answers` answers everything else.
+/// Delays the call for `first`, so that later operations gather. `answers` answers everything else.
 fn gather(client: &Scripted, mut answers: impl FnMut(&Arrived) -> Answer + Send + 'static) {
     client.answer(move |asked| match asked.arguments.get(2).is_some_and(|key| key == "first") {
         true => Answer::Late(WAY),
@@ -26,7 +26,7 @@ fn gather(client: &Scripted, mut answers: impl FnMut(&Arrived) -> Answer + Send 
     });
 }
 
-/// Returns the answers to acquires that are sent together.
+/// Returns the answers to acquires that share a call.
 async fn acquire_together(
     client: &Scripted,
     backend: &Backed,
@@ -35,7 +35,7 @@ async fn acquire_together(
     client.server().arrived.clear();
     let (first, answers) =
         tokio::join!(acquire(backend, "first"), join_all(locks.iter().map(|lock| acquire(backend, lock))));
-    first.expect("nothing is wrong with the first");
+    first.expect("the first is valid");
     answers
 }
 
@@ -64,7 +64,7 @@ async fn operations_under_way_together_share_a_call() {
     let (client, backend) = warm().await;
     let answers = acquire_together(&client, &backend, &locks(10)).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-    assert_eq!(calls(&client), [1, 10], "those that came later wait for the first");
+    assert_eq!(calls(&client), [1, 10], "later operations wait for the first");
     let tokens: Vec<_> = answers
         .into_iter()
         .map(|answer| match answer.unwrap().outcome {
@@ -98,7 +98,7 @@ async fn lone_operation_has_its_own_script() {
     assert_eq!(client.server().arrived.len(), 10);
 }
 
-/// One failure of each kind. Each is reported to its own operation.
+/// One failure of each kind. Each is only reported to its own operation.
 #[tokio::test(start_paused = true)]
 async fn failed_item_does_not_fail_its_neighbours() {
     let (client, backend) = warm().await;
@@ -114,7 +114,7 @@ async fn failed_item_does_not_fail_its_neighbours() {
         // Failed midway.
         list(&["error", "ERR value is not an integer or out of range"]),
         list(&["error", "@user_script: 9: -OOM command not allowed when used memory > 'maxmemory'."]),
-        list(&["no word of ours"]),
+        list(&["unknown word"]),
         list(&["gone"]),
         list(&["renewed"]),
         list(&["error", "WRONGTYPE Operation against a key holding the wrong kind of value"]),
@@ -182,7 +182,7 @@ async fn unknown_batch_script_is_sent_as_text_once() {
     }
 }
 
-/// The server checks the rights on all keys of a script before it runs.
+/// The server checks the permissions for all keys of a script before running it.
 #[tokio::test(start_paused = true)]
 async fn denied_key_does_not_fail_the_batch() {
     let (client, backend) = warm().await;
@@ -209,11 +209,11 @@ async fn refused_batch_is_sent_one_by_one() {
         assert_eq!(calls(&client), [1, 4, 1, 1, 1, 1]);
         sleep(Duration::from_millis(300)).await;
         let dials = client.server().dials.len();
-        assert_eq!(dials, if error == READ_ONLY { 4 } else { 2 }, "only a replica is left: {error}");
+        assert_eq!(dials, if error == READ_ONLY { 4 } else { 2 }, "connections to a replica are replaced: {error}");
     }
 }
 
-/// Operations that may have been carried out are not sent again.
+/// Operations that may have been executed are not sent again.
 #[tokio::test(start_paused = true)]
 async fn failed_batch_is_unknown_for_all() {
     let (client, backend) = warm().await;
@@ -240,8 +240,8 @@ async fn unwanted_operations_are_not_sent() {
     assert!(!server.arrived.iter().any(|asked| asked.arguments.iter().any(|argument| argument == "a")));
 }
 
-/// An operation whose time ends while it waits is certainly not carried out. One that was late from the beginning is
-/// sent, because the answer reports the server's clock.
+/// An operation whose time ends while it waits is certainly not executed. One that was late from the beginning is sent,
+/// because the answer reports the server's clock.
 #[tokio::test(start_paused = true)]
 async fn operations_whose_time_ended_in_the_queue_are_not_sent() {
     let (client, backend) = warm().await;

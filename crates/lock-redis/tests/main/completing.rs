@@ -25,7 +25,7 @@ async fn sent_and_two_queued(backend: &Backed) -> (Vec<Future<Acquired>>, [Futur
 }
 
 #[tokio::test(start_paused = true)]
-async fn cut_connection_ends_sent_operations_only() {
+async fn cut_connection_fails_sent_operations_only() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     client.answer(|_| Answer::Never);
@@ -37,7 +37,7 @@ async fn cut_connection_ends_sent_operations_only() {
         assert_eq!(meaning(&answer), (Kind::Unavailable, Applied::Unknown));
     }
     assert_eq!(begin.elapsed(), Duration::ZERO);
-    assert!(one.await.is_ok() && two.await.is_ok(), "they are sent over the next connection");
+    assert!(one.await.is_ok() && two.await.is_ok(), "sent over the next connection");
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,7 +59,7 @@ async fn queued_operations_wait_300_ms_for_a_connection() {
     }
     assert_eq!(begin.elapsed(), Duration::from_millis(300));
     assert_eq!(meaning(&later.await), (Kind::Unavailable, Applied::No));
-    assert_eq!(begin.elapsed(), Duration::from_millis(400), "each has its own time");
+    assert_eq!(begin.elapsed(), Duration::from_millis(400), "each has its own time limit");
     client.recover();
     sleep(Duration::from_secs(1)).await;
     acquire(&backend, "x").await.expect("the server is back");
@@ -86,12 +86,12 @@ async fn operation_that_is_never_answered_ends() {
     let waited = begin.elapsed().as_secs();
     assert!((30..=40).contains(&waited), "{waited} s");
     client.recover();
-    acquire(&backend, "z").await.expect("the connection is used further");
+    acquire(&backend, "z").await.expect("the connection stays in use");
     assert_eq!(client.server().dials.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_answer_is_an_answer() {
+async fn late_answer_is_delivered() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     client.answer(|_| Answer::Late(Duration::from_millis(1_500)));
@@ -113,7 +113,7 @@ async fn dropped_backend_answers_its_operations() {
         assert_eq!(meaning(&queued.await).1, Applied::No);
     }
     sleep(Duration::from_millis(1)).await;
-    assert_eq!(client.server().open(), 0, "nothing is left open");
+    assert_eq!(client.server().open(), 0, "no open connection is left");
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -141,7 +141,7 @@ fn end_of_the_runtime_answers_all_operations() {
     assert_eq!(meaning(&inside), (Kind::Misconfigured, Applied::No));
 }
 
-/// The task of the connection sends operations from elsewhere.
+/// Operations are submitted outside the connection's runtime; its task sends them.
 #[test]
 fn operations_come_from_other_runtimes_and_threads() {
     let (home, other) = (runtime(), runtime());
@@ -151,7 +151,7 @@ fn operations_come_from_other_runtimes_and_threads() {
     assert!(home.block_on(outside).is_ok() && home.block_on(inside).is_ok());
 }
 
-/// Submits another operation when woken, as the completion of a lock does.
+/// Submits another operation when woken, like the completion of a lock.
 struct Submits {
     backend: Backed,
     answers: Mutex<Vec<Future<Acquired>>>,
@@ -187,12 +187,12 @@ struct Panics;
 
 impl Wake for Panics {
     fn wake(self: Arc<Self>) {
-        panic!("this completion panics");
+        panic!("planned panic of a completion");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn panicking_completion_loses_no_other() {
+async fn panicking_completion_affects_no_other() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     client.answer(|_| Answer::Late(Duration::from_millis(1)));

@@ -1,4 +1,4 @@
-//! Checks made before the first lock, with any client.
+//! Checks made before the first lock, whatever the client.
 
 use crate::{
     scripted::{Answer, BEGIN, Dial, INFO, Scripted, WithoutTls, refused, text},
@@ -15,14 +15,14 @@ use lock_redis::{
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// Asserts that connecting fails with this kind and these words, and leaves nothing open.
+/// Asserts that connecting fails with this kind and this text, and leaves no connection open.
 async fn is_refused(client: &Scripted, kind: Kind, says: &str) {
-    let error = client.builder().connect().await.map(drop).expect_err("it must not connect");
-    let cause = error.backend_error().expect("the server's fault");
+    let error = client.builder().connect().await.map(drop).expect_err("must not connect");
+    let cause = error.backend_error().expect("server fault");
     assert_eq!((cause.kind(), cause.applied()), (kind, Applied::No), "{cause}");
-    assert!(cause.to_string().contains(says), "{says:?} is said: {cause}");
+    assert!(cause.to_string().contains(says), "missing {says:?}: {cause}");
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(client.server().open(), 0, "a connection is left");
+    assert_eq!(client.server().open(), 0, "no open connection is left");
 }
 
 #[tokio::test(start_paused = true)]
@@ -30,10 +30,10 @@ async fn backend_has_two_connections_and_knows_the_clock() {
     let (client, backend) = connected().await;
     let server = client.server();
     assert_eq!((server.dials.len(), server.open()), (2, 2));
-    assert_eq!(server.subscribed(), Vec::<String>::new(), "the channel of the check is given up");
+    assert_eq!(server.subscribed(), Vec::<String>::new(), "the check ends its subscription");
     assert_eq!(server.count(|asked| asked.name == "INFO"), 1);
     assert!(server.count(|asked| asked.runs("probe")) > 0);
-    assert_eq!(backend.server_now(&name("any")).expect("it is known").as_micros(), BEGIN);
+    assert_eq!(backend.server_now(&name("any")).expect("known").as_micros(), BEGIN);
     assert!(backend.warnings().is_empty() && backend.is_connected());
 }
 
@@ -75,7 +75,7 @@ async fn silent_server_is_an_error_at_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unfit_servers_are_refused_by_name() {
+async fn unsuitable_servers_are_refused_by_kind() {
     let client = Scripted::default();
     for (from, to, says) in [
         ("role:master", "role:slave", "use the address of its master"),
@@ -120,7 +120,7 @@ async fn hidden_info_is_warned_of() {
     let backend = client.builder().connect().await.unwrap();
     assert!(matches!(backend.warnings(), [ConnectWarning::NotChecked { .. }]));
     drop(backend);
-    // A member of a cluster is recognised nevertheless, since it serves no key.
+    // A cluster member is recognised nevertheless, since it serves no key.
     client.answer(move |asked| match asked.runs("probe") {
         true => Answer::Error(refused("CLUSTERDOWN Hash slot not served")),
         false => hides(asked.name).unwrap_or(Answer::Usual),
@@ -129,7 +129,7 @@ async fn hidden_info_is_warned_of() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bad_settings_are_refused_without_a_dial() {
+async fn invalid_settings_are_refused_without_a_dial() {
     let client = Scripted::default();
     let retained = |retention| client.builder().retention(Some(retention));
     for builder in

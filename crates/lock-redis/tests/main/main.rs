@@ -1,4 +1,4 @@
-//! Tests of lock-redis with a client of its own, whose server is in memory and scripted: no rule depends on a client
+//! Tests of lock-redis with a client whose server is scripted and in memory, so that no rule depends on a client
 //! library. Time is virtual.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]

@@ -1,4 +1,4 @@
-//! Connections that end, go silent or lead to a replica, and the dials that follow.
+//! Connections that end, fall silent or lead to a replica, and the dials that follow.
 
 use crate::{
     scripted::{Answer, Dial, Scripted, refused, text},
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
 
-/// Returns the times of the dials during an outage. Each of the two connections dials for itself.
+/// Returns the times of the dials during an outage. Both connections dial independently.
 async fn dials_of_an_outage(client: &Scripted, dial: Dial, outage: Duration) -> Vec<Instant> {
     client.server().dials.clear();
     client.server().dial = dial;
@@ -20,7 +20,7 @@ async fn dials_of_an_outage(client: &Scripted, dial: Dial, outage: Duration) -> 
     client.server().dials.clone()
 }
 
-/// Refuses every acquire from now on, as a replica does.
+/// Makes the server refuse every acquire, like a replica.
 fn is_read_only(client: &Scripted) {
     client.answer(|asked| match asked.runs("acquire") {
         true => Answer::Error(refused(READ_ONLY)),
@@ -46,7 +46,7 @@ async fn unreachable_server_is_dialled_every_200_ms() {
     acquire(&backend, "x").await.unwrap();
 }
 
-/// The login may be corrected while the program runs. The server must not be bothered every 200 ms meanwhile.
+/// The login may be corrected while the program is running. Until then the server must not be dialled every 200 ms.
 #[tokio::test(start_paused = true)]
 async fn refused_login_is_repeated_after_half_a_second() {
     let (client, backend) = connected().await;
@@ -59,7 +59,7 @@ async fn refused_login_is_repeated_after_half_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn processes_reconnect_out_of_step() {
+async fn reconnects_of_processes_are_spread() {
     let mut firsts = BTreeSet::new();
     for _ in 0..30 {
         let (client, _backend) = connected().await;
@@ -72,7 +72,7 @@ async fn processes_reconnect_out_of_step() {
     assert!(firsts.iter().all(|first| (150..=250).contains(first)), "{firsts:?}");
 }
 
-/// TCP itself would need a quarter of an hour.
+/// TCP alone would need a quarter of an hour.
 #[tokio::test(start_paused = true)]
 async fn silent_connection_is_replaced_within_3_s() {
     let (client, backend) = connected().await;
@@ -84,7 +84,7 @@ async fn silent_connection_is_replaced_within_3_s() {
     assert!((2_150..=3_000).contains(&waited), "{waited} ms");
     client.recover();
     acquire(&backend, "x").await.expect("on another connection");
-    assert_eq!(client.server().dials.len(), 3, "the connection for messages is as it was");
+    assert_eq!(client.server().dials.len(), 3, "the connection for messages is kept");
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +97,7 @@ async fn slow_connection_is_kept() {
     assert_eq!(client.server().dials.len(), 2);
 }
 
-/// NATs and firewalls forget quiet connections.
+/// NATs and firewalls forget idle connections.
 #[tokio::test(start_paused = true)]
 async fn quiet_connections_are_pinged() {
     let (client, _backend) = connected().await;
@@ -108,7 +108,7 @@ async fn quiet_connections_are_pinged() {
         [1, 2].map(|id| server.count(|asked| asked.name == "PING" && asked.connection == id)).to_vec();
     pings.sort_unstable();
     assert_eq!(pings, [6, 12], "every 10 s for requests, every 5 s for messages");
-    assert_eq!(server.arrived.len(), 18, "and nothing else is asked");
+    assert_eq!(server.arrived.len(), 18, "no other requests");
 }
 
 /// No requests are sent, and the network path is dead.
@@ -119,13 +119,13 @@ async fn idle_dead_connection_is_replaced() {
     sleep(Duration::from_secs(11)).await;
     client.recover();
     sleep(Duration::from_secs(3)).await;
-    assert!(client.server().dials.len() >= 4, "both are replaced");
+    assert!(client.server().dials.len() >= 4, "both connections are replaced");
     acquire(&backend, "x").await.unwrap();
 }
 
-/// An orderly failover: the address leads elsewhere, and the old server reports it.
+/// A planned failover: the address leads elsewhere, and the old server reports it.
 #[tokio::test(start_paused = true)]
-async fn read_only_server_is_left_by_both_connections() {
+async fn both_connections_leave_a_read_only_server() {
     let (client, backend) = connected().await;
     is_read_only(&client);
     assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Unavailable, Applied::No));
@@ -169,11 +169,11 @@ async fn ask_for(backend: &Backed, time: Duration) {
     }
 }
 
-/// The whole fleet keeps sending requests.
+/// The whole fleet continues to send requests.
 #[tokio::test(start_paused = true)]
-async fn lasting_replica_is_dialled_ever_more_rarely() {
+async fn lasting_replica_is_dialled_less_and_less_often() {
     let (client, backend) = connected().await;
-    // A later outage starts with short pauses again.
+    // A later outage starts again with short pauses.
     for _ in 0..2 {
         is_read_only(&client);
         client.server().dials.clear();
@@ -182,13 +182,13 @@ async fn lasting_replica_is_dialled_ever_more_rarely() {
         let dials: Vec<_> = client.server().dials.iter().map(|dial| *dial - begin).collect();
         let within =
             |from: u64, to: u64| dials.iter().filter(|dial| (from..to).contains(&dial.as_secs())).count();
-        assert!(dials[0] <= Duration::from_millis(260), "at once: {dials:?}");
+        assert!(dials[0] <= Duration::from_millis(260), "the first dial is immediate: {dials:?}");
         let soon = dials.iter().filter(|dial| dial.as_millis() <= 1_400).count();
-        assert!(soon >= 2 * 3, "again soon at first: {dials:?}");
+        assert!(soon >= 2 * 3, "short pauses at first: {dials:?}");
         // Each dial follows a pause of 1 to 2 s, plus 150 to 250 ms to reconnect.
-        assert!((2 * 13..=2 * 27).contains(&within(30, 60)), "then rarely: {dials:?}");
+        assert!((2 * 13..=2 * 27).contains(&within(30, 60)), "longer pauses later: {dials:?}");
         client.recover();
-        acquire(&backend, "x").await.expect("it is a master again");
+        acquire(&backend, "x").await.expect("a master again");
         sleep(Duration::from_secs(10)).await;
     }
 }

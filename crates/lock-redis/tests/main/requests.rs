@@ -1,4 +1,4 @@
-//! Requests: sent once, with errors that say whether they may have been carried out.
+//! Requests: sent once, with errors that say whether they may have been executed.
 
 use crate::{
     scripted::{Answer, Dial},
@@ -20,7 +20,7 @@ async fn unknown_script_is_sent_as_text_once() {
     let server = client.server();
     let names: Vec<_> = server.arrived.iter().map(|asked| asked.name).collect();
     assert_eq!(names, ["EVALSHA", "EVAL", "EVALSHA", "EVALSHA"]);
-    let [by_hash, by_text, ..] = &server.arrived[..] else { panic!("there are four") };
+    let [by_hash, by_text, ..] = &server.arrived[..] else { panic!("four commands") };
     assert_eq!(by_hash.arguments[1..], by_text.arguments[1..], "with the same keys and arguments");
     assert_eq!(by_hash.arguments[1..4], ["2", "x", "redisson_lock_token:{x}"]);
 }
@@ -30,11 +30,11 @@ async fn request_on_an_ended_connection_is_unknown() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     let unknown = (Kind::Unavailable, Applied::Unknown);
-    // The client reports it.
+    // The client reports the loss.
     client.answer(|asked| if asked.runs("acquire") { Answer::End } else { Answer::Usual });
     assert_eq!(meaning(&acquire(&backend, "x").await), unknown);
     sleep(Duration::from_secs(1)).await;
-    // The client reports nothing about the request, and the connection ends.
+    // The client does not report the request, and the connection ends.
     client.answer(|asked| if asked.runs("acquire") { Answer::Never } else { Answer::Usual });
     let begin = Instant::now();
     let cut = async {
@@ -53,10 +53,10 @@ async fn request_on_an_ended_connection_is_unknown() {
     let (answer, ()) = tokio::join!(acquire(&backend, "x"), vanish);
     assert_eq!((meaning(&answer), begin.elapsed()), (unknown, Duration::from_millis(10)));
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(client.server().count(|asked| asked.runs("acquire")), 4, "each was sent once");
+    assert_eq!(client.server().count(|asked| asked.runs("acquire")), 4, "each is sent once");
 }
 
-/// The first request under way to learn of it ends the others.
+/// The first request to learn of the loss ends the others under way.
 #[tokio::test(start_paused = true)]
 async fn lost_request_ends_the_connection_for_all() {
     let (client, backend) = connected().await;
@@ -88,7 +88,7 @@ async fn request_without_a_connection_is_not_sent() {
     assert_eq!(begin.elapsed(), Duration::from_millis(300));
     client.recover();
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(client.server().count(|asked| asked.runs("acquire")), 0, "nor later");
+    assert_eq!(client.server().count(|asked| asked.runs("acquire")), 0, "not sent later either");
     acquire(&backend, "x").await.expect("the server is back");
 }
 
@@ -112,7 +112,7 @@ async fn unsent_request_is_certain() {
     assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Protocol, Applied::Unknown));
     client.answer(|_| Answer::Reply(Reply::Nil));
     assert_eq!(meaning(&acquire(&backend, "x").await), (Kind::Protocol, Applied::Unknown));
-    assert_eq!(client.server().dials.len(), 2, "none of it is the connection's fault");
+    assert_eq!(client.server().dials.len(), 2, "the connection is kept");
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,15 +124,15 @@ async fn every_answer_sets_the_clock() {
     acquire(&backend, "x").await.unwrap();
     assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now());
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now(), "it continues");
+    assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now(), "the clock continues");
     client.server().ahead = Duration::ZERO;
     backend.renew(vec![renewal("x")]).await;
-    assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now(), "and back");
+    assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now(), "a step back is followed as well");
 }
 
-/// The request is assumed to have been carried out in the middle of its round trip.
+/// The request is assumed to be executed in the middle of its round trip.
 #[tokio::test(start_paused = true)]
-async fn clock_assumes_the_middle_of_the_way() {
+async fn clock_assumes_the_middle_of_the_round_trip() {
     let (client, backend) = connected().await;
     acquire(&backend, "x").await.unwrap();
     let way = Duration::from_secs(1);
@@ -142,9 +142,9 @@ async fn clock_assumes_the_middle_of_the_way() {
     assert_eq!(estimate, client.server().now() + u64::try_from(way.as_micros()).unwrap() / 2);
 }
 
-/// The connections ended with the runtime. Nothing hangs, nothing panics.
+/// The connections end with the runtime. Nothing hangs or panics.
 #[test]
-fn backend_without_its_runtime_says_so() {
+fn backend_without_its_runtime_fails() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let first = runtime();
     let (_client, backend) = first.block_on(connected());

@@ -47,7 +47,7 @@ async fn password_is_in_no_error_and_no_log_line() {
         client.answer(|_| Answer::End);
         assert_silent(&acquire(&backend, "x").await.unwrap_err());
         sleep(Duration::from_secs(1)).await;
-        // The reason for the end quotes it, as does every later dial.
+        // The reason for the end quotes it, and so does every later dial.
         client.server().dial = Dial::Failed(DialErrorKind::Refused, quotes);
         client.cut();
         sleep(Duration::from_secs(10)).await;

@@ -17,7 +17,7 @@ fn channel(lock: &str) -> String {
     format!("redisson_lock__channel:{{{lock}}}")
 }
 
-/// Returns whether this subscribes to the channel of that lock.
+/// Returns `true` if the command subscribes to the channel of this lock.
 fn subscribes(asked: &Arrived, lock: &str) -> bool {
     asked.name == "SUBSCRIBE" && asked.arguments.contains(&channel(lock))
 }
@@ -43,7 +43,7 @@ async fn watch_ends_with_the_acknowledgement() {
     assert_eq!(client.publish(&channel("x")), 1);
     assert_eq!(listener.take(), ["x"]);
     backend.subscribe(id, name("x")).await.unwrap();
-    assert_eq!(begin.elapsed(), Duration::from_millis(70), "it stands already");
+    assert_eq!(begin.elapsed(), Duration::from_millis(70), "already subscribed");
     backend.unsubscribe(id, name("x")).await.unwrap();
     sleep(Duration::from_secs(1)).await;
     assert_eq!(client.server().subscribed(), Vec::<String>::new());
@@ -64,7 +64,7 @@ async fn simultaneous_watches_are_one_request() {
     assert!(server.count(|asked| asked.name == "SUBSCRIBE") <= 2, "{:?}", server.arrived.len());
 }
 
-/// Both names share one channel. Each is woken, and neither takes it from the other.
+/// Both names share one channel. Each is woken, and neither ends the other's subscription.
 #[tokio::test(start_paused = true)]
 async fn name_in_braces_shares_the_channel() {
     let (client, backend) = connected().await;
@@ -92,7 +92,7 @@ async fn reconnect_wakes_all_once_channels_stand() {
         _ => Answer::Usual,
     });
     sleep(Duration::from_millis(150)).await;
-    assert_eq!(listener.take(), Vec::<String>::new(), "nothing stands yet");
+    assert_eq!(listener.take(), Vec::<String>::new(), "no subscription yet");
     sleep(Duration::from_millis(200)).await;
     assert_eq!(listener.take(), ["all: Reconnected"]);
     assert_eq!(client.server().subscribed(), [channel("x")]);
@@ -110,7 +110,7 @@ async fn dropped_messages_wake_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panicking_listener_silences_no_other() {
+async fn panicking_listener_affects_no_other() {
     let (client, backend) = connected().await;
     let (_bad, bad_id) = Listener::panicking(&backend);
     let (good, good_id) = Listener::attached(&backend);
@@ -122,11 +122,11 @@ async fn panicking_listener_silences_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panicking_listener_silences_no_other_of_its_name() {
+async fn panicking_listener_affects_no_other_of_its_name() {
     let (client, backend) = connected().await;
     let (_bad, bad_id) = Listener::panicking(&backend);
     let (good, good_id) = Listener::attached(&backend);
-    // The order in which two listeners are called differs by name.
+    // The order of two listeners differs by name.
     let names: Vec<_> = (0..16).map(|number| format!("lock:{number}")).collect();
     for lock in &names {
         backend.subscribe(bad_id, name(lock)).await.unwrap();
@@ -137,7 +137,7 @@ async fn panicking_listener_silences_no_other_of_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_channel_costs_the_others_nothing() {
+async fn refused_channel_does_not_affect_others() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
     client.answer(denies("no"));
@@ -145,7 +145,7 @@ async fn refused_channel_costs_the_others_nothing() {
     let watches = names.iter().map(|name| backend.subscribe(id, name.clone()));
     let mut answers = futures_util::future::join_all(watches).await;
     assert_eq!(meaning(&answers.remove(100)), (Kind::Denied, Applied::No));
-    // It is found by bisection, so the others wait a little longer.
+    // The refused channel is found by bisection, so the others wait a little longer.
     for watch in answers {
         watch.unwrap();
     }
@@ -153,24 +153,24 @@ async fn refused_channel_costs_the_others_nothing() {
     assert_eq!(client.server().subscribed().len(), 100);
     listener.take();
     let dials = client.server().dials.len();
-    assert!(dials > 2, "what else the server answered may be taken for answers to later requests");
+    assert!(dials > 2, "later answers might be attributed to the wrong request");
     client.server().arrived.clear();
-    // For a minute the refusal is answered locally.
+    // For one minute the refusal is answered locally.
     for _ in 0..10 {
         assert_eq!(meaning(&backend.subscribe(id, name("no")).await), (Kind::Denied, Applied::No));
         sleep(Duration::from_secs(5)).await;
     }
     assert_eq!(client.server().count(|asked| subscribes(asked, "no")), 0);
-    assert_eq!((client.server().dials.len(), listener.take().len()), (dials, 0), "nobody notices it");
+    assert_eq!((client.server().dials.len(), listener.take().len()), (dials, 0), "no dial and no wake-up");
     client.recover();
     sleep(Duration::from_secs(20)).await;
-    backend.subscribe(id, name("no")).await.expect("rights may come back");
+    backend.subscribe(id, name("no")).await.expect("permissions restored");
     assert_eq!(client.server().dials.len(), dials);
 }
 
-/// A busy server refuses to subscribe as well.
+/// A busy server also refuses to subscribe.
 #[tokio::test(start_paused = true)]
-async fn busy_server_is_asked_again() {
+async fn subscription_is_repeated_after_a_busy_reply() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
     backend.subscribe(id, name("x")).await.unwrap();
@@ -198,11 +198,11 @@ async fn unanswered_watch_fails_after_2_s() {
     assert_eq!(meaning(&answer).1, Applied::Unknown);
     assert_eq!(begin.elapsed(), Duration::from_secs(2));
     tokio::task::yield_now().await;
-    assert_eq!(listener.take(), ["all: Reconnected"], "waiters look for themselves");
+    assert_eq!(listener.take(), ["all: Reconnected"], "waiters try again");
     client.recover();
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(client.server().dials.len(), 3, "its answer may still come, and to another");
-    assert_eq!(client.server().subscribed(), Vec::<String>::new(), "the watch is over");
+    assert_eq!(client.server().dials.len(), 3, "a late answer might be attributed to the wrong request");
+    assert_eq!(client.server().subscribed(), Vec::<String>::new(), "the watch has ended");
 }
 
 /// The first subscription is not polled while its batch fails and a second one is acknowledged.
@@ -212,22 +212,22 @@ async fn late_failure_does_not_undo_a_newer_watch() {
     let (listener, id) = Listener::attached(&backend);
     client.answer(|asked| if asked.name == "SUBSCRIBE" { Answer::End } else { Answer::Usual });
     let mut late = pin!(backend.subscribe(id, name("x")));
-    assert!(poll_fn(|context| Poll::Ready(late.as_mut().poll(context).is_pending())).await, "it waits");
+    assert!(poll_fn(|context| Poll::Ready(late.as_mut().poll(context).is_pending())).await, "pending");
     let other = backend.subscribe(id, name("y")).await;
-    assert_eq!(meaning(&other).1, Applied::Unknown, "the batch of both fails");
+    assert_eq!(meaning(&other).1, Applied::Unknown, "the shared batch fails");
     client.recover();
     sleep(Duration::from_secs(2)).await;
     backend.subscribe(id, name("x")).await.expect("a newer watch");
-    late.await.expect_err("its batch failed");
+    late.await.expect_err("failed batch");
     sleep(Duration::from_secs(2)).await;
     listener.take();
     client.publish(&channel("x"));
-    assert_eq!(listener.take(), ["x"], "the newer watch hears");
+    assert_eq!(listener.take(), ["x"], "the newer watch is woken");
 }
 
-/// A factory that ends with its runtime is reported in no other way.
+/// A factory that ends with its runtime is noticed in no other way.
 #[tokio::test(start_paused = true)]
-async fn dropped_factory_gives_up_its_channels() {
+async fn dropped_factory_ends_its_subscriptions() {
     let (client, backend) = connected().await;
     let (listener, id) = Listener::attached(&backend);
     backend.subscribe(id, name("x")).await.unwrap();
@@ -245,8 +245,8 @@ async fn outage_wakes_all_once() {
     client.server().dial = Dial::Failed(DialErrorKind::NobodyListens, "Connection refused");
     client.cut();
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(listener.take(), ["all: Reconnected"], "their subscriptions are gone");
+    assert_eq!(listener.take(), ["all: Reconnected"], "the subscriptions are lost");
     client.recover();
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(listener.take(), ["all: Reconnected"], "and stand again");
+    assert_eq!(listener.take(), ["all: Reconnected"], "subscribed again");
 }

@@ -21,12 +21,12 @@ pub(crate) type Backed = RedisBackend<Scripted>;
 /// Returns a server and a backend that is connected to it.
 pub(crate) async fn connected() -> (Scripted, Backed) {
     let client = Scripted::default();
-    let backend = client.builder().connect().await.expect("all is well");
+    let backend = client.builder().connect().await.expect("healthy store");
     (client, backend)
 }
 
 pub(crate) fn name(text: &str) -> LockName {
-    LockName::new(text).expect("the tests use good names")
+    LockName::new(text).expect("valid name")
 }
 
 fn lease() -> LeaseId {
@@ -60,12 +60,12 @@ pub(crate) fn submit(backend: &Backed, lock: &str) -> Answer<Acquired> {
     answer
 }
 
-/// Fills the maximum number of calls, so that later operations have to wait. The server must not answer meanwhile.
+/// Fills the maximum number of calls, so that later operations must wait. The server must not answer during this.
 pub(crate) async fn fill_calls(backend: &Backed) -> Vec<Answer<Acquired>> {
     let mut sent = Vec::new();
     for size in [1, 1, 2, 4, 8, 16, 32, 32] {
         sent.extend((0..size).map(|number| submit(backend, &format!("sent:{number}"))));
-        // Let the task of the connection run.
+        // Lets the task of the connection run.
         tokio::task::yield_now().await;
     }
     sent
@@ -78,11 +78,11 @@ pub(crate) fn renewal(lock: &str) -> RenewRequest {
 
 /// Returns the kind and the outcome of a failed request.
 pub(crate) fn meaning<T: std::fmt::Debug>(answer: &Result<T, BackendError>) -> (BackendErrorKind, Applied) {
-    let error = answer.as_ref().expect_err("it must fail");
+    let error = answer.as_ref().expect_err("must fail");
     (error.kind(), error.applied())
 }
 
-/// Records its wake-ups in order. Optionally panics on them.
+/// Records its wake-ups in order, or panics on them.
 #[derive(Debug, Default)]
 pub(crate) struct Listener {
     pub(crate) heard: Mutex<Vec<String>>,
@@ -114,7 +114,7 @@ impl Listener {
 
 impl WakeListener for Listener {
     fn released(&self, name: &LockName) {
-        assert!(!self.panics, "this listener panics");
+        assert!(!self.panics, "planned panic of a listener");
         self.heard.lock().unwrap().push(name.to_string());
     }
 

@@ -29,7 +29,7 @@ fn cycle_on_a_new_name(bencher: Bencher<'_, '_>) {
 fn try_of_a_held_lock(bencher: Bencher<'_, '_>) {
     let (runtime, locks) = world();
     let lock = named(&locks, "stock:42");
-    let _held = runtime.block_on(lock.acquire()).expect("a free lock is acquired");
+    let _held = runtime.block_on(lock.acquire()).expect("acquired");
     bencher.bench_local(|| runtime.block_on(lock.try_acquire()).is_ok_and(|guard| guard.is_none()));
 }
 
@@ -56,12 +56,12 @@ fn contended_cycles(bencher: Bencher<'_, '_>, tasks: usize) {
 }
 
 async fn cycle(lock: &Lock) {
-    let guard = lock.acquire().await.expect("a lock in memory is acquired");
-    guard.release().await.expect("a lock in memory is released");
+    let guard = lock.acquire().await.expect("acquired");
+    guard.release().await.expect("released");
 }
 
 fn world() -> (Runtime, LockFactory) {
-    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     (runtime, LockFactory::new(MemoryBackend::new()))
 }
 

@@ -39,9 +39,9 @@ pub(crate) fn run(order: &Order, window: Duration) -> Result<Answer> {
         Contestant::Memory => {
             let lock = locks.named("k")?;
             let by_hand = tower::service_fn(|request| async {
-                let guard = lock.acquire().await.expect("a free lock in memory is acquired");
+                let guard = lock.acquire().await.expect("acquired");
                 let response = handle(request).await;
-                guard.release().await.expect("a lock in memory is released");
+                guard.release().await.expect("released");
                 response
             });
             runtime.block_on(serve(by_hand, window))

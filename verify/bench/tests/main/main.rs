@@ -10,9 +10,9 @@ fn every_workload_yields_figures() {
         .args(["all", "--smoke", "--json"])
         .stderr(Stdio::inherit())
         .output()
-        .expect("the benchmark can be started");
+        .expect("starts");
     assert!(output.status.success(), "the benchmark failed: {}", output.status);
-    let report: Value = serde_json::from_slice(&output.stdout).expect("the report is JSON");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON report");
     for version in ["redis", "rustc", "fred", "redis_rs", "rslock"] {
         let known = report["machine"][version].as_str().is_some_and(|text| text.contains('.'));
         assert!(
@@ -39,9 +39,9 @@ fn markdown_has_a_table_for_each_case() {
     let output = Command::new(env!("CARGO_BIN_EXE_lock-bench"))
         .args(["tower", "--smoke", "--markdown"])
         .output()
-        .expect("the benchmark can be started");
+        .expect("starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).expect("the report is text");
+    let text = String::from_utf8(output.stdout).expect("UTF-8 report");
     assert!(text.contains("\n### A request under a free in-memory lock\n"), "{text}");
     assert!(text.lines().any(|line| line.starts_with("| bare handler")), "{text}");
 }

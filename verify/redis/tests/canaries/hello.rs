@@ -70,7 +70,7 @@ async fn connecting_names_the_unknown_command_and_no_password() {
     ear::listen();
     let port = knows_nothing().port();
     for url in [url(QUOTED, port), format!("redis://shop:{QUOTED}@127.0.0.1:{port}")] {
-        let error = RedisBackend::connect(&url).await.map(drop).expect_err("it knows no login");
+        let error = RedisBackend::connect(&url).await.map(drop).expect_err("no AUTH support");
         let text = texts(&error);
         is_silent("an error", &text);
         assert!(
@@ -100,7 +100,7 @@ async fn reconnecting_names_the_unknown_command_and_no_password() {
             is_silent("an error", &error.as_ref().err().map(texts).unwrap_or_default());
         }
     }
-    let error = locks.named("x").unwrap().try_acquire().await.map(drop).expect_err("it knows no login");
+    let error = locks.named("x").unwrap().try_acquire().await.map(drop).expect_err("no AUTH support");
     is_silent("an error", &texts(&error));
     is_silent("a log line", &own_log_lines());
 }

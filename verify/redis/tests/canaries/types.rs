@@ -164,8 +164,8 @@ async fn errors(shown: &mut Shown, server: &RedisServer, url: &str) {
         CANARY.to_owned(),
     ] {
         for error in [
-            RedisBackend::connect(&bad).await.map(drop).expect_err("it is no good URL"),
-            Connectors::default().with(Redis).connect(&bad).await.map(drop).expect_err("it is no good URL"),
+            RedisBackend::connect(&bad).await.map(drop).expect_err("invalid URL"),
+            Connectors::default().with(Redis).connect(&bad).await.map(drop).expect_err("invalid URL"),
         ] {
             if let Some(cause) = error.backend_error() {
                 shown.hear("BackendError", cause);

@@ -23,6 +23,6 @@ mod client {
 
     /// Creates a builder from an existing configuration.
     pub(crate) fn of_own(url: &str) -> RedisBackendBuilder {
-        from_config(Config::from_url(url).expect("a URL of both"))
+        from_config(Config::from_url(url).expect("a URL that both accept"))
     }
 }

@@ -16,7 +16,7 @@ async fn a_server_without_hello_is_used_and_never_quotes_a_password() {
     let (known, unknown) =
         (with_password().start(), with_password().config_line("rename-command HELLO \"\"").start());
     let wrong = format!("redis://:{CANARY}-wrong@127.0.0.1:{}", unknown.port());
-    let error = RedisBackend::connect(&wrong).await.map(drop).expect_err("the password is wrong");
+    let error = RedisBackend::connect(&wrong).await.map(drop).expect_err("wrong password");
     is_silent("an error", &texts(&error));
     RedisBackend::connect(&url(CANARY, unknown.port())).await.unwrap();
     let proxy = TcpProxy::start(known.address());

@@ -23,6 +23,6 @@ mod client {
 
     /// Creates a builder from an existing client.
     pub(crate) fn of_own(url: &str) -> RedisBackendBuilder {
-        from_client(&Client::open(url).expect("a URL of both")).expect("nothing is refused")
+        from_client(&Client::open(url).expect("a URL that both accept")).expect("not refused")
     }
 }

@@ -55,7 +55,7 @@ impl Client for Altered {
         let connection = self.client.dial(endpoint, credentials, events).await?;
         let Server::Tcp { port, .. } = endpoint.server else { panic!("a port of this machine") };
         let mut batches =
-            RawRedis::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).expect("it listens");
+            RawRedis::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).expect("listening");
         if let (Some(user), Some(password)) = (&credentials.username, &credentials.password) {
             assert_eq!(batches.command(&["AUTH", user, password]).text(), "OK");
         }

@@ -248,7 +248,7 @@ async fn forgotten_scripts_and_cut_connections_lose_nothing() {
             tokio::spawn(async move {
                 let mut token = None;
                 for _ in 0..cycles {
-                    let guard = answered("an acquire", lock.acquire()).await.expect("the server is there");
+                    let guard = answered("an acquire", lock.acquire()).await.expect("running server");
                     assert!(token < Some(guard.fencing_token()), "tokens grow");
                     token = Some(guard.fencing_token());
                     // It may be lost with its connection; the factory repeats it.

@@ -70,7 +70,7 @@ async fn locks_work_outside_of_the_runtime() {
     let outside = thread::spawn(move || {
         let lock = locks.named("x").unwrap();
         for _ in 0..3 {
-            let guard = block_on(lock.try_acquire()).expect("the store answers").expect("it is free");
+            let guard = block_on(lock.try_acquire()).expect("the store answers").expect("free");
             assert_eq!(block_on(guard.release()).expect("confirmed"), ReleaseOutcome::Released);
             drop(block_on(lock.acquire()).expect("the store answers"));
             block_on(async { while locks.inspect("x").await.is_ok_and(|seen| seen.stored.is_some()) {} });

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) fn least_rights() -> String {
     let document = include_str!("../../../../docs/protocol.md");
     let line = document.lines().find(|line| line.starts_with("user locks "));
-    line.expect("the document has the line").replace("~stock:*", "~conformance:*")
+    line.expect("the line is in the document").replace("~stock:*", "~conformance:*")
 }
 
 struct OwnRedis(RedisServer);

@@ -30,9 +30,9 @@ fn texts(error: &LockError) -> String {
 pub(super) async fn refused(url: &str, kind: BackendErrorKind, says: &str) {
     let patient = RedisBackendBuilder::from_url(url).unwrap().connect_timeout(Duration::from_secs(3_600));
     let connecting = answered("connecting", patient.connect_store()).await;
-    let error = connecting.map(drop).expect_err("it cannot be used as it is");
+    let error = connecting.map(drop).expect_err("unusable as it is");
     let text = texts(&error);
-    assert_eq!(error.backend_error().expect("the server's fault").kind(), kind, "{text}");
+    assert_eq!(error.backend_error().expect("server fault").kind(), kind, "{text}");
     assert!(text.contains(says), "{says:?} is said: {text}");
 }
 
@@ -160,7 +160,7 @@ async fn a_server_that_becomes_a_replica_is_unavailable_and_says_why() {
     assert_eq!((error.kind(), error.is_retryable()), (LockErrorKind::Unavailable, true));
     let waiting = tokio::spawn(locks.named("x").unwrap().acquire());
     server.command(&["REPLICAOF", "NO", "ONE"]);
-    waiting.await.unwrap().expect("it is a master again").release().await.unwrap();
+    waiting.await.unwrap().expect("a master again").release().await.unwrap();
 }
 
 #[tokio::test]

@@ -194,7 +194,7 @@ async fn a_forced_release_frees_the_seen_holder_and_wakes_waiters() {
     until("the other waits for messages", async || server.subscriptions() == 1).await;
     let forced = others.force_release(&name("x")).await.unwrap();
     let ForceReleaseOutcome::Released { lease } = forced else { panic!("{forced:?}") };
-    let next = waiting.await.unwrap().expect("it is free now");
+    let next = waiting.await.unwrap().expect("free");
     let store = client(&server.url()).await;
     let again = store.force_release(ForceReleaseRequest { name: name("x"), seen: lease }).await.unwrap();
     assert_eq!(again.outcome, ForceReleased::HolderChanged);

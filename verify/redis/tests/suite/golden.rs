@@ -99,7 +99,7 @@ async fn the_last_release_publishes_a_zero_once() {
 async fn a_lease_id_is_the_process_and_a_number_as_java_writes_it() {
     let server = RedisServer::start();
     let locks = factory(&server.url(), LEASE).await;
-    let guard = locks.named("stock:42").expect("a good name").acquire().await.expect("it is free");
+    let guard = locks.named("stock:42").expect("valid name").acquire().await.expect("free");
     let field = hash(&mut server.raw(), "stock:42").remove(0);
     let (process, number) = field.split_once(':').expect("two parts");
     assert_eq!(process.len(), 36);

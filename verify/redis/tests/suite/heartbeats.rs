@@ -33,7 +33,7 @@ async fn all(ledger: &RedisBackend, groups: &[&str]) -> Vec<Answer> {
 
 /// Returns the names of the live nodes, which are those of the groups.
 fn nodes(answer: &Answer) -> Vec<&str> {
-    let reply = answer.as_ref().expect("it is answered");
+    let reply = answer.as_ref().expect("answered");
     reply.outcome.nodes.iter().map(|node| node.name.as_str()).collect()
 }
 
@@ -73,10 +73,10 @@ async fn wrong_type_in_one_group_does_not_fail_the_others() {
     let ledger = redis(&server.url()).await;
     server.command(&["SET", &nodes_key("b"), "mine"]);
     let answers = all(&ledger, &["a", "b", "c"]).await;
-    let error = answers[1].as_ref().expect_err("its key is a string");
+    let error = answers[1].as_ref().expect_err("the key is a string");
     assert_eq!(error.kind(), BackendErrorKind::WrongType, "{error}");
     assert_eq!((nodes(&answers[0]), nodes(&answers[2])), (vec!["a"], vec!["c"]));
-    let alone = all(&ledger, &["b"]).await.remove(0).expect_err("alone, too");
+    let alone = all(&ledger, &["b"]).await.remove(0).expect_err("fails alone as well");
     assert_eq!((error.kind(), error.applied()), (alone.kind(), alone.applied()));
 }
 
@@ -86,7 +86,7 @@ async fn missing_right_in_one_group_does_not_fail_the_others() {
     let ledger = redis(&format!("redis://shop:secret@127.0.0.1:{}", server.port())).await;
     server.command(&["ACL", "SETUSER", "shop", "resetkeys", "~*{a}*", "~*{c}*"]);
     let answers = all(&ledger, &["a", "b", "c"]).await;
-    let error = answers[1].as_ref().expect_err("it may not use its keys");
+    let error = answers[1].as_ref().expect_err("no permission for the keys");
     assert_eq!((error.kind(), error.applied()), (BackendErrorKind::Denied, Applied::No), "{error}");
     assert_eq!((nodes(&answers[0]), nodes(&answers[2])), (vec!["a"], vec!["c"]));
 }
@@ -134,7 +134,7 @@ async fn replica_refuses_all_heartbeats_and_is_left() {
     let before = clients(&server);
     server.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
     for answer in all(&ledger, &["a", "b", "c"]).await {
-        let error = answer.expect_err("a replica cannot know");
+        let error = answer.expect_err("a replica does not know");
         assert_eq!((error.kind(), error.applied()), (BackendErrorKind::Unavailable, Applied::No), "{error}");
         assert!(error.to_string().contains("READONLY"), "{error}");
     }

@@ -17,10 +17,10 @@ const HOLDER: &str = "b983c153-7421-469a-addb-44fb92259a1b:12";
 async fn is_refused_and_kept(server: &RedisServer, key: &str, seen: &str) {
     let fields = server.command(&["HLEN", key]).integer();
     let store = client(&server.url()).await;
-    let inspected = store.inspect(name(key)).await.expect_err("it is no lock");
+    let inspected = store.inspect(name(key)).await.expect_err("not a lock");
     assert_eq!(inspected.kind(), BackendErrorKind::WrongType, "{inspected}");
     let request = ForceReleaseRequest { name: name(key), seen: seen.to_owned() };
-    let forced = store.force_release(request).await.expect_err("it is no lock");
+    let forced = store.force_release(request).await.expect_err("not a lock");
     assert_eq!(forced.kind(), BackendErrorKind::WrongType, "{forced}");
     let locks = factory(&server.url(), LEASE).await;
     assert_eq!(locks.force_release(key).await.unwrap_err().kind(), LockErrorKind::Backend);

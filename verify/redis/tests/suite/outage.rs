@@ -18,7 +18,7 @@ const SOMEBODY: &str = "b983c153-7421-469a-addb-44fb92259a1b:1";
 
 /// Returns the resident memory of this process, in MiB.
 fn memory() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("a Linux has /proc");
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has /proc");
     let resident: u64 = pages.split(' ').nth(1).expect("the second number").parse().expect("a number");
     resident * 4 / 1024
 }
@@ -108,7 +108,7 @@ async fn a_health_check_tells_whether_the_server_is_there() {
     let server = RedisServer::start();
     let backend = redis(&server.url()).await;
     assert!(backend.is_connected());
-    backend.ping().await.expect("it is there");
+    backend.ping().await.expect("present");
     server.stop();
     until("it is known to be down", async || !backend.is_connected()).await;
     assert_eq!(backend.ping().await.unwrap_err().kind(), LockErrorKind::Unavailable);

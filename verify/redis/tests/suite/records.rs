@@ -25,9 +25,9 @@ impl Ledger {
     async fn new() -> Self {
         let server = RedisServer::start();
         let ledger = redis(&server.url()).await;
-        let job = JobId { group: GroupName::new("g").expect("a good name"), name: name("job") };
+        let job = JobId { group: GroupName::new("g").expect("valid name"), name: name("job") };
         let registration = Registration { job: job.name.clone(), schedule: 7 };
-        let reply = ledger.register(job.group.clone(), vec![registration]).await.expect("it answers");
+        let reply = ledger.register(job.group.clone(), vec![registration]).await.expect("an answer");
         tokio::time::sleep(Duration::from_millis(20)).await;
         Self { server, job, begin: reply.outcome[0].watermark, ledger }
     }
@@ -50,7 +50,7 @@ impl Ledger {
             catch_up: CatchUp::No,
             history: DEFAULT_HISTORY,
         };
-        let reply = self.ledger.claim(request.clone()).await.expect("it answers");
+        let reply = self.ledger.claim(request.clone()).await.expect("an answer");
         assert!(matches!(reply.outcome, ClaimReply::Claimed { .. }), "{reply:?}");
         request
     }
@@ -71,7 +71,7 @@ async fn unknown_fields_are_kept() {
     let field = format!("job\n{}", r.run);
     ledger.extend(&field, r#""colour":{"name":"heavy"}"#);
     let item = RenewRun { job: r.job.name.clone(), run: r.run, claim: r.claim, lease: LEASE * 2 };
-    let kept = ledger.ledger.renew(r.job.group.clone(), vec![item]).await.expect("it answers");
+    let kept = ledger.ledger.renew(r.job.group.clone(), vec![item]).await.expect("an answer");
     assert_eq!(kept.outcome, [RunRenewal::Renewed]);
     let open = ledger.server.command(&["HGET", OPEN, &field]).text().to_owned();
     assert!(open.contains("heavy"), "{open}");
@@ -85,7 +85,7 @@ async fn unknown_fields_are_kept() {
         then,
         history: DEFAULT_HISTORY,
     };
-    assert_eq!(ledger.ledger.end(end).await.expect("it answers").outcome, EndReply::Recorded);
+    assert_eq!(ledger.ledger.end(end).await.expect("an answer").outcome, EndReply::Recorded);
     let history = ledger.server.command(&["LRANGE", "distlock:ledger:2:history:{g}:job", "0", "-1"]);
     assert!(format!("{history:?}").contains("heavy"), "{history:?}");
 }
@@ -98,12 +98,12 @@ async fn unknown_words_and_records_make_no_answer_unreadable() {
     let strange = open.replace("\"running\"", "\"dancing\"");
     ledger.server.command(&["HSET", OPEN, &format!("job\n{}", r.run), &strange]);
     ledger.server.command(&["HSET", OPEN, "job\nbackfill:1", r#"{"run":"backfill:1"}"#]);
-    let runs = ledger.ledger.open_runs(r.job.group.clone()).await.expect("it answers").outcome;
+    let runs = ledger.ledger.open_runs(r.job.group.clone()).await.expect("an answer").outcome;
     assert_eq!(runs.iter().map(|run| (run.run, run.state)).collect::<Vec<_>>(), [(r.run, RunState::Running)]);
-    ledger.ledger.command(r.job.clone(), JobCommand::Pause(PauseNote::default())).await.expect("it answers");
+    ledger.ledger.command(r.job.clone(), JobCommand::Pause(PauseNote::default())).await.expect("an answer");
     ledger.server.command(&["HSET", "distlock:ledger:2:group:{g}", "later", "word"]);
     ledger.server.command(&["HSET", "distlock:ledger:2:group:{g}", "trigger:x", "{}"]);
-    let orders = ledger.ledger.controls(r.job.group.clone(), 0).await.expect("it answers").outcome;
+    let orders = ledger.ledger.controls(r.job.group.clone(), 0).await.expect("an answer").outcome;
     let FleetControls::Changed { jobs, triggers, .. } = orders else {
         panic!("they have changed: {orders:?}")
     };
@@ -125,9 +125,9 @@ async fn rights_are_tried_once_and_watermarks_are_only_read() {
     let before = calls();
     let registration = || vec![Registration { job: ledger.job.name.clone(), schedule: 8 }];
     let read = ledger.ledger.watermarks(ledger.job.group.clone(), registration()).await;
-    assert_eq!(read.expect("it answers").outcome, [Some(ledger.begin)]);
+    assert_eq!(read.expect("an answer").outcome, [Some(ledger.begin)]);
     assert_eq!(calls(), before);
-    ledger.ledger.register(ledger.job.group.clone(), registration()).await.expect("it answers");
+    ledger.ledger.register(ledger.job.group.clone(), registration()).await.expect("an answer");
     assert_eq!((calls().0, calls().1), (before.0, before.1), "only the registration itself");
 }
 
@@ -144,10 +144,10 @@ async fn unknown_fields_are_kept_by_the_next_attempt() {
         let r = ledger.claim().await;
         let field = format!("job\n{}", r.run);
         ledger.extend(&field, r#""colour":{"name":"heavy"}"#);
-        ledger.ledger.end(end(&r, then)).await.expect("it answers");
+        ledger.ledger.end(end(&r, then)).await.expect("an answer");
         let retry_of = Some(RetryOf { claim: r.claim, failures: 3, orphanings: 3 });
         let next = ClaimRequest { retry_of, claim: ClaimId::random(), ..r };
-        let claimed = ledger.ledger.claim(next).await.expect("it answers").outcome;
+        let claimed = ledger.ledger.claim(next).await.expect("an answer").outcome;
         assert!(matches!(claimed, ClaimReply::Claimed { .. }), "{claimed:?}");
         let open = ledger.server.command(&["HGET", OPEN, &field]).text().to_owned();
         assert!(open.contains("heavy"), "{then:?}: {open}");
@@ -161,18 +161,18 @@ async fn an_unreadable_history_stops_no_run() {
         let ledger = Ledger::new().await;
         ledger.server.command(&["LPUSH", "distlock:ledger:2:history:{g}:job", row]);
         let r = ledger.claim().await;
-        ledger.ledger.end(end(&r, AfterAttempt::Finish)).await.expect("it answers");
-        let repeated = ledger.ledger.end(end(&r, AfterAttempt::Finish)).await.expect("it answers");
+        ledger.ledger.end(end(&r, AfterAttempt::Finish)).await.expect("an answer");
+        let repeated = ledger.ledger.end(end(&r, AfterAttempt::Finish)).await.expect("an answer");
         assert_eq!(repeated.outcome, EndReply::Recorded);
         ledger.server.command(&["LPUSH", "distlock:ledger:2:history:{g}:job", row]);
         let trigger = *lock_core::backend::ProcessId::random().as_uuid();
         let command = JobCommand::Trigger { id: trigger, life: LEASE, payload: None };
-        ledger.ledger.command(r.job.clone(), command).await.expect("it answers");
+        ledger.ledger.command(r.job.clone(), command).await.expect("an answer");
         let run = RunId::Triggered(trigger);
         let skip = Some(Skip { first: run, count: 2, detail: "missed".to_owned() });
         let skipped = ClaimRequest { run, skip, claim: ClaimId::random(), ..r };
         assert_eq!(
-            ledger.ledger.claim(skipped).await.expect("it answers").outcome,
+            ledger.ledger.claim(skipped).await.expect("an answer").outcome,
             ClaimReply::Skipped,
             "{row}"
         );
@@ -184,17 +184,17 @@ async fn an_unreadable_history_stops_no_run() {
 async fn an_open_run_outlives_the_loss_of_its_job() {
     let ledger = Ledger::new().await;
     let r = ledger.claim().await;
-    ledger.ledger.end(end(&r, AfterAttempt::Reassign)).await.expect("it answers");
+    ledger.ledger.end(end(&r, AfterAttempt::Reassign)).await.expect("an answer");
     ledger.server.command(&["DEL", "distlock:ledger:2:job:{g}:job"]);
     let registration = Registration { job: r.job.name.clone(), schedule: 7 };
-    ledger.ledger.register(r.job.group.clone(), vec![registration]).await.expect("it answers");
+    ledger.ledger.register(r.job.group.clone(), vec![registration]).await.expect("an answer");
     let retry_of = Some(RetryOf { claim: r.claim, failures: 3, orphanings: 3 });
     let next = ClaimRequest { retry_of, claim: ClaimId::random(), ..r.clone() };
-    let claimed = ledger.ledger.claim(next).await.expect("it answers").outcome;
+    let claimed = ledger.ledger.claim(next).await.expect("an answer").outcome;
     assert!(matches!(claimed, ClaimReply::Claimed { .. }), "{claimed:?}");
     tokio::time::sleep(Duration::from_millis(20)).await;
     let later =
-        RunId::Scheduled(ledger.ledger.register(r.job.group.clone(), vec![]).await.expect("it answers").now);
+        RunId::Scheduled(ledger.ledger.register(r.job.group.clone(), vec![]).await.expect("an answer").now);
     let other = ClaimRequest { run: later, claim: ClaimId::random(), ..r };
-    assert_eq!(ledger.ledger.claim(other).await.expect("it answers").outcome, ClaimReply::Skipped);
+    assert_eq!(ledger.ledger.claim(other).await.expect("an answer").outcome, ClaimReply::Skipped);
 }

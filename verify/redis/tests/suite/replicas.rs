@@ -52,7 +52,7 @@ async fn a_stale_replica_ends_no_hold_and_leaves_no_lease() {
 /// Repeats the request until the replica answers, which must refuse it.
 async fn is_read_only<T: std::fmt::Debug>(mut ask: impl AsyncFnMut() -> Result<T, BackendError>) {
     until("the replica refuses", async || {
-        let error = ask().await.expect_err("only the master can know");
+        let error = ask().await.expect_err("only the master knows");
         assert_eq!((error.kind(), error.is_retryable()), (BackendErrorKind::Unavailable, true), "{error}");
         let refused = error.to_string().contains("READONLY");
         assert!(!refused || error.applied() == Applied::No, "{error}");

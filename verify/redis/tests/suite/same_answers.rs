@@ -76,7 +76,7 @@ impl Run {
     }
 
     fn server_now(&self) -> UtcTime {
-        self.store.server_now(&name("any")).expect("the server was heard")
+        self.store.server_now(&name("any")).expect("the server answered")
     }
 
     /// Occasionally already over.

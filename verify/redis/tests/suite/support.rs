@@ -56,7 +56,7 @@ pub(crate) fn grow_old(server: &RedisServer) {
 /// Creates the factory of a process, with this lease.
 pub(crate) async fn factory(url: &str, lease: Duration) -> LockFactory {
     let options = LockOptions::new().lease(lease);
-    LockFactory::builder(redis(url).await).options(options).build().expect("the options fit together")
+    LockFactory::builder(redis(url).await).options(options).build().expect("consistent options")
 }
 
 /// Records which waiters were woken, and by what.
@@ -67,7 +67,7 @@ impl WakeUps {
     /// Creates the factory of a process whose wake-ups are recorded here.
     pub(crate) async fn of(&self, url: &str, lease: Duration) -> LockFactory {
         let builder = LockFactory::builder(redis(url).await).observer(self.clone());
-        builder.options(LockOptions::new().lease(lease)).build().expect("the options fit together")
+        builder.options(LockOptions::new().lease(lease)).build().expect("consistent options")
     }
 
     pub(crate) fn count(&self, lock: &str, by: WakeSource) -> usize {
@@ -85,7 +85,7 @@ impl LockObserver for WakeUps {
 }
 
 pub(crate) fn name(text: &str) -> LockName {
-    LockName::new(text).expect("the tests use good names")
+    LockName::new(text).expect("valid name")
 }
 
 /// Waits until the condition holds. Panics with its description if it never does.

@@ -134,7 +134,7 @@ fn thread_ends_with_the_last_backend() {
     let locks = LockFactory::new(backend.clone());
     drop(locks.named("x").unwrap().acquire_blocking().unwrap());
     drop(locks);
-    runtime.block_on(backend.ping()).expect("a backend keeps its connections");
+    runtime.block_on(backend.ping()).expect("connections live as long as their backend");
     assert!(ended.upgrade().is_some());
     drop(backend);
     runtime.block_on(until("the thread ends with its last owner", async || ended.upgrade().is_none()));

@@ -41,7 +41,7 @@ fn runtime_ends_with_a_call(wait: impl Fn(&AtomicBool)) {
     let World { store, locks, book, runtime } = World::new(Pace::Later);
     let theirs = locks.clone();
     // An error, if the runtime ends before the answer.
-    runtime.spawn(async move { drop(theirs.named(NAME).expect("a good name").acquire().await) });
+    runtime.spawn(async move { drop(theirs.named(NAME).expect("valid name").acquire().await) });
     let next = Runtime::new(2);
     let acquired = Arc::new(AtomicBool::new(false));
     let waits = {
@@ -54,7 +54,7 @@ fn runtime_ends_with_a_call(wait: impl Fn(&AtomicBool)) {
     };
     runtime.shut_down();
     wait(&acquired);
-    waits.join().expect("it acquires the lock");
+    waits.join().expect("acquired");
     runtime.join();
     until(|| locks.active_locks() == 0 && store.memory.held().is_empty());
     World { store, locks, book, runtime: next }.ends_well();
@@ -97,7 +97,7 @@ pub(crate) struct Renewals(Arc<Mutex<Vec<Duration>>>);
 
 impl Renewals {
     pub(crate) fn sent(&self) -> Vec<Duration> {
-        self.0.lock().expect("nobody panics with it").clone()
+        self.0.lock().expect("not poisoned").clone()
     }
 }
 
@@ -105,7 +105,7 @@ impl LockObserver for Renewals {
     fn on_event(&self, event: &LockEvent<'_>) {
         if let LockEvent::Renewal { took, .. } = event {
             let sent = elapsed() - *took;
-            self.0.lock().expect("nobody panics with it").push(sent);
+            self.0.lock().expect("not poisoned").push(sent);
         }
     }
 }

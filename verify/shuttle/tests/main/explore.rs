@@ -66,9 +66,9 @@ fn every_bug_has_a_patch_and_a_story() {
 /// Returns the contents of all files in a folder of this crate.
 fn texts(folder: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
-    let files = fs::read_dir(folder).expect("the folder can be listed");
+    let files = fs::read_dir(folder).expect("readable directory");
     files
-        .map(|file| fs::read_to_string(file.expect("a file can be listed").path()).expect("it is text"))
+        .map(|file| fs::read_to_string(file.expect("readable directory").path()).expect("text"))
         .collect()
 }
 

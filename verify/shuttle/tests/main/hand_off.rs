@@ -31,7 +31,7 @@ struct Holds {
 
 impl LockObserver for Observed {
     fn on_event(&self, event: &LockEvent<'_>) {
-        let mut holds = self.0.lock().expect("nobody panics with it");
+        let mut holds = self.0.lock().expect("not poisoned");
         match event {
             LockEvent::Granted { token, source, .. } => {
                 holds.begun.push(*token);

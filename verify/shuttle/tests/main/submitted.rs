@@ -52,11 +52,11 @@ impl Threads {
     }
 
     fn has_one(&self) -> bool {
-        self.kept.lock().expect("nobody panics with it").is_some()
+        self.kept.lock().expect("not poisoned").is_some()
     }
 
     fn take(&self) -> Operation {
-        self.kept.lock().expect("nobody panics with it").take().expect("it was kept")
+        self.kept.lock().expect("not poisoned").take().expect("kept")
     }
 
     /// Answers an operation in another thread.
@@ -79,7 +79,7 @@ impl Pipeline for Threaded {
     fn submit(&self, operation: Operation) {
         self.0.submitted.fetch_add(1, Ordering::SeqCst);
         if self.0.is_kept(&operation) {
-            *self.0.kept.lock().expect("nobody panics with it") = Some(operation);
+            *self.0.kept.lock().expect("not poisoned") = Some(operation);
         } else {
             drop(self.0.answer(operation));
         }
@@ -126,7 +126,7 @@ fn beside_its_deadline(settle: fn(&Arc<Threads>, Operation)) {
     });
     advance(TIMEOUT);
     until(|| renewals.sent().len() > 1);
-    settling.join().expect("it settles the operation");
+    settling.join().expect("settles the operation");
     let sent = renewals.sent();
     assert!(sent.is_sorted_by(|a, b| a < b), "answered twice: {sent:?}");
     drop(guard);

@@ -77,7 +77,7 @@ fn build(store: StoreOfLocks, observer: impl LockObserver) -> LockFactory {
     let random = move || numbers.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
     let process = ProcessId::from_uuid(uuid::Uuid::from_u128(1));
     let builder = LockFactory::builder(store).clock(Arc::new(ExploredClock)).observer(observer);
-    builder.repeatable(process, random).build().expect("the options fit together")
+    builder.repeatable(process, random).build().expect("consistent options")
 }
 
 #[async_trait]
@@ -151,7 +151,7 @@ struct Pages {
 
 impl LockObserver for Book {
     fn on_event(&self, event: &LockEvent<'_>) {
-        let mut pages = self.0.lock().expect("nobody panics with it");
+        let mut pages = self.0.lock().expect("not poisoned");
         match event {
             LockEvent::Granted { name, token, .. } => pages.granted.push(((*name).clone(), *token)),
             LockEvent::Ended { name, token, .. } => pages.ended.push(((*name).clone(), *token)),
@@ -163,7 +163,7 @@ impl LockObserver for Book {
 impl Book {
     /// Asserts that no token was granted twice and that each grant ended once.
     pub(crate) fn is_balanced(&self) {
-        let mut pages = self.0.lock().expect("nobody panics with it");
+        let mut pages = self.0.lock().expect("not poisoned");
         let Pages { granted, ended } = &mut *pages;
         granted.sort();
         ended.sort();
@@ -215,7 +215,7 @@ impl World {
 pub(crate) const NAME: &str = "x";
 
 pub(crate) async fn acquire(locks: &LockFactory) -> LockGuard {
-    let guard = locks.named(NAME).expect("a good name").acquire().await.expect("the lock is had in the end");
+    let guard = locks.named(NAME).expect("valid name").acquire().await.expect("acquired eventually");
     assert!(guard.is_held());
     guard
 }

@@ -213,7 +213,7 @@ fn terminated_leader_resigns_at_once_and_its_runs_finish() {
 fn a_leader_that_is_frozen_in_a_run_comes_back_to_nothing() {
     const LEASE: u64 = 3 * SECOND;
     let server = RedisServer::start();
-    let directory = tempfile::tempdir().expect("a directory of our own");
+    let directory = tempfile::tempdir().expect("our directory");
     let file = directory.path().join("fenced.sqlite");
     // One run, soon, for five seconds.
     let at = format!("@at {}", rfc3339(now() / 1_000_000 + 6));
@@ -242,7 +242,7 @@ fn a_leader_that_is_frozen_in_a_run_comes_back_to_nothing() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let value = runtime
         .block_on(async { FencedTable::open(&file).await?.value().await })
-        .expect("the table is there");
+        .expect("the table");
     assert_eq!(value, 1, "one attempt has written");
 }
 
@@ -265,7 +265,7 @@ fn commands_to_one_node_hold_on_all_and_outlive_a_restart() {
     let late = starts(&listen(&mut leader, Duration::from_secs(3)));
     assert!(late.iter().all(|instant| *instant <= paused), "paused at {paused}: {late:?}");
     let told = order(&mut follower, &Order::Trigger);
-    let triggered = told.iter().find(|line| line.word() == "triggered").expect("the id of the run");
+    let triggered = told.iter().find(|line| line.word() == "triggered").expect("a run id");
     let start = wait_for(&mut leader, "start");
     assert_eq!(start.text("run"), triggered.text("run"));
     order(&mut follower, &Order::Replace { schedule: "*/2 * * * * *".to_owned() });

@@ -153,7 +153,7 @@ impl Fleet {
                     let of_run = of_job.and_then(|runs| runs.get_mut(&line.number("run")));
                     let token = line.number("token");
                     let attempt = of_run.and_then(|run| run.values_mut().find(|of| of.token == token));
-                    attempt.expect("it has begun").ended = Some(line.number("at"));
+                    attempt.expect("started").ended = Some(line.number("at"));
                 }
                 _ => {}
             }

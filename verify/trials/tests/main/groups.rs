@@ -45,7 +45,7 @@ impl Heartbeats {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(PATIENCE, wait).await.expect("every group sends heartbeats");
+        timeout(PATIENCE, wait).await.expect("heartbeats of every group");
     }
 }
 
@@ -63,7 +63,7 @@ fn schedulers(backend: &RedisBackend, heartbeats: &Heartbeats) -> Vec<Scheduler>
     let locks = LockFactory::new(backend.clone());
     let of_group = |number| {
         let builder = Scheduler::builder(locks.clone(), backend.clone());
-        builder.group(format!("group-{number}")).observer(heartbeats.clone()).build().expect("good options")
+        builder.group(format!("group-{number}")).observer(heartbeats.clone()).build().expect("valid options")
     };
     (0..GROUPS).map(of_group).collect()
 }
@@ -71,15 +71,15 @@ fn schedulers(backend: &RedisBackend, heartbeats: &Heartbeats) -> Vec<Scheduler>
 /// The job of a group runs only on the first of January.
 async fn register(cron: &Scheduler) {
     for name in ["invoices", "reminders", "reports"] {
-        let schedule = Schedule::cron("0 0 1 1 *").expect("a good schedule");
-        cron.job(name, schedule, |_| async { Ok(()) }).register().expect("a good job");
+        let schedule = Schedule::cron("0 0 1 1 *").expect("valid schedule");
+        cron.job(name, schedule, |_| async { Ok(()) }).register().expect("valid job");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_groups_share_their_calls() {
     let (server, heartbeats) = (RedisServer::start(), Heartbeats::default());
-    let backend = RedisBackend::connect(&server.url()).await.expect("a server that runs is connected to");
+    let backend = RedisBackend::connect(&server.url()).await.expect("running server");
     let (stop, stopped) = watch::channel(());
     let mut running = JoinSet::new();
     for cron in schedulers(&backend, &heartbeats) {
@@ -102,7 +102,7 @@ async fn many_groups_share_their_calls() {
     );
     drop(stop);
     while let Some(ended) = running.join_next().await {
-        ended.expect("it does not panic").expect("it ends well");
+        ended.expect("no panic").expect("clean shutdown");
     }
     assert!(sent * 4 < total, "{sent} requests for {total} heartbeats");
     assert!(!long() || per_second < 5.0, "{per_second} requests a second while nothing is due");

@@ -47,7 +47,7 @@ fn instances_run_at_each_instant_of_their_lives_while_nodes_die() {
         if number % 2 == 1 {
             let at = usize::try_from(fleet.random.below(living.len() as u64)).expect("a short list");
             let id = living.swap_remove(at);
-            let life = lives.get_mut(&id).expect("it was added");
+            let life = lives.get_mut(&id).expect("added");
             if number % 4 == 1 {
                 end_by_forgetting(&mut fleet, &id, life);
                 forgotten.push(id);
@@ -66,7 +66,7 @@ fn instances_run_at_each_instant_of_their_lives_while_nodes_die() {
     assert_forgotten(&store::everything(&fleet.server), &forgotten);
     wait_until_decided(&fleet, &lives, &living, &once);
     for id in &living {
-        end_by_forgetting(&mut fleet, id, lives.get_mut(id).expect("it was added"));
+        end_by_forgetting(&mut fleet, id, lives.get_mut(id).expect("added"));
     }
     for id in removed.iter().chain(once.keys()) {
         fleet.order_among_kills(&Order::Forget { id: id.clone() });

@@ -43,31 +43,31 @@ impl CronObserver for Leads {
 /// own.
 async fn node(server: &RedisServer, own: &[&str], starts: &Starts) -> (Scheduler, Leads) {
     let leads = Leads::default();
-    let backend = RedisBackend::connect(&server.url()).await.expect("a server that runs is connected to");
+    let backend = RedisBackend::connect(&server.url()).await.expect("running server");
     let builder = Scheduler::builder(LockFactory::new(backend.clone()), backend)
         .group("leaders")
         .observer(leads.clone());
-    let cron = builder.leadership_lease(Duration::from_secs(3)).build().expect("the options fit together");
+    let cron = builder.leadership_lease(Duration::from_secs(3)).build().expect("consistent options");
     let written = starts.clone();
     let job = cron.job("shared", every_second(), move |run| {
         let mut starts = written.lock().unwrap_or_else(PoisonError::into_inner);
         starts.entry(run.id()).or_default().push(run.fencing_token().get());
         async { Ok(()) }
     });
-    job.overlap(Overlap::Allow { max: 9 }).register().expect("a server that runs registers");
+    job.overlap(Overlap::Allow { max: 9 }).register().expect("running server");
     for name in own {
         let job = cron.job(name, every_second(), |_| async { Ok(()) });
-        job.register().expect("a server that runs registers");
+        job.register().expect("running server");
     }
     (cron, leads)
 }
 
 fn every_second() -> Schedule {
-    Schedule::cron("* * * * * *").expect("a good schedule")
+    Schedule::cron("* * * * * *").expect("valid schedule")
 }
 
 fn run(cron: Scheduler, until: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
-    tokio::spawn(async move { cron.run_until(until).await.expect("it ends well") })
+    tokio::spawn(async move { cron.run_until(until).await.expect("clean shutdown") })
 }
 
 fn twice(starts: &Starts) -> Vec<(RunId, Vec<u64>)> {
@@ -92,7 +92,7 @@ async fn two_leaders_at_once_start_each_instant_once() {
         at_once += u32::from(old_leads.0.load(SeqCst) && new_leads.0.load(SeqCst));
     }
     for one in both {
-        one.await.expect("it ends");
+        one.await.expect("ends");
     }
     assert!(at_once > 10, "they led at once {at_once} times of {}", seconds * 10);
     assert_eq!(twice(&starts), [], "no instant starts twice");
@@ -123,7 +123,7 @@ async fn repeated_data_loss_starts_nothing_twice() {
         tokens.push(count(&starts));
     }
     for one in both {
-        one.await.expect("it ends");
+        one.await.expect("ends");
     }
     assert_eq!(twice(&starts), [], "no instant starts twice");
     let in_order: Vec<u64> =
@@ -156,23 +156,23 @@ async fn pause_survives_the_loss_of_all_data() {
     while count(&starts) < 2 {
         sleep(Duration::from_millis(50)).await;
     }
-    tool.pause("shared").await.expect("a server that runs answers");
+    tool.pause("shared").await.expect("running server");
     heartbeats(&both_lead, 3).await;
     let before = count(&starts);
     for _ in 0..3 {
         server.command(&["FLUSHALL"]);
-        while !tool.list().await.expect("a server that runs answers")[0].paused {
+        while !tool.list().await.expect("running server")[0].paused {
             sleep(Duration::from_millis(50)).await;
         }
         heartbeats(&both_lead, 4).await;
         assert_eq!(count(&starts), before, "a paused job has started");
     }
-    tool.resume("shared").await.expect("a server that runs answers");
+    tool.resume("shared").await.expect("running server");
     while count(&starts) == before {
         sleep(Duration::from_millis(50)).await;
     }
     stop.send_replace(true);
     for one in both {
-        one.await.expect("it ends");
+        one.await.expect("ends");
     }
 }

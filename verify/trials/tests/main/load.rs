@@ -58,14 +58,14 @@ pub(crate) fn requests(server: &RedisServer) -> u64 {
 }
 
 async fn scheduler(server: &RedisServer, lags: &Lags, schedule: impl Fn(usize) -> String) -> Scheduler {
-    let backend = RedisBackend::connect(&server.url()).await.expect("a server that runs is connected to");
+    let backend = RedisBackend::connect(&server.url()).await.expect("running server");
     let builder =
         Scheduler::builder(LockFactory::new(backend.clone()), backend).group("load").observer(lags.clone());
-    let cron = builder.build().expect("the options fit together");
+    let cron = builder.build().expect("consistent options");
     for number in 0..jobs() {
-        let schedule = Schedule::cron(&schedule(number)).expect("a good schedule");
+        let schedule = Schedule::cron(&schedule(number)).expect("valid schedule");
         let job = cron.job(&format!("job-{number}"), schedule, |_| async { Ok(()) });
-        job.register().expect("a server that runs registers");
+        job.register().expect("running server");
     }
     cron
 }
@@ -85,7 +85,7 @@ async fn many_jobs_cost_little_and_all_start() {
     sleep(Duration::from_secs(10)).await;
     let per_second = (requests(&server) - before) as f64 / begun.elapsed().as_secs_f64();
     drop(stop);
-    idle.await.expect("it ends").expect("it ends well");
+    idle.await.expect("ends").expect("clean shutdown");
     assert!(per_second < 5.0, "{per_second} requests a second while nothing is due");
 
     let server = RedisServer::start();
@@ -102,9 +102,9 @@ async fn many_jobs_cost_little_and_all_start() {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(PATIENCE, all_start).await.expect("every job starts");
+    timeout(PATIENCE, all_start).await.expect("starts of every job");
     drop(stop);
-    running.await.expect("it ends").expect("it ends well");
+    running.await.expect("ends").expect("clean shutdown");
     let mut lags: Vec<_> = lags.take().into_iter().map(|(_, lag)| lag).collect();
     lags.sort_unstable();
     let (half, most) = (percentile(&lags, 0.5), percentile(&lags, 0.99));

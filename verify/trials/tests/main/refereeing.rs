@@ -17,8 +17,8 @@ const SELDOM: Duration = Duration::from_secs(60);
 
 async fn held(options: LockOptions) -> LockGuard {
     let locks =
-        LockFactory::builder(MemoryBackend::new()).options(options).build().expect("they fit together");
-    locks.named("x").expect("a good name").acquire().await.expect("it is free")
+        LockFactory::builder(MemoryBackend::new()).options(options).build().expect("consistent options");
+    locks.named("x").expect("valid name").acquire().await.expect("free")
 }
 
 /// A window that is not empty would overlap with the present holder.

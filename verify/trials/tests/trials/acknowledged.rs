@@ -159,13 +159,13 @@ async fn goes_on(seen: &Seen) {
 }
 
 async fn is_refused(locks: &LockFactory, name: &str) {
-    let error = lock(locks, name).try_acquire().await.map(drop).expect_err("nobody acknowledges a grant");
+    let error = lock(locks, name).try_acquire().await.map(drop).expect_err("not acknowledged");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error:?}");
 }
 
 async fn take(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
     while !over.load(SeqCst) {
-        let guard = lock.acquire().await.expect("waiters ride it out");
+        let guard = lock.acquire().await.expect("waiters outlast the outage");
         let inside = witness.enters(guard.hold(), LEASE / 20);
         tokio::time::sleep(Duration::from_millis(5)).await;
         drop(inside);
@@ -176,7 +176,7 @@ async fn take(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
 /// Holds until the hold is lost, and acquires the lock again.
 async fn hold(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
     while !over.load(SeqCst) {
-        let guard = lock.acquire().await.expect("waiters ride it out");
+        let guard = lock.acquire().await.expect("waiters outlast the outage");
         let _inside = witness.enters(guard.hold(), LEASE / 20);
         let lost = std::pin::pin!(guard.lost());
         tokio::select! {

@@ -83,7 +83,7 @@ async fn bypasses(run: Run, waits: usize, hand_off: &[&str]) -> Bypasses {
         // A subscription outlives its wait by 2 s, so every wait except the first ones starts with one.
         let subscribed = subscribers(&server) == 2;
         let asked = now();
-        let guard = timeout(HANGS, lock.acquire()).await.expect("nobody starves").unwrap();
+        let guard = timeout(HANGS, lock.acquire()).await.expect("no starvation").unwrap();
         let token = guard.fencing_token().get();
         guard.release().await.unwrap();
         if subscribed {
@@ -127,7 +127,7 @@ impl Sections {
                 let passes = line.number("passes");
                 self.0.push(Section { token, passes, entered: at, left: at });
             }
-            _ => self.0.last_mut().expect("it enters before it leaves").left = at,
+            _ => self.0.last_mut().expect("entered before").left = at,
         }
     }
 

@@ -114,7 +114,7 @@ async fn in_a_panic(server: &RedisServer, run: Run, times: usize) -> Vec<Duratio
                 struct Timed<'a>(Option<LockGuard>, &'a mut Duration);
                 impl Drop for Timed<'_> {
                     fn drop(&mut self) {
-                        *self.1 = drop_timed(self.0.take().expect("it is dropped once"));
+                        *self.1 = drop_timed(self.0.take().expect("dropped once"));
                     }
                 }
                 let _timed = Timed(Some(guard), &mut took);

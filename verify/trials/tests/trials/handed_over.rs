@@ -56,7 +56,7 @@ async fn subscribers_are_killed(run: Run) -> Vec<Figure> {
         .unwrap()
     };
     for worker in workers {
-        tokio::time::timeout(HANGS, worker).await.expect("nobody hangs").unwrap();
+        tokio::time::timeout(HANGS, worker).await.expect("no hang").unwrap();
     }
     let (done, worst) = (gaps.done.load(Ordering::Relaxed), *gaps.worst.lock().unwrap());
     assert!(kills * 200 > i64::try_from(hand_overs).unwrap(), "{kills} subscribers were killed");

@@ -51,7 +51,7 @@ async fn acquires_come_late(run: Run) -> Vec<Figure> {
         all_are_given_back(&server, LEASE).await;
     }
     // The names are still usable.
-    let again = lock(&clients[0], "late:0:0").try_acquire().await.unwrap().expect("it is free");
+    let again = lock(&clients[0], "late:0:0").try_acquire().await.unwrap().expect("free");
     again.release().await.unwrap();
     vec![Figure::new(
         "acquires are delivered after their sender gave up",

@@ -268,5 +268,5 @@ fn report(sections: &[Section], fail_overs: &[FailOver], victim: &Victim, tables
 fn outage(grants: &[&Section], fail_over: &FailOver) -> Duration {
     let overlap = |pair: &&[&Section]| pair[0].at < fail_over.end && pair[1].at > fail_over.begin;
     let longest = grants.windows(2).filter(overlap).map(|pair| pair[1].at - pair[0].at).max();
-    Duration::from_micros(longest.expect("it is granted before and after"))
+    Duration::from_micros(longest.expect("granted before and after"))
 }

@@ -119,7 +119,7 @@ async fn a_while(server: &Arc<RedisServer>, witness: &Witness, seed: Seed, time:
     until("the clients recover", async || world.holds.load(Ordering::Relaxed) > before + CLIENTS).await;
     world.over.store(true, Ordering::Relaxed);
     for work in working {
-        tokio::time::timeout(HANGS, work).await.expect("nobody hangs").unwrap();
+        tokio::time::timeout(HANGS, work).await.expect("no hang").unwrap();
     }
     for resource in &world.resources {
         let resource = resource.lock().unwrap();
@@ -264,11 +264,11 @@ impl Resource {
 
 /// Returns the resident memory of this process, in MiB.
 fn memory_mib() -> u64 {
-    let pages = fs::read_to_string("/proc/self/statm").expect("a Linux has /proc");
+    let pages = fs::read_to_string("/proc/self/statm").expect("Linux has /proc");
     let resident: u64 = pages.split(' ').nth(1).expect("the second number").parse().expect("a number");
     resident * 4 / 1024
 }
 
 fn descriptors() -> usize {
-    fs::read_dir("/proc/self/fd").expect("a Linux has /proc").count()
+    fs::read_dir("/proc/self/fd").expect("Linux has /proc").count()
 }

@@ -22,13 +22,13 @@ pub(crate) fn on_a_runtime<T>(work: impl Future<Output = T>) -> T {
         .worker_threads(2)
         .enable_all()
         .build()
-        .expect("a runtime can be made")
+        .expect("a runtime")
         .block_on(work)
 }
 
 /// Creates the factory of a process, with its own connections.
 pub(crate) async fn factory(url: &str, options: LockOptions) -> LockFactory {
-    LockFactory::builder(store(url).await).options(options).build().expect("the options fit together")
+    LockFactory::builder(store(url).await).options(options).build().expect("consistent options")
 }
 
 pub(crate) async fn store(url: &str) -> Store {
@@ -48,7 +48,7 @@ pub(crate) async fn warm_up(locks: &LockFactory) {
 }
 
 pub(crate) fn lock(locks: &LockFactory, name: &str) -> Lock {
-    locks.named(name).expect("the trials use good names")
+    locks.named(name).expect("valid name")
 }
 
 /// Waits until the condition holds. Panics with its description if it never does.
@@ -116,7 +116,7 @@ impl Referee {
     pub(crate) fn judges(mut self) -> (u64, Vec<String>) {
         self.process.tell(&Order::Judge);
         let mut lines = self.process.until("verdict");
-        let verdict = lines.pop().expect("the verdict comes last");
+        let verdict = lines.pop().expect("a verdict");
         (verdict.number("windows"), lines.iter().map(|line| line.text("text").to_owned()).collect())
     }
 }
@@ -134,6 +134,6 @@ impl Bench {
 
     /// Returns a witness for the holds of this process.
     pub(crate) fn witness(self) -> Witness {
-        Witness::of(self.0).expect("it listens")
+        Witness::of(self.0).expect("listening")
     }
 }

@@ -67,7 +67,7 @@ async fn is_ridden_out(
     blocking(&server, cause).await;
     let begun = Instant::now();
     let one_try = lock(&locks, "tried").try_acquire().await;
-    let error = one_try.map(drop).expect_err("the server does not serve");
+    let error = one_try.map(drop).expect_err("slots not served");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{word}: {error:?}");
     assert!(error.is_retryable() && !error.is_ambiguous(), "{word}: nothing was done, {error:?}");
     assert!(error.backend_error().expect("the server said why").to_string().contains(word), "{error:?}");
@@ -176,7 +176,7 @@ async fn paused(run: Run) {
     let locks = factory(&server.url(), LockOptions::new().lease(LEASE)).await;
     let guard = lock(&locks, "held").acquire().await.unwrap();
     server.pause();
-    let error = lock(&locks, "tried").try_acquire().await.map(drop).expect_err("nobody answers");
+    let error = lock(&locks, "tried").try_acquire().await.map(drop).expect_err("no answer");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error:?}");
     assert!(error.is_retryable() && error.is_ambiguous(), "it may be carried out once resumed: {error:?}");
     tokio::time::sleep(TROUBLE).await;
@@ -205,7 +205,7 @@ async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner(run
     let guard = lock(&locks, "held").acquire().await.unwrap();
     server.command(&["ACL", "SETUSER", "shop", "-evalsha"]);
     let asked = Instant::now();
-    let error = lock(&locks, "tried").acquire().await.map(drop).expect_err("it has no right to");
+    let error = lock(&locks, "tried").acquire().await.map(drop).expect_err("no permission");
     assert_eq!((error.kind(), error.is_retryable()), (LockErrorKind::Backend, false), "{error:?}");
     run.bound(asked.elapsed(), TROUBLE / 3);
     tokio::time::sleep(TROUBLE).await;
@@ -259,7 +259,7 @@ async fn eviction_is_a_loss_that_is_told() {
             panic!("the lock was never evicted");
         })
         .await;
-        let lost = tokio::time::timeout(HANGS, guard.lost()).await.expect("it is told");
+        let lost = tokio::time::timeout(HANGS, guard.lost()).await.expect("notified");
         assert_eq!(lost, LostReason::Gone, "{policy}: at a renewal, before its lease would have ended");
         blocking(&server, |server| drop(server.command(&["FLUSHALL"]))).await;
         let again = lock(&locks, "held").acquire().await.unwrap();

@@ -16,7 +16,7 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 
-/// The client and its access to the server. Clones share the server.
+/// The client, with access to the server. Clones share the server.
 #[derive(Clone, Default)]
 pub(crate) struct Scripted {
     server: Arc<Mutex<Server>>,
@@ -47,11 +47,11 @@ impl Scripted {
     pub(crate) fn cut(&self) {
         let ended = std::mem::take(&mut self.server().connections);
         for Open { events, .. } in ended.into_values() {
-            events.ended("reset by peer, who knows 'canary'");
+            events.ended("reset by peer, which quotes 'canary'");
         }
     }
 
-    /// Drops all connections in the client without a reason.
+    /// Drops all connections in the client without reporting a reason.
     pub(crate) fn vanish(&self) {
         let ended = std::mem::take(&mut self.server().connections);
         drop(ended);
@@ -76,7 +76,7 @@ impl Scripted {
         });
     }
 
-    /// Reports an event as a client does: without holding a mutex.
+    /// Reports an event like a client: without holding a mutex.
     fn report(&self, mut event: impl FnMut(&Open) -> bool) -> usize {
         let connections = std::mem::take(&mut self.server().connections);
         let heard = connections.values().filter(|open| event(open)).count();
@@ -140,7 +140,7 @@ impl ScriptedConnection {
         let (asked, answer) = {
             let mut server = self.client.server();
             let Some(asked) = server.arrive(self.id, name, arguments) else {
-                return Err(CallError::NotSent("it is closed".to_owned()));
+                return Err(CallError::NotSent("connection closed".to_owned()));
             };
             let answer = (server.answers)(&asked);
             (asked, answer)
@@ -157,7 +157,7 @@ impl ScriptedConnection {
             Answer::End => {
                 let open = self.client.server().connections.remove(&self.id);
                 drop(open);
-                Err(CallError::Lost("reset by peer, who knows 'canary'".to_owned()))
+                Err(CallError::Lost("reset by peer, which quotes 'canary'".to_owned()))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! An in-memory server and its client. It answers like a healthy Redis, or as a test demands.
+//! An in-memory server and its client. The server answers like a healthy Redis, or as a test requires.
 
 mod client;
 
@@ -26,7 +26,7 @@ pub(crate) enum Answer {
     Late(Duration),
     Reply(Reply),
     Error(CallError),
-    /// No answer as long as the connection lives.
+    /// No answer while the connection lives.
     Never,
     /// The connection ends instead.
     End,
@@ -47,7 +47,7 @@ pub(crate) struct Arrived {
     pub(crate) connection: usize,
     pub(crate) name: &'static str,
     pub(crate) arguments: Vec<String>,
-    /// The script that it runs, if the server knows it.
+    /// The script that the command runs, if the server knows it.
     script: Option<&'static str>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Server {
     begin: Instant,
     pub(crate) dial: Dial,
     pub(crate) answers: Answers,
-    /// The offset by which its clock was set ahead.
+    /// The time by which its clock is ahead.
     pub(crate) ahead: Duration,
     /// The times of the dials.
     pub(crate) dials: Vec<Instant>,
@@ -179,15 +179,15 @@ impl Server {
                 Err(refused("NOSCRIPT No matching script. Please use EVAL."))
             }
             (_, Some(script)) => {
-                // A text belongs to the hash that was just unknown.
+                // The text belongs to the hash that was unknown just before.
                 self.scripts.extend(self.unknown.take().map(|hash| (hash, script)));
                 Ok(self.run(script, asked))
             }
-            (name, None) => panic!("nobody needs `{name}` here"),
+            (name, None) => panic!("unsupported command `{name}`"),
         }
     }
 
-    /// Returns the reply of a script when nobody else holds the lock.
+    /// Returns the reply of a script if nobody else holds the lock.
     fn run(&mut self, script: &str, asked: &Arrived) -> Reply {
         let now = Reply::Integer(i64::try_from(self.now()).unwrap());
         let words: Vec<Reply> = match script {
@@ -205,7 +205,7 @@ impl Server {
             "reenter" => vec![text("reentered")],
             "release" => vec![text("released"), Reply::Integer(0)],
             "inspect" => vec![text("free")],
-            other => panic!("nobody needs `{other}` here"),
+            other => panic!("unsupported script `{other}`"),
         };
         Reply::List([now].into_iter().chain(words).collect())
     }
@@ -216,7 +216,7 @@ pub(crate) fn in_one_text(replies: Vec<Reply>) -> Reply {
     let mut lines = Vec::new();
     for reply in replies {
         let Reply::List(parts) = reply else { panic!("no script answers {reply:?}") };
-        // The time is the first line, once.
+        // The time is the first line and occurs once.
         parts.into_iter().skip(usize::from(!lines.is_empty())).for_each(|part| {
             lines.push(match part {
                 Reply::Integer(number) => number.to_string(),
@@ -231,7 +231,7 @@ pub(crate) fn in_one_text(replies: Vec<Reply>) -> Reply {
 /// Identifies a script by its first comment.
 fn kind(script: &str) -> &'static str {
     let kinds = [
-        // It contains the texts of the others.
+        // Checked first: it contains the texts of the others.
         ("-- Carries out operations on many locks", "batch"),
         ("-- Takes a lock,", "acquire"),
         ("-- A re-entry:", "reenter"),

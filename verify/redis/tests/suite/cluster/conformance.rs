@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock};
 pub(in super::super) fn rights() -> String {
     let document = include_str!("../../../../../docs/protocol.md");
     let line = document.lines().find(|line| line.starts_with("+cluster|slots "));
-    let sharded = line.expect("the document has the line");
+    let sharded = line.expect("the line is in the document");
     let version = lock_testkit::RedisServer::start().version().to_owned();
     // The older version lacks these commands.
     let more = if version.starts_with("6.") { "+cluster|slots +asking" } else { sharded };

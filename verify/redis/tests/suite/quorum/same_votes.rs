@@ -70,7 +70,7 @@ impl Run {
     }
 
     fn now(&self) -> UtcTime {
-        self.node.server_now(&self.names[0]).expect("the server was heard")
+        self.node.server_now(&self.names[0]).expect("the server answered")
     }
 
     /// Mostly long, occasionally one that ends before the sequence does.

@@ -11,13 +11,13 @@ use lock_testkit::{RedisCluster, RedisQuorum, RedisSentinels, RedisServer};
 use rcgen::date_time_ymd;
 
 fn url(server: &RedisServer) -> String {
-    format!("rediss://127.0.0.1:{}", server.tls_port().expect("it was started with TLS"))
+    format!("rediss://127.0.0.1:{}", server.tls_port().expect("started with TLS"))
 }
 
 async fn refused(url: &str, tls: Tls) {
     let builder = RedisBackendBuilder::from_url(url).unwrap().tls(tls);
-    let error = builder.connect().await.map(drop).expect_err("it must not be trusted");
-    let kind = error.backend_error().expect("the server's fault").kind();
+    let error = builder.connect().await.map(drop).expect_err("untrusted certificate");
+    let kind = error.backend_error().expect("server fault").kind();
     // A server that refuses our certificate just closes the connection.
     assert!(matches!(kind, BackendErrorKind::Misconfigured | BackendErrorKind::Unavailable), "{error:?}");
 }
@@ -100,7 +100,7 @@ async fn invalid_certificates_are_refused_before_connecting() {
     for (tls, says) in cases {
         let error = RedisBackendBuilder::from_url("rediss://127.0.0.1:1").unwrap().tls(tls).connect().await;
         let error = error.map(drop).unwrap_err();
-        let cause = error.backend_error().expect("the configuration's fault");
+        let cause = error.backend_error().expect("configuration fault");
         assert_eq!(cause.kind(), BackendErrorKind::Misconfigured);
         assert!(cause.to_string().contains(says), "{cause}");
     }
@@ -112,8 +112,8 @@ async fn is_secured(url: &str, ours: &Authority, theirs: &Authority) {
         let tls = Tls::authority(authority.pem.as_bytes());
         RedisBackendBuilder::from_url(url).unwrap().tls(tls)
     };
-    let error = builder(theirs).connect_store().await.map(drop).expect_err("it must not be trusted");
-    let cause = error.backend_error().expect("the server's fault");
+    let error = builder(theirs).connect_store().await.map(drop).expect_err("untrusted certificate");
+    let cause = error.backend_error().expect("server fault");
     assert_eq!(cause.kind(), BackendErrorKind::Misconfigured, "{cause}");
     assert!(cause.to_string().contains("127.0.0.1:"), "{cause}");
     assert!(cause.to_string().contains("configure the authority that signed it"), "{cause}");
@@ -170,8 +170,8 @@ async fn expired_certificates_of_sentinels_and_nodes_are_refused() {
     ] {
         let tls = Tls::authority(ours.pem.as_bytes());
         let connecting = RedisBackendBuilder::from_url(&url).unwrap().tls(tls).connect_store();
-        let error = connecting.await.map(drop).expect_err("it must not be trusted");
-        let cause = error.backend_error().expect("the server's fault");
+        let error = connecting.await.map(drop).expect_err("untrusted certificate");
+        let cause = error.backend_error().expect("server fault");
         assert_eq!(cause.kind(), BackendErrorKind::Misconfigured, "{cause}");
         assert!(cause.to_string().contains(&port.to_string()), "{cause}");
     }
