@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 /// The fate of a message that is sent now.
 enum Way {
     Lost,
-    LostAloud,
+    Reset,
     Refused,
     Goes { after: u64, fate: Fate },
 }
@@ -28,7 +28,7 @@ impl State {
         let (refused, late, aloud) = (falls(faults.refuse), falls(faults.late), falls(0.5));
         if lost {
             self.count("lost request");
-            return if aloud { Way::LostAloud } else { Way::Lost };
+            return if aloud { Way::Reset } else { Way::Lost };
         }
         if refused {
             self.count("refused request");
@@ -87,7 +87,7 @@ impl State {
         match self.way() {
             Way::Lost => {}
             Way::Refused => return Ok(Answer::Failed(Applied::No)),
-            Way::LostAloud => {
+            Way::Reset => {
                 self.calls.insert(call, sender);
                 let after = self.latency();
                 self.after(after, Happening::Answer { link, call, answer: Answer::Failed(Applied::Unknown) });

@@ -54,8 +54,8 @@ pub enum Command {
         /// The key to increment
         counter: String,
     },
-    /// Acquires, reports `held`, and obeys: `release`, `acquire`, `is_held`, `lost` (waits for the loss), `read` (a
-    /// fenced table), `write`, `quit`
+    /// Acquires the lock, reports `held`, and executes orders: `release`, `acquire`, `is_held`, `lost` (waits for the
+    /// loss), `read` (a fenced table), `write`, `quit`
     Hold {
         /// The lock
         lock: String,
@@ -104,8 +104,8 @@ pub enum Command {
         seed: Seed,
     },
     /// Runs one job on a schedule, or the instances of a kind, as a node of a fleet. Reports `ready`, `leading` and
-    /// `resigned`, and for each run `start` and then `ended` or `cancelled`. Obeys `pause`, `resume`, `trigger`, `replace`,
-    /// `next` and `history` of its job, and `add`, `once`, `remove` and `forget` of instances. Ends in order at `stop` and
+    /// `resigned`, and for each run `start` and then `ended` or `cancelled`. Executes `pause`, `resume`, `trigger`, `replace`,
+    /// `next` and `history` of its job, and `add`, `once`, `remove` and `forget` of instances. Ends gracefully at `stop` and
     /// on SIGTERM
     Cron {
         /// The group of the job
@@ -134,8 +134,8 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         fence: Option<PathBuf>,
     },
-    /// Takes part in an election. Reports `candidate`, then `elected` and `body_ended` of each term; obeys `role`; ends in
-    /// good order at SIGTERM, and reports `stopped`
+    /// Takes part in an election. Reports `candidate`, then `elected` and `body_ended` of each term; executes `role`;
+    /// ends gracefully on SIGTERM, and reports `stopped`
     Elect {
         /// The election
         name: String,

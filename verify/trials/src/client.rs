@@ -16,7 +16,7 @@ pub enum Client {
 
 impl Client {
     /// Returns the client in the environment variable `LOCK_CLIENT`, `fred` or `redis-rs`, so that a whole run of
-    /// trials can use one of them. Without the variable it is fred.
+    /// trials can use one of them. The default is fred.
     ///
     /// # Panics
     /// If the variable has another value.
@@ -26,7 +26,7 @@ impl Client {
         Self::from_str(&name, false).unwrap_or_else(|why| panic!("LOCK_CLIENT: {why}"))
     }
 
-    /// Returns its name on the command line.
+    /// Returns the name of the client on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Client {
     /// Connects a store for locks.
     ///
     /// # Errors
-    /// That of the connection.
+    /// The error of the connection.
     ///
     /// # Cancel safety
     /// Dropping it closes the connections.
@@ -52,7 +52,7 @@ impl Client {
     /// Connects a store for locks, and the run ledger.
     ///
     /// # Errors
-    /// That of the connection.
+    /// The error of the connection.
     ///
     /// # Cancel safety
     /// Dropping it closes the connections.
@@ -63,10 +63,10 @@ impl Client {
         }
     }
 
-    /// Connects a store whose leases count only once this number of replicas has acknowledged them.
+    /// Connects a store whose leases only count once this number of replicas has acknowledged them.
     ///
     /// # Errors
-    /// That of the connection.
+    /// The error of the connection.
     ///
     /// # Cancel safety
     /// Dropping it closes the connections.

@@ -16,11 +16,11 @@ pub struct FencedTable {
 impl FencedTable {
     /// Opens the table, creating it if necessary.
     ///
-    /// # Errors
+    /// The error of the database.
     /// That of the database.
     ///
     /// # Cancel safety
-    /// May leave a file without a table. The next opening completes it.
+    /// May leave a file without a table, which the next call completes.
     pub async fn open(path: &Path) -> Result<Self, sqlx::Error> {
         let options = SqliteConnectOptions::new()
             .filename(path)
@@ -37,10 +37,10 @@ impl FencedTable {
         Ok(Self { pool })
     }
 
-    /// Stores the token and reads the value. Returns `None` if a newer holder was there.
+    /// Stores the token and reads the value. Returns `None` if a newer holder has read or written.
     ///
     /// # Errors
-    /// That of the database.
+    /// The error of the database.
     ///
     /// # Cancel safety
     /// The token may or may not be stored.
@@ -51,10 +51,10 @@ impl FencedTable {
             .await
     }
 
-    /// Writes the value. Returns `false` if another holder has read since.
+    /// Writes the value. Returns `false` if another holder has read in the meantime.
     ///
     /// # Errors
-    /// That of the database.
+    /// The error of the database.
     ///
     /// # Cancel safety
     /// The value may or may not be written.
@@ -70,10 +70,10 @@ impl FencedTable {
     /// Reads the value without a token.
     ///
     /// # Errors
-    /// That of the database.
+    /// The error of the database.
     ///
     /// # Cancel safety
-    /// Reads only.
+    /// Only reads.
     pub async fn value(&self) -> Result<i64, sqlx::Error> {
         sqlx::query_scalar("select value from fenced where id = 1").fetch_one(&self.pool).await
     }

@@ -98,12 +98,12 @@ pub enum SectionEnd {
 }
 
 impl Report {
-    /// Writes it to stdout immediately.
+    /// Writes the report to stdout immediately.
     pub fn say(&self) {
         use std::io::Write;
         let line = json(self);
         let mut out = std::io::stdout().lock();
-        // A reader that is gone has closed stdin as well, which ends this process.
+        // A reader that is gone has also closed stdin, which ends this process.
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     }
 }
@@ -119,7 +119,7 @@ pub enum Order {
     Acquire,
     /// Release the lock.
     Release,
-    /// Report if the lock is held.
+    /// Report whether the lock is held.
     IsHeld,
     /// Wait until the hold is lost and report it.
     Lost,

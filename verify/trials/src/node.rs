@@ -21,7 +21,7 @@ use lock_cron::Placement;
 use std::{error::Error, time::Duration};
 
 /// The default time limit of hand-offs, used if the command line sets their number.
-const LONGEST_CHAIN: Duration = Duration::from_millis(10);
+const MAX_CHAIN_TIME: Duration = Duration::from_millis(10);
 
 /// The reason why a process ends early.
 pub type Failure = Box<dyn Error + Send + Sync>;
@@ -29,10 +29,10 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 /// Connects and executes the command.
 ///
 /// # Errors
-/// That of the connection or of the lock.
+/// The error of the connection or of the lock.
 ///
 /// # Cancel safety
-/// Dropping it leaves held locks to the end of their leases.
+/// Dropping it leaves held locks to expire.
 pub async fn run(cli: &Cli) -> Result<(), Failure> {
     // A quorum has no run ledger.
     let (store, ledger) = match cli.command {
@@ -44,7 +44,7 @@ pub async fn run(cli: &Cli) -> Result<(), Failure> {
     };
     let mut options = LockOptions::new().lease(cli.lease);
     if let Some(passes) = cli.hand_off {
-        options = options.hand_off(passes, LONGEST_CHAIN);
+        options = options.hand_off(passes, MAX_CHAIN_TIME);
     }
     if let Some(budget) = cli.outage_budget {
         options = options.outage_budget(budget);

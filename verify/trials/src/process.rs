@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time limit of anything that may hang. A busy machine needs only a small part of it for the next line.
+/// The time limit of anything that may hang. Even on a busy machine, the next line needs only a small part of it.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running process that writes lines.
@@ -55,10 +55,10 @@ impl Process {
     /// # Panics
     /// If none arrives in time, or the process has ended.
     pub fn line(&mut self) -> Line {
-        self.line_within(PATIENCE).unwrap_or_else(|| panic!("a line within {PATIENCE:?}"))
+        self.line_within(PATIENCE).unwrap_or_else(|| panic!("no line within {PATIENCE:?}"))
     }
 
-    /// Returns the next line, if one arrives in time.
+    /// Returns the next line, or `None` if none arrives in time.
     ///
     /// # Panics
     /// If the process has ended.
@@ -66,7 +66,7 @@ impl Process {
         match self.lines.recv_timeout(time) {
             Ok(line) => Some(Line::new(&line)),
             Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => panic!("it says no more: {:?}", self.child.wait()),
+            Err(RecvTimeoutError::Disconnected) => panic!("the process has ended: {:?}", self.child.wait()),
         }
     }
 
@@ -95,11 +95,11 @@ impl Process {
     /// If it is still running.
     pub fn rest(&mut self) -> Vec<Line> {
         let ended = self.child.try_wait().expect("waitable child");
-        assert!(ended.is_some(), "it was killed");
+        assert!(ended.is_some(), "the process is still running");
         self.lines.iter().map(|line| Line::new(&line)).collect()
     }
 
-    /// Waits for its end, and returns whether it ended successfully.
+    /// Waits for the end of the process. Returns `true` if it ended successfully.
     ///
     /// # Panics
     /// If it does not end in time.
@@ -109,24 +109,24 @@ impl Process {
             if let Some(status) = self.child.try_wait().expect("waitable child") {
                 return status.success();
             }
-            assert!(begin.elapsed() < PATIENCE, "it ends within {PATIENCE:?}");
+            assert!(begin.elapsed() < PATIENCE, "still running after {PATIENCE:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Kills it like `kill -9`.
+    /// Kills the process, like `kill -9`.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Asks it to end, like a service manager.
+    /// Asks the process to end, like a service manager.
     #[cfg(unix)]
     pub fn terminate(&self) {
         self.signal(rustix::process::Signal::TERM);
     }
 
-    /// Returns the processor time that it has used, on Linux.
+    /// Returns the processor time that the process has used, on Linux.
     ///
     /// # Panics
     /// If the system does not report it.
@@ -140,18 +140,18 @@ impl Process {
         Duration::from_millis(ticks * 10)
     }
 
-    /// Suspends it, and returns once it is suspended.
+    /// Suspends the process, and returns once it is suspended.
     #[cfg(unix)]
     pub fn pause(&self) {
         self.signal(rustix::process::Signal::STOP);
         let stat = format!("/proc/{}/stat", self.child.id());
-        // Linux reports the state; elsewhere a moment has to suffice.
+        // Linux reports the state; elsewhere a short sleep must suffice.
         while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") T ")) {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Resumes it.
+    /// Resumes the process.
     #[cfg(unix)]
     pub fn resume(&self) {
         self.signal(rustix::process::Signal::CONT);

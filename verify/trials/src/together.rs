@@ -2,8 +2,8 @@
 
 use crate::{line::Order, process::Process};
 
-/// Starts the counting of all processes together, waits for their successful ends, and returns the tokens of all
-/// grants in order of time.
+/// Starts counting in all processes, waits for their successful ends, and returns the tokens of all grants in the order
+/// of time.
 ///
 /// # Panics
 /// If one of them fails.
@@ -18,7 +18,7 @@ pub fn count_together(mut nodes: Vec<Process>) -> Vec<u64> {
             grants.push((line.number("at"), line.number("token")));
         }
     }
-    assert!(nodes.into_iter().all(Process::ends), "all end well");
+    assert!(nodes.into_iter().all(Process::ends), "clean exits");
     grants.sort_unstable();
     grants.into_iter().map(|(_, token)| token).collect()
 }

@@ -1,4 +1,4 @@
-//! Records who holds which lock under which token and until when, and judges; see `lock_trials::referee`.
+//! Records which process holds which lock, under which token and until when, and judges; see `lock_trials::referee`.
 
 use lock_trials::{
     node::{Failure, Orders},

@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 /// The lease of the last hold, and the number of its hand-offs.
 type Chain = Arc<Mutex<Option<(LeaseId, u32)>>>;
 
-/// One section in this many takes its time.
+/// One section in this many takes longer.
 const LONG_EVERY: u64 = 8;
 
-/// Runs the tasks, and ends with the first error of one.
+/// Runs the tasks, and ends with the first error of any task.
 pub(super) async fn run(
     lock: &Lock,
     tasks: usize,
@@ -57,12 +57,12 @@ async fn work(
         }
         Report::Left { token, at: now() }.say();
         drop(inside);
-        // If the hold was lost meanwhile, the referee judges it.
+        // If the hold was lost in the meantime, the referee judges that.
         let _ = guard.release().await;
     }
 }
 
-/// Returns the number of hand-offs of the current hold's lease before it.
+/// Returns the number of hand-offs of the current lease before this hold.
 fn passes(chain: &Chain, lease: LeaseId) -> u32 {
     let mut last = chain.lock().unwrap_or_else(PoisonError::into_inner);
     let passes = match *last {

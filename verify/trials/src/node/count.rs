@@ -1,4 +1,4 @@
-//! Sections that lose increments unless a lock keeps them apart.
+//! Sections that lose increments unless a lock serializes them.
 
 use super::{Failure, Orders};
 use crate::line::{Order, Report, now};
@@ -19,7 +19,7 @@ pub(super) struct Counter {
 
 impl Counter {
     pub(super) fn connect(url: &str, key: &str) -> Result<Self, Failure> {
-        let address = url.strip_prefix("redis://").ok_or("the counter is reached by `redis://` alone")?;
+        let address = url.strip_prefix("redis://").ok_or("the counter requires a `redis://` address")?;
         let connection = RawRedis::connect(address.parse()?)?;
         Ok(Self { connection: Arc::new(Mutex::new(connection)), key: key.to_owned() })
     }
@@ -27,7 +27,7 @@ impl Counter {
     async fn increment(&self) -> Result<(), Failure> {
         let this = self.clone();
         let work = move || {
-            let mut connection = this.connection.lock().map_err(|_| "a former increment panicked")?;
+            let mut connection = this.connection.lock().map_err(|_| "an earlier increment panicked")?;
             let before = connection.try_command(&["GET", &this.key])?;
             let before: u64 = if before.is_nil() { 0 } else { before.text().parse()? };
             connection.try_command(&["SET", &this.key, &(before + 1).to_string()])?;

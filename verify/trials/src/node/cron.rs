@@ -79,7 +79,7 @@ pub(super) async fn run(
         None => job,
     };
     let job = job.placement(placement).on_orphan(on_orphan).misfire(misfire).overlap(overlap);
-    // So that its last report is sent even when it is cancelled.
+    // So that its last report is sent even if it is cancelled.
     job.cancel_grace(Duration::from_secs(5)).register()?;
     Report::Ready.say();
     let stop = Arc::new(Notify::new());
@@ -107,7 +107,7 @@ async fn body(run: &RunContext, work: &Work) -> RunResult {
         before = table.read(run.fencing_token()).await?;
     }
     let cancelled = tokio::select! {
-        // Checked first, because after a pause of the process the sleep has ended as well.
+        // Checked first: after a suspension of the process, the sleep has ended as well.
         biased;
         () = run.cancelled() => true,
         () = tokio::time::sleep(work.takes) => false,

@@ -29,7 +29,7 @@ pub(super) async fn run(
             witness.as_ref().map(|(witness, lease)| witness.enters(term.hold().clone(), *lease / 20));
         Report::Elected { token: term.fencing_token().get(), at: now() }.say();
         async move {
-            // Dropped in the reverse order: the referee is told first.
+            // Dropped in reverse order: the referee is notified first.
             let _ended = ReportsEnd;
             let _inside = inside;
             pending::<Result<(), Infallible>>().await
@@ -41,7 +41,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Reports the end of a body, which is dropped.
+/// Reports the end of a body when it is dropped.
 struct ReportsEnd;
 
 impl Drop for ReportsEnd {

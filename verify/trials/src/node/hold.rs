@@ -34,7 +34,7 @@ pub(super) async fn obey(
             Order::IsHeld => Report::IsHeld { held: guard.is_held() }.say(),
             Order::Lost => Report::Lost { reason: format!("{:?}", guard.lost().await) }.say(),
             Order::Read { file } => {
-                // The table stays open: a process that is paused while it closes a database locks it for everyone.
+                // The table stays open: a process that is suspended while it closes a database locks it for all others.
                 let opened = FencedTable::open(&file).await?;
                 let value = table.insert(opened).read(guard.fencing_token()).await?;
                 Report::Read { fresh: value.is_some() }.say();
@@ -42,7 +42,7 @@ pub(super) async fn obey(
             }
             Order::Write => {
                 let (Some(table), Some(before)) = (&table, read) else {
-                    return Err("a write comes after a fresh read".into());
+                    return Err("a write requires a fresh read before it".into());
                 };
                 let accepted = table.write(guard.fencing_token(), before + 1).await?;
                 Report::Write { accepted }.say();

@@ -23,7 +23,7 @@ impl Orders {
                     return;
                 }
             }
-            // Immediately and without releasing anything, as if the process was killed.
+            // Immediately and without releasing anything, as if the process were killed.
             std::process::exit(0);
         });
         Self(receiver)
@@ -32,7 +32,7 @@ impl Orders {
     /// Returns the next order.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// No order is lost.
     pub async fn next(&mut self) -> Order {
         match self.0.recv().await {
             Some(order) => order,
@@ -40,10 +40,10 @@ impl Orders {
         }
     }
 
-    /// Waits for this order. Other orders before it are dropped.
+    /// Waits for this order. Drops other orders before it.
     ///
     /// # Cancel safety
-    /// Orders that were dropped stay dropped.
+    /// Dropped orders are not restored.
     pub async fn wait_for(&mut self, order: &Order) {
         while self.next().await != *order {}
     }

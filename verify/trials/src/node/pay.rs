@@ -1,4 +1,4 @@
-//! Payments with idempotency keys: clients that leave, repeat and share keys, and locks that are taken away.
+//! Payments with idempotency keys: clients that leave, repeat and share keys, and locks that are forcibly released.
 
 use super::{Failure, Orders};
 use crate::line::{Order, Report};
@@ -29,12 +29,13 @@ use tokio::{task::JoinSet, time};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 const CLIENTS: usize = 8;
-/// Shorter than a long payment, so that retries are rejected; longer than a short one, so that some wait for it.
+/// Shorter than a long payment, so that retries are rejected; longer than a short one, so that some retries wait for
+/// it.
 const WAIT: Duration = Duration::from_millis(20);
-/// A payment that outlasts the next renewal, which notices a lock that was taken away.
+/// A payment that outlasts the next renewal, which notices a forced release.
 const LONG: Duration = Duration::from_millis(200);
 const BETWEEN_FORCED_RELEASES: Duration = Duration::from_millis(3);
-/// The number of keys behind the current one whose locks are taken away.
+/// The number of recent keys whose locks may be forcibly released.
 const RECENT_KEYS: u64 = 3;
 const DRAIN: Duration = Duration::from_secs(60);
 
@@ -48,13 +49,13 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// Returns the key of a request by its number, so that all processes work on about the same keys at a time.
+    /// Returns the key of the request with this number, such that all processes use about the same keys at a time.
     fn key(&self, number: usize) -> u64 {
         number as u64 * self.keys / self.requests.max(1) as u64
     }
 }
 
-/// The number of events in this process.
+/// The numbers of events in this process.
 #[derive(Debug, Default)]
 struct Counts {
     begun: AtomicUsize,
@@ -80,7 +81,7 @@ pub(super) async fn run(locks: &LockFactory, terms: Terms, orders: &mut Orders) 
         let client = Client { random, counts: counts.clone(), terms: terms.clone() };
         clients.spawn(client.work(service.clone()));
     }
-    let forcing = tokio::spawn(take_away(locks.clone(), terms.clone(), counts.clone()));
+    let forcing = tokio::spawn(force_releases(locks.clone(), terms.clone(), counts.clone()));
     let mut answers = Vec::new();
     while let Some(client) = clients.join_next().await {
         answers.extend(client??);
@@ -140,8 +141,8 @@ async fn pay(pool: SqlitePool, request: Request<BufferedBody>) -> Result<Respons
     Ok(receipt.map(Full::new))
 }
 
-/// Ends locks of keys that are probably in use, by force.
-async fn take_away(locks: LockFactory, terms: Terms, counts: Arc<Counts>) -> Result<(), Failure> {
+/// Forcibly releases locks of keys that are probably in use.
+async fn force_releases(locks: LockFactory, terms: Terms, counts: Arc<Counts>) -> Result<(), Failure> {
     let mut random = Seed::new(!terms.seed.get()).stream();
     loop {
         time::sleep(BETWEEN_FORCED_RELEASES).await;
@@ -160,7 +161,7 @@ struct Client {
 }
 
 impl Client {
-    /// Sends requests until the process has sent all of its own, and returns the key and the receipt of each.
+    /// Sends requests until the process has sent all of its share. Returns the key and the receipt of each.
     async fn work<S, B>(mut self, service: S) -> Result<Vec<(u64, String)>, Failure>
     where
         S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = Infallible> + Clone,
@@ -182,8 +183,8 @@ impl Client {
         }
     }
 
-    /// Sends a request, and leaves after a random time once in four. Returns the receipt, unless the request has to be
-    /// repeated.
+    /// Sends a request, and leaves after a random time in one case of four. Returns the receipt, or `None` if the
+    /// request must be repeated.
     async fn ask<S, B>(&mut self, service: &S, key: u64) -> Result<Option<String>, Failure>
     where
         S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = Infallible> + Clone,

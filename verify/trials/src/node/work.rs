@@ -28,8 +28,8 @@ pub(super) struct Terms {
     pub(super) seed: Seed,
 }
 
-/// Runs the tasks, and ends with the first error of an acquire. Reports come at the end, so that they disturb no
-/// measurement.
+/// Runs the tasks, and ends with the first error of an acquire. Reports follow at the end, so that they do not affect
+/// the measurements.
 pub(super) async fn run(
     locks: &LockFactory,
     names: &[String],

@@ -1,4 +1,4 @@
-//! The referee's work: it records testimonies, and judges.
+//! The work of the referee: recording testimonies, and judging.
 
 use super::Testimony;
 use crate::{
@@ -18,8 +18,8 @@ use std::{
     time::Duration,
 };
 
-/// Reports `listening`. At each order `judge`, once all witnesses have disconnected, reports each `violation` and the
-/// `verdict`.
+/// Reports `listening`. At each order `judge`, once all witnesses have disconnected, reports each `violation` and then
+/// the `verdict`.
 ///
 /// # Errors
 /// If no port is available.
@@ -57,14 +57,14 @@ pub async fn preside(orders: &mut Orders) -> Result<(), Failure> {
     }
 }
 
-/// Records the testimony of one witness. A line that was cut off with its process does not count.
+/// Records the testimony of one witness. A line cut short by the end of its process does not count.
 fn hear(history: &History, witness: TcpStream) {
     let mut holds: HashMap<u64, HoldKey> = HashMap::new();
     let mut lines = BufReader::new(witness);
     let mut line = String::new();
     while lines.read_line(&mut line).is_ok_and(|read| read > 0) && line.ends_with('\n') {
         write_down(history, &mut holds, &line)
-            .unwrap_or_else(|| panic!("a witness speaks clearly: {line:?}"));
+            .unwrap_or_else(|| panic!("invalid testimony: {line:?}"));
         line.clear();
     }
 }

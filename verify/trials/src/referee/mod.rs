@@ -1,8 +1,8 @@
 //! The referee: a separate process that records who holds which lock under which token and until when, and judges
 //! once all have disconnected.
 //!
-//! [`Witness`]es in the processes with the holds report to it in lines over TCP. It therefore remembers the reports
-//! of a holder that was killed, and a suspended holder cannot take back what it believed.
+//! [`Witness`]es in the holders' processes report to it in lines over TCP. So it keeps the reports of a holder that was
+//! killed, and a suspended holder cannot retract its belief.
 
 mod bench;
 mod witness;

@@ -16,7 +16,7 @@ use std::{
 use tokio::task::JoinHandle;
 
 /// A longer time between two readings of a clock, in µs, means that the process was suspended in between.
-const STOOD_STILL: u64 = 1_000;
+const SUSPENDED_AFTER: u64 = 1_000;
 
 /// A line of a witness. `hold` is unique per hold of a connection; times are those of [`boot`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,17 +42,17 @@ impl Witness {
     /// Connects to the referee at this address.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the referee cannot be reached.
     pub fn of(referee: SocketAddr) -> io::Result<Self> {
         let mut stream = TcpStream::connect(referee)?;
         stream.set_nodelay(true)?;
-        // From here on the referee waits for the disconnection before it judges.
+        // From here on, the referee waits for the disconnection before it judges.
         stream.read_exact(&mut [0])?;
         Ok(Self { said: Arc::new(Mutex::new(stream)), holds: Arc::default() })
     }
 
-    /// Reports that the holder has entered, and every `often` until when its hold is valid. It needs a runtime for
-    /// that.
+    /// Reports that the holder has entered, and every `often` until when its hold is valid. Must be called in a
+    /// runtime.
     #[must_use]
     pub fn enters(&self, hold: Hold, often: Duration) -> Inside {
         let number = self.holds.fetch_add(1, Ordering::Relaxed);
@@ -93,8 +93,7 @@ impl Witness {
     }
 }
 
-/// A hold that was reported to the referee. Dropping it reports that the holder leaves, and must precede the guard's
-/// drop.
+/// A hold that was reported to the referee. Dropping it reports that the holder leaves; drop it before the guard.
 #[derive(Debug)]
 pub struct Inside {
     witness: Witness,
@@ -110,14 +109,14 @@ impl Drop for Inside {
     }
 }
 
-/// Returns the time until which the holder believes in its hold, or the beginning of time if it does not.
+/// Returns the time until which the holder believes it holds the lock, or zero if it does not.
 fn valid_until(hold: &Hold) -> u64 {
     loop {
         let (before, held, remaining, after) = (boot(), hold.is_held(), hold.remaining(), boot());
         if !held {
             return 0;
         }
-        if after - before < STOOD_STILL {
+        if after - before < SUSPENDED_AFTER {
             return after + u64::try_from(remaining.as_micros()).unwrap_or(u64::MAX / 2);
         }
     }

@@ -6,7 +6,7 @@ use lock_trials::together::count_together;
 use std::env;
 
 #[test]
-fn four_processes_lose_no_increment_and_leave_nothing() {
+fn four_processes_lose_no_increment_and_leave_no_key() {
     const PROCESSES: usize = 4;
     const TASKS: usize = 32;
     let sections = if env::var_os("LOCK_LONG").is_some() { 20_000 } else { 4_000 };
@@ -18,7 +18,7 @@ fn four_processes_lose_no_increment_and_leave_nothing() {
     let begin = std::time::Instant::now();
     let tokens = count_together(nodes);
     let took = begin.elapsed();
-    assert_eq!(server.command(&["GET", "counter"]).text(), sections.to_string(), "no increment was lost");
+    assert_eq!(server.command(&["GET", "counter"]).text(), sections.to_string(), "no increment is lost");
     assert_eq!(tokens.len(), sections);
     assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "tokens rise strictly");
     assert_eq!(server.keys(), ["counter", "redisson_lock_token:{x}"]);
@@ -33,5 +33,5 @@ fn without_a_common_lock_increments_are_lost() {
     let alone = |lock| node(&server.url(), 30_000, &["count", lock, "4", "500", "counter"]);
     count_together(["a", "b", "c", "d"].map(alone).into());
     let counted: u64 = server.command(&["GET", "counter"]).text().parse().unwrap();
-    assert!(counted < 2_000, "{counted} of 2000: the sections overlapped");
+    assert!(counted < 2_000, "{counted} of 2000: the sections did not overlap");
 }

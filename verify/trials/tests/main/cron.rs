@@ -18,7 +18,7 @@ use std::{
 
 const SECOND: u64 = 1_000;
 
-/// Returns the reports of a node in this time.
+/// Returns the reports of a node during this time.
 fn listen(node: &mut Process, time: Duration) -> Vec<Line> {
     let (end, mut lines) = (Instant::now() + time, Vec::new());
     while let Some(left) = end.checked_duration_since(Instant::now()) {
@@ -41,14 +41,14 @@ fn wait_for(node: &mut Process, word: &str) -> Line {
     let end = Instant::now() + PATIENCE;
     loop {
         let line = node.line_within(end.saturating_duration_since(Instant::now()));
-        let line = line.unwrap_or_else(|| panic!("a report `{word}`"));
+        let line = line.unwrap_or_else(|| panic!("no report `{word}`"));
         if line.word() == word {
             return line;
         }
     }
 }
 
-/// Sends an order, and returns the reports until it was executed.
+/// Sends an order, and returns the reports until it has been executed.
 fn order(node: &mut Process, order: &Order) -> Vec<Line> {
     node.tell(order);
     let lines = node.until("obeyed");
@@ -86,7 +86,7 @@ fn nodes_with_different_clocks_start_each_instant_once() {
     let mut kept = Vec::new();
     let waiting = Instant::now();
     while kept.is_empty() {
-        assert!(waiting.elapsed() < PATIENCE, "nobody leads");
+        assert!(waiting.elapsed() < PATIENCE, "no node leads");
         kept = nodes.iter_mut().flat_map(|node| starts_with_times(&said(node))).collect();
     }
     let begin = now() / 1_000_000;
@@ -139,7 +139,7 @@ fn starts_with_times(lines: &[Line]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_killed_leader_is_followed() {
+fn killed_leader_is_replaced() {
     const LEASE: u64 = 4 * SECOND;
     let server = RedisServer::start();
     let mut nodes: Vec<_> = (0..3).map(|_| cron(&server, LEASE, &["* * * * * *", "--on-leader"])).collect();
@@ -158,7 +158,7 @@ fn a_killed_leader_is_followed() {
             if let Some(first) = starts.iter().map(|(_, at)| *at).min() {
                 break first;
             }
-            assert!(Duration::from_micros(now() - killed) < PATIENCE, "nobody continues");
+            assert!(Duration::from_micros(now() - killed) < PATIENCE, "no node continues");
         };
         worst = worst.max((run - killed) / 1000);
         nodes.push(cron(&server, LEASE, &["* * * * * *", "--on-leader"]));
@@ -178,13 +178,13 @@ fn leader_of(nodes: &mut [Process]) -> usize {
                 return number;
             }
         }
-        assert!(Instant::now() < end, "nobody leads");
+        assert!(Instant::now() < end, "no node leads");
     }
 }
 
 #[test]
 fn terminated_leader_resigns_at_once_and_its_runs_finish() {
-    // Too long for anyone to wait for its end.
+    // Too long for the test to wait for its end.
     const LEASE: u64 = 600 * SECOND;
     let server = RedisServer::start();
     let words = ["*/3 * * * * *", "--takes", "2500", "--on-leader"];
@@ -199,23 +199,23 @@ fn terminated_leader_resigns_at_once_and_its_runs_finish() {
     assert!(!long() || took < Duration::from_secs(1), "{took:?}");
     let ended = wait_for(&mut leader, "ended");
     assert_eq!(ended.number("run"), running);
-    assert!(leader.ends(), "and it ends well");
+    assert!(leader.ends(), "clean exit");
     let next = wait_for(&mut follower, "start").number("run");
-    assert!(next > running, "the run was not started again");
-    assert!(!long() || next == running + 3_000, "the next one is on time");
+    assert!(next > running, "the run starts only once");
+    assert!(!long() || next == running + 3_000, "the next run is on time");
     let past = history(&mut follower);
     let of_run: Vec<_> = past.into_iter().filter(|(run, ..)| *run == running).collect();
     assert_eq!(of_run, [(running, 1, "succeeded".to_owned())]);
-    eprintln!("leader told to end: followed after {took:?}");
+    eprintln!("leader terminated: replaced after {took:?}");
 }
 
 #[test]
-fn a_leader_that_is_frozen_in_a_run_comes_back_to_nothing() {
+fn suspended_leader_resumes_without_effect() {
     const LEASE: u64 = 3 * SECOND;
     let server = RedisServer::start();
     let directory = tempfile::tempdir().expect("our directory");
     let file = directory.path().join("fenced.sqlite");
-    // One run, soon, for five seconds.
+    // One run, due soon, for five seconds.
     let at = format!("@at {}", rfc3339(now() / 1_000_000 + 6));
     let file_name = file.to_str().expect("a plain path");
     let words = [&at, "--takes", "5000", "--adopt", "1", "--on-leader", "--fence", file_name];
@@ -238,7 +238,7 @@ fn a_leader_that_is_frozen_in_a_run_comes_back_to_nothing() {
     sleep(Duration::from_millis(LEASE));
     let run = old.number("run");
     assert_eq!(history(&mut second), [(run, 1, "abandoned".to_owned()), (run, 2, "succeeded".to_owned())]);
-    assert!(starts(&said(&mut first)).is_empty(), "and nothing else is started there");
+    assert!(starts(&said(&mut first)).is_empty(), "nothing else starts there");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let value = runtime
         .block_on(async { FencedTable::open(&file).await?.value().await })
@@ -251,7 +251,7 @@ fn rfc3339(second: u64) -> String {
 }
 
 #[test]
-fn commands_to_one_node_hold_on_all_and_outlive_a_restart() {
+fn commands_apply_on_all_nodes_and_survive_a_restart() {
     let server = RedisServer::start();
     let both = || {
         let mut leader = cron(&server, 5 * SECOND, &["* * * * * *", "--on-leader"]);
@@ -275,14 +275,14 @@ fn commands_to_one_node_hold_on_all_and_outlive_a_restart() {
         node.until("stopped");
     }
     let (mut leader, mut follower) = both();
-    assert!(starts(&listen(&mut leader, Duration::from_secs(3))).is_empty(), "it is still paused");
+    assert!(starts(&listen(&mut leader, Duration::from_secs(3))).is_empty(), "still paused");
     order(&mut follower, &Order::Resume);
     let runs = [(); 3].map(|()| wait_for(&mut leader, "start").number("run"));
     assert!(runs.iter().all(|run| run % 2_000 == 0), "every other second: {runs:?}");
     assert_same_plans(&mut leader, &mut follower);
 }
 
-/// Asserts that both plans have the same instants, of which some may have passed between the two questions.
+/// Asserts that both plans have the same instants. Some may have passed between the two queries.
 fn assert_same_plans(a: &mut Process, b: &mut Process) {
     let plan = |node| {
         let lines = order(node, &Order::Next);
@@ -309,5 +309,5 @@ fn without_a_server_nothing_starts() {
     server.restart();
     let begin = Instant::now();
     wait_for(&mut node, "start");
-    eprintln!("20 s without a server: {used:?} of a processor; it continues after {:?}", begin.elapsed());
+    eprintln!("20 s without a server: {used:?} of a processor; the runs continue after {:?}", begin.elapsed());
 }

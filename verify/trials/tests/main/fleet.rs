@@ -1,4 +1,4 @@
-//! Processes that are killed and replaced, and the attempts that all of them have reported.
+//! Processes that are killed and replaced, and the attempts that they have reported.
 
 use crate::{fleet_node::fleet_node, life::kind, store::defined};
 use lock_testkit::{RedisServer, Stream};
@@ -17,7 +17,7 @@ const LEASE_MS: u64 = 4_000;
 /// The number of a process, counted over the whole trial.
 pub(crate) type Number = usize;
 
-/// An attempt of a run, as its process has reported it. Times are those of the machine's clock, in µs.
+/// An attempt of a run, as reported by its process. Times are those of the machine's clock, in µs.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
     pub(crate) by: Number,
@@ -37,17 +37,17 @@ pub(crate) struct Fleet {
     nodes: Vec<(Number, Process)>,
     /// The number of processes so far.
     processes: Number,
-    /// The times after which killed processes certainly did nothing any more, in µs.
+    /// The times from which killed processes certainly did nothing, in µs.
     killed: BTreeMap<Number, u64>,
     runs: BTreeMap<String, BTreeMap<u64, Attempts>>,
     /// The number of orders whose process was killed before it confirmed them.
     pub(crate) unconfirmed: usize,
-    /// The number of orders to add among them that were executed.
+    /// The number of these orders to add that were executed.
     pub(crate) executed: usize,
 }
 
 impl Fleet {
-    /// Starts nodes with these further arguments.
+    /// Starts nodes with these additional arguments.
     pub(crate) fn start(nodes: usize, words: &'static [&'static str], random: Stream) -> Self {
         let mut fleet = Self {
             server: RedisServer::start(),
@@ -64,7 +64,7 @@ impl Fleet {
         fleet
     }
 
-    /// Starts further nodes.
+    /// Starts additional nodes.
     pub(crate) fn start_more(&mut self, nodes: usize) {
         for _ in 0..nodes {
             self.nodes.push((self.processes, fleet_node(&self.server, LEASE_MS, self.words)));
@@ -72,12 +72,12 @@ impl Fleet {
         }
     }
 
-    /// Waits until every node has started a run, since it has read the instances and knows the other nodes.
+    /// Waits until every node has started a run: by then it has read the instances and knows the other nodes.
     pub(crate) fn wait_until_all_run(&mut self) {
         let begin = Instant::now();
         while self.nodes.iter().any(|(number, _)| self.attempts().all(|(.., attempt)| attempt.by != *number))
         {
-            assert!(begin.elapsed() < PATIENCE, "every node starts runs");
+            assert!(begin.elapsed() < PATIENCE, "some nodes start no run");
             let mut nodes = std::mem::take(&mut self.nodes);
             for (number, node) in &mut nodes {
                 let lines = std::iter::from_fn(|| node.line_within(Duration::from_millis(20))).collect();
@@ -87,8 +87,8 @@ impl Fleet {
         }
     }
 
-    /// Has a node execute the order. Some nodes are killed at a random point of the execution, and the order is repeated
-    /// by others.
+    /// Makes a node execute the order. Some nodes are killed at a random point of the execution, and others repeat the
+    /// order.
     pub(crate) fn order_among_kills(&mut self, order: &Order) {
         while self.random.chance(0.15) {
             let at = self.any();
@@ -105,7 +105,7 @@ impl Fleet {
         self.order(order);
     }
 
-    /// Has a node execute the order.
+    /// Makes a node execute the order.
     pub(crate) fn order(&mut self, order: &Order) {
         let at = self.any();
         let (number, node) = &mut self.nodes[at];
@@ -114,7 +114,7 @@ impl Fleet {
         self.read(number, lines);
     }
 
-    /// Kills a node, whatever it does, and replaces it.
+    /// Kills a random node, and replaces it.
     pub(crate) fn kill_one(&mut self) {
         let at = self.any();
         self.replace(at);
@@ -124,7 +124,7 @@ impl Fleet {
         usize::try_from(self.random.below(self.nodes.len() as u64)).expect("few nodes")
     }
 
-    /// Kills a node and starts another one. Returns whether it had confirmed its last order.
+    /// Kills a node and starts another one. Returns `true` if it had confirmed its last order.
     fn replace(&mut self, at: usize) -> bool {
         let (number, mut node) = self.nodes.swap_remove(at);
         node.kill();
@@ -146,7 +146,7 @@ impl Fleet {
                     let (token, began) = (line.number("token"), line.number("began"));
                     let attempt = Attempt { by: number, token, began, ended: None };
                     let before = of_run.insert(line.number("attempt"), attempt);
-                    assert!(before.is_none(), "the attempt was started twice: {line:?}");
+                    assert!(before.is_none(), "the attempt started twice: {line:?}");
                 }
                 "ended" | "cancelled" => {
                     let of_job = self.runs.get_mut(line.text("job"));
@@ -160,7 +160,7 @@ impl Fleet {
         }
     }
 
-    /// Stops all nodes in order.
+    /// Stops all nodes gracefully.
     pub(crate) fn stop(&mut self) {
         for (_, node) in &mut self.nodes {
             node.tell(&Order::Stop);
@@ -171,13 +171,14 @@ impl Fleet {
         }
     }
 
-    /// Returns the instants of the reported runs of a job, each started by one process unless that was killed.
+    /// Returns the instants of the reported runs of a job. Asserts that each was started by one process unless that was
+    /// killed.
     pub(crate) fn started(&self, job: &str) -> BTreeSet<u64> {
         let Some(runs) = self.runs.get(job) else { return BTreeSet::new() };
         for (run, attempts) in runs {
             let mut earlier = attempts.values().rev().skip(1);
             let died = earlier.all(|attempt| self.killed.contains_key(&attempt.by));
-            assert!(died, "{run} of {job} was started again: {attempts:?}, killed: {:?}", self.killed);
+            assert!(died, "{run} of {job} started again: {attempts:?}, killed: {:?}", self.killed);
             let tokens = attempts.values().map(|attempt| attempt.token);
             assert!(tokens.is_sorted_by(|a, b| a < b), "tokens of {run} of {job} do not rise: {attempts:?}");
         }

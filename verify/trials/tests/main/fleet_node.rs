@@ -4,7 +4,7 @@ use crate::support::node;
 use lock_testkit::RedisServer;
 use lock_trials::process::Process;
 
-/// Returns whether this is a long run, on an otherwise idle machine, in which figures are asserted.
+/// Returns `true` in long runs, on an otherwise idle machine, in which figures are asserted.
 pub(crate) fn long() -> bool {
     std::env::var_os("LOCK_LONG").is_some()
 }

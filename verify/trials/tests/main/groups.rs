@@ -21,7 +21,7 @@ use tokio::{
 };
 
 const GROUPS: usize = 100;
-/// The time between the starts of two groups. The leaderships of all are then acquired over a whole period of renewal.
+/// The time between the starts of two groups, so that the leaderships are acquired over a whole renewal period.
 const APART: Duration = Duration::from_millis(35);
 
 /// The number of heartbeats of each group.
@@ -33,7 +33,7 @@ impl Heartbeats {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
-    /// Waits until each group has sent this many since they were counted last.
+    /// Waits until each group has sent this many heartbeats since the last count.
     async fn of_each(&self, count: u64) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let all = || {
@@ -90,7 +90,7 @@ async fn many_groups_share_their_calls() {
     }
     heartbeats.of_each(5).await;
     let (begun, before, inner) = (Instant::now(), requests(&server), server_commands(&server));
-    // The long run contains a registration of each group.
+    // Long enough for a registration of each group.
     heartbeats.of_each(if long() { 75 } else { 10 }).await;
     let (sent, took) = (requests(&server) - before, begun.elapsed().as_secs_f64());
     let total = heartbeats.total();

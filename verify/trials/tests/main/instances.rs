@@ -1,4 +1,4 @@
-//! Instances that come and go, by orders to processes that are killed before, during and after them.
+//! Instances that come and go, by orders to processes that are killed before, during and after the orders.
 
 use crate::{
     fleet::Fleet,
@@ -14,14 +14,14 @@ use std::{
     time::Duration,
 };
 
-/// Missed instants are all made up for, also while runs of killed nodes are open, which are started again.
+/// All missed instants are caught up, even while runs of killed nodes are open. Those runs are started again.
 const WORDS: [&str; 4] = ["--catch-up", "1000", "--adopt", "50"];
 
-/// Asserts that the store has nothing of these instances.
+/// Asserts that the store has no data of these instances.
 fn assert_forgotten(everything: &[String], ids: &[String]) {
     for id in ids {
         let left: Vec<_> = everything.iter().filter(|text| text.contains(id)).collect();
-        assert!(left.is_empty(), "of {id}, which was forgotten: {left:?}");
+        assert!(left.is_empty(), "data of the forgotten instance {id} is left: {left:?}");
     }
 }
 
@@ -72,7 +72,7 @@ fn instances_run_at_each_instant_of_their_lives_while_nodes_die() {
         fleet.order_among_kills(&Order::Forget { id: id.clone() });
     }
     fleet.stop();
-    // The description of the kind stays.
+    // The description of the kind remains.
     let all: Vec<_> = lives.keys().chain(once.keys()).map(|id| kind(id)).collect();
     assert_forgotten(&store::everything(&fleet.server), &all);
 

@@ -1,4 +1,4 @@
-//! Safety without certainty: two leaders at once, and a server that loses everything.
+//! Safety when certainty fails: two leaders at once, and a server that loses everything.
 
 use lock_core::LockFactory;
 use lock_cron::{
@@ -32,15 +32,14 @@ impl CronObserver for Leads {
                 self.1.fetch_add(1, SeqCst);
             }
             CronEvent::Resigned { .. } => self.0.store(false, SeqCst),
-            // After each answer to a heartbeat.
+            // Emitted after each answer to a heartbeat.
             CronEvent::ClockCompared { .. } => drop(self.2.fetch_add(1, SeqCst)),
             _ => {}
         }
     }
 }
 
-/// Creates a node with a job that is due every second, and with further jobs `own`, which give it an election of its
-/// own.
+/// Creates a node with a job that is due every second. The further jobs in `own` give the node its own election.
 async fn node(server: &RedisServer, own: &[&str], starts: &Starts) -> (Scheduler, Leads) {
     let leads = Leads::default();
     let backend = RedisBackend::connect(&server.url()).await.expect("running server");
@@ -94,7 +93,7 @@ async fn two_leaders_at_once_start_each_instant_once() {
     for one in both {
         one.await.expect("ends");
     }
-    assert!(at_once > 10, "they led at once {at_once} times of {}", seconds * 10);
+    assert!(at_once > 10, "both led at {at_once} of {} looks", seconds * 10);
     assert_eq!(twice(&starts), [], "no instant starts twice");
     let begun = count(&starts);
     assert!(begun as u64 >= seconds / 2, "{begun} of {seconds} instants were started");
@@ -115,7 +114,7 @@ async fn repeated_data_loss_starts_nothing_twice() {
     sleep(Duration::from_secs(2)).await;
     let mut tokens = Vec::new();
     for round in 0..36 {
-        // At another fraction of the second each time, including right after an instant.
+        // At a different fraction of the second each time, including right after an instant.
         sleep(Duration::from_millis(507)).await;
         if round % 3 != 2 {
             server.command(&["FLUSHALL"]);
@@ -128,12 +127,12 @@ async fn repeated_data_loss_starts_nothing_twice() {
     assert_eq!(twice(&starts), [], "no instant starts twice");
     let in_order: Vec<u64> =
         starts.lock().unwrap_or_else(PoisonError::into_inner).values().map(|tokens| tokens[0]).collect();
-    assert!(in_order.is_sorted(), "tokens grow over the loss: {in_order:?}");
-    assert!(count(&starts) >= 5, "it continues in between: {tokens:?}");
+    assert!(in_order.is_sorted(), "tokens rise across the loss: {in_order:?}");
+    assert!(count(&starts) >= 5, "the runs continue in between: {tokens:?}");
     eprintln!("24 losses of all data in {seconds} s: {} instants started, none twice", count(&starts));
 }
 
-/// Waits until each of these nodes has had this many further answers to heartbeats.
+/// Waits until each of these nodes has had this many more answers to heartbeats.
 async fn heartbeats(of: &[&Leads], more: u32) {
     let counts = || of.iter().map(|leads| leads.2.load(SeqCst));
     let until: Vec<_> = counts().map(|count| count + more).collect();

@@ -1,4 +1,4 @@
-//! The life of an instance: its instants, and the judgement that each was started, and no other.
+//! The life of an instance: its instants, and the check that each of them, and no other, was started.
 
 use crate::{
     fleet::Fleet,
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Returns the time of the server, whose clock is that of this machine, in milliseconds.
+/// Returns the server's time, which is that of this machine, in milliseconds.
 pub(crate) fn now_ms() -> u64 {
     now() / 1_000
 }
@@ -19,13 +19,13 @@ pub(crate) fn now_ms() -> u64 {
 /// The life of an instance. Times are in milliseconds since the epoch.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
-    /// The seconds of a minute that are its instants: `offset`, `offset + period`, …
+    /// The seconds of a minute at which it is due: `offset`, `offset + period`, …
     pub(crate) offset: u64,
     pub(crate) period: u64,
-    /// The time before the first order to add it, and that after the last one was executed.
+    /// The time before the first order to add it, and the time after the last such order was executed.
     pub(crate) ordered: u64,
     pub(crate) added: u64,
-    /// The decisions about it at its end.
+    /// The decisions about it at the end of its life.
     pub(crate) decided: Decided,
     /// No instant after this time was started.
     pub(crate) ended: u64,
@@ -44,8 +44,8 @@ impl Life {
             .map(|second| second * 1_000)
     }
 
-    /// Asserts that each instant of its life was started, and no other. Returns the number of starts, and how many of
-    /// them died with their process before the report.
+    /// Asserts that each instant of its life, and no other, was started. Returns the number of starts, and the number
+    /// of those whose process died before reporting them.
     pub(crate) fn judge(&self, name: &str, started: &BTreeSet<u64>) -> (usize, usize) {
         let begun: BTreeSet<_> = started.union(&self.decided.unreported).copied().collect();
         for instant in self.instants(self.added, self.decided.up_to) {
@@ -62,7 +62,7 @@ pub(crate) fn kind(id: &str) -> String {
     format!("kind/{id}")
 }
 
-/// Waits until all instants up to now are decided, and their runs have ended.
+/// Waits until all instants up to now are decided and their runs have ended.
 pub(crate) fn wait_until_decided(
     fleet: &Fleet,
     lives: &BTreeMap<String, Life>,
@@ -71,7 +71,7 @@ pub(crate) fn wait_until_decided(
 ) {
     let (now, begin) = (now_ms(), Instant::now());
     let names: Vec<_> = living.iter().map(|id| kind(id)).collect();
-    // At the earliest, the last instant of a life is that of its beginning.
+    // The last instant of a life is no earlier than its beginning.
     let last = |id: &String| lives[id].instants(lives[id].added, now).last().unwrap_or_default();
     loop {
         let marks = store::marks(&fleet.server, &names);

@@ -1,4 +1,5 @@
-//! Many jobs on one node: requests while nothing is due, and starts while a tenth of the jobs is due each second.
+//! Many jobs on one node: the requests while nothing is due, and the starts while a tenth of the jobs is due each
+//! second.
 
 use crate::fleet_node::long;
 use lock_core::{LockFactory, LockName};
@@ -46,7 +47,7 @@ impl CronObserver for Lags {
     }
 }
 
-/// Returns the number of requests from clients. A script counts once, whatever it does.
+/// Returns the number of requests from clients. A script counts as one.
 pub(crate) fn requests(server: &RedisServer) -> u64 {
     let statistics = server.command(&["INFO", "commandstats"]);
     let of = |line: &str| {
@@ -93,7 +94,7 @@ async fn many_jobs_cost_little_and_all_start() {
     let cron = scheduler(&server, &lags, |number| format!("{}/10 * * * * *", number % 10)).await;
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(async move { cron.run_until(async { drop(stopped.await) }).await });
-    // Until it leads and the server knows the scripts.
+    // Until the node leads and the server knows the scripts.
     sleep(Duration::from_secs(3)).await;
     lags.take();
     sleep(Duration::from_secs(10)).await;

@@ -21,9 +21,9 @@ async fn held(options: LockOptions) -> LockGuard {
     locks.named("x").expect("valid name").acquire().await.expect("free")
 }
 
-/// A window that is not empty would overlap with the present holder.
+/// A window that is not empty would overlap with that of the present holder.
 #[tokio::test]
-async fn an_ended_hold_is_reported_as_never_valid() {
+async fn ended_hold_is_reported_as_never_valid() {
     let referee = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = referee.local_addr().unwrap();
     let accepting = std::thread::spawn(move || {

@@ -16,8 +16,8 @@ use std::{
 
 const NODES: usize = 5;
 
-/// The lateness from which a run may have started on another node than the first one. The leader, which comes next,
-/// leaves a run to its node for this time.
+/// The lateness from which a run may have started on a node other than the first. The leader, which is next, leaves a
+/// run to its node for this time.
 const PATIENCE_US: u64 = 500_000;
 
 /// Adds instances with one schedule to a fleet.
@@ -43,7 +43,7 @@ fn end(fleet: &mut Fleet, lives: &mut BTreeMap<String, Life>) {
     }
 }
 
-/// Returns the maximum number of spans that have one moment in common. A span that ends as another begins does not meet it.
+/// Returns the maximum number of spans that share one moment. A span that ends when another begins does not overlap it.
 fn most_at_once(spans: impl Iterator<Item = (u64, u64)>) -> usize {
     let mut steps: Vec<_> = spans.flat_map(|(from, to)| [(from, true), (to, false)]).collect();
     steps.sort_unstable();
@@ -88,7 +88,7 @@ fn runs_are_spread_over_all_nodes_and_none_is_lost() {
         (runs, unreported) = (runs + begun, unreported + died);
     }
     let again = fleet.attempts().filter(|(_, number, _)| *number > 1).count();
-    assert_eq!(again, 0, "the orphan policy is not to run again");
+    assert_eq!(again, 0, "the orphan policy excludes further attempts");
     let is_in = |run: u64, from: u64, to: u64| (from..to).contains(&run);
     let caught_up = fleet.attempts().filter(|(run, ..)| is_in(*run, missed_from, missed_to)).count() as u64;
     assert!(caught_up >= 5 * INSTANCES, "{caught_up}");
@@ -119,7 +119,8 @@ const POOL: usize = 7;
 
 /// Kills nodes while their runs fill the nodes and the pool. Returns the number of runs.
 fn assert_limits_hold(words: &'static [&'static str], most_attempts: u64) {
-    // All at once each three seconds: more than the nodes or the pool take, and more than the grace has time for.
+    // All are due at once every three seconds: more runs than the nodes or the pool take, and than finish within the
+    // grace.
     const INSTANCES: u64 = 24;
     const PERIOD: u64 = 3;
     let (rounds, kills) = if long() { (42, 12) } else { (3, 1) };
@@ -148,7 +149,7 @@ fn assert_limits_hold(words: &'static [&'static str], most_attempts: u64) {
     }
     let of_node = of_node.into_values().map(|spans| most_at_once(spans.into_iter())).max().unwrap_or(0);
     let of_fleet = most_at_once(all.iter().copied());
-    assert_eq!((of_node, of_fleet), (MAX_RUNNING, POOL), "the limits are reached, and never exceeded");
+    assert_eq!((of_node, of_fleet), (MAX_RUNNING, POOL), "the limits are reached and never exceeded");
     let again = all.len() - started.len();
     assert!(!long() || again > 0 || most_attempts == 1, "a killed node had open runs");
     eprintln!(

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The decisions about an instance, times in milliseconds since the epoch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Decided {
-    /// Every instant up to here is decided.
+    /// All instants up to this one are decided.
     pub(crate) up_to: u64,
-    /// The instants of runs that are open, or whose node died before it recorded an outcome: they may have begun
+    /// The instants of runs that are open, or whose node died before recording an outcome: they may have started
     /// without a report.
     pub(crate) unreported: BTreeSet<u64>,
 }
@@ -22,8 +22,8 @@ fn texts(value: &RawValue) -> Vec<String> {
     value.list().iter().map(|text| text.text().to_owned()).collect()
 }
 
-/// Returns the decisions about an instance. They are read in the order in which a run goes: it is decided, then open,
-/// then in the history.
+/// Returns the decisions about an instance. They are read in the order of a run's life: decided, then open, then in the
+/// history.
 pub(crate) fn decided(server: &RedisServer, name: &str) -> Decided {
     let mark = server.command(&["HGET", &format!("{}:{name}", key("job")), "mark"]);
     let mut unreported = open(server).remove(name).unwrap_or_default();
@@ -61,7 +61,7 @@ pub(crate) fn marks(server: &RedisServer, names: &[String]) -> Vec<u64> {
     names.iter().map(mark).collect()
 }
 
-/// Returns all keys, and all fields and values of the hashes of the group. The list of changes is left out: it has the
+/// Returns all keys, and all fields and values of the group's hashes. The list of changes is omitted: it contains the
 /// names of forgotten instances for a minute.
 pub(crate) fn everything(server: &RedisServer) -> Vec<String> {
     let mut all = texts(&server.command(&["KEYS", "*"]));

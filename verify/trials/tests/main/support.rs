@@ -1,9 +1,9 @@
-//! Helpers for starting our processes.
+//! Helpers for starting processes under test.
 
 use lock_trials::{client::Client, process::Process};
 use std::process::Command;
 
-/// Starts our executable with these arguments.
+/// Starts `lock-node` with these arguments.
 pub(crate) fn node(url: &str, lease_ms: u64, words: &[&str]) -> Process {
     Process::start(&mut command(url, lease_ms, words))
 }

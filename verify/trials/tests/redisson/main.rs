@@ -1,4 +1,4 @@
-//! Interoperability with Java's Redisson: each side excludes, wakes and outlives the other.
+//! Interoperability with Java's Redisson: each side excludes and wakes the other, and recovers from its death.
 //!
 //! Needs `verify/interop/redisson/target/redisson-node.jar`, which `mvn -q -B -f verify/interop/redisson/pom.xml
 //! package` builds.
@@ -24,7 +24,7 @@ use support::node;
 
 const LEASE: u64 = 3_000;
 
-/// Returns whether figures are asserted: in long runs, on an otherwise idle machine.
+/// Returns `true` if figures are asserted: in long runs, on an otherwise idle machine.
 fn long() -> bool {
     std::env::var_os("LOCK_LONG").is_some()
 }
@@ -33,7 +33,7 @@ fn jar() -> PathBuf {
     let jar = Path::new(env!("CARGO_MANIFEST_DIR")).join("../interop/redisson/target/redisson-node.jar");
     assert!(
         jar.exists(),
-        "the jar is there: make it with `mvn -q -B -f verify/interop/redisson/pom.xml package`"
+        "the jar is missing: build it with `mvn -q -B -f verify/interop/redisson/pom.xml package`"
     );
     jar
 }
@@ -65,8 +65,8 @@ fn both_sides_count(kind: &str) {
         nodes.push(rust(&url, &["count", "x", "8", &each, "counter"]));
     }
     let tokens = count_together(nodes);
-    assert_eq!(server.command(&["GET", "counter"]).text(), (4 * EACH).to_string(), "no increment was lost");
-    // A plain RLock draws no token.
+    assert_eq!(server.command(&["GET", "counter"]).text(), (4 * EACH).to_string(), "no increment is lost");
+    // A plain RLock has no token.
     assert_eq!(tokens.len(), if kind == "fenced" { 4 * EACH } else { 2 * EACH });
     assert!(tokens.is_sorted_by(|earlier, later| earlier < later), "tokens of both sides rise strictly");
     let left: Vec<_> = server.keys().into_iter().filter(|key| !key.contains("latch")).collect();
@@ -90,16 +90,16 @@ fn sides_wake_each_other(url: &str) {
     let mut java = java(url, &["hold", "x", "fenced"]);
     java.expect("held");
     let mut rust = rust(url, &["hold", "x"]);
-    assert!(rust.line_within(Duration::from_millis(500)).is_none(), "it waits");
+    assert!(rust.line_within(Duration::from_millis(500)).is_none(), "waiting");
     let (mut from_java, mut from_rust) = (Vec::new(), Vec::new());
-    // The holder releases and waits again. Returns the time until the other side has the lock.
+    // The holder releases the lock and waits again. Returns the time until the other side holds it.
     let hand_over = |holder: &mut Process, waiter: &mut Process| {
         let ordered = now();
         holder.tell(&Order::Release);
         let granted = waiter.expect("held").number("at");
         holder.expect("released");
         holder.tell(&Order::Acquire);
-        // By the next round it waits for a message.
+        // By the next round the waiter is subscribed.
         sleep(Duration::from_millis(25));
         granted.saturating_sub(ordered)
     };
@@ -146,8 +146,8 @@ fn killed_holder_frees_the_other(url: &str) {
         let mut holder = start(case == 0);
         holder.expect("held");
         let mut waiter = start(case == 1);
-        // Long enough for a renewal by each watchdog.
-        assert!(waiter.line_within(Duration::from_millis(LEASE + LEASE / 2)).is_none(), "it waits");
+        // Long enough for each watchdog to renew.
+        assert!(waiter.line_within(Duration::from_millis(LEASE + LEASE / 2)).is_none(), "waiting");
         holder.kill();
         let killed = now();
         let waited = (waiter.expect("held").number("at") - killed) / 1_000;
@@ -157,22 +157,22 @@ fn killed_holder_frees_the_other(url: &str) {
 }
 
 #[test]
-fn a_killed_holder_of_one_side_frees_the_other() {
+fn lock_of_a_killed_holder_goes_to_the_other_side() {
     let server = RedisServer::start();
     killed_holder_frees_the_other(&server.url());
 }
 
 #[test]
-fn a_killed_holder_of_one_side_frees_the_other_in_a_cluster() {
+fn lock_of_a_killed_holder_goes_to_the_other_side_in_a_cluster() {
     let cluster = RedisCluster::start();
     killed_holder_frees_the_other(&cluster.url());
 }
 
 #[test]
-fn a_forced_release_is_seen_by_both() {
+fn both_sides_notice_a_forced_release() {
     let server = RedisServer::start();
     let url = server.url();
-    // Rust holds, Java forces a release.
+    // Rust holds the lock, Java forces its release.
     let mut holder = rust(&url, &["hold", "x"]);
     holder.expect("held");
     let mut waiter = rust(&url, &["hold", "x"]);
@@ -180,8 +180,8 @@ fn a_forced_release_is_seen_by_both() {
     assert!(java(&url, &["force", "x", "fenced"]).expect("forced").is("forced"));
     let at = now();
     let granted = waiter.expect("held").number("at");
-    assert!(!long() || granted.saturating_sub(at) < 1_000_000, "the waiter was woken");
-    // At the next renewal at the latest.
+    assert!(!long() || granted.saturating_sub(at) < 1_000_000, "the waiter is woken");
+    // No later than at the next renewal.
     let is_held = |holder: &mut Process| {
         holder.tell(&Order::IsHeld);
         holder.expect("is_held").is("held")
@@ -194,7 +194,7 @@ fn a_forced_release_is_seen_by_both() {
     waiter.tell(&Order::Quit);
     drop(waiter);
 
-    // Java holds, Rust forces a release.
+    // Java holds the lock, Rust forces its release.
     let mut holder = java(&url, &["hold", "y", "fenced"]);
     holder.expect("held");
     let mut waiter = java(&url, &["hold", "y", "fenced"]);

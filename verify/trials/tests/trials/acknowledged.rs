@@ -1,5 +1,5 @@
 //! A master that is cut off from its replicas and dies. If `replicas(n)` covers all of them, it grants and renews
-//! nothing after the cut, so nothing is lost.
+//! nothing after the cut, so nothing can be lost.
 
 use crate::{
     cycle::{self, CYCLES},
@@ -25,10 +25,10 @@ use tokio::task::{JoinSet, block_in_place};
 
 const LEASE: Duration = Duration::from_secs(6);
 const CLIENTS: usize = 3;
-/// The locks that all clients take repeatedly. In addition, each client holds one of its own.
+/// The locks that all clients take repeatedly. In addition, each client holds a lock of its own.
 const LOCKS: usize = 4;
 
-/// The grants and renewals that the store confirmed to all clients, and the renewals that it did not.
+/// The numbers of grants and renewals that the store confirmed to the clients, and of renewals that it did not.
 #[derive(Debug, Clone, Default)]
 struct Seen(Arc<[AtomicU64; 3]>);
 
@@ -63,7 +63,7 @@ pub(crate) fn cut_off_masters(run: &Run) -> Vec<Figure> {
     let times = run.times(1, 5);
     let (deployment, referee, seen) = (RedisSentinels::start(), Referee::appears(), Seen::default());
     let cost = on_a_runtime(cost(&deployment));
-    let failed = on_a_runtime(cut_again_and_again(&deployment, &seen, referee.bench().witness(), times));
+    let failed = on_a_runtime(cut_repeatedly(&deployment, &seen, referee.bench().witness(), times));
     let (windows, violations) = referee.judges();
     assert_eq!(violations, Vec::<String>::new());
     vec![
@@ -93,7 +93,7 @@ async fn cost(deployment: &RedisSentinels) -> Figure {
     )
 }
 
-async fn cut_again_and_again(
+async fn cut_repeatedly(
     deployment: &RedisSentinels,
     seen: &Seen,
     witness: Witness,
@@ -115,12 +115,12 @@ async fn cut_again_and_again(
     drop(witness);
     let mut failed = 0;
     for round in 0..times {
-        goes_on(seen).await;
+        all_resume(seen).await;
         let (old, replicas) = block_in_place(|| cut_off(deployment));
         for (number, locks) in clients.iter().enumerate() {
             is_refused(locks, &format!("probe:{round}:{number}")).await;
         }
-        // Acknowledgements from before the cut have been reported by now.
+        // By now, acknowledgements from before the cut have been reported.
         let (confirmed, failed_before) = (seen.confirmed(), seen.failed());
         tokio::time::sleep(LEASE / 2).await;
         old.stop();
@@ -128,11 +128,11 @@ async fn cut_again_and_again(
             replicas.iter().for_each(|replica| replica.resume());
             replaced(deployment, old);
         });
-        // One replica is left, but two have to acknowledge.
+        // One replica is left, but two must acknowledge.
         tokio::time::sleep(LEASE / 6).await;
-        assert_eq!(seen.confirmed(), confirmed, "grants and renewals of a master that is cut off");
+        assert_eq!(seen.confirmed(), confirmed, "grants and renewals by a master that is cut off");
         let not_acknowledged = seen.failed() - failed_before;
-        assert!(not_acknowledged > 0, "renewals are due in the meantime");
+        assert!(not_acknowledged > 0, "some renewals came due during the cut");
         failed += not_acknowledged;
         block_in_place(|| {
             old.restart();
@@ -140,7 +140,7 @@ async fn cut_again_and_again(
             deployment.settle();
         });
     }
-    goes_on(seen).await;
+    all_resume(seen).await;
     over.store(true, SeqCst);
     while let Some(work) = working.join_next().await {
         work.unwrap();
@@ -148,8 +148,8 @@ async fn cut_again_and_again(
     failed
 }
 
-/// Waits until grants and renewals succeed again for everyone.
-async fn goes_on(seen: &Seen) {
+/// Waits until grants and renewals succeed again for all clients.
+async fn all_resume(seen: &Seen) {
     let (grants, renewals) = seen.confirmed();
     let enough = 10 * (CLIENTS * LOCKS) as u64;
     until("locks are granted and renewed again", async || {
@@ -173,7 +173,7 @@ async fn take(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
     }
 }
 
-/// Holds until the hold is lost, and acquires the lock again.
+/// Holds the lock until the hold is lost, and acquires it again.
 async fn hold(lock: lock_core::Lock, witness: Witness, over: Arc<AtomicBool>) {
     while !over.load(SeqCst) {
         let guard = lock.acquire().await.expect("waiters outlast the outage");

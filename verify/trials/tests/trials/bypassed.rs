@@ -1,4 +1,4 @@
-//! A process waits while another hands its lease off from task to task: the number of holds that bypass the wait.
+//! A process waits while another hands its lease off between its tasks: the number of holds that bypass the waiter.
 
 use crate::{
     figure::{Figure, Run},
@@ -19,13 +19,13 @@ use tokio::time::{sleep, timeout};
 
 const LOCK: &str = "x";
 const TASKS: &str = "32";
-/// The number of consecutive store grants that a process takes while others listen.
+/// The number of consecutive grants from the store that a process takes while others wait.
 const TURNS: usize = 16;
 /// The default number of hand-offs.
 const PASSES: usize = 256;
-/// The time for which it then leaves the lock to others, in µs.
+/// The time for which the process then leaves the lock to others, in µs.
 const STEP_BACK: u64 = 10_000;
-/// Waits start at any point in the other process's sequence.
+/// Waits start at any point of the other process's sequence.
 const PAUSE_MS: u64 = 15;
 
 pub(crate) fn bypassed_waiters(run: &Run) -> Vec<Figure> {
@@ -33,10 +33,10 @@ pub(crate) fn bypassed_waiters(run: &Run) -> Vec<Figure> {
     let of = |hand_off: &'static [&'static str]| on_a_runtime(bypasses(*run, waits, hand_off));
     let (on, off) = (of(&[]), of(&["--hand-off", "0"]));
     assert!(on.worst <= TURNS + PASSES, "{on:?}");
-    assert!(on.passed_on > 0, "leases were passed on: {on:?}");
+    assert!(on.passed_on > 0, "leases are handed off: {on:?}");
     assert!(off.worst <= TURNS && off.passed_on == 0, "{off:?}");
     vec![Figure::new(
-        "a process waits, subscribed, while 32 tasks of another take the lock again and again: hand-offs on / off",
+        "one waiter against 32 busy tasks of another process; hand-offs on / off",
         format!("{waits} / {waits}"),
         format!("bypassed at most {} / {TURNS} times until the lock is left to it for 10 ms", TURNS + PASSES),
         format!(
@@ -63,9 +63,9 @@ struct Wait {
 
 #[derive(Debug, Default)]
 struct Bypasses {
-    /// The maximum number of holds that bypassed a wait before the lock was left to it.
+    /// The maximum number of holds that bypassed a waiter before the lock was left to it.
     worst: usize,
-    /// The maximum number of times that the lock was left to a wait.
+    /// The maximum number of times that the lock was left to a waiter.
     steps_back: usize,
     passed_on: usize,
 }
@@ -131,7 +131,7 @@ impl Sections {
         }
     }
 
-    /// Returns the maximum number of consecutive holds that bypassed this wait, and the number of sequences. A
+    /// Returns the maximum number of consecutive holds that bypassed this waiter, and the number of sequences. A
     /// sequence ends when the busy process leaves the lock alone for long enough.
     fn bypass(&self, wait: &Wait) -> (usize, usize) {
         let from = self.0.partition_point(|section| section.entered < wait.asked);

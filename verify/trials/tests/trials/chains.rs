@@ -1,4 +1,4 @@
-//! Processes that hand off their lease among their tasks are killed, as by `kill -9`, in the middle of such a chain.
+//! Processes that hand their lease off between their tasks are killed, as by `kill -9`, in the middle of such a chain.
 
 use crate::{
     figure::{Figure, Run},
@@ -21,7 +21,7 @@ const LEASE_MS: u64 = 500;
 const LOCKS: usize = 4;
 const PROCESSES: usize = 3;
 const TASKS: &str = "8";
-/// Another process may get the lock meanwhile.
+/// Another process may acquire the lock in the meantime.
 const PAUSE_MS: u64 = 40;
 /// One section in eight takes this long, so that it is the last of its chain.
 const TAKES: &str = "20";
@@ -42,11 +42,11 @@ pub(crate) fn killed_chains(run: &Run) -> Vec<Figure> {
     let (windows, violations) = referee.judges();
     assert_eq!(violations, Vec::<String>::new());
     let hits = wanted * LOCKS;
-    assert!(windows > 2 * hits as u64, "the referee heard of the holds before and behind: {windows}");
+    assert!(windows > 2 * hits as u64, "the referee recorded the holds before and after: {windows}");
     vec![Figure::new(
-        "the process of a holder whose lease was passed on is killed (`kill -9`), lease 500 ms, 3 processes with 8 tasks each",
+        "`kill -9` of a process that had handed its lease on internally; lease 500 ms, 3 processes of 8 tasks",
         hits,
-        "no overlap, each token greater than the one before",
+        "no overlap; every token greater than the one before",
         format!(
             "0 overlaps, 0 repeated, 0 smaller in {windows} holds ({} more kills met no chain)",
             kills - hits
@@ -78,7 +78,7 @@ impl<'a> Contenders<'a> {
     fn kill_in_chains(mut self, wanted: usize, random: &mut Stream) -> usize {
         let (mut kills, mut hits) = (0, 0);
         while hits < wanted {
-            // Until the lease of the last victim has ended. The lock then moves between processes for a while.
+            // Wait for the end of the last victim's lease. The lock then moves between processes for a while.
             self.next_in_a_chain();
             sleep(Duration::from_millis(random.below(PAUSE_MS)));
             let victim = self.next_in_a_chain();
@@ -88,7 +88,7 @@ impl<'a> Contenders<'a> {
             self.nodes[victim] = self.join();
             kills += 1;
             hits += usize::from(last.as_ref().is_some_and(is_in_a_chain));
-            assert!(kills < 10 + 10 * wanted, "{hits} of {kills} kills met a lease that had been passed on");
+            assert!(kills < 10 + 10 * wanted, "{hits} of {kills} kills met a lease that had been handed off");
         }
         kills
     }
@@ -96,7 +96,7 @@ impl<'a> Contenders<'a> {
     /// Returns the next process that reports a hand-off of its lease.
     fn next_in_a_chain(&mut self) -> usize {
         for node in &mut self.nodes {
-            // Skip earlier reports.
+            // Skips earlier reports.
             while node.line_within(Duration::ZERO).is_some() {}
         }
         let begin = Instant::now();
@@ -108,13 +108,13 @@ impl<'a> Contenders<'a> {
                     }
                 }
             }
-            assert!(begin.elapsed() < PATIENCE, "nobody passes a lease on");
+            assert!(begin.elapsed() < PATIENCE, "no hand-off is reported");
             sleep(Duration::from_micros(200));
         }
     }
 }
 
-/// Returns whether this report is of a holder whose lease was handed off.
+/// Returns `true` if the report is from a holder whose lease was handed off.
 fn is_in_a_chain(line: &Line) -> bool {
     line.word() == "inside" && line.number("passes") > 0
 }

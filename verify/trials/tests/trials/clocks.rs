@@ -19,26 +19,26 @@ const AT_ONCE: usize = 10;
 pub(crate) fn clock_steps(run: &Run) -> Vec<Figure> {
     let rounds = run.times(1, 2);
     for _ in 0..rounds {
-        at_once(AT_ONCE, |_| the_server_steps_ahead());
-        at_once(AT_ONCE, |_| the_server_steps_back());
-        at_once(AT_ONCE, |_| a_client_steps());
+        at_once(AT_ONCE, |_| server_steps_ahead());
+        at_once(AT_ONCE, |_| server_steps_back());
+        at_once(AT_ONCE, |_| client_steps());
     }
     let times = rounds * AT_ONCE;
     vec![
         Figure::new(
-            "the server's clock steps ahead by an hour",
+            "server's clock steps ahead by an hour",
             times,
-            "all leases end; the holder is told within a renewal, no stale write",
+            "all leases end; the holder learns it within a renewal; no stale write",
             "0 stale writes accepted",
         ),
         Figure::new(
-            "the server's clock steps back by an hour, and ahead again",
+            "server's clock steps back by an hour, and ahead again",
             times,
             "the step back loses no hold; tokens rise",
             "0 lost, 0 smaller tokens",
         ),
         Figure::new(
-            "the client's wall clock steps ahead and back by an hour",
+            "client's wall clock steps ahead and back by an hour",
             times,
             "no hold is lost",
             "0 lost",
@@ -61,9 +61,9 @@ fn writes(node: &mut Process) -> bool {
     node.expect("write").is("accepted")
 }
 
-/// Expiries in Redis are times of its wall clock, so all leases end at once. The holder learns of it at its next
-/// renewal; until then only the fence keeps it out.
-fn the_server_steps_ahead() {
+/// Expiries in Redis are times of its wall clock, so all leases end at once. The holder learns it at its next renewal;
+/// until then only the fence rejects its writes.
+fn server_steps_ahead() {
     let clock = ClockShift::new();
     let server = RedisServer::builder().clock(&clock).start();
     let directory = tempfile::tempdir().unwrap();
@@ -82,8 +82,8 @@ fn the_server_steps_ahead() {
     assert!(held(&mut second));
 }
 
-/// Leases last longer by the step. No living holder loses its lock, and tokens keep increasing, in both directions.
-fn the_server_steps_back() {
+/// Leases last longer by the step. In neither direction does a live holder lose its lock, and tokens keep increasing.
+fn server_steps_back() {
     let clock = ClockShift::new();
     let server = RedisServer::builder().clock(&clock).start();
     let mut holder = node(&server.url(), LEASE, &["hold", "x"]);
@@ -104,7 +104,7 @@ fn the_server_steps_back() {
 }
 
 /// A client measures leases with a clock that does not step.
-fn a_client_steps() {
+fn client_steps() {
     let (server, clock) = (RedisServer::start(), ClockShift::new());
     let mut command = command(&server.url(), LEASE, &["hold", "x"]);
     clock.give_to(&mut command);
@@ -116,11 +116,11 @@ fn a_client_steps() {
         assert!(held(&mut holder));
     }
     let mut other = node(&server.url(), LEASE, &["hold", "x"]);
-    assert!(other.line_within(Duration::from_millis(300)).is_none(), "it is held in the store as well");
+    assert!(other.line_within(Duration::from_millis(300)).is_none(), "held in the store as well");
     holder.tell(&Order::Release);
     let released = holder.expect("released");
     assert!(released.is("was_held"));
-    // Its wall clock did step.
+    // The wall clock did step.
     let behind = now().saturating_sub(released.number("at")) / 1_000_000;
     assert!(behind.abs_diff(HOUR.unsigned_abs()) < 60, "it is behind by {behind} s");
     other.expect("held");

@@ -1,4 +1,4 @@
-//! A cluster under load: one of its slots is moved, then a master is killed, while a fleet of schedulers runs.
+//! A cluster under load, with a fleet of schedulers: one slot is moved, then a master is killed.
 
 use crate::{
     cycle::{self, CYCLES},
@@ -98,7 +98,7 @@ impl Trial {
         let sections = load.end();
         let (windows, violations) = referee.judges();
         assert_eq!(violations, Vec::<String>::new());
-        assert_eq!(windows, sections.len() as u64, "the referee heard of each section");
+        assert_eq!(windows, sections.len() as u64, "the referee recorded every section");
         by_lock(&sections).values().for_each(|grants| assert_tokens_grow(grants));
         all_are_released(&sections);
         let stalled = |own: bool| {
@@ -112,7 +112,7 @@ impl Trial {
         Figure::new(
             "Cluster, 2 processes take all names in turn: a slot is moved, its keys are at two nodes for 300 ms",
             format!("{} names, {} moves", self.locks.len(), self.moves),
-            "no operation fails, no overlap, tokens rise",
+            "no operation fails; no overlap; tokens rise",
             format!(
                 "0 failed, 0 overlaps in {windows} holds; a move took at most {}, a name of the slot waited at most {}, \
                  one of another slot {} (median {})",
@@ -125,14 +125,14 @@ impl Trial {
     }
 
     fn master_is_killed(&self) -> [Figure; 2] {
-        // The master with the slot of the fleet.
+        // The master that serves the slot of the fleet.
         let master = self.cluster.server_of(GROUP);
         let serves = |lock: &String| self.cluster.server_of(lock).port() == master.port();
         let (gone, others): (BTreeSet<_>, BTreeSet<_>) = self.locks.iter().partition(|lock| serves(lock));
         let load = self.load(&[]);
         let begun = now();
         sleep(self.before);
-        // Between two instants: a run that no replica knows would be lost with its master, and start again.
+        // Between two instants: a run that no replica knows would be lost with its master and would start again.
         sleep(Duration::from_micros(SECOND + SECOND / 2 - now() % SECOND));
         let killed = now();
         master.stop();
@@ -163,7 +163,7 @@ impl Trial {
             Figure::new(
                 "– then the master of a third of the slots is killed: those slots",
                 format!("{} names", gone.len()),
-                "their waiters ride it out, tokens rise",
+                "their waiters outlast the outage; tokens rise",
                 format!(
                     "served again after {}, the longest wait {}; {lost} holds not confirmed at their end",
                     ms(outage),
@@ -195,7 +195,7 @@ fn all_are_released(sections: &[Section]) {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Schedulers in separate processes, with one job that is due every second.
+/// Schedulers in separate processes, with a job that is due every second.
 struct Fleet {
     nodes: Vec<Process>,
 }

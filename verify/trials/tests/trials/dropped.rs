@@ -1,4 +1,4 @@
-//! Acquire futures that are dropped: at any time, after any poll, and while their requests are stopped at a gate.
+//! Acquire futures that are dropped: at random times, after each poll, and while their requests are held at a gate.
 
 use crate::{
     figure::{Figure, Run, ms},
@@ -14,7 +14,7 @@ use std::{
 };
 
 const TASKS: u64 = 16;
-/// More polls than an acquire needs before it is answered or sleeps. Futures that need fewer are not counted.
+/// More polls than an acquire needs before it is answered or sleeps. Futures that need fewer do not count.
 const POLLS: usize = 4;
 const WITHIN: Duration = Duration::from_secs(1);
 
@@ -25,7 +25,7 @@ pub(crate) fn dropped_acquires(run: &Run) -> Vec<Figure> {
         let gates = at_each_gate(run.times(1, 20)).await;
         run.bound(after, WITHIN);
         vec![Figure::new(
-            "acquire futures are dropped: at random / after each poll / at each gate",
+            "acquire futures dropped: at random / after each poll / at each gate",
             format!("{random} / {polls} / {gates}"),
             format!("nothing left after {}", ms(WITHIN)),
             format!("0 orphans after {}", ms(after)),
@@ -59,14 +59,14 @@ async fn at_random(run: Run) -> (u64, Duration) {
         task.await.unwrap();
     }
     let after = nothing_is_left(&server, "at random").await;
-    until("subscriptions are given up", async || server.subscriptions() == 0).await;
+    until("subscriptions are ended", async || server.subscriptions() == 0).await;
     for locks in &clients {
         assert!(locks.shutdown().await.is_clean());
     }
     (dropped * TASKS, after)
 }
 
-/// Drops futures after each number of polls, on a free lock and on one that is held.
+/// Drops futures after each number of polls, on a free and on a held lock.
 async fn after_each_poll() -> usize {
     let server = RedisServer::start();
     let options = LockOptions::new().lease(ENDLESS);
@@ -83,7 +83,7 @@ async fn after_each_poll() -> usize {
     dropped
 }
 
-/// Returns whether it was polled this often without an answer, and then dropped.
+/// Returns `true` if the future was polled this often without an answer, and then dropped.
 async fn is_dropped_after<F: Future>(acquiring: F, polls: usize) -> bool {
     let (mut acquiring, mut polled) = (pin!(acquiring), 0);
     let polling = poll_fn(|context| {
@@ -96,8 +96,8 @@ async fn is_dropped_after<F: Future>(acquiring: F, polls: usize) -> bool {
     tokio::time::timeout(Duration::from_millis(100), polling).await.unwrap_or(false)
 }
 
-/// Drops futures before a request is sent and after it was answered: for the first acquire, the subscription, the
-/// attempt that follows it, and the one after the wake-up.
+/// Drops futures before a request is sent and after it is answered: for the first acquire, the subscription, the
+/// attempt that follows it, and the attempt after the wake-up.
 async fn at_each_gate(rounds: usize) -> usize {
     let server = RedisServer::start();
     let options = LockOptions::new().lease(ENDLESS);
@@ -119,7 +119,7 @@ async fn at_each_gate(rounds: usize) -> usize {
                 // The last attempt is the one after the wake-up.
                 let mut guard = Some(guard);
                 if nth == 2 {
-                    until("it sleeps", async || faulty.applied(Op::Acquire) >= tried + 2).await;
+                    until("the acquire sleeps", async || faulty.applied(Op::Acquire) >= tried + 2).await;
                     drop(guard.take());
                 }
                 gate.reached().await;
@@ -134,9 +134,9 @@ async fn at_each_gate(rounds: usize) -> usize {
     dropped
 }
 
-/// Returns how long the last key remained. Subscriptions linger for 2 s in case they are needed again.
+/// Returns the time until the last key is gone. Subscriptions linger for 2 s in case they are needed again.
 async fn nothing_is_left(server: &RedisServer, of: &str) -> Duration {
     let begin = Instant::now();
-    until(&format!("nothing is left, dropped {of}"), async || orphans(server).is_empty()).await;
+    until(&format!("no key is left, dropped {of}"), async || orphans(server).is_empty()).await;
     begin.elapsed()
 }

@@ -1,4 +1,4 @@
-//! Five processes elect a leader, which is killed, paused, cut off from the server, or asked to end.
+//! Five processes elect a leader, which is killed, paused, cut off from the server, or terminated.
 
 use crate::{
     figure::{Figure, Run, ms},
@@ -17,13 +17,13 @@ use std::{
 const LEASE: Duration = Duration::from_secs(2);
 const CANDIDATES: usize = 5;
 
-/// The worst of one fault, in the order of its rounds.
+/// The worst times of one fault, in the order of its rounds.
 #[derive(Debug, Default)]
 struct Worst {
     times: usize,
     /// From the fault to the next leader.
     vacancy: Duration,
-    /// From the election, or the end of the fault after it, until each process has the right role.
+    /// From the election, or the end of the fault if that is later, until each process has the right role.
     roles: Duration,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn elections(run: &Run) -> Vec<Figure> {
     let (windows, violations) = referee.judges();
     assert_eq!(violations, Vec::<String>::new());
     let times = killed.times + paused.times + cut_off.times + ended.times;
-    assert!(windows > times as u64, "the referee heard of each term: {windows}");
+    assert!(windows > times as u64, "the referee recorded every term: {windows}");
     let soon = LEASE + Duration::from_secs(1);
     let figure = |what, worst: &Worst, bound| {
         let (vacancy, roles) = (ms(worst.vacancy), ms(worst.roles));
@@ -54,7 +54,7 @@ pub(crate) fn elections(run: &Run) -> Vec<Figure> {
             what,
             worst.times,
             format!(
-                "one leader at most; the next one within {}, all roles right within {} of that",
+                "at most one leader; the next one within {}; all roles right within another {}",
                 ms(bound),
                 ms(LEASE)
             ),
@@ -62,14 +62,14 @@ pub(crate) fn elections(run: &Run) -> Vec<Figure> {
         )
     };
     vec![
-        figure("the leader of 5 processes is killed (`kill -9`), lease 2 s", &killed, soon),
-        figure("the leader is paused (`SIGSTOP`) for two leases", &paused, soon),
-        figure("the leader is cut off from the server", &cut_off, soon),
-        figure("the leader ends (`SIGTERM`): its body first", &ended, Duration::from_secs(1)),
+        figure("`kill -9` of the leader of 5 processes; lease 2 s", &killed, soon),
+        figure("`SIGSTOP` of the leader for two leases", &paused, soon),
+        figure("leader cut off from the server", &cut_off, soon),
+        figure("`SIGTERM` of the leader; its body ends first", &ended, Duration::from_secs(1)),
     ]
 }
 
-/// The candidates, each with a way of its own to the server.
+/// The candidates, each with its own proxy to the server.
 struct Fleet {
     bench: Bench,
     candidates: Vec<Candidate>,
@@ -81,10 +81,10 @@ struct Candidate {
     process: Process,
     way: TcpProxy,
     id: String,
-    /// The latest answer about its role: whether it leads, and the leader.
+    /// The latest report of its role: whether it leads, and the leader.
     role: Option<(bool, String)>,
     body_ended: u64,
-    /// It reported its good end, and says no more.
+    /// It has reported its clean end, and will not report anything else.
     has_stopped: bool,
 }
 
@@ -108,7 +108,7 @@ impl Fleet {
     fn suffers(&mut self, times: usize, random: &mut Stream, fault: fn(&mut Self) -> Fault) -> Worst {
         let mut worst = Worst { times, ..Worst::default() };
         for _ in 0..times {
-            // Freshly elected, freshly renewed, or about to be.
+            // Just elected, just renewed, or about to renew.
             sleep(Duration::from_millis(random.below(700)));
             self.read();
             let before = self.leader.token;
@@ -138,7 +138,7 @@ impl Fleet {
         sleep((2 * LEASE).saturating_sub(Duration::from_micros(now() - began)));
         let ended = now();
         self.candidates[leader].process.resume();
-        assert!(!self.answer(leader).0, "it sees first that it no longer leads");
+        assert!(!self.answer(leader).0, "it notices first that it no longer leads");
         Fault { began, elected, ended }
     }
 
@@ -160,16 +160,16 @@ impl Fleet {
         let elected = self.next_leader(began).at;
         let begin = Instant::now();
         while self.candidates[leader].body_ended < began {
-            assert!(begin.elapsed() < HANGS, "its body ends");
+            assert!(begin.elapsed() < HANGS, "its body does not end");
             self.read();
         }
         let ended = self.candidates[leader].body_ended;
         assert!(ended <= elected, "its body ends before the next term begins");
-        assert!(self.replace(leader).ends(), "it ends well");
+        assert!(self.replace(leader).ends(), "clean exit");
         Fault { began: ended, elected, ended: elected }
     }
 
-    /// Puts a new process in the place of one, which is returned.
+    /// Replaces a process with a new one, and returns the old one.
     fn replace(&mut self, candidate: usize) -> Process {
         let bench = self.bench;
         let this = &mut self.candidates[candidate];
@@ -182,14 +182,15 @@ impl Fleet {
     fn next_leader(&mut self, after: u64) -> Elected {
         let begin = Instant::now();
         while self.leader.at <= after {
-            assert!(begin.elapsed() < HANGS, "one of them leads");
+            assert!(begin.elapsed() < HANGS, "no candidate leads");
             sleep(Duration::from_millis(2));
             self.read();
         }
         self.leader
     }
 
-    /// Waits until each process has the right role, and returns how long after the election, and after this time, that was.
+    /// Waits until each process has the right role. Returns the time that took since the election, or since `after` if
+    /// that is later.
     fn agree(&mut self, after: u64) -> Duration {
         let begin = Instant::now();
         loop {
@@ -203,12 +204,12 @@ impl Fleet {
             if roles.iter().enumerate().all(is_right) {
                 return Duration::from_micros(now() - leader.at.max(after));
             }
-            assert!(begin.elapsed() < HANGS, "{leader:?}, and the roles are {roles:?}");
+            assert!(begin.elapsed() < HANGS, "the leader is {leader:?}, but the roles are {roles:?}");
             sleep(Duration::from_millis(10));
         }
     }
 
-    /// The next answer of a candidate about its role.
+    /// Returns the next report of a candidate's role.
     fn answer(&mut self, candidate: usize) -> (bool, String) {
         let begin = Instant::now();
         loop {
@@ -216,12 +217,12 @@ impl Fleet {
             if let Some(role) = self.candidates[candidate].role.take() {
                 return role;
             }
-            assert!(begin.elapsed() < HANGS, "it answers");
+            assert!(begin.elapsed() < HANGS, "no answer");
             sleep(Duration::from_millis(1));
         }
     }
 
-    /// Reads what the processes have reported.
+    /// Reads the reports of the processes.
     fn read(&mut self) {
         for (candidate, this) in self.candidates.iter_mut().enumerate() {
             while !this.has_stopped

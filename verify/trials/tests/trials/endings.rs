@@ -1,4 +1,4 @@
-//! Guards that are dropped where nothing can be awaited: outside of a runtime, during its shutdown, and in a panic.
+//! Guards that are dropped where nothing can be awaited: outside a runtime, during its shutdown, and in a panic.
 
 use crate::{
     figure::{Figure, Run, ms},
@@ -30,14 +30,14 @@ pub(crate) fn drops_in_odd_places(run: &Run) -> Vec<Figure> {
     run.bound(worst.into_iter().max().unwrap(), BOUND);
     let worst = worst.map(ms).join(" / ");
     vec![Figure::new(
-        "guards are dropped outside of a runtime / after its end / at shutdown / in a panic",
+        "guards dropped outside of a runtime / after its end / at shutdown / in a panic",
         format!("{times} / {times} / {times} / {times}"),
         format!("no panic, nothing left, `drop` takes at most {} of its thread", ms(BOUND)),
         format!("0 panics, 0 keys left, {worst}"),
     )]
 }
 
-/// Returns the time that the drop costs its thread. Time in which another process has the core does not count.
+/// Returns the time that the drop costs its thread. Time during which another process has the core does not count.
 fn drop_timed(guard: LockGuard) -> Duration {
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -58,7 +58,7 @@ async fn guards(locks: &LockFactory, times: usize) -> Vec<LockGuard> {
 
 async fn released(server: &RedisServer, run: Run) {
     let begin = Instant::now();
-    until("all is released", async || orphans(server).is_empty()).await;
+    until("all locks are released", async || orphans(server).is_empty()).await;
     run.bound(begin.elapsed(), SOON);
 }
 
@@ -82,7 +82,7 @@ fn after_its_runtime(server: &RedisServer, run: Run, times: usize) -> Vec<Durati
         (locks, guards)
     });
     let took = guards.into_iter().map(drop_timed).collect();
-    // No process is left that could release. The leases end on their own.
+    // No process is left that could release them. The leases end on their own.
     std::thread::sleep(LEASE);
     on_a_runtime(released(server, run));
     took

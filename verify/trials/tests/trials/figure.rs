@@ -22,9 +22,9 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Asserts a bound on time in long runs, on an otherwise idle machine. Short runs have to pass on a busy one.
+    /// Asserts a bound on a time in long runs, on an otherwise idle machine. Short runs must pass on a busy one.
     pub(crate) fn bound(&self, worst: Duration, bound: Duration) {
-        assert!(!self.long || worst <= bound, "{worst:?}, and {bound:?} is the bound");
+        assert!(!self.long || worst <= bound, "{worst:?} exceeds the bound of {bound:?}");
     }
 
     /// Returns the number for short or for long runs.
@@ -71,7 +71,7 @@ impl Table {
         Self { run, begun: Instant::now(), rows: Mutex::default() }
     }
 
-    /// Runs a trial. One that fails panics and has no row, as does one that hangs.
+    /// Runs a trial. One that fails or hangs panics and has no row.
     pub(crate) fn fill(&self, trial: Trial) {
         let (run, (done, is_done)) = (self.run, channel());
         let trying = std::thread::spawn(move || {
@@ -80,7 +80,7 @@ impl Table {
             rows
         });
         let patience = Duration::from_secs(run.times(600, 1_800));
-        assert_ne!(is_done.recv_timeout(patience), Err(RecvTimeoutError::Timeout), "it hangs");
+        assert_ne!(is_done.recv_timeout(patience), Err(RecvTimeoutError::Timeout), "the trial hangs");
         let rows = trying.join().unwrap_or_else(|panic| resume_unwind(panic));
         self.rows.lock().unwrap_or_else(PoisonError::into_inner).extend(rows);
     }
@@ -90,7 +90,7 @@ impl Table {
         if rows.is_empty() {
             return;
         }
-        println!("| what was done | times | must be | worst seen |\n| --- | ---: | --- | --- |");
+        println!("| fault | runs | requirement | worst observed |\n| --- | ---: | --- | --- |");
         for Figure { what, times, bound, worst } in rows.iter() {
             println!("| {what} | {times} | {bound} | {worst} |");
         }

@@ -1,4 +1,4 @@
-//! Hand-overs between processes whose subscribers are killed constantly. A lost wake-up costs at most a poll
+//! Hand-overs between processes whose subscribers are constantly killed. A lost wake-up costs at most one poll
 //! interval, and no waiter hangs.
 
 use crate::{
@@ -16,7 +16,7 @@ use std::{
 };
 
 const WORKERS: usize = 8;
-/// A waiter polls once the lease that it saw has ended, and every 5 s.
+/// A waiter polls when the lease that it saw has ended, and every 5 s.
 const LEASE: Duration = Duration::from_secs(2);
 const KILL_EVERY: Duration = Duration::from_millis(50);
 const SLACK: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ pub(crate) fn killed_subscribers(run: &Run) -> Vec<Figure> {
     on_a_runtime(subscribers_are_killed(*run))
 }
 
-/// The times between a release and the following grant. The workers belong to two processes and wait for each other.
+/// The times between a release and the next grant. The workers belong to two processes and wait for each other.
 #[derive(Default)]
 struct Gaps {
     released: Mutex<Option<Instant>>,
@@ -59,12 +59,12 @@ async fn subscribers_are_killed(run: Run) -> Vec<Figure> {
         tokio::time::timeout(HANGS, worker).await.expect("no hang").unwrap();
     }
     let (done, worst) = (gaps.done.load(Ordering::Relaxed), *gaps.worst.lock().unwrap());
-    assert!(kills * 200 > i64::try_from(hand_overs).unwrap(), "{kills} subscribers were killed");
+    assert!(kills * 200 > i64::try_from(hand_overs).unwrap(), "only {kills} subscribers were killed");
     run.bound(worst, LEASE + SLACK);
     vec![Figure::new(
-        "hand-overs while the subscribers are killed every 50 ms",
+        "subscribers killed every 50 ms during hand-overs",
         format!("{done}, {kills} kills"),
-        format!("nobody hangs; extra wait at most a poll interval ({}) + {}", ms(LEASE), ms(SLACK)),
+        format!("no waiter hangs; extra wait at most a poll interval ({}) + {}", ms(LEASE), ms(SLACK)),
         format!("0 hung, {}", ms(worst)),
     )]
 }

@@ -1,4 +1,4 @@
-//! The holder is killed, as by `kill -9`, while others wait: one of them gets the lock once the lease has ended.
+//! The holder is killed, as by `kill -9`, while others wait: one of them acquires the lock once the lease has ended.
 
 use crate::{
     figure::{Figure, Run, ms},
@@ -30,7 +30,7 @@ pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
             let (mut holder, _, mut last) = next_holder(&mut nodes);
             (0..kills)
                 .map(|_| {
-                    // Just granted, just renewed, or about to be.
+                    // Just granted, just renewed, or about to renew.
                     sleep(Duration::from_millis(random.below(700)));
                     nodes[holder].kill();
                     let killed = now();
@@ -48,12 +48,12 @@ pub(crate) fn killed_holders(run: &Run) -> Vec<Figure> {
     let bound = LEASE + Duration::from_secs(1);
     let (windows, violations) = referee.judges();
     assert_eq!(violations, Vec::<String>::new());
-    assert!(windows > waits.len() as u64, "the referee heard of each hold: {windows}");
+    assert!(windows > waits.len() as u64, "the referee recorded every hold: {windows}");
     run.bound(worst, bound);
     vec![Figure::new(
-        "the holder is killed (`kill -9`), lease 2 s, 20 processes wait",
+        "`kill -9` of the holder; lease 2 s, 20 processes wait",
         waits.len(),
-        format!("the next one within {}, no overlap", ms(bound)),
+        format!("another process holds within {}; no overlap", ms(bound)),
         format!("{}, 0 overlaps in {windows} holds", ms(worst)),
     )]
 }
@@ -62,7 +62,7 @@ fn lease_ms() -> u64 {
     u64::try_from(LEASE.as_millis()).unwrap()
 }
 
-/// Returns the process that reports a hold, the time and the token.
+/// Returns the process that reports a hold, with the time and the token.
 fn next_holder(nodes: &mut [Process]) -> (usize, u64, u64) {
     let begin = Instant::now();
     loop {
@@ -72,7 +72,7 @@ fn next_holder(nodes: &mut [Process]) -> (usize, u64, u64) {
                 return (number, line.number("at"), line.number("token"));
             }
         }
-        assert!(begin.elapsed() < Duration::from_secs(60), "one of them holds");
+        assert!(begin.elapsed() < Duration::from_secs(60), "no process holds");
         sleep(Duration::from_millis(2));
     }
 }

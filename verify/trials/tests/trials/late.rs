@@ -1,9 +1,9 @@
-//! Acquires that reach the server after their sender gave up.
+//! Acquires that reach the server after their sender has given up.
 
 use crate::{
     figure::{Figure, Run},
     lost::{contains, operation_timeout},
-    stage::{all_are_given_back, factory, lock, on_a_runtime, warm_up},
+    stage::{assert_all_released, factory, lock, on_a_runtime, warm_up},
 };
 use lock_core::{LockErrorKind, LockOptions};
 use lock_redis::model::hashes;
@@ -42,21 +42,21 @@ async fn acquires_come_late(run: Run) -> Vec<Figure> {
             let error = given_up.await.unwrap().unwrap_err();
             assert!(matches!(error.kind(), LockErrorKind::Unavailable | LockErrorKind::Timeout), "{error:?}");
         }
-        // Before, around and after the end of the time that the requests allow.
+        // Before, around and after the time at which the requests become void.
         tokio::time::sleep(operation_timeout(LEASE) * u32::try_from(random.below(16)).unwrap() / 10).await;
         proxy.pass();
         delivered += proxy.deliver_captured();
         rounds += 1;
         tokio::time::sleep(2 * operation_timeout(LEASE)).await;
-        all_are_given_back(&server, LEASE).await;
+        assert_all_released(&server, LEASE).await;
     }
-    // The names are still usable.
+    // The names can still be used.
     let again = lock(&clients[0], "late:0:0").try_acquire().await.unwrap().expect("free");
     again.release().await.unwrap();
     vec![Figure::new(
-        "acquires are delivered after their sender gave up",
+        "acquires delivered after their sender gave up",
         delivered,
-        "nothing left two operation timeouts later",
+        "nothing left after two operation timeouts",
         "0 keys left",
     )]
 }

@@ -1,8 +1,8 @@
-//! Lost replies: the request was executed, but its sender cannot know.
+//! Lost replies: the request was executed, but its sender cannot know that.
 
 use crate::{
     figure::{Figure, Run},
-    stage::{all_are_given_back, factory, lock, on_a_runtime, warm_up},
+    stage::{assert_all_released, factory, lock, on_a_runtime, warm_up},
 };
 use lock_core::{Lock, LockErrorKind, LockOptions};
 use lock_redis::model::hashes;
@@ -62,18 +62,18 @@ async fn replies_are_lost(each: usize) -> Vec<Figure> {
     }
     proxy.pass();
     tokio::time::sleep(2 * operation_timeout(LEASE)).await;
-    all_are_given_back(&server, LEASE).await;
+    assert_all_released(&server, LEASE).await;
     let lost = loser.lost().map(|lost| lost.to_string()).join(" / ");
     vec![Figure::new(
-        "replies of acquire / renew / release are lost, 50 clients",
+        "lost replies of acquire / renew / release; 50 clients",
         lost,
-        "no double grant, no orphan two operation timeouts later, no false `Lost`",
+        "no double grant; no orphan after two operation timeouts; no false `Lost`",
         "0, 0, 0",
     )]
 }
 
-/// Loses every other reply of each script, counted per lease. The repeat thus gets through, whatever the other waiter
-/// of the name requests meanwhile.
+/// Loses every other reply of each script, counted per lease, so that the repeat gets through regardless of the
+/// requests of the name's other waiter.
 #[derive(Default)]
 struct Loser {
     lost: [AtomicUsize; 3],
@@ -105,7 +105,7 @@ impl Loser {
     }
 }
 
-/// The holders and tokens of a name. There must never be two holders, and tokens must increase.
+/// The holder and token of a name. There must never be two holders, and tokens must increase.
 #[derive(Default)]
 struct Section {
     inside: AtomicUsize,
@@ -116,14 +116,14 @@ async fn hold(lock: &Lock, section: &Section) {
     let guard = lock.acquire().await.unwrap();
     assert_eq!(section.inside.fetch_add(1, Ordering::SeqCst), 0, "one holder");
     let token = guard.fencing_token().get();
-    assert!(section.token.swap(token, Ordering::SeqCst) < token, "tokens grow");
-    // Long enough for a renewal, whose reply is lost, and its repeat.
+    assert!(section.token.swap(token, Ordering::SeqCst) < token, "tokens rise");
+    // Long enough for a renewal with a lost reply, and its repeat.
     tokio::time::sleep(LEASE * 5 / 12).await;
-    assert!(guard.is_held(), "a lost reply is no lost hold");
+    assert!(guard.is_held(), "a lost reply does not end the hold");
     section.inside.fetch_sub(1, Ordering::SeqCst);
     match guard.release().await {
-        Ok(outcome) => assert!(outcome.was_held(), "nobody took it away"),
-        // Its reply was lost, or another connection was not available in time.
+        Ok(outcome) => assert!(outcome.was_held(), "held until the release"),
+        // The reply was lost, or another connection was not available in time.
         Err(error) => assert_eq!(error.kind(), LockErrorKind::Unconfirmed),
     }
 }

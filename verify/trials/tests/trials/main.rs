@@ -1,11 +1,10 @@
 //! The trials: real locks on real servers under faults, counted and measured.
 //!
 //! `cargo test --release -p lock-trials --test trials` prints a table of the faults, their number, and the worst
-//! observations. With `LOCK_LONG=1` in the environment, it repeats the faults as often as
-//! `docs/fault-injection.md` says. An argument selects the trials with that text in their names; `LOCK_TEST_SEED` repeats
-//! their random choices.
+//! observations. With `LOCK_LONG=1` in the environment, it repeats the faults as often as in `docs/fault-injection.md`.
+//! An argument selects the trials with that text in their names; `LOCK_TEST_SEED` repeats their random choices.
 //!
-//! Trials run one after the other, so that they do not disturb each other's measurements.
+//! Trials run one at a time, so that they do not affect each other's measurements.
 
 #![allow(clippy::unwrap_used, reason = "trials are tests")]
 
@@ -43,7 +42,7 @@ use std::{process::ExitCode, sync::Arc};
 
 /// In the order of the table.
 const TRIALS: &[(&str, Trial)] = &[
-    // First, because memory left to the allocator by other trials would hide a leak.
+    // First, because memory that other trials left in the allocator would hide a leak.
     ("soak", soak::soak),
     ("killed_holders", killed::killed_holders),
     ("killed_chains", chains::killed_chains),
@@ -88,8 +87,8 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Restarts this program with a single arena of the allocator. Glibc's other arenas keep memory from a burst of
-/// dialling, so a trial that compares memory would see tens of MiB come and go by chance.
+/// Restarts this program with a single allocator arena. Other arenas of glibc keep memory from a burst of dialling, so
+/// a trial that compares memory would see tens of MiB come and go at random.
 fn with_one_arena() {
     use std::os::unix::process::CommandExt as _;
     const VARIABLE: &str = "MALLOC_ARENA_MAX";
@@ -97,6 +96,6 @@ fn with_one_arena() {
         let program = std::env::current_exe().expect("a running program has a path");
         let error =
             std::process::Command::new(program).args(std::env::args_os().skip(1)).env(VARIABLE, "1").exec();
-        panic!("the trials cannot be started again: {error}");
+        panic!("the trials cannot be restarted: {error}");
     }
 }

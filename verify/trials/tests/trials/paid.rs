@@ -1,4 +1,4 @@
-//! Payments with idempotency keys over three processes: each key has one effect and one answer.
+//! Payments with idempotency keys across three processes: each key has one effect and one answer.
 
 use crate::{
     figure::{Figure, Run},
@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, path::Path};
 
 const PROCESSES: u64 = 3;
 const LEASE_MS: u64 = 300;
-/// Several clients of each process use a key at once.
+/// Several clients of each process use the same key at once.
 const REQUESTS_PER_KEY: u64 = 10;
 
 pub(crate) fn idempotent_requests(run: &Run) -> Vec<Figure> {
@@ -42,11 +42,11 @@ pub(crate) fn idempotent_requests(run: &Run) -> Vec<Figure> {
         for line in lines {
             let (key, answer) = (line.number("key"), line.text("answer").to_owned());
             let first = answers.entry(key).or_insert_with(|| answer.clone());
-            assert_eq!(*first, answer, "every client of the key {key} gets the same answer");
+            assert_eq!(*first, answer, "every client of the key {key} receives the same answer");
         }
     }
-    assert!(nodes.into_iter().all(Process::ends), "all end well");
-    assert_eq!(received, each * PROCESSES, "every request is answered in the end");
+    assert!(nodes.into_iter().all(Process::ends), "clean exits");
+    assert_eq!(received, each * PROCESSES, "every request is eventually answered");
     for (name, count) in faults {
         assert!(count > 0, "requests were {name}: {faults:?}");
     }
@@ -72,7 +72,7 @@ async fn create_tables(file: &Path) {
     pool.close().await;
 }
 
-/// Returns the number of payments, and the largest number of one key.
+/// Returns the number of payments, and the maximum per key.
 async fn count(file: &Path) -> (i64, i64) {
     let pool = SqlitePool::connect_with(SqliteConnectOptions::new().filename(file)).await.unwrap();
     let counts = "select sum(n), max(n) from (select count(*) as n from payments group by name)";

@@ -1,5 +1,5 @@
-//! A holder that cannot reach the server for a while: for half of its lease, which it survives, or for one and a
-//! half, which ends its hold at the known deadline.
+//! A holder that cannot reach the server for a while: for half of its lease, which the hold survives, or for one and a
+//! half leases, which ends it at the known deadline.
 
 use crate::{
     figure::{Figure, Run, ms},
@@ -29,10 +29,10 @@ pub(crate) fn partitions(run: &Run) -> Vec<Figure> {
                     let (way, name) = (TcpProxy::start(server.address()), format!("x:{round}:{case}"));
                     tokio::spawn(async move {
                         if case % 2 == 0 {
-                            a_short_one(&way, &name, random).await;
+                            survived_cut(&way, &name, random).await;
                             Duration::ZERO
                         } else {
-                            a_long_one(&way, &name, random).await
+                            fatal_cut(&way, &name, random).await
                         }
                     })
                 })
@@ -45,13 +45,13 @@ pub(crate) fn partitions(run: &Run) -> Vec<Figure> {
     run.bound(latest, LATE);
     vec![
         Figure::new(
-            "the holder is cut off for half of its lease",
+            "holder cut off for half of its lease",
             times,
             "the hold survives",
             format!("{times} survived"),
         ),
         Figure::new(
-            "the holder is cut off for one and a half leases",
+            "holder cut off for one and a half leases",
             times,
             format!("not held from the deadline on; `lost()` within {}", ms(LATE)),
             format!("{times} lost at the deadline; `lost()` {} later", ms(latest)),
@@ -81,7 +81,7 @@ fn cut_off(way: &TcpProxy, random: &mut Stream) -> &'static str {
     }
 }
 
-async fn a_short_one(way: &TcpProxy, name: &str, mut random: Stream) {
+async fn survived_cut(way: &TcpProxy, name: &str, mut random: Stream) {
     let locks = factory(&way.url(), LockOptions::new().lease(LEASE)).await;
     let guard = lock(&locks, name).acquire().await.unwrap();
     tokio::time::sleep(Duration::from_millis(random.below(3_000))).await;
@@ -89,53 +89,53 @@ async fn a_short_one(way: &TcpProxy, name: &str, mut random: Stream) {
     tokio::time::sleep(LEASE / 2).await;
     way.pass();
     tokio::time::sleep(LEASE).await;
-    assert!(guard.is_held(), "{name}: {how} with {left:?} left, it was renewed in time");
+    assert!(guard.is_held(), "{name}: {how} with {left:?} left, renewed in time");
     assert!(guard.release().await.unwrap().was_held(), "{name}");
 }
 
 /// Waits for the loss without asking first.
-async fn told_alone(
+async fn lost_without_asking(
     waiting: JoinHandle<(LostReason, Instant)>,
     deadline: Instant,
     name: &str,
 ) -> JoinHandle<(LostReason, Instant)> {
     while !waiting.is_finished() {
-        assert!(deadline.elapsed() < HANGS, "{name}: nobody is told");
+        assert!(deadline.elapsed() < HANGS, "{name}: no notification");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     waiting
 }
 
 /// Returns the time from the deadline to the completion of `lost()`.
-async fn a_long_one(way: &TcpProxy, name: &str, mut random: Stream) -> Duration {
+async fn fatal_cut(way: &TcpProxy, name: &str, mut random: Stream) -> Duration {
     let locks = factory(&way.url(), LockOptions::new().lease(LEASE)).await;
     let guard = lock(&locks, name).acquire().await.unwrap();
     let lost = guard.lost();
     tokio::time::sleep(Duration::from_millis(random.below(3_000))).await;
     cut_off(way, &mut random);
     let cut = Instant::now();
-    // Requests under way have arrived by now, and the deadline is final.
+    // By now, requests under way have arrived, and the deadline is final.
     tokio::time::sleep(LEASE / 10).await;
     let (before, left) = (Instant::now(), guard.remaining());
-    // The deadline is between these two, since this thread may have been suspended in between.
+    // The deadline is between these two, since this thread may have been suspended between them.
     let (earliest, deadline) = (before + left, Instant::now() + left);
-    assert!(earliest <= cut + LEASE, "{name}: it never counts on more than a lease");
+    assert!(earliest <= cut + LEASE, "{name}: the deadline is at most one lease after the cut");
     let waiting = tokio::spawn(async move { (lost.await, Instant::now()) });
-    // A caller that asks notifies those that wait. In half of the cases nobody asks.
+    // A caller that asks also notifies those that wait. In half of the cases nobody asks.
     let looks = random.chance(0.5);
     while Instant::now() < deadline {
         assert!(
             !looks || guard.is_held() || Instant::now() >= earliest,
-            "{name}: it is held until the deadline"
+            "{name}: held until the deadline"
         );
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    let waiting = if looks { waiting } else { told_alone(waiting, deadline, name).await };
-    assert!(!guard.is_held(), "{name}: from the deadline on it is not");
+    let waiting = if looks { waiting } else { lost_without_asking(waiting, deadline, name).await };
+    assert!(!guard.is_held(), "{name}: not held after the deadline");
     let (reason, at) = waiting.await.unwrap();
     assert_eq!(reason, LostReason::Expired, "{name}");
     tokio::time::sleep((LEASE * 3 / 2).saturating_sub(cut.elapsed())).await;
     way.pass();
-    assert!(!guard.is_held(), "{name}: nothing brings it back");
+    assert!(!guard.is_held(), "{name}: a lost hold stays lost");
     at.saturating_duration_since(deadline)
 }

@@ -26,11 +26,11 @@ pub(crate) fn paused_holders(run: &Run) -> Vec<Figure> {
     let (windows, violations) = referee.judges();
     let times = rounds * AT_ONCE;
     assert_eq!(violations, Vec::<String>::new());
-    assert_eq!(windows, 2 * times as u64, "the referee heard of the paused and of the next holders");
+    assert_eq!(windows, 2 * times as u64, "the referee recorded the paused and the next holders");
     vec![Figure::new(
-        "the holder is paused (`SIGSTOP`) for three leases, and continues with its write",
+        "`SIGSTOP` of the holder for three leases; it then continues with its write",
         times,
-        "it first sees that it lost; no stale write, no overlap",
+        "it notices the loss first; no stale write, no overlap",
         format!("0 unaware, 0 stale writes accepted, 0 overlaps in {windows} holds"),
     )]
 }
@@ -46,7 +46,7 @@ fn a_pause(server: &RedisServer, bench: Bench, lock: &str) {
     assert!(zombie.expect("read").is("fresh"));
 
     zombie.pause();
-    // The first order that it finds when it is resumed, followed by its unfinished write.
+    // The first order that it reads when it is resumed, followed by its unfinished write.
     zombie.tell(&Order::IsHeld);
     zombie.tell(&Order::Write);
     let paused = now();
@@ -57,7 +57,7 @@ fn a_pause(server: &RedisServer, bench: Bench, lock: &str) {
     assert!(heir.expect("read").is("fresh"));
     sleep(Duration::from_millis(3 * LEASE_MS).saturating_sub(Duration::from_micros(now() - paused)));
     zombie.resume();
-    assert!(!zombie.expect("is_held").is("held"), "the first thing that it sees");
+    assert!(!zombie.expect("is_held").is("held"), "it notices the loss first");
     assert!(!zombie.expect("write").is("accepted"));
     heir.tell(&Order::IsHeld);
     assert!(heir.expect("is_held").is("held"));

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The outage budget of processes that have to survive every failover, in ms.
+/// The outage budget of processes that must survive every failover, in ms.
 pub(crate) const BUDGET: &str = "120000";
 
 /// A section as reported by its process. Times are µs of the wall clock.
@@ -36,18 +36,18 @@ impl Section {
         }
     }
 
-    /// Returns the time that the grant took.
+    /// Returns the time from the request to the grant.
     pub(crate) fn wait(&self) -> Duration {
         Duration::from_micros(self.at - self.asked)
     }
 
-    /// Returns whether it waited for its grant at some moment between these.
+    /// Returns `true` if it was waiting for its grant at some moment between these.
     pub(crate) fn waited_between(&self, from: u64, to: u64) -> bool {
         self.asked <= to && self.at >= from
     }
 }
 
-/// Processes that work.
+/// Processes that pass through sections.
 pub(crate) struct Load(Vec<Process>);
 
 impl Load {
@@ -60,8 +60,8 @@ impl Load {
         Self(processes)
     }
 
-    /// Returns all sections in the order of their grants. The trial fails if a process ever failed, or if its waiters
-    /// are not granted in the end.
+    /// Returns all sections in the order of their grants. The trial fails if a process failed, or if its waiters are
+    /// not granted eventually.
     pub(crate) fn end(mut self) -> Vec<Section> {
         self.0.iter_mut().for_each(|process| process.tell(&Order::Stop));
         let mut sections = Vec::new();
@@ -70,7 +70,7 @@ impl Load {
             lines.pop();
             sections.extend(lines.iter().map(Section::of));
         }
-        assert!(self.0.into_iter().all(Process::ends), "all end well");
+        assert!(self.0.into_iter().all(Process::ends), "clean exits");
         sections.sort_unstable_by_key(|section| section.at);
         sections
     }
@@ -85,7 +85,7 @@ pub(crate) fn by_lock(sections: &[Section]) -> BTreeMap<&str, Vec<&Section>> {
     locks
 }
 
-/// Asserts that a grant has a greater token than each earlier one: each that existed when it was requested.
+/// Asserts that each grant has a greater token than every grant that existed when it was requested.
 pub(crate) fn assert_tokens_grow(grants: &[&Section]) {
     let mut asked: Vec<_> = grants.to_vec();
     asked.sort_unstable_by_key(|section| section.asked);
@@ -94,7 +94,7 @@ pub(crate) fn assert_tokens_grow(grants: &[&Section]) {
         while let Some(earlier) = before.next_if(|earlier| earlier.at < section.asked) {
             greatest = greatest.max(earlier.token);
         }
-        assert!(section.token > greatest, "{section:?} comes after token {greatest}");
+        assert!(section.token > greatest, "{section:?} was requested after token {greatest} was granted");
     }
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn half_and_worst(times: impl IntoIterator<Item = Duration>) -> (Dura
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < crate::stage::HANGS, "{what}: still not after {:?}", crate::stage::HANGS);
+        assert!(begin.elapsed() < crate::stage::HANGS, "{what}: not after {:?}", crate::stage::HANGS);
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,4 +1,4 @@
-//! Failovers under load, some of which lose a grant that was answered.
+//! Failovers under load, some of which lose an acknowledged grant.
 
 use crate::{
     figure::{Figure, Run, ms},
@@ -36,7 +36,7 @@ enum Fault {
     LosesAGrant,
     /// It is suspended for a while (`SIGSTOP`) with its connections open.
     Paused,
-    /// `SENTINEL FAILOVER`: it continues as a second master for some seconds, and then becomes a replica.
+    /// `SENTINEL FAILOVER`: it continues as a second master for some seconds before it becomes a replica.
     StepsDown,
     /// It is killed.
     Killed,
@@ -103,7 +103,7 @@ pub(crate) fn replaced(deployment: &RedisSentinels, old: &RedisServer) {
     });
 }
 
-/// Makes the old master a replica. Sentinels would do that as well, some seconds later.
+/// Makes the old master a replica. The sentinels would also do so, some seconds later.
 pub(crate) fn rejoin(deployment: &RedisSentinels, old: &RedisServer) {
     old.command(&["REPLICAOF", "127.0.0.1", &deployment.master().port().to_string()]);
 }
@@ -139,12 +139,12 @@ impl Holders {
     fn release(&mut self) {
         for process in &mut self.0 {
             process.tell(&Order::Release);
-            assert!(process.expect("released").is("was_held"), "the store has it to the end");
+            assert!(process.expect("released").is("was_held"), "held in the store until the release");
         }
     }
 }
 
-/// Two processes: the first is granted a lock that the next master does not know, the second is granted it there.
+/// Two processes: the first is granted a lock that the next master does not know; the second is then granted it there.
 struct Victim {
     first: Process,
     second: Process,
@@ -172,7 +172,7 @@ impl Victim {
         master.stop();
         for replica in replicas {
             replica.resume();
-            assert!(!replica.keys().iter().any(|key| key == Self::LOCK), "no replica has it");
+            assert!(!replica.keys().iter().any(|key| key == Self::LOCK), "a replica has the grant");
         }
         let next = Self::acquires(&mut self.second, &self.table);
         assert!(next > lost, "{next} after {lost}");
@@ -218,7 +218,7 @@ fn report(sections: &[Section], fail_overs: &[FailOver], victim: &Victim, tables
         assert_tokens_grow(grants);
         let accepted = grants.iter().filter(|section| section.accepted);
         let tokens: BTreeSet<_> = accepted.clone().map(|section| section.token).collect();
-        assert_eq!(tokens.len(), accepted.count(), "{lock}: each write has a token of its own");
+        assert_eq!(tokens.len(), accepted.count(), "{lock}: each write has its own token");
         assert_eq!(value(&tables.join(lock)), tokens.len(), "{lock}: no write was lost to a stale one");
         assert!(grants.last().unwrap().at > last, "{lock} is granted after the last failover");
     }
@@ -250,7 +250,7 @@ fn report(sections: &[Section], fail_overs: &[FailOver], victim: &Victim, tables
             ),
         ),
         Figure::new(
-            "– the longest time without a grant of a name that all want: median",
+            "– the longest time without a grant of a contended name: median",
             each(&|fault| (count(fault) * LOCKS).to_string()),
             "–",
             each(&|fault| ms(outages(fault).0)),

@@ -1,7 +1,7 @@
-//! Fifty clients under random faults for minutes: no holds overlap, no updates are lost, and in the end nothing is
-//! left in the server or in the process.
+//! Fifty clients under random faults for minutes: no holds overlap, no updates are lost, and nothing is left in the
+//! server or in the process afterwards.
 //!
-//! The faults keep the server's data, so that no overlap is excused. `tokens.rs` has the faults that lose it.
+//! The faults keep the server's data, so that no overlap is excusable. `tokens.rs` has the faults that lose data.
 
 use crate::{
     figure::{Figure, Run},
@@ -28,8 +28,8 @@ const SLACK_MIB: u64 = 16;
 pub(crate) fn soak(run: &Run) -> Vec<Figure> {
     let (server, referee) = (Arc::new(RedisServer::builder().persistent().start()), Referee::appears());
     let witness = referee.bench().witness();
-    // Exclude one-time allocations: code that was loaded, and arenas of the allocator, which grow in the first round
-    // and are kept in the second.
+    // Excludes one-time allocations: loaded code, and arenas of the allocator, which grow in the first round and are
+    // kept in the second.
     for _ in 0..2 {
         on_a_runtime(a_while(&server, &witness, run.seed, Duration::from_secs(2)));
     }
@@ -41,12 +41,12 @@ pub(crate) fn soak(run: &Run) -> Vec<Figure> {
     drop(witness);
     let (windows, violations) = referee.judges();
     assert_eq!(violations, Vec::<String>::new());
-    assert_eq!(more, 0, "descriptors are left open");
-    assert!(grown <= SLACK_MIB, "{grown} MiB more than before");
+    assert_eq!(more, 0, "open descriptors are left");
+    assert!(grown <= SLACK_MIB, "the process grew by {grown} MiB");
     vec![Figure::new(
         "soak: random faults, 50 clients, 10 names",
         format!("{} s, {} faults, {} holds, {} errors", time.as_secs(), done.faults, done.holds, done.errors),
-        "no violation; memory and descriptors back to base",
+        "no violation; memory and descriptors back to their start",
         format!(
             "0 overlaps in {windows} holds, 0 lost updates, 0 keys left, {memory} MiB +{grown}, {descriptors} descriptors +{more}"
         ),
@@ -68,11 +68,11 @@ struct World {
     witness: Witness,
 }
 
-/// Two numbers that are read and written later. The numbers of writes are counted separately, so that a lost update
-/// shows as a difference.
+/// Two numbers, each read and later written. The writes are counted separately, so that a lost update shows as a
+/// difference.
 #[derive(Default)]
 struct Resource {
-    /// Written by clients that still hold the lock; protected by the lock only.
+    /// Written by clients that still hold the lock; protected only by the lock.
     bare: Counted,
     /// Written by any client; protected by a fence.
     fenced: Counted,
@@ -114,7 +114,7 @@ async fn a_while(server: &Arc<RedisServer>, witness: &Witness, seed: Seed, time:
         .collect();
     let faults = make_trouble(server, &way, &mut seed.stream(), time).await;
     way.pass();
-    // After the faults, everyone continues.
+    // After the faults, all clients continue.
     let before = world.holds.load(Ordering::Relaxed);
     until("the clients recover", async || world.holds.load(Ordering::Relaxed) > before + CLIENTS).await;
     world.over.store(true, Ordering::Relaxed);
@@ -123,14 +123,14 @@ async fn a_while(server: &Arc<RedisServer>, witness: &Witness, seed: Seed, time:
     }
     for resource in &world.resources {
         let resource = resource.lock().unwrap();
-        assert_eq!(resource.bare.value, resource.bare.writes, "no update of a holder was lost");
-        assert_eq!(resource.fenced.value, resource.fenced.writes, "no update behind the fence was lost");
+        assert_eq!(resource.bare.value, resource.bare.writes, "no update by a holder is lost");
+        assert_eq!(resource.fenced.value, resource.fenced.writes, "no update behind the fence is lost");
     }
     for locks in &clients {
         locks.shutdown().await;
     }
     drop(clients);
-    until("nothing is left", async || orphans(server).is_empty() && server.clients() == 0).await;
+    until("no key and no connection is left", async || orphans(server).is_empty() && server.clients() == 0).await;
     Done { faults, holds: world.holds.load(Ordering::Relaxed), errors: world.errors.load(Ordering::Relaxed) }
 }
 
@@ -145,7 +145,7 @@ async fn make_trouble(
     way.cut();
     while begin.elapsed() < time {
         tokio::time::sleep(Duration::from_millis(random.below(400))).await;
-        // Shorter or longer than a lease: some holds survive it, some do not.
+        // Shorter or longer than a lease: some holds survive it, others do not.
         let lasts = LEASE * u32::try_from(random.below(13)).unwrap() / 10;
         faults += 1;
         match random.below(10) {
@@ -178,7 +178,7 @@ async fn make_trouble(
                 continue;
             }
             _ => {
-                // With all data that it acknowledged.
+                // With all data that it has acknowledged.
                 blocking(server, |server| {
                     server.shutdown();
                     server.restart();
@@ -199,7 +199,7 @@ async fn work(locks: LockFactory, world: Arc<World>, mut random: Stream) {
         let lock = lock(&locks, &format!("soak:{name}"));
         let granted = match random.below(8) {
             0 => lock.try_acquire().await,
-            // Given up at any moment.
+            // Dropped at a random moment.
             1 => {
                 let patience = Duration::from_micros(random.below(30_000));
                 tokio::time::timeout(patience, lock.acquire()).await.ok().transpose()
@@ -222,7 +222,7 @@ async fn hold(guard: LockGuard, resource: &Mutex<Resource>, world: &World, rando
     world.holds.fetch_add(1, Ordering::Relaxed);
     let token = guard.fencing_token().get();
     let (bare, fenced) = resource.lock().unwrap().read(token);
-    // Usually short, sometimes over several renewals.
+    // Usually short, sometimes longer than several renewals.
     let time = if random.below(20) == 0 { LEASE * 3 / 2 } else { Duration::from_millis(random.below(20)) };
     tokio::time::sleep(time).await;
     {

@@ -38,7 +38,7 @@ pub(crate) async fn store(url: &str) -> Store {
         .unwrap_or_else(|error| panic!("a server that runs is connected to: {error:?}"))
 }
 
-/// Loads the scripts, so that they are known by their hashes.
+/// Loads the scripts, so that the server knows their hashes.
 pub(crate) async fn warm_up(locks: &LockFactory) {
     let options = LockOptions::new().lease(Duration::from_secs(5)).renew_every(Duration::from_millis(100));
     let lock = lock(locks, "warm").with_options(options);
@@ -55,7 +55,7 @@ pub(crate) fn lock(locks: &LockFactory, name: &str) -> Lock {
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begin = Instant::now();
     while !holds().await {
-        assert!(begin.elapsed() < HANGS, "{what}: still not after {HANGS:?}");
+        assert!(begin.elapsed() < HANGS, "{what}: not after {HANGS:?}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -69,14 +69,14 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(move || work(&server)).await.unwrap()
 }
 
-/// Returns the keys of locks, without counters, which are kept for a while.
+/// Returns the keys of locks, excluding counters, which are kept for a while.
 pub(crate) fn orphans(server: &RedisServer) -> Vec<String> {
     server.keys().into_iter().filter(|key| !key.starts_with("redisson_lock_token:")).collect()
 }
 
-/// Fails if an unreleased lock is left, which would end on its own a lease after its last renewal. Fails also if a
-/// release comes so late that it cannot be told from such an end.
-pub(crate) async fn all_are_given_back(server: &RedisServer, lease: Duration) {
+/// Fails if an unreleased lock is left, which would end one lease after its last renewal. Also fails if a release comes
+/// so late that it cannot be distinguished from such an end.
+pub(crate) async fn assert_all_released(server: &RedisServer, lease: Duration) {
     let late = i64::try_from(lease.as_millis() / 10).expect("a short lease");
     loop {
         let left = orphans(server);
@@ -85,7 +85,7 @@ pub(crate) async fn all_are_given_back(server: &RedisServer, lease: Duration) {
         }
         for key in left {
             let remaining = server.command(&["PTTL", &key]).integer();
-            assert!(remaining < 0 || remaining > late, "{key} is left to its end");
+            assert!(remaining < 0 || remaining > late, "{key} is not released");
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -112,7 +112,7 @@ impl Referee {
         self.bench
     }
 
-    /// Returns its verdict once all witnesses have disconnected: the number of recorded holds, and the violations.
+    /// Returns the verdict once all witnesses have disconnected: the number of recorded holds, and the violations.
     pub(crate) fn judges(mut self) -> (u64, Vec<String>) {
         self.process.tell(&Order::Judge);
         let mut lines = self.process.until("verdict");

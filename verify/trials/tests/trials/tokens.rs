@@ -1,4 +1,4 @@
-//! Grants across everything that loses data on one server: each token of a name exceeds the previous one.
+//! Grants on a server that loses its data in every possible way: each token of a name exceeds the previous one.
 
 use crate::{
     figure::{Figure, Run},
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 const NAMES: usize = 8;
 const LEASE: Duration = Duration::from_secs(2);
 
-/// The disasters of the server, evenly distributed over the grants.
+/// The ways in which the server loses data, evenly distributed over the grants.
 #[derive(Debug, Clone, Copy)]
 enum Disaster {
     /// It restarts without its data.
@@ -69,9 +69,9 @@ async fn data_is_lost(total: u64, disasters: Vec<Disaster>) -> Vec<Figure> {
     let flushes = of(|disaster| matches!(disaster, Disaster::Flush));
     let promotions = of(|disaster| matches!(disaster, Disaster::Promotion));
     vec![Figure::new(
-        "grants over restarts (empty, from an old dump) / `FLUSHALL` / promotions that lost writes",
+        "restarts (empty, from an old dump) / `FLUSHALL` / promotions that lost writes",
         format!("{count} over {restarts} / {flushes} / {promotions}"),
-        "each token of a name is greater than the one before",
+        "every token of a name greater than the one before",
         "0 repeated, 0 smaller",
     )]
 }
@@ -101,7 +101,7 @@ async fn promote(master: &Arc<RedisServer>, front: &TcpProxy, grants: &Grants) -
     replica
 }
 
-/// Workers that take one lock each, repeatedly.
+/// Workers that each take one lock repeatedly.
 struct Grants {
     over: Arc<AtomicBool>,
     count: Arc<AtomicU64>,
@@ -112,7 +112,7 @@ impl Grants {
     fn begin(locks: impl Iterator<Item = Lock>) -> Self {
         let (over, count): (Arc<AtomicBool>, Arc<AtomicU64>) = Default::default();
         let workers =
-            locks.map(|lock| tokio::spawn(take_on_and_on(lock, over.clone(), count.clone()))).collect();
+            locks.map(|lock| tokio::spawn(take_repeatedly(lock, over.clone(), count.clone()))).collect();
         Self { over, count, workers }
     }
 
@@ -136,7 +136,7 @@ impl Grants {
     }
 }
 
-async fn take_on_and_on(lock: Lock, over: Arc<AtomicBool>, count: Arc<AtomicU64>) {
+async fn take_repeatedly(lock: Lock, over: Arc<AtomicBool>, count: Arc<AtomicU64>) {
     let mut last = 0;
     while !over.load(Ordering::Relaxed) {
         let guard = lock.acquire().await.unwrap();
@@ -144,7 +144,7 @@ async fn take_on_and_on(lock: Lock, over: Arc<AtomicBool>, count: Arc<AtomicU64>
         assert!(token > last, "{token} after {last}");
         last = token;
         count.fetch_add(1, Ordering::Relaxed);
-        // The release reports the outcome. Data loss on the server is not an error of the release.
+        // Its outcome does not matter here: data loss on the server is not an error of the release.
         let _ = guard.release().await;
     }
 }

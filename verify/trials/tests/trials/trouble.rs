@@ -1,5 +1,5 @@
-//! Servers that refuse service for a while: holders keep their locks, waiters keep waiting, and a single try reports
-//! why.
+//! Servers that refuse service for a while: holders keep their locks, waiters keep waiting, and a single attempt
+//! returns the reason.
 
 use crate::{
     figure::{Figure, Run},
@@ -28,34 +28,34 @@ pub(crate) fn servers_in_trouble(run: &Run) -> Vec<Figure> {
             busy_with_a_script(),
             loading_its_data(),
             paused(*run),
-            rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner(*run),
-            eviction_is_a_loss_that_is_told(),
+            revoked_permissions_end_a_hold_at_its_deadline(*run),
+            eviction_is_reported_as_a_loss(),
         );
     });
     vec![
         Figure::new(
-            "the server answers `READONLY`, `OOM`, `NOREPLICAS`, `MISCONF`, `BUSY`, `LOADING`, or nothing",
+            "server answers `READONLY`, `OOM`, `NOREPLICAS`, `MISCONF`, `BUSY`, `LOADING`, or nothing",
             7,
-            "holds survive what ends before their deadline, waiters ride it out, one try says why",
-            "7 ridden out, 0 holds lost early",
+            "holds survive what ends before their deadline; waiters keep waiting; one try returns the reason",
+            "7 survived, 0 holds lost early",
         ),
         Figure::new(
-            "rights are taken away in mid-hold (`NOPERM`)",
+            "rights revoked while held (`NOPERM`)",
             2,
             "an immediate error; the hold lives until its deadline",
-            "1 given back in time: survived; 1 lost at the deadline",
+            "1 restored in time: survived; 1 lost at the deadline",
         ),
         Figure::new(
-            "a held lock is evicted, under each policy",
+            "held lock evicted, under each policy",
             POLICIES.len(),
             "`Lost(Gone)` at the next renewal; tokens rise",
-            format!("{} told in time", POLICIES.len()),
+            format!("{} noticed in time", POLICIES.len()),
         ),
     ]
 }
 
 /// Holds a lock and waits for another one while the server is in trouble.
-async fn is_ridden_out(
+async fn is_survived(
     server: RedisServer,
     word: &str,
     cause: impl FnOnce(&RedisServer) + Send + 'static,
@@ -69,7 +69,7 @@ async fn is_ridden_out(
     let one_try = lock(&locks, "tried").try_acquire().await;
     let error = one_try.map(drop).expect_err("slots not served");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{word}: {error:?}");
-    assert!(error.is_retryable() && !error.is_ambiguous(), "{word}: nothing was done, {error:?}");
+    assert!(error.is_retryable() && !error.is_ambiguous(), "{word}: the request was refused, {error:?}");
     assert!(error.backend_error().expect("the server said why").to_string().contains(word), "{error:?}");
     let waiting = tokio::spawn(lock(&locks, "waited").acquire());
     tokio::time::sleep(TROUBLE.saturating_sub(begun.elapsed())).await;
@@ -78,7 +78,7 @@ async fn is_ridden_out(
     let second = tokio::time::timeout(HANGS, waiting).await.expect("the wait ends");
     second.unwrap().unwrap().release().await.unwrap();
     tokio::time::sleep(LEASE).await;
-    assert!(guard.is_held(), "{word}: it was renewed in time");
+    assert!(guard.is_held(), "{word}: renewed in time");
     assert!(guard.release().await.unwrap().was_held(), "{word}");
 }
 
@@ -99,10 +99,10 @@ fn set(server: &RedisServer, name: &str, value: &str) {
 }
 
 async fn read_only() {
-    is_ridden_out(
+    is_survived(
         RedisServer::start(),
         "READONLY",
-        // The replica of an unreachable master.
+        // As the replica of an unreachable master.
         |server| drop(server.command(&["REPLICAOF", "127.0.0.1", "1"])),
         |server| drop(server.command(&["REPLICAOF", "NO", "ONE"])),
     )
@@ -111,13 +111,13 @@ async fn read_only() {
 
 async fn full() {
     let cure = |server: &RedisServer| set(server, "maxmemory", "0");
-    is_ridden_out(RedisServer::start(), "OOM", |server| set(server, "maxmemory", "1"), cure).await;
+    is_survived(RedisServer::start(), "OOM", |server| set(server, "maxmemory", "1"), cure).await;
 }
 
 async fn without_enough_replicas() {
     let cure = |server: &RedisServer| set(server, "min-replicas-to-write", "0");
     let cause = |server: &RedisServer| set(server, "min-replicas-to-write", "1");
-    is_ridden_out(RedisServer::start(), "NOREPLICAS", cause, cure).await;
+    is_survived(RedisServer::start(), "NOREPLICAS", cause, cure).await;
 }
 
 async fn unable_to_save() {
@@ -140,21 +140,21 @@ async fn unable_to_save() {
     };
     let cure = move |server: &RedisServer| {
         std::fs::create_dir(&again).unwrap();
-        // The server is still in the directory that was removed.
+        // The server's working directory is still the removed one.
         server.command(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
     };
-    is_ridden_out(server, "MISCONF", cause, cure).await;
+    is_survived(server, "MISCONF", cause, cure).await;
 }
 
 async fn busy_with_a_script() {
     let server = RedisServer::builder().config("lua-time-limit", "10").start();
-    // Nobody can log in meanwhile; these connections are logged in already.
+    // Logins are impossible in the meantime; these connections are already logged in.
     let (mut killer, mut looks) = (server.raw(), server.raw());
     let cause = move |server: &RedisServer| {
         server.raw().send(&["EVAL", "while true do end", "0"]).unwrap();
         while !looks.command(&["GET", "x"]).is_error() {}
     };
-    is_ridden_out(server, "BUSY", cause, move |_| drop(killer.command(&["SCRIPT", "KILL"]))).await;
+    is_survived(server, "BUSY", cause, move |_| drop(killer.command(&["SCRIPT", "KILL"]))).await;
 }
 
 async fn loading_its_data() {
@@ -167,10 +167,10 @@ async fn loading_its_data() {
         server.raw().send(&["DEBUG", "RELOAD"]).unwrap();
         while !looks.command(&["GET", "x"]).is_error() {}
     };
-    is_ridden_out(server, "LOADING", cause, |server| set(server, "key-load-delay", "0")).await;
+    is_survived(server, "LOADING", cause, |server| set(server, "key-load-delay", "0")).await;
 }
 
-/// A suspended process does not close its connections: nothing arrives until it is resumed.
+/// A suspended process does not close its connections: no answer arrives until it is resumed.
 async fn paused(run: Run) {
     let server = RedisServer::start();
     let locks = factory(&server.url(), LockOptions::new().lease(LEASE)).await;
@@ -178,16 +178,16 @@ async fn paused(run: Run) {
     server.pause();
     let error = lock(&locks, "tried").try_acquire().await.map(drop).expect_err("no answer");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error:?}");
-    assert!(error.is_retryable() && error.is_ambiguous(), "it may be carried out once resumed: {error:?}");
+    assert!(error.is_retryable() && error.is_ambiguous(), "it may be executed once the server resumes: {error:?}");
     tokio::time::sleep(TROUBLE).await;
     server.resume();
     tokio::time::sleep(LEASE).await;
-    assert!(guard.is_held(), "it was renewed in time");
+    assert!(guard.is_held(), "renewed in time");
 
     let paused = Instant::now();
     server.pause();
     guard.lost().await;
-    // At the deadline at the latest, although nobody answers.
+    // No later than at the deadline, although no answer arrives.
     run.bound(paused.elapsed(), LEASE);
     assert!(!guard.is_held());
     server.resume();
@@ -195,9 +195,9 @@ async fn paused(run: Run) {
     assert!(again.fencing_token() > guard.fencing_token());
 }
 
-/// A refusal that no retry cures is an error for callers that acquire. A hold lives until its deadline, since rights
-/// may be granted again.
-async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner(run: Run) {
+/// A refusal that no retry can cure is an error for callers that acquire. A hold survives until its deadline, since
+/// permissions may be restored.
+async fn revoked_permissions_end_a_hold_at_its_deadline(run: Run) {
     let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
     let locks =
         factory(&format!("redis://shop:secret@127.0.0.1:{}", server.port()), LockOptions::new().lease(LEASE))
@@ -212,19 +212,18 @@ async fn rights_that_are_taken_away_end_a_hold_at_its_deadline_and_no_sooner(run
     assert!(guard.is_held());
     server.command(&["ACL", "SETUSER", "shop", "+evalsha"]);
     tokio::time::sleep(LEASE).await;
-    assert!(guard.is_held(), "it was renewed in time");
+    assert!(guard.is_held(), "renewed in time");
 
     server.command(&["ACL", "SETUSER", "shop", "-evalsha"]);
     let (revoked, left) = (Instant::now(), guard.remaining());
     assert_eq!(guard.lost().await, LostReason::Expired);
     let after = revoked.elapsed();
-    assert!(after >= left, "{after:?}, and it had {left:?}");
+    assert!(after >= left, "ended after {after:?} with {left:?} left");
     run.bound(after, LEASE);
 }
 
-/// Every policy except `noeviction` deletes locks sooner or later. The holder is notified, and tokens keep
-/// increasing.
-async fn eviction_is_a_loss_that_is_told() {
+/// Every policy except `noeviction` eventually evicts locks. The holder is notified, and tokens keep increasing.
+async fn eviction_is_reported_as_a_loss() {
     for policy in POLICIES {
         let server = RedisServer::builder()
             .config("maxmemory-policy", policy)
@@ -244,14 +243,14 @@ async fn eviction_is_a_loss_that_is_told() {
                 // Keys with an expiry, so that the volatile policies have a choice.
                 let filler = format!("filler:{number}");
                 raw.command(&["SET", &filler, &value, "PX", "600000"]);
-                // Used more often than the lock, for policies that count uses.
+                // Used more often than the lock, for the policies that count uses.
                 for _ in 0..20 {
                     raw.send(&["TOUCH", &filler]).unwrap();
                 }
                 for _ in 0..20 {
                     raw.receive().unwrap();
                 }
-                // A query that does not count as use.
+                // A query that does not count as a use.
                 if raw.command(&["OBJECT", "ENCODING", "held"]).is_nil() {
                     return;
                 }
