@@ -1,4 +1,4 @@
-//! Captures every event of `tracing` and every record of `log` in this process. Libraries write to both.
+//! Captures all events of `tracing` and all records of `log` in this process. Libraries write to both.
 
 use std::{
     io,
@@ -36,7 +36,7 @@ impl io::Write for Events {
     }
 }
 
-/// Starts capturing; once per process.
+/// Starts capturing. Call once per process.
 pub(crate) fn listen() {
     static LISTENS: OnceLock<()> = OnceLock::new();
     LISTENS.get_or_init(|| {

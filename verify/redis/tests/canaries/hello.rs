@@ -1,4 +1,4 @@
-//! Servers and proxies that do not know a command quote its arguments, possibly a login.
+//! Servers and proxies that do not know a command quote its arguments, which may be a login.
 
 use super::{CANARY, ear};
 use crate::client::{LOGIN, RedisBackend, TARGET};
@@ -11,12 +11,12 @@ use std::{
     time::Duration,
 };
 
-/// The quoted password. A library's own records may contain it, and other tests of this process examine those.
+/// The quoted password. The client library's own records may contain it, and other tests of this process examine those.
 const QUOTED: &str = "quoted-canary-0815";
 
 fn is_silent(what: &str, text: &str) {
     for secret in [CANARY, QUOTED] {
-        assert!(!text.contains(secret), "{what} tells a secret: {text}");
+        assert!(!text.contains(secret), "{what} contains a secret: {text}");
     }
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn url(password: &str, port: u16) -> String {
     format!("redis://:{password}@127.0.0.1:{port}")
 }
 
-/// Returns the lines that this project logged. `docs/protocol.md` describes the library's records of a refused login.
+/// Returns the log lines of this project. `docs/protocol.md` describes the library's records of a refused login.
 fn own_log_lines() -> String {
     ear::heard().lines().filter(|line| !line.contains(TARGET)).collect::<Vec<_>>().join("\n")
 }
@@ -66,7 +66,7 @@ fn knows_nothing() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn connecting_names_the_unknown_command_and_no_password() {
+async fn error_of_a_connect_names_the_unknown_command_only() {
     ear::listen();
     let port = knows_nothing().port();
     for url in [url(QUOTED, port), format!("redis://shop:{QUOTED}@127.0.0.1:{port}")] {
@@ -83,7 +83,7 @@ async fn connecting_names_the_unknown_command_and_no_password() {
 }
 
 #[tokio::test]
-async fn reconnecting_names_the_unknown_command_and_no_password() {
+async fn error_of_a_reconnect_names_the_unknown_command_only() {
     ear::listen();
     let known = RedisServer::builder().password(QUOTED).start();
     let proxy = TcpProxy::start(known.address());
@@ -93,7 +93,7 @@ async fn reconnecting_names_the_unknown_command_and_no_password() {
     let connections = proxy.accepted();
     proxy.retarget(knows_nothing());
     proxy.cut();
-    // Each of the two connections, more than once.
+    // Each of the two connections is dialled more than once.
     while proxy.accepted() < connections + 6 {
         tokio::time::sleep(Duration::from_millis(10)).await;
         for error in [backend.ping().await.map(drop), locks.inspect("x").await.map(drop)] {

@@ -1,4 +1,4 @@
-//! The log of a whole life: a wrong password, connecting, holding, losing, an outage, releasing, shutting down.
+//! The log of a whole life: a wrong password, connecting, holding, a loss, an outage, releasing, shutting down.
 
 use super::{CANARY, ear, is_silent};
 use crate::client::{RECORDS, RedisBackend};
@@ -37,7 +37,7 @@ async fn no_log_line_has_a_password() {
     locks.shutdown().await;
 
     let heard = ear::heard();
-    // The capture works: it has the records of the library, if it writes any, and this project's own events.
+    // Proves that the capture works: it has the library's records, if there are any, and this project's events.
     assert!(RECORDS.iter().all(|record| heard.contains(record)), "{heard}");
     assert!(heard.contains("lock_core"), "{heard}");
     eprintln!("{} log lines, none with the password", heard.lines().count());

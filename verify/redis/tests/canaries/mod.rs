@@ -1,4 +1,4 @@
-//! A password is never printed: not by any public type, not by any error, not in any log line of a whole life.
+//! A password is never printed: not by a public type, not by an error, not in a log line of a whole life.
 //!
 //! A separate binary, since loggers are global to a process.
 
@@ -9,9 +9,9 @@ pub(crate) mod hello;
 mod life;
 mod types;
 
-/// Part of every password, key and user's rules, and of nothing else.
+/// Part of every password, of every key and of the users' rules, and of nothing else.
 pub(crate) const CANARY: &str = "pass-canary-4711";
 
 pub(crate) fn is_silent(what: &str, text: &str) {
-    assert!(!text.contains(CANARY), "{what} tells a secret: {text}");
+    assert!(!text.contains(CANARY), "{what} contains a secret: {text}");
 }

@@ -1,4 +1,4 @@
-//! The output of every public type, in a process whose password is the canary, and a check that no type is forgotten.
+//! The output of every public type, in a process whose password is the canary, and a check that no type is missing.
 
 use super::{CANARY, is_silent};
 use crate::client::{
@@ -52,7 +52,7 @@ const TRAITS_AND_CONSTANTS: [&str; 14] = [
     "ReleaseAnswer", // a `Result` of two types in this list
 ];
 
-/// Types that these tests cannot create: `OtelObserver` needs a feature that they do not enable, the others are
+/// Types that these tests cannot create: `OtelObserver` needs a feature that they do not enable, and the others are
 /// created inside their crates. None of them contains a login.
 const ELSEWHERE: [&str; 4] = ["OtelObserver", "Instruments", "Command", "Events"];
 
@@ -65,7 +65,7 @@ impl Shown {
         self.0.insert(name);
     }
 
-    /// Checks an error and all of its causes.
+    /// Checks an error and all its causes.
     fn hear(&mut self, name: &'static str, error: &(dyn Error + 'static)) {
         self.see(name, error);
         let mut next = Some(error);
@@ -144,7 +144,7 @@ async fn no_public_type_prints_a_password() {
     wire(&mut shown, &locks);
     let public = public_types();
     let forgotten: Vec<_> = public.iter().filter(|name| !shown.0.contains(name.as_str())).collect();
-    assert!(forgotten.is_empty(), "public types that are not shown here: {forgotten:?}");
+    assert!(forgotten.is_empty(), "public types that are not checked here: {forgotten:?}");
     eprintln!("{} public types, none prints the password", public.len());
 }
 
@@ -180,7 +180,7 @@ async fn errors(shown: &mut Shown, server: &RedisServer, url: &str) {
     shown.hear("LockError", &down);
 }
 
-/// Checks types at the interface to a client.
+/// Checks the types at the interface to a client.
 fn seam(shown: &mut Shown, url: &str) {
     let address = Address::parse(url).unwrap();
     shown.see("Address", &address);
@@ -221,7 +221,7 @@ fn seam(shown: &mut Shown, url: &str) {
     shown.see("DialErrorKind", &DialErrorKind::Refused);
 }
 
-/// Checks types without any relation to a connection, for completeness.
+/// Checks types that are unrelated to connections, for completeness.
 fn plain(shown: &mut Shown, locks: &LockFactory) {
     shown.hear("NameError", &LockName::new("").unwrap_err());
     shown.hear("ParseLeaseIdError", &CANARY_FREE.parse::<LeaseId>().unwrap_err());

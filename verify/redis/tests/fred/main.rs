@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod own;
-// The claims of the ledger do not depend on the client, so they are tested once.
+// The claims of the ledger do not depend on the client, so they are only tested here.
 mod same_runs;
 #[path = "../suite/mod.rs"]
 mod suite;

@@ -17,7 +17,7 @@ async fn a_redis_rs_client_is_accepted() {
         let guard = LockFactory::new(backend).named("x").unwrap().acquire().await.unwrap();
         let mut raw = server.raw();
         raw.command(&["SELECT", "2"]);
-        assert_eq!(raw.command(&["TYPE", "x"]).text(), "hash", "it is in the client's database");
+        assert_eq!(raw.command(&["TYPE", "x"]).text(), "hash", "stored in the client's database");
         guard.release().await.unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Replicas that have to acknowledge, as real processes: without them nothing is granted or renewed.
+//! Replicas that must acknowledge, as real processes: without them nothing is granted or renewed.
 
 use super::support::{answered, until};
 use crate::client::{ConnectWarning, RedisBackend, RedisBackendBuilder};
@@ -18,14 +18,14 @@ fn factory(backend: RedisBackend) -> LockFactory {
 
 /// The replica is suspended for a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_granted_and_holds_end_without_the_replica() {
+async fn without_the_replica_nothing_is_granted_and_holds_end() {
     let master = RedisServer::builder().config("min-replicas-to-write", "0").start();
     let replica = RedisServer::builder().replica_of(&master).start();
     let backend = connected(&master.url(), 1).await;
     assert!(matches!(backend.warnings(), [ConnectWarning::WritesAlone { .. }]), "{:?}", backend.warnings());
     let locks = factory(backend);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
-    assert!(replica.keys().contains(&"x".to_owned()), "it was there before the grant");
+    assert!(replica.keys().contains(&"x".to_owned()), "acknowledged before the grant");
     replica.pause();
     let error = answered("one try", locks.named("y").unwrap().try_acquire()).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error:?}");
@@ -33,7 +33,7 @@ async fn nothing_is_granted_and_holds_end_without_the_replica() {
     assert!(!guard.is_held());
     replica.resume();
     // Unacknowledged grants are undone.
-    until("nothing is left", async || {
+    until("no lock is left", async || {
         [&master, &replica]
             .iter()
             .all(|server| server.keys().iter().all(|key| key.starts_with("redisson_lock_token:")))
@@ -45,7 +45,7 @@ async fn nothing_is_granted_and_holds_end_without_the_replica() {
     y.release().await.unwrap();
 }
 
-/// The master is cut off from its replicas, accepts writes, and dies. Its answers in that time granted nothing.
+/// The master is cut off from its replicas, accepts writes, and dies. Its answers during that time grant nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_off_master_grants_nothing() {
     let deployment = RedisSentinels::start();
@@ -55,7 +55,7 @@ async fn a_cut_off_master_grants_nothing() {
     let port = master.port();
     let replicas: Vec<_> = deployment.servers().iter().filter(|server| server.port() != port).collect();
     for replica in &replicas {
-        assert!(replica.keys().contains(&"x".to_owned()), "all of them have it");
+        assert!(replica.keys().contains(&"x".to_owned()), "every replica has the lock");
         replica.pause();
     }
     master.command(&["CLIENT", "KILL", "TYPE", "replica"]);
@@ -68,7 +68,7 @@ async fn a_cut_off_master_grants_nothing() {
     master.stop();
     replicas.iter().for_each(|replica| replica.resume());
     until("another server is the master", async || deployment.master().port() != port).await;
-    // One replica is left, but two have to acknowledge.
+    // One replica is left, but two must acknowledge.
     master.restart();
     deployment.settle();
     let next = answered("an acquire", locks.named("x").unwrap().acquire()).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_cut_off_master_grants_nothing() {
 }
 
 #[tokio::test]
-async fn a_cluster_has_no_such_option() {
+async fn cluster_refuses_the_option() {
     let builder = RedisBackendBuilder::from_url("redis-cluster://127.0.0.1:1").unwrap().replicas(1);
     let error = builder.connect().await.map(drop).unwrap_err();
     assert!(error.backend_error().unwrap().to_string().contains("not supported for a cluster"), "{error:?}");

@@ -64,7 +64,7 @@ impl Client for Altered {
 }
 
 impl Connection for AlteredConnection {
-    /// Executes a command. The server never learns the batch script, so it always arrives here as text.
+    /// Executes a command. The server never learns the batch script, so the script always arrives here as text.
     async fn call(&self, command: Command) -> Result<Reply, CallError> {
         let is_batch = |text: &str| text.contains("operations on many locks");
         if command.name() != "EVAL" || !is_batch(&command.arguments()[0]) {
@@ -109,7 +109,7 @@ fn altered(text: &str, bug: Option<PlantedBug>) -> String {
         Some(other) => panic!("{other:?} is not planted here"),
     };
     changes.iter().fold(text.to_owned(), |text, (from, to)| {
-        assert_eq!(text.matches(from).count(), 1, "the script is another one: {from:?} in\n{text}");
+        assert_eq!(text.matches(from).count(), 1, "the script has changed: {from:?} in\n{text}");
         text.replace(from, to)
     })
 }

@@ -1,5 +1,5 @@
-//! Batches on a real server: each item is answered as by its own script, and none is lost with scripts or
-//! connections.
+//! Batches on a real server: each item is answered as by its own script, and none is lost when scripts or connections
+//! are lost.
 
 use super::{
     altered::Altered,
@@ -30,7 +30,7 @@ use std::{
 
 const LEASE: Duration = Duration::from_secs(60);
 
-/// An operation with its own way of failing or succeeding.
+/// An operation that fails or succeeds in its own way.
 #[derive(Debug, Clone)]
 enum Item {
     Acquire(AcquireRequest),
@@ -112,7 +112,7 @@ async fn alone(store: &dyn Backend, items: Vec<Item>) -> Vec<Nature> {
     natures
 }
 
-/// Executes the items in one call, behind an operation that goes alone.
+/// Executes the items in one call, after an operation that is sent alone.
 async fn together(store: &dyn Backend, items: Vec<Item>) -> Vec<Nature> {
     let first = acquire("may:late", AcquireMode::New { reserve: 0, floor: None }, UtcTime::from_micros(1));
     let items = [first].into_iter().chain(items);
@@ -133,14 +133,14 @@ async fn stage() -> (RedisServer, Arc<dyn Backend>, Vec<(Item, Nature)>) {
     let holder = Contender::new(&store);
     holder.take(&name("may:held"), LEASE).await;
     let items = one_of_each(holder.lease());
-    // Load every script.
+    // Loads every script.
     alone(&*store, items.iter().map(|(item, _)| item.clone()).collect()).await;
     together(&*store, items.iter().take(2).map(|(item, _)| item.clone()).collect()).await;
     (server, store, items)
 }
 
 #[tokio::test]
-async fn one_of_each_kind_is_answered_for_itself() {
+async fn operations_of_each_kind_are_answered_individually() {
     let (server, store, items) = stage().await;
     let (items, natures): (Vec<_>, Vec<_>) = items.into_iter().unzip();
     assert_eq!(alone(&*store, items.clone()).await, natures);
@@ -152,11 +152,11 @@ async fn one_of_each_kind_is_answered_for_itself() {
         items.into_iter().zip(natures).filter(|(_, nature)| !is_denied(nature)).unzip();
     let before = calls(&server, "evalsha");
     assert_eq!(together(&*store, items).await, natures);
-    assert_eq!(calls(&server, "evalsha") - before, 2, "the first, and all others in one call");
+    assert_eq!(calls(&server, "evalsha") - before, 2, "one call for the first, and one for all others");
     assert!(!server.keys().contains(&"may:free".to_owned()));
 }
 
-/// The answers to [`one_of_each`] reveal each bug of the batch script.
+/// The answers to [`one_of_each`] reveal every bug of the batch script.
 #[tokio::test]
 async fn planted_bugs_of_the_batch_are_caught() {
     let (server, _, items) = stage().await;
@@ -169,9 +169,9 @@ async fn planted_bugs_of_the_batch_are_caught() {
         let store = RedisBackendBuilder::new(Altered::with(bug), address.clone()).connect().await.unwrap();
         together(&store, items.clone()).await
     };
-    assert_eq!(answers(None).await, natures, "by the script as it is");
+    assert_eq!(answers(None).await, natures, "with the unmodified script");
     for bug in PlantedBug::caught_by_checker(Checker::Redis) {
-        assert_ne!(answers(Some(bug)).await, natures, "{bug:?} is not seen");
+        assert_ne!(answers(Some(bug)).await, natures, "{bug:?} is not caught");
     }
 }
 
@@ -179,9 +179,9 @@ fn is_denied(nature: &Nature) -> bool {
     matches!(nature, Nature::Failed(BackendErrorKind::Denied, _))
 }
 
-/// The batch script continues after a command that is denied.
+/// The batch script continues after a denied command.
 #[tokio::test]
-async fn missing_right_is_reported_as_by_the_script_alone() {
+async fn missing_permission_is_reported_as_by_the_single_script() {
     for command in ["-pexpire", "-hset", "-set", "-hdel", "-pttl", "-hexists"] {
         let (server, store, items) = stage().await;
         server.command(&["ACL", "SETUSER", "shop", command]);
@@ -205,12 +205,12 @@ fn is_elsewhere(item: &Item) -> bool {
 }
 
 #[tokio::test]
-async fn full_memory_is_reported_as_by_the_script_alone() {
+async fn full_memory_is_reported_as_by_the_single_script() {
     let (server, store, items) = stage().await;
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let (new, later) = (AcquireMode::New { reserve: 0, floor: None }, UtcTime::from_micros(1 << 52));
     let frees = ["may:free", "may:too"].map(|lock| acquire(lock, new, later));
-    // After the first write of a script, the server refuses no command for lack of memory.
+    // After the first write of a script, the server no longer refuses commands for lack of memory.
     let items: Vec<_> = frees.into_iter().chain(items.into_iter().map(|(item, _)| item).take(1)).collect();
     let expected = alone(&*store, items.clone()).await;
     let full = Nature::Failed(BackendErrorKind::Unavailable, Applied::No);
@@ -218,9 +218,10 @@ async fn full_memory_is_reported_as_by_the_script_alone() {
     assert_eq!(together(&*store, items).await, expected);
 }
 
-/// Scripts are flushed every 10 ms and connections end constantly. Every operation is answered, and no lock is left.
+/// Scripts are flushed every 10 ms and connections are cut constantly. Every operation is answered, and no lock is
+/// left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn forgotten_scripts_and_cut_connections_lose_nothing() {
+async fn lost_scripts_and_connections_lose_no_operation() {
     let cycles = if long() { 2_000 } else { 100 };
     let server = Arc::new(RedisServer::start());
     let proxy = Arc::new(TcpProxy::start(server.address()));
@@ -249,9 +250,9 @@ async fn forgotten_scripts_and_cut_connections_lose_nothing() {
                 let mut token = None;
                 for _ in 0..cycles {
                     let guard = answered("an acquire", lock.acquire()).await.expect("running server");
-                    assert!(token < Some(guard.fencing_token()), "tokens grow");
+                    assert!(token < Some(guard.fencing_token()), "tokens rise");
                     token = Some(guard.fencing_token());
-                    // It may be lost with its connection; the factory repeats it.
+                    // The release may be lost with its connection; the factory repeats it.
                     let _ = answered("a release", guard.release()).await;
                 }
             })
@@ -267,7 +268,7 @@ async fn forgotten_scripts_and_cut_connections_lose_nothing() {
     assert_no_lock_is_left(&server);
 }
 
-/// The future of an operation needs no runtime of its own.
+/// The future of an operation does not need a runtime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_of_many_threads_share_the_connection() {
     let server = RedisServer::start();

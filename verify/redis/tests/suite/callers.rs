@@ -1,4 +1,4 @@
-//! Unusual callers for a Redis client: threads that block, and threads outside of any runtime.
+//! Unusual callers of a Redis client: threads that block, and threads outside any runtime.
 
 use super::support::factory;
 use lock_core::ReleaseOutcome;
@@ -23,7 +23,7 @@ fn keeps_the_others(threads: usize) {
     });
     let lost: Vec<_> =
         tries.into_iter().filter_map(|(last, held)| (!held.join().unwrap()).then_some(last)).collect();
-    assert_eq!(lost, [], "a lock was lost after these uses of another");
+    assert_eq!(lost, [], "locks lost after these uses of another lock");
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn block_on<F: Future>(f: F) -> F::Output {
 async fn locks_work_outside_of_the_runtime() {
     let server = RedisServer::start();
     let locks = factory(&server.url(), Duration::from_secs(30)).await;
-    // The worker runs in this runtime from now on.
+    // From now on the worker runs in this runtime.
     locks.named("y").unwrap().acquire().await.unwrap().release().await.unwrap();
     let outside = thread::spawn(move || {
         let lock = locks.named("x").unwrap();

@@ -1,4 +1,4 @@
-//! Cards of processes: real processes, missing rights, and hostile contents.
+//! Cards of processes: real processes, missing permissions, and malicious contents.
 
 use super::{
     conformance::least_rights,
@@ -34,8 +34,8 @@ impl Holder {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap() == "holds"), "the holder says that it holds");
-        // Further output is read, so that the process never blocks on it.
+        assert!(lines.any(|line| line.unwrap() == "holds"), "the holder reports its hold");
+        // Keep reading, so that the process never blocks on its output.
         std::thread::spawn(move || lines.for_each(drop));
         Self(process)
     }
@@ -54,7 +54,7 @@ impl Drop for Holder {
     }
 }
 
-/// Holds the lock until the standard input ends, which happens with the test in any case.
+/// Holds the lock until the standard input ends, which happens at the latest when the test ends.
 async fn hold(url: &str) {
     let locks = LockFactory::builder(redis(url).await).program("shop", "1.4.2").build().unwrap();
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
@@ -87,8 +87,8 @@ fn cards(server: &RedisServer) -> Vec<String> {
     keys.list().iter().map(|key| key.text().to_owned()).collect()
 }
 
-/// Waits until another process, which starts now, has written its card and a note, and removed them.
-async fn another_had_its_card(server: &RedisServer) {
+/// Waits until another process, which starts now, has written its card and a note and removed them.
+async fn another_process_had_its_card(server: &RedisServer) {
     let locks = LockFactory::new(redis(&server.url()).await);
     let guard = locks.named("conformance:other").unwrap().acquire().await.unwrap();
     guard.note("here");
@@ -97,7 +97,7 @@ async fn another_had_its_card(server: &RedisServer) {
     assert!(locks.shutdown().await.is_clean());
 }
 
-/// The holders are other processes: they run this test with a URL.
+/// The holders are separate processes, which run this test with a URL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inspect_names_the_process_of_a_holder() {
     if let Ok(url) = env::var(REDIS) {
@@ -116,18 +116,18 @@ async fn inspect_names_the_process_of_a_holder() {
     assert_eq!(fields.list().len(), 2);
     assert!(fields.list()[0].text().parse::<LeaseId>().is_ok());
     holder.stop();
-    assert_eq!(cards(&server), Vec::<String>::new(), "a shutdown removes it");
+    assert_eq!(cards(&server), Vec::<String>::new(), "a shutdown removes the card");
 
     let killed = Holder::start(&server.url());
     card(&locks, "x").await;
     let key = cards(&server).pop().unwrap();
     drop(killed);
     let left = server.command(&["PTTL", &key]).integer();
-    assert!((1..=60_000).contains(&left), "it expires with its process: {left} ms");
+    assert!((1..=60_000).contains(&left), "expires in {left} ms");
 }
 
 #[tokio::test]
-async fn a_missing_right_turns_the_card_off_with_one_warning() {
+async fn missing_permission_disables_the_card_with_one_warning() {
     let log = ThreadLog::listen(LevelFilter::WARN);
     let rights = least_rights().replace("~distlock:*", "~distlock:check:*");
     let server = RedisServer::builder().user(&rights).start();
@@ -137,7 +137,7 @@ async fn a_missing_right_turns_the_card_off_with_one_warning() {
     let refused = || log.text().lines().filter(|line| line.contains("process card refused")).count();
     until("the refusal is logged", async || refused() == 1).await;
     guard.note("42 %");
-    another_had_its_card(&server).await;
+    another_process_had_its_card(&server).await;
     assert_eq!(refused(), 1, "{}", log.text());
     let inspection = locks.inspect("conformance:x").await.unwrap();
     assert!(inspection.stored.is_some() && inspection.process.is_none());
@@ -146,9 +146,9 @@ async fn a_missing_right_turns_the_card_off_with_one_warning() {
     assert_eq!(cards(&server), Vec::<String>::new());
 }
 
-/// The rights that the locks need do not include those of reading and removing cards.
+/// The permissions that locks need do not include reading and removing cards.
 #[tokio::test]
-async fn inspect_works_without_the_right_to_read_cards() {
+async fn inspect_works_without_permission_to_read_cards() {
     let server = RedisServer::builder().user(&least_rights()).start();
     let url = format!("redis://locks:change-me@127.0.0.1:{}", server.port());
     let (locks, admin) = (LockFactory::new(redis(&url).await), LockFactory::new(redis(&server.url()).await));
@@ -166,7 +166,7 @@ async fn inspect_works_without_the_right_to_read_cards() {
     let key = format!("distlock:process:{}", locks.process_id());
     guard.release().await.unwrap();
     assert!(locks.shutdown().await.is_clean());
-    assert!(!cards(&server).contains(&key), "with these rights a shutdown removes it");
+    assert!(!cards(&server).contains(&key), "with these permissions a shutdown removes the card");
 }
 
 #[tokio::test]
@@ -175,14 +175,14 @@ async fn a_factory_without_card_leaves_no_key() {
     let locks = LockFactory::builder(redis(&server.url()).await).without_card().build().unwrap();
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     guard.note("42 %");
-    another_had_its_card(&server).await;
+    another_process_had_its_card(&server).await;
     assert_eq!(cards(&server), Vec::<String>::new());
     guard.release().await.unwrap();
 }
 
-/// Anybody may write to the key of a card.
+/// Anyone may write to the key of a card.
 #[tokio::test]
-async fn a_hostile_card_does_not_disturb_its_readers() {
+async fn malicious_card_does_not_affect_its_readers() {
     let server = RedisServer::start();
     let backend = redis(&server.url()).await;
     let locks = LockFactory::builder(backend.clone()).without_card().build().unwrap();
@@ -210,12 +210,12 @@ async fn a_hostile_card_does_not_disturb_its_readers() {
     set(&b"x".repeat(50_000_000));
     let before = sent();
     assert_eq!(process().await, None);
-    assert!(sent() - before < 200_000, "the reading is bounded: {} bytes", sent() - before);
+    assert!(sent() - before < 200_000, "reads are bounded: {} bytes", sent() - before);
 
     server.command(&["DEL", &key]);
     server.command(&["HSET", &key, "a", "b"]);
     assert_eq!(process().await, None);
-    // A card written over it is read again.
+    // A card that replaces it is read again.
     let card = ProcessCard::new("host", 7, "shop", lock_core::clock::UtcTime::from_millis(5));
     backend.write_card(locks.process_id(), card.clone(), Duration::from_secs(60)).await.unwrap();
     assert_eq!(process().await, Some(card));
@@ -226,7 +226,7 @@ async fn a_hostile_card_does_not_disturb_its_readers() {
 async fn the_nodes_of_a_cluster_keep_the_cards() {
     let cluster = RedisCluster::start();
     let other = LockFactory::new(redis(&cluster.url()).await);
-    // The keys of some of them are not at the node of the lock.
+    // Some keys are not on the node of the lock.
     for number in 0..4 {
         let locks = LockFactory::new(redis(&cluster.url()).await);
         let name = format!("x:{number}");

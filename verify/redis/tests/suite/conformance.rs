@@ -1,5 +1,5 @@
-//! Redis passes the suite in real time: each property on a server of its own, as a user with only the rights that
-//! `docs/protocol.md` lists.
+//! Redis passes the suite in real time: each property on its own server, as a user that only has the permissions listed
+//! in `docs/protocol.md`.
 
 use super::support::redis;
 use crate::client::RedisBackend;
@@ -11,7 +11,7 @@ use lock_testkit::{
 };
 use std::sync::Arc;
 
-/// Reads the rights from the documentation, so that the tests run with what it says.
+/// Reads the permissions from the documentation, so that the tests run with what it says.
 pub(super) fn least_rights() -> String {
     let document = include_str!("../../../../docs/protocol.md");
     let line = document.lines().find(|line| line.starts_with("user locks "));

@@ -10,10 +10,10 @@ use std::{
 };
 
 const LEASE: Duration = Duration::from_secs(30);
-/// A lease that a watchdog can renew even on a busy machine, and whose end a test can wait for.
+/// A lease that a watchdog can renew even on a busy machine, and whose end a test can await.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// Returns all texts of an error, none of which may contain a secret.
+/// Returns all texts of an error, and asserts that none contains a secret.
 fn texts(error: &LockError) -> String {
     let mut text = format!("{error} {error:?}");
     let mut source = error.source();
@@ -25,19 +25,18 @@ fn texts(error: &LockError) -> String {
     text
 }
 
-/// Asserts that connecting fails at the first answer, with this kind and these words, instead of retrying for an
-/// hour.
+/// Asserts that connecting fails at the first answer, with this kind and this text, instead of retrying for an hour.
 pub(super) async fn refused(url: &str, kind: BackendErrorKind, says: &str) {
     let patient = RedisBackendBuilder::from_url(url).unwrap().connect_timeout(Duration::from_secs(3_600));
     let connecting = answered("connecting", patient.connect_store()).await;
     let error = connecting.map(drop).expect_err("unusable as it is");
     let text = texts(&error);
     assert_eq!(error.backend_error().expect("server fault").kind(), kind, "{text}");
-    assert!(text.contains(says), "{says:?} is said: {text}");
+    assert!(text.contains(says), "missing {says:?}: {text}");
 }
 
 #[tokio::test]
-async fn a_server_with_a_password_says_so() {
+async fn missing_password_is_reported() {
     let server = RedisServer::builder().password("canary").start();
     let port = server.port();
     refused(&server.url(), BackendErrorKind::Denied, "use the correct user and password").await;
@@ -77,14 +76,14 @@ async fn a_missing_right_is_named_when_connecting() {
 }
 
 #[tokio::test]
-async fn a_replica_is_refused_and_its_master_named_as_the_cure() {
+async fn replica_is_refused_with_its_master_as_the_remedy() {
     let master = RedisServer::start();
     let replica = RedisServer::builder().replica_of(&master).start();
     refused(&replica.url(), BackendErrorKind::Misconfigured, "use the address of its master").await;
 }
 
 #[tokio::test]
-async fn a_cluster_member_is_refused_by_name() {
+async fn cluster_member_is_refused_as_such() {
     let server = RedisServer::builder().config("cluster-enabled", "yes").start();
     refused(&server.url(), BackendErrorKind::Misconfigured, "write `redis-cluster://`").await;
     // A member that hides its configuration and serves no key.
@@ -101,7 +100,7 @@ async fn an_unreachable_server_fails_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_an_error_in_time() {
+async fn silent_server_is_an_error_in_time() {
     let server = RedisServer::start();
     server.pause();
     let begin = Instant::now();
@@ -115,7 +114,7 @@ async fn a_server_that_does_not_answer_is_an_error_in_time() {
 }
 
 #[tokio::test]
-async fn another_program_at_the_address_is_not_taken_for_redis() {
+async fn another_program_at_the_address_is_refused() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
     tokio::spawn(async move {
@@ -128,9 +127,9 @@ async fn another_program_at_the_address_is_not_taken_for_redis() {
     assert!(matches!(error.kind(), LockErrorKind::Backend | LockErrorKind::Unavailable), "{error:?}");
 }
 
-/// A full server refuses new locks, but keeps renewing and releasing existing ones.
+/// A server without free memory refuses new locks, but still renews and releases existing ones.
 #[tokio::test]
-async fn a_full_server_refuses_new_locks_and_keeps_the_old() {
+async fn server_without_memory_keeps_existing_locks() {
     let server = RedisServer::start();
     let locks = factory(&server.url(), KEPT).await;
     let held = locks.named("held").unwrap().acquire().await.unwrap();
@@ -142,9 +141,9 @@ async fn a_full_server_refuses_new_locks_and_keeps_the_old() {
     );
     assert!(texts(&error).contains("raise `maxmemory`"), "{}", texts(&error));
     tokio::time::sleep(KEPT).await;
-    assert!(held.is_held(), "it was renewed");
+    assert!(held.is_held(), "renewed");
     assert!(held.release().await.unwrap().was_held());
-    // A waiting acquire survives it.
+    // A waiting acquire survives the refusals.
     let waiting = tokio::spawn(locks.named("x").unwrap().acquire());
     tokio::time::sleep(Duration::from_millis(100)).await;
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -152,7 +151,7 @@ async fn a_full_server_refuses_new_locks_and_keeps_the_old() {
 }
 
 #[tokio::test]
-async fn a_server_that_becomes_a_replica_is_unavailable_and_says_why() {
+async fn server_that_becomes_a_replica_is_unavailable() {
     let (server, other) = (RedisServer::start(), RedisServer::start());
     let locks = factory(&server.url(), KEPT).await;
     server.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
@@ -164,7 +163,7 @@ async fn a_server_that_becomes_a_replica_is_unavailable_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_under_the_name_is_refused_at_once() {
+async fn key_of_another_type_is_refused_at_once() {
     let server = RedisServer::start();
     server.command(&["SET", "greeting", "hello"]);
     let locks = factory(&server.url(), LEASE).await;
@@ -175,7 +174,7 @@ async fn a_key_of_another_type_under_the_name_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_right_that_is_taken_away_is_an_error_at_once() {
+async fn revoked_permission_is_an_immediate_error() {
     let server = RedisServer::builder().user("shop on >canary ~* &* +@all").start();
     let locks = factory(&format!("redis://shop:canary@127.0.0.1:{}", server.port()), LEASE).await;
     server.command(&["ACL", "SETUSER", "shop", "-evalsha"]);
@@ -197,7 +196,7 @@ async fn a_server_that_evicts_is_warned_of() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_tell_is_warned_of_and_used() {
+async fn server_without_info_is_used_with_a_warning() {
     let server = RedisServer::builder().user("shop on >canary ~* &* +@all -info").start();
     let backend = redis(&format!("redis://shop:canary@127.0.0.1:{}", server.port())).await;
     assert!(matches!(backend.warnings(), [ConnectWarning::NotChecked { .. }]));
@@ -237,7 +236,7 @@ async fn a_unix_socket_is_accepted() {
 
 /// A refused password does not stop the dialling.
 #[tokio::test]
-async fn a_password_that_changes_for_a_while_is_survived() {
+async fn temporary_change_of_the_password_is_survived() {
     let server = RedisServer::builder().password("canary").start();
     let proxy = TcpProxy::start(server.address());
     let locks = factory(&format!("redis://:canary@127.0.0.1:{}", proxy.port()), Duration::from_secs(3)).await;
@@ -247,25 +246,25 @@ async fn a_password_that_changes_for_a_while_is_survived() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(locks.named("x").unwrap().try_acquire().await.is_err());
     admin.command(&["CONFIG", "SET", "requirepass", "canary"]);
-    super::support::until("it works again", async || locks.named("x").unwrap().try_acquire().await.is_ok())
+    super::support::until("locks are granted again", async || locks.named("x").unwrap().try_acquire().await.is_ok())
         .await;
 }
 
 /// A network path that drops everything is noticed and the connection replaced, long before TCP gives up.
 #[tokio::test]
-async fn a_connection_that_went_dead_is_replaced() {
+async fn dead_connection_is_replaced() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.address());
     let locks = factory(&proxy.url(), Duration::from_secs(3)).await;
     let before = proxy.accepted();
     proxy.stall(lock_testkit::Direction::Both);
-    super::support::until("another connection is tried", async || {
+    super::support::until("another connection is dialled", async || {
         let _ = locks.named("x").unwrap().try_acquire().await;
         proxy.accepted() > before
     })
     .await;
     proxy.pass();
-    super::support::until("it works again", async || locks.named("x").unwrap().try_acquire().await.is_ok())
+    super::support::until("locks are granted again", async || locks.named("x").unwrap().try_acquire().await.is_ok())
         .await;
 }
 

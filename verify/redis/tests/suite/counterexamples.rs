@@ -33,7 +33,7 @@ async fn asked(
 const COUNTER: &str = "redisson_lock_token:{x}";
 const HOUR: i64 = 3_600_000;
 
-/// A counter in use never expires, even if Redisson created it, which restarts a missing counter at 1.
+/// A counter in use never expires, even if Redisson created it. Redisson restarts a missing counter at 1.
 #[tokio::test]
 async fn each_grant_sets_the_retention_of_the_counter() {
     let server = RedisServer::start();
@@ -53,10 +53,10 @@ async fn each_grant_sets_the_retention_of_the_counter() {
     assert!((HOUR - 10_000..=HOUR).contains(&kept), "{kept} ms");
 }
 
-/// Without the right to set an expiry, a lock would be left behind forever: others would wait without limit, and
+/// Without the permission to set an expiry, a lock would be left behind forever: others would wait without limit, and
 /// Java's fenced lock takes such a key for a grant.
 #[tokio::test]
-async fn a_lock_without_an_expiry_is_never_left_behind() {
+async fn lock_without_an_expiry_is_never_left() {
     let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
     let url = format!("redis://shop:secret@127.0.0.1:{}", server.port());
     let store = client(&url).await;
@@ -75,9 +75,9 @@ async fn a_lock_without_an_expiry_is_never_left_behind() {
     a.must_last(&name("x"), 1, LEASE).await;
 }
 
-/// `PEXPIRE` refuses a value that is too large when the lock is already set.
+/// `PEXPIRE` refuses a value that is too large, but only after the lock has been set.
 #[tokio::test]
-async fn a_lease_beyond_all_bounds_leaves_nothing() {
+async fn oversized_lease_leaves_no_key() {
     let server = RedisServer::start();
     let store = client(&server.url()).await;
     let a = Contender::new(&store);
@@ -87,7 +87,7 @@ async fn a_lease_beyond_all_bounds_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_no_lock_is_refused_before_any_write() {
+async fn key_of_another_type_is_refused_before_any_write() {
     let server = RedisServer::start();
     let store = client(&server.url()).await;
     let a = Contender::new(&store);
@@ -106,9 +106,9 @@ async fn a_key_that_is_no_lock_is_refused_before_any_write() {
     assert_eq!(server.keys(), ["greeting", "redisson_lock_token:{x}"]);
 }
 
-/// An acquire writes the counter while it reads it.
+/// An acquire writes the counter when it reads it.
 #[tokio::test]
-async fn a_counter_that_is_refused_is_put_back() {
+async fn refused_counter_is_restored() {
     let server = RedisServer::start();
     let store = client(&server.url()).await;
     let keeps = RedisBackendBuilder::from_url(&server.url()).unwrap().retention(None);
@@ -130,7 +130,7 @@ async fn a_counter_that_is_refused_is_put_back() {
             assert!((400_000..=500_000).contains(&kept), "{kept} ms");
             assert_eq!(asked(&store, &a, "x", LEASE, next(reserve, None)).await, refused, "{counter:?}");
             assert_eq!(server.command(&["GET", COUNTER]).text(), counter);
-            assert_eq!(server.command(&["PTTL", COUNTER]).integer(), -1, "it does not end by the retention");
+            assert_eq!(server.command(&["PTTL", COUNTER]).integer(), -1, "no expiry from the retention");
         }
     }
     assert_eq!(server.keys(), [COUNTER]);
@@ -138,7 +138,7 @@ async fn a_counter_that_is_refused_is_put_back() {
 
 /// A floor is checked before anything is written.
 #[tokio::test]
-async fn a_floor_that_is_refused_leaves_the_counter_alone() {
+async fn refused_floor_leaves_the_counter_unchanged() {
     let server = RedisServer::start();
     let store = client(&server.url()).await;
     let a = Contender::new(&store);
@@ -153,9 +153,9 @@ async fn a_floor_that_is_refused_leaves_the_counter_alone() {
     assert!((400_000..=500_000).contains(&kept), "{kept} ms");
 }
 
-/// `DEL` would succeed on a user's string with that name.
+/// `DEL` would delete a user's string with that name.
 #[tokio::test]
-async fn a_forced_release_deletes_no_data_of_others() {
+async fn forced_release_deletes_no_data_of_other_programs() {
     let server = RedisServer::start();
     let store = client(&server.url()).await;
     server.command(&["SET", "greeting", "hello"]);
@@ -170,7 +170,7 @@ async fn a_forced_release_deletes_no_data_of_others() {
 
 /// Redisson's read-write lock adds a field to our lock.
 #[tokio::test]
-async fn a_release_leaves_the_fields_of_others() {
+async fn release_keeps_the_fields_of_other_programs() {
     let server = RedisServer::start();
     let store = client(&server.url()).await;
     let a = Contender::new(&store);
@@ -181,17 +181,17 @@ async fn a_release_leaves_the_fields_of_others() {
     let left = server.command(&["HGETALL", "x"]);
     let left: Vec<_> = left.list().iter().map(|part| part.text().to_owned()).collect();
     assert_eq!(left, ["mode", "read", reader, "1"]);
-    assert!(server.command(&["PTTL", "x"]).integer() > 0, "with the expiry that it had");
+    assert!(server.command(&["PTTL", "x"]).integer() > 0, "with its previous expiry");
 }
 
-/// A repeat after a lost reply must not release the next holder.
+/// A repeat after a lost reply must not release the next holder's lock.
 #[tokio::test]
-async fn a_forced_release_frees_the_seen_holder_and_wakes_waiters() {
+async fn forced_release_removes_the_seen_holder_and_wakes_waiters() {
     let server = RedisServer::start();
     let (locks, others) = (factory(&server.url(), LEASE).await, factory(&server.url(), LEASE).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let waiting = tokio::spawn(others.named("x").unwrap().acquire());
-    until("the other waits for messages", async || server.subscriptions() == 1).await;
+    until("the other client waits for messages", async || server.subscriptions() == 1).await;
     let forced = others.force_release(&name("x")).await.unwrap();
     let ForceReleaseOutcome::Released { lease } = forced else { panic!("{forced:?}") };
     let next = waiting.await.unwrap().expect("free");
@@ -204,7 +204,7 @@ async fn a_forced_release_frees_the_seen_holder_and_wakes_waiters() {
     assert!(next.release().await.unwrap().was_held());
 }
 
-/// Redisson's fenced lock takes a key without expiry for a grant; ours reports an unknown time and asks again.
+/// Redisson's fenced lock takes a key without an expiry for a grant; ours reports an unknown time and asks again.
 #[tokio::test]
 async fn a_foreign_key_without_expiry_is_busy_for_an_unknown_time() {
     let server = RedisServer::start();
@@ -215,7 +215,7 @@ async fn a_foreign_key_without_expiry_is_busy_for_an_unknown_time() {
     assert_eq!(answer, Ok(Acquired::Busy { remaining: None }));
 }
 
-/// 16 digits do not survive Lua's own formatting of numbers.
+/// Lua's own formatting of numbers loses digits beyond the 14th.
 #[tokio::test]
 async fn large_tokens_are_exact() {
     let server = RedisServer::start();
@@ -224,13 +224,13 @@ async fn large_tokens_are_exact() {
     for counter in [4_763_640_000_123_456_u64, (1 << 53) - 3] {
         server.command(&["SET", "redisson_lock_token:{x}", &counter.to_string()]);
         let tokens = a.take(&name("x"), LEASE).await;
-        assert_eq!(tokens.first.get(), counter + 1, "one after the counter, which is ahead of the clock");
+        assert_eq!(tokens.first.get(), counter + 1, "the counter is ahead of the clock");
         assert_eq!(server.command(&["GET", "redisson_lock_token:{x}"]).text(), (counter + 1).to_string());
         a.free(&name("x")).await;
     }
 }
 
-/// For fleets that share fenced locks with Redisson. A plain `SET` would drop an expiry that was set elsewhere.
+/// For fleets that share fenced locks with Redisson. A plain `SET` would drop an expiry that another program set.
 #[tokio::test]
 async fn without_a_retention_a_counter_keeps_its_expiry() {
     let server = RedisServer::start();
@@ -268,7 +268,7 @@ async fn a_counter_that_redisson_restarted_is_warned_of_once() {
 }
 
 #[tokio::test]
-async fn tokens_go_on_rising_over_the_end_of_a_counter_that_began_with_a_floor() {
+async fn tokens_rise_across_the_expiry_of_a_counter_with_a_floor() {
     let server = RedisServer::start();
     let builder = RedisBackendBuilder::from_url(&server.url()).unwrap();
     let backend = builder.retention(Some(Duration::from_secs(1))).connect().await.unwrap();
@@ -285,7 +285,7 @@ async fn tokens_go_on_rising_over_the_end_of_a_counter_that_began_with_a_floor()
 }
 
 #[tokio::test]
-async fn one_try_re_enters_a_valid_hold_after_the_servers_clock_stepped_a_little() {
+async fn one_try_reenters_a_valid_hold_after_a_small_clock_step() {
     let clock = ClockShift::new();
     let server = RedisServer::builder().clock(&clock).start();
     let locks = LockFactory::builder(redis(&server.url()).await).options(LockOptions::new()).build().unwrap();

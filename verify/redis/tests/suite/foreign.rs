@@ -1,4 +1,4 @@
-//! Locks of other clients: strings with an expiry, as `SET NX PX` keeps them, and a rolling move from such clients.
+//! Locks of other clients: strings with an expiry, as stored by `SET NX PX`, and a rolling migration from such clients.
 
 use super::support::{HANGS, answered, has, until};
 use crate::client::RedisBackendBuilder;
@@ -16,7 +16,7 @@ use std::{
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Creates the factory of a process that takes part in a move.
+/// Creates the factory of a process that takes part in a migration.
 async fn moving(url: &str) -> LockFactory {
     let builder = RedisBackendBuilder::from_url(url).unwrap().foreign_strings_are_busy(true);
     let options = LockOptions::new().lease(LEASE).poll_interval(Duration::from_millis(10));
@@ -33,7 +33,7 @@ fn set_nx(server: &RedisServer, key: &str, value: &str, ttl: Duration) -> bool {
 fn delete_if_equal(server: &RedisServer, key: &str, value: &str) {
     const SCRIPT: &str =
         "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
-    assert_eq!(server.command(&["EVAL", SCRIPT, "1", key, value]).integer(), 1, "it was still ours");
+    assert_eq!(server.command(&["EVAL", SCRIPT, "1", key, value]).integer(), 1, "still held by this client");
 }
 
 #[tokio::test]
@@ -44,11 +44,11 @@ async fn string_with_an_expiry_is_busy_until_then() {
     let lock = locks.named("x").unwrap();
     assert!(lock.try_acquire().await.unwrap().is_none());
     let wait = async || lock.acquire_timeout(Duration::from_millis(50)).await.unwrap_err().kind();
-    // If a wait is too short for an answer of the server, it ends with `Unavailable`.
+    // If a wait is too short for the server to answer, it ends with `Unavailable`.
     until("a wait times out", async || wait().await == LockErrorKind::Timeout).await;
     assert_eq!(server.command(&["PEXPIRE", "x", "300"]).integer(), 1);
     let guard = answered("an acquire behind a string", lock.acquire()).await.unwrap();
-    assert!(!set_nx(&server, "x", "other", LEASE), "we exclude them as well");
+    assert!(!set_nx(&server, "x", "other", LEASE), "our hold excludes them as well");
     assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
 }
 
@@ -58,14 +58,14 @@ async fn waiter_notices_the_delete_of_a_string() {
     let locks = moving(&server.url()).await;
     assert!(set_nx(&server, "x", "other", HANGS * 2));
     let waiting = tokio::spawn(locks.named("x").unwrap().acquire());
-    until("it waits", async || locks.active_locks() == 1).await;
+    until("the acquire waits", async || locks.active_locks() == 1).await;
     delete_if_equal(&server, "x", "other");
     let guard = answered("an acquire behind a deleted string", waiting).await.unwrap().unwrap();
     drop(guard);
 }
 
 #[tokio::test]
-async fn strings_are_busy_in_a_batch_and_their_neighbours_are_not() {
+async fn strings_in_a_batch_are_busy_without_affecting_others() {
     let server = RedisServer::start();
     let locks = moving(&server.url()).await;
     for name in ["s:0", "s:3", "s:6"] {
@@ -101,7 +101,7 @@ async fn string_is_refused_by_default_and_without_an_expiry() {
     assert!(has(&server, "x") && has(&server, "y"));
 }
 
-/// A replica may have an old string, whose lock is long over.
+/// A replica may have an old string whose lock ended long ago.
 #[tokio::test]
 async fn replica_does_not_answer_that_a_string_is_busy() {
     let server = RedisServer::start();
@@ -119,7 +119,7 @@ async fn quorum_refuses_the_setting() {
     assert_eq!(error.backend_error().unwrap().kind(), BackendErrorKind::Misconfigured);
 }
 
-/// The release of an expired hold must not touch the lock that an old client has taken since.
+/// The release of an expired hold must not affect a lock that an old client has acquired since.
 #[tokio::test]
 async fn release_of_an_expired_hold_leaves_the_lock_of_rslock() {
     let server = RedisServer::start();
@@ -128,13 +128,13 @@ async fn release_of_an_expired_hold_leaves_the_lock_of_rslock() {
     let manager = LockManager::new(vec![server.url()]);
     let theirs = answered("rslock", manager.acquire("x", LEASE)).await.unwrap();
     assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::AlreadyExpired);
-    assert!(has(&server, "x"), "the lock of rslock stays");
+    assert!(has(&server, "x"), "the lock of rslock is kept");
     assert!(lock.try_acquire().await.unwrap().is_none());
     theirs.release().await;
     assert!(lock.try_acquire().await.unwrap().is_some());
 }
 
-/// The critical section that all parties share.
+/// The critical section that all clients share.
 #[derive(Default)]
 struct Section {
     inside: AtomicU32,
@@ -161,7 +161,7 @@ impl Section {
 
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A fleet halfway through its move: two processes with rslock, two with `SET NX PX`, two with this library.
+/// A fleet halfway through its migration: two processes with rslock, two with `SET NX PX`, two with this library.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn old_and_new_processes_exclude_each_other() {
     const VISITS: u32 = 10;
@@ -219,6 +219,6 @@ async fn old_and_new_processes_exclude_each_other() {
         assert!(visits.unwrap() > 0);
     }
     for visits in by_hand.map(|thread| thread.join().unwrap()) {
-        assert!(visits > 0, "it had its turns");
+        assert!(visits > 0, "every client had its turns");
     }
 }

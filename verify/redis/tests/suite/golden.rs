@@ -41,7 +41,7 @@ async fn a_lease_is_a_hash_with_its_depth_and_an_expiry() {
     assert_eq!(hash(&mut raw, "stock:42"), [field.as_str(), "2"]);
     assert!(matches!(b.acquire(&lock, LEASE).await, Acquired::Busy { remaining: Some(_), .. }));
     assert_eq!(b.release(&lock, 0).await, Released::Gone { held_by_other: true });
-    assert_eq!(hash(&mut raw, "stock:42"), [field.as_str(), "2"], "nothing was written");
+    assert_eq!(hash(&mut raw, "stock:42"), [field.as_str(), "2"], "nothing is written");
     assert_eq!(a.release(&lock, 1).await, Released::Kept);
     assert_eq!(hash(&mut raw, "stock:42"), [field.as_str(), "1"]);
     a.free(&lock).await;
@@ -49,7 +49,7 @@ async fn a_lease_is_a_hash_with_its_depth_and_an_expiry() {
 }
 
 #[tokio::test]
-async fn a_lock_chooses_how_long_its_counter_is_kept() {
+async fn lock_can_set_the_retention_of_its_counter() {
     let server = RedisServer::start();
     let mut raw = server.raw();
     let locks = factory(&server.url(), LEASE).await;
@@ -96,7 +96,7 @@ async fn the_last_release_publishes_a_zero_once() {
 }
 
 #[tokio::test]
-async fn a_lease_id_is_the_process_and_a_number_as_java_writes_it() {
+async fn lease_id_is_written_as_java_writes_it() {
     let server = RedisServer::start();
     let locks = factory(&server.url(), LEASE).await;
     let guard = locks.named("stock:42").expect("valid name").acquire().await.expect("free");

@@ -1,4 +1,4 @@
-//! Heartbeats of many groups in one process: they share a call, and each is answered as if it were alone.
+//! Heartbeats of many groups in one process: they share a call, and each is answered as if sent alone.
 
 use super::support::{answered, calls, redis, until};
 use crate::client::RedisBackend;
@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, future::Future, time::Duration};
 
 type Answer = Result<Reply<HeartbeatReply>, BackendError>;
 
-/// Returns the heartbeat of a node of its own.
+/// Returns the heartbeat of a separate node.
 fn heartbeat(ledger: &RedisBackend, group: &str) -> impl Future<Output = Answer> {
     let node = LiveNode {
         id: *ProcessId::random().as_uuid(),
@@ -31,7 +31,7 @@ async fn all(ledger: &RedisBackend, groups: &[&str]) -> Vec<Answer> {
     answered("a heartbeat", all).await
 }
 
-/// Returns the names of the live nodes, which are those of the groups.
+/// Returns the names of the live nodes, which equal those of the groups.
 fn nodes(answer: &Answer) -> Vec<&str> {
     let reply = answer.as_ref().expect("answered");
     reply.outcome.nodes.iter().map(|node| node.name.as_str()).collect()
@@ -61,7 +61,7 @@ async fn heartbeats_of_many_groups_share_few_calls() {
     all(&ledger, &groups[..2]).await;
     let before = scripts(&server);
     let answers = all(&ledger, &groups).await;
-    assert_eq!(scripts(&server) - before, 2, "64 and 36");
+    assert_eq!(scripts(&server) - before, 2, "one call of 64 and one of 36");
     for (group, answer) in groups[2..].iter().zip(&answers[2..]) {
         assert_eq!(nodes(answer), [*group]);
     }
@@ -81,7 +81,7 @@ async fn wrong_type_in_one_group_does_not_fail_the_others() {
 }
 
 #[tokio::test]
-async fn missing_right_in_one_group_does_not_fail_the_others() {
+async fn missing_permission_in_one_group_does_not_fail_the_others() {
     let server = RedisServer::builder().user("user shop on >secret ~* &* +@all").start();
     let ledger = redis(&format!("redis://shop:secret@127.0.0.1:{}", server.port())).await;
     server.command(&["ACL", "SETUSER", "shop", "resetkeys", "~*{a}*", "~*{c}*"]);
@@ -103,7 +103,7 @@ async fn forgotten_scripts_are_sent_again() {
 
 /// The first request of a batch opens it. Dropping it must not end the wait of the others.
 #[tokio::test]
-async fn dropped_heartbeats_do_not_hurt_the_others() {
+async fn dropped_heartbeats_do_not_affect_the_others() {
     let server = RedisServer::start();
     let ledger = redis(&server.url()).await;
     let (mut a, mut b, mut c) = (
@@ -117,7 +117,7 @@ async fn dropped_heartbeats_do_not_hurt_the_others() {
     drop(a);
     let (b, c) = answered("a heartbeat", async { join!(b, c) }).await;
     assert_eq!((nodes(&b), nodes(&c)), (vec!["b"], vec!["c"]));
-    assert!(!server.keys().contains(&nodes_key("a")), "it was not sent");
+    assert!(!server.keys().contains(&nodes_key("a")), "not sent");
     let mut d = Box::pin(heartbeat(&ledger, "d"));
     assert!(futures_util::poll!(&mut d).is_pending());
     drop(d);
@@ -127,7 +127,7 @@ async fn dropped_heartbeats_do_not_hurt_the_others() {
 
 /// A server that became a replica refuses the batch as a whole, so that the connection is replaced.
 #[tokio::test]
-async fn replica_refuses_all_heartbeats_and_is_left() {
+async fn replica_refuses_all_heartbeats_and_is_replaced() {
     let master = RedisServer::start();
     let server = RedisServer::start();
     let ledger = redis(&server.url()).await;
@@ -148,13 +148,13 @@ async fn groups_of_all_nodes_of_a_cluster_are_answered() {
     let cluster = RedisCluster::start();
     let ledger = redis(&cluster.url()).await;
     let groups: Vec<_> = (0..30).map(|number| format!("group-{number}")).collect();
-    // Two nodes of each group: those in one slot share a call.
+    // Two nodes per group: those in one slot share a call.
     let twice: Vec<_> = groups.iter().chain(&groups).map(String::as_str).collect();
     let answers = all(&ledger, &twice).await;
     for (group, answer) in groups.iter().zip(&answers[groups.len()..]) {
         assert_eq!(nodes(answer), [group.as_str(); 2]);
     }
     for server in &cluster.servers()[..3] {
-        assert!(server.keys().iter().any(|key| key.contains(":nodes:")), "each node has some");
+        assert!(server.keys().iter().any(|key| key.contains(":nodes:")), "each node serves some groups");
     }
 }

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(6);
 
-/// A client library may leave a task behind that reconnects forever, as fred's own way to connect does.
+/// A client library may leave a task behind that reconnects forever, as fred's own `init` does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connecting_that_is_given_up_leaves_no_connection() {
+async fn abandoned_connect_leaves_no_connection() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.address());
     proxy.delay(Duration::from_millis(10));
@@ -26,36 +26,36 @@ async fn connecting_that_is_given_up_leaves_no_connection() {
         let own = RedisBackendBuilder::from_url(&proxy.url()).unwrap().connect_timeout(patience);
         drop(own.connect().await);
     }
-    until("all are closed", async || server.clients() == 0).await;
+    until("all connections are closed", async || server.clients() == 0).await;
     proxy.cut();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(server.clients(), 0, "and nobody reopens them");
+    assert_eq!(server.clients(), 0, "no connection is reopened");
 }
 
-/// An orderly failover: the new master has all data, the address leads to it, and the old connections stay open.
+/// A planned failover: the new master has all data, the address leads to it, and the old connections stay open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hold_and_its_waiters_follow_the_address_to_the_new_master() {
+async fn hold_and_waiters_follow_the_address_to_the_new_master() {
     let old = RedisServer::start();
     let new = RedisServer::builder().replica_of(&old).start();
     let front = TcpProxy::start(old.address());
     let (locks, others) = (factory(&front.url(), LEASE).await, factory(&front.url(), LEASE).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let waiting = tokio::spawn(others.named("x").unwrap().acquire());
-    until("it waits for messages", async || old.subscriptions() == 1).await;
-    until("the lease arrived at the replica", async || new.keys().contains(&"x".to_owned())).await;
+    until("the waiter is subscribed", async || old.subscriptions() == 1).await;
+    until("the replica has the lease", async || new.keys().contains(&"x".to_owned())).await;
 
     front.retarget(new.address());
     new.command(&["REPLICAOF", "NO", "ONE"]);
     old.command(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
     tokio::time::sleep(LEASE).await;
-    assert!(guard.is_held(), "renewals alone noticed");
+    assert!(guard.is_held(), "noticed by the renewals");
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
     // The old server only has its replication link left.
-    until("they are with the new master", async || old.clients() == 1 && new.clients() >= 4).await;
+    until("all connections lead to the new master", async || old.clients() == 1 && new.clients() >= 4).await;
 }
 
-/// The server checks the rights on all keys of a script before it runs.
+/// The server checks the permissions for all keys of a script before it runs.
 #[tokio::test]
 async fn one_forbidden_lease_of_a_batch_does_not_fail_the_others() {
     let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
@@ -72,9 +72,9 @@ async fn one_forbidden_lease_of_a_batch_does_not_fail_the_others() {
     assert_eq!(answers[2].as_ref().unwrap().outcome, Renewed::Renewed);
 }
 
-/// Values that no server could store are refused before anything is written, or on connecting.
+/// Values that no server could store are refused on connecting, or before anything is written.
 #[tokio::test]
-async fn numbers_beyond_all_bounds_are_refused() {
+async fn out_of_range_numbers_are_refused() {
     let server = RedisServer::start();
     for retention in [Duration::ZERO, Duration::MAX] {
         let builder = RedisBackendBuilder::from_url(&server.url()).unwrap().retention(Some(retention));
@@ -89,14 +89,14 @@ async fn numbers_beyond_all_bounds_are_refused() {
     let request = a.request(&name("x"), LEASE, next(0, Some(floor))).await;
     let error = store.acquire(request).await.unwrap_err();
     assert_eq!((error.kind(), error.applied()), (BackendErrorKind::Misconfigured, Applied::No));
-    // Less than a millisecond becomes a millisecond instead of forever.
+    // Less than a millisecond becomes one millisecond instead of forever.
     let request = a.request(&name("y"), Duration::from_micros(900), next(0, None)).await;
     assert!(matches!(store.acquire(request).await.unwrap().outcome, Acquired::Granted { .. }));
-    until("it is over", async || server.keys() == ["redisson_lock_token:{y}"]).await;
+    until("the lease has ended", async || server.keys() == ["redisson_lock_token:{y}"]).await;
 }
 
 #[tokio::test]
-async fn a_dead_connection_is_replaced_also_if_leases_are_long() {
+async fn dead_connection_is_replaced_even_with_long_leases() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.address());
     // One request may take five minutes, longer than this test waits.

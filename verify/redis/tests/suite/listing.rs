@@ -1,4 +1,4 @@
-//! The list of held locks: many names, other keys, bounds, a cluster, a missing right.
+//! The list of held locks: many names, other keys, limits, a cluster, a missing permission.
 
 use super::support::{answered, factory, redis};
 use lock_core::{
@@ -41,7 +41,7 @@ async fn a_list_is_bounded_in_names_and_time() {
     assert!(!few.truncated);
     assert_eq!(few.names.len(), 11, "4242 and 42420 to 42429");
 
-    // A hundred pages of 50 ms each are too many for a second.
+    // A hundred pages of 50 ms each do not fit into a second.
     let proxy = TcpProxy::start(server.address());
     let slow = factory(&proxy.url(), LEASE).await;
     proxy.delay(Duration::from_millis(50));

@@ -1,4 +1,4 @@
-//! The Redis backend on real servers, one per test. The client is that of the binary, `crate::client`.
+//! The Redis backend on real servers, one per test. The client is that of the test binary, `crate::client`.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 

@@ -47,7 +47,7 @@ async fn a_group_lock_of_redisson_is_kept() {
     is_refused_and_kept(&server, "single", &count).await;
 }
 
-/// Redisson's read-write lock with more readers than a listpack holds: its fields come in random order.
+/// Redisson's read-write lock with more readers than a listpack holds: its fields are returned in random order.
 #[tokio::test]
 async fn a_read_write_lock_of_redisson_with_many_readers_is_kept() {
     let server = RedisServer::start();
@@ -60,7 +60,7 @@ async fn a_read_write_lock_of_redisson_with_many_readers_is_kept() {
 }
 
 #[tokio::test]
-async fn a_count_that_is_no_positive_integer_is_no_lock() {
+async fn field_without_a_positive_count_is_not_a_lock() {
     let server = RedisServer::start();
     for count in ["0", "-1", "1.5", "01", "one", "99999999999", ""] {
         server.command(&["HSET", "x", HOLDER, count]);
@@ -74,11 +74,11 @@ async fn a_holder_of_java_with_a_negative_thread_is_a_lock() {
     let holder = "b983c153-7421-469a-addb-44fb92259a1b:-12";
     server.command(&["HSET", "x", holder, "2"]);
     let store = client(&server.url()).await;
-    let Inspected::Held(hold) = store.inspect(name("x")).await.unwrap().outcome else { panic!("it is held") };
+    let Inspected::Held(hold) = store.inspect(name("x")).await.unwrap().outcome else { panic!("not held") };
     assert_eq!((hold.lease.as_str(), hold.depth, hold.remaining), (holder, 2, None));
     let locks = factory(&server.url(), LEASE).await;
     let ForceReleaseOutcome::Released { lease } = locks.force_release("x").await.unwrap() else {
-        panic!("it was held")
+        panic!("not held")
     };
     assert_eq!(lease, holder);
     let again = store.force_release(ForceReleaseRequest { name: name("x"), seen: lease }).await.unwrap();

@@ -79,20 +79,20 @@ async fn ten_thousand_waiters_survive_an_outage() {
     }
     eprintln!("{} waiters were served within {:?} of its return", WAITERS / 2, back.elapsed());
     locks.named("after").unwrap().acquire().await.unwrap().release().await.unwrap();
-    until("nothing is left", async || {
+    until("no lock is left", async || {
         server.keys().iter().all(|key| key.starts_with("redisson_lock_token:"))
     })
     .await;
 }
 
-/// A single try does not wait for a server to return.
+/// A single attempt does not wait for the server to return.
 #[tokio::test]
-async fn one_try_without_a_server_fails_soon_and_for_certain() {
+async fn one_try_without_a_server_fails_soon_as_not_applied() {
     let server = RedisServer::start();
     let locks = LockFactory::new(redis(&server.url()).await);
     locks.named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
     server.stop();
-    until("the connection is known to be down", async || {
+    until("the outage is noticed", async || {
         let trying = locks.named("x").unwrap().try_acquire();
         let error = answered("one try", trying).await.map(drop).unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::Unavailable);
@@ -100,26 +100,26 @@ async fn one_try_without_a_server_fails_soon_and_for_certain() {
     })
     .await;
     server.restart();
-    until("it works again", async || locks.named("x").unwrap().try_acquire().await.is_ok()).await;
+    until("locks are granted again", async || locks.named("x").unwrap().try_acquire().await.is_ok()).await;
 }
 
 #[tokio::test]
-async fn a_health_check_tells_whether_the_server_is_there() {
+async fn health_check_reports_whether_the_server_answers() {
     let server = RedisServer::start();
     let backend = redis(&server.url()).await;
     assert!(backend.is_connected());
     backend.ping().await.expect("present");
     server.stop();
-    until("it is known to be down", async || !backend.is_connected()).await;
+    until("the outage is noticed", async || !backend.is_connected()).await;
     assert_eq!(backend.ping().await.unwrap_err().kind(), LockErrorKind::Unavailable);
     server.restart();
-    until("it is back", async || backend.ping().await.is_ok()).await;
+    until("the server answers again", async || backend.ping().await.is_ok()).await;
     assert!(backend.is_connected());
 }
 
-/// The connections ended with the runtime. Nothing hangs, nothing panics.
+/// The connections end with the runtime. Nothing hangs or panics.
 #[test]
-fn a_backend_that_outlives_its_runtime_says_so() {
+fn backend_that_outlives_its_runtime_fails() {
     let server = RedisServer::start();
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let first = runtime();
@@ -135,14 +135,14 @@ fn a_backend_that_outlives_its_runtime_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_forced_release_that_was_carried_out_and_not_answered_is_ambiguous() {
+async fn unanswered_forced_release_is_ambiguous() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.address());
     let locks = factory(&proxy.url(), Duration::from_secs(3)).await;
     server.command(&["HSET", "x", SOMEBODY, "1"]);
-    // From here on, both scripts are known.
+    // From now on both scripts are known.
     locks.force_release("x").await.unwrap();
-    // The inspection gets through, but the reply to the following request does not arrive.
+    // The inspection gets through, but the reply to the next request does not arrive.
     server.command(&["HSET", "x", SOMEBODY, "1"]);
     let way = Arc::new(proxy);
     let (stop, count) = (way.clone(), Arc::new(AtomicUsize::new(0)));
@@ -153,13 +153,13 @@ async fn a_forced_release_that_was_carried_out_and_not_answered_is_ambiguous() {
         false
     });
     let answer = locks.force_release("x").await;
-    assert!(server.keys().iter().all(|key| key != "x"), "it was carried out");
+    assert!(server.keys().iter().all(|key| key != "x"), "executed");
     let error = answer.unwrap_err();
     assert!(error.is_ambiguous(), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_release_reply_does_not_claim_anothers_lock() {
+async fn lost_release_reply_does_not_affect_the_next_holder() {
     let server = RedisServer::start();
     let proxy = TcpProxy::start(server.address());
     let lease = Duration::from_secs(30);
@@ -168,7 +168,7 @@ async fn a_lost_release_reply_does_not_claim_anothers_lock() {
     server.command(&["FLUSHALL"]);
     let other = others.named("x").unwrap().acquire().await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(guard.is_held() && other.is_held(), "as the documents say: told at the next renewal");
+    assert!(guard.is_held() && other.is_held(), "documented: noticed at the next renewal");
     let lost = AtomicUsize::new(0);
     proxy.lose_replies(move |chunk| {
         chunk.windows(7).any(|word| word == b"EVALSHA") && lost.fetch_add(1, SeqCst) == 0
@@ -177,6 +177,6 @@ async fn a_lost_release_reply_does_not_claim_anothers_lock() {
     assert!(other.is_held());
     assert!(
         !answer.as_ref().is_ok_and(|outcome| outcome.was_held()),
-        "{answer:?}, and another is in since a second"
+        "{answer:?}, although another client has held the lock for a second"
     );
 }

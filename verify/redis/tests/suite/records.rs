@@ -1,4 +1,4 @@
-//! The records of the run ledger: fields and words of other versions are kept, and rights are tried once.
+//! The records of the run ledger: fields and words of other versions are kept, and permissions are tried once.
 
 use super::support::{name, redis};
 use crate::client::RedisBackend;
@@ -55,7 +55,7 @@ impl Ledger {
         request
     }
 
-    /// Adds a field to the open run, as a later version might.
+    /// Adds a field to the open run, like a later version.
     fn extend(&self, field: &str, more: &str) -> String {
         let open = self.server.command(&["HGET", OPEN, field]).text().to_owned();
         let extended = open.replacen('{', &format!("{{{more},"), 1);
@@ -91,7 +91,7 @@ async fn unknown_fields_are_kept() {
 }
 
 #[tokio::test]
-async fn unknown_words_and_records_make_no_answer_unreadable() {
+async fn unknown_words_and_records_are_tolerated() {
     let ledger = Ledger::new().await;
     let r = ledger.claim().await;
     let open = ledger.extend(&format!("job\n{}", r.run), r#""x":1"#);
@@ -105,13 +105,13 @@ async fn unknown_words_and_records_make_no_answer_unreadable() {
     ledger.server.command(&["HSET", "distlock:ledger:2:group:{g}", "trigger:x", "{}"]);
     let orders = ledger.ledger.controls(r.job.group.clone(), 0).await.expect("an answer").outcome;
     let FleetControls::Changed { jobs, triggers, .. } = orders else {
-        panic!("they have changed: {orders:?}")
+        panic!("unchanged controls: {orders:?}")
     };
     assert!(jobs.len() == 1 && jobs[0].1.paused && triggers.is_empty(), "{jobs:?}, {triggers:?}");
 }
 
 #[tokio::test]
-async fn rights_are_tried_once_and_watermarks_are_only_read() {
+async fn permissions_are_tried_once_and_watermarks_only_read() {
     let ledger = Ledger::new().await;
     let calls = || {
         let statistics = ledger.server.command(&["INFO", "commandstats"]);
@@ -155,7 +155,7 @@ async fn unknown_fields_are_kept_by_the_next_attempt() {
 }
 
 #[tokio::test]
-async fn an_unreadable_history_stops_no_run() {
+async fn unreadable_history_stops_no_run() {
     let rows = ["not JSON", "7", r#"{"outcome":"skipped","detail":"missed"}"#];
     for row in rows {
         let ledger = Ledger::new().await;
@@ -179,9 +179,9 @@ async fn an_unreadable_history_stops_no_run() {
     }
 }
 
-/// An operator has removed the key of a job, or the server has evicted it.
+/// An operator has deleted the key of a job, or the server has evicted it.
 #[tokio::test]
-async fn an_open_run_outlives_the_loss_of_its_job() {
+async fn open_run_survives_the_loss_of_its_job() {
     let ledger = Ledger::new().await;
     let r = ledger.claim().await;
     ledger.ledger.end(end(&r, AfterAttempt::Reassign)).await.expect("an answer");

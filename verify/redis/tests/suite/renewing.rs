@@ -27,7 +27,7 @@ async fn many_leases_are_renewed_in_few_round_trips() {
 }
 
 #[tokio::test]
-async fn a_lease_that_cannot_be_renewed_does_not_touch_its_neighbours() {
+async fn failed_renewal_does_not_affect_other_leases() {
     let server = RedisServer::start();
     let store = client(&server.url()).await;
     let (a, b, c) = (Contender::new(&store), Contender::new(&store), Contender::new(&store));

@@ -11,7 +11,7 @@ use lock_testkit::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Returns a master, and a replica with its present data that receives no further updates.
+/// Returns a master, and a replica that has its current data and receives no further updates.
 fn detached() -> (RedisServer, RedisServer) {
     let master = RedisServer::start();
     let replica = RedisServer::builder().replica_of(&master).start();
@@ -19,12 +19,12 @@ fn detached() -> (RedisServer, RedisServer) {
     (master, replica)
 }
 
-/// Returns the number of scripts that a server was asked to run.
+/// Returns the number of scripts that the server was asked to run.
 fn scripts(server: &RedisServer) -> u64 {
     calls(server, "eval") + calls(server, "evalsha")
 }
 
-/// Holds x and y on the master while the address leads to the replica for a while, and back.
+/// Holds x and y on the master while the address leads to the replica for a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stale_replica_ends_no_hold_and_leaves_no_lease() {
     let (master, replica) = detached();
@@ -39,17 +39,17 @@ async fn a_stale_replica_ends_no_hold_and_leaves_no_lease() {
     let asked = scripts(&replica);
     // A renewal of x is due after 2 s.
     until("the replica was asked", async || scripts(&replica) >= asked + 4).await;
-    assert!(tokio::time::timeout(Duration::from_millis(2_500), x.lost()).await.is_err(), "x is held");
+    assert!(tokio::time::timeout(Duration::from_millis(2_500), x.lost()).await.is_err(), "x is lost");
     front.retarget(master.address());
     front.cut();
-    until("y is free at the master", async || !master.keys().contains(&"y".to_owned())).await;
+    until("y is free on the master", async || !master.keys().contains(&"y".to_owned())).await;
     let released = release.await.unwrap();
-    assert!(!matches!(released, Ok(outcome) if !outcome.was_held()), "y was held: {released:?}");
+    assert!(!matches!(released, Ok(outcome) if !outcome.was_held()), "y was lost: {released:?}");
     assert!(x.is_held());
     assert!(x.release().await.unwrap().was_held());
 }
 
-/// Repeats the request until the replica answers, which must refuse it.
+/// Repeats the request until the replica answers, and asserts that it refuses.
 async fn is_read_only<T: std::fmt::Debug>(mut ask: impl AsyncFnMut() -> Result<T, BackendError>) {
     until("the replica refuses", async || {
         let error = ask().await.expect_err("only the master knows");
@@ -82,7 +82,7 @@ async fn no_operation_is_answered_from_the_data_of_a_replica() {
     ];
     front.retarget(replica.address());
     front.cut();
-    until("the master is left", async || master.clients() == 2).await;
+    until("the connections leave the master", async || master.clients() == 2).await;
     for request in requests {
         is_read_only(async || store.acquire(request.clone()).await).await;
     }

@@ -19,12 +19,12 @@ async fn a_hold_whose_server_lost_it_is_reported_as_lost() {
             false => drop(server.command(&["FLUSHALL"])),
         }
         let lost = answered("the holder", guard.lost()).await;
-        assert_eq!(lost, LostReason::Gone, "it is told at a renewal, before its lease would have ended");
+        assert_eq!(lost, LostReason::Gone, "noticed at a renewal, before the lease would have ended");
         assert!(!guard.is_held());
         let after = locks.named("x").unwrap().acquire().await.unwrap();
         assert!(after.fencing_token() > guard.fencing_token());
         assert!(!guard.release().await.unwrap().was_held());
-        assert!(after.is_held(), "a late release does not touch it");
+        assert!(after.is_held(), "a late release does not affect it");
     }
 }
 

@@ -53,17 +53,17 @@ async fn a_refused_subscription_is_never_acknowledged() {
         );
     }
     let may = name("allowed:1");
-    until("what is allowed is acknowledged all the same", async || {
+    until("an allowed channel is still acknowledged", async || {
         backend.subscribe(id, may.clone()).await.is_ok() && server.subscriptions() == 1
     })
     .await;
     server.command(&["PUBLISH", "redisson_lock__channel:{allowed:1}", "0"]);
-    until("and heard", async || listener.heard.load(Ordering::SeqCst) == 1).await;
+    until("the message arrives", async || listener.heard.load(Ordering::SeqCst) == 1).await;
 }
 
-/// Both names share one channel. Each is woken, and neither takes it from the other.
+/// Both names share one channel. Each is woken, and neither ends the other's subscription.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_name_and_the_same_in_braces_wake_each_for_itself() {
+async fn name_and_the_same_in_braces_are_woken_separately() {
     let server = RedisServer::start();
     let wake_ups = WakeUps::default();
     let (holder, waiter) = (factory(&server.url(), LEASE).await, wake_ups.of(&server.url(), LEASE).await);
@@ -72,29 +72,29 @@ async fn a_name_and_the_same_in_braces_wake_each_for_itself() {
         holder.named("{a}").unwrap().acquire().await.unwrap(),
     );
     let first = tokio::spawn(waiter.named("a").unwrap().acquire());
-    until("the first waits", async || server.subscriptions() == 1).await;
+    until("the first waiter is subscribed", async || server.subscriptions() == 1).await;
     let second = tokio::spawn(waiter.named("{a}").unwrap().acquire());
     tokio::time::sleep(Duration::from_millis(300)).await;
     for (guard, waiting, lock) in [(two, second, "{a}"), (one, first, "a")] {
         let before = wake_ups.count(lock, WakeSource::Push);
         guard.release().await.unwrap();
         answered("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
-        until("a message woke it", async || wake_ups.count(lock, WakeSource::Push) > before).await;
+        until("a message wakes the waiter", async || wake_ups.count(lock, WakeSource::Push) > before).await;
         // Longer than a subscription outlives its last waiter.
         tokio::time::sleep(Duration::from_millis(2_500)).await;
     }
-    until("it is given up in the end", async || server.subscriptions() == 0).await;
+    until("the subscription ends eventually", async || server.subscriptions() == 0).await;
 }
 
-/// A busy server refuses to subscribe as well.
+/// A busy server also refuses to subscribe.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn subscriptions_come_back_when_the_server_was_busy_at_the_reconnection() {
+async fn subscriptions_return_after_a_reconnect_to_a_busy_server() {
     let server = RedisServer::builder().config("lua-time-limit", "100").start();
     let proxy = TcpProxy::start(server.address());
     let (holder, waiter) = (factory(&server.url(), LEASE).await, factory(&proxy.url(), LEASE).await);
     let held = holder.named("x").unwrap().acquire().await.unwrap();
     let waiting = tokio::spawn(waiter.named("x").unwrap().acquire());
-    until("it waits for messages", async || server.subscriptions() == 1).await;
+    until("the waiter is subscribed", async || server.subscriptions() == 1).await;
     let mut killer = server.raw();
     server.raw().send(&["EVAL", "while true do end", "0"]).unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -103,13 +103,13 @@ async fn subscriptions_come_back_when_the_server_was_busy_at_the_reconnection() 
     // `SCRIPT KILL` is answered before it takes effect.
     killer.command(&["SCRIPT", "KILL"]);
     while killer.command(&["PING"]).is_error() {}
-    until("it waits for messages again", async || server.subscriptions() == 1).await;
+    until("the waiter is subscribed again", async || server.subscriptions() == 1).await;
     held.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_factory_that_ends_with_its_runtime_leaves_no_subscription() {
+async fn factory_that_ends_with_its_runtime_leaves_no_subscription() {
     let server = RedisServer::start();
     let shared = redis(&server.url()).await;
     let _held = factory(&server.url(), LEASE).await.named("x").unwrap().acquire().await.unwrap();
@@ -124,14 +124,14 @@ async fn a_factory_that_ends_with_its_runtime_leaves_no_subscription() {
             });
         })
     };
-    until("it subscribes", async || server.subscriptions() == 1).await;
+    until("the waiter is subscribed", async || server.subscriptions() == 1).await;
     stands.send(()).unwrap();
     waiter.join().unwrap();
-    until("nobody waits for anything", async || server.subscriptions() == 0).await;
+    until("no subscription is left", async || server.subscriptions() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
+async fn subscription_is_not_undone_by_another_factory() {
     let server = RedisServer::start();
     let backend = Arc::new(redis(&server.url()).await);
     let (first, second) = (Arc::new(Listener::default()), Arc::new(Listener::default()));
@@ -160,11 +160,11 @@ async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
         for _ in 0..(rounds % 64) * 20 {
             std::hint::spin_loop();
         }
-        // An error is acceptable too: the caller then knows that there is no subscription, and asks again.
+        // An error is acceptable as well: the caller then knows that there is no subscription, and asks again.
         let stands = backend.subscribe(b, name("x")).await;
         leaving.join().unwrap();
         if stands.is_ok() {
-            // Time for an unsubscription.
+            // Leave time for an unsubscription.
             tokio::time::sleep(Duration::from_millis(2)).await;
             let before = second.heard.load(Ordering::SeqCst);
             raw.command(&["PUBLISH", channel, "0"]);
@@ -172,7 +172,7 @@ async fn a_subscription_is_not_undone_by_another_factory_of_the_same_backend() {
             while second.heard.load(Ordering::SeqCst) == before {
                 assert!(
                     published.elapsed() < HANGS,
-                    "round {rounds}: acknowledged, not given up, and a release is not heard of"
+                    "round {rounds}: acknowledged and not ended, but a release is missed"
                 );
                 tokio::time::sleep(Duration::from_micros(200)).await;
             }

@@ -24,8 +24,8 @@ const SEQUENCES: u64 = 10;
 const STEPS: u64 = 10_000;
 const NAMES: u64 = 3;
 const LEASES: u64 = 4;
-/// Redis counts an expiry from the start of a script, the rules from the `TIME` that it read. A server that has to
-/// wait for its core in between lets a lease end a little early. Nothing is compared that close to an end.
+/// Redis counts an expiry from the start of a script, the rules from the `TIME` that it read. If the server waits for
+/// its core in between, a lease ends a little early. Nothing is compared that close to an end.
 const BLUR: Duration = Duration::from_millis(50);
 /// Redis counts in whole milliseconds.
 const ROUNDING: Duration = Duration::from_millis(3);
@@ -65,7 +65,7 @@ impl Run {
         self.leases[usize::try_from(at).unwrap()]
     }
 
-    /// Mostly long, occasionally one that ends before the sequence does.
+    /// Usually long, occasionally shorter than the sequence.
     fn duration(&mut self) -> Duration {
         let millis = if self.random.chance(0.2) {
             5 + self.random.below(30)
@@ -79,7 +79,7 @@ impl Run {
         self.store.server_now(&name("any")).expect("the server answered")
     }
 
-    /// Occasionally already over.
+    /// Occasionally already in the past.
     fn not_after(&mut self) -> UtcTime {
         let now = self.server_now();
         if self.random.chance(0.1) {
@@ -224,7 +224,7 @@ impl Run {
                 assert_eq!((lease, depth), (holder.to_string(), d));
                 self.lasts_as_long(&name, a, b, sent.elapsed());
             }
-            (answer, expected) => panic!("{answer:?} is not {expected:?}"),
+            (answer, expected) => panic!("{answer:?} instead of {expected:?}"),
         }
     }
 
@@ -236,15 +236,15 @@ impl Run {
         took
     }
 
-    /// Asserts that a lease lasts as long in Redis as under the rules. The two may differ by the time between the
-    /// `TIME` of a script and the setting or reading of the expiry. A server that waits for its core there differs by
-    /// less than the round trip.
+    /// Asserts that a lease lasts as long in Redis as under the rules. They may differ by the time between the `TIME`
+    /// of a script and the setting or reading of the expiry. If the server waits for its core there, the difference is
+    /// still below the round trip.
     fn lasts_as_long(&self, name: &LockName, redis: Duration, rules: Duration, read_in: Duration) {
         let set_in = self.round_trips.get(name).copied().unwrap_or_default();
         let most = ROUNDING + set_in + read_in;
         assert!(
             redis.abs_diff(rules) <= most,
-            "{redis:?}, {rules:?} by the rules, and {most:?} at most between them"
+            "{redis:?}, but {rules:?} by the rules; they may differ by {most:?}"
         );
     }
 
@@ -302,8 +302,8 @@ impl Asked {
 }
 
 impl Run {
-    /// Loads the scripts into the server. A text that is sent after its hash was refused could be overtaken by the
-    /// next call.
+    /// Loads the scripts into the server. Otherwise a text that is sent after its hash was refused could be overtaken
+    /// by the next call.
     async fn load_scripts(&self) {
         let warm = Contender::new(&self.store);
         let name = name("warm");
@@ -361,8 +361,8 @@ async fn random_batches_are_answered_as_the_store_rules_say() {
     for _ in 0..batches {
         run.batch().await;
     }
-    assert!(run.seen.len() >= 9, "every kind of answer came: {:?}", run.seen);
-    assert!(run.seen.values().all(|&times| times >= batches / 50), "and not by chance: {:?}", run.seen);
+    assert!(run.seen.len() >= 9, "some kinds of answers are missing: {:?}", run.seen);
+    assert!(run.seen.values().all(|&times| times >= batches / 50), "some kinds of answers are too rare: {:?}", run.seen);
 }
 
 /// Runs several sequences at once, since they mostly wait.
@@ -383,6 +383,6 @@ async fn sequence(server: Arc<RedisServer>, number: u64, seed: Seed) {
     for _ in 0..steps {
         run.step().await;
     }
-    assert!(run.seen.len() >= 11, "every kind of answer came: {:?}", run.seen);
-    assert!(run.seen.values().all(|&times| times >= steps / 500), "and not by chance: {:?}", run.seen);
+    assert!(run.seen.len() >= 11, "some kinds of answers are missing: {:?}", run.seen);
+    assert!(run.seen.values().all(|&times| times >= steps / 500), "some kinds of answers are too rare: {:?}", run.seen);
 }

@@ -29,7 +29,7 @@ async fn set_that_times_out_or_is_dropped_leaves_no_key() {
     for busy in ["a", "b", "c"] {
         let rival = other.named(busy).unwrap().acquire().await.unwrap();
         let set = locks.all(["c", "a", "b"]).unwrap();
-        // If a wait is too short for an answer of the server, it ends with `Unavailable`.
+        // If a wait is too short for the server to answer, it ends with `Unavailable`.
         until("a wait times out", async || {
             let error = set.acquire_timeout(Duration::from_millis(50)).await.unwrap_err();
             error.kind() == LockErrorKind::Timeout && error.name() == Some(rival.name())
@@ -41,7 +41,7 @@ async fn set_that_times_out_or_is_dropped_leaves_no_key() {
         let guard = answered("the set", set.acquire()).await.unwrap();
         assert!(guard.release().await.iter().all(|(_, outcome)| outcome.as_ref().unwrap().was_held()));
     }
-    until("nothing is left", async || locks.active_locks() == 0).await;
+    until("no lock is left", async || locks.active_locks() == 0).await;
     assert_no_lock_is_left(&server);
 }
 
@@ -56,7 +56,7 @@ async fn lost_lock_ends_the_work_with_its_name() {
     let error = answered("the work", work).await.unwrap().unwrap_err();
     let RunError::MemberLost(lost) = error else { panic!("{error:?}") };
     assert_eq!((lost.name.as_str(), lost.reason), ("b", LostReason::Gone));
-    until("nothing is left", async || locks.active_locks() == 0).await;
+    until("no lock is left", async || locks.active_locks() == 0).await;
     assert_no_lock_is_left(&server);
 }
 
@@ -82,12 +82,12 @@ async fn prefixes_are_stored_and_wake_waiters() {
         let waiter = tokio::spawn(waiting.named("{eu}:x").unwrap().acquire());
         let waits =
             async || waiting.inspect("{eu}:x").await.unwrap().local.is_some_and(|local| local.waiters > 0);
-        until("it waits", waits).await;
+        until("the acquire waits", waits).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
         held.release().await.unwrap();
         held = answered("the waiter", waiter).await.unwrap().unwrap();
     }
-    assert!(woken.count("{eu}:x", WakeSource::Push) > 0, "by its name without the prefix");
+    assert!(woken.count("{eu}:x", WakeSource::Push) > 0, "woken by the name without the prefix");
     held.release().await.unwrap();
     assert_no_lock_is_left(&server);
 }

@@ -16,12 +16,12 @@ use std::{
 /// The time limit of anything that may hang. A busy machine needs only a small part of it.
 pub(crate) const HANGS: Duration = Duration::from_secs(90);
 
-/// Returns whether figures are asserted: in long runs, on an otherwise idle machine.
+/// Returns `true` in long runs, on an otherwise idle machine, in which figures are asserted.
 pub(crate) fn long() -> bool {
     std::env::var_os("LOCK_LONG").is_some()
 }
 
-/// Returns the answer, which must arrive.
+/// Awaits the answer, and panics if it does not arrive.
 pub(crate) async fn answered<F: Future>(what: &str, answer: F) -> F::Output {
     tokio::time::timeout(HANGS, answer).await.unwrap_or_else(|_| panic!("{what} hangs"))
 }
@@ -92,19 +92,19 @@ pub(crate) fn name(text: &str) -> LockName {
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begin = Instant::now();
     while !holds().await {
-        assert!(begin.elapsed() < HANGS, "{what}: still not after {HANGS:?}");
+        assert!(begin.elapsed() < HANGS, "{what}: not after {HANGS:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 /// Waits until a server has renewed a lease of this duration, so that most of it remains again. Renewals on an old
-/// master after the promotion of the new one are lost, so the lease has to be long.
+/// master after the promotion of the new one are lost, so the lease must be long.
 pub(crate) async fn until_renewed(server: &RedisServer, lock: &str, lease: Duration) {
     let most = i64::try_from(lease.as_millis()).unwrap() * 9 / 10;
     until("the lease is renewed", async || server.command(&["PTTL", lock]).integer() > most).await;
 }
 
-/// Returns whether a server has a key.
+/// Returns `true` if a server has a key.
 pub(crate) fn has(server: &RedisServer, key: &str) -> bool {
     server.keys().iter().any(|other| other == key)
 }
@@ -116,12 +116,12 @@ pub(crate) fn calls(server: &RedisServer, command: &str) -> u64 {
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
 
-/// Asserts that only counters are left of the locks, which are kept for a while.
+/// Asserts that nothing is left of the locks except counters, which are kept for a while.
 pub(crate) fn assert_no_lock_is_left(server: &RedisServer) {
     let left = server
         .keys()
         .into_iter()
         .filter(|key| !key.starts_with("redisson_lock_token:") && key != "distlock:node");
     let left: Vec<_> = left.collect();
-    assert_eq!(left, Vec::<String>::new(), "keys that are left");
+    assert_eq!(left, Vec::<String>::new(), "remaining keys");
 }

@@ -1,4 +1,4 @@
-//! Wake-ups: the delay until a waiter of another process continues, and independence of wake-ups.
+//! Wake-ups: the delay until a waiter of another process continues, and the independence from wake-ups.
 
 use super::support::{WakeUps, answered, assert_no_lock_is_left, calls, factory, long, name, redis, until};
 use lock_core::{LockFactory, observer::WakeSource};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 const LEASE: Duration = Duration::from_secs(30);
 
 /// Two processes pass the lock to each other; each waits while the other holds it. Messages wake them, so that hardly
-/// any waiter has to poll. Long runs bound the time this takes.
+/// any waiter has to poll. Long runs limit the time that this takes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_wakes_the_waiter_of_another_process() {
     let hand_overs = if long() { 1_000 } else { 100 };
@@ -19,7 +19,7 @@ async fn a_message_wakes_the_waiter_of_another_process() {
     let mut took = Vec::with_capacity(hand_overs);
     for turn in 1..=hand_overs {
         let waiting = tokio::spawn(lock(turn).acquire());
-        // Until its first try was answered. It then waits for a message.
+        // Until the first attempt is answered. The waiter then waits for a message.
         while locks[turn % 2].inspect(&name("x")).await.unwrap().local.is_none_or(|local| local.waiters == 0)
         {
             tokio::task::yield_now().await;
@@ -47,7 +47,7 @@ async fn a_message_wakes_the_waiter_of_another_process() {
 
 /// The key disappears without any message.
 #[tokio::test]
-async fn without_any_message_a_waiter_looks_for_itself() {
+async fn waiter_without_a_message_polls() {
     let server = RedisServer::start();
     let mut waits = Vec::new();
     for (lock, pttl) in [("short", 1_500), ("long", 600_000)] {
@@ -55,23 +55,23 @@ async fn without_any_message_a_waiter_looks_for_itself() {
         server.command(&["PEXPIRE", lock, &pttl.to_string()]);
         let locks = factory(&server.url(), LEASE).await;
         let waiting = tokio::spawn(locks.named(lock).unwrap().acquire());
-        until("it waits for messages", async || server.subscriptions() == waits.len() + 1).await;
+        until("the waiter is subscribed", async || server.subscriptions() == waits.len() + 1).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
         server.command(&["DEL", lock]);
         waits.push((Instant::now(), waiting, locks));
     }
     // After 1.5 s and 5 s, plus a little jitter. The hold of the second lock would have lasted for ten minutes.
     for (gone, waiting, _locks) in waits {
-        let guard = answered("a waiter that nobody wakes", waiting).await.unwrap().unwrap();
-        eprintln!("a waiter that nobody woke got on after {:?}", gone.elapsed());
+        let guard = answered("a waiter without a wake-up", waiting).await.unwrap().unwrap();
+        eprintln!("a waiter without a wake-up was granted after {:?}", gone.elapsed());
         guard.release().await.unwrap();
     }
 }
 
 /// Even if the reader of one process lags, every factory of the backend is notified of a released name once it is
-/// subscribed to, and the channel is given up when nobody waits.
+/// subscribed, and the channel is unsubscribed when nobody waits.
 #[tokio::test]
-async fn channels_are_given_up_when_nobody_waits() {
+async fn channels_are_unsubscribed_when_nobody_waits() {
     let server = RedisServer::start();
     let backend = redis(&server.url()).await;
     let locks = [LockFactory::new(backend.clone()), LockFactory::new(backend)];
@@ -81,12 +81,12 @@ async fn channels_are_given_up_when_nobody_waits() {
         let lock = locks.named("x").unwrap();
         tokio::spawn(async move { lock.acquire().await.unwrap().release().await.unwrap() })
     });
-    until("both wait on one channel", async || server.subscriptions() == 1).await;
+    until("both waiters share one channel", async || server.subscriptions() == 1).await;
     guard.release().await.unwrap();
     for waiting in waiting {
         assert!(waiting.await.unwrap().was_held());
     }
-    until("the channel is given up", async || server.subscriptions() == 0).await;
+    until("the channel is unsubscribed", async || server.subscriptions() == 0).await;
     assert_no_lock_is_left(&server);
 }
 
@@ -102,8 +102,8 @@ async fn a_thousand_names_share_one_subscriber() {
     let waiting: Vec<_> = (0..1_000)
         .map(|number| tokio::spawn(waiter.named(format!("x:{number}")).unwrap().acquire()))
         .collect();
-    until("all wait for messages", async || server.subscriptions() == 1_000).await;
-    assert_eq!(server.clients(), 4, "two connections for each process");
+    until("all waiters are subscribed", async || server.subscriptions() == 1_000).await;
+    assert_eq!(server.clients(), 4, "two connections per process");
     while !held.is_empty() {
         let guard = held.swap_remove(usize::try_from(random.below(held.len() as u64)).unwrap());
         guard.release().await.unwrap();
@@ -113,7 +113,7 @@ async fn a_thousand_names_share_one_subscriber() {
         answered("a waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
     }
     eprintln!("a thousand waiters were served after {:?}", begin.elapsed());
-    until("all channels are given up", async || server.subscriptions() == 0).await;
+    until("all channels are unsubscribed", async || server.subscriptions() == 0).await;
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn a_holder_without_an_expiry_does_not_make_waiters_poll_quickly() {
     server.command(&["HSET", "x", "somebody", "1"]);
     let locks = factory(&server.url(), Duration::from_secs(30)).await;
     let waiting = tokio::spawn(locks.named("x").unwrap().acquire());
-    until("it waits for messages", async || server.subscriptions() == 1).await;
+    until("the waiter is subscribed", async || server.subscriptions() == 1).await;
     let before = calls(&server, "evalsha");
     tokio::time::sleep(Duration::from_secs(5)).await;
     let asked = calls(&server, "evalsha") - before;

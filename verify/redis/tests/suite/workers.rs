@@ -1,4 +1,4 @@
-//! A worker of its own: tasks that compute for long, threads without a runtime, runtimes that end.
+//! A separate worker: tasks that compute for long, threads without a runtime, runtimes that end.
 
 use super::support::{HANGS, grow_old, has, until};
 use crate::client::RedisBackendBuilder;
@@ -31,8 +31,8 @@ async fn connect(url: &str, worker: Option<Worker>) -> LockFactory {
     LockFactory::builder(backend).options(LockOptions::new().lease(LEASE)).build().unwrap()
 }
 
-/// Acquires a lock, and keeps the only thread of the application busy for three leases. Returns whether the server still
-/// has the lease then, and the guard.
+/// Acquires a lock, and keeps the application's only thread busy for three leases. Returns the guard, and `true` if the
+/// server still has the lease then.
 async fn spins_under_a_lock(server: &RedisServer, worker: Option<Worker>) -> (bool, LockGuard) {
     let locks = connect(&server.url(), worker).await;
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
@@ -44,7 +44,7 @@ async fn spins_under_a_lock(server: &RedisServer, worker: Option<Worker>) -> (bo
 }
 
 #[test]
-fn application_that_spins_keeps_its_lock_with_a_worker() {
+fn spinning_application_keeps_its_lock_with_a_worker() {
     let server = RedisServer::start();
     current().block_on(async {
         let (is_stored, guard) = spins_under_a_lock(&server, Some(Worker::thread().unwrap())).await;
@@ -55,7 +55,7 @@ fn application_that_spins_keeps_its_lock_with_a_worker() {
 }
 
 #[test]
-fn application_that_spins_learns_of_its_loss_without_a_worker() {
+fn spinning_application_notices_its_loss_without_a_worker() {
     let server = RedisServer::start();
     current().block_on(async {
         let (is_stored, guard) = spins_under_a_lock(&server, None).await;

@@ -9,13 +9,13 @@ use lock_testkit::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// Returns the least rights and those that a cluster needs besides, from the documentation.
+/// Returns the least permissions, and those that a cluster additionally needs, from the documentation.
 pub(in super::super) fn rights() -> String {
     let document = include_str!("../../../../../docs/protocol.md");
     let line = document.lines().find(|line| line.starts_with("+cluster|slots "));
     let sharded = line.expect("the line is in the document");
     let version = lock_testkit::RedisServer::start().version().to_owned();
-    // The older version lacks these commands.
+    // Older versions lack these commands.
     let more = if version.starts_with("6.") { "+cluster|slots +asking" } else { sharded };
     format!("{} {more}", least_rights())
 }

@@ -1,4 +1,4 @@
-//! A master that dies or is suspended: its slots return with its replica, and the others are not affected.
+//! A master that dies or is suspended: its slots return with its replica, and the other slots are not affected.
 
 use super::super::support::{answered, factory, until, until_renewed};
 use lock_core::LockErrorKind;
@@ -69,11 +69,11 @@ async fn fails(end: fn(&RedisServer)) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_master_stops_only_its_slots() {
+async fn dead_master_only_stops_its_slots() {
     fails(RedisServer::stop).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_master_stops_only_its_slots() {
+async fn silent_master_only_stops_its_slots() {
     fails(RedisServer::pause).await;
 }

@@ -1,4 +1,4 @@
-//! A cluster of three masters and three replicas, all separate processes.
+//! A cluster of three masters and three replicas, each a separate process.
 
 pub(super) mod conformance;
 mod failing;

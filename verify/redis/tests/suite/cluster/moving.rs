@@ -11,14 +11,14 @@ use std::{
 
 const LEASE: Duration = Duration::from_secs(6);
 
-/// Returns the node of a name, and another one.
+/// Returns the node of a name, and another node.
 fn two<'a>(cluster: &'a RedisCluster, name: &str) -> (&'a RedisServer, &'a RedisServer) {
     let from = cluster.server_of(name);
     let to = cluster.servers()[..3].iter().find(|server| server.port() != from.port());
     (from, to.expect("there are three"))
 }
 
-/// Its keys are on two nodes for longer than the lease. No hold is lost, and the new node wakes waiters.
+/// The keys are on two nodes for longer than the lease. The hold is not lost, and the new node wakes waiters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_survives_the_move_of_its_slot() {
     let cluster = RedisCluster::start();
@@ -31,26 +31,26 @@ async fn a_hold_survives_the_move_of_its_slot() {
     let (slot, (from, to)) = (cluster.slot_of("a"), two(&cluster, "a"));
     cluster.begin_move(slot, from, to);
     tokio::time::sleep(LEASE).await;
-    assert!(guard.is_held(), "renewed where it still was");
-    // From here on, the lock is on the new node and its counter on the old one.
+    assert!(guard.is_held(), "renewed on the old node");
+    // From now on the lock is on the new node and its counter on the old one.
     let port = to.port().to_string();
     let migrate = ["MIGRATE", "127.0.0.1", &port, "a", "0", "5000", "AUTH2", "testkit", "testkit"];
     assert_eq!(from.command(&migrate).text(), "OK");
     tokio::time::sleep(LEASE).await;
-    assert!(guard.is_held(), "renewed by ASKING");
+    assert!(guard.is_held(), "renewed with ASKING");
     cluster.end_move(slot, from, to);
     tokio::time::sleep(LEASE).await;
-    assert!(guard.is_held(), "renewed at the new node");
+    assert!(guard.is_held(), "renewed on the new node");
     let token = guard.fencing_token();
     let begin = Instant::now();
     guard.release().await.unwrap();
     let next = answered("the waiter", waiting).await.unwrap().unwrap();
     assert!(next.fencing_token() > token);
-    eprintln!("cluster: the waiter came {:?} after the release at the new node", begin.elapsed());
+    eprintln!("cluster: the waiter was granted {:?} after the release on the new node", begin.elapsed());
     next.release().await.unwrap();
 }
 
-/// While the keys of a slot are on two nodes, an acquire of it waits, but one of another slot does not.
+/// While the keys of a slot are on two nodes, an acquire in it waits, but acquires in other slots do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_in_migration_delays_no_other_slot() {
     let cluster = RedisCluster::start();
@@ -73,8 +73,8 @@ async fn a_slot_in_migration_delays_no_other_slot() {
         locks.named(other.as_str()).unwrap().acquire().await.unwrap().release().await.unwrap();
     }
     let cycle = begin.elapsed() / 50;
-    eprintln!("cluster: a cycle beside a slot in migration took {cycle:?}");
-    assert!(stuck.iter().all(|task| !task.is_finished()), "they wait for the end of the migration");
+    eprintln!("cluster: a cycle in another slot took {cycle:?} during a migration");
+    assert!(stuck.iter().all(|task| !task.is_finished()), "acquires wait for the end of the migration");
     cluster.end_move(slot, from, to);
     let ended = Instant::now();
     for task in stuck {
@@ -104,7 +104,7 @@ async fn names_are_held_once_while_their_slots_move() {
             let guard = locks.named(name).unwrap().acquire().await.unwrap();
             worst = worst.max(begin.elapsed());
             assert_eq!(inside.fetch_add(1, SeqCst), 0, "{name} is held twice");
-            assert!(token < Some(guard.fencing_token()), "tokens of {name} grow");
+            assert!(token < Some(guard.fencing_token()), "tokens of {name} rise");
             token = Some(guard.fencing_token());
             inside.fetch_sub(1, SeqCst);
             let _ = guard.release().await;
@@ -121,7 +121,7 @@ async fn names_are_held_once_while_their_slots_move() {
             cluster.begin_move(slot, from, to);
             tokio::time::sleep(Duration::from_millis(300)).await;
             cluster.end_move(slot, from, to);
-            until("all know it", async || cluster.server_of(name).port() == to.port()).await;
+            until("all nodes know the new owner", async || cluster.server_of(name).port() == to.port()).await;
         }
     };
     let (served, ()) = answered("the load", async { tokio::join!(load, moves) }).await;

@@ -1,4 +1,4 @@
-//! Unusable clusters are refused in time, with an error that names the node and the remedy.
+//! Unusable clusters are refused in time, with an error that contains the node and the remedy.
 
 use super::super::{connecting::refused, support::redis};
 use lock_core::backend::BackendErrorKind;
@@ -14,7 +14,7 @@ async fn nodes_that_do_not_answer_are_all_named() {
 }
 
 #[tokio::test]
-async fn a_plain_server_is_no_cluster() {
+async fn plain_server_is_refused_as_a_cluster() {
     let server = RedisServer::start();
     let url = format!("redis-cluster://{}", server.address());
     refused(&url, BackendErrorKind::Misconfigured, "it is not a node of a cluster: write `redis://`").await;
@@ -22,7 +22,7 @@ async fn a_plain_server_is_no_cluster() {
 }
 
 #[tokio::test]
-async fn a_node_without_slots_says_so() {
+async fn node_without_slots_is_refused() {
     let server = RedisServer::builder().config("cluster-enabled", "yes").start();
     let url = format!("redis-cluster://{}", server.address());
     refused(&url, BackendErrorKind::Misconfigured, "no slot is served").await;
@@ -36,7 +36,7 @@ async fn a_login_and_a_right_are_missed_by_name() {
     refused(&url.replace("://", "://shop:canary2@"), BackendErrorKind::Denied, "WRONGPASS").await;
     let last = &cluster.servers()[2];
     for command in ["evalsha", "eval", "info", "cluster", "publish", "subscribe"] {
-        // The script names denied commands in upper case.
+        // The script reports denied commands in upper case.
         let (command, says) = match (command, last.version().starts_with("6.")) {
             ("publish", true) => ("publish", "(PUBLISH)"),
             ("publish", false) => ("spublish", "(SPUBLISH)"),

@@ -1,4 +1,4 @@
-//! Names in many slots: each lock is on its node, with its counter and its messages.
+//! Names in many slots: each lock is on its own node, with its counter and its messages.
 
 use super::super::support::{factory, redis, until};
 use futures_util::future::join_all;
@@ -17,9 +17,9 @@ async fn locks_of_all_slots_are_served_at_once() {
     for server in &cluster.servers()[..3] {
         let keys = server.keys();
         let held: Vec<_> = keys.iter().filter(|key| key.starts_with("name:")).collect();
-        assert!(held.len() > 50, "a third of them: {}", held.len());
+        assert!(held.len() > 50, "about a third of the locks: {}", held.len());
         for key in held {
-            assert!(keys.contains(&format!("redisson_lock_token:{{{key}}}")), "{key} and its counter");
+            assert!(keys.contains(&format!("redisson_lock_token:{{{key}}}")), "the counter of {key}");
         }
     }
     for released in join_all(guards.into_iter().map(|guard| guard.release())).await {
@@ -39,7 +39,7 @@ async fn wake_ups_come_from_the_node_of_the_name() {
         let old = server.version().starts_with("6.");
         let kind = if old { "CHANNELS" } else { "SHARDCHANNELS" };
         let channel = if name.contains('{') { format!(":{name}") } else { format!(":{{{name}}}") };
-        until("it is subscribed to where the lock is", async || {
+        until("the waiter is subscribed on the node of the lock", async || {
             let channels = server.command(&["PUBSUB", kind]);
             channels.list().iter().any(|other| other.text().ends_with(&channel))
         })
@@ -47,7 +47,7 @@ async fn wake_ups_come_from_the_node_of_the_name() {
         guard.release().await.unwrap();
         let begin = std::time::Instant::now();
         waiting.await.unwrap().unwrap().release().await.unwrap();
-        assert!(begin.elapsed() < LEASE / 3, "it was woken");
+        assert!(begin.elapsed() < LEASE / 3, "woken before it polled");
     }
 }
 
@@ -59,8 +59,8 @@ async fn a_cluster_is_alive_when_all_its_masters_are() {
     backend.ping().await.unwrap();
     let master = &cluster.servers()[1];
     master.stop();
-    until("it is noticed", async || !backend.is_connected()).await;
-    until("its replica takes its place", async || backend.is_connected() && backend.ping().await.is_ok())
+    until("the death is noticed", async || !backend.is_connected()).await;
+    until("the replica replaces it", async || backend.is_connected() && backend.ping().await.is_ok())
         .await;
     assert_ne!(cluster.server_of("anything").port(), master.port());
 }

@@ -56,7 +56,7 @@ async fn three_dead_of_five_are_an_error_with_the_votes() {
         living.iter().all(|vote| vote.kind == VoteKind::Granted)
     })
     .await;
-    until("nothing is left", async || living.iter().all(|server| !has(server, "x"))).await;
+    until("no lock is left", async || living.iter().all(|server| !has(server, "x"))).await;
     living.iter().for_each(assert_no_lock_is_left);
     assert_eq!(published(), before, "the undo wakes nobody");
 }
@@ -96,5 +96,5 @@ async fn an_emptied_node_is_healed_and_does_not_vote() {
         matches!(error.backend_error().unwrap().votes()[2].kind, VoteKind::Quarantined { .. })
     })
     .await;
-    until("nothing is left", async || nodes.servers()[1..].iter().all(|server| !has(server, "y"))).await;
+    until("no lock is left", async || nodes.servers()[1..].iter().all(|server| !has(server, "y"))).await;
 }

@@ -27,7 +27,7 @@ async fn a_start_does_not_need_a_dead_minority() {
     let guard = lock.acquire().await.unwrap();
     assert_eq!(locks(last), ["x"]);
     guard.release().await.unwrap();
-    until("nothing is left", async || locks(last).is_empty()).await;
+    until("no lock is left", async || locks(last).is_empty()).await;
 }
 
 /// The minority accepts connections but does not answer.

@@ -1,4 +1,4 @@
-//! All properties that hold for one server. One deployment serves all tests, because their names do not collide.
+//! All properties of a single server. One deployment serves all tests, because their names do not collide.
 
 use super::super::{conformance::least_rights, support::redis};
 use lock_core::Store;

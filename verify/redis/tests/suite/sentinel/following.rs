@@ -1,4 +1,4 @@
-//! Failovers: orderly ones, after a death, after a silence, and one that loses a write.
+//! Failovers: planned ones, after a death, after a silence, and one that loses a write.
 
 use super::super::support::{WakeUps, answered, factory, until, until_renewed};
 use lock_core::{LockErrorKind, LockFactory, observer::WakeSource};
@@ -17,7 +17,7 @@ async fn has(server: &RedisServer, key: &str) -> bool {
     server.keys().iter().any(|other| other == key)
 }
 
-/// Tries until the lock is granted, and returns the time that took.
+/// Tries until the lock is granted, and returns the time that this took.
 async fn served(locks: &LockFactory, lock: &str) -> Duration {
     let begin = Instant::now();
     until("a lock is granted again", async || match locks.named(lock).unwrap().try_acquire().await {
@@ -43,21 +43,21 @@ async fn a_promotion_is_followed_by_holder_and_waiter() {
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let waiting = tokio::spawn(others.named("x").unwrap().acquire());
     let old = deployment.master();
-    until("it waits for messages", async || old.subscriptions() == 2).await;
+    until("the waiter is subscribed", async || old.subscriptions() == 2).await;
     for replica in replicas(&deployment) {
-        until("the lease arrived at the replica", async || has(replica, "x").await).await;
+        until("the replica has the lease", async || has(replica, "x").await).await;
     }
     deployment.fail_over();
     let new = deployment.master();
     assert_ne!(new.port(), old.port());
-    // The connections for requests and for messages of both.
-    until("all are with the new master", async || new.clients() >= 4 && new.subscriptions() == 2).await;
+    // The connections of both clients, for requests and for messages.
+    until("all connections lead to the new master", async || new.clients() >= 4 && new.subscriptions() == 2).await;
     until_renewed(new, "x", LEASE).await;
     assert!(guard.is_held());
     let before = wakes.count("x", WakeSource::Push);
     guard.release().await.unwrap();
     answered("the waiter", waiting).await.unwrap().unwrap().release().await.unwrap();
-    assert!(wakes.count("x", WakeSource::Push) > before, "a message of the new master woke it");
+    assert!(wakes.count("x", WakeSource::Push) > before, "woken by a message from the new master");
 }
 
 /// Kills the old master, or suspends it with its connections open.
@@ -68,13 +68,13 @@ async fn dies(end: fn(&RedisServer)) {
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let waiting = tokio::spawn(others.named("x").unwrap().acquire());
     for replica in replicas(&deployment) {
-        until("the lease arrived at the replica", async || has(replica, "x").await).await;
+        until("the replica has the lease", async || has(replica, "x").await).await;
     }
     let old = deployment.master();
     end(old);
     let outage = served(&others, "y").await;
     eprintln!("sentinel: a lock was granted {outage:?} after the end of its master");
-    until("all sentinels know it", async || deployment.master().port() != old.port()).await;
+    until("all sentinels know the new master", async || deployment.master().port() != old.port()).await;
     until_renewed(deployment.master(), "x", LEASE).await;
     assert!(guard.is_held());
     let token = guard.fencing_token();
@@ -91,13 +91,13 @@ async fn a_dead_master_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_master_is_left() {
+async fn silent_master_is_replaced() {
     dies(RedisServer::pause).await;
 }
 
 /// The grant was acknowledged but is on no replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_grant_is_reported_and_tokens_grow() {
+async fn lost_grant_is_reported_and_tokens_rise() {
     let deployment = RedisSentinels::start();
     let locks = factory(&deployment.url(), LEASE).await;
     let others = factory(&deployment.url(), LEASE).await;
@@ -113,7 +113,7 @@ async fn a_lost_grant_is_reported_and_tokens_grow() {
         replica.resume();
         assert!(!has(replica, "x").await, "the write is lost");
     }
-    // Another client is granted the lock, since the new master has never heard of the first.
+    // Another client is granted the lock, since the new master does not know the first hold.
     served(&others, "y").await;
     let next = answered("another", others.named("x").unwrap().acquire()).await.unwrap();
     assert!(next.fencing_token() > token, "{:?} after {token:?}", next.fencing_token());

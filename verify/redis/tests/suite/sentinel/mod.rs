@@ -1,4 +1,4 @@
-//! One master, two replicas and three sentinels, all separate processes.
+//! One master, two replicas and three sentinels, each a separate process.
 
 mod conformance;
 mod following;

@@ -1,4 +1,4 @@
-//! Unusable deployments are refused in time, with an error that names the node and the remedy.
+//! Unusable deployments are refused in time, with an error that contains the node and the remedy.
 
 use super::super::{connecting::refused, support::redis};
 use lock_core::backend::BackendErrorKind;
@@ -30,7 +30,7 @@ async fn sentinels_that_do_not_answer_are_all_named() {
 }
 
 #[tokio::test]
-async fn a_sentinel_with_a_password_says_so() {
+async fn missing_sentinel_password_is_reported() {
     let deployment = RedisSentinels::with(|server| server, |sentinel| sentinel.password("canary"));
     let url = deployment.url();
     let remedy = "`?sentinel_user=…&sentinel_pass=…`";
@@ -40,7 +40,7 @@ async fn a_sentinel_with_a_password_says_so() {
 }
 
 #[tokio::test]
-async fn a_login_at_the_master_is_not_that_at_the_sentinels() {
+async fn logins_of_master_and_sentinels_are_separate() {
     let deployment = RedisSentinels::with(|server| server.password("canary"), |sentinel| sentinel);
     let url = deployment.url();
     let master = deployment.master().address().to_string();
@@ -57,7 +57,7 @@ async fn a_login_at_the_master_is_not_that_at_the_sentinels() {
 }
 
 #[tokio::test]
-async fn a_plain_server_is_no_sentinel() {
+async fn plain_server_is_refused_as_a_sentinel() {
     let server = RedisServer::start();
     let url = format!("redis-sentinel://{}/main", server.address());
     refused(
@@ -70,7 +70,7 @@ async fn a_plain_server_is_no_sentinel() {
 }
 
 #[tokio::test]
-async fn a_sentinel_is_no_plain_server() {
+async fn sentinel_is_refused_as_a_plain_server() {
     let deployment = RedisSentinels::start();
     let url = format!("redis://{}", deployment.sentinels()[0].address());
     refused(&url, BackendErrorKind::Misconfigured, "write `redis-sentinel://`").await;

@@ -4,7 +4,7 @@ use lock_testkit::{RedisServer, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use std::path::PathBuf;
 
-/// An authority that was created for one test.
+/// An authority created for one test.
 pub(super) struct Authority {
     pub(super) pem: String,
     issuer: Issuer<'static, KeyPair>,

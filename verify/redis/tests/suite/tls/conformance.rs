@@ -1,5 +1,5 @@
-//! The same properties as without TLS, each of them, on every topology. One deployment serves all tests of a topology: their
-//! names do not meet.
+//! The same properties as without TLS, on every topology. One deployment serves all tests of a topology, because their
+//! names do not collide.
 
 use super::{
     super::{
@@ -17,7 +17,7 @@ use lock_testkit::{
 };
 use std::sync::{Arc, LazyLock};
 
-/// Signs the certificates of all servers here.
+/// Signs the certificates of all these servers.
 static AUTHORITY: LazyLock<Authority> = LazyLock::new(Authority::new);
 
 fn files() -> TlsFiles {
@@ -25,12 +25,12 @@ fn files() -> TlsFiles {
     FILES.clone()
 }
 
-/// The URL of a client with the least rights, which trusts the authority.
+/// Returns the URL of a client that has the least permissions and trusts the authority.
 fn secured(url: &str) -> String {
     format!("{}?authority={}", url.replace("://", "://locks:change-me@"), AUTHORITY.file().display())
 }
 
-/// A topology other than a quorum, by the URL of its deployment.
+/// A topology other than a quorum, with the URL of its deployment.
 struct Secured(&'static LazyLock<String>);
 
 impl Harness for Secured {

@@ -37,7 +37,7 @@ async fn only_the_given_authority_is_trusted() {
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_name_or_out_of_date_is_refused() {
+async fn certificates_with_a_wrong_name_or_date_are_refused() {
     let ours = Authority::new();
     let other = ours.server(&ours.signs("cache.example"), false);
     refused(&url(&other), Tls::authority(ours.pem.as_bytes())).await;
@@ -50,7 +50,7 @@ async fn a_certificate_for_another_name_or_out_of_date_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_shown_where_the_server_wants_one() {
+async fn client_certificate_is_sent_to_a_server_that_requires_it() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let server = ours.server(&ours.signs("127.0.0.1"), true);
     refused(&url(&server), Tls::authority(ours.pem.as_bytes())).await;
@@ -78,7 +78,7 @@ async fn a_client_certificate_is_shown_where_the_server_wants_one() {
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     // Wake-ups arrive over TLS as well.
     let waiting = tokio::spawn(others.named("x").unwrap().acquire());
-    until("it waits for messages", async || server.subscriptions() == 1).await;
+    until("the waiter is subscribed", async || server.subscriptions() == 1).await;
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
