@@ -8,7 +8,7 @@ impl State {
         self.oracle.leases.get(&lease).map_or(0, |lease| lease.order)
     }
 
-    /// Reads the value, unless a newer holder was there.
+    /// Reads the value, unless a newer holder has used the resource.
     pub(crate) fn read(
         &mut self,
         link: usize,

@@ -1,4 +1,4 @@
-//! The calm after the storm: every client gets every lock again, and nothing may be left.
+//! The calm after the storm: every client is granted every lock again, and nothing may be left.
 
 use crate::{plan::LATEST, process::Life, trace::Who, world::World};
 use lock_core::{LockErrorKind, LockFactory};
@@ -18,16 +18,16 @@ pub(crate) async fn probe(world: &Arc<World>, ended: &[Life]) {
     sleep(world.with(|state| state.plan.longest_operation()) + Duration::from_millis(50)).await;
     let mut turns = JoinSet::new();
     for life in ended.iter().filter(|life| is_alive(world, life)) {
-        turns.spawn(takes_turns(world.clone(), life.link, life.factory.clone()));
+        turns.spawn(probe_one(world.clone(), life.link, life.factory.clone()));
     }
     while let Some(done) = turns.join_next().await {
         done.expect("not poisoned");
     }
 }
 
-async fn takes_turns(world: Arc<World>, link: usize, factory: LockFactory) {
+async fn probe_one(world: Arc<World>, link: usize, factory: LockFactory) {
     let (names, quorum, slow) = world.with(|s| (s.plan.names.clone(), s.plan.quorum, s.plan.may_be_slow()));
-    // Nodes that were restarted do not vote yet.
+    // Restarted nodes do not vote yet.
     let quarantine = quorum.map_or(Duration::ZERO, |quorum| quorum.max_lease);
     let longest = world.with(|state| state.plan.max_lease());
     let bound = longest * 3 + Duration::from_secs(10) + quarantine + stretch(&world);
@@ -55,7 +55,7 @@ async fn takes_turns(world: Arc<World>, link: usize, factory: LockFactory) {
         };
         let answer = guard.release().await;
         let held = answer.as_ref().is_ok_and(|outcome| outcome.was_held());
-        world.with(|s| s.oracle.must(held || slow, || format!("in the calm, a release said {answer:?}")));
+        world.with(|s| s.oracle.must(held || slow, || format!("in the calm, a release returned {answer:?}")));
     }
 }
 
@@ -63,7 +63,7 @@ fn is_alive(world: &World, life: &Life) -> bool {
     world.with(|state| !state.links[life.link].dead && !state.links[life.link].closed)
 }
 
-/// Returns the extra time for which a store whose clock was stepped back keeps unknown leases: up to a lease.
+/// Returns the additional time for which a store whose clock stepped back keeps unknown leases: up to a lease.
 pub(crate) fn stretch(world: &World) -> Duration {
     world.with(|state| match state.oracle.stepped_back {
         true => state.stores.farthest_step() + state.plan.max_lease(),
@@ -77,10 +77,10 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
     sleep(Duration::from_millis(LATEST) + operation * 2).await;
     world.with(|state| {
         for (_, stored) in state.stores.left(state.now, &state.plan.names) {
-            // Documented limitations: a clock that stepped back revives requests that were void, and a process that
-            // had not heard from the store used its own clock.
+            // Documented limitations: a clock that stepped back revives requests that were void, and a process that has
+            // not heard from the store uses its own clock.
             let far = state.oracle.leases.get(&stored.lease).is_none_or(|lease| lease.far_stamp);
-            // The leases of dead processes end by themselves.
+            // The leases of dead processes expire.
             let link = usize::try_from(stored.lease.process().as_uuid().as_u64_pair().1).unwrap_or(0);
             let dead = state.links.get(link).is_none_or(|link| link.dead);
             // So do those that a shutdown left because their minimum was not over.
@@ -90,7 +90,7 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
             state.oracle.must(excused, || format!("an orphan: {stored:?}"));
         }
     });
-    // A process with a bad estimate of the store's clock undoes for a whole lease, and a subscription outlives its
+    // A process with a wrong estimate of the store's clock undoes for a whole lease, and a subscription outlives its
     // waiter by 2 s.
     sleep(lease + operation + Duration::from_secs(3) + stretch(world)).await;
     let watchers =
@@ -105,7 +105,7 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
                 format!("link {link} still has {held} holds, {waiting} waits, {names} names")
             });
             let watches = watchers.iter().any(|(_, watcher)| *watcher == link);
-            s.oracle.must(!watches, || format!("link {link} still watches"));
+            s.oracle.must(!watches, || format!("link {link} is still subscribed"));
         });
     }
     world.with(|state| {
@@ -120,7 +120,7 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
         world.with(|s| s.oracle.must(clean, || format!("link {}: {report:?}", life.link)));
         drop(life);
     }
-    // The time in which a worker has ended: the bound of a shutdown.
+    // The time within which a worker has ended: the time limit of a shutdown.
     sleep(Duration::from_secs(10) + Duration::from_millis(1)).await;
     let tasks = Handle::current().metrics().num_alive_tasks();
     world.with(|s| {

@@ -23,7 +23,7 @@ const THREADS: usize = 2;
 pub struct Tally {
     /// The number of runs.
     pub runs: u64,
-    /// The sums of the reports, except for waits, of which it has the longest.
+    /// The sums of the reports, except for waits, of which only the longest is kept.
     pub sum: Report,
     /// The smallest number of events in a run.
     pub fewest_events: u64,

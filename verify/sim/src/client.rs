@@ -1,4 +1,4 @@
-//! A task of a process that acquires locks in all available ways and gives up in all available ways.
+//! A task of a process that acquires locks in every available way, and gives up in every available way.
 
 use crate::{
     clock::micros,
@@ -34,7 +34,7 @@ impl Client {
             match self.dice.below(12) {
                 0 => self.run(&lock, terms, false).await,
                 1 => self.run(&lock, terms, true).await,
-                2 if self.dice.chance(0.3) => self.meddle(&lock).await,
+                2 if self.dice.chance(0.3) => self.inspect_or_force(&lock).await,
                 3 => self.own(&lock, terms).await,
                 _ => {
                     if let Some(guard) = self.get(&lock, terms).await {
@@ -62,7 +62,7 @@ impl Client {
         (lock.expect("valid names and options"), terms)
     }
 
-    /// Acquires by waiting, by waiting for a limited time, by one try, or not at all because the caller gives up.
+    /// Acquires by an unlimited wait, by a limited wait, or by one try; or gives up.
     async fn get(&mut self, lock: &Lock, terms: Terms) -> Option<LockGuard> {
         let patience = self.millis(3_000);
         let polls = 1 + self.dice.below(4);
@@ -99,13 +99,13 @@ impl Client {
         None
     }
 
-    /// Fails if it took longer, unless this process felt a pause meanwhile.
+    /// Fails if this took longer than `most`, unless the process was paused in the meantime.
     pub(crate) fn in_time(&self, what: &str, began: u64, most: u64) {
         self.world.with(|state| {
             let took = state.now - began;
             let paused = state.pauses[self.process].felt_until() >= began;
             state.oracle.must(paused || took <= most + SLACK, || {
-                format!("{what} of link {} took {took} µs, not {most}", self.link)
+                format!("{what} of link {} took {took} µs instead of {most}", self.link)
             });
         });
     }
@@ -142,7 +142,7 @@ impl Client {
         }
     }
 
-    /// Takes the lock twice with an owner, possibly with other options the second time.
+    /// Takes the lock twice with one owner, possibly with other options the second time.
     async fn own(&mut self, lock: &Lock, terms: Terms) {
         let owner = self.factory.owner();
         let (_, others) = self.choose();
@@ -152,7 +152,8 @@ impl Client {
         let Some(outer) = self.get(&first, terms).await else { return };
         self.take(&outer, terms);
         if let Some(inner) = self.get(&second, others).await {
-            // If the first hold was lost meanwhile, the re-entry would be refused. So this must be the same hold.
+            // If the first hold had been lost in the meantime, the re-entry would be refused. So this must be the same
+            // hold.
             let same = inner.fencing_token() == outer.fencing_token();
             self.world.with(|state| {
                 state.oracle.must(same, || "an owner was granted two holds".to_owned());
@@ -175,8 +176,8 @@ impl Client {
         });
     }
 
-    /// Inspects a lock or releases it by force.
-    async fn meddle(&mut self, lock: &Lock) {
+    /// Inspects a lock or forcibly releases it.
+    async fn inspect_or_force(&mut self, lock: &Lock) {
         let force = self.world.with(|state| !state.calm && state.plan.troubles.contains(&Trouble::Force));
         if force && self.dice.chance(0.5) {
             let _ = self.factory.force_release(lock.name()).await;

@@ -1,4 +1,4 @@
-//! The clocks of a run: each process and each store has its own with its own speed, and none shows the true time.
+//! The clocks of a run. Each process and each store has its own, with its own speed, and none shows the true time.
 
 use lock_core::clock::{Clock, Moment, TestClock, UtcTime};
 use std::{
@@ -14,39 +14,39 @@ fn scale(time: u64, ppm: i64) -> u64 {
     u64::try_from(scaled).unwrap_or(0)
 }
 
-/// The clock of a process. While the process is suspended, nothing in it can read the clock. The clock thus stands
-/// still, and at the end jumps to the present time: exactly what a suspended process sees.
+/// The clock of a process. While the process is suspended, nothing in it can read the clock. So the clock is stopped
+/// during the pause and jumps to the present time at its end, which is what a suspended process sees.
 #[derive(Debug)]
 pub(crate) struct ProcessClock {
     origin: Instant,
     ppm: i64,
-    /// The initial offset ahead, in µs.
+    /// The initial lead, in µs.
     ahead: u64,
     wall_ahead: AtomicI64,
     /// Steps of the wall clock during a pause, which the process sees at its end.
     unseen_steps: AtomicI64,
-    /// The true time at which it stands still.
-    stands_at: AtomicU64,
+    /// The true time at which it is stopped.
+    stopped_at: AtomicU64,
 }
 
 impl ProcessClock {
     pub(crate) fn new(origin: Instant, ppm: i64, ahead: u64, wall_ahead: i64) -> Self {
-        let stands_at = AtomicU64::new(RUNNING);
+        let stopped_at = AtomicU64::new(RUNNING);
         let wall_ahead = AtomicI64::new(wall_ahead);
-        Self { origin, ppm, ahead, wall_ahead, unseen_steps: AtomicI64::new(0), stands_at }
+        Self { origin, ppm, ahead, wall_ahead, unseen_steps: AtomicI64::new(0), stopped_at }
     }
 
     pub(crate) fn stop_at(&self, time: u64) {
-        self.stands_at.store(time, Ordering::Relaxed);
+        self.stopped_at.store(time, Ordering::Relaxed);
     }
 
-    pub(crate) fn go_on(&self) {
-        self.stands_at.store(RUNNING, Ordering::Relaxed);
+    pub(crate) fn resume(&self) {
+        self.stopped_at.store(RUNNING, Ordering::Relaxed);
         self.wall_ahead.fetch_add(self.unseen_steps.swap(0, Ordering::Relaxed), Ordering::Relaxed);
     }
 
     pub(crate) fn step_wall(&self, micros: i64) {
-        match self.stands_at.load(Ordering::Relaxed) {
+        match self.stopped_at.load(Ordering::Relaxed) {
             RUNNING => self.wall_ahead.fetch_add(micros, Ordering::Relaxed),
             _ => self.unseen_steps.fetch_add(micros, Ordering::Relaxed),
         };
@@ -65,9 +65,9 @@ impl ProcessClock {
     }
 
     fn true_time(&self) -> u64 {
-        match self.stands_at.load(Ordering::Relaxed) {
+        match self.stopped_at.load(Ordering::Relaxed) {
             RUNNING => u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(0),
-            stands_at => stands_at,
+            stopped_at => stopped_at,
         }
     }
 }
@@ -88,7 +88,7 @@ impl Clock for ProcessClock {
 #[derive(Debug, Clone)]
 pub(crate) struct StoreClock {
     ppm: i64,
-    /// The initial and the current offset ahead, in µs.
+    /// The initial and the current lead, in µs.
     began: i64,
     ahead: i64,
     /// The largest distance from the initial offset that its steps caused.
@@ -100,7 +100,7 @@ impl StoreClock {
         Self { ppm, began: ahead, ahead, farthest: 0 }
     }
 
-    /// Returns a clock of the same speed that is ahead of this one from the beginning.
+    /// Returns a clock of the same speed that leads this one from the beginning.
     pub(crate) fn ahead_by(&self, micros: i64) -> Self {
         Self::new(self.ppm, self.ahead + micros)
     }

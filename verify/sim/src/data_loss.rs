@@ -1,4 +1,4 @@
-//! The effect of lost data on the guarantees: exactly the documented one, and no more.
+//! The effect of lost data on the guarantees: the documented one, and no more.
 
 use crate::{oracle::Oracle, store::Stored, stores::Stores};
 use lock_core::{LockName, clock::Moment};
@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 /// The stored leases before a change.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    /// Those of the store that changes.
+    /// The leases in the store that changes.
     pub(crate) here: BTreeMap<LockName, Stored>,
-    /// Those of a majority.
+    /// The leases that a majority has.
     pub(crate) decided: BTreeMap<LockName, Stored>,
 }
 
 impl Oracle {
-    /// Records that the store lost a lease through no fault of its holder.
+    /// Records that the store lost a lease without a fault of its holder.
     pub(crate) fn robbed(&mut self, now: u64, stored: Option<Stored>) {
         let Some(id) = stored.map(|stored| stored.lease) else { return };
         let Some(lease) = self.leases.get_mut(&id) else { return };
@@ -23,10 +23,10 @@ impl Oracle {
         }
         lease.robbed = Some(now);
         if self.quorum.is_some() {
-            // The nodes that lost it do not vote for another lease before it has ended.
+            // The nodes that lost it do not vote for another lease until it has ended.
             return;
         }
-        // From here on it excludes nobody.
+        // From now on it excludes nobody.
         for held in self.holds.values().filter_map(|held| held.taken.as_ref()) {
             if let Some(key) = held.key.filter(|_| held.hold.lease_id() == id) {
                 self.history.ended(key, Moment::from_micros(now));
@@ -34,7 +34,7 @@ impl Oracle {
         }
     }
 
-    /// Records that the data of a store changed behind everyone's back.
+    /// Records that the data of a store changed without a request.
     pub(crate) fn data_changed(&mut self, now: u64, node: usize, before: &Kept, stores: &Stores) {
         for (name, stored) in &before.here {
             let is_kept = |after: &Stored| after.lease == stored.lease && after.until >= stored.until;

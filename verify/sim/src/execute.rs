@@ -37,7 +37,7 @@ impl State {
                 self.note(Who::Store(node), "release", (r.lease.number().get(), freed.into()));
                 if freed {
                     self.oracle.freed.insert(r.lease);
-                    reply.outcome = self.tell_listeners(node, &r.name, r.notify);
+                    reply.outcome = self.notify_listeners(node, &r.name, r.notify);
                 }
                 Answer::Released(reply)
             }
@@ -64,7 +64,7 @@ impl State {
                 if reply.outcome == ForceReleased::Released {
                     self.count("forced release");
                     self.oracle.robbed(now, before);
-                    self.tell_listeners(node, &r.name, lock_core::backend::NotifyWaiters::Yes);
+                    self.notify_listeners(node, &r.name, lock_core::backend::NotifyWaiters::Yes);
                 }
                 Answer::ForceReleased(reply)
             }

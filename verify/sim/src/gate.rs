@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Work of a process, which stands still while the process does.
+/// Work of a process, which is not polled while the process is suspended.
 pub(crate) struct Stoppable<F> {
     world: Arc<World>,
     process: usize,

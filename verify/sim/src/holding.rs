@@ -17,7 +17,7 @@ impl Client {
         let stubborn = self.dice.chance(0.1);
         let mut inner = Vec::new();
         while self.now() < until && (stubborn || hold.is_held()) && !self.world.with(|s| s.closing) {
-            // A client that was refused everything tries again a moment later, instead of in a tight loop.
+            // Without a pause, a client that is refused everything would try again in a tight loop.
             sleep(Duration::from_millis(1)).await;
             match self.dice.below(4) {
                 0 => self.read_and_write(&hold).await,
@@ -75,7 +75,7 @@ impl Client {
             let write = Write { link, name, lease, token, value: value + 1 };
             state.after(way, Happening::Write(write));
         });
-        // The next read of this holder must see it.
+        // The next read by this holder must see the write.
         sleep(Duration::from_millis(way + 1)).await;
     }
 

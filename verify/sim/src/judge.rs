@@ -1,4 +1,4 @@
-//! Checks of the ends of holds: none without a reason, each reported once and in time.
+//! Checks of the ends of holds: each has a reason, and is reported once and in time.
 
 use crate::{
     clock::micros,
@@ -13,8 +13,8 @@ use lock_core::{
 };
 
 impl Oracle {
-    /// Checks that nobody else is granted a name before the minimum of its last hold is over. There is none for a lease
-    /// that the store lost, and in a quorum whose clocks step. A process may learn late of a grant that was made before
+    /// Checks that nobody else is granted a name before the minimum of its last hold is over. There is no minimum for a
+    /// lease that the store lost, nor in a quorum whose clocks step. A process may learn late of a grant that preceded
     /// that hold; its token is lower.
     pub(crate) fn is_not_kept(&mut self, now: u64, name: &LockName, (lease, token): (LeaseId, FencingToken)) {
         let Some(Kept { by: (last, highest), until }) = self.names.get(name).and_then(|name| name.kept)
@@ -43,7 +43,7 @@ impl Oracle {
         if link.dead {
             return;
         }
-        // From now on it has to be undone.
+        // From now on it must be undone.
         self.touched(now, lease);
         let Some(held) = self.holds.get_mut(&(lease, token)) else {
             return self.must(false, || format!("{name}: {lease} ended and never began"));
@@ -60,14 +60,14 @@ impl Oracle {
         self.lost += 1;
         let robbed = self.leases.get(&lease).is_some_and(|lease| lease.robbed.is_some());
         let why = match reason {
-            LostReason::Gone if !robbed => Some("said to be gone, and the store had it".to_owned()),
-            LostReason::ShutDown if !link.closed => Some("lost by a shutdown that was not".to_owned()),
+            LostReason::Gone if !robbed => Some("reported as gone, but the store had it".to_owned()),
+            LostReason::ShutDown if !link.closed => Some("lost by a shutdown that did not happen".to_owned()),
             LostReason::MaxHold if taken.as_ref().is_some_and(|taken| taken.terms.max_hold.is_none()) => {
-                Some("ended by a bound that it did not have".to_owned())
+                Some("ended by a maximum that it did not have".to_owned())
             }
             LostReason::Expired if self.quorum.is_some() => {
                 let renews = taken.as_ref().is_some_and(|taken| taken.terms.every.is_some());
-                (self.calm && renews).then(|| "it expired, and nothing was wrong".to_owned())
+                (self.calm && renews).then(|| "it expired without a fault".to_owned())
             }
             LostReason::Expired => {
                 taken.as_ref().and_then(|taken| self.no_reason_to_expire(now, lease, taken, pause))
@@ -79,7 +79,7 @@ impl Oracle {
         }
     }
 
-    /// Returns the reason why a hold that reportedly expired should not have.
+    /// Returns why a hold that is reported as expired should not have expired.
     fn no_reason_to_expire(&self, now: u64, id: LeaseId, taken: &Taken, pause: &Pause) -> Option<String> {
         if now + 1 < taken.until {
             return Some(format!("at {now}, before its deadline {}", taken.until));
@@ -91,7 +91,7 @@ impl Oracle {
             return None;
         }
         let since = taken.until.saturating_sub(micros(taken.terms.lease - taken.terms.margin));
-        // A margin of 1 % covers the effect of different clock speeds.
+        // A margin of 1 % covers different clock speeds.
         let since = since.saturating_sub(micros(taken.terms.lease) / 200);
         let operation = micros(taken.terms.operation);
         let stopped = |from: u64, until: u64| pause.from <= until && pause.felt_until() >= from;
@@ -120,7 +120,7 @@ impl Oracle {
             (_, Some(last)) if last.sent + enough < taken.until => {
                 Some(format!("no renewal after {}, valid until {}", last.sent, taken.until))
             }
-            (None, _) => Some(format!("it was never renewed from {since} to {now}")),
+            (None, _) => Some(format!("never renewed from {since} to {now}")),
             _ => None,
         }
     }
@@ -131,12 +131,12 @@ impl Oracle {
         let held = self.holds.get(&(lease, token));
         let lost = held.is_some_and(|held| matches!(held.ended, Some(HoldEnd::Lost(_))));
         let reason = robbed || lost;
-        self.must(reason, || format!("{lease}: a release found nothing, though it was given up while valid"));
+        self.must(reason, || format!("{lease}: a release found nothing, although the guard was valid"));
     }
 
     /// Records that a release reported that the lock was held until then and is now free.
     pub(crate) fn release_claims(&mut self, lease: LeaseId) {
         let freed = self.freed.contains(&lease);
-        self.must(freed, || format!("{lease}: a release claims to have freed what the store did not free"));
+        self.must(freed, || format!("{lease}: a release reports a lock as freed that the store did not free"));
     }
 }

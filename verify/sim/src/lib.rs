@@ -1,9 +1,9 @@
-//! Simulation of whole processes, with the real driver, over a simulated network and store, in virtual time, from one
+//! Simulation of whole processes with the real driver, over a simulated network and store, in virtual time, from one
 //! seed.
 //!
 //! The processes lock one store, or a quorum of three: a [`Topology`]. [`run`] makes one run of a
-//! [`Seed`](lock_testkit::Seed), [`campaign`] many. Its seed repeats a run exactly: the events are folded into a
-//! hash. The oracle is trusted because it finds [planted bugs](lock_testkit::planted).
+//! [`Seed`](lock_testkit::Seed), [`campaign`] many. A seed repeats its run exactly, which the hash over all events
+//! proves. The oracle is trusted because it finds [planted bugs](lock_testkit::planted).
 //!
 //! ```text
 //!   clients ─▶ LockFactory (real) ─▶ SimBackend ─▶ network ─▶ store (the store rules of lock-core)
@@ -12,8 +12,8 @@
 //!      └────────────┴── observer ─▶ ORACLE ◀─────────┴────────────────────────────┘
 //! ```
 //!
-//! Over a quorum, the factory has the real `QuorumBackend`, and each `SimBackend` below it is a node with its own
-//! link, store and clock. For the oracle, a lease is stored if a majority has it.
+//! Over a quorum, the factory has the real `QuorumBackend`. Each `SimBackend` below it is a node with its own link,
+//! store and clock. For the oracle, a lease is stored if a majority has it.
 
 mod access;
 mod backend;

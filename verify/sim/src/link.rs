@@ -1,4 +1,4 @@
-//! A link: the connection of one life of a process to a store, and that process's knowledge of the store.
+//! A link: the connection of one life of a process to a store, and what that process knows about the store.
 
 use crate::clock::ProcessClock;
 use lock_core::{
@@ -14,30 +14,30 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) process: usize,
-    /// The store that it leads to. The links of a life are consecutive, in the order of the stores.
+    /// The store to which it leads. The links of a life are consecutive, in the order of the stores.
     pub(crate) node: usize,
     pub(crate) clock: Arc<ProcessClock>,
     pub(crate) signals: Option<Weak<dyn WakeListener>>,
-    /// `true` once the process was killed: nothing is sent, and nothing arrives.
+    /// `true` once the process has been killed: nothing is sent, and nothing arrives.
     pub(crate) dead: bool,
-    /// `true` once the process began to shut down.
+    /// `true` once the process has begun to shut down.
     pub(crate) closed: bool,
     pub(crate) partition: Option<Partition>,
-    /// The number of the connection. Its subscriptions under way end with it.
+    /// The number of the connection. Subscriptions under way end with it.
     pub(crate) connection: u64,
     /// Keeps subscriptions in order.
     pub(crate) in_order: u64,
-    /// The names that this process subscribed to. They are subscribed to again on every new connection.
+    /// The names to which this process is subscribed. They are subscribed to again on every new connection.
     pub(crate) wanted: BTreeSet<LockName>,
     /// The time of the latest connection.
     pub(crate) since: u64,
     /// The number of messages about leases that are under way in either direction.
     pub(crate) under_way: u64,
-    /// The latest server time that it received, and the reading of its own clock at that moment.
+    /// The latest server time received, and the reading of the process's clock at that moment.
     heard: Option<(UtcTime, Moment)>,
 }
 
-/// A process that cannot reach the store.
+/// The isolation of a process from the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Partition {
     pub(crate) until: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Partition {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// The process knows: requests fail immediately and certainly.
+    /// The process knows it: requests fail immediately, as not applied.
     Known,
     /// Messages are lost.
     Vanish,

@@ -1,4 +1,4 @@
-//! Repeated checks of holders' beliefs: the store must agree, and the loss of a hold must be reported in time.
+//! Repeated checks of what holders believe: the store must agree, and the loss of a hold must be reported in time.
 
 use crate::{
     link::Link,
@@ -12,12 +12,12 @@ use lock_core::{
     clock::{Clock, Moment},
 };
 
-/// The interval at which the driver checks the clock without a timer. A suspended process notices its loss late by
-/// that.
+/// The interval at which the driver checks the clock without a timer. A suspended process notices its loss late by at
+/// most this.
 const WOKEN: u64 = 1_100_000;
 
 impl Oracle {
-    /// Checks everything that is currently believed. Returns when to check again.
+    /// Checks all current beliefs. Returns the time of the next check.
     pub(crate) fn look(&mut self, now: u64, stores: &Stores, links: &[Link], pauses: &[Pause]) -> Vec<u64> {
         let mut again = Vec::new();
         for id in self.open.iter().copied().collect::<Vec<_>>() {
@@ -37,7 +37,7 @@ impl Oracle {
                 let pause = &pauses[link.process];
                 let woken = if pause.until > 0 { pause.until + WOKEN } else { 0 };
                 let told_by = (taken.until + SLACK).max(woken);
-                self.must(now <= told_by, || format!("{id:?} was over, and nobody was told by {told_by}"));
+                self.must(now <= told_by, || format!("{id:?} had ended, but this was not reported by {told_by}"));
             }
         }
         again
@@ -48,13 +48,13 @@ impl Oracle {
         let (Some(lease), Some(held)) = (self.leases.get(&id.0), self.holds.get(&id)) else { return };
         let Some(taken) = &held.taken else { return };
         if let Some(robbed) = lease.robbed {
-            // It may keep its deadline from before the loss, but must not get another one. A re-entry may have had
-            // the longest of all leases.
+            // It may keep its deadline from before the loss, but must not get another one. A re-entry may have had the
+            // longest of all leases.
             let sent = until.saturating_sub(self.longest);
             let late = sent > robbed + SLACK + self.longest / 100;
             let revived = lease.revived;
             return self
-                .must(revived || !late, || format!("{id:?} was gone at {robbed}, and renewed at {sent}"));
+                .must(revived || !late, || format!("{id:?} was gone at {robbed}, but renewed at {sent}"));
         }
         if let Some(key) = taken.key {
             self.history.extended(key, Moment::from_micros(until));
@@ -63,6 +63,6 @@ impl Oracle {
         let id_there = stores[0].data.stored_id(id.0);
         let safe = stored.is_some_and(|stored| stored.lease == id_there && stored.until >= until);
         let timeless = self.quorum.is_some_and(|quorum| quorum.timeless);
-        self.must(safe || timeless, || format!("{id:?}: held until {until}, and the store has {stored:?}"));
+        self.must(safe || timeless, || format!("{id:?}: held until {until}, but the store has {stored:?}"));
     }
 }

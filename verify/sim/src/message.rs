@@ -46,13 +46,13 @@ pub(crate) enum Answer {
 
 /// A notification from a backend to its factory.
 #[derive(Debug, Clone)]
-pub(crate) enum Shout {
+pub(crate) enum Notification {
     Freed(LockName),
     All(MissedWakes),
     Restarted,
 }
 
-impl Shout {
+impl Notification {
     /// Calls a factory, which may call observers. No mutex may be held.
     pub(crate) fn deliver(&self, to: &Weak<dyn WakeListener>) {
         let Some(signals) = to.upgrade() else { return };
@@ -66,7 +66,7 @@ impl Shout {
 
 /// A message under way.
 #[derive(Debug)]
-pub(crate) struct Letter {
+pub(crate) struct Envelope {
     pub(crate) link: usize,
     pub(crate) connection: u64,
     /// The call that waits for the answer; `None` for a second delivery.
@@ -106,7 +106,7 @@ impl Request {
         }
     }
 
-    /// Returns its numbers for the trace.
+    /// Returns the numbers of the request for the trace.
     pub(crate) fn numbers(&self) -> (u64, u64) {
         match self {
             Self::Acquire(r) => (r.lease.number().get(), r.not_after.as_micros()),
@@ -135,7 +135,7 @@ impl Request {
         }
     }
 
-    /// Returns whether it acquires leases.
+    /// Returns `true` for an acquire, or a batch with one.
     pub(crate) fn acquires(&self) -> bool {
         match self {
             Self::Acquire(_) | Self::Propose(_) | Self::Heal(_) => true,
@@ -165,7 +165,7 @@ impl Answer {
         }
     }
 
-    /// Returns whether it reports that a request of a batch was not executed.
+    /// Returns `true` if the answer reports that a request of a batch was not executed.
     pub(crate) fn is_refused_in_part(&self) -> bool {
         matches!(self, Self::Batch(answers) if answers.iter().any(|answer| matches!(answer, Self::Failed(_))))
     }
@@ -179,7 +179,7 @@ impl Answer {
         }
     }
 
-    /// Returns its name for the trace.
+    /// Returns the name of the answer for the trace.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Acquired(reply) => match reply.outcome {

@@ -2,7 +2,7 @@
 
 use crate::{
     link::Cut,
-    message::{Answer, Fate, Letter, Request},
+    message::{Answer, Fate, Envelope, Request},
     plan::LATEST,
     state::{Happening, State},
     trace::Who,
@@ -11,7 +11,7 @@ use lock_core::backend::Applied;
 use lock_testkit::planted::PlantedBug;
 use tokio::sync::oneshot;
 
-/// The fate of a message that is sent now.
+/// The fate of a message that is being sent.
 enum Way {
     Lost,
     Reset,
@@ -25,10 +25,10 @@ impl State {
         let calm = self.calm;
         let mut falls = |chance: f64| !calm && self.dice.chance(chance);
         let (lost, lost_reply) = (falls(faults.lose_request), falls(faults.lose_reply));
-        let (refused, late, aloud) = (falls(faults.refuse), falls(faults.late), falls(0.5));
+        let (refused, late, is_reset) = (falls(faults.refuse), falls(faults.late), falls(0.5));
         if lost {
             self.count("lost request");
-            return if aloud { Way::Reset } else { Way::Lost };
+            return if is_reset { Way::Reset } else { Way::Lost };
         }
         if refused {
             self.count("refused request");
@@ -41,7 +41,7 @@ impl State {
         }
         let fate = if lost_reply {
             self.count("lost reply");
-            if aloud { Fate::Broken } else { Fate::Silence }
+            if is_reset { Fate::Broken } else { Fate::Silence }
         } else {
             Fate::Answered { after: self.latency() }
         };
@@ -64,7 +64,7 @@ impl State {
             return Err(coming);
         }
         let process = self.links[link].process;
-        // A process that is suspended between creating and sending a request sends it when it is resumed.
+        // A process that is suspended between creating and sending a request sends it when it resumes.
         let held_back = match self.is_paused(process) && self.dice.chance(0.5) {
             true => self.pauses[process].until - self.now,
             false => 0,
@@ -104,8 +104,8 @@ impl State {
                 let most = if late_again { LATEST / 5 } else { 1 };
                 let again = twice.then(|| self.dice.below(most));
                 self.links[link].under_way += 1;
-                let letter = Letter { link, connection, call: Some(call), request, fate, again };
-                self.at(at, Happening::Arrive(letter));
+                let envelope = Envelope { link, connection, call: Some(call), request, fate, again };
+                self.at(at, Happening::Arrive(envelope));
             }
         }
         Err(coming)
@@ -131,21 +131,21 @@ impl State {
         }
     }
 
-    /// Delivers a request to the store, unless something is in its way.
-    pub(crate) fn arrive(&mut self, letter: Letter) {
-        let Letter { link, connection, call, .. } = letter;
+    /// Delivers a request to the store, unless it is lost or blocked.
+    pub(crate) fn arrive(&mut self, envelope: Envelope) {
+        let Envelope { link, connection, call, .. } = envelope;
         let cut = self.links[link].partition.filter(|cut| cut.until > self.now);
-        if let Some(cut) = cut.filter(|cut| cut.how == Cut::Wait && !letter.request.is_subscription()) {
-            return self.at(cut.until, Happening::Arrive(letter));
+        if let Some(cut) = cut.filter(|cut| cut.how == Cut::Wait && !envelope.request.is_subscription()) {
+            return self.at(cut.until, Happening::Arrive(envelope));
         }
         let store = self.store_of(link);
         let (paused_until, is_down) = (store.paused_until, store.down_until > self.now);
         if paused_until > self.now && !is_down {
             let again = paused_until;
-            return self.at(again, Happening::Arrive(letter));
+            return self.at(again, Happening::Arrive(envelope));
         }
         self.links[link].under_way -= 1;
-        let stale = letter.request.is_subscription() && connection != self.links[link].connection;
+        let stale = envelope.request.is_subscription() && connection != self.links[link].connection;
         let broken = stale || is_down;
         if broken || cut.is_some_and(|cut| cut.how != Cut::Vanish) {
             return self.fail(link, call);
@@ -154,24 +154,24 @@ impl State {
             drop(call.and_then(|call| self.calls.remove(&call)));
             return;
         }
-        let answer = self.execute(link, &letter.request);
-        // A second delivery never overtakes the first, since its answer would be taken for the answer.
-        // Nor does it execute a request that was answered as refused.
-        match letter.again.filter(|_| !answer.is_refused_in_part()) {
+        let answer = self.execute(link, &envelope.request);
+        // A second delivery never overtakes the first, since its answer would be taken for the first one's. Nor does it
+        // execute a request that was answered as refused.
+        match envelope.again.filter(|_| !answer.is_refused_in_part()) {
             Some(0) => {
                 self.count("duplicate");
-                self.execute(link, &letter.request);
+                self.execute(link, &envelope.request);
             }
             Some(later) => {
                 self.count("late duplicate");
                 self.links[link].under_way += 1;
-                let second = Letter { call: None, again: None, request: letter.request.clone(), ..letter };
+                let second = Envelope { call: None, again: None, request: envelope.request.clone(), ..envelope };
                 self.after(later, Happening::Arrive(second));
             }
             None => {}
         }
         let Some(call) = call else { return };
-        match letter.fate {
+        match envelope.fate {
             Fate::Answered { after } => self.after(after, Happening::Answer { link, call, answer }),
             Fate::Silence => drop(self.calls.remove(&call)),
             Fate::Broken => self.fail(link, Some(call)),
@@ -184,7 +184,7 @@ impl State {
         self.after(after, Happening::Answer { link, call, answer: Answer::Failed(Applied::Unknown) });
     }
 
-    /// Delivers an answer to its process, unless something is in its way.
+    /// Delivers an answer to its process, unless it is lost or blocked.
     pub(crate) fn answer(&mut self, link: usize, call: u64, answer: Answer) {
         let process = self.links[link].process;
         if self.links[link].dead {

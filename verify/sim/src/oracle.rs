@@ -1,4 +1,4 @@
-//! The oracle, which observes every grant, renewal and end, inspects holders' beliefs, and reports violations.
+//! The oracle, which observes every grant, renewal and end, inspects what holders believe, and reports violations.
 
 use crate::{
     ballot::{Ballot, IdleWakes},
@@ -36,7 +36,7 @@ pub(crate) struct Oracle {
     /// The first violation.
     pub(crate) broken: Option<String>,
     pub(crate) stepped_back: bool,
-    /// Acquires that were sent with a far `not_after`.
+    /// Acquires that were sent with a distant `not_after`.
     pub(crate) far_stamps: BTreeSet<(LeaseId, UtcTime)>,
     pub(crate) quorum: Option<Quorum>,
     /// `true` if the run has no faults.
@@ -63,7 +63,7 @@ pub(crate) struct Name {
     pub(crate) idle_wakes: IdleWakes,
     /// `true` if the counter may be lost or stale.
     pub(crate) doubt: bool,
-    /// `true` once tokens have decreased as the documentation allows. They are not checked any more.
+    /// `true` once tokens have decreased in a documented way. They are not checked any more.
     pub(crate) residual: bool,
 }
 
@@ -74,17 +74,17 @@ pub(crate) struct Lease {
     pub(crate) order: u64,
     /// The last token that the store reserved for it.
     last_token: u64,
-    /// The time at which the store lost it through no fault of its holder.
+    /// The time at which the store lost it without a fault of its holder.
     pub(crate) robbed: Option<u64>,
     /// `true` if it returned with old data, or with a clock that stepped back.
     pub(crate) revived: bool,
     pub(crate) renewals: Vec<Renewal>,
-    /// `true` if the granted request had a far `not_after` (see [`Oracle::acquire_sent`]). Its undo may end too
+    /// `true` if the granted request had a distant `not_after` (see [`Oracle::acquire_sent`]). Its undo may end too
     /// early.
     pub(crate) far_stamp: bool,
     /// The time at which its process last sent something about it, or an acquire of it was executed.
     pub(crate) touched: u64,
-    /// `true` once its process released it. From then on it is undone and never requested again.
+    /// `true` once its process has released it. From then on it is undone and never requested again.
     pub(crate) retired: bool,
 }
 
@@ -111,10 +111,10 @@ pub(crate) struct Held {
     pub(crate) name: LockName,
     /// The time at which it began.
     pub(crate) since: u64,
-    /// The hold as its holder reads it; `None` if no client took it.
+    /// The hold as read by its holder; `None` if no client took it.
     pub(crate) taken: Option<Taken>,
     pub(crate) ended: Option<HoldEnd>,
-    /// Its deadline when it ended; the far future before that.
+    /// Its deadline when it ended; before that, the distant future.
     pub(crate) was_until: u64,
 }
 
@@ -160,11 +160,11 @@ impl Oracle {
         }
     }
 
-    /// Records an acquire. Its `not_after` is far if the store may execute it long after an operation timeout from
-    /// now. This happens if the store's clock stepped back, or if the process had not heard from the store and used
-    /// its own clock, which is ahead. The undo of an acquire ends one lease after that timeout, so it may end before
-    /// the lease that it should undo. The distance at the time of execution is no criterion, because the acquire may
-    /// have been under way for most of that time.
+    /// Records an acquire. Its `not_after` is distant if the store may execute it long after an operation timeout from
+    /// now. This happens if the store's clock stepped back, or if the process had not heard from the store and used its
+    /// own clock, which is ahead. The undo of an acquire ends one lease after that timeout, so it may end before the
+    /// lease that it should undo. The distance at the time of execution is no criterion, because the acquire may have
+    /// been under way for most of that time.
     pub(crate) fn acquire_sent(
         &mut self,
         now: u64,
@@ -195,7 +195,7 @@ impl Oracle {
             name.residual = true;
         } else if !name.residual {
             let greatest = name.greatest;
-            self.must(false, || format!("{}: token {first} was drawn after {greatest}", r.name));
+            self.must(false, || format!("{}: token {first} was issued after {greatest}", r.name));
         }
         if before.is_none_or(|before| before.lease != r.lease) {
             self.grants += 1;
@@ -271,7 +271,7 @@ impl Oracle {
         let id = (hold.lease_id(), hold.fencing_token());
         let robbed = self.leases.get(&id.0).and_then(|lease| lease.robbed);
         let Some(held) = self.holds.get_mut(&id) else {
-            return self.must(false, || format!("{hold:?} was taken, and never granted"));
+            return self.must(false, || format!("{hold:?} was taken, but never granted"));
         };
         if held.taken.is_some() || held.ended.is_some() {
             return;
@@ -294,7 +294,7 @@ impl Oracle {
         let timeless = self.quorum.is_some_and(|quorum| quorum.timeless);
         for violation in self.history.check() {
             let name = match &violation {
-                // Then only the order of votes orders tokens, and holds do not exclude one another.
+                // In that case only the order of votes orders tokens, and holds do not exclude one another.
                 Violation::Overlap { .. } | Violation::TokenFell { .. } if timeless => continue,
                 Violation::Overlap { first, .. } => {
                     return self.must(false, || format!("{violation} (since {:?})", first.from));

@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// Returns the calls that delay what was submitted since. A late or lost call does so only for a moment: its
+    /// Returns the calls that delay operations submitted after them. A late or lost call only does so for a moment: its
     /// operations are answered late or never.
     fn under_way(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(|call| call.coming.is_some() && call.sent.elapsed() < HOLDS_UP)
@@ -173,7 +173,7 @@ fn request(operation: &Operation) -> Option<Request> {
     }
 }
 
-/// Returns the next answer to one of the calls. Calls that were lost stay.
+/// Returns the next answer to one of the calls. Lost calls stay.
 async fn next_answer(calls: &mut Vec<Call>) -> (Vec<Operation>, Answer) {
     poll_fn(|cx| {
         for number in 0..calls.len() {

@@ -50,7 +50,7 @@ pub(crate) struct Plan {
 /// The rules by which a pipeline sends. While nothing is under way, it sends immediately.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Batching {
-    /// The number of waiting operations that is sent although calls are under way.
+    /// The number of waiting operations that are sent even while calls are under way.
     pub(crate) gathered: usize,
     /// The maximum number of operations in a call.
     pub(crate) most: usize,
@@ -99,7 +99,7 @@ pub(crate) struct Faults {
     pub(crate) late_signal: f64,
 }
 
-/// Troubles of whole processes and stores.
+/// Faults of whole processes and stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trouble {
     Partition,
@@ -109,7 +109,7 @@ pub(crate) enum Trouble {
     RestartEmpty,
     RestartOld,
     Force,
-    /// A step that the margin covers.
+    /// A step within the margin.
     SmallStep,
     /// A step that exceeds the margin.
     StepAhead,
@@ -142,7 +142,7 @@ fn terms(dice: &mut Stream) -> Terms {
     let operation = if quick { lease / 20 } else { lease / 10 };
     let every = if dice.chance(0.2) { lease / 4 } else { lease / 3 };
     let max_hold = dice.chance(0.1).then_some(lease * 2);
-    // Holds last for a part of a lease here, so that chains of hand-offs meet every kind of trouble.
+    // Here a hold lasts for a part of a lease, so that chains of hand-offs meet every kind of fault.
     let mut options =
         LockOptions::new().lease(lease).operation_timeout(operation).margin(margin).hand_off(4, lease / 2);
     options = if fixed { options.fixed_lease(lease) } else { options.renew_every(every) };
@@ -164,7 +164,7 @@ fn terms(dice: &mut Stream) -> Terms {
 }
 
 impl Terms {
-    /// Keeps the name taken for half of the lease at least.
+    /// Keeps the name taken for at least half of the lease.
     fn with_minimum(self) -> Self {
         let min_hold = self.lease / 2;
         Self { options: self.options.min_hold(min_hold), min_hold, ..self }
@@ -183,12 +183,12 @@ impl Plan {
         let dice = &mut seed.stream();
         let processes = 2 + usize::try_from(dice.below(4)).unwrap_or(0);
         let batching = dice.chance(0.5).then(|| Batching::draw(dice));
-        // A pipeline is busy only if clients want many locks.
+        // A pipeline is only busy if clients want many locks.
         let more = if batching.is_some() { 4 } else { 0 };
         let names = 1 + dice.below(3) + more;
         let names = (0..names).filter_map(|n| LockName::new(format!("name-{n}")).ok()).collect();
         let mut menu: Vec<_> = (0..3).map(|_| terms(dice)).collect();
-        // From dice of its own: the rest of a run is the same with and without it.
+        // Drawn from a separate stream, so that the rest of a run is the same with and without it.
         if Seed::new(seed.get().rotate_left(11) ^ 0x0004_1157).stream().chance(0.3) {
             menu[2] = menu[2].with_minimum();
         }
@@ -229,10 +229,10 @@ impl Plan {
         self.troubles.is_empty()
     }
 
-    /// Returns whether an answer may take longer than an operation timeout without any fault.
+    /// Returns `true` if an answer may take longer than an operation timeout without any fault.
     pub(crate) fn may_be_slow(&self) -> bool {
         let shortest = self.menu.iter().map(|terms| terms.operation).min().unwrap_or_default();
-        // An operation of a pipeline waits for others first.
+        // An operation of a pipeline first waits for others.
         let wait = if self.batching.is_some() { 15 } else { 5 };
         match self.latency {
             Latency::Zero => false,
@@ -271,7 +271,7 @@ fn faults(dice: &mut Stream, storm: f64) -> Faults {
     }
 }
 
-/// Draws a few troubles per seed, so that each also occurs without the others.
+/// Draws a few faults per seed, so that each also occurs without the others.
 fn troubles(dice: &mut Stream, storm: f64) -> Vec<Trouble> {
     use Trouble::*;
     if storm == 0.0 {

@@ -1,4 +1,4 @@
-//! A process: a factory and its clients, which is started, shut down, killed and started again.
+//! A process, which is a factory with its clients: started, shut down, killed and started again.
 
 use crate::{
     backend::SimBackend,
@@ -93,7 +93,7 @@ impl Life {
     }
 }
 
-/// Starts one life after the other until the run ends. Returns all lives, the last of which is still active.
+/// Starts one life after another until the run ends. Returns all lives; the last one is still active.
 pub(crate) async fn lives(world: Arc<World>, process: usize, mut dice: Stream) -> Vec<Life> {
     let mut lives = Vec::new();
     let mut undertakers = JoinSet::new();
@@ -125,7 +125,7 @@ pub(crate) async fn lives(world: Arc<World>, process: usize, mut dice: Stream) -
                 world.with(|state| {
                     state.count("crash");
                     state.note(Who::Link(link), "dies", (0, 0));
-                    state.hang_up(link);
+                    state.disconnect(link);
                 });
                 clients.abort_all();
                 while clients.join_next().await.is_some() {}
@@ -137,7 +137,7 @@ pub(crate) async fn lives(world: Arc<World>, process: usize, mut dice: Stream) -
                 while let Some(done) = clients.join_next().await {
                     done.expect("clients do not panic");
                 }
-                world.with(|state| state.hang_up(link));
+                world.with(|state| state.disconnect(link));
             }
         }
         lives.push(life);

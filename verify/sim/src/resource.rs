@@ -24,7 +24,7 @@ pub(crate) struct Write {
 }
 
 impl Resource {
-    /// Returns the value, unless a newer holder was there. `order` is the store's number of the grant.
+    /// Returns the value, unless a newer holder has read it. `order` is the store's number of the grant.
     pub(crate) fn read(&mut self, bug: Option<PlantedBug>, token: FencingToken, order: u64) -> Option<u64> {
         if token.get() < self.fence {
             return None;
@@ -36,7 +36,7 @@ impl Resource {
         Some(self.value)
     }
 
-    /// Returns whether the write is accepted. Only the newest holder that read may write.
+    /// Returns `true` if the write is accepted: only the newest holder that has read may write.
     pub(crate) fn write(&mut self, bug: Option<PlantedBug>, write: &Write) -> bool {
         let token = write.token.get();
         let accepted = match bug {
@@ -54,8 +54,8 @@ impl Resource {
         accepted
     }
 
-    /// Returns whether the last accepted write lost nothing: it is from the newest reader and builds on every write
-    /// before it.
+    /// Returns `true` if the last accepted write lost nothing: it is from the newest reader and builds on every earlier
+    /// write.
     pub(crate) fn is_fresh(&self, order: u64) -> bool {
         order >= self.newest_reader && self.value == self.accepted
     }

@@ -1,4 +1,4 @@
-//! One run: a storm for a number of events, then calm, after which nothing may be left.
+//! One run: a storm for a number of events, then a calm, after which nothing may be left.
 
 use crate::{
     calm::{nothing_is_left, probe, stretch},
@@ -23,7 +23,7 @@ use tokio::{
 /// The summary of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The hash of all events. Two runs of one seed have the same one.
+    /// The hash of all events, which is the same for all runs of a seed.
     pub hash: u64,
     /// The number of events.
     pub events: u64,
@@ -129,7 +129,7 @@ async fn script(world: &Arc<World>, dice: &mut lock_testkit::Stream) {
         sleep(Duration::from_millis(100)).await;
         rounds += 1;
         if rounds > 500_000 {
-            return world.with(|s| s.oracle.must(false, || "nothing happens any more".to_owned()));
+            return world.with(|s| s.oracle.must(false, || "the run does not continue".to_owned()));
         }
     }
     world.with(|state| {
@@ -142,7 +142,7 @@ async fn script(world: &Arc<World>, dice: &mut lock_testkit::Stream) {
         ended.extend(done.expect("processes do not panic"));
     }
     if !all.is_empty() {
-        return world.with(|s| s.oracle.must(false, || "somebody does not go home".to_owned()));
+        return world.with(|s| s.oracle.must(false, || "a process does not end".to_owned()));
     }
     ended.sort_by_key(|life| life.link);
     probe(world, &ended).await;

@@ -2,7 +2,7 @@
 
 use crate::{
     link::Link,
-    message::{Answer, Letter, Shout},
+    message::{Answer, Envelope, Notification},
     oracle::Oracle,
     plan::Plan,
     resource::{Resource, Write},
@@ -15,7 +15,7 @@ use lock_testkit::{Stream, planted::PlantedBug};
 use std::{collections::BTreeMap, sync::Weak, task::Waker};
 use tokio::sync::oneshot;
 
-/// The maximum number of events. A run that does not end by then never will.
+/// The maximum number of events. A run that has not ended by then is assumed to be endless.
 const MAX_EVENTS: u64 = 50_000;
 
 #[derive(Debug)]
@@ -39,10 +39,10 @@ pub(crate) struct State {
     pub(crate) counts: BTreeMap<&'static str, u64>,
     /// `true` once there are no more faults.
     pub(crate) calm: bool,
-    /// `true` once clients have to finish.
+    /// `true` once clients must finish.
     pub(crate) closing: bool,
     pub(crate) last_small_step: u64,
-    pub(crate) outbox: Vec<(Weak<dyn WakeListener>, Shout)>,
+    pub(crate) outbox: Vec<(Weak<dyn WakeListener>, Notification)>,
     pub(crate) wakers: Vec<Waker>,
 }
 
@@ -56,13 +56,13 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// The longest sleep of the task that keeps time in a process. It is a task of the driver, which the simulation
-    /// cannot suspend: it may set its timer during a pause, by a clock that stands still, and then is that late.
-    const LONGEST_SLEEP: u64 = 1_000_000;
+    /// The longest sleep of a process's timekeeper. It is a task of the driver, which the simulation cannot suspend: it
+    /// may set its timer during a pause, by a stopped clock, and is then late by this.
+    const MAX_SLEEP: u64 = 1_000_000;
 
-    /// Returns the time until which the process may be late because of it.
+    /// Returns the time until which the pause may delay the process.
     pub(crate) fn felt_until(&self) -> u64 {
-        if self.until == 0 { 0 } else { self.until + Self::LONGEST_SLEEP }
+        if self.until == 0 { 0 } else { self.until + Self::MAX_SLEEP }
     }
 }
 
@@ -75,16 +75,16 @@ pub(crate) enum Order {
 /// A future event.
 #[derive(Debug)]
 pub(crate) enum Happening {
-    Arrive(Letter),
+    Arrive(Envelope),
     Answer {
         link: usize,
         call: u64,
         answer: Answer,
     },
-    Shout {
+    Notification {
         link: usize,
         connection: u64,
-        what: Shout,
+        what: Notification,
     },
     Reconnect {
         link: usize,
@@ -131,7 +131,7 @@ impl State {
     pub(crate) fn note(&mut self, who: Who, what: &'static str, numbers: (u64, u64)) {
         self.trace.note(self.now, who, what, numbers);
         let endless = self.trace.len() > MAX_EVENTS;
-        self.oracle.must(!endless, || format!("{MAX_EVENTS} events, and no end"));
+        self.oracle.must(!endless, || format!("{MAX_EVENTS} events without an end"));
     }
 
     pub(crate) fn count(&mut self, what: &'static str) {
@@ -152,7 +152,7 @@ impl State {
         self.queue.insert((time, order), what);
     }
 
-    pub(crate) fn shout(&mut self, link: usize, what: Shout) {
+    pub(crate) fn notify_later(&mut self, link: usize, what: Notification) {
         if let Some(signals) = self.links[link].signals.clone() {
             self.outbox.push((signals, what));
         }
@@ -162,7 +162,7 @@ impl State {
         self.plan.latency.draw(&mut self.dice)
     }
 
-    /// Returns the store that this link leads to.
+    /// Returns the store to which this link leads.
     pub(crate) fn store_of(&self, link: usize) -> &Store {
         &self.stores[self.links[link].node]
     }
@@ -183,9 +183,9 @@ impl State {
     pub(crate) fn happen(&mut self) {
         while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= self.now) {
             match entry.remove() {
-                Happening::Arrive(letter) => self.arrive(letter),
+                Happening::Arrive(envelope) => self.arrive(envelope),
                 Happening::Answer { link, call, answer } => self.answer(link, call, answer),
-                Happening::Shout { link, connection, what } => self.hear(link, connection, what),
+                Happening::Notification { link, connection, what } => self.hear(link, connection, what),
                 Happening::Reconnect { link, restarted } => self.reconnect(link, restarted),
                 Happening::Resume { process } => self.resume(process),
                 Happening::Write(write) => self.write(&write),

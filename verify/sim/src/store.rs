@@ -14,13 +14,13 @@ use std::{collections::BTreeSet, time::Duration};
 
 /// The age of a store that was never restarted.
 const OLD: Duration = Duration::from_secs(3_600);
-/// A bug that occasionally answers wrongly does so once in this many requests.
+/// A bug that gives a wrong answer now and then does so once in this many requests.
 const NOW_AND_THEN: u64 = 20;
 
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) clock: StoreClock,
-    /// The data, which it loses or keeps in a crash.
+    /// The data, which a crash may lose or keep.
     pub(crate) data: BuggyStore,
     pub(crate) snapshot: BuggyStore,
     /// The subscriptions, by link.
@@ -84,7 +84,7 @@ impl Store {
         self.data.release(now, r)
     }
 
-    /// Counts a request, and returns whether a stale replica answers it, which does not have the name.
+    /// Counts a request. Returns `true` if a stale replica answers it, which does not have the name.
     fn replica_answers(&mut self, time: u64, name: &LockName) -> bool {
         self.executed += 1;
         self.data.has(PlantedBug::StaleReplicaAnswers)

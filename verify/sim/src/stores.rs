@@ -30,7 +30,7 @@ impl Stores {
         self.0.iter()
     }
 
-    /// Returns the lease that a majority has, and the true time until which it does.
+    /// Returns the lease that a majority has, and the true time until which the majority has it.
     pub(crate) fn stored(&self, time: u64, name: &LockName) -> Option<Stored> {
         let mut all: Vec<_> = self.iter().filter_map(|store| store.stored(time, name)).collect();
         all.sort_by_key(|stored| Reverse(stored.until));
@@ -50,7 +50,7 @@ impl Stores {
         self[if one_for_all { 0 } else { number }].clock.at(time)
     }
 
-    /// Returns all remaining leases of these names, with the number of the store.
+    /// Returns all remaining leases of these names, each with the number of its store.
     pub(crate) fn left<'a>(
         &'a self,
         time: u64,

@@ -1,9 +1,9 @@
-//! Troubles of whole processes and stores, drawn by the plan one after the other.
+//! Faults of whole processes and stores, drawn one at a time by the plan.
 
 use crate::{
     data_loss::Kept,
     link::{Cut, Link, Partition},
-    message::Shout,
+    message::Notification,
     plan::Trouble,
     state::{Happening, Order, State},
     store::Stored,
@@ -12,7 +12,7 @@ use crate::{
 use lock_core::{LockName, backend::MissedWakes};
 
 impl State {
-    /// Causes the next trouble and schedules another one.
+    /// Causes the next fault and schedules another one.
     pub(crate) fn trouble(&mut self) {
         if self.calm {
             return;
@@ -69,10 +69,10 @@ impl State {
             Trouble::Shutdown => self.orders[process] = Some(Order::ShutDown),
             Trouble::Spurious => {
                 self.count("spurious wake-up");
-                let lagged = Shout::All(MissedWakes::Lagged);
-                let what = if self.dice.chance(0.5) { lagged } else { Shout::Restarted };
+                let lagged = Notification::All(MissedWakes::Lagged);
+                let what = if self.dice.chance(0.5) { lagged } else { Notification::Restarted };
                 let connection = self.links[link].connection;
-                self.after(0, Happening::Shout { link, connection, what });
+                self.after(0, Happening::Notification { link, connection, what });
             }
         }
     }
@@ -81,7 +81,7 @@ impl State {
         (of > 0).then(|| usize::try_from(self.dice.below(of as u64)).unwrap_or(0))
     }
 
-    /// Draws a node. With a single store, no random number is used.
+    /// Draws a node. Uses no random number if there is a single store.
     fn draw_node(&mut self) -> usize {
         if self.stores.len() > 1 { self.draw(self.stores.len()).unwrap_or(0) } else { 0 }
     }
@@ -121,15 +121,15 @@ impl State {
 
     pub(crate) fn resume(&mut self, process: usize) {
         for link in self.links.iter().filter(|link| link.process == process) {
-            link.clock.go_on();
+            link.clock.resume();
         }
         let waiting = std::mem::take(&mut self.pauses[process].waiting);
         self.wakers.extend(waiting);
         let Some(link) = self.links.iter().rposition(|link| link.process == process) else { return };
         self.note(Who::Link(link), "goes on", (0, 0));
-        // Timers that became due meanwhile fire immediately, or a little later.
+        // Timers that became due in the meantime fire immediately, or a little later.
         if self.dice.chance(0.5) {
-            self.shout(link, Shout::All(MissedWakes::Lagged));
+            self.notify_later(link, Notification::All(MissedWakes::Lagged));
         }
     }
 
@@ -169,7 +169,7 @@ impl State {
         }
     }
 
-    /// Returns whether this would exceed what a quorum survives: a minority of nodes that may have lost their data.
+    /// Returns `true` if this would exceed what a quorum survives: a minority of nodes that may have lost their data.
     fn is_too_much(&self, node: usize) -> bool {
         let Some(quorum) = self.plan.quorum.filter(|quorum| !quorum.durable) else { return false };
         let is_young = |number: &usize| self.stores[*number].age(self.now) < quorum.max_lease;
@@ -184,8 +184,8 @@ impl State {
         Kept { here, decided: all(&|name| self.stores.stored(self.now, name)) }
     }
 
-    /// Ends a process, which the stores notice. Its links start with this one.
-    pub(crate) fn hang_up(&mut self, link: usize) {
+    /// Ends a process. The stores notice this. Its links start with this one.
+    pub(crate) fn disconnect(&mut self, link: usize) {
         for link in link..link + self.stores.len() {
             self.links[link].dead = true;
             self.links[link].connection += 1;
@@ -193,7 +193,7 @@ impl State {
         }
     }
 
-    /// Ends all troubles for good.
+    /// Ends all faults for good.
     pub(crate) fn heal(&mut self) {
         self.note(Who::Store(0), "heals", (0, 0));
         self.calm = true;

@@ -1,7 +1,7 @@
 //! Wake-ups: their recipients, their delivery, and the effect of a new connection.
 
 use crate::{
-    message::Shout,
+    message::Notification,
     plan::LATEST,
     state::{Happening, State},
     trace::Who,
@@ -13,7 +13,7 @@ use lock_core::{
 
 impl State {
     /// Notifies the listeners of a release.
-    pub(crate) fn tell_listeners(&mut self, node: usize, name: &LockName, notify: NotifyWaiters) -> Released {
+    pub(crate) fn notify_listeners(&mut self, node: usize, name: &LockName, notify: NotifyWaiters) -> Released {
         let listeners = self.stores[node].listeners(name, notify);
         if !listeners.is_empty() && self.plan.quorum.is_some() {
             self.wakes_waiters(name);
@@ -29,23 +29,23 @@ impl State {
                 after += self.dice.below(LATEST);
             }
             let connection = self.links[*link].connection;
-            self.after(after, Happening::Shout { link: *link, connection, what: Shout::Freed(name.clone()) });
+            self.after(after, Happening::Notification { link: *link, connection, what: Notification::Freed(name.clone()) });
         }
         Released::Released { listeners: u32::try_from(listeners.len()).ok() }
     }
 
-    pub(crate) fn hear(&mut self, link: usize, connection: u64, what: Shout) {
+    pub(crate) fn hear(&mut self, link: usize, connection: u64, what: Notification) {
         let process = self.links[link].process;
         if self.is_paused(process) {
             let until = self.pauses[process].until;
-            return self.at(until, Happening::Shout { link, connection, what });
+            return self.at(until, Happening::Notification { link, connection, what });
         }
         let to = &self.links[link];
         if to.dead || to.connection != connection || to.partition.is_some_and(|cut| cut.until > self.now) {
             return;
         }
         self.note(Who::Link(link), "is woken", (0, 0));
-        self.shout(link, what);
+        self.notify_later(link, what);
     }
 
     /// Reconnects a process: it renews its subscriptions, then asks again.
@@ -67,6 +67,6 @@ impl State {
         self.stores[node].watchers.retain(|(_, watcher)| *watcher != link);
         wanted.into_iter().for_each(|name| self.stores[node].watch(link, name));
         self.note(Who::Link(link), "reconnects", (restarted.into(), 0));
-        self.shout(link, if restarted { Shout::Restarted } else { Shout::All(MissedWakes::Reconnected) });
+        self.notify_later(link, if restarted { Notification::Restarted } else { Notification::All(MissedWakes::Reconnected) });
     }
 }

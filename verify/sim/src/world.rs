@@ -21,8 +21,8 @@ use tokio::{
 pub(crate) struct World {
     state: Mutex<State>,
     pub(crate) origin: Instant,
-    /// Notified when an event was put at the front of the queue.
-    pub(crate) bell: Notify,
+    /// Notified when an event is put at the front of the queue.
+    pub(crate) front_changed: Notify,
     /// Notified when a process receives an order, or when there is a violation.
     pub(crate) orders: Vec<Notify>,
     pub(crate) alarm: Notify,
@@ -35,7 +35,7 @@ impl World {
         Arc::new(Self {
             state: Mutex::new(state),
             origin: Instant::now(),
-            bell: Notify::new(),
+            front_changed: Notify::new(),
             orders: (0..processes).map(|_| Notify::new()).collect(),
             alarm: Notify::new(),
         })
@@ -45,7 +45,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works on the state. The closure must not call anything in the library that could call back.
+    /// Runs a closure on the state. The closure must not call anything in the library that could call back.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let elapsed = u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(0);
@@ -57,7 +57,7 @@ impl World {
         let ordered: Vec<_> = (0..state.orders.len()).filter(|p| state.orders[*p].is_some()).collect();
         drop(state);
         if moved {
-            self.bell.notify_one();
+            self.front_changed.notify_one();
         }
         if broken {
             self.alarm.notify_one();
@@ -93,7 +93,7 @@ impl World {
             let until = next.map_or(Duration::from_secs(1 << 30), Duration::from_micros);
             tokio::select! {
                 biased;
-                () = self.bell.notified() => {}
+                () = self.front_changed.notified() => {}
                 () = tokio::time::sleep_until(self.origin + until) => {}
             }
         }

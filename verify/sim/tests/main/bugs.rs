@@ -24,7 +24,7 @@ fn planted_bugs_are_found() {
         let tally = campaign(topology, &seeds, Some(bug));
         let failure = tally.failures.first();
         let failure = failure.unwrap_or_else(|| panic!("{bug:?} was not found in {MAX_RUNS} runs"));
-        // By the bug and not by the seed.
+        // The failure is caused by the bug and not by the seed.
         assert!(run(topology, failure.seed, None).is_ok(), "seed {} fails without {bug:?}", failure.seed);
         eprintln!("{bug:?}: found in run {}: {}", tally.runs, failure.what);
     }

@@ -1,4 +1,4 @@
-//! One store: seeds that hold, and runs that repeat.
+//! One store: seeds that must pass, and runs that repeat.
 
 use crate::support::{Seeds, repeat};
 use lock_sim::Topology;
@@ -6,14 +6,15 @@ use lock_sim::Topology;
 const SEEDS: Seeds<'_> = Seeds {
     fixed: 100,
     failed_once: &[
-        // A process that had not heard from the store stamped an acquire with its own clock, which was ahead.
+        // A process that had not heard from the store set the time limit of an acquire by its own clock, which was
+        // ahead.
         7_595_975_020_226_559_063,
     ],
     fresh: 900,
 };
 
 #[test]
-fn nothing_happens_that_must_not() {
+fn seeds_keep_every_guarantee() {
     let tally = SEEDS.hold(Topology::Single, "seeds");
     let batches = tally.sum.counts.get("batch").copied().unwrap_or(0);
     assert!(tally.runs < SEEDS.fixed || batches > tally.runs, "only {batches} calls had several operations");
@@ -23,6 +24,6 @@ fn nothing_happens_that_must_not() {
 }
 
 #[test]
-fn a_seed_repeats_its_run() {
+fn seed_repeats_its_run() {
     repeat(Topology::Single, 20);
 }

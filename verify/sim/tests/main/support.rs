@@ -1,18 +1,18 @@
-//! Seeds: fixed ones, those that failed once, then fresh ones; and runs that repeat.
+//! Seeds: fixed ones, ones that once failed, then fresh ones; and runs that repeat.
 
 use lock_sim::{Tally, Topology, campaign, run};
 use lock_testkit::Seed;
 
-/// The seeds that are run, each a number of its own.
+/// The seeds to run.
 pub(crate) struct Seeds<'a> {
     pub(crate) fixed: u64,
-    /// Runs that failed once.
+    /// Runs that once failed.
     pub(crate) failed_once: &'a [u64],
     pub(crate) fresh: u64,
 }
 
 impl Seeds<'_> {
-    /// Runs all of them, or only that of the environment, and fails if one run does. `filter` names the test.
+    /// Runs all of them, or only the one in the environment, and fails if any run does. `filter` names the test.
     pub(crate) fn hold(&self, topology: Topology, filter: &str) -> Tally {
         let first = Seed::of_this_run();
         let times = if std::env::var_os("LOCK_LONG").is_some() { 20 } else { 1 };
@@ -26,14 +26,14 @@ impl Seeds<'_> {
         eprintln!("{tally}");
         for failure in &tally.failures {
             let (variable, seed) = (Seed::VARIABLE, failure.seed);
-            eprintln!("{failure}\nrepeat it with {variable}={seed} cargo test -p lock-sim {filter}");
+            eprintln!("{failure}\nrepeat with {variable}={seed} cargo test -p lock-sim {filter}");
         }
         assert!(tally.failures.is_empty(), "{} of {} runs failed", tally.failures.len(), tally.runs);
         tally
     }
 }
 
-/// Fails unless each of these seeds, and a fresh one, has the same run twice.
+/// Fails unless each of these seeds, and a fresh one, gives the same run twice.
 pub(crate) fn repeat(topology: Topology, seeds: u64) {
     let fresh = Seed::of_this_run().stream().number();
     for seed in (0..seeds).chain([fresh]).map(Seed::new) {
