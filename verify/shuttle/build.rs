@@ -42,7 +42,7 @@ fn copy_sources(from: &Path, to: &Path) {
             continue;
         }
         let text = fs::read_to_string(&path).expect("UTF-8 source");
-        // Included code cannot have inner attributes and crate-level docs.
+        // Included code cannot have inner attributes or crate-level docs.
         let is_inner = |line: &&str| line.starts_with("//!") || line.starts_with("#![");
         let is_root = place.ends_with("lock-core/lib.rs");
         let lines = text.lines().filter(|line| !(is_root && is_inner(line)));

@@ -14,7 +14,7 @@ pub(crate) struct Answer {
     pub(crate) failure: Option<Failure>,
     /// Selects one of the possible outcomes; below 6.
     pub(crate) outcome: u8,
-    /// The number of tokens that others drew meanwhile.
+    /// The number of tokens that others drew in the meantime.
     pub(crate) others: u64,
     pub(crate) remaining: Option<Duration>,
     pub(crate) held_by_other: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// A success without any other contender.
+    /// A success without other contenders.
     pub(crate) const GOOD: Self =
         Self { failure: None, outcome: 0, others: 0, remaining: None, held_by_other: false, listeners: None };
 

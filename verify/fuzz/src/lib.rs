@@ -44,7 +44,7 @@ pub fn names(data: &[u8]) {
     assert_ne!(counter, lock);
 }
 
-/// Checks that a text is a part of a name unless it is empty, too long, or makes the name reserved.
+/// Checks that a text can be a part of a name unless it is empty, too long, or makes the name reserved.
 fn parts(text: &str) {
     match (LockName::of((text, 7)), LockName::of(("k", text))) {
         (Ok(first), Ok(second)) => {
@@ -63,8 +63,7 @@ fn parts(text: &str) {
     }
 }
 
-/// Returns the part of a key that determines its slot in a cluster: between the first `{` and the next `}`, or all of
-/// it.
+/// Returns the part of a key that determines its cluster slot: between the first `{` and the next `}`, or all of it.
 fn hash_tag(key: &str) -> &str {
     let tagged = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     tagged.filter(|tag| !tag.is_empty()).unwrap_or(key)
@@ -73,7 +72,7 @@ fn hash_tag(key: &str) -> &str {
 /// Checks addresses of Redis that contain a password.
 ///
 /// # Panics
-/// If an error repeats the password.
+/// If an error contains the password.
 pub fn urls(data: &[u8]) {
     const SECRET: &str = "c4n4ry";
     let text = String::from_utf8_lossy(data);
@@ -144,7 +143,7 @@ fn check_replies(u: &mut Unstructured<'_>) -> arbitrary::Result<()> {
     let value = value::any(u, 3)?;
     let said = format!("{value:?}");
     for error in model::read(value, u.int_in_range(0..=3)?) {
-        // The scripts' own words for "nothing was done".
+        // The words of the scripts that mean "nothing was done".
         let certain = ["refused", "held", "lacks", "failed"].iter().any(|word| said.contains(word));
         assert!(error.applied() == Applied::Unknown || certain, "{error}: {said}");
         assert!(error.to_string().len() < 1_000);

@@ -30,7 +30,7 @@ pub fn events(data: &[u8]) {
     world.end();
 }
 
-/// Lease ids that never repeat, and a server clock that runs with ours.
+/// Lease ids that never repeat, and a server clock that runs with the machine's.
 struct Dice {
     drawn: u64,
     now: Moment,
@@ -62,7 +62,7 @@ struct World {
     guards: BTreeMap<HoldId, u32>,
     ended: BTreeSet<HoldId>,
     tickets: BTreeSet<Ticket>,
-    /// `true` while a guard is being dropped and the machine has not reported it yet.
+    /// `true` while a guard is being dropped and the machine has not yet reported it.
     dropping: bool,
 }
 
@@ -158,7 +158,7 @@ impl World {
                     0..=2 if !reentry => {
                         let first = FencingToken::new(self.token + 1 + answer.others);
                         let AcquireMode::New { reserve, .. } = mode else {
-                            unreachable!("it is no re-entry")
+                            unreachable!("not a re-entry")
                         };
                         self.token = first.get() + u64::from(reserve);
                         Acquired::Granted { first, last: FencingToken::new(self.token) }
@@ -188,7 +188,7 @@ impl World {
             }
             Command::Watch => Event::Watched(answer.watch()),
             Command::Unwatch => Event::Unwatched(answer.watch()),
-            other => unreachable!("{other:?} is no question"),
+            other => unreachable!("{other:?} needs no answer"),
         };
         self.feed(event);
     }
@@ -249,10 +249,10 @@ impl World {
         let next =
             |asked: &&Command| matches!(asked, Command::TryAcquire { mode: AcquireMode::New { .. }, .. });
         assert!(self.asked.iter().filter(next).count() <= 1, "one acquire in flight");
-        assert_eq!(self.machine.waiters(), self.waiting.len(), "nobody is forgotten, nobody kept");
+        assert_eq!(self.machine.waiters(), self.waiting.len(), "the machine has exactly the waiting futures");
         if let Some((_, hold, guards, deadline)) = self.machine.holder() {
-            assert!(deadline > self.dice.now, "a hold past its deadline is over");
-            assert!(!self.ended.contains(&hold), "a hold that is over stays over");
+            assert!(deadline > self.dice.now, "a hold past its deadline has ended");
+            assert!(!self.ended.contains(&hold), "an ended hold stays ended");
             assert_eq!(self.guards.get(&hold).copied().unwrap_or_default(), guards);
         }
     }
@@ -265,15 +265,15 @@ impl World {
             | Command::Watch
             | Command::Unwatch => self.asked.push(command),
             Command::Grant { waiter, grant } => {
-                assert!(self.waiting.remove(&waiter), "a grant for one who waits");
+                assert!(self.waiting.remove(&waiter), "only a waiter is granted");
                 assert!(!self.ended.contains(&grant.hold) && grant.deadline > self.dice.now);
-                assert!(grant.hold.token.get() <= self.token, "only what the store has drawn");
+                assert!(grant.hold.token.get() <= self.token, "only tokens issued by the store");
                 let guards = self.guards.entry(grant.hold).or_default();
                 *guards += 1;
                 assert_eq!(*guards, grant.depth);
             }
             Command::Refuse { waiter, .. } => {
-                assert!(self.waiting.remove(&waiter), "a refusal for one who waits")
+                assert!(self.waiting.remove(&waiter), "only a waiter is refused")
             }
             Command::Extended { hold, deadline } => {
                 assert!(!self.ended.contains(&hold), "extended after its end");
@@ -300,7 +300,7 @@ impl World {
     /// Shuts down, answers everything successfully and lets time pass. Nothing may be left.
     fn end(mut self) {
         self.feed(Event::Shutdown);
-        assert!(self.waiting.is_empty(), "a close ends every wait");
+        assert!(self.waiting.is_empty(), "a shutdown ends every wait");
         for _ in 0..EVENTS * 4 {
             while let Some(command) = self.asked.pop() {
                 self.answer(command, &Answer::GOOD);
@@ -314,7 +314,7 @@ impl World {
                 self.tick();
             }
         }
-        panic!("it never comes to rest: {:?}, tickets {:?}", self.machine, self.tickets);
+        panic!("the machine never becomes idle: {:?}, tickets {:?}", self.machine, self.tickets);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Replies of any shape, biased towards those that resemble a script's.
+//! Replies of any shape, biased towards those that resemble the reply of a script.
 
 use arbitrary::{Result, Unstructured};
 use lock_redis::client::Reply;

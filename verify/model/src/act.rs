@@ -1,8 +1,7 @@
 //! The steps that may happen next.
 //!
-//! Within its budget of faults the world of this model is hostile; otherwise it is instant: messages that are not
+//! Within its budget of faults the world of this model is hostile. Otherwise it is instant: messages that are not
 //! delayed arrive before time advances, in any order. It is kinder than the worst case in these ways:
-//!
 //! - A plain acquire or a re-entry that is executed twice gets no answer, as the contract of a backend requires (*no
 //!   silent resends*), and neither does a release that lowers the depth. [`Config::resends_answered`] lifts that.
 //! - A subscription, or its end, is not executed after it timed out, because it died with its connection.
@@ -28,7 +27,7 @@ pub enum Act {
     Deliver(Message),
     /// A call of this process times out.
     TimeOut(usize),
-    /// The timer of this process fires.
+    /// Time advances to the next moment at which anything can happen.
     Tick(usize),
     /// Time advances to the next moment at which something can happen.
     Advance,

@@ -1,8 +1,8 @@
-//! The knowledge of an application about a hold, as reported by its guards.
+//! An application's knowledge of a hold, as reported by its guards.
 
 use lock_core::{clock::Moment, model::HoldId};
 
-/// A hold as its guards know it.
+/// A hold as known to its guards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Belief {
     pub(crate) id: HoldId,
@@ -11,11 +11,11 @@ pub(crate) struct Belief {
     pub(crate) guards: u32,
     /// `true` if guards are released explicitly.
     pub(crate) by_hand: bool,
-    /// `true` once the deadline has visibly passed before the machine reported the end.
+    /// `true` once the deadline was seen to pass before the machine reported the end.
     pub(crate) seen_over: bool,
     /// `true` once the machine has reported the end.
     pub(crate) ended: bool,
-    /// The number of times that the store had lost data when it granted the hold.
+    /// The number of the store's data losses when it granted the hold.
     pub(crate) epoch: u8,
 }
 

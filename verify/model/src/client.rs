@@ -35,7 +35,7 @@ pub(crate) struct Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Open {
     pub(crate) ticket: u64,
-    /// `true` if its process believed in the hold when it released.
+    /// `true` if the process believed in the hold when it released it.
     pub(crate) was_valid: bool,
     /// `true` if another process had the lock by then.
     pub(crate) taken: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Client {
     pub(crate) entered: usize,
     /// The waiters: the position of each in the script, and its deadline.
     pub(crate) waiting: Vec<(usize, Moment)>,
-    /// The dropped waiters. Notifications to them reach nobody.
+    /// The dropped waiters. Nobody receives notifications to them.
     pub(crate) left: Vec<usize>,
     pub(crate) beliefs: Vec<Belief>,
     pub(crate) tickets: Vec<Open>,
@@ -74,18 +74,18 @@ pub(crate) struct Client {
     pub(crate) chain: Option<Chain>,
 }
 
-/// A lease that is handed off within its process, as the checker tracks it.
+/// A lease that is handed off within its process, as tracked by the checker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Chain {
     pub(crate) lease: LeaseNumber,
-    /// The number of times that the store had lost data when it granted the lease.
+    /// The number of the store's data losses when it granted the lease.
     pub(crate) epoch: u8,
     pub(crate) last: FencingToken,
     pub(crate) granted_at: Moment,
     pub(crate) passes: u32,
     /// The options of its current holder.
     pub(crate) terms: TermValues,
-    /// `true` if the wall clock jumped and no renewal has confirmed the lease since.
+    /// `true` if the wall clock has jumped and no renewal has confirmed the lease since.
     pub(crate) doubted: bool,
 }
 
@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// Removes a waiter. Returns `false` if it was not waiting.
-    pub(crate) fn waits_no_longer(&mut self, place: usize) -> bool {
+    pub(crate) fn remove_waiter(&mut self, place: usize) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|(waiting, _)| *waiting != place);
         self.waiting.len() + 1 == before
@@ -143,7 +143,7 @@ impl Client {
         self.calls.iter().any(|call| call.ask == ask && call.sent == sent)
     }
 
-    /// Ends one such call. A suspicion can send a second renewal beside the first, at the same moment.
+    /// Ends one such call. A suspicion can send a second renewal while the first is under way, at the same moment.
     pub(crate) fn answered(&mut self, ask: Ask, sent: Moment) {
         if let Some(at) = self.calls.iter().position(|call| call.ask == ask && call.sent == sent) {
             self.calls.remove(at);
@@ -159,7 +159,7 @@ impl Client {
         self.calls.insert(at, call);
     }
 
-    /// Returns whether the machine wants to be called.
+    /// Returns `true` if the machine is due for a tick.
     pub(crate) fn is_due(&self, now: Moment) -> bool {
         self.machine.wake_at().is_some_and(|at| at <= now)
     }
@@ -168,7 +168,7 @@ impl Client {
         self.calls.first().copied().filter(|call| call.due <= now)
     }
 
-    /// Returns whether nothing is held, wanted or under way.
+    /// Returns `true` if nothing is held, wanted or under way.
     pub(crate) fn is_drained(&self) -> bool {
         self.machine.is_drained()
             && self.calls.is_empty()

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub struct Budget {
     /// Requests and replies that never arrive.
     pub lose: u8,
-    /// Messages that take longer than all others, possibly longer than any wait.
+    /// Messages that take longer than all others, and possibly longer than any wait.
     pub delay: u8,
     /// Requests that are executed twice.
     pub duplicate: u8,
@@ -29,7 +29,7 @@ pub struct Budget {
     pub pause: u8,
     /// Waiters that are dropped.
     pub cancel: u8,
-    /// Wall clocks that jump. The process then trusts its hold only once the store has confirmed it.
+    /// Wall clocks that jump. The process then only trusts its hold once the store has confirmed it.
     pub suspect: u8,
     /// Processes that shut down.
     pub close: u8,
@@ -120,14 +120,14 @@ impl Want {
         Self { terms: TermValues { hand_off, ..self.terms }, ..self }
     }
 
-    /// Keeps the name taken for this long, although its guard is released. At most the lease less an operation timeout:
-    /// a grant may be answered so late.
+    /// Keeps the name taken for this long, even after the guard is released. The time may be at most the lease less an
+    /// operation timeout, since a grant may be answered that late.
     #[must_use]
     pub const fn at_least(self, min_hold: Duration) -> Self {
         Self { terms: TermValues { min_hold, ..self.terms }, ..self }
     }
 
-    /// Makes its guard be released explicitly.
+    /// Releases its guard explicitly.
     #[must_use]
     pub const fn by_hand(self) -> Self {
         Self { by_hand: true, ..self }
@@ -160,7 +160,7 @@ const fn terms(lease: u64, every: u64) -> TermValues {
         keep: Keep::Renewed { every: Duration::from_millis(every) },
         operation_timeout: TIMEOUT,
         margin: Duration::from_millis(200),
-        // No waiter is refused because of an outage: an unlimited wait here is granted or dropped.
+        // No waiter is refused because of an outage: an unlimited wait is granted or dropped here.
         outage_budget: Duration::from_secs(100_000),
         max_hold: None,
         min_hold: Duration::ZERO,
@@ -173,13 +173,13 @@ const fn terms(lease: u64, every: u64) -> TermValues {
 /// A search.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The acquires of each process's application, in this order, each at any time.
+    /// The acquires of each process's application, in this order. Each may happen at any time.
     pub scripts: Vec<Vec<Want>>,
     /// The faults.
     pub budget: Budget,
-    /// The end of faults and application steps. Afterwards the world only runs to its end.
+    /// The time after which there are no faults and application steps. Afterwards the world only runs to its end.
     pub horizon: Duration,
-    /// The slowness of the first process's clock, in millionths.
+    /// The amount by which the first process's clock is slow, in millionths.
     pub slow_clock: u64,
     /// The error of the first process's estimate of the server's clock until the first answer, in µs.
     pub wrong_estimate: i64,
@@ -188,10 +188,10 @@ pub struct Config {
     pub resends_answered: bool,
     /// `true` if the name was used before. Only then can a grant at the beginning reserve tokens.
     pub used_before: bool,
-    /// `true` if the machine has to do more than promised: no waiter sleeps much longer than the lease that it waits
-    /// for, even if that lease ends without a release.
+    /// `true` to require more than is promised: no waiter sleeps much longer than the lease for which it waits, even if
+    /// that lease ends without a release.
     pub punctual: bool,
-    /// The only promise to check, to see that it can be broken at all.
+    /// The only promise to check, which shows that it can be broken at all.
     pub only: Option<Law>,
     /// The planted bug.
     pub bug: Option<PlantedBug>,
@@ -231,7 +231,7 @@ impl Config {
         self.bug == Some(bug)
     }
 
-    /// Returns the sum of all minimum holds, by which waits are longer.
+    /// Returns the sum of all minimum holds, which lengthen the waits.
     pub(crate) fn min_holds(&self) -> Duration {
         self.scripts.iter().flatten().map(|want| want.terms.min_hold).sum()
     }

@@ -1,8 +1,8 @@
 //! The end of the faults: everything runs until nobody wants anything, and nothing may be left.
 //!
-//! First the world calms down while all holds are kept: the stored depth must match the guards. Then every guard is
-//! dropped as soon as it exists, every waiter must be granted within a bound, and the store must become empty. Only
-//! then do the slow messages arrive, and the store must become empty again.
+//! First the world calms down while all holds are kept; the stored depth must match the guards. Then every guard is
+//! dropped as soon as it exists; every waiter must be granted within a time limit, and the store must become empty.
+//! Only then do the slow messages arrive, after which the store must become empty again.
 
 use crate::{
     act::Act,
@@ -16,12 +16,13 @@ use crate::{
 use lock_core::backend::LeaseId;
 use std::time::Duration;
 
-/// The time in which the world calms down: lost messages have timed out and were repeated.
+/// The time in which the world calms down: lost messages have timed out and have been repeated.
 const CALM: Duration = Duration::from_secs(3);
-/// The time in which every waiter is granted: a waiter that missed a release asks again, with a little jitter.
+/// The time within which every waiter is granted. A waiter that missed a release asks again, with a little jitter.
 const BOUND: Duration = MAX_WAIT.saturating_add(Duration::from_millis(500));
-/// The same if a lease has to expire, that of a process that is gone or was shut down, and the requests before and after it.
-const BOUND_IF_HAUNTED: Duration = LONG.lease.saturating_add(TIMEOUT.saturating_mul(2));
+/// The same if a lease must first expire, because its process is gone or was shut down, with the requests before and
+/// after that.
+const BOUND_AFTER_AN_EXPIRY: Duration = LONG.lease.saturating_add(TIMEOUT.saturating_mul(2));
 /// More steps than any run to the end needs.
 const STEPS: u32 = 3_000;
 
@@ -30,7 +31,7 @@ const STEPS: u32 = 3_000;
 pub struct Drained {
     /// The promises that were broken.
     pub broken: Broken,
-    /// The longest wait, counted from the moment since which guards are dropped.
+    /// The longest wait, counted from the moment at which guards begin to be dropped.
     pub waited: Duration,
     /// The steps, with the time of each.
     pub acts: Vec<(Duration, Act)>,
@@ -55,7 +56,7 @@ pub fn drain(config: &Config, world: &World, keep_acts: bool) -> Drained {
     let from = run.world.time();
     // A shutdown leaves a lease whose minimum is not over to expire.
     let is_left = !config.min_holds().is_zero() && world.clients.iter().any(|client| client.closed);
-    let bound = if world.store.haunted || is_left { BOUND_IF_HAUNTED } else { BOUND };
+    let bound = if world.store.haunted || is_left { BOUND_AFTER_AN_EXPIRY } else { BOUND };
     let bound = bound + config.min_holds();
     let mut waited = Duration::ZERO;
     while !run.is_over() && run.moves(true) {
@@ -99,13 +100,13 @@ impl Run<'_> {
         self.world.broken.unless(self.steps < STEPS, Law::NoPanic);
     }
 
-    /// Returns whether nobody wants anything and nothing is under way, or a promise was broken.
+    /// Returns `true` if nobody wants anything and nothing is under way, or if a promise was broken.
     fn is_over(&self) -> bool {
         let drained = self.world.clients.iter().all(|client| client.is_drained());
         !self.world.broken.is_none() || drained && self.world.net.is_empty() && !self.is_left_to_expire()
     }
 
-    /// Returns whether the store has a lease that a shutdown did not release, since its minimum was not over.
+    /// Returns `true` if the store has a lease that a shutdown did not release because its minimum was not over.
     fn is_left_to_expire(&self) -> bool {
         let closed = |process: usize| self.world.clients.get(process).is_some_and(|client| client.closed);
         let left = |(lease, ..): (LeaseId, _, _)| {
@@ -115,7 +116,7 @@ impl Run<'_> {
         !self.config.min_holds().is_zero() && self.world.store.held(self.world.now).is_some_and(left)
     }
 
-    /// Returns whether something remains to be done before that time.
+    /// Returns `true` if something remains to be done before that time.
     fn is_before(&self, time: Duration) -> bool {
         let next = || self.world.next_moment(self.config).map(Duration::from_micros);
         !self.world.is_settled(self.config) || next().is_some_and(|next| next <= time)
@@ -169,8 +170,7 @@ impl Run<'_> {
         self.world.count(self.config);
     }
 
-    /// Checks that the store is empty. A restored state may hold a lease of a process that is gone, which ends by
-    /// itself.
+    /// Checks that the store is empty. A restored state may contain a lease of a process that is gone, which expires.
     fn nothing_is_left(&mut self) {
         let left = self.world.store.held(self.world.now).is_some() && !self.world.store.haunted;
         self.world.broken.unless(!left || !self.world.broken.is_none(), Law::NoOrphan);

@@ -28,7 +28,7 @@ struct Draws {
 }
 
 impl Env for Draws {
-    /// Futures are polled in this model as soon as they are granted.
+    /// In this model, futures are polled as soon as they are granted.
     fn unclaimed(&mut self, _: HoldId, _: Moment) -> u32 {
         0
     }
@@ -119,7 +119,7 @@ impl World {
             Command::Refuse { waiter, refusal } => {
                 let place = place_of(waiter.0);
                 let client = self.client(process);
-                let waited = client.waits_no_longer(place) || client.left.contains(&place);
+                let waited = client.remove_waiter(place) || client.left.contains(&place);
                 let right = match refusal {
                     Refusal::Lost => true,
                     Refusal::ShutDown => client.closed,

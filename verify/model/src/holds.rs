@@ -1,4 +1,4 @@
-//! Grants, extensions and ends of holds, each of which must agree with the knowledge of the application.
+//! Grants, extensions and ends of holds, each of which must agree with what the application knows.
 
 use crate::{
     belief::Belief,
@@ -23,8 +23,8 @@ impl World {
             if let Err(at) = self.tokens.binary_search(&id.token) {
                 self.tokens.insert(at, id.token);
             }
-            // The application presents the token to the resource. It may be refused only if the store has lost it
-            // meanwhile.
+            // The application presents the token to the resource. It may only be refused if the store has lost the
+            // token in the meantime.
             self.broken.unless(id.token > self.fence || epoch != self.store.epoch, Law::Fence);
             self.fence = self.fence.max(id.token);
         }
@@ -33,7 +33,7 @@ impl World {
         }
         let by_hand = config.scripts[process][place].by_hand;
         let client = self.client(process);
-        let waited = client.waits_no_longer(place);
+        let waited = client.remove_waiter(place);
         client.granted.add(id.lease);
         let known = client.beliefs.iter_mut().find(|belief| belief.id == id && !belief.ended);
         let kept = known.is_some() != fresh;
@@ -61,7 +61,8 @@ impl World {
         }
     }
 
-    /// Follows the lease from holder to holder. Returns how often the store had lost data when it granted the lease.
+    /// Follows the lease from holder to holder. Returns the number of the store's data losses when it granted the
+    /// lease.
     fn chained(&mut self, config: &Config, process: usize, place: usize, grant: Grant, epoch: u8) -> u8 {
         let now = self.local(config, process);
         let terms = config.scripts[process][place].terms;
@@ -101,8 +102,7 @@ impl World {
         }
     }
 
-    /// Records an extension. An application that has seen the deadline pass is not told otherwise: the machine is
-    /// informed.
+    /// Records an extension. If the application has already seen the deadline pass, the machine is informed instead.
     pub(crate) fn extended(&mut self, process: usize, hold: HoldId, deadline: Moment) -> Option<Event> {
         let client = self.client(process);
         client.trust();
@@ -115,7 +115,7 @@ impl World {
                 belief.deadline = belief.deadline.max(deadline);
                 !falls
             }
-            // Nothing is reported about a hold that has ended.
+            // Nothing is reported about an ended hold.
             None => false,
         };
         self.broken.unless(told, Law::NoResurrection);

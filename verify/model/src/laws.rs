@@ -6,17 +6,18 @@
 pub enum Law {
     /// I1: there are never two valid holds; after a loss of data, at most one from before and one from after it.
     Exclusion,
-    /// I2: while the store keeps its data, a hold that is believed in is stored for longer; expiries never decrease.
+    /// I2: while the store keeps its data, a valid hold expires in the store later than its deadline; expiries never
+    /// decrease.
     Deadline,
     /// I3: one hold per token, and a re-entry keeps it.
     OneHold,
-    /// I4: a grant that was returned before the store gave another one has the smaller token.
+    /// I4: if a grant was returned before the store made another one, it has the smaller token.
     TokenOrder,
     /// I5: a fresh hold is never refused by a resource that remembers the highest token.
     Fence,
-    /// I6: renewals, re-entries and releases touch only the lease that they name.
+    /// I6: renewals, re-entries and releases only affect the lease that they name.
     OwnOnly,
-    /// I7: ended things stay ended: no hold, no abandoned lease and no key is revived by a renewal.
+    /// I7: ended things stay ended: a renewal revives no hold, no abandoned lease and no key.
     NoResurrection,
     /// I8: nothing is left in the store when nobody holds or wants anything.
     NoOrphan,
@@ -28,8 +29,8 @@ pub enum Law {
     NoDeadWait,
     /// I12: once the faults have stopped, every waiter is granted within a bound.
     BoundedWait,
-    /// I13: a lease is handed off within a process only within the store's range and the budget, between equal
-    /// options, and not while its process doubts it.
+    /// I13: a lease is handed off within a process only within the store's range and the limits, between equal options,
+    /// and not while the process doubts it.
     HandOff,
     /// I14: no panic, no endless loop, bounded queues, one acquire in flight, each release answered once.
     NoPanic,
@@ -85,12 +86,12 @@ impl Law {
 pub struct Broken(u16);
 
 impl Broken {
-    /// Adds a promise. It is never removed again by later steps.
+    /// Adds a promise. Later steps never remove it.
     pub fn add(&mut self, law: Law) {
         self.0 |= 1 << law as u8;
     }
 
-    /// Adds the law unless the promise was kept.
+    /// Adds the law if the promise was not kept.
     pub fn unless(&mut self, kept: bool, law: Law) {
         if !kept {
             self.add(law);
@@ -107,13 +108,13 @@ impl Broken {
         self.0 &= 1 << law as u8;
     }
 
-    /// Returns whether this promise was broken.
+    /// Returns `true` if this promise was broken.
     #[must_use]
     pub fn has(self, law: Law) -> bool {
         self.0 & (1 << law as u8) != 0
     }
 
-    /// Returns whether no promise was broken.
+    /// Returns `true` if no promise was broken.
     #[must_use]
     pub fn is_none(self) -> bool {
         self.0 == 0

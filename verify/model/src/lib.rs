@@ -8,10 +8,11 @@
 //! ```
 //!
 //! A state is a [`World`], a possible step an [`Act`], and a promise a [`Law`]. At every state in which nothing is
-//! under way, the faults are assumed to stop, and the world is run to its end: see [`drain`]. A checker is trusted
-//! only if it catches known bugs, so a test finds each of its [planted bugs](lock_testkit::planted).
+//! under way, the faults are assumed to stop, and the world runs to its end: see [`drain`]. A checker is only trusted
+//! if it catches known bugs, so a test finds each of its [planted bugs](lock_testkit::planted).
 //!
-//! [`Act`] describes the power of the environment in this model, and in which ways it is kinder than the worst case.
+//! [`Act`] describes the power of the environment in this model, and the ways in which it is kinder than the worst
+//! case.
 
 mod act;
 mod actions;

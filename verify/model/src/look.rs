@@ -11,7 +11,7 @@ use crate::{
 use lock_core::clock::Moment;
 use std::time::Duration;
 
-/// The time in which a waiter that knows the lock is free tries again. A back-off after a failure is shorter.
+/// The time within which a waiter that knows the lock is free tries again. A back-off after a failure is shorter.
 const SOON: Duration = Duration::from_secs(1);
 
 impl World {
@@ -21,7 +21,7 @@ impl World {
         self.look_at_holds(config, &mut broken);
         self.look_at_bounds(&mut broken);
         if self.is_settled(config) {
-            self.look_at_what_is_overdue(config, &mut broken);
+            self.look_at_overdue_waiters(config, &mut broken);
         }
         self.broken.join(broken);
     }
@@ -34,7 +34,7 @@ impl World {
             for belief in client.beliefs.iter().filter(|belief| belief.is_valid(now)) {
                 valid.push(belief.epoch);
                 if belief.epoch == self.store.epoch {
-                    // Its own clock reaches the deadline before the lease ends in the store.
+                    // The process's clock reaches the deadline before the lease ends in the store.
                     let until = Self::true_time(config, process, belief.deadline);
                     let kept = stored.is_some_and(|(lease, _, left)| {
                         lease == id_of(process, belief.id.lease)
@@ -61,8 +61,8 @@ impl World {
         }
     }
 
-    /// Checks that nothing is overdue in a state in which nothing more happens at this moment.
-    fn look_at_what_is_overdue(&self, config: &Config, broken: &mut Broken) {
+    /// Checks that nothing is overdue in a state in which nothing more happens at the present moment.
+    fn look_at_overdue_waiters(&self, config: &Config, broken: &mut Broken) {
         let kept = self.store.epoch == 0;
         let announced = self.store.announced || config.punctual && kept;
         let announced = announced && self.store.held(self.now).is_none();
@@ -70,7 +70,7 @@ impl World {
             let now = self.local(config, process);
             let untold = client.beliefs.iter().any(|belief| !belief.ended && belief.deadline <= now);
             broken.unless(!untold, Law::LostToldOnce);
-            // A waiter with a deadline must have been answered by then.
+            // By then, a waiter with a deadline must have been answered.
             broken.unless(client.waiting.iter().all(|(_, until)| now < *until), Law::BoundedWait);
             if client.waiting.is_empty() || !client.calls.is_empty() {
                 continue;

@@ -6,7 +6,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// The promises that a state breaks in the end, once known. It does not belong to the state, so all memos are equal.
+/// The promises that the end of a state breaks, once known. It is not part of the state, so all memos are equal.
 #[derive(Debug, Default)]
 pub(crate) struct Memo(OnceLock<Broken>);
 

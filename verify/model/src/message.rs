@@ -39,19 +39,19 @@ impl Ask {
         }
     }
 
-    /// Returns whether it sets the depth of a hold. At most one such request may be in flight for each lease.
+    /// Returns `true` if it sets the depth of a hold. At most one such request may be in flight per lease.
     #[must_use]
     pub fn changes_depth(self) -> bool {
         matches!(self, Self::Keep { .. } | Self::Release { depth_left: 1.., .. })
     }
 
-    /// Returns whether it is an acquire or a re-entry.
+    /// Returns `true` for an acquire or a re-entry.
     #[must_use]
     pub fn is_acquire(self) -> bool {
         matches!(self, Self::Take { .. } | Self::Keep { .. })
     }
 
-    /// Returns the event of an answer that never came.
+    /// Returns the event of an answer that never arrived.
     #[must_use]
     pub fn unknown(self, sent: Moment) -> Event {
         match self {
@@ -162,7 +162,7 @@ pub enum Body {
         answer: Answer,
         /// The time of the answer, by the clock of the store.
         at: UtcTime,
-        /// The number of times that the store had lost data by then.
+        /// The number of the store's data losses by then.
         epoch: u8,
     },
     /// The lock may be free.

@@ -76,8 +76,8 @@ fn law<const LAW: usize>() -> Property<LockModel> {
     })
 }
 
-/// Returns whether the run to the end breaks a promise. States with prompt messages are left to the states that
-/// follow.
+/// Returns `true` if the run to the end breaks a promise. States with prompt messages are left to the states that
+/// follow them.
 fn broken_in_the_end(config: &Config, world: &World, law: Law) -> bool {
     let ends = world.broken().is_none() && world.is_settled(config);
     ends && world.memo.get(|| drain(config, world, false).broken).has(law)

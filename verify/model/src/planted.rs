@@ -15,11 +15,11 @@ use lock_testkit::planted::PlantedBug;
 use std::{ops::ControlFlow, time::Duration};
 
 impl World {
-    /// Returns the event that the machine receives in place of this one.
+    /// Returns the event that the machine receives instead of this one.
     pub(crate) fn heard(&mut self, config: &Config, process: usize, event: Event) -> Option<Event> {
         let (bug, now) = (config.bug, self.server());
         match event {
-            // The machine never learns that its clock jumped.
+            // The machine never learns that its clock has jumped.
             Event::Suspicion if config.has(PlantedBug::HandsOffSuspect) => None,
             Event::Enter(entry) if config.has(PlantedBug::HandsOffForEver) => {
                 let hand_off = HandOffBudget { passes: u32::MAX, ..entry.terms.hand_off };
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// Returns the command to execute in place of this one, or the event that follows if it is already done.
+    /// Returns the command to execute instead of this one, or the event that follows if it is already done.
     pub(crate) fn commanded(
         &mut self,
         config: &Config,

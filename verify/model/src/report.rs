@@ -3,8 +3,8 @@
 use crate::{act::Act, config::Config, drain::drain, message::Body, world::World};
 use std::fmt::Write;
 
-/// Describes the steps to a state that breaks a promise, followed by those of the run to the end if only that breaks
-/// it. Also returns the number of steps.
+/// Describes the steps to a state that breaks a promise, followed by the steps of the run to the end if only that run
+/// breaks it. Also returns the number of steps.
 #[must_use]
 pub fn tell(config: &Config, path: Vec<(World, Option<Act>)>) -> (usize, String) {
     let mut text = String::new();
@@ -31,7 +31,7 @@ pub fn tell(config: &Config, path: Vec<(World, Option<Act>)>) -> (usize, String)
 
 fn words(act: Act) -> String {
     let (what, message) = match act {
-        Act::Execute(message) => ("the store carries out", message),
+        Act::Execute(message) => ("the store executes", message),
         Act::Deliver(message) => ("delivered", message),
         Act::Lose(message) => ("LOST", message),
         Act::Delay(message) => ("SLOW", message),
@@ -44,7 +44,7 @@ fn words(act: Act) -> String {
         Body::Request { ask, mute, .. } => {
             format!(
                 "{what}: {slow}request of {who}: {ask:?}{}",
-                if mute { ", nobody hears the answer" } else { "" }
+                if mute { ", its answer is lost" } else { "" }
             )
         }
         Body::Reply { ask, answer, .. } => format!("{what}: {slow}reply to {who}: {answer:?} to {ask:?}"),

@@ -22,7 +22,7 @@ impl World {
             Act::Leave(process, place) => {
                 self.budget.cancel = self.budget.cancel.saturating_sub(1);
                 let client = self.client(process);
-                client.waits_no_longer(place);
+                client.remove_waiter(place);
                 client.left.push(place);
                 client.left.sort_unstable();
                 self.feed(config, process, Event::Leave { waiter: waiter_at(place) }, 0);
@@ -188,7 +188,7 @@ impl World {
         let dies = matches!(ask, Ask::Watch | Ask::Unwatch);
         let twin = self.clients[process].is_calling(ask, sent);
         self.net.retain(|message| match message.body {
-            // The caller of this reply no longer waits.
+            // The caller of this reply is no longer waiting.
             Body::Reply { ask: to, sent: at, .. } => {
                 twin || message.process != process || to != ask || at != sent
             }

@@ -15,8 +15,8 @@ use lock_core::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The grid on which timers fire, thus up to this late. Otherwise the microseconds of jitter would make every moment
-/// distinct.
+/// The grid on which timers fire, so they may be this late. Otherwise the microseconds of jitter would make every
+/// moment distinct.
 const GRID: u64 = 100_000;
 
 /// The state of the whole model.
@@ -39,11 +39,11 @@ pub struct World {
     pub(crate) memo: Memo,
 }
 
-/// A hold with a minimum, for which nobody else may be granted the lock.
+/// A hold during whose minimum nobody else may be granted the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Kept {
     pub(crate) lease: LeaseId,
-    /// The number of times that the store had lost data when the hold began.
+    /// The number of the store's data losses when the hold began.
     pub(crate) epoch: u8,
     /// The end of the minimum: the true time, in µs.
     pub(crate) until: u64,
@@ -78,20 +78,20 @@ impl World {
         Duration::from_micros(self.now)
     }
 
-    /// Returns whether two holds are believed in, one from before and one from after a loss of data.
+    /// Returns `true` if two holds are believed to be valid, one from before and one from after a loss of data.
     #[must_use]
     pub fn overlaps(&self, config: &Config) -> bool {
         (0..self.clients.len()).filter(|process| self.believes(config, *process)).count() > 1
     }
 
-    /// Returns whether the application of this process believes that it holds the lock.
+    /// Returns `true` if the application of this process believes that it holds the lock.
     #[must_use]
     pub fn believes(&self, config: &Config, process: usize) -> bool {
         let now = self.local(config, process);
         self.clients[process].beliefs.iter().any(|belief| belief.is_valid(now))
     }
 
-    /// Returns whether the name is taken only because a hold with a minimum was released early.
+    /// Returns `true` if the name is only taken because a hold with a minimum was released early.
     #[must_use]
     pub fn is_kept(&self, config: &Config) -> bool {
         let stored = self.store.held(self.now).map(|(lease, ..)| lease);
@@ -99,7 +99,7 @@ impl World {
         self.kept.is_some_and(|kept| stored == Some(kept.lease)) && !is_held
     }
 
-    /// Returns whether the application of this process still has guards of a hold that it knows to be lost.
+    /// Returns `true` if the application of this process still has guards of a hold that it knows to be lost.
     #[must_use]
     pub fn has_lost(&self, process: usize) -> bool {
         self.clients[process].beliefs.iter().any(|belief| belief.ended && belief.guards > 0)
@@ -115,7 +115,7 @@ impl World {
         Moment::from_micros(self.now * (1_000_000 - slow) / 1_000_000)
     }
 
-    /// Returns the time at which this process's clock will show that moment.
+    /// Returns the true time at which this process's clock will show that moment.
     pub(crate) fn true_time(config: &Config, process: usize, at: Moment) -> u64 {
         let slow = if process == 0 { config.slow_clock } else { 0 };
         at.as_micros().saturating_mul(1_000_000).div_ceil(1_000_000 - slow)
@@ -139,7 +139,7 @@ impl World {
         at.is_ok()
     }
 
-    /// Returns whether it can arrive now.
+    /// Returns `true` if the message can arrive now.
     pub(crate) fn can_arrive(&self, message: &Message) -> bool {
         matches!(message.body, Body::Request { .. }) || !self.clients[message.process].paused
     }
@@ -154,14 +154,14 @@ impl World {
         !client.paused && client.is_due(self.local(config, process))
     }
 
-    /// Returns whether everything instant has happened, so that only slow messages and suspended processes are left.
+    /// Returns `true` if everything instant has happened, so that only slow messages and suspended processes are left.
     pub(crate) fn is_settled(&self, config: &Config) -> bool {
         !self.net.iter().any(|message| !message.slow && self.can_arrive(message))
             && !(0..self.clients.len())
                 .any(|process| self.is_due(config, process) || self.overdue(config, process).is_some())
     }
 
-    /// Returns the next moment at which anything can happen by itself.
+    /// Returns the next moment at which something can happen without a step of the application.
     pub(crate) fn next_moment(&self, config: &Config) -> Option<u64> {
         let mut next = u64::MAX;
         for (process, client) in self.clients.iter().enumerate() {

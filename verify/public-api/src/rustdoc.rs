@@ -1,5 +1,5 @@
-//! Rustdoc's JSON. The format is unstable: it is versioned, and a stable toolchain writes it only if
-//! `RUSTC_BOOTSTRAP` is set.
+//! Rustdoc's JSON. The format is unstable: it is versioned, and a stable toolchain only writes it if `RUSTC_BOOTSTRAP`
+//! is set.
 
 use std::{
     env,
@@ -9,8 +9,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// The format version that `public-api` reads, in the version of that crate used by the workspace. Rust 1.95 writes
-/// it.
+/// The format version read by the version of `public-api` that the workspace uses. Rust 1.95 writes it.
 pub const FORMAT_VERSION: u64 = 57;
 
 /// The arguments that make rustdoc write JSON.
@@ -31,16 +30,16 @@ pub enum NoJson {
 /// Writes the JSON of all libraries of the workspace, and returns its folder. `wrapper` is a program that calls
 /// [`wrapped`].
 ///
-/// It selects packages and features like the steps of `scripts/test`, so that no dependency is checked twice.
-/// `RUSTC_BOOTSTRAP` is set only for rustdoc, by the wrapper. Build scripts that read the variable would otherwise
-/// run again at each change between set and unset, and everything that depends on them would be rebuilt.
+/// It selects packages and features like the steps of `scripts/test`, so that no dependency is checked twice. The
+/// wrapper sets `RUSTC_BOOTSTRAP` only for rustdoc. Otherwise, build scripts that read the variable would run again
+/// whenever it is set or unset, and everything that depends on them would be rebuilt.
 ///
 /// # Errors
 /// [`NoJson`].
 pub fn json(wrapper: &str) -> Result<PathBuf, NoJson> {
     let found = format_version().map_err(NoJson::OtherToolchain)?;
     if found != FORMAT_VERSION {
-        let why = format!("rustdoc writes version {found} of its JSON, and version {FORMAT_VERSION} is read");
+        let why = format!("rustdoc writes version {found} of its JSON, but version {FORMAT_VERSION} is required");
         return Err(NoJson::OtherToolchain(why));
     }
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

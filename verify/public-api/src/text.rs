@@ -3,8 +3,8 @@
 use public_api::Builder;
 use std::{collections::BTreeSet, path::Path};
 
-/// Reads the public API from a file of rustdoc's JSON. It contains no hidden items. Blanket implementations and auto
-/// traits are left out: tests of each crate assert `Send` and `Sync` where they are promised.
+/// Reads the public API from a file of rustdoc's JSON. Hidden items, blanket implementations and auto traits are
+/// omitted: tests of each crate assert `Send` and `Sync` where they are promised.
 ///
 /// # Errors
 /// If the file has another format version than the supported one.
@@ -31,8 +31,8 @@ pub fn difference(old: &str, new: &str) -> String {
     signed.map(|(sign, line)| format!("{sign} {line}\n")).collect()
 }
 
-/// The number of names in a text: types, traits, functions, constants and macros. Modules and members of types are
-/// not counted.
+/// The number of names in a text: types, traits, functions, constants and macros. Modules and members of types do not
+/// count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Names {
     /// The names at the root of the crate.
@@ -51,7 +51,7 @@ impl Names {
     }
 }
 
-/// Returns the path of an item that is counted.
+/// Returns the path of an item that counts.
 fn name(line: &str) -> Option<&str> {
     const KINDS: [&str; 12] = [
         "struct", "enum", "trait", "fn", "type", "const", "static", "macro", "proc", "use", "union", "async",
@@ -65,7 +65,7 @@ fn name(line: &str) -> Option<&str> {
     let path = words.find(|word| word.contains("::"))?;
     let path = path.split(['<', '(', '{', ';', '!']).next()?.trim_end_matches(':');
     let (parent, _) = path.rsplit_once("::")?;
-    // Skip members: the last segment of their parent is the name of a type.
+    // Skip members: the last segment of their parent's path is the name of a type.
     let parent = parent.rsplit("::").next()?;
     (!parent.starts_with(char::is_uppercase)).then_some(path)
 }
@@ -92,12 +92,12 @@ pub type locks::Guard<'a>::Target = locks::Kind
 ";
 
     #[test]
-    fn names_are_counted_and_members_are_not() {
+    fn members_do_not_count_as_names() {
         assert_eq!(Names::of(TEXT), Names { root: 3, reachable: 4 });
     }
 
     #[test]
-    fn a_difference_shows_what_went_and_what_came() {
+    fn difference_lists_removed_and_added_lines() {
         let other = TEXT.replace("pub locks::Kind::Busy\n", "pub locks::Kind::Held\n");
         assert_eq!(difference(TEXT, TEXT), "");
         assert_eq!(difference(TEXT, &other), "- pub locks::Kind::Busy\n+ pub locks::Kind::Held\n");

@@ -1,4 +1,4 @@
-//! Each crate's public API matches its `api.txt`. To accept an intended change: `UPDATE_API=1 cargo test -p
+//! Checks that each crate's public API matches its `api.txt`. To accept an intended change: `UPDATE_API=1 cargo test -p
 //! lock-public-api`.
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -45,8 +45,8 @@ fn check(folder: &Path) -> Result<(), Failed> {
     if difference.is_empty() {
         return has_names(&committed);
     }
-    let update = "If it is meant, run `UPDATE_API=1 cargo test -p lock-public-api`, and commit the text";
-    Err(format!("{} is not the public API:\n{difference}{update}.", committed.display()).into())
+    let update = "If the change is intended, run `UPDATE_API=1 cargo test -p lock-public-api`, and commit the text";
+    Err(format!("{} differs from the public API:\n{difference}{update}.", committed.display()).into())
 }
 
 fn has_names(committed: &Path) -> Result<(), Failed> {

@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 /// lines (`-`) and added lines (`+`).
 ///
 /// # Panics
-/// If the context and removed lines do not occur exactly once in the file. The patch then has to follow the sources.
+/// If the context and removed lines do not occur exactly once in the file: the patch must be adapted to the sources.
 pub(crate) fn apply(patch: &Path, root: &Path) {
     let text = fs::read_to_string(patch).expect("UTF-8 patch");
     let (_, files) =
@@ -24,7 +24,7 @@ pub(crate) fn apply(patch: &Path, root: &Path) {
             assert_eq!(
                 found,
                 1,
-                "{} does not apply: its place stands {found} times in {name}:\n{before}",
+                "{} does not apply: its context occurs {found} times in {name}:\n{before}",
                 patch.display()
             );
             source = source.replace(&before, &after);

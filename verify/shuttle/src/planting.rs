@@ -3,7 +3,7 @@
 use lock_testkit::planted::PlantedBug;
 use std::cell::Cell;
 
-// A run has one OS thread, on which all of its threads take turns. Std's thread locals are therefore its globals.
+// A run uses one OS thread, on which all its threads take turns. Its globals are therefore std's thread locals.
 thread_local! {
     static PLANTED: Cell<Option<PlantedBug>> = const { Cell::new(None) };
 }
@@ -13,7 +13,7 @@ pub fn plant(bug: Option<PlantedBug>) {
     PLANTED.set(bug);
 }
 
-/// Returns whether the bug is switched on. Called by patches.
+/// Returns `true` if the bug is switched on. Called by patches.
 pub(crate) fn planted(bug: PlantedBug) -> bool {
     PLANTED.get() == Some(bug)
 }

@@ -8,7 +8,7 @@ fn bytes(random: &mut Stream, most: u64) -> Vec<u8> {
     (0..length).map(|_| random.number() as u8).collect()
 }
 
-/// Returns text made of pieces that matter to the target, with arbitrary bytes in between.
+/// Returns a text made of pieces that matter to the target, with arbitrary bytes in between.
 fn text(random: &mut Stream, pieces: &[&str]) -> Vec<u8> {
     let mut text = Vec::new();
     for _ in 0..random.below(8) {
@@ -83,7 +83,7 @@ fn events_in_any_order() {
 
 /// Short and empty inputs.
 #[test]
-fn short_inputs_do_no_harm() {
+fn short_inputs_break_nothing() {
     for length in 0..200 {
         let data: Vec<u8> = (0..length).map(|at| (at * 37 % 251) as u8).collect();
         lock_fuzz::events(&data);

@@ -1,4 +1,4 @@
-//! The store: the real rules, its losses of data, and a check that each request touched only its own lease.
+//! The store: the real rules, its data losses, and a check that each request only affects its own lease.
 
 mod answer;
 
@@ -26,12 +26,12 @@ pub(crate) struct Store {
     pub(crate) epoch: u8,
     /// The processes that subscribed, as bits.
     watchers: u8,
-    /// `true` if an old state was restored, which may hold leases that no process knows any more.
+    /// `true` if an old state was restored, which may contain leases that no process knows any more.
     pub(crate) haunted: bool,
-    /// `true` if the lock became free by a release and all of its wake-ups arrive.
+    /// `true` if a release freed the lock and all its wake-ups arrive.
     pub(crate) announced: bool,
     /// `true` if a release that leaves some depth was executed after its call had timed out. The stored depth is only
-    /// informative, but may be wrong until it changes again.
+    /// informative, and may be wrong until the next change.
     pub(crate) blurred: bool,
     /// The time at which the last token was drawn.
     pub(crate) drawn_at: u64,
@@ -85,7 +85,7 @@ impl Store {
         self.saved = Some(Box::new(self.slot.clone()));
     }
 
-    /// Returns whether a dump is possible: only once, and not of an empty store, which would equal a restart without
+    /// Returns `true` if a dump is possible: only once, and not of an empty store, which would equal a restart without
     /// data.
     pub(crate) fn can_save(&self) -> bool {
         self.saved.is_none() && !self.slot.is_empty()
@@ -108,7 +108,7 @@ impl Store {
         self.lost_data();
     }
 
-    /// Removes the lease before its time. The counter stays.
+    /// Removes the lease before its end. The counter stays.
     pub(crate) fn evict(&mut self, now: u64) {
         if let Some((lease, ..)) = self.held(now) {
             let _ = self.slot.force_release(server_time(now), &lease.to_string());

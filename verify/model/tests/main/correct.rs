@@ -14,17 +14,17 @@ const A: Want = Want::of(1);
 const B: Want = Want::of(2);
 const NONE: Budget = Budget::NONE;
 
-/// The kinds of faults, each alone.
+/// The kinds of faults, each on its own.
 const KINDS: [(&str, Budget); 11] = [
     ("a lost message", Budget { lose: 1, ..NONE }),
     ("a slow message", Budget { delay: 1, ..NONE }),
-    ("a request carried out twice", Budget { duplicate: 1, ..NONE }),
+    ("a request executed twice", Budget { duplicate: 1, ..NONE }),
     ("a lost wake-up", Budget { lose_wake: 1, ..NONE }),
     ("a restart without data", Budget { restart: 1, ..NONE }),
     ("a restart with old data", Budget { restore: 1, ..NONE }),
-    ("a lease that is forgotten", Budget { evict: 1, ..NONE }),
+    ("an evicted lease", Budget { evict: 1, ..NONE }),
     ("a pause", Budget { pause: 1, ..NONE }),
-    ("a waiter that leaves", Budget { cancel: 1, ..NONE }),
+    ("a dropped waiter", Budget { cancel: 1, ..NONE }),
     ("a clock that jumps", Budget { suspect: 1, ..NONE }),
     ("a shutdown", Budget { close: 1, ..NONE }),
 ];
@@ -90,8 +90,8 @@ fn three_processes() {
 #[test]
 fn waiters_of_one_process() {
     let lines = |faults| Config::new(&[&[A, B], &[A]], horizon(13)).faults(faults);
-    holds("a line", &lines(Budget { lose: 1, ..NONE }));
-    holds("a line, and somebody leaves it", &lines(Budget { cancel: 2, ..NONE }));
+    holds("a queue", &lines(Budget { lose: 1, ..NONE }));
+    holds("a queue with a dropped waiter", &lines(Budget { cancel: 2, ..NONE }));
     let waits: [&[Want]; 2] =
         [&[A.wait(Wait::Once), B.wait(Wait::For(secs(2)))], &[A.wait(Wait::For(secs(4))).by_hand()]];
     holds("limited waits", &Config::new(&waits, horizon(13)).faults(Budget { lose: 1, ..NONE }));
@@ -125,7 +125,7 @@ fn hand_off_and_each_fault() {
     holds_for("two chains and a pause", &Config { used_before: true, ..both }, 150_000);
 }
 
-/// The name stays taken until the minimum is over, with a waiter in the same process and one in another.
+/// The name stays taken until the minimum is over, with a waiter in the same process and another in a second one.
 #[test]
 fn minimum_hold_and_each_fault() {
     let (a, b) = (Want::short(1).at_least(secs(2)), Want::short(2).at_least(secs(2)).by_hand());
@@ -140,7 +140,7 @@ fn minimum_hold_and_each_fault() {
 fn releases_by_hand() {
     let by_hand: [&[Want]; 2] = [&[A.by_hand(), A.by_hand()], &[A.by_hand()]];
     holds("by hand", &Config::new(&by_hand, horizon(13)).faults(Budget { lose: 1, ..NONE }));
-    // First the hold is lost, then the reply to its release: the release must not report that it was held.
+    // First the hold is lost, then the reply to its release: the release must not report that the hold was valid.
     let once: [&[Want]; 2] = [&[A.by_hand()], &[A]];
     let twice_unlucky = Budget { lose: 1, evict: 1, ..NONE };
     holds("by hand, evicted", &Config::new(&once, horizon(13)).faults(twice_unlucky));
@@ -157,11 +157,11 @@ fn clocks_of_different_speed_and_a_wrong_estimate() {
     }
 }
 
-/// The bounds on waiting are meaningful only if some waits nearly reach them: 5 s, the time between two tries, and 12
+/// The limits on waits are only meaningful if some waits nearly reach them: 5 s, the time between two attempts, and 12
 /// s if a lease was restored with old data.
 #[test]
 #[allow(clippy::mutable_key_type)] // the cached end of a state is not part of it
-fn the_bounds_on_waiting_are_nearly_reached() {
+fn limits_on_waits_are_nearly_reached() {
     let lost = Budget { lose_wake: 1, pause: 1, ..NONE };
     let old = Budget { restore: 1, ..NONE };
     for (name, faults, least) in [("a lost wake-up", lost, 1), ("old data", old, 6)] {

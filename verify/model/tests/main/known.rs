@@ -1,4 +1,4 @@
-//! Known limitations: broken promises outside of what is guaranteed, each documented where it belongs. If a test here
+//! Known limitations: promises that are broken outside the guarantees, each documented where it belongs. If a test here
 //! fails because nothing is found any more, delete it.
 
 use crate::support::{search, secs, shortest};
@@ -7,14 +7,14 @@ use lock_model::{Budget, Config, Law, Want, tell};
 const A: Want = Want::of(1);
 
 fn breaks(name: &str, config: &Config, law: Law) {
-    let (found, path) = shortest(config, 3_000_000).unwrap_or_else(|| panic!("{name}: nothing is found"));
+    let (found, path) = shortest(config, 3_000_000).unwrap_or_else(|| panic!("{name}: nothing was found"));
     let (steps, text) = tell(config, path);
     println!("{name}: {found}, after {steps} steps:\n{text}");
     assert_eq!(found, law.name());
 }
 
-/// The contract of a backend forbids this: an acquire that is executed again after it was answered and released
-/// creates a lease that no process knows.
+/// The contract of a backend forbids this: an acquire that is executed again after it was answered and released creates
+/// a lease that no process knows.
 #[test]
 fn resent_answered_acquire_leaves_an_orphan() {
     let mut config = Config::new(&[&[A]], secs(13)).faults(Budget { duplicate: 1, ..Budget::NONE });
@@ -23,9 +23,9 @@ fn resent_answered_acquire_leaves_an_orphan() {
     breaks("a resent acquire", &config, Law::NoOrphan);
 }
 
-/// A waiter counts the remaining time of another lease from the moment it receives the answer. If it was suspended
-/// meanwhile, it sleeps past the end of that lease, by at most the longest wait, as after a lost wake-up. This
-/// happens only without a release that announces the free lock: here, the holder is suspended too.
+/// A waiter counts the remaining time of another lease from the moment it receives the answer. If it was suspended in
+/// between, it sleeps past the end of that lease, by at most the longest wait, as after a lost wake-up. This only
+/// happens without a release that announces the free lock: here, the holder is suspended as well.
 #[test]
 fn late_busy_answer_oversleeps_the_lease() {
     let mut config = Config::new(&[&[A], &[A]], secs(13)).faults(Budget { pause: 2, ..Budget::NONE });
@@ -34,7 +34,7 @@ fn late_busy_answer_oversleeps_the_lease() {
     breaks("a late busy answer", &config, Law::NoDeadWait);
 }
 
-/// The margin is 2 % here. The search shows that the assumption about clocks is needed.
+/// The margin is 2 % here. The search shows that the assumption about clocks is necessary.
 #[test]
 fn clock_slower_than_the_margin_outlives_the_lease() {
     let mut config = Config::new(&[&[A]], secs(13));

@@ -34,17 +34,17 @@ fn old_data() -> Config {
     Config::new(&[&[A, A], &[A]], secs(30)).faults(Budget { restore: 1, ..NONE })
 }
 
-/// Asserts that the search finds the bug, by one of these promises, and finds nothing without the bug.
+/// Asserts that the search finds the bug by one of these promises, and finds nothing without the bug.
 fn finds(bug: PlantedBug, config: Config, laws: &[Law]) {
     search("without the bug", &config, 300_000).nothing("without the bug", &config);
     let config = config.with(bug);
-    let (law, path) = shortest(&config, 3_000_000).unwrap_or_else(|| panic!("{bug:?} is not found"));
+    let (law, path) = shortest(&config, 3_000_000).unwrap_or_else(|| panic!("{bug:?} was not found"));
     let (steps, text) = tell(&config, path);
     println!("{bug:?}: {law}, after {steps} steps:\n{text}");
     assert!(laws.iter().any(|expected| expected.name() == law), "{bug:?} broke {law}");
 }
 
-/// A process with these waiters against another one, over a name that was used before.
+/// A process with these waiters and a second process, over a name that was used before.
 fn chain(own: &[Want], faults: Budget) -> Config {
     Config { used_before: true, ..Config::new(&[own, &[A]], secs(8)).faults(faults) }
 }
@@ -98,9 +98,9 @@ fn every_bug_has_a_test() {
     );
 }
 
-/// Promises that others guard so well that no bug above breaks them first. Each can be broken, and this is detected.
+/// Promises that others protect so well that no bug above breaks them first. Each can be broken, and this is detected.
 #[test]
-fn promises_broken_second() {
+fn promises_protected_by_others_can_be_broken() {
     let slow = two(Budget { delay: 1, ..NONE });
     let paused = two(Budget { delay: 1, pause: 1, ..NONE });
     let old = old_data();
@@ -114,7 +114,7 @@ fn promises_broken_second() {
     ];
     for (bug, config, law) in cases {
         let config = Config { only: Some(law), ..config.clone().with(bug) };
-        let (found, path) = shortest(&config, 3_000_000).unwrap_or_else(|| panic!("{law:?} is not broken"));
+        let (found, path) = shortest(&config, 3_000_000).unwrap_or_else(|| panic!("{law:?} was not broken"));
         println!("{bug:?} breaks {found}, after {} steps", path.len() - 1);
         assert_eq!(found, law.name());
     }

@@ -1,4 +1,4 @@
-//! Running searches and reporting their results.
+//! Runs searches and reports their results.
 
 use lock_model::{Config, LockModel, tell};
 use stateright::{Checker, HasDiscoveries, Model};
@@ -19,7 +19,7 @@ pub(crate) struct Found<M: Model = LockModel> {
     pub(crate) states: usize,
     /// The broken promises, each with a path to it.
     pub(crate) broken: Vec<(&'static str, Path<M>)>,
-    /// The states of interest that were seen.
+    /// The interesting states that were seen.
     pub(crate) seen: Vec<&'static str>,
 }
 
@@ -35,12 +35,12 @@ impl Found {
     }
 }
 
-/// Searches breadth first, until a promise is broken or this many states were visited.
+/// Searches breadth-first, until a promise is broken or this many states have been visited.
 pub(crate) fn search(name: &str, config: &Config, most: usize) -> Found {
     search_model(name, LockModel::new(config.clone()), 'I', most)
 }
 
-/// The same in any model whose promises begin with this letter.
+/// The same for any model whose promises begin with this letter.
 pub(crate) fn search_model<M>(name: &str, model: M, promises: char, most: usize) -> Found<M>
 where
     M: Model + Send + Sync + 'static,
@@ -93,7 +93,7 @@ pub(crate) fn shortest(config: &Config, most: usize) -> Option<(&'static str, Pa
     }
 }
 
-/// Returns whether long runs are enabled.
+/// Returns `true` if long runs are enabled.
 pub(crate) fn long() -> bool {
     std::env::var_os("LOCK_LONG").is_some()
 }

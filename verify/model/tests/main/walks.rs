@@ -1,11 +1,11 @@
-//! Long random walks with far more faults than can be searched, for problems that come late and need many faults.
+//! Long random walks with far more faults than can be searched, for problems that occur late and need many faults.
 
 use crate::support::{long, secs};
 use lock_model::{Act, Body, Budget, Config, LockModel, Wait, Want, World, tell};
 use stateright::{Checker, Chooser, HasDiscoveries, Model};
 use std::time::Instant;
 
-/// Prefers steps that have to happen, then those of applications, then faults.
+/// Prefers steps that must happen, then those of applications, then faults.
 #[derive(Clone)]
 struct Biased;
 
@@ -93,7 +93,7 @@ fn three_processes_and_every_fault() {
 }
 
 #[test]
-fn data_that_is_never_lost_and_much_else() {
+fn every_fault_except_lost_data() {
     let faults =
         Budget { lose: 6, delay: 6, duplicate: 2, lose_wake: 3, pause: 4, cancel: 3, ..Budget::NONE };
     let scripts: [&[Want]; 2] = [

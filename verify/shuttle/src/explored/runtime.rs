@@ -35,7 +35,7 @@ pub(crate) fn enter<T>(runtime: &Handle, f: impl FnOnce() -> T) -> T {
 }
 
 impl Runtime {
-    /// Creates a runtime. Runtimes are distinguished by their numbers.
+    /// Creates a runtime. Runtimes are identified by their numbers.
     #[must_use]
     pub fn new(number: u64) -> Self {
         Self { id: Id(number), tasks: Arc::default() }
@@ -54,7 +54,7 @@ impl Runtime {
         done
     }
 
-    /// Ends each of its tasks at its next await. Later tasks are not started.
+    /// Ends each of its tasks at the next await. Later tasks are not started.
     pub fn shut_down(&self) {
         let tasks: Vec<_> = {
             let mut tasks = self.tasks();
@@ -64,7 +64,7 @@ impl Runtime {
         tasks.iter().for_each(AbortHandle::abort);
     }
 
-    /// Waits until all of its tasks have ended.
+    /// Waits until all its tasks have ended.
     pub fn join(&self) {
         loop {
             let tasks = std::mem::take(&mut self.tasks().handles);
@@ -100,7 +100,7 @@ impl Runtime {
             return drop(work);
         }
         let task = future::spawn(work);
-        // Spawning lets other threads run, for example a shutdown.
+        // Spawning lets other threads run, which may for example shut down.
         let abort = task.abort_handle();
         let too_late = {
             let mut tasks = self.tasks();

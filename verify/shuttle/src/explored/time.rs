@@ -1,4 +1,4 @@
-//! Time that stands still until a test advances it, and its timers.
+//! Time that only advances when a test advances it, and its timers.
 
 use crate::{
     clock::Clock,
@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-// A run has one OS thread, on which all of its threads take turns. Std's thread locals are therefore its globals.
+// A run uses one OS thread, on which all its threads take turns. Its globals are therefore std's thread locals.
 thread_local! {
     static TIME: RefCell<Time> = const { RefCell::new(Time { now: Duration::ZERO, timers: BTreeMap::new(), next: 0 }) };
 }
@@ -25,7 +25,7 @@ struct Time {
     next: u64,
 }
 
-/// Resets the time to the beginning, without timers.
+/// Resets the time to the beginning, and removes all timers.
 pub fn restart_time() {
     let before = TIME.take();
     drop(before);
@@ -47,7 +47,8 @@ pub fn advance(by: Duration) {
     due.into_values().for_each(Waker::wake);
 }
 
-/// Returns the time until the next timer, or `None` if all timers are more than a year away, which counts as never.
+/// Returns the time until the next timer. Returns `None` if all timers are more than a year away, which counts as
+/// never.
 #[must_use]
 pub fn next_timer() -> Option<Duration> {
     const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -57,7 +58,7 @@ pub fn next_timer() -> Option<Duration> {
     })
 }
 
-/// Returns the time since the run began.
+/// Returns the time since the beginning of the run.
 #[must_use]
 pub fn elapsed() -> Duration {
     now()

@@ -1,4 +1,4 @@
-//! A call of the store whose runtime ends while it is under way.
+//! A call to the store whose runtime ends while the call is under way.
 
 use crate::{
     explore::explore,
@@ -21,7 +21,7 @@ use std::{
 /// More turns than any schedule needs.
 const TURNS: usize = 2_000;
 
-/// Lets other threads run, and advances time while they wait for it, until the condition holds.
+/// Lets other threads run until the condition holds, and advances time while they wait for it.
 #[track_caller]
 pub(crate) fn until(is_true: impl Fn() -> bool) {
     for _ in 0..TURNS {
@@ -33,10 +33,10 @@ pub(crate) fn until(is_true: impl Fn() -> bool) {
         }
         thread::yield_now();
     }
-    panic!("nothing more happens, {:?} after the beginning", elapsed());
+    panic!("no progress {:?} after the beginning", elapsed());
 }
 
-/// A runtime ends with an acquire under way. Another process acquires the lock, for which `wait` waits.
+/// A runtime ends with an acquire under way. Another process acquires the lock, and `wait` waits for that.
 fn runtime_ends_with_a_call(wait: impl Fn(&AtomicBool)) {
     let World { store, locks, book, runtime } = World::new(Pace::Later);
     let theirs = locks.clone();
@@ -68,7 +68,7 @@ fn a_call_whose_runtime_ends_does_not_block_its_name() {
     explore(story, &[PlantedBug::DropsCalls]);
 }
 
-/// Advances time in small steps with many turns each, by less than an operation may take.
+/// Advances time in small steps with many turns each, by less than the operation timeout.
 #[track_caller]
 fn soon(is_true: impl Fn() -> bool) {
     for _ in 0..100 {
@@ -80,11 +80,11 @@ fn soon(is_true: impl Fn() -> bool) {
         }
         advance(Duration::from_millis(20));
     }
-    panic!("still not, {:?} after the beginning", elapsed());
+    panic!("not yet {:?} after the beginning", elapsed());
 }
 
 #[test]
-fn call_for_a_worker_that_ended_is_given_up_at_once() {
+fn call_for_an_ended_worker_is_abandoned_at_once() {
     fn story() {
         runtime_ends_with_a_call(|acquired| soon(|| acquired.load(Ordering::SeqCst)));
     }
@@ -111,14 +111,14 @@ impl LockObserver for Renewals {
 }
 
 #[test]
-fn a_call_that_is_given_up_by_two_is_answered_once() {
+fn call_abandoned_by_two_runtimes_is_answered_once() {
     fn story() {
         let (store, renewals) = (Store::new(Pace::NeverToRenewals), Renewals::default());
         let locks = store.factory(renewals.clone());
         let (one, two) = (Runtime::new(1), Runtime::new(2));
         let guard = one.block_on(acquire(&locks));
         until(|| store.renewals.load(Ordering::SeqCst) > 0);
-        // Carried by the first runtime, and timed out by the second.
+        // Sent by the first runtime, and timed out by the second.
         two.block_on(async { drop(locks.named("y").unwrap().acquire().await.unwrap()) });
         let ends = thread::spawn({
             let one = one.clone();

@@ -1,4 +1,4 @@
-//! A name that is looked up while its entry is removed.
+//! A name that is looked up while its entry is being removed.
 
 use crate::{
     explore::explore,
@@ -7,13 +7,13 @@ use crate::{
 use lock_testkit::planted::PlantedBug;
 
 #[test]
-fn a_name_never_has_two_cells() {
+fn name_never_has_two_entries() {
     fn story(pace: Pace) {
         let world = World::new(pace);
         let threads = [(); 3].map(|()| {
             world.thread(|locks| async move {
                 let guard = acquire(&locks).await;
-                // A hold in an entry that is not in the table would be invisible.
+                // A hold in an entry outside the table would be invisible.
                 assert_eq!(locks.active_locks(), 1);
                 let _ = guard.release().await.unwrap();
             })

@@ -26,24 +26,24 @@ const SCHEDULES: usize = 2_500;
 /// The number of relevant switches in a PCT schedule.
 const DEPTH: usize = 3;
 
-/// Runs the story under many schedules, which it must pass, and then with each of these bugs, which must make it
+/// Runs the story under many schedules, all of which must pass, and then with each of these bugs, which must make it
 /// fail.
 pub(crate) fn explore(story: fn(), bugs: &[PlantedBug]) {
     explore_some(SCHEDULES, story, bugs);
 }
 
-/// Explores this many schedules of each kind, for stories that hardly depend on them or that print much.
+/// Explores this many schedules of each kind, for stories that hardly depend on them or that print a lot.
 pub(crate) fn explore_some(schedules: usize, story: fn(), bugs: &[PlantedBug]) {
     let times = if std::env::var_os("LOCK_LONG").is_some() { 20 } else { 1 };
     let begin = Instant::now();
     let runs = Runs::default();
     plant(None);
     runs.under_all(Seed::of_this_run(), schedules * times, FailurePersistence::Print, story);
-    eprintln!("{} schedules hold, in {:?}", runs.count(), begin.elapsed());
+    eprintln!("{} schedules pass, in {:?}", runs.count(), begin.elapsed());
     for &bug in bugs {
         let runs = Runs::default();
         plant(Some(bug));
-        // A fixed seed: a bug that is found once is always found.
+        // A fixed seed: a bug that was found once is always found.
         let search = || runs.under_all(Seed::new(1), schedules, FailurePersistence::None, story);
         let found = catch_unwind(AssertUnwindSafe(search));
         plant(None);
@@ -80,7 +80,7 @@ impl Runs {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Starts with few switches, which most bugs need.
+    /// Begins with few switches, which most bugs need.
     fn under_all(&self, seed: Seed, schedules: usize, failures: FailurePersistence, story: fn()) {
         let few_switches = PctScheduler::new_from_seed(seed.get(), DEPTH, schedules);
         let any = RandomScheduler::new_from_seed(seed.get(), schedules);

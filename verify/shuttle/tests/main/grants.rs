@@ -1,4 +1,4 @@
-//! A grant on its way to a future that is dropped or moves to another task.
+//! A grant to a future that is being dropped or moved to another task.
 
 use crate::{
     explore::explore,
@@ -12,7 +12,7 @@ use std::{
 };
 
 #[test]
-fn a_grant_to_a_future_that_is_dropped_goes_to_the_next() {
+fn grant_to_a_dropped_future_goes_to_the_next() {
     fn story(pace: Pace) {
         let world = World::new(pace);
         let first = world.runtime.block_on(world.acquire());

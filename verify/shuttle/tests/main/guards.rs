@@ -1,4 +1,4 @@
-//! A guard that is dropped while the worker processes its entry, or goes to sleep.
+//! A guard that is dropped while the worker processes its entry or falls asleep.
 
 use crate::{
     explore::explore,
@@ -7,7 +7,7 @@ use crate::{
 use lock_testkit::planted::PlantedBug;
 
 #[test]
-fn a_dropped_guard_is_released_whatever_the_worker_does() {
+fn dropped_guard_is_released_in_every_schedule() {
     fn story(pace: Pace) {
         let world = World::new(pace);
         let first = world.runtime.block_on(world.acquire());

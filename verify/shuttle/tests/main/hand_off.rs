@@ -1,4 +1,4 @@
-//! A lease that is handed off from task to task while others enter.
+//! A lease that is handed off between tasks while others enter.
 
 use crate::{
     explore::explore,
@@ -41,7 +41,7 @@ impl LockObserver for Observed {
                 let begun = holds.begun.contains(token);
                 holds.ended.push(*token);
                 drop(holds);
-                assert!(begun, "the end of {token:?} is observed before its beginning");
+                assert!(begun, "the end of {token:?} is observed before its start");
             }
             _ => {}
         }
@@ -49,7 +49,7 @@ impl LockObserver for Observed {
 }
 
 #[test]
-fn lease_is_passed_on_beside_an_entering_waiter() {
+fn lease_is_handed_off_while_a_waiter_enters() {
     fn story() {
         let (store, observed) = (Store::new(Pace::AtOnce), Observed::default());
         let (locks, runtime) = (store.factory(observed.clone()), Runtime::new(1));
@@ -68,7 +68,7 @@ fn lease_is_passed_on_beside_an_entering_waiter() {
         });
         // During a hand-off, or just before or after it.
         let entering = waits(lock.acquire().boxed());
-        // A store reserves tokens only as far as its clock allows.
+        // A store only reserves tokens as far as its clock allows.
         advance(Duration::from_millis(2));
         drop(runtime.block_on(first.release()));
         waiters.into_iter().chain([entering]).for_each(|task| task.join().unwrap());
@@ -78,7 +78,7 @@ fn lease_is_passed_on_beside_an_entering_waiter() {
         let holds = observed.0.lock().unwrap();
         assert_eq!(holds.begun.len(), 4);
         assert!(holds.begun.is_sorted_by(|a, b| a < b), "tokens rise: {:?}", holds.begun);
-        assert!(holds.passed_on > 0, "the lease was passed on: {holds:?}");
+        assert!(holds.passed_on > 0, "the lease is handed off: {holds:?}");
     }
     explore(story, &[PlantedBug::WakesBeforeObserving]);
 }

@@ -1,4 +1,4 @@
-//! The loss of a hold, noticed without the help of any other task.
+//! The loss of a hold, noticed without help from any other task.
 
 use crate::{
     explore::explore,
@@ -23,7 +23,7 @@ fn polled_future_reports_the_loss_at_its_next_poll() {
             let mut lost = pin!(guard.lost());
             let first = poll_fn(|cx| Poll::Ready(lost.as_mut().poll(cx))).await;
             assert!(first.is_pending());
-            // No other task has run since.
+            // Since then, no other task has run.
             advance(Duration::from_secs(20));
             let second = poll_fn(|cx| Poll::Ready(lost.as_mut().poll(cx))).await;
             assert_eq!(second, Poll::Ready(LostReason::Expired));

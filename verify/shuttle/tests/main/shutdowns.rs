@@ -47,7 +47,7 @@ fn a_shutdown_beside_an_acquire_leaves_nothing() {
         assert_eq!(world.store.memory.held(), []);
         let asked = world.store.acquires.load(Ordering::SeqCst);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(world.store.acquires.load(Ordering::SeqCst), asked, "asked for more after the shutdown");
+        assert_eq!(world.store.acquires.load(Ordering::SeqCst), asked, "no acquire after the shutdown");
         world.ends_well();
     }
     explore(|| story(Pace::AtOnce), &[PlantedBug::EntersUncounted]);

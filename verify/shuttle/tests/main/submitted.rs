@@ -27,7 +27,7 @@ const TURNS: usize = 500;
 /// The operation timeout of these locks.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The kind of operation whose first instance is kept instead of being answered.
+/// The kind of operation whose first instance is kept instead of answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     Nothing,
@@ -88,7 +88,7 @@ impl Pipeline for Threaded {
 
 /// Answers an operation. The in-memory store is ready at the first poll.
 fn answer(store: &Store, operation: Operation) {
-    const AT_ONCE: &str = "the store in memory never waits";
+    const AT_ONCE: &str = "the in-memory store never waits";
     let memory = &store.memory;
     match operation {
         Operation::Acquire(request, completion) => {
@@ -112,7 +112,7 @@ fn locks(keeps: Keeps, observer: impl LockObserver) -> (Arc<Threads>, LockFactor
     (threads, locks)
 }
 
-/// Races the pipeline's handling of an operation with the end of its time. Only one of them may have an effect.
+/// Races the answer to an operation against the end of its time. Only one of them may have an effect.
 fn beside_its_deadline(settle: fn(&Arc<Threads>, Operation)) {
     let renewals = Renewals::default();
     let (threads, locks) = locks(Keeps::Renewal, renewals.clone());
@@ -159,12 +159,12 @@ fn dropped_operation_is_answered_as_unknown_at_once() {
         let guard = runtime.block_on(acquire(&locks));
         until(|| threads.has_one());
         drop(threads.take());
-        // Time does not advance any more.
+        // Time does not advance from now on.
         let answered = (0..TURNS).any(|_| {
             thread::yield_now();
             !renewals.sent().is_empty()
         });
-        assert!(answered, "the answer waits for the deadline of an operation that was dropped");
+        assert!(answered, "a dropped operation is only answered at its deadline");
         drop(guard);
         runtime.shut_down();
         runtime.join();
@@ -189,9 +189,9 @@ fn shutdown_waits_for_a_submitted_renewal() {
         assert!(report.is_clean(), "{report:?}");
         let before = renewals.sent();
         answers.join().unwrap();
-        assert_eq!(renewals.sent(), before, "a renewal was answered after the shutdown");
+        assert_eq!(renewals.sent(), before, "no renewal is answered after the shutdown");
         releases.join().unwrap();
-        // The worker that the release may have started ends.
+        // Lets the worker end that the release may have started.
         runtime.block_on(locks.shutdown());
         runtime.join();
     }
@@ -220,8 +220,8 @@ fn shutdown_beside_submitted_operations_leaves_nothing() {
         let submitted = threads.submitted.load(Ordering::SeqCst);
         tasks.into_iter().for_each(|task| task.join().unwrap());
         let later = threads.submitted.load(Ordering::SeqCst);
-        assert_eq!(later, submitted, "an operation was submitted after the shutdown");
-        // The worker that an acquire may have started ends.
+        assert_eq!(later, submitted, "no operation is submitted after the shutdown");
+        // Lets the worker end that an acquire may have started.
         runtime.block_on(locks.shutdown());
         runtime.join();
     }

@@ -1,4 +1,4 @@
-//! The timekeeper: woken only by time, and stopped by nobody.
+//! The timekeeper: only time wakes it, and nothing stops it.
 
 use crate::{
     explore::{explore, explore_some},
@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// Counts the timekeeper's turns: it alone reads the wall clock, once per turn.
+/// Counts the timekeeper's turns: only the timekeeper reads the wall clock, once per turn.
 #[derive(Debug, Default)]
 struct Turns(AtomicUsize);
 
@@ -63,7 +63,7 @@ fn no_use_of_a_lock_wakes_the_timekeeper() {
             let quick = lock.with_fixed_lease(Duration::from_millis(100)).unwrap();
             drop(quick.acquire().await.unwrap());
             (0..50).for_each(|_| thread::yield_now());
-            assert_eq!(turns.count(), before, "a thread that blocks now would keep the timekeeper");
+            assert_eq!(turns.count(), before, "a thread that blocks here would stop the timekeeper");
         });
         assert!(runtime.block_on(locks.shutdown()).is_clean());
         runtime.join();
@@ -79,7 +79,7 @@ impl Wake for Panics {
 }
 
 #[test]
-fn a_waker_that_panics_does_not_stop_the_timekeeper() {
+fn panicking_waker_does_not_stop_the_timekeeper() {
     fn story() {
         let world = World::new(Pace::AtOnce);
         let options = LockOptions::new().lease(Duration::from_millis(300));
@@ -91,7 +91,7 @@ fn a_waker_that_panics_does_not_stop_the_timekeeper() {
                 pin!(world.locks.named(NAME).unwrap().acquire_timeout(Duration::from_millis(100)));
             let waker = Waker::from(Arc::new(Panics));
             assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            // Within some turns of the timekeeper, the wait ends and then the renewal is due.
+            // Within a few turns of the timekeeper, the wait ends and then the renewal is due.
             for _ in 0..200 {
                 if let Some(next) = next_timer().filter(|next| *next < Duration::from_millis(90)) {
                     advance(next);
@@ -103,7 +103,7 @@ fn a_waker_that_panics_does_not_stop_the_timekeeper() {
                     break;
                 }
             }
-            assert!(world.store.renewals.load(Ordering::SeqCst) > 0, "nobody renews");
+            assert!(world.store.renewals.load(Ordering::SeqCst) > 0, "the hold is renewed");
             assert!(kept.is_held());
             drop((kept, held));
         });

@@ -22,7 +22,7 @@ use std::{
     task::Poll,
 };
 
-/// Determines in which poll of a call the store answers.
+/// Determines the poll of a call in which the store answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
     AtOnce,
@@ -139,7 +139,7 @@ impl Subscriptions for Store {
     }
 }
 
-/// A record of the grants and the ends of holds.
+/// A record of grants and of ends of holds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Book(Arc<Mutex<Pages>>);
 
@@ -161,7 +161,7 @@ impl LockObserver for Book {
 }
 
 impl Book {
-    /// Asserts that no token was granted twice and that each grant ended once.
+    /// Asserts that no token was granted twice and that each grant ended exactly once.
     pub(crate) fn is_balanced(&self) {
         let mut pages = self.0.lock().expect("not poisoned");
         let Pages { granted, ended } = &mut *pages;
@@ -204,7 +204,7 @@ impl World {
     pub(crate) fn ends_well(self) {
         let report = self.runtime.block_on(self.locks.shutdown());
         assert!(report.is_clean(), "{report:?}");
-        // The worker ends.
+        // Lets the worker end.
         self.runtime.join();
         assert_eq!(self.store.memory.held(), []);
         assert_eq!(self.locks.active_locks(), 0);
