@@ -21,7 +21,7 @@ fn try_once_does_something_else_when_the_lock_is_taken() {
 }
 
 #[test]
-fn timeout_tells_busy_from_broken() {
+fn timeout_distinguishes_busy_from_unavailable() {
     shows(env!("CARGO_BIN_EXE_timeout"), "what to answer: 503: others hold the lock, try again");
 }
 
@@ -57,7 +57,7 @@ fn backend_by_url_explains_an_unknown_scheme() {
 }
 
 #[test]
-fn backend_by_url_obeys_the_environment() {
+fn backend_by_url_reads_the_environment() {
     let example = || Command::new(env!("CARGO_BIN_EXE_backend_by_url"));
     let named = finish(example().env("LOCK_URL", "memory:shop"));
     assert_eq!(named.code, Some(0), "{named:?}");
@@ -80,7 +80,7 @@ fn redis_excludes_and_wakes_another_process() {
 }
 
 #[test]
-fn redis_without_a_server_says_so() {
+fn redis_without_a_server_explains_the_error() {
     let free = unused_address();
     let run = finish(Command::new(env!("CARGO_BIN_EXE_redis")).env("REDIS_URL", format!("redis://{free}")));
     assert_eq!(run.code, Some(1), "{run:?}");
@@ -88,7 +88,7 @@ fn redis_without_a_server_says_so() {
 }
 
 #[test]
-fn redis_settings_are_taken_and_refused() {
+fn redis_settings_are_accepted_and_refused() {
     let server = RedisServer::builder().password("example").start();
     let url = format!("redis://:example@127.0.0.1:{}/1", server.port());
     let run = finish(Command::new(env!("CARGO_BIN_EXE_redis_settings")).env("REDIS_URL", url));
@@ -103,7 +103,7 @@ fn own_observer_counts_every_end() {
 }
 
 #[test]
-fn axum_route_lets_one_request_of_a_key_in() {
+fn axum_route_admits_one_request_per_key() {
     shows(env!("CARGO_BIN_EXE_axum_route"), "meanwhile, for another: 503 Service Unavailable\n{\"detail\":");
 }
 
@@ -126,7 +126,7 @@ fn hyper_service_locks_by_header_and_query() {
 }
 
 #[test]
-fn tonic_service_refuses_in_the_words_of_grpc() {
+fn tonic_service_refuses_with_a_grpc_status() {
     shows(
         env!("CARGO_BIN_EXE_tonic_service"),
         "locked by another: Unavailable, other requests worked on this resource for too long",
@@ -155,7 +155,7 @@ fn drain_finishes_started_work() {
 }
 
 #[test]
-fn elect_passes_the_leadership_on() {
+fn elect_hands_over_the_leadership() {
     shows(
         env!("CARGO_BIN_EXE_elect"),
         "first: 200 OK, second: 503 Service Unavailable\nrelaying messages under token ",
@@ -169,7 +169,7 @@ fn cron_one_job_runs_at_its_times() {
 }
 
 #[test]
-fn cron_fleet_goes_on_without_its_leader() {
+fn cron_fleet_continues_without_its_leader() {
     let server = RedisServer::start();
     let run = finish(Command::new(env!("CARGO_BIN_EXE_cron_fleet")).env("REDIS_URL", server.url()));
     assert_eq!(run.code, Some(0), "{run:?}");
@@ -177,12 +177,12 @@ fn cron_fleet_goes_on_without_its_leader() {
 }
 
 #[test]
-fn cron_fenced_refuses_the_run_that_slept() {
+fn cron_fenced_refuses_the_suspended_run() {
     shows(env!("CARGO_BIN_EXE_cron_fenced"), ": refused as stale\n");
 }
 
 #[test]
-fn cron_test_needs_no_patience() {
+fn cron_test_runs_in_virtual_time() {
     shows(
         env!("CARGO_BIN_EXE_cron_test"),
         "1 run until 2026-01-01T06:00:00Z\nin the night without half past two: 2026-03-29T01:00:00Z\n",
@@ -195,7 +195,7 @@ fn cron_page_shows_the_outcome_of_runs() {
 }
 
 #[test]
-fn every_example_is_short_opens_with_a_question_and_is_run_here() {
+fn every_example_is_short_tested_and_opens_with_a_question() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tests = include_str!("main.rs");
     let manifest = include_str!("../Cargo.toml");

@@ -9,7 +9,7 @@ use crate::{
 };
 use std::process;
 
-/// Carries out an order. The process ends afterwards.
+/// Executes an order. The process ends afterwards.
 pub(crate) fn execute(order: &Order) -> Result<()> {
     if !order.cpus.is_empty() {
         pinning::pin(process::id(), &order.cpus)?;
@@ -53,6 +53,6 @@ fn with<L: Locks>(order: &Order) -> Result<Answer> {
 fn requests(order: &Order) -> Result<Answer> {
     match order.job {
         Job::Requests { window } => jobs::requests::run(order, window),
-        _ => Err(format!("{} is no lock", order.contestant.label()).into()),
+        _ => Err(format!("{} is not a lock", order.contestant.label()).into()),
     }
 }

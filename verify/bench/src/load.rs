@@ -26,7 +26,7 @@ pub(crate) struct Load {
 pub(crate) enum Names {
     /// One name for all tasks of all processes.
     Shared,
-    /// This many names for each process. Each task cycles through them, starting at a different one.
+    /// This many names per process. Each task cycles through them, starting at a different one.
     Own(usize),
 }
 
@@ -41,7 +41,7 @@ pub(crate) enum Work {
 }
 
 impl Load {
-    /// Creates a load without work in which each task has a name of its own.
+    /// Creates a load without work in which each task has its own name.
     pub(crate) fn uncontended(tasks: usize, window: Duration) -> Self {
         Self { tasks, names: Names::Own(tasks), work: Work::Nothing, pause: Duration::ZERO, window }
     }

@@ -1,7 +1,7 @@
 //! Measures the cost of locks, compared with the *floor*, a minimal lock on Redis over the same client, and with
 //! another library.
 //!
-//! All contestants of a case run in one invocation and take turns. The order of turns changes from round to round. Each
+//! All contestants of a case run in one invocation and take turns, in an order that changes from round to round. Each
 //! turn has its own server and processes. Figures are medians over rounds, and ratios are medians of the rounds'
 //! ratios.
 

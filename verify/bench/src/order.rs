@@ -1,5 +1,5 @@
-//! The order that the runner gives to a process, and the protocol between them. The process reports that it is ready,
-//! reads the instant at which measuring starts, and answers with one line of JSON.
+//! The order from the runner to a process, and the protocol between them. The process reports that it is ready, reads
+//! the instant at which measuring starts, and answers with one line of JSON.
 
 use crate::{Result, contestants::Contestant, load::Load};
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ pub(crate) enum Job {
 /// The work during which allocations are counted.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Subject {
-    /// Each task makes `each` cycles on a name of its own.
+    /// Each task makes `each` cycles on its own name.
     Cycles { tasks: usize, each: usize },
     /// Tasks start to wait for a lock that stays held.
     Waiters { count: usize, settle: Duration },
@@ -56,7 +56,7 @@ pub(crate) enum Subject {
 /// The measurements of a process, as JSON of the type that its job returns.
 pub(crate) type Answer = serde_json::Value;
 
-/// Reports that the process is ready and returns the instant at which measuring starts, on the clock of
+/// Reports that the process is ready, and returns the instant at which measuring starts, on the clock of
 /// [`now`](crate::measure::now). From then on, the process ends when its parent ends.
 pub(crate) fn wait_for_start() -> Result<u64> {
     println!("ready");

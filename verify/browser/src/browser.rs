@@ -13,14 +13,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The pause between two looks at a condition.
+/// The pause between two checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(30);
-/// The end of a wait for a condition. It only ends what hangs.
+/// The time limit of a wait for a condition, which only ends what hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The field in which WebDriver names an element.
+/// The field by which WebDriver identifies an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// A headless Chromium with one window. Dropping it ends it.
+/// A headless Chromium with one window. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Browser {
     session: Session,
@@ -36,13 +36,13 @@ impl Browser {
         Ok(Self { session: Session::start().await?, record: Record::default() })
     }
 
-    /// Returns the folder of its profile, which every process of this Chromium has on its command line.
+    /// Returns the folder of its profile, which is on the command line of every process of this Chromium.
     #[must_use]
     pub fn profile(&self) -> String {
         self.session.profile()
     }
 
-    /// Opens the page at `url`, and returns when it is loaded.
+    /// Opens the page at `url`, and returns once it is loaded.
     ///
     /// # Errors
     /// [`BrowserError`] if the page could not be loaded.
@@ -50,7 +50,7 @@ impl Browser {
         self.session.post("url", json!({ "url": url })).await.map(drop)
     }
 
-    /// Runs the body of a function in the page and returns its result; a promise is waited for.
+    /// Runs the body of a function in the page and returns its result. Awaits promises.
     ///
     /// # Errors
     /// [`BrowserError`] if it throws.
@@ -58,7 +58,7 @@ impl Browser {
         self.session.post("execute/sync", json!({ "script": script, "args": [] })).await
     }
 
-    /// Returns the value of an expression of the page.
+    /// Returns the value of an expression in the page.
     ///
     /// # Errors
     /// [`BrowserError`] if it throws.
@@ -66,7 +66,7 @@ impl Browser {
         self.run(&format!("return {expression}")).await
     }
 
-    /// Waits until an expression of the page is true, or has another value that counts as true.
+    /// Waits until an expression in the page has a value that counts as true.
     ///
     /// # Errors
     /// [`BrowserError::NotTrue`] after a minute.
@@ -84,7 +84,7 @@ impl Browser {
         Ok(())
     }
 
-    /// Returns the text that a person sees in the element that a CSS selector names.
+    /// Returns the visible text of the element that a CSS selector matches.
     ///
     /// # Errors
     /// [`BrowserError`] if there is no such element.
@@ -94,10 +94,10 @@ impl Browser {
         reply.as_str().map(str::to_owned).ok_or_else(|| unexpected("text", &reply))
     }
 
-    /// Clicks the element that a CSS selector names, as a mouse does.
+    /// Clicks the element that a CSS selector matches, like a mouse.
     ///
     /// # Errors
-    /// [`BrowserError`] if there is no such element, or if another one lies over it.
+    /// [`BrowserError`] if there is no such element, or if another one covers it.
     pub async fn click(&self, selector: &str) -> Result<(), BrowserError> {
         let element = self.element(selector).await?;
         self.session.post(&format!("element/{element}/click"), json!({})).await.map(drop)
@@ -109,7 +109,7 @@ impl Browser {
         reply[ELEMENT].as_str().map(str::to_owned).ok_or_else(|| unexpected("element", &reply))
     }
 
-    /// Presses and releases a key. The page receives it where its focus is.
+    /// Presses and releases a key. The focused element receives it.
     ///
     /// # Errors
     /// [`BrowserError`] if the browser is gone.
@@ -128,7 +128,7 @@ impl Browser {
         self.devtools("Emulation.setDeviceMetricsOverride", screen.metrics()).await
     }
 
-    /// Sets the colour scheme that pages are asked to prefer.
+    /// Sets the colour scheme that pages should prefer.
     ///
     /// # Errors
     /// [`BrowserError`] if the browser is gone.
@@ -152,7 +152,7 @@ impl Browser {
         Ok(std::fs::write(path, picture)?)
     }
 
-    /// Returns the address of each request that the pages made since the browser started, allowed or not.
+    /// Returns the address of each request that the pages have made since the browser started, allowed or not.
     ///
     /// # Errors
     /// [`BrowserError`] if the browser is gone.
@@ -160,8 +160,8 @@ impl Browser {
         self.record.requests(&self.session).await
     }
 
-    /// Returns each warning and error in the console of the pages since the browser started. It has violations of the pages'
-    /// policies as well.
+    /// Returns each warning and error in the console of the pages since the browser started, including violations of
+    /// the pages' policies.
     ///
     /// # Errors
     /// [`BrowserError`] if the browser is gone.

@@ -1,4 +1,4 @@
-//! The process of chromedriver: a free port of its own, a group of processes that ends with it.
+//! The process of chromedriver, with its own port and a process group that ends with it.
 
 use crate::BrowserError;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -9,7 +9,7 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// A running chromedriver. Dropping it ends it, and every Chromium that it has started.
+/// A running chromedriver. Dropping it ends it, and every Chromium that it started.
 #[derive(Debug)]
 pub(crate) struct Driver {
     port: u16,
@@ -44,7 +44,7 @@ impl Driver {
                     .and_then(|(_, port)| port.trim_end_matches('.').parse().ok());
                 printed.push_str(&line);
                 if port.is_some() {
-                    // Whatever else it prints is read, so that it never waits for a reader.
+                    // Keep reading its output, so that it never blocks on it.
                     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
                     break;
                 }
@@ -58,7 +58,7 @@ impl Driver {
         self.port
     }
 
-    /// The folder for a profile.
+    /// Returns the folder for a profile.
     pub(crate) fn profile(&self) -> String {
         self.home.path().join("profile").display().to_string()
     }

@@ -1,8 +1,8 @@
-//! The reasons why a browser did not do as asked.
+//! The reasons why a browser did not execute a command.
 
 use std::io;
 
-/// The reason why a browser did not do as asked.
+/// The reason why a browser did not execute a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrowserError {
@@ -21,7 +21,7 @@ pub enum BrowserError {
     /// Chromedriver could not be reached.
     #[error("chromedriver does not answer")]
     Unreachable(#[from] hyper_util::client::legacy::Error),
-    /// The reply broke off.
+    /// The reply was cut off.
     #[error("the reply of chromedriver broke off")]
     BrokenReply(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The command failed.
@@ -29,12 +29,12 @@ pub enum BrowserError {
     Refused {
         /// The command.
         command: String,
-        /// The kind of error, as WebDriver names it.
+        /// The kind of error, as named by WebDriver.
         error: String,
         /// Its text.
         message: String,
     },
-    /// The reply is not what this command returns.
+    /// The reply is not valid for this command.
     #[error("{command}: unexpected reply {reply}")]
     Unexpected {
         /// The command.
@@ -42,12 +42,12 @@ pub enum BrowserError {
         /// The reply.
         reply: String,
     },
-    /// The condition did not come true.
+    /// The condition did not become true.
     #[error("not true within {seconds} s: {condition}")]
     NotTrue {
         /// The condition.
         condition: String,
-        /// The seconds that were waited.
+        /// The waiting time in seconds.
         seconds: u64,
     },
     /// A file could not be written.

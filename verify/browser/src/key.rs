@@ -1,9 +1,9 @@
-//! The keys that a test presses.
+//! The keys that a test can press.
 
 /// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// Tab: the focus moves on.
+    /// Tab, which moves the focus.
     Tab,
     /// Enter.
     Enter,
@@ -18,7 +18,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// The code point that WebDriver gives to the key.
+    /// Returns the code point that WebDriver assigns to the key.
     pub(crate) fn value(self) -> char {
         match self {
             Self::Tab => '\u{e004}',

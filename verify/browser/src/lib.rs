@@ -1,10 +1,10 @@
 //! Drives a headless Chromium over WebDriver, for tests of pages.
 //!
 //! It needs `chromium` and `chromedriver` on the `PATH` (Debian: `apt-get install chromium chromium-driver`).
-//! The `webdriver` crate, and with it fantoccini, is under a licence that this workspace does not allow; the protocol is JSON
-//! over HTTP, and a test of a page needs a dozen of its commands.
+//! The `webdriver` crate, and with it fantoccini, has a licence that this workspace does not allow. The protocol is
+//! JSON over HTTP, and tests of pages need a dozen of its commands.
 //!
-//! | module | has |
+//! | module | contains |
 //! | --- | --- |
 //! | `browser` | [`Browser`]: pages, scripts, clicks, screenshots |
 //! | `screen` | the size of the screen and its colour scheme |

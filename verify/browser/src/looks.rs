@@ -1,9 +1,10 @@
-//! Checks of how a page looks: contrast, width, shifts.
+//! Checks of the appearance of a page: contrast, width, layout shifts.
 
 use crate::{Browser, BrowserError};
 use serde_json::Value;
 
-/// The contrast that WCAG 2.2 (1.4.3, level AA) requires of text, with the nearest background that is not transparent.
+/// The contrast that WCAG 2.2 (1.4.3, level AA) requires of text, against the nearest background that is not
+/// transparent.
 const LOW_CONTRAST: &str = "
     const luminance = colour => { const [r, g, b] = colour.match(/[0-9.]+/g).map(value => { value /= 255;
         return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4; });
@@ -17,8 +18,8 @@ const LOW_CONTRAST: &str = "
             return [(a + 0.05) / (b + 0.05), node.textContent]; })
         .filter(([ratio]) => ratio < 4.5).map(([ratio, text]) => ratio.toFixed(2) + ' ' + text)";
 
-/// Elements that a screen reader alone sees have the class `unseen`. A phone zooms out of a page that is too wide, which
-/// raises `innerWidth`; `clientWidth` stays that of the screen.
+/// Elements that are only for screen readers have the class `unseen`. A phone zooms out of a page that is too wide,
+/// which raises `innerWidth`; `clientWidth` stays that of the screen.
 const OFF_SCREEN: &str = "
     const width = document.documentElement.clientWidth;
     const outside = Array.from(document.querySelectorAll('body *'))
@@ -35,7 +36,7 @@ const LAYOUT_SHIFTS: &str = "
         .observe({ type: 'layout-shift', buffered: true }) || setTimeout(() => done([]), 500))";
 
 impl Browser {
-    /// Lists the visible texts whose contrast is below 4.5, with their contrast. Disabled controls are left out.
+    /// Lists the visible texts whose contrast is below 4.5, with their contrast. Omits disabled controls.
     ///
     /// # Errors
     /// [`BrowserError`] if the page cannot be examined.
@@ -51,7 +52,7 @@ impl Browser {
         self.run(OFF_SCREEN).await.map(texts)
     }
 
-    /// Lists the shifts of the layout since the page was opened that no input caused.
+    /// Lists the layout shifts since the page was opened that were not caused by input.
     ///
     /// # Errors
     /// [`BrowserError`] if the page cannot be examined.

@@ -1,4 +1,4 @@
-//! The requests and the console messages of the pages. Chromedriver forgets what it has handed out, so they are kept here.
+//! The requests and console messages of the pages. They are kept here because Chromedriver returns each only once.
 
 use crate::{BrowserError, session::Session};
 use serde_json::{Value, json};

@@ -16,9 +16,9 @@ pub struct Screen {
 /// The kind of device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Device {
-    /// One pixel for each CSS pixel.
+    /// One device pixel per CSS pixel.
     Desktop,
-    /// Two pixels for each CSS pixel, and the page's viewport is honoured.
+    /// Two device pixels per CSS pixel, and the page's viewport setting is honoured.
     Phone,
 }
 
@@ -39,7 +39,7 @@ impl Screen {
     }
 }
 
-/// The colour scheme that a person prefers.
+/// The preferred colour scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColorScheme {
     /// Dark text on a light page.

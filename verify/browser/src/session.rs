@@ -1,4 +1,4 @@
-//! Commands of WebDriver and their replies: JSON over HTTP.
+//! WebDriver commands and their replies: JSON over HTTP.
 
 use crate::{BrowserError, driver::Driver};
 use bytes::Bytes;

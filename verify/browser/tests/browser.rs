@@ -1,4 +1,4 @@
-//! The browser, over a page that the test serves itself.
+//! Tests of the browser with a page that the test serves itself.
 
 // Tests may unwrap.
 #![allow(clippy::unwrap_used)]
@@ -14,7 +14,7 @@ const PAGE: &str = "<!doctype html><title>page</title><meta name=viewport conten
     <button onclick=\"document.querySelector('p').textContent = 'clicked'\">b</button><p>new</p>\
     <script>fetch('http://elsewhere.invalid/x').catch(() => console.error('no answer'))</script>";
 
-/// Answers every request on a free port with the page, and returns its address.
+/// Answers every request on a free port with the page. Returns the address.
 async fn serve() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
@@ -43,7 +43,7 @@ async fn page_is_clicked_typed_and_measured() {
     browser.click("button").await.unwrap();
     browser.wait_for("document.querySelector('p').textContent === 'clicked'").await.unwrap();
     browser.run("document.querySelector('p').textContent = 'again'").await.unwrap();
-    // The button that was clicked has the focus.
+    // The clicked button has the focus.
     browser.press(Key::Enter).await.unwrap();
     browser.wait_for("document.querySelector('p').textContent === 'clicked'").await.unwrap();
 
@@ -75,7 +75,7 @@ async fn requests_to_other_hosts_and_complaints_are_recorded() {
 }
 
 #[tokio::test]
-async fn bad_looks_are_found() {
+async fn defects_of_the_appearance_are_found() {
     let browser = Browser::start().await.unwrap();
     browser.open(&serve().await).await.unwrap();
     browser.set_screen(Screen::PHONE).await.unwrap();
@@ -85,7 +85,7 @@ async fn bad_looks_are_found() {
 
     browser.run("document.querySelector('p').style.color = '#ccc'").await.unwrap();
     assert_eq!(browser.low_contrast().await.unwrap(), ["1.61 new"]);
-    // No input precedes it, so it counts as unexpected.
+    // No input precedes the shift, so it counts as unexpected.
     browser.run("document.querySelector('p').style = 'width: 900px; margin-top: 300px'").await.unwrap();
     assert!(!browser.off_screen().await.unwrap().is_empty());
     assert_eq!(browser.layout_shifts().await.unwrap().len(), 1);
@@ -104,7 +104,7 @@ async fn dropped_browser_leaves_no_process() {
     }
 }
 
-/// The ids of the processes with `text` on their command line.
+/// Returns the ids of the processes with `text` on their command line.
 fn processes_naming(text: &str) -> Vec<String> {
     let all =
         std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());

@@ -39,7 +39,7 @@ impl Channels {
                     Ok(message) => {
                         channels.get(&*message.channel).into_iter().for_each(|it| it.released.notify_one())
                     }
-                    // fred dropped messages of unknown names, so one waiter of every name is woken.
+                    // fred dropped messages without reporting their names, so one waiter of every name is woken.
                     Err(RecvError::Lagged(_)) => channels.values().for_each(|it| it.released.notify_one()),
                     Err(RecvError::Closed) => break,
                 }

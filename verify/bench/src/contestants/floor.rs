@@ -9,7 +9,7 @@ use fred::{
 use std::sync::atomic::{AtomicU64, Ordering};
 use uuid::Uuid;
 
-/// The lease of a floor in milliseconds, the same as in our default options.
+/// The lease of a floor in milliseconds, equal to that of our default options.
 pub(crate) const LEASE_MS: &str = "30000";
 
 /// Opens a connection.
@@ -45,7 +45,7 @@ impl Script {
     }
 }
 
-/// Creates the owner ids of a process, one for each acquire.
+/// Creates the owner ids of a process, one per acquire.
 #[derive(Debug)]
 pub(crate) struct Owners {
     process: Uuid,

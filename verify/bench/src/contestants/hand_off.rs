@@ -65,7 +65,7 @@ impl Lock for HandOffLock {
 
     async fn release(&self, mut held: Self::Held) -> Result<()> {
         let Some(Lease { owner, passes }) = held.take() else {
-            return Err("a lease was given away twice".into());
+            return Err("a lease was handed off twice".into());
         };
         if passes < MAX_PASSES && self.name.waiting.load(Ordering::Relaxed) > 0 {
             *held = Some(Lease { owner, passes: passes + 1 });

@@ -1,5 +1,4 @@
-//! The measured locks, behind one trait without boxed futures, so that the measurement adds the same cost to each of
-//! them.
+//! The measured locks, behind one trait without boxed futures, so that the measurement adds the same cost to each.
 
 mod channels;
 mod floor;

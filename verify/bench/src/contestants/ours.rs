@@ -67,7 +67,7 @@ impl Locks for Quorum {
     type Lock = lock_core::Lock;
 
     async fn connect(url: &str) -> Result<Self> {
-        // The servers are never restarted, so `durable` may skip the quarantine of 30 s.
+        // The servers are never restarted, so `durable` safely skips the quarantine of 30 s.
         Ok(Self(LockFactory::new(lock_fred::Redis.connect(&format!("{url}?durable=true")).await?)))
     }
 

@@ -1,5 +1,5 @@
 //! The floor of a quorum: runs the scripts of the hash floor on all nodes at once until a majority has answered. It
-//! does not wait for a held lock and undoes nothing.
+//! does not wait for a held lock, and undoes nothing.
 
 use super::{
     Lock, Locks,

@@ -35,7 +35,7 @@ impl Lock for RslockLock {
         Ok(self.manager.acquire(&*self.name, TTL).await?)
     }
 
-    /// Releases the lock. `rslock` does not report a lock that was already lost.
+    /// Releases the lock. `rslock` does not report that a lock was already lost.
     async fn release(&self, held: LockGuard) -> Result<()> {
         held.release().await;
         Ok(())

@@ -1,5 +1,4 @@
-//! The floor of most simple locks: `SET NX PX`, and a script that compares and deletes. It does not wait for a held
-//! lock.
+//! The floor of most simple locks: `SET NX PX`, and a compare-and-delete script. It does not wait for a held lock.
 
 use super::{
     Lock, Locks,

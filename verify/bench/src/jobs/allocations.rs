@@ -1,4 +1,4 @@
-//! Counts allocations on a separate runtime with one thread, so that the numbers are reproducible and the counting does
+//! Counts allocations on a separate single-threaded runtime, so that the numbers are reproducible and the counting does
 //! not slow down other measurements.
 
 use crate::{
@@ -40,7 +40,7 @@ pub(crate) fn run<L: Locks>(order: &Order, subject: &Subject) -> Result<Answer> 
         Subject::Cycles { tasks, each } => {
             let locks =
                 (0..tasks).map(|task| client.lock(&format!("own:{task}"))).collect::<Result<Vec<_>>>()?;
-            // The first run is not counted, because connections and tables still grow.
+            // The first run does not count, because connections and tables are still growing.
             runtime.block_on(cycles(&locks, each))?;
             counted(&mut || runtime.block_on(cycles(&locks, each)))
         }

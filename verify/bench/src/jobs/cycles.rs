@@ -32,7 +32,7 @@ pub(crate) fn run<L: Locks>(order: &Order, load: &Load) -> Result<Answer> {
     };
     let sections = runtime
         .block_on(async { timeout(OVERTIME, finish).await })
-        .map_err(|_| format!("tasks still wait for the lock {OVERTIME:?} after the end"))??;
+        .map_err(|_| format!("tasks are still waiting for the lock {OVERTIME:?} after the end"))??;
     write(&order.records, &sections)?;
     Ok(serde_json::to_value(used)?)
 }

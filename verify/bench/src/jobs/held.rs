@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Kept {
-    /// Increase of the resident memory by the held locks, in bytes.
+    /// Increase of resident memory through the held locks, in bytes.
     pub(crate) resident: u64,
     pub(crate) used: Used,
 }

@@ -15,7 +15,7 @@ use lock_testkit::RawRedis;
 use serde::{Deserialize, Serialize};
 use std::{process, thread, time::Duration};
 
-/// Time after the window at which a job that has not ended counts as hanging.
+/// The time after the window at which an unfinished job counts as hanging.
 const OVERTIME: Duration = Duration::from_secs(60);
 
 /// The resources that client and servers used during a window.
@@ -26,7 +26,7 @@ pub(crate) struct Used {
 }
 
 impl Used {
-    /// Measures the use during the window that begins at `start`. Blocks until the window ends.
+    /// Measures the resources used during the window that begins at `start`. Blocks until the window ends.
     fn during(order: &Order, start: u64, window: Duration) -> Result<Self> {
         sleep_until(start);
         let before = Self::until_now(order)?;
@@ -48,8 +48,8 @@ fn sleep_until(instant: u64) {
     thread::sleep(Duration::from_nanos(instant.saturating_sub(now())));
 }
 
-/// Returns the number of commands that the server has executed, including those inside scripts and excluding the `INFO`
-/// of this function.
+/// Returns the number of commands that the server has executed, including those inside scripts and excluding this
+/// function's `INFO`.
 fn commands(order: &Order) -> Result<u64> {
     let address = order.url.strip_prefix("redis://").unwrap_or(&order.url);
     let answer = RawRedis::connect(address.parse()?)?.try_command(&["INFO", "commandstats"])?;

@@ -52,8 +52,8 @@ pub(crate) fn run(order: &Order, window: Duration) -> Result<Answer> {
     Ok(serde_json::to_value(answered?)?)
 }
 
-/// Sends requests one after the other and reads the responses. Counts them for the length of the window, after a
-/// warm-up of a quarter of the window.
+/// Sends requests sequentially and reads the responses. Counts them for the length of the window, after a warm-up of a
+/// quarter of the window.
 async fn serve<S, B>(mut service: S, window: Duration) -> Result<Answered>
 where
     S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = Infallible>,

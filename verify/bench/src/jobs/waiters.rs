@@ -13,13 +13,13 @@ use tokio::{runtime::Runtime, task::JoinSet};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Waited {
-    /// Increase of the resident memory by the waiters, in bytes.
+    /// Increase of resident memory through the waiters, in bytes.
     pub(crate) resident: u64,
     /// Number of commands that the server executed during the window.
     pub(crate) commands: u64,
 }
 
-/// Time for every task to try once and to subscribe.
+/// The time for every task to try once and to subscribe.
 const SETTLE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run<L: Locks>(order: &Order, count: usize, window: Duration) -> Result<Answer> {
@@ -41,7 +41,7 @@ pub(crate) fn run<L: Locks>(order: &Order, count: usize, window: Duration) -> Re
     sleep_until(now() + nanos(window));
     let commands = commands(order)? - first;
     if let Some(ended) = runtime.block_on(async { waiters.try_join_next() }) {
-        return Err(format!("a waiter ended although the lock stayed held: {ended:?}").into());
+        return Err(format!("a waiter ended while the lock was held: {ended:?}").into());
     }
     Ok(serde_json::to_value(Waited { resident, commands })?)
 }

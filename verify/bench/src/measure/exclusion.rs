@@ -1,5 +1,5 @@
-//! The check of every run: sections of one name never overlap, in any process, and each has a higher token than the one
-//! before it.
+//! The check of every run: sections of one name never overlap across processes, and each has a higher token than the
+//! previous one.
 
 use super::Section;
 use std::fmt;
@@ -52,19 +52,19 @@ mod tests {
     }
 
     #[test]
-    fn sections_one_after_the_other_are_accepted_in_any_order_of_records() {
+    fn consecutive_sections_are_accepted_in_any_record_order() {
         let mut sections = [section(1, 0, 8, 20, 30), section(0, 0, 7, 10, 20), section(0, 1, 1, 15, 25)];
         assert_eq!(check(&mut sections), Ok(()));
     }
 
     #[test]
-    fn an_overlap_of_two_processes_is_found() {
+    fn overlap_of_two_processes_is_found() {
         let (first, second) = (section(0, 0, 7, 10, 20), section(1, 0, 8, 19, 30));
         assert_eq!(check(&mut [second, first]), Err(Violation::Overlap([first, second].into())));
     }
 
     #[test]
-    fn a_token_that_does_not_rise_is_found() {
+    fn token_that_does_not_rise_is_found() {
         let (first, second) = (section(0, 0, 7, 10, 20), section(1, 0, 7, 20, 30));
         assert_eq!(check(&mut [first, second]), Err(Violation::Token([first, second].into())));
     }

@@ -12,7 +12,7 @@ pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) cores: usize,
     pub(crate) kernel: String,
-    /// Load average of the last minute before the run, which shows other work on the machine.
+    /// Load average of the last minute before the run, which reveals other work on the machine.
     pub(crate) load_average: String,
     pub(crate) redis: String,
     pub(crate) rustc: &'static str,

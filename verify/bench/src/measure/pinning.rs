@@ -16,12 +16,12 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// Chooses the first processor that this process may use for the server, and the others for the clients. Server and
-    /// clients share the processor if there is only one.
+    /// Chooses the first processor that this process may use for the server, and the others for the clients. If there
+    /// is only one, server and clients share it.
     pub(crate) fn choose() -> Result<Self> {
         let allowed = sched_getaffinity(None)?;
         let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
-        let server = cpus.next().ok_or("no processor may be used")?;
+        let server = cpus.next().ok_or("no processor is available")?;
         let mut clients: Vec<_> = cpus.collect();
         if clients.is_empty() {
             clients.push(server);
@@ -30,7 +30,7 @@ impl Split {
     }
 }
 
-/// Binds every current thread of the process. Threads that they start later inherit the binding.
+/// Pins every current thread of the process. Threads that these start later inherit the setting.
 pub(crate) fn pin(process: u32, cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|cpu| set.set(*cpu));

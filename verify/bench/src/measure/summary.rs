@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_of_the_window() {
+    fn figures_only_cover_the_window() {
         let section = |process, task, asked, enter, leave| Section {
             process,
             task,

@@ -1,4 +1,4 @@
-//! The processor time and the context switches of a process, summed over its threads as Linux counts them.
+//! The processor time and the context switches of a process, summed over its threads as counted by Linux.
 
 use crate::Result;
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,7 @@ use std::{
 /// Processor time and context switches up to one moment.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Usage {
-    /// Processor time in nanoseconds. Linux adds the time of a running thread once per tick, so short windows are
-    /// inexact.
+    /// Processor time in nanoseconds. Linux adds a running thread's time once per tick, so short windows are inexact.
     pub(crate) cpu: u64,
     pub(crate) voluntary_switches: u64,
     pub(crate) involuntary_switches: u64,

@@ -26,7 +26,7 @@ pub(crate) enum Measurement {
 }
 
 impl Measurement {
-    /// Runs the measurement once. Figures that never vary are measured in round 0 only.
+    /// Runs the measurement once. Figures that never vary are only measured in round 0.
     pub(crate) fn figures(&self, contestant: Contestant, round: usize) -> Result<Figures> {
         match self {
             Self::Cycles { load, processes, placement, warm_up, count } => {
@@ -82,13 +82,14 @@ fn cycles(
         figures.insert(Metric::VoluntarySwitches, sum(|used| used.client.voluntary_switches) / cycles);
         figures.insert(Metric::InvoluntarySwitches, sum(|used| used.client.involuntary_switches) / cycles);
         if contestant.servers() > 0 {
-            // Every process measured the servers during the same window, so the sum is divided by their number.
+            // Every process measured the servers during the same window, so the sum is divided by the number of
+            // processes.
             let server = sum(|used| used.server.cpu) / processes as f64;
             let busy = server / nanos(load.window) as f64;
             figures.insert(Metric::ServerCpu, server / 1e9 / cycles);
             figures.insert(Metric::ServerLoad, busy);
-            // Redis runs scripts on one thread. At full load, its rate is the present rate divided by the part of the
-            // time that it is busy.
+            // Redis runs scripts on one thread. At full load, its rate is the present rate divided by the fraction of
+            // time in which it is busy.
             figures.insert(Metric::ServerLimit, cycles / load.window.as_secs_f64() / busy);
         }
     }

@@ -15,7 +15,7 @@ use crate::{
 /// A comparison under one load.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
-    /// Title of the series, shared with the neighbouring cases of the same series.
+    /// Title of the series, shared by the neighbouring cases of the same series.
     pub(crate) series: Option<&'static str>,
     pub(crate) label: String,
     pub(crate) measurement: Measurement,

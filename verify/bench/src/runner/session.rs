@@ -56,8 +56,7 @@ impl Session {
         Ok(Self { contestant, servers, client_cpus, records: TempDir::new()? })
     }
 
-    /// Runs the job in this many processes. All of them start to measure at the same instant, after this time of
-    /// warm-up.
+    /// Runs the job in this many processes. All of them start measuring at the same instant, after this warm-up time.
     pub(crate) fn run(&self, job: &Job, processes: usize, warm_up: Duration) -> Result<Outcome> {
         let start_worker = |process| {
             Worker::start(&Order {

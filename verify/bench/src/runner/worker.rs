@@ -1,4 +1,4 @@
-//! A process that does a job, as its parent sees it; the other side is [`child`](crate::child).
+//! A process that does a job, as seen by its parent; the other side is [`child`](crate::child).
 
 use crate::{
     Result,
@@ -10,7 +10,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-/// A process that carries out an order. It is killed when this value is dropped.
+/// A process that executes an order. It is killed when this value is dropped.
 pub(super) struct Worker {
     child: Child,
     orders: ChildStdin,
@@ -36,7 +36,7 @@ impl Worker {
     pub(super) fn wait_until_ready(&mut self) -> Result<()> {
         match self.line()?.as_str() {
             "ready" => Ok(()),
-            other => Err(format!("a child said {other:?} before it was ready").into()),
+            other => Err(format!("a child printed {other:?} before it was ready").into()),
         }
     }
 

@@ -58,7 +58,7 @@ pub(super) fn four_processes(effort: Effort) -> Vec<Case> {
 }
 
 pub(super) fn hand_over(effort: Effort) -> Vec<Case> {
-    // The pause is shorter than the time under the lock, so at each release the other task is already waiting.
+    // The pause is shorter than the time under the lock, so the other task is already waiting at each release.
     let load = Load {
         pause: Duration::from_millis(2),
         ..Load::contended(1, Work::Sleep(Duration::from_millis(5)), effort.long_window())

@@ -74,8 +74,7 @@ impl Effort {
         self.choose(20, 2_000, 10_000)
     }
 
-    /// Returns the number of renewals of held locks. A renewal takes place after every third of the default lease, 10
-    /// s.
+    /// Returns the number of renewals of held locks. A renewal takes place every third of the default lease, 10 s.
     pub(crate) fn renewals(self) -> u32 {
         self.choose(0, 3, 4)
     }

@@ -8,7 +8,7 @@ use crate::{
     runner::{Case, Measurement, Placement, Ratio},
 };
 
-/// Number of tasks per process where the number of names or processes grows.
+/// Number of tasks per process in the series with a growing number of names or processes.
 const TASKS: usize = 64;
 
 pub(super) fn growth(effort: Effort) -> Vec<Case> {
