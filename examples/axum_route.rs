@@ -19,7 +19,7 @@ fn app(store: &MemoryBackend) -> Router {
     let lock = LockLayer::new(locks)
         .key(KeyTemplate::of("stock").path_as::<u64>("sku")) // `7` and `07` are one lock; `x` is a 400
         .wait(Duration::from_secs(1))
-        .max_hold(Duration::from_secs(5)); // a slow reader keeps the lock no longer; the default is 30 s
+        .max_hold(Duration::from_secs(5)); // limits how long a slow reader keeps the lock; the default is 30 s
     // On the method instead of the router: GET (405) and OPTIONS take no lock. The layer added last runs first, so
     // the body has arrived before the lock is taken.
     let order = post(order).route_layer(lock).route_layer(BufferRequestLayer::new());
@@ -42,10 +42,10 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     println!("{}\n{}", first.1, second.1);
     assert!(first.0.is_success() && second.0.is_success() && first.1 != second.1);
 
-    // A request that waits too long gets a 503 with `Retry-After`. Other methods than POST do not wait.
+    // A request that waits too long gets a 503 with `Retry-After`. Methods other than POST do not wait.
     let held = LockFactory::new(store).named("stock:7")?.acquire().await?;
     let (status, problem) = ask("POST", there, 7).await?;
-    println!("meanwhile, for another: {status}\n{problem}");
+    println!("meanwhile, another request: {status}\n{problem}");
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(ask("GET", there, 7).await?.0, StatusCode::METHOD_NOT_ALLOWED);
     held.release().await?;

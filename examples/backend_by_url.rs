@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{} is held in the store that LOCK_URL chose, or in memory", guard.name());
     println!("{:?}", guard.release().await);
 
-    // Errors for wrong URLs. They repeat only the scheme, since the rest may contain a password.
+    // Errors for wrong URLs. They only quote the scheme, since the rest may contain a password.
     for wrong in ["redis://:secret@localhost/first", "carrier-pigeon://coop", "localhost"] {
         let Err(error) = connectors.connect(wrong).await else {
             return Err(format!("{wrong} was accepted").into());

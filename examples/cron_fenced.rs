@@ -1,7 +1,7 @@
 //! How do I keep a run that lost its lease from overwriting the work of its successor?
 //!
 //! A run is started once, but a process that was suspended past its lease may still write. The resource refuses that
-//! write by the run's fencing token: later runs and attempts have greater tokens.
+//! write by the run's fencing token: later runs and attempts have higher tokens.
 
 use lock_core::{FencingToken, LockFactory, MemoryBackend};
 use lock_cron::{MemoryLedger, OnOrphan, RunContext, Schedule, Scheduler};

@@ -33,7 +33,7 @@ impl Drop for Fleet {
 /// Runs one process of the fleet.
 async fn node(name: String) -> Result<(), Box<dyn Error>> {
     let redis = RedisBackend::connect(&url()).await?;
-    // The wait for a dead leader and for orphaned runs; short, so that the example ends soon. Defaults: 10 s and 30 s.
+    // The times until a dead leader is replaced and orphans are found. Short for this example; defaults: 10 s, 30 s.
     let lease = Duration::from_secs(2);
     let builder = Scheduler::builder(LockFactory::new(redis.clone()), redis).group("example");
     let cron = builder.leadership_lease(lease).run_lease(lease).build()?;
@@ -72,7 +72,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 child.kill()?;
             }
         }
-        assert!(number <= 2 || name != killed, "it is dead");
+        assert!(number <= 2 || name != killed, "the node was killed");
     }
     println!("the fleet continues without {killed}");
     Ok(())

@@ -1,7 +1,7 @@
 //! How do I see my jobs and their runs?
 //!
-//! `lock_cron::router` is an axum router with a page of all jobs of the group and the same data as JSON. Nest it behind your
-//! authentication. `lock_cron::router_with_actions` also runs, pauses and resumes jobs.
+//! `lock_cron::router` is an axum router with a page of all jobs of the group and the same data as JSON. Nest it behind
+//! your authentication. `lock_cron::router_with_actions` also runs, pauses and resumes jobs.
 
 use lock_core::{LockFactory, MemoryBackend};
 use lock_cron::{MemoryLedger, Schedule, Scheduler};
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let scheduler = cron.clone();
     let jobs = tokio::spawn(async move { scheduler.run_until(async { drop(stopped.await) }).await });
     if port.is_some() {
-        println!("look at http://{at}/cron");
+        println!("open http://{at}/cron");
         server.await??;
         return Ok(());
     }

@@ -38,10 +38,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{} run until {}", runs.len(), clock.wall());
     assert_eq!(runs.len(), 1, "once a night");
 
-    // Without running it: on 29 March there is no 2:30 at night, and the job runs right after the gap.
+    // Without running the job: on 29 March there is no 2:30 at night, and it runs right after the gap.
     let nightly = Schedule::cron("30 2 * * *")?.in_tz("Europe/Berlin")?;
     let year: Vec<_> = nightly.after(runs[0]).take(364).map(|run| run.to_string()).collect();
     let spring = year.iter().find(|run| run.starts_with("2026-03-29"));
-    println!("in the night without half past two: {}", spring.ok_or("a run in that night")?);
+    println!("in the night without 2:30: {}", spring.ok_or("a run in that night")?);
     Ok(())
 }

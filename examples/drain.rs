@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let tasks = DetachedTasks::new();
     let layer = LockLayer::new(locks.clone())
         .key("report")
-        .max_hold(Duration::from_secs(10)) // a hanging handler delays the shutdown no longer
+        .max_hold(Duration::from_secs(10)) // limits how long a hanging handler delays the shutdown
         .detach(&tasks);
     let app = Router::new().route("/report", post(write).route_layer(layer));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     println!("handlers have finished, written: {}", WRITTEN.load(Ordering::SeqCst));
     assert!(WRITTEN.load(Ordering::SeqCst));
     let report = locks.shutdown().await; // 3. all locks are released; the report names unconfirmed ones
-    println!("given back: {}, left in the store: {}", report.is_clean(), store.held().len());
+    println!("released: {}, left in the store: {}", report.is_clean(), store.held().len());
     assert!(report.is_clean() && store.held().is_empty());
     Ok(())
 }

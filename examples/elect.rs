@@ -31,7 +31,7 @@ fn server(election: &Election, shutdown: oneshot::Receiver<()>) -> JoinHandle<Re
         while more().await {
             // … read a batch, send it, and let the target refuse tokens below that of the term …
         }
-        Ok::<(), Infallible>(()) // all is done: no server has to lead
+        Ok::<(), Infallible>(()) // all work is done: no server needs to lead
     });
     tokio::spawn(leading.until(async { drop(shutdown.await) }))
 }
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     second.role().wait_for(|role| role.leader().is_some()).await?;
     println!("first: {}, second: {}", ask(probes.0).await?, ask(probes.1).await?);
 
-    // The body ends first, then the lock is released, and the other one leads immediately.
+    // The body ends first, then the lock is released, and the other server leads immediately.
     drop(stop_first);
     assert_eq!(first_server.await??, LeadEnd::Stopped);
     second.role().wait_for(Role::is_leading).await?;

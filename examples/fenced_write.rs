@@ -41,13 +41,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let zombie = process_a.named("sku:1")?.with_fixed_lease(Duration::from_millis(200))?.acquire().await?;
     let old = zombie.fencing_token();
     let seen_by_a = sku.read(old).ok_or("the first holder is stale")?;
-    println!("A holds token {old}, reads {seen_by_a}, and falls asleep");
+    println!("A holds token {old}, reads {seen_by_a}, and is suspended");
 
     let guard = process_b.named("sku:1")?.acquire().await?; // waits until A's lease has ended
     let new = guard.fencing_token();
     assert!(new > old);
     let seen_by_b = sku.read(new).ok_or("the second holder is stale")?;
-    println!("A's lease is over; B holds token {new} and reads {seen_by_b}");
+    println!("A's lease has ended; B holds token {new} and reads {seen_by_b}");
 
     // The worst moment: B has read but not yet written.
     let late = sku.write(old, seen_by_a - 1);
@@ -62,7 +62,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("A reads again: {}", answer(late));
     assert_eq!(late, None);
 
-    println!("stock is {}: one sale was accepted, one was taken off", sku.stock);
+    println!("stock is {}: one sale was accepted and subtracted", sku.stock);
     assert_eq!(sku.stock, 9);
     println!("{:?}", guard.release().await); // no `?`: the sale is written, whatever happened to the lock
     Ok(())

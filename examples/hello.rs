@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let second = tokio::spawn(stock.acquire());
     tokio::task::yield_now().await;
     assert!(!second.is_finished());
-    println!("a second task waits for it");
+    println!("a second task is waiting");
 
     let first_token = guard.fencing_token();
     let outcome = guard.release().await?;
@@ -26,12 +26,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert!(matches!(outcome, ReleaseOutcome::Released | ReleaseOutcome::HandedOn));
 
     let guard = second.await??;
-    assert!(guard.fencing_token() > first_token, "tokens only ever grow");
-    println!("now the second task has it, with token {}", guard.fencing_token());
+    assert!(guard.fencing_token() > first_token, "tokens always increase");
+    println!("the second task now holds it, with token {}", guard.fencing_token());
     drop(guard); // also releases, in the background; `release().await` returns the outcome
 
     let report = locks.shutdown().await; // releases all locks and reports failures
     assert!(report.is_clean());
-    println!("shut down in good order");
+    println!("shut down cleanly");
     Ok(())
 }

@@ -17,7 +17,7 @@ use tower::ServiceBuilder;
 async fn transfer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let said = match request.extensions().get::<LockStatus>().and_then(LockStatus::handle) {
         Some(lock) => format!("{} is locked, token {}", lock.name(), lock.fencing_token()),
-        None => "a request that only reads goes without".to_owned(),
+        None => "a read-only request needs no lock".to_owned(),
     };
     Ok(Response::new(Full::from(said)))
 }

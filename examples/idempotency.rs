@@ -19,7 +19,7 @@ struct Shop {
 }
 
 impl Shop {
-    /// Pays for an order. Every step may be repeated, even after a crash between any two.
+    /// Pays for an order. Every step can be repeated, even after a crash between any two.
     async fn pay(&self, key: &str) -> String {
         if let Some(receipt) = self.intend(key).await {
             return format!("{receipt} (stored before)");

@@ -1,7 +1,7 @@
 //! How do I notice that I no longer hold the lock?
 //!
 //! Nothing renews the lease here, so it ends. With the default options a watchdog renews leases, and the same signal
-//! comes if it cannot: the process was paused, the network was cut, or the lock was forcibly released.
+//! arrives if it cannot: the process was paused, the network was cut, or the lock was forcibly released.
 
 use lock_core::{LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
 use std::{error::Error, time::Duration};
@@ -12,7 +12,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let lock = locks.named("import")?.with_fixed_lease(Duration::from_millis(200))?; // fixed: no watchdog
 
     let guard = lock.acquire().await?;
-    println!("held for {:?} at most", guard.remaining());
+    println!("held for at most {:?}", guard.remaining());
 
     tokio::select! {
         reason = guard.lost() => {
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("is_held() is {}, remaining() is {:?}", guard.is_held(), guard.remaining());
 
     let outcome = guard.release().await?;
-    println!("release() says {outcome:?}: what was done last was not protected");
+    println!("release() returns {outcome:?}: the last part of the work was not protected");
     assert_eq!(outcome, ReleaseOutcome::AlreadyExpired);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! How do I feed my own metrics, without OpenTelemetry or with another version of it than this crate uses?
+//! How do I feed my own metrics, without OpenTelemetry or with a version of it that this crate does not use?
 
 use lock_core::{
     LockFactory, MemoryBackend,

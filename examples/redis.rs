@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(error.kind(), LockErrorKind::Timeout);
     println!("there: {error}");
 
-    // A message wakes the waiter after the release. It does not poll.
+    // A message wakes the waiter after the release, without polling.
     let waiting = tokio::spawn(there.named("stock:42")?.acquire());
     println!("here: {:?}", guard.release().await?);
     let guard = waiting.await??;

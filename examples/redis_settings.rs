@@ -24,14 +24,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let options = LockOptions::new().lease(Duration::from_secs(10)).max_hold(Duration::from_secs(300));
     let locks = LockFactory::builder(backend).options(options).build()?;
     let guard = locks.named("nightly-report")?.acquire().await?;
-    println!("held for {:?}, and renewed in time", guard.remaining());
+    println!("valid for another {:?}, renewed by the watchdog", guard.remaining());
     println!("{:?}", guard.release().await); // `Released`; the work is done, so an error is printed, not returned
 
     // Server, user, password, database and TLS come from fred's configuration; retry policies do not.
     let config = Config::from_url(&url)?;
     let backend = from_config(config).connect().await?;
     let lock = LockFactory::new(backend).named("nightly-report")?;
-    println!("and by a configuration of fred's: {:?}", lock.acquire().await?.release().await?);
+    println!("with a fred configuration: {:?}", lock.acquire().await?.release().await?);
 
     // The error does not contain the URL, which may hold a password.
     let error = RedisBackendBuilder::from_url("redis://:p@ss/word@cache")

@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     transfer(&locks, &me).await?;
     assert!(
         locks.named("accounts")?.try_acquire().await?.is_some(),
-        "as many releases as acquires: it is free"
+        "as many releases as acquires: free again"
     );
     println!("the lock is free again");
 
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Holds the lock for both of its steps.
+/// Holds the lock during both of its steps.
 async fn transfer(locks: &LockFactory, me: &Owner) -> Result<(), LockError> {
     let guard = locks.named("accounts")?.with_owner(me)?.acquire().await?;
     println!("transfer holds the lock with token {}", guard.fencing_token());
@@ -43,7 +43,7 @@ async fn transfer(locks: &LockFactory, me: &Owner) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Takes the lock itself. It is correct with and without a caller that already holds the lock.
+/// Acquires the lock itself. It is correct whether or not the caller already holds the lock.
 async fn book(locks: &LockFactory, me: &Owner, account: &str) -> Result<(), LockError> {
     let guard = locks.named("accounts")?.with_owner(me)?.acquire().await?;
     println!("  book({account}) re-entered with the same token {}", guard.fencing_token());

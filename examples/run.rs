@@ -11,7 +11,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Acquires, runs, releases. The value is returned only if the lock was held to the end.
     let rows = lock
         .run(|hold| async move {
-            println!("making the report under token {}", hold.fencing_token());
+            println!("writing the report under token {}", hold.fencing_token());
             tokio::time::sleep(Duration::from_millis(10)).await;
             42
         })
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert!(locks.shutdown().await.is_clean());
     match lock.run(|_| async { println!("this is not printed") }).await {
         Err(RunError::NotAcquired(error)) => println!("the work was not started: {error}"),
-        other => return Err(format!("work was begun without a lock: {other:?}").into()),
+        other => return Err(format!("work was started without a lock: {other:?}").into()),
     }
     Ok(())
 }

@@ -20,11 +20,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     assert!(began.elapsed() >= PATIENCE);
     println!("gave up: {error}");
-    println!("what to answer: {}", answer(&error));
+    println!("response: {}", answer(&error));
     assert_eq!(error.kind(), LockErrorKind::Timeout);
     assert!(error.is_retryable(), "the same call may succeed later");
 
-    // A waiter gets the lock as soon as it is released, not at the end of its timeout.
+    // A waiter acquires the lock as soon as it is released, not at the end of its timeout.
     let waiting = tokio::spawn(async move { stock.acquire_timeout(Duration::from_secs(60)).await });
     tokio::task::yield_now().await;
     held.release().await?;

@@ -39,13 +39,13 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     println!("served: {:?}", served.into_inner().status());
 
     let held = locks.named("grpc:%2Fgrpc.health.v1.Health%2FCheck:acme")?.acquire().await?;
-    let Err(busy) = check(Some("acme")).await else { return Err("it was served without its lock".into()) };
+    let Err(busy) = check(Some("acme")).await else { return Err("served without the lock".into()) };
     println!("locked by another: {:?}, {}", busy.code(), busy.message());
     assert_eq!(busy.code(), Code::Unavailable);
     assert!(busy.metadata().contains_key("grpc-retry-pushback-ms"));
     held.release().await?;
 
-    let Err(bad) = check(None).await else { return Err("it was locked under a name with a hole".into()) };
+    let Err(bad) = check(None).await else { return Err("locked under an incomplete name".into()) };
     println!("without a tenant: {:?}, {}", bad.code(), bad.message());
     assert_eq!(bad.code(), Code::InvalidArgument);
     assert!(check(Some("acme")).await.is_ok(), "free again");

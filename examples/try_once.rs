@@ -10,19 +10,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (here, there) = (LockFactory::new(store.clone()), LockFactory::new(store));
 
     let held = there.named("nightly-report")?.acquire().await?;
-    println!("another process makes the report");
+    println!("another process writes the report");
 
     let report = here.named("nightly-report")?;
     match report.try_acquire().await? {
         Some(_) => return Err("two processes hold one lock".into()),
-        None => println!("not free: we do something else, without having waited"),
+        None => println!("not free: doing something else without waiting"),
     }
 
     held.release().await?;
     let Some(guard) = report.try_acquire().await? else {
-        return Err("nobody holds the lock, and yet it is not free".into());
+        return Err("nobody holds the lock, but it is not free".into());
     };
-    println!("free: we make the report, with token {}", guard.fencing_token());
+    println!("free: writing the report, with token {}", guard.fencing_token());
     println!("{:?}", guard.release().await);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! How do I lock by the JSON body that my axum handler has parsed?
 //!
-//! The handler's own extractor reads, parses and validates the request. Then the layer acquires the lock of the parsed value:
-//! every spelling of an id is one lock, a slow upload holds nothing, and a request that the extractor rejects takes no lock.
+//! The handler's own extractor reads, parses and validates the request. Then the layer acquires the lock of the parsed
+//! value: all spellings of an id share a lock, a slow upload holds nothing, and rejected requests take no lock.
 
 use axum::{Json, Router, body::Body, routing::post};
 use distlock::{
@@ -51,13 +51,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}", ask("/orders", r#"{"sku": 7, "count": 2}"#).await?.1);
     println!("{}", ask("/moves", r#"{"from": 8, "to": 7}"#).await?.1);
 
-    // A program without a route names the same lock by the same type.
+    // A program without a route names the same lock with the same type.
     let held = locks.all(NewOrder { sku: 7, count: 1 }.lock_names()?)?.acquire().await?;
     let (status, _) = ask("/orders", r#"{"sku": 7, "count": 1}"#).await?;
-    println!("while a worker has it: {status}");
+    println!("while a worker holds it: {status}");
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
 
-    // The answer of `Json` itself, without a lock and without a wait.
+    // The response of `Json` itself, without a lock and without a wait.
     println!("a missing field: {}", ask("/orders", r#"{"sku": 7}"#).await?.0);
     drop(held);
     Ok(())

@@ -1,6 +1,6 @@
 //! How do I see the metrics and traces of locks in an OpenTelemetry collector?
 //!
-//! It sends both over HTTP to `OTEL_EXPORTER_OTLP_ENDPOINT`, by default `http://localhost:4318`. A collector that shows
+//! Sends both over HTTP to `OTEL_EXPORTER_OTLP_ENDPOINT`, by default `http://localhost:4318`. A collector that shows
 //! them: `docker run -p 3000:3000 -p 4318:4318 grafana/otel-lgtm`.
 
 use lock_core::{LockError, LockFactory, LockName, MemoryBackend, observer::OtelObserver};
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     }
     locks.shutdown().await;
 
-    // Both send what is left. They block, so not in a task of the runtime.
+    // Both flush the remaining data. They block, so they do not run in a task of the runtime.
     tokio::task::spawn_blocking(move || traces.shutdown().and(metrics.shutdown())).await??;
     println!("sent the metrics and traces of 2 orders");
     Ok(())
@@ -48,7 +48,7 @@ async fn sell(locks: &LockFactory) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Names are unbounded, so they are not an attribute of metrics; their classes are.
+/// Names are unbounded, so metrics only have their classes as an attribute.
 fn class(name: &LockName) -> &'static str {
     if name.as_str().starts_with("stock:") { "stock" } else { "other" }
 }

@@ -12,22 +12,22 @@ use std::{
 
 #[test]
 fn hello_locks_and_releases() {
-    shows(env!("CARGO_BIN_EXE_hello"), "now the second task has it, with token ");
+    shows(env!("CARGO_BIN_EXE_hello"), "the second task now holds it, with token ");
 }
 
 #[test]
 fn try_once_does_something_else_when_the_lock_is_taken() {
-    shows(env!("CARGO_BIN_EXE_try_once"), "not free: we do something else, without having waited");
+    shows(env!("CARGO_BIN_EXE_try_once"), "not free: doing something else without waiting");
 }
 
 #[test]
 fn timeout_distinguishes_busy_from_unavailable() {
-    shows(env!("CARGO_BIN_EXE_timeout"), "what to answer: 503: others hold the lock, try again");
+    shows(env!("CARGO_BIN_EXE_timeout"), "response: 503: others hold the lock, try again");
 }
 
 #[test]
 fn lost_lease_is_noticed() {
-    shows(env!("CARGO_BIN_EXE_lost_lease"), "release() says AlreadyExpired");
+    shows(env!("CARGO_BIN_EXE_lost_lease"), "release() returns AlreadyExpired");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn backend_by_url_reads_the_environment() {
     let server = RedisServer::start();
     let redis = finish(example().env("LOCK_URL", server.url()));
     assert_eq!(redis.code, Some(0), "{redis:?}");
-    assert_eq!(server.keys(), ["redisson_lock_token:{stock:42}"], "it was held there");
+    assert_eq!(server.keys(), ["redisson_lock_token:{stock:42}"], "held there");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn own_observer_counts_every_end() {
 
 #[test]
 fn axum_route_admits_one_request_per_key() {
-    shows(env!("CARGO_BIN_EXE_axum_route"), "meanwhile, for another: 503 Service Unavailable\n{\"detail\":");
+    shows(env!("CARGO_BIN_EXE_axum_route"), "meanwhile, another request: 503 Service Unavailable\n{\"detail\":");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn typed_key_locks_by_the_parsed_body() {
     shows(env!("CARGO_BIN_EXE_typed_key"), "2 of 7 under stock:7, token ");
     shows(
         env!("CARGO_BIN_EXE_typed_key"),
-        "from 8 to 7 under 2 locks\nwhile a worker has it: 503 Service Unavailable\n\
+        "from 8 to 7 under 2 locks\nwhile a worker holds it: 503 Service Unavailable\n\
          a missing field: 422 Unprocessable Entity\n",
     );
 }
@@ -150,7 +150,7 @@ fn idempotency_recovers_a_charge_without_a_receipt() {
 fn drain_finishes_started_work() {
     shows(
         env!("CARGO_BIN_EXE_drain"),
-        "handlers have finished, written: true\ngiven back: true, left in the store: 0\n",
+        "handlers have finished, written: true\nreleased: true, left in the store: 0\n",
     );
 }
 
@@ -185,7 +185,7 @@ fn cron_fenced_refuses_the_suspended_run() {
 fn cron_test_runs_in_virtual_time() {
     shows(
         env!("CARGO_BIN_EXE_cron_test"),
-        "1 run until 2026-01-01T06:00:00Z\nin the night without half past two: 2026-03-29T01:00:00Z\n",
+        "1 run until 2026-01-01T06:00:00Z\nin the night without 2:30: 2026-03-29T01:00:00Z\n",
     );
 }
 
@@ -208,24 +208,24 @@ fn every_example_is_short_tested_and_opens_with_a_question() {
         let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap().to_owned();
         let text = fs::read_to_string(&path).unwrap();
         let lines = text.lines().count();
-        assert!(lines < 80, "{name} has {lines} lines: leave something out, or make two of it");
+        assert!(lines < 80, "{name} has {lines} lines: shorten it or split it");
         let opening = text.lines().next().unwrap();
         assert!(
             opening.starts_with("//! ") && opening.ends_with('?'),
-            "{name} opens with `{opening}`: no question"
+            "{name} opens with `{opening}` instead of a question"
         );
-        assert!(tests.contains(&format!("env!(\"CARGO_BIN_EXE_{name}\")")), "{name} is never run here");
+        assert!(tests.contains(&format!("env!(\"CARGO_BIN_EXE_{name}\")")), "{name} has no test here");
         assert!(manifest.contains(&format!("path = \"{name}.rs\"")), "{name} is not in Cargo.toml");
         names.insert(name);
     }
-    assert!(names.contains("hello"), "the examples were looked for in the wrong place: {names:?}");
+    assert!(names.contains("hello"), "the examples are not in this folder: {names:?}");
 }
 
-/// Runs an example without any environment of its own, and checks for a characteristic piece of its output.
+/// Runs an example without its environment variables, and checks for a characteristic part of its output.
 fn shows(program: &str, telling: &str) {
     let run = finish(Command::new(program).env_remove("LOCK_URL"));
     assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(run.stdout.contains(telling), "it does not say `{telling}`: {run:?}");
+    assert!(run.stdout.contains(telling), "missing `{telling}`: {run:?}");
     assert!(run.stderr.is_empty(), "{run:?}");
 }
 
@@ -239,12 +239,12 @@ struct Finished {
 /// Longer than any example takes on a busy machine.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// Waits for the end for a limited time. An example that hangs is killed and has no exit code.
+/// Waits for the end of an example. One that hangs is killed and has no exit code.
 fn finish(command: &mut Command) -> Finished {
     let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("starts");
     let began = Instant::now();
-    // The output of an example fits into the pipe, so it need not be read meanwhile.
+    // The output of an example fits into the pipe, so it need not be read while the example runs.
     while child.try_wait().expect("waitable child").is_none() {
         if began.elapsed() > HANGS {
             child.kill().expect("killable child");
