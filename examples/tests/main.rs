@@ -104,7 +104,10 @@ fn own_observer_counts_every_end() {
 
 #[test]
 fn axum_route_admits_one_request_per_key() {
-    shows(env!("CARGO_BIN_EXE_axum_route"), "meanwhile, another request: 503 Service Unavailable\n{\"detail\":");
+    shows(
+        env!("CARGO_BIN_EXE_axum_route"),
+        "meanwhile, another request: 503 Service Unavailable\n{\"detail\":",
+    );
 }
 
 #[test]

@@ -157,9 +157,7 @@ impl World {
                 let outcome = match answer.outcome {
                     0..=2 if !reentry => {
                         let first = FencingToken::new(self.token + 1 + answer.others);
-                        let AcquireMode::New { reserve, .. } = mode else {
-                            unreachable!("not a re-entry")
-                        };
+                        let AcquireMode::New { reserve, .. } = mode else { unreachable!("not a re-entry") };
                         self.token = first.get() + u64::from(reserve);
                         Acquired::Granted { first, last: FencingToken::new(self.token) }
                     }

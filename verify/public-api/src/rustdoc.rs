@@ -39,7 +39,8 @@ pub enum NoJson {
 pub fn json(wrapper: &str) -> Result<PathBuf, NoJson> {
     let found = format_version().map_err(NoJson::OtherToolchain)?;
     if found != FORMAT_VERSION {
-        let why = format!("rustdoc writes version {found} of its JSON, but version {FORMAT_VERSION} is required");
+        let why =
+            format!("rustdoc writes version {found} of its JSON, but version {FORMAT_VERSION} is required");
         return Err(NoJson::OtherToolchain(why));
     }
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -45,7 +45,8 @@ fn check(folder: &Path) -> Result<(), Failed> {
     if difference.is_empty() {
         return has_names(&committed);
     }
-    let update = "If the change is intended, run `UPDATE_API=1 cargo test -p lock-public-api`, and commit the text";
+    let update =
+        "If the change is intended, run `UPDATE_API=1 cargo test -p lock-public-api`, and commit the text";
     Err(format!("{} differs from the public API:\n{difference}{update}.", committed.display()).into())
 }
 

@@ -137,6 +137,8 @@ impl Oracle {
     /// Records that a release reported that the lock was held until then and is now free.
     pub(crate) fn release_claims(&mut self, lease: LeaseId) {
         let freed = self.freed.contains(&lease);
-        self.must(freed, || format!("{lease}: a release reports a lock as freed that the store did not free"));
+        self.must(freed, || {
+            format!("{lease}: a release reports a lock as freed that the store did not free")
+        });
     }
 }

@@ -37,7 +37,9 @@ impl Oracle {
                 let pause = &pauses[link.process];
                 let woken = if pause.until > 0 { pause.until + WOKEN } else { 0 };
                 let told_by = (taken.until + SLACK).max(woken);
-                self.must(now <= told_by, || format!("{id:?} had ended, but this was not reported by {told_by}"));
+                self.must(now <= told_by, || {
+                    format!("{id:?} had ended, but this was not reported by {told_by}")
+                });
             }
         }
         again

@@ -2,7 +2,7 @@
 
 use crate::{
     link::Cut,
-    message::{Answer, Fate, Envelope, Request},
+    message::{Answer, Envelope, Fate, Request},
     plan::LATEST,
     state::{Happening, State},
     trace::Who,
@@ -165,7 +165,8 @@ impl State {
             Some(later) => {
                 self.count("late duplicate");
                 self.links[link].under_way += 1;
-                let second = Envelope { call: None, again: None, request: envelope.request.clone(), ..envelope };
+                let second =
+                    Envelope { call: None, again: None, request: envelope.request.clone(), ..envelope };
                 self.after(later, Happening::Arrive(second));
             }
             None => {}

@@ -13,7 +13,12 @@ use lock_core::{
 
 impl State {
     /// Notifies the listeners of a release.
-    pub(crate) fn notify_listeners(&mut self, node: usize, name: &LockName, notify: NotifyWaiters) -> Released {
+    pub(crate) fn notify_listeners(
+        &mut self,
+        node: usize,
+        name: &LockName,
+        notify: NotifyWaiters,
+    ) -> Released {
         let listeners = self.stores[node].listeners(name, notify);
         if !listeners.is_empty() && self.plan.quorum.is_some() {
             self.wakes_waiters(name);
@@ -29,7 +34,10 @@ impl State {
                 after += self.dice.below(LATEST);
             }
             let connection = self.links[*link].connection;
-            self.after(after, Happening::Notification { link: *link, connection, what: Notification::Freed(name.clone()) });
+            self.after(
+                after,
+                Happening::Notification { link: *link, connection, what: Notification::Freed(name.clone()) },
+            );
         }
         Released::Released { listeners: u32::try_from(listeners.len()).ok() }
     }
@@ -67,6 +75,9 @@ impl State {
         self.stores[node].watchers.retain(|(_, watcher)| *watcher != link);
         wanted.into_iter().for_each(|name| self.stores[node].watch(link, name));
         self.note(Who::Link(link), "reconnects", (restarted.into(), 0));
-        self.notify_later(link, if restarted { Notification::Restarted } else { Notification::All(MissedWakes::Reconnected) });
+        self.notify_later(
+            link,
+            if restarted { Notification::Restarted } else { Notification::All(MissedWakes::Reconnected) },
+        );
     }
 }

@@ -104,9 +104,9 @@ pub enum Command {
         seed: Seed,
     },
     /// Runs one job on a schedule, or the instances of a kind, as a node of a fleet. Reports `ready`, `leading` and
-    /// `resigned`, and for each run `start` and then `ended` or `cancelled`. Executes `pause`, `resume`, `trigger`, `replace`,
-    /// `next` and `history` of its job, and `add`, `once`, `remove` and `forget` of instances. Ends gracefully at `stop` and
-    /// on SIGTERM
+    /// `resigned`, and for each run `start` and then `ended` or `cancelled`. Executes `pause`, `resume`, `trigger`,
+    /// `replace`, `next` and `history` of its job, and `add`, `once`, `remove` and `forget` of instances. Ends
+    /// gracefully at `stop` and on SIGTERM
     Cron {
         /// The group of the job
         group: String,

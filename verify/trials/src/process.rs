@@ -132,7 +132,8 @@ impl Process {
     /// If the system does not report it.
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("Linux reports it");
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("Linux reports it");
         let after_name = stat.rsplit(") ").next().unwrap_or_default();
         let ticks =
             after_name.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>();

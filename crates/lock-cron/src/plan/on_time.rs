@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants:
-//! - the claim names the instant before it, so that no instant is lost for which the leader still has to make up;
+//! - the claim names the instant before it, so that the leader can still make up for every undecided one;
 //! - an unanswered claim is repeated with the same id until it is answered, whatever happens in between;
 //! - an instant that this node does not claim is left to the leader.
 

@@ -2,13 +2,13 @@
 //!
 //! Rules:
 //! - A group has a creation time. If it differs from the previous one, or is missing, the store lost the data of the
-//! group. The leader reports that once, and not for each job.
+//!   group. The leader reports that once, and not for each job.
 //! - A node that notices the loss keeps the controls that it read before. It sends those of its own jobs to the store:
-//! pauses, resumes and schedules, with the revisions that they had.
+//!   pauses, resumes and schedules, with the revisions that they had.
 //! - The store keeps the controls with the highest revision, so nodes that read at different times agree on the last
-//! command of an operator. A command given after the loss has a higher revision than all of them.
+//!   command of an operator. A command given after the loss has a higher revision than all of them.
 //! - Controls that no running node has read are lost. Instances get their controls back if they are added again within
-//! ten minutes.
+//!   ten minutes.
 
 use super::{effect::Effect, state::RunLoop};
 use crate::observer::CronEvent;

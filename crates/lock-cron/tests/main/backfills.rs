@@ -151,11 +151,7 @@ async fn backfill_of_an_instance_follows_its_schedule() {
     let node = fleet.node("a");
     let written = starts.clone();
     let body = move |run: lock_cron::RunContext| {
-        written
-            .0
-            .lock()
-            .expect("not poisoned")
-            .push((run.payload().unwrap(), run.is_backfill()));
+        written.0.lock().expect("not poisoned").push((run.payload().unwrap(), run.is_backfill()));
         async { Ok(()) }
     };
     node.cron.kind("import", body).register().expect("valid kind");

@@ -95,13 +95,7 @@ impl Log {
     }
 
     pub(crate) fn ended(&self, outcome: RunOutcome) -> u32 {
-        self.0
-            .lock()
-            .expect("not poisoned")
-            .ends
-            .get(outcome.as_str())
-            .copied()
-            .unwrap_or(0)
+        self.0.lock().expect("not poisoned").ends.get(outcome.as_str()).copied().unwrap_or(0)
     }
 
     pub(crate) fn orphans(&self) -> u32 {
@@ -220,10 +214,8 @@ impl Fleet {
         describe: impl FnOnce(SchedulerBuilder) -> SchedulerBuilder,
     ) -> Node {
         let faulty = FaultyBackend::new(self.memory.clone());
-        let locks = LockFactory::builder(faulty.clone())
-            .clock(self.clock.clone())
-            .build()
-            .expect("healthy store");
+        let locks =
+            LockFactory::builder(faulty.clone()).clock(self.clock.clone()).build().expect("healthy store");
         let builder = Scheduler::builder(locks, faulty.ledger(self.ledger.clone()))
             .group("g")
             .node(name)
@@ -312,8 +304,7 @@ impl Node {
         let (stop, stopped) = oneshot::channel();
         let cron = self.cron.clone();
         let signal = async move { drop(stopped.await) };
-        let task =
-            tokio::spawn(async move { cron.run_until(signal).await.expect("healthy store") });
+        let task = tokio::spawn(async move { cron.run_until(signal).await.expect("healthy store") });
         Running { cron: self.cron, faulty: self.faulty, stop: Some(stop), task }
     }
 }

@@ -72,7 +72,11 @@ async fn added_instance_runs_once_on_the_nodes_of_its_kind() {
     let other = other.start();
     sleep(secs(30)).await;
     assert_eq!(add(&other.cron, MINUTELY, 7).await, AddOutcome::Added);
-    assert_eq!(add(&nodes[0].cron, MINUTELY, 7).await, AddOutcome::Unchanged, "a repeated request is harmless");
+    assert_eq!(
+        add(&nodes[0].cron, MINUTELY, 7).await,
+        AddOutcome::Unchanged,
+        "a repeated request is harmless"
+    );
     sleep(secs(20 * 60)).await;
     let started = starts.take();
     for name in ["a", "b"] {

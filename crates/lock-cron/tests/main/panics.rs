@@ -124,10 +124,7 @@ async fn scheduler_survives_a_panic_in_any_ledger_call() {
         let started = Arc::new(Mutex::new(Vec::new()));
         let write = started.clone();
         let body = move |run: RunContext| {
-            write
-                .lock()
-                .expect("not poisoned")
-                .push(run.scheduled_at().as_millis() / 1000 % 3600);
+            write.lock().expect("not poisoned").push(run.scheduled_at().as_millis() / 1000 % 3600);
             async {
                 sleep(secs(12)).await;
                 Ok(())

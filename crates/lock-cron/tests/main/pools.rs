@@ -220,11 +220,7 @@ async fn instances_share_the_pool_of_their_kind() {
     let running = node.start();
     for tenant in 0..6 {
         let schedule = Schedule::cron("* * * * *").expect("valid schedule");
-        running
-            .cron
-            .add("import", &tenant.to_string(), schedule, &())
-            .await
-            .expect("healthy store");
+        running.cron.add("import", &tenant.to_string(), schedule, &()).await.expect("healthy store");
     }
     sleep(secs(119)).await;
     assert_eq!((referee.most(), lateness(&fleet)), (2, vec![0, 0, 4, 4, 8, 8]));

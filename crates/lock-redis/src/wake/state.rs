@@ -210,9 +210,7 @@ mod tests {
 
     /// Subscribes one factory to a name over this channel.
     fn want(state: &mut SubscriptionState, channel: &str, text: &str) -> Acknowledgement {
-        state
-            .want(channel.to_owned(), (SubscriberId::new(1), name(text)))
-            .expect("accepted before")
+        state.want(channel.to_owned(), (SubscriberId::new(1), name(text))).expect("accepted before")
     }
 
     fn subscribe(batch: &Batch) -> Vec<&str> {

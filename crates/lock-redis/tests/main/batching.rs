@@ -209,7 +209,11 @@ async fn refused_batch_is_sent_one_by_one() {
         assert_eq!(calls(&client), [1, 4, 1, 1, 1, 1]);
         sleep(Duration::from_millis(300)).await;
         let dials = client.server().dials.len();
-        assert_eq!(dials, if error == READ_ONLY { 4 } else { 2 }, "connections to a replica are replaced: {error}");
+        assert_eq!(
+            dials,
+            if error == READ_ONLY { 4 } else { 2 },
+            "connections to a replica are replaced: {error}"
+        );
     }
 }
 

@@ -124,10 +124,18 @@ async fn every_answer_sets_the_clock() {
     acquire(&backend, "x").await.unwrap();
     assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now());
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now(), "the clock continues");
+    assert_eq!(
+        backend.server_now(&name("any")).unwrap().as_micros(),
+        client.server().now(),
+        "the clock continues"
+    );
     client.server().ahead = Duration::ZERO;
     backend.renew(vec![renewal("x")]).await;
-    assert_eq!(backend.server_now(&name("any")).unwrap().as_micros(), client.server().now(), "a step back is followed as well");
+    assert_eq!(
+        backend.server_now(&name("any")).unwrap().as_micros(),
+        client.server().now(),
+        "a step back is followed as well"
+    );
 }
 
 /// The request is assumed to be executed in the middle of its round trip.

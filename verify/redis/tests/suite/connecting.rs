@@ -246,8 +246,10 @@ async fn temporary_change_of_the_password_is_survived() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(locks.named("x").unwrap().try_acquire().await.is_err());
     admin.command(&["CONFIG", "SET", "requirepass", "canary"]);
-    super::support::until("locks are granted again", async || locks.named("x").unwrap().try_acquire().await.is_ok())
-        .await;
+    super::support::until("locks are granted again", async || {
+        locks.named("x").unwrap().try_acquire().await.is_ok()
+    })
+    .await;
 }
 
 /// A network path that drops everything is noticed and the connection replaced, long before TCP gives up.
@@ -264,8 +266,10 @@ async fn dead_connection_is_replaced() {
     })
     .await;
     proxy.pass();
-    super::support::until("locks are granted again", async || locks.named("x").unwrap().try_acquire().await.is_ok())
-        .await;
+    super::support::until("locks are granted again", async || {
+        locks.named("x").unwrap().try_acquire().await.is_ok()
+    })
+    .await;
 }
 
 /// The answers of Redis 5.

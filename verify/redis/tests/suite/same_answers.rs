@@ -362,7 +362,11 @@ async fn random_batches_are_answered_as_the_store_rules_say() {
         run.batch().await;
     }
     assert!(run.seen.len() >= 9, "some kinds of answers are missing: {:?}", run.seen);
-    assert!(run.seen.values().all(|&times| times >= batches / 50), "some kinds of answers are too rare: {:?}", run.seen);
+    assert!(
+        run.seen.values().all(|&times| times >= batches / 50),
+        "some kinds of answers are too rare: {:?}",
+        run.seen
+    );
 }
 
 /// Runs several sequences at once, since they mostly wait.
@@ -384,5 +388,9 @@ async fn sequence(server: Arc<RedisServer>, number: u64, seed: Seed) {
         run.step().await;
     }
     assert!(run.seen.len() >= 11, "some kinds of answers are missing: {:?}", run.seen);
-    assert!(run.seen.values().all(|&times| times >= steps / 500), "some kinds of answers are too rare: {:?}", run.seen);
+    assert!(
+        run.seen.values().all(|&times| times >= steps / 500),
+        "some kinds of answers are too rare: {:?}",
+        run.seen
+    );
 }

@@ -67,9 +67,7 @@ fn every_bug_has_a_patch_and_a_story() {
 fn texts(folder: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = fs::read_dir(folder).expect("readable directory");
-    files
-        .map(|file| fs::read_to_string(file.expect("readable directory").path()).expect("text"))
-        .collect()
+    files.map(|file| fs::read_to_string(file.expect("readable directory").path()).expect("text")).collect()
 }
 
 #[derive(Default)]

@@ -63,8 +63,7 @@ fn hear(history: &History, witness: TcpStream) {
     let mut lines = BufReader::new(witness);
     let mut line = String::new();
     while lines.read_line(&mut line).is_ok_and(|read| read > 0) && line.ends_with('\n') {
-        write_down(history, &mut holds, &line)
-            .unwrap_or_else(|| panic!("invalid testimony: {line:?}"));
+        write_down(history, &mut holds, &line).unwrap_or_else(|| panic!("invalid testimony: {line:?}"));
         line.clear();
     }
 }

@@ -240,9 +240,7 @@ fn suspended_leader_resumes_without_effect() {
     assert_eq!(history(&mut second), [(run, 1, "abandoned".to_owned()), (run, 2, "succeeded".to_owned())]);
     assert!(starts(&said(&mut first)).is_empty(), "nothing else starts there");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let value = runtime
-        .block_on(async { FencedTable::open(&file).await?.value().await })
-        .expect("the table");
+    let value = runtime.block_on(async { FencedTable::open(&file).await?.value().await }).expect("the table");
     assert_eq!(value, 1, "one attempt has written");
 }
 
@@ -309,5 +307,8 @@ fn without_a_server_nothing_starts() {
     server.restart();
     let begin = Instant::now();
     wait_for(&mut node, "start");
-    eprintln!("20 s without a server: {used:?} of a processor; the runs continue after {:?}", begin.elapsed());
+    eprintln!(
+        "20 s without a server: {used:?} of a processor; the runs continue after {:?}",
+        begin.elapsed()
+    );
 }

@@ -93,12 +93,7 @@ async fn cost(deployment: &RedisSentinels) -> Figure {
     )
 }
 
-async fn cut_repeatedly(
-    deployment: &RedisSentinels,
-    seen: &Seen,
-    witness: Witness,
-    times: usize,
-) -> u64 {
+async fn cut_repeatedly(deployment: &RedisSentinels, seen: &Seen, witness: Witness, times: usize) -> u64 {
     let budget = Duration::from_millis(BUDGET.parse().unwrap());
     let options = LockOptions::new().lease(LEASE).outage_budget(budget);
     let (over, mut working, mut clients) = (Arc::new(AtomicBool::new(false)), JoinSet::new(), Vec::new());

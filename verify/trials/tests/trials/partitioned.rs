@@ -124,10 +124,7 @@ async fn fatal_cut(way: &TcpProxy, name: &str, mut random: Stream) -> Duration {
     // A caller that asks also notifies those that wait. In half of the cases nobody asks.
     let looks = random.chance(0.5);
     while Instant::now() < deadline {
-        assert!(
-            !looks || guard.is_held() || Instant::now() >= earliest,
-            "{name}: held until the deadline"
-        );
+        assert!(!looks || guard.is_held() || Instant::now() >= earliest, "{name}: held until the deadline");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let waiting = if looks { waiting } else { lost_without_asking(waiting, deadline, name).await };

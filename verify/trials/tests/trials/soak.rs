@@ -130,7 +130,8 @@ async fn a_while(server: &Arc<RedisServer>, witness: &Witness, seed: Seed, time:
         locks.shutdown().await;
     }
     drop(clients);
-    until("no key and no connection is left", async || orphans(server).is_empty() && server.clients() == 0).await;
+    until("no key and no connection is left", async || orphans(server).is_empty() && server.clients() == 0)
+        .await;
     Done { faults, holds: world.holds.load(Ordering::Relaxed), errors: world.errors.load(Ordering::Relaxed) }
 }
 

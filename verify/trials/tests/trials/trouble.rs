@@ -178,7 +178,10 @@ async fn paused(run: Run) {
     server.pause();
     let error = lock(&locks, "tried").try_acquire().await.map(drop).expect_err("no answer");
     assert_eq!(error.kind(), LockErrorKind::Unavailable, "{error:?}");
-    assert!(error.is_retryable() && error.is_ambiguous(), "it may be executed once the server resumes: {error:?}");
+    assert!(
+        error.is_retryable() && error.is_ambiguous(),
+        "it may be executed once the server resumes: {error:?}"
+    );
     tokio::time::sleep(TROUBLE).await;
     server.resume();
     tokio::time::sleep(LEASE).await;

@@ -60,7 +60,6 @@ async fn a_cluster_is_alive_when_all_its_masters_are() {
     let master = &cluster.servers()[1];
     master.stop();
     until("the death is noticed", async || !backend.is_connected()).await;
-    until("the replica replaces it", async || backend.is_connected() && backend.ping().await.is_ok())
-        .await;
+    until("the replica replaces it", async || backend.is_connected() && backend.ping().await.is_ok()).await;
     assert_ne!(cluster.server_of("anything").port(), master.port());
 }

@@ -51,7 +51,8 @@ async fn a_promotion_is_followed_by_holder_and_waiter() {
     let new = deployment.master();
     assert_ne!(new.port(), old.port());
     // The connections of both clients, for requests and for messages.
-    until("all connections lead to the new master", async || new.clients() >= 4 && new.subscriptions() == 2).await;
+    until("all connections lead to the new master", async || new.clients() >= 4 && new.subscriptions() == 2)
+        .await;
     until_renewed(new, "x", LEASE).await;
     assert!(guard.is_held());
     let before = wakes.count("x", WakeSource::Push);
