@@ -148,7 +148,7 @@ impl World {
                 let freed = matches!(answer, Ok(ReleaseOutcome::Released));
                 let haunted = self.store.haunted;
                 let right = |open: Open| (open.was_valid || !claims) && (!open.taken || !freed || haunted);
-                self.broken.unless(open.is_none_or(right), Law::LostToldOnce);
+                self.broken.unless(open.is_none_or(right), Law::LossReportedOnce);
                 None
             }
             Command::Notice(_) => None,

@@ -139,6 +139,6 @@ impl World {
             None => false,
         };
         client.beliefs.retain(|belief| !belief.ended || belief.guards > 0);
-        self.broken.unless(right, Law::LostToldOnce);
+        self.broken.unless(right, Law::LossReportedOnce);
     }
 }

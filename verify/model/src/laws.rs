@@ -22,7 +22,7 @@ pub enum Law {
     /// I8: nothing is left in the store when nobody holds or wants anything.
     NoOrphan,
     /// I9: a loss is reported in time, once, and only if it happened.
-    LostToldOnce,
+    LossReportedOnce,
     /// I10: the stored depth matches the guards when nothing is under way, and is never zero.
     Depth,
     /// I11: no waiter sleeps while the lock is free.
@@ -49,7 +49,7 @@ impl Law {
         Self::OwnOnly,
         Self::NoResurrection,
         Self::NoOrphan,
-        Self::LostToldOnce,
+        Self::LossReportedOnce,
         Self::Depth,
         Self::NoDeadWait,
         Self::BoundedWait,
@@ -70,7 +70,7 @@ impl Law {
             Self::OwnOnly => "I6 only the own lease is touched",
             Self::NoResurrection => "I7 no resurrection",
             Self::NoOrphan => "I8 no orphan at quiescence",
-            Self::LostToldOnce => "I9 lost is told in time and once",
+            Self::LossReportedOnce => "I9 loss reported in time and once",
             Self::Depth => "I10 depth",
             Self::NoDeadWait => "I11 nobody sleeps through a free lock",
             Self::BoundedWait => "I12 bounded wait when faults stop",

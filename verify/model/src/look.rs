@@ -69,7 +69,7 @@ impl World {
         for (process, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.paused) {
             let now = self.local(config, process);
             let untold = client.beliefs.iter().any(|belief| !belief.ended && belief.deadline <= now);
-            broken.unless(!untold, Law::LostToldOnce);
+            broken.unless(!untold, Law::LossReportedOnce);
             // By then, a waiter with a deadline must have been answered.
             broken.unless(client.waiting.iter().all(|(_, until)| now < *until), Law::BoundedWait);
             if client.waiting.is_empty() || !client.calls.is_empty() {

@@ -46,7 +46,7 @@ impl Model for LockModel {
             law::<{ Law::OwnOnly as usize }>(),
             law::<{ Law::NoResurrection as usize }>(),
             law::<{ Law::NoOrphan as usize }>(),
-            law::<{ Law::LostToldOnce as usize }>(),
+            law::<{ Law::LossReportedOnce as usize }>(),
             law::<{ Law::Depth as usize }>(),
             law::<{ Law::NoDeadWait as usize }>(),
             law::<{ Law::BoundedWait as usize }>(),

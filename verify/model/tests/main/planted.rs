@@ -75,10 +75,10 @@ found! {
     shortened_expiry: ShortensExpiry in twice(Want::short(1), NONE), by Deadline;
     overlapping_depths: DepthOverlap in twice(A, NONE), by Deadline;
     attempt_not_undone: NoUndo in two(Budget { cancel: 1, ..NONE }), by NoOrphan;
-    renewal_error_is_loss: RenewalErrorIsLoss in two(Budget { lose: 1, ..NONE }), by LostToldOnce;
+    renewal_error_is_loss: RenewalErrorIsLoss in two(Budget { lose: 1, ..NONE }), by LossReportedOnce;
     lost_renewal_succeeds: LostRenewalSucceeds in two(Budget { lose: 1, ..NONE }), by Deadline;
-    loss_not_reported: LossNotReported in two(Budget { pause: 1, ..NONE }), by LostToldOnce;
-    gone_is_released: GoneIsReleased in by_hand(), by LostToldOnce;
+    loss_not_reported: LossNotReported in two(Budget { pause: 1, ..NONE }), by LossReportedOnce;
+    gone_is_released: GoneIsReleased in by_hand(), by LossReportedOnce;
     tokens_restart: TokensRestart in old_data(), by TokenOrder;
     unreserved_hand_off: HandsOffBeyondRange in Config::new(&[&THREE, &[A]], secs(8)),
         by HandOff | TokenOrder | OneHold;
@@ -107,7 +107,7 @@ fn promises_protected_by_others_can_be_broken() {
     let lost = two(Budget { lose: 1, ..NONE });
     let cases = [
         (DeadlineFromReply, &paused, Law::Exclusion),
-        (RenewalErrorIsLoss, &lost, Law::LostToldOnce),
+        (RenewalErrorIsLoss, &lost, Law::LossReportedOnce),
         (TokensRestart, &old, Law::OneHold),
         (TokensRestart, &old, Law::Fence),
         (RenewalCreates, &slow, Law::NoOrphan),

@@ -29,7 +29,7 @@ async fn node_without_slots_is_refused() {
 }
 
 #[tokio::test]
-async fn a_login_and_a_right_are_missed_by_name() {
+async fn missing_login_and_permission_are_named() {
     let cluster = RedisCluster::with(|server| server.user("shop on >canary ~* &* +@all"));
     let url = cluster.url();
     let shop = url.replace("://", "://shop:canary@");

@@ -1,5 +1,5 @@
-//! All properties that hold for one server, with three nodes that are declared durable and with five that have proved
-//! that they kept their data. Two quorums serve all tests, because their names do not collide.
+//! All properties of a single server, with three nodes that are declared durable, and with five that have proved that
+//! they kept their data. Two quorums serve all tests, because their names do not collide.
 //!
 //! There is no suite for the run ledger here: the type system ensures that a quorum has none.
 

@@ -15,7 +15,7 @@ async fn durable(nodes: &RedisQuorum) -> LockFactory {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_dead_of_five_are_not_missed() {
+async fn two_dead_nodes_of_five_are_tolerated() {
     let nodes = RedisQuorum::start(5);
     let (locks, others) = (durable(&nodes).await, durable(&nodes).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
@@ -23,7 +23,7 @@ async fn two_dead_of_five_are_not_missed() {
     nodes.servers()[3].stop();
     assert!(others.named("x").unwrap().try_acquire().await.unwrap().is_none());
     let waiting = tokio::spawn(others.named("x").unwrap().acquire());
-    until("it waits for messages", async || nodes.servers()[0].subscriptions() == 1).await;
+    until("the waiter is subscribed", async || nodes.servers()[0].subscriptions() == 1).await;
     let token = guard.fencing_token();
     assert!(guard.release().await.unwrap().was_held());
     let next = answered("the waiter", waiting).await.unwrap().unwrap();
@@ -32,15 +32,15 @@ async fn two_dead_of_five_are_not_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_dead_of_five_are_an_error_with_the_votes() {
+async fn three_dead_nodes_of_five_are_an_error_with_the_votes() {
     let nodes = RedisQuorum::start(5);
     let locks = durable(&nodes).await;
     let (dead, living) = nodes.servers().split_at(3);
     let published = || living.iter().map(|server| calls(server, "publish")).collect::<Vec<_>>();
     let released: Vec<_> = published().into_iter().map(|count| count + 1).collect();
     locks.named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
-    // The key alone shows nothing: the proposal may reach a node after the majority has decided.
-    until("it is released everywhere", async || published() == released).await;
+    // The key alone proves nothing: the proposal may reach a node after the majority has decided.
+    until("released on every node", async || published() == released).await;
     let addresses: Vec<_> = nodes.servers().iter().map(|server| server.address().to_string()).collect();
     let before = published();
     dead.iter().for_each(RedisServer::stop);
@@ -58,12 +58,12 @@ async fn three_dead_of_five_are_an_error_with_the_votes() {
     .await;
     until("no lock is left", async || living.iter().all(|server| !has(server, "x"))).await;
     living.iter().for_each(assert_no_lock_is_left);
-    assert_eq!(published(), before, "the undo wakes nobody");
+    assert_eq!(published(), before, "the undo wakes no waiter");
 }
 
-/// A new fleet has to wait once, and the error says for how long.
+/// A new fleet must wait once, and the error says for how long.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_fleet_proves_itself_before_it_votes() {
+async fn new_fleet_votes_after_its_quarantine() {
     let nodes = RedisQuorum::start(3);
     let lock = factory(&nodes, "max_lease=4100ms", Duration::from_secs(3)).await.named("x").unwrap();
     let error = lock.try_acquire().await.unwrap_err();
@@ -78,20 +78,20 @@ async fn a_new_fleet_proves_itself_before_it_votes() {
 
 /// A lock is held on all three nodes, and one of them returns without its data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_emptied_node_is_healed_and_does_not_vote() {
+async fn emptied_node_is_healed_and_does_not_vote() {
     let nodes = RedisQuorum::start(3);
     nodes.servers().iter().for_each(grow_old);
     let lease = Duration::from_secs(3);
     let (locks, others) = (factory(&nodes, "", lease).await, factory(&nodes, "", lease).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let (first, emptied) = (&nodes.servers()[0], &nodes.servers()[2]);
-    until("all have it", async || has(emptied, "x")).await;
+    until("every node has the lease", async || has(emptied, "x")).await;
     emptied.restart_empty();
-    until("it is healed", async || has(emptied, "x")).await;
+    until("the node is healed", async || has(emptied, "x")).await;
     assert!(guard.is_held());
-    // Without the first node, a majority would need the vote of the emptied one.
+    // Without the first node, a majority would need the emptied node's vote.
     first.stop();
-    until("it is heard that it does not vote", async || {
+    until("the emptied node is reported as not voting", async || {
         let error = others.named("y").unwrap().try_acquire().await.unwrap_err();
         matches!(error.backend_error().unwrap().votes()[2].kind, VoteKind::Quarantined { .. })
     })

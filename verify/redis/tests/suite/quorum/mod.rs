@@ -1,4 +1,4 @@
-//! A quorum of independent masters, all separate processes.
+//! A quorum of independent masters, each a separate process.
 
 mod conformance;
 mod failing;

@@ -37,7 +37,7 @@ fn some_lease() -> LeaseId {
     LeaseId::new(ProcessId::random(), LeaseNumber::new(1))
 }
 
-/// Proposes to a node, returns its vote, and releases. The node must be of this age to vote.
+/// Proposes to a node, returns its vote, and releases the lock. The node must have this age to vote.
 async fn vote(node: &RedisBackend, min_age: Duration) -> Result<Vote, BackendError> {
     let lease = some_lease();
     // A separate name, since the token is the estimated server time, which may be corrected downwards.
@@ -49,52 +49,52 @@ async fn vote(node: &RedisBackend, min_age: Duration) -> Result<Vote, BackendErr
     Ok(reply.outcome)
 }
 
-/// Anything that removes the data, or may have removed some, makes a node as young as a new one.
+/// Anything that removes data, or may have removed some, makes a node as young as a new one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_may_have_lost_data_is_young() {
+async fn node_that_may_have_lost_data_is_young() {
     const LITTLE: Duration = Duration::from_millis(300);
     const MUCH: Duration = Duration::from_secs(60);
     let (server, other) = (RedisServer::builder().persistent().start(), RedisServer::start());
     let node = redis(&server.url()).await;
     // Asserts that the node is young and grows older.
     let is_young = async |why: &str| {
-        until("it answers", async || node.verify().await.is_ok()).await;
+        until("the node answers", async || node.verify().await.is_ok()).await;
         assert_eq!(vote(&node, MUCH).await.unwrap(), Vote::Quarantined, "{why}");
-        until("it proves itself", async || vote(&node, LITTLE).await.unwrap() == Vote::Granted).await;
+        until("the node is old enough", async || vote(&node, LITTLE).await.unwrap() == Vote::Granted).await;
         grow_old(&server);
         assert_eq!(vote(&node, MUCH).await.unwrap(), Vote::Granted, "a node that is old enough votes");
     };
-    is_young("it is new").await;
+    is_young("new server").await;
     server.command(&["FLUSHALL"]);
-    is_young("it was emptied").await;
+    is_young("emptied server").await;
     server.restart_empty();
-    is_young("it was restarted without its data").await;
+    is_young("restarted without its data").await;
     server.command(&["SAVE"]);
     server.restart();
     assert!(has(&server, "distlock:node"), "the marker is in the dump");
-    is_young("what came after the dump is lost").await;
+    is_young("data newer than the dump is lost").await;
 
     grow_old(&other);
     other.command(&["SET", "of the other", "1"]);
     server.command(&["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
-    until("it has the data of the other", async || has(&server, "of the other")).await;
+    until("the data of the other server arrives", async || has(&server, "of the other")).await;
     let error = vote(&node, Duration::ZERO).await.unwrap_err().to_string();
     assert!(error.contains("this is a replica"), "{error}");
-    until("it is refused as a node", async || {
+    until("refused as a node", async || {
         let error = vote(&node, Duration::ZERO).await.unwrap_err().to_string();
         error.contains(&format!("node {} of the quorum", server.address()))
             && error.contains("an independent master")
     })
     .await;
     server.command(&["REPLICAOF", "NO", "ONE"]);
-    until("it may write", async || vote(&node, Duration::ZERO).await.is_ok()).await;
-    is_young("it has the data of another").await;
+    until("the server accepts writes", async || vote(&node, Duration::ZERO).await.is_ok()).await;
+    is_young("data of another server").await;
 }
 
 /// The server is verified before the first request of a connection, and not again.
 #[tokio::test]
-async fn a_node_is_checked_once_for_each_connection() {
-    /// The test's own request, which is counted after it was answered.
+async fn node_is_checked_once_per_connection() {
+    /// The test's own request, which is counted after its answer.
     const OWN: u64 = 1;
     let server = RedisServer::start();
     let node = redis(&server.url()).await;
@@ -105,12 +105,12 @@ async fn a_node_is_checked_once_for_each_connection() {
     assert_eq!(calls(&server, "info") - before, OWN + 1);
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     let before = calls(&server, "info");
-    until("it is connected again", async || vote(&node, Duration::ZERO).await.is_ok()).await;
+    until("connected again", async || vote(&node, Duration::ZERO).await.is_ok()).await;
     assert!(calls(&server, "info") - before > OWN);
 }
 
 #[tokio::test]
-async fn a_key_that_is_no_lock_is_not_granted_and_stays() {
+async fn key_of_another_type_is_kept_and_not_granted() {
     let server = RedisServer::start();
     let node = redis(&server.url()).await;
     server.command(&["SET", "text", "mine"]);

@@ -1,4 +1,4 @@
-//! Unusable nodes are refused in time, with an error that names the node and the remedy.
+//! Unusable nodes are refused in time, with an error that contains the node and the remedy.
 
 use super::super::{
     connecting::refused,
@@ -13,12 +13,12 @@ use lock_core::{
 use lock_ledger::LedgerConnector;
 use lock_testkit::{RedisCluster, RedisQuorum, RedisSentinels, RedisServer, unused_address};
 
-/// Returns the URL of a quorum of two good nodes and another one.
+/// Returns the URL of a quorum of two suitable nodes and another server.
 fn with(nodes: &RedisQuorum, other: &str) -> String {
     format!("{},{other}", nodes.url())
 }
 
-/// Asserts that connecting is refused, with the name of the node and these words.
+/// Asserts that connecting is refused, with the name of the node and this text.
 async fn is_no_node(nodes: &RedisQuorum, other: &str, kind: BackendErrorKind, says: &str) {
     for words in [says, &format!("node {other} of the quorum")] {
         refused(&with(nodes, other), kind, words).await;
@@ -40,7 +40,7 @@ async fn an_unreachable_majority_is_named() {
 }
 
 #[tokio::test]
-async fn a_login_and_a_right_are_missed_by_name() {
+async fn missing_login_and_permission_are_named() {
     let nodes = RedisQuorum::with(2, |server| server.user("shop on >canary ~* &* +@all"));
     let third = RedisServer::builder().user("shop on >canary ~* &* +@all").start();
     let other = third.address().to_string();
@@ -63,7 +63,7 @@ async fn a_login_and_a_right_are_missed_by_name() {
 }
 
 #[tokio::test]
-async fn replicas_members_and_sentinels_are_no_nodes() {
+async fn replicas_members_and_sentinels_are_refused() {
     let (nodes, master) = (RedisQuorum::start(2), RedisServer::start());
     let replica = RedisServer::builder().replica_of(&master).start();
     let member = RedisServer::builder().config("cluster-enabled", "yes").start();
@@ -79,7 +79,7 @@ async fn replicas_members_and_sentinels_are_no_nodes() {
 }
 
 #[tokio::test]
-async fn one_server_under_two_names_has_no_two_votes() {
+async fn server_with_two_names_is_refused() {
     let nodes = RedisQuorum::start(2);
     let other = format!("localhost:{}", nodes.servers()[0].port());
     let url = with(&nodes, &other);
@@ -88,9 +88,9 @@ async fn one_server_under_two_names_has_no_two_votes() {
     }
 }
 
-/// The same when the nodes are created one by one.
+/// The same if the nodes are created one at a time.
 #[tokio::test]
-async fn a_store_of_several_servers_is_no_node() {
+async fn store_of_several_servers_is_refused_as_a_node() {
     let (cluster, sentinels, plain) = (RedisCluster::start(), RedisSentinels::start(), RedisServer::start());
     let acknowledged =
         RedisBackendBuilder::from_url(&plain.url()).unwrap().replicas(1).connect().await.unwrap();
@@ -112,7 +112,7 @@ async fn a_store_of_several_servers_is_no_node() {
 }
 
 #[tokio::test]
-async fn a_quorum_is_no_single_store_and_keeps_no_ledger() {
+async fn quorum_is_refused_as_a_single_store_and_has_no_ledger() {
     let nodes = RedisQuorum::start(3);
     let builder = RedisBackendBuilder::from_url(&nodes.url()).unwrap();
     let error = builder.connect().await.map(drop).unwrap_err();

@@ -12,7 +12,7 @@ fn locks(server: &RedisServer) -> Vec<String> {
 
 /// The node is dialled until it answers, and votes from then on.
 #[tokio::test]
-async fn a_start_does_not_need_a_dead_minority() {
+async fn start_does_not_need_a_dead_minority() {
     let nodes = RedisQuorum::start(3);
     let (first, last) = (&nodes.servers()[0], &nodes.servers()[2]);
     last.stop();
@@ -23,7 +23,7 @@ async fn a_start_does_not_need_a_dead_minority() {
     last.restart_empty();
     first.stop();
     // With the second node, there is a majority again.
-    until("the last one votes", async || lock.try_acquire().await.is_ok_and(|guard| guard.is_some())).await;
+    until("the last node votes", async || lock.try_acquire().await.is_ok_and(|guard| guard.is_some())).await;
     let guard = lock.acquire().await.unwrap();
     assert_eq!(locks(last), ["x"]);
     guard.release().await.unwrap();
@@ -32,7 +32,7 @@ async fn a_start_does_not_need_a_dead_minority() {
 
 /// The minority accepts connections but does not answer.
 #[tokio::test]
-async fn a_start_does_not_need_a_silent_minority() {
+async fn start_does_not_need_a_silent_minority() {
     let nodes = RedisQuorum::start(5);
     nodes.servers()[1].pause();
     nodes.servers()[4].pause();
@@ -41,5 +41,6 @@ async fn a_start_does_not_need_a_silent_minority() {
     factory.named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
     nodes.servers()[1].resume();
     nodes.servers()[4].resume();
-    until("all are connected", async || nodes.servers().iter().all(|server| server.clients() >= 2)).await;
+    until("all nodes are connected", async || nodes.servers().iter().all(|server| server.clients() >= 2))
+        .await;
 }

@@ -33,12 +33,12 @@ pub(crate) fn forgetful_nodes(run: &Run) -> Vec<Figure> {
     let (heard, violations) = referee.judges();
     assert_eq!(violations, Vec::<String>::new());
     let times = quorums * each;
-    assert!(heard >= times as u64, "the referee heard of the holds: {heard}");
+    assert!(heard >= times as u64, "the referee recorded the holds: {heard}");
     // The counter-test: the trial detects a second holder if there is one.
     let referee = Referee::appears();
     on_a_runtime(forget(0, 1, referee.bench(), "max_lease=5s&durable=true"));
     let (_, overlaps) = referee.judges();
-    assert!(!overlaps.is_empty(), "nodes that are falsely declared durable let a second holder in");
+    assert!(!overlaps.is_empty(), "nodes that are wrongly declared durable grant a second hold");
     vec![Figure::new(
         "a node of a quorum of 5 restarts empty during a hold that nodes 1 to 3 granted, while another process asks",
         times,
@@ -55,7 +55,7 @@ async fn forget(quorum: usize, times: usize, bench: Bench, options: &str) {
     let (holder, _) = client(&url(seen_by_holder, options)).await;
     let (other, SeenQuarantine(seen)) = client(&url(addresses(&servers), options)).await;
     let witness = bench.witness();
-    // From here on all nodes count how long they keep their data.
+    // From now on all nodes count how long they have kept their data.
     let _ = lock(&other, "first").try_acquire().await;
     for number in 0..times {
         let name = format!("x:{quorum}:{number}");
@@ -69,12 +69,12 @@ async fn forget(quorum: usize, times: usize, bench: Bench, options: &str) {
         }
         assert!(
             second.is_some() || seen.load(Ordering::SeqCst),
-            "the other process was heard while the lock was held"
+            "nodes 4 and 5 granted the lock while it was held"
         );
         // The holder believes in its hold until it learns otherwise. The referee judges.
         if let Some(second) = second {
             drop(witness.enters(second.hold(), LEASE / 20));
-            assert!(options.contains("durable"), "nodes in quarantine let nobody in");
+            assert!(options.contains("durable"), "quarantined nodes grant nothing");
         }
         drop(inside);
         let _ = guard.release().await;
@@ -89,7 +89,7 @@ async fn acquire(locks: &LockFactory, name: &str) -> LockGuard {
     loop {
         match lock(locks, name).acquire().await {
             Ok(guard) => return guard,
-            Err(error) => assert!(begin.elapsed() < HANGS, "the nodes vote: {error:?}"),
+            Err(error) => assert!(begin.elapsed() < HANGS, "the nodes do not vote: {error:?}"),
         }
     }
 }
@@ -100,7 +100,7 @@ async fn client(url: &str) -> (LockFactory, SeenQuarantine) {
     (builder.build().unwrap(), seen)
 }
 
-/// Set once there was a round in which nodes 4 and 5 granted the lock and node 3 did not vote.
+/// Set once a round was seen in which nodes 4 and 5 granted the lock and node 3 did not vote.
 #[derive(Debug, Clone, Default)]
 struct SeenQuarantine(Arc<AtomicBool>);
 

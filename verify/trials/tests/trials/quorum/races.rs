@@ -1,4 +1,4 @@
-//! Ten clients want one free lock at the same moment: the number of rounds until one of them holds it.
+//! Ten clients request one free lock at the same moment: the number of rounds until one of them holds it.
 
 use super::{addresses, start, url};
 use crate::{

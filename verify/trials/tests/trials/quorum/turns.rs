@@ -18,7 +18,7 @@ const LEASE_MS: u64 = 2_000;
 const OPTIONS: &str = "max_lease=5s";
 const PROCESSES: usize = 5;
 const TASKS: &str = "2";
-/// The number of hand-offs of a process's lease before others get their turn.
+/// The number of hand-offs of a process's lease before other processes have their turn.
 const PASSES: &str = "8";
 /// The number of holds of each process while nodes are away.
 const TURNS: usize = 5;
@@ -49,7 +49,7 @@ pub(crate) fn failing_nodes(run: &Run) -> Vec<Figure> {
     drop(contenders);
     let (heard, violations) = referee.judges();
     assert_eq!(violations, Vec::<String>::new());
-    assert!(heard >= wanted as u64, "the referee heard of the holds: {heard}");
+    assert!(heard >= wanted as u64, "the referee recorded the holds: {heard}");
     let (least, most) = (holds.iter().min().unwrap(), holds.iter().max().unwrap());
     vec![Figure::new(
         "10 tasks in 5 processes take one lock of a quorum of 5, while one or two nodes are killed and restart empty",
@@ -86,7 +86,7 @@ async fn all_vote(url: &str, servers: &[Arc<RedisServer>], number: usize) {
 
 struct Contenders(Vec<Contender>);
 
-/// A process, the number of its holds, and the number of those by a lease that was handed off.
+/// A process, the number of its holds, and the number of its holds by a lease that was handed off.
 struct Contender {
     process: Process,
     holds: usize,
@@ -100,13 +100,13 @@ impl Contender {
 }
 
 impl Contenders {
-    /// Waits until each process had this many more holds.
+    /// Waits until each process has had this many more holds.
     fn take(&mut self, turns: usize) {
         self.listen();
         let enough: Vec<_> = self.0.iter().map(|one| one.holds + turns).collect();
         let begin = Instant::now();
         while self.0.iter().zip(&enough).any(|(one, enough)| one.holds < *enough) {
-            assert!(begin.elapsed() < HANGS, "each process has its turn");
+            assert!(begin.elapsed() < HANGS, "a process has no turn");
             sleep(Duration::from_millis(2));
             self.listen();
         }
