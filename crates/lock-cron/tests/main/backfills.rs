@@ -84,7 +84,7 @@ async fn past_instants_run_in_order_beside_the_schedule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn backfill_survives_the_death_of_the_leader_and_a_restart_of_all() {
+async fn backfill_survives_a_dead_leader_and_a_restart_of_all() {
     let (fleet, starts) = (Fleet::new(), Starts::default());
     let first = start(&fleet, "a", &starts, 60).await;
     let second = start(&fleet, "b", &starts, 60).await;

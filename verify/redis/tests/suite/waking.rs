@@ -117,7 +117,7 @@ async fn a_thousand_names_share_one_subscriber() {
 }
 
 #[tokio::test]
-async fn a_holder_without_an_expiry_does_not_make_waiters_poll_quickly() {
+async fn holder_without_an_expiry_is_not_polled_quickly() {
     let server = RedisServer::start();
     server.command(&["HSET", "x", "somebody", "1"]);
     let locks = factory(&server.url(), Duration::from_secs(30)).await;
