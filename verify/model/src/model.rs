@@ -57,7 +57,7 @@ impl Model for LockModel {
             Property::sometimes("holds overlap after a loss of data", |model: &Self, world: &World| {
                 holders(model, world) > 1
             }),
-            Property::sometimes("a lease is passed on", |_: &Self, world: &World| {
+            Property::sometimes("a lease is handed off", |_: &Self, world: &World| {
                 world.clients.iter().any(|client| client.chain.is_some_and(|chain| chain.passes > 0))
             }),
             Property::sometimes("a name is kept after its release", |model: &Self, world: &World| {

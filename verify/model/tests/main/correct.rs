@@ -62,7 +62,7 @@ fn expected_states_are_reached() {
     let faults = Budget { evict: 1, ..NONE };
     let config = Config::new(&[&[A], &[A]], secs(13)).faults(faults);
     let found = holds("sometimes", &config);
-    let hand_off = "a lease is passed on";
+    let hand_off = "a lease is handed off";
     assert_eq!(found.seen.len(), 3, "all but hand-offs and minimum holds: {:?}", found.seen);
     assert!(!found.seen.contains(&hand_off));
 }
@@ -119,7 +119,7 @@ fn hand_off_and_each_fault() {
         let config =
             Config { used_before: true, ..Config::new(&[&[a, b, c], &[A]], horizon(6)).faults(faults) };
         let found = holds_for(&format!("a chain, {name}"), &config, 150_000);
-        assert!(found.seen.contains(&"a lease is passed on"), "{name}");
+        assert!(found.seen.contains(&"a lease is handed off"), "{name}");
     }
     let both = Config::new(&[&[a, b], &[a, b]], horizon(6)).faults(Budget { pause: 1, ..NONE });
     holds_for("two chains and a pause", &Config { used_before: true, ..both }, 150_000);

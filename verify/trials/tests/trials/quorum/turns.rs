@@ -56,7 +56,7 @@ pub(crate) fn failing_nodes(run: &Run) -> Vec<Figure> {
         format!("{heard} holds, {failed} nodes"),
         "no overlap, each token greater than the one before, each process has its turn at each failure",
         format!(
-            "0 overlaps, 0 repeated, 0 smaller; a process had {least} to {most} holds, {passed} were passed on"
+            "0 overlaps, 0 repeated, 0 smaller; a process had {least} to {most} holds, {passed} were handed off"
         ),
     )]
 }
