@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_channel_of_a_message_is_text() {
+    fn channel_of_a_message_is_text() {
         assert_eq!(channel(&Value::BulkString(b"c".to_vec())), Some("c"));
         assert_eq!(channel(&Value::BulkString(vec![0xff])), None);
         let verbatim = Value::VerbatimString { format: VerbatimFormat::Text, text: "c".to_owned() };

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_tag_of_the_name_is_kept() {
+    fn hash_tag_of_the_name_is_kept() {
         let keys = Keys::of(&LockName::new("stock:{eu}:42").expect("valid name"));
         assert_eq!(keys.counter, "redisson_lock_token:stock:{eu}:42");
         assert_eq!(keys.channel, "redisson_lock__channel:stock:{eu}:42");

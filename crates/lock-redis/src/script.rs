@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probe_tries_every_command_that_a_script_uses() {
+    fn probe_tries_every_command_of_the_scripts() {
         let mut used = BTreeSet::new();
         let mut tried = BTreeSet::new();
         for (name, text) in whole().chain(SHARED) {

@@ -51,7 +51,7 @@ async fn receiver(received: Arc<Mutex<Received>>) -> String {
 }
 
 #[tokio::test]
-async fn a_collector_receives_the_metrics_and_the_spans_of_locks() {
+async fn collector_receives_the_metrics_and_the_spans_of_locks() {
     let received = Arc::new(Mutex::new(Received::default()));
     let endpoint = receiver(received.clone()).await;
     let output = Command::new(env!("CARGO_BIN_EXE_otel-example"))
@@ -83,7 +83,7 @@ async fn a_collector_receives_the_metrics_and_the_spans_of_locks() {
 }
 
 #[tokio::test]
-async fn the_example_fails_without_a_collector() {
+async fn example_fails_without_a_collector() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_otel-example"))
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{free}"))

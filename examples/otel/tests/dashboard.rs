@@ -116,6 +116,6 @@ fn every_metric_of_the_alerts_exists() {
 
 #[test]
 #[should_panic(expected = "no observer has `lock_losses_total`")]
-fn a_misspelt_metric_is_found() {
+fn misspelt_metric_is_found() {
     check(&["sum(rate(lock_losses_total[5m]))".to_owned()]);
 }

@@ -71,7 +71,7 @@ async fn replaced_schedule_survives_a_restart_of_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_invalid_schedule_keeps_the_old_one() {
+async fn invalid_schedule_keeps_the_old_one() {
     let fleet = Fleet::new();
     let (leader, _follower) = two(&fleet).await;
     let error = leader.cron.replace("job", "* * * *").await.unwrap_err();

@@ -80,7 +80,7 @@ async fn starts_skips_lags_and_durations_are_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lag_of_a_catch_up_run_is_not_recorded() {
+async fn lag_of_a_catch_up_run_is_not_recorded() {
     let exporter = InMemoryMetricExporter::default();
     let provider =
         SdkMeterProvider::builder().with_reader(PeriodicReader::builder(exporter.clone()).build()).build();

@@ -110,7 +110,7 @@ async fn back_at(hour: u64, misfire: Misfire) -> Vec<bool> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daily_job_is_late_for_half_a_day_and_missed_after_it() {
+async fn daily_job_is_late_for_half_a_day_then_missed() {
     for misfire in [Misfire::Skip, Misfire::FireOnce, Misfire::FireAll { max: 5 }] {
         assert_eq!(back_at(12 + 11, misfire).await, [false], "{misfire:?}");
     }

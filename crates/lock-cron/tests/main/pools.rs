@@ -100,7 +100,7 @@ async fn many_waiting_runs_send_few_requests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_without_a_place_is_skipped_after_its_grace() {
+async fn run_without_a_place_is_skipped_after_its_grace() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     heavy(node.job("long", "1 0 1 1 *", secs(3_600)), 1);
@@ -109,7 +109,7 @@ async fn a_run_without_a_place_is_skipped_after_its_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_triggered_run_waits_for_a_place() {
+async fn triggered_run_waits_for_a_place() {
     let fleet = Fleet::new();
     let node = fleet.node("a");
     heavy(node.job("long", "1 0 1 1 *", secs(300)), 1);
@@ -143,7 +143,7 @@ fn retried(fleet: &Fleet, name: &str) -> Node {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_keeps_its_place_until_its_next_attempt() {
+async fn run_keeps_its_place_until_its_next_attempt() {
     let fleet = Fleet::new();
     let running = retried(&fleet, "a").start();
     sleep(secs(300)).await;
@@ -154,7 +154,7 @@ async fn a_run_keeps_its_place_until_its_next_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_of_a_dead_node_needs_a_place() {
+async fn run_of_a_dead_node_needs_a_place() {
     let (fleet, referee) = (Fleet::new(), Referee::default());
     let node = |name| {
         let node = fleet.node(name);

@@ -58,7 +58,7 @@ async fn runs_are_spread_evenly_at_two_requests_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_node_sends_one_request_a_second() {
+async fn idle_node_sends_one_request_a_second() {
     let fleet = Fleet::new();
     let nodes = five(&fleet, |node| node.job("job", "@yearly", secs(0)).register().expect("valid job"));
     sleep(secs(30)).await;
@@ -205,7 +205,7 @@ fn counted(node: &Node, referee: &Referee, name: &str, schedule: &str, takes: Du
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_never_runs_more_than_its_maximum() {
+async fn node_never_runs_more_than_its_maximum() {
     const JOBS: u32 = 8;
     let fleet = Fleet::new();
     let referees: Vec<_> = NAMES.iter().map(|_| Referee::default()).collect();
@@ -233,7 +233,7 @@ async fn a_node_never_runs_more_than_its_maximum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_waits_for_room_within_its_grace() {
+async fn run_waits_for_room_within_its_grace() {
     let fleet = Fleet::new();
     let node = fleet.node_with("a", |builder| builder.max_running(1));
     let referee = Referee::default();
@@ -247,7 +247,7 @@ async fn a_run_waits_for_room_within_its_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_without_room_is_skipped_after_its_grace() {
+async fn run_without_room_is_skipped_after_its_grace() {
     let fleet = Fleet::new();
     let node = fleet.node_with("a", |builder| builder.max_running(1));
     node.job("long", "1 0 1 1 *", secs(3_600)).register().expect("valid job");

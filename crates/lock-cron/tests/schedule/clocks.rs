@@ -24,7 +24,7 @@ fn berlin_in_autumn(text: &str, policy: DstPolicy) -> Vec<String> {
 }
 
 #[test]
-fn a_fixed_time_in_the_gap_runs_once_right_after_it() {
+fn fixed_time_in_the_gap_runs_once_right_after_it() {
     assert_eq!(berlin_in_spring("30 2 * * *", DEFAULT), ["03-29 03:00:00 +02:00"]);
     assert_eq!(berlin_in_spring("0,30 2 * * *", DEFAULT), ["03-29 03:00:00 +02:00"]);
     assert_eq!(berlin_in_spring("10-40/10 2 * * *", DEFAULT), ["03-29 03:00:00 +02:00"]);
@@ -55,7 +55,7 @@ fn fixed_time_in_the_gap_can_be_skipped_or_shifted() {
 }
 
 #[test]
-fn the_hour_before_the_gap_does_not_run_twice() {
+fn hour_before_the_gap_does_not_run_twice() {
     assert_eq!(berlin_in_spring("30 1 * * *", DEFAULT), ["03-29 01:30:00 +01:00"]);
     assert_eq!(berlin_in_spring("0 3 * * *", DEFAULT), ["03-29 03:00:00 +02:00"]);
 }
@@ -77,7 +77,7 @@ fn repeated_fixed_time_runs_in_the_first_pass() {
 }
 
 #[test]
-fn the_second_pass_or_both_can_be_chosen() {
+fn second_pass_or_both_can_be_selected() {
     assert_eq!(berlin_in_autumn("30 2 * * *", fold(Fold::Last)), ["10-25 02:30:00 +01:00"]);
     assert_eq!(
         berlin_in_autumn("30 2 * * *", fold(Fold::Both)),
@@ -86,7 +86,7 @@ fn the_second_pass_or_both_can_be_chosen() {
 }
 
 #[test]
-fn a_star_follows_real_time_through_both_passes() {
+fn star_follows_real_time_through_both_passes() {
     let policies = [DEFAULT, fold(Fold::Last), fold(Fold::Both), gap(Gap::ShiftForward)];
     for policy in policies {
         assert_eq!(

@@ -8,7 +8,7 @@ use std::{
 };
 
 #[test]
-fn the_last_day_and_workdays_of_a_month() {
+fn last_day_and_workdays_of_a_month() {
     assert_eq!(first("0 0 L * *", 3), ["2026-01-31 00:00", "2026-02-28 00:00", "2026-03-31 00:00"]);
     assert_eq!(first("0 0 LW * *", 3), ["2026-01-30 00:00", "2026-02-27 00:00", "2026-03-31 00:00"]);
     assert_eq!(first("0 0 15,L * *", 3), ["2026-01-15 00:00", "2026-01-31 00:00", "2026-02-15 00:00"]);
@@ -20,7 +20,7 @@ fn the_last_day_and_workdays_of_a_month() {
 }
 
 #[test]
-fn the_nth_and_the_last_weekday_of_a_month() {
+fn nth_and_last_weekday_of_a_month() {
     assert_eq!(first("0 9 * * MON#1", 2), ["2026-01-05 09:00", "2026-02-02 09:00"]);
     assert_eq!(first("0 9 * * fri#5", 2), ["2026-01-30 09:00", "2026-05-29 09:00"]);
     assert_eq!(first("0 9 * * 5L", 2), ["2026-01-30 09:00", "2026-02-27 09:00"]);
@@ -106,7 +106,7 @@ fn periods_are_aligned_whenever_a_node_starts() {
 }
 
 #[test]
-fn an_instant_runs_once() {
+fn instant_runs_once() {
     let at = instant("2030-01-31T09:00:00.25Z");
     let schedule = Schedule::at(at).in_tz("Asia/Tokyo").unwrap();
     assert_eq!(schedule.after(UtcTime::from_millis(0)).collect::<Vec<_>>(), [at]);
@@ -123,7 +123,7 @@ fn an_instant_runs_once() {
 }
 
 #[test]
-fn a_zone_in_the_text_is_the_zone() {
+fn zone_in_the_text_applies() {
     for text in [
         "CRON_TZ=Europe/Berlin 0 2 * * *",
         "TZ=Europe/Berlin   0 2 * * *",

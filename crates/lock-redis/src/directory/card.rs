@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_is_read_back() {
+    fn card_is_read_back() {
         let mut card = ProcessCard::new("host \"7\"", 4711, "shop", UtcTime::from_millis(1_763_640_000_123));
         assert_eq!(read(write(&card).as_bytes()), Some(card.clone()));
         card.version = Some("1.4.2".to_owned());
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_card_is_read_back() {
+    fn largest_card_is_read_back() {
         let longest = "\u{10ffff}".repeat(ProcessCard::MAX_TEXT_CHARS);
         let mut card = ProcessCard::new(&longest, u32::MAX, &longest, UtcTime::from_millis(u64::MAX / 1000));
         card.version = Some(longest.clone());

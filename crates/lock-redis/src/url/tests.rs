@@ -44,7 +44,7 @@ fn url_has_the_server_and_the_login() {
 }
 
 #[test]
-fn a_url_of_sentinels_names_the_master() {
+fn url_of_sentinels_names_the_master() {
     let plain = address("redis-sentinel://a,b:7000,[::1]/main");
     let sentinels = ["a", "b", "::1"].into_iter().zip([26_379, 7_000, 26_379]);
     let sentinels = sentinels.map(|(host, port)| Server::Tcp { host: host.to_owned(), port }).collect();
@@ -63,7 +63,7 @@ fn a_url_of_sentinels_names_the_master() {
 }
 
 #[test]
-fn a_url_of_a_cluster_names_some_nodes() {
+fn url_of_a_cluster_names_some_nodes() {
     let plain = address("redis-cluster://:secret@a,b:7000/");
     let nodes = [("a", 6_379), ("b", 7_000)].map(|(host, port)| Server::Tcp { host: host.into(), port });
     assert_eq!(plain.topology, Topology::Cluster(nodes.to_vec()));
@@ -72,7 +72,7 @@ fn a_url_of_a_cluster_names_some_nodes() {
 }
 
 #[test]
-fn a_url_of_a_quorum_names_its_nodes() {
+fn url_of_a_quorum_names_its_nodes() {
     let plain = address("redlock://app:secret@a,b:7000,[::1]/3");
     let Topology::Quorum(quorum) = &plain.topology else { panic!("a quorum: {plain:?}") };
     assert_eq!(

@@ -5,7 +5,7 @@ use lock_fred::{fred::types::config::Config, from_config};
 use lock_testkit::{RedisCluster, RedisSentinels, RedisServer};
 
 #[tokio::test]
-async fn a_fred_configuration_is_accepted() {
+async fn fred_configuration_is_accepted() {
     let server = RedisServer::start();
     let mut config = Config::from_url(&server.url()).unwrap();
     config.fail_fast = false;
@@ -14,7 +14,7 @@ async fn a_fred_configuration_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_configuration_of_several_servers_is_accepted() {
+async fn configuration_of_several_servers_is_accepted() {
     let (cluster, sentinels) = (RedisCluster::start(), RedisSentinels::start());
     let (first, second) = (cluster.servers()[0].port(), cluster.servers()[1].port());
     let of_cluster = format!("redis-cluster://127.0.0.1:{first}?node=127.0.0.1:{second}");

@@ -5,7 +5,7 @@ use lock_redis_rs::{from_client, redis::Client};
 use lock_testkit::RedisServer;
 
 #[tokio::test]
-async fn a_redis_rs_client_is_accepted() {
+async fn redis_rs_client_is_accepted() {
     let server = RedisServer::builder().password("canary").unix_socket().start();
     let socket = server.unix_socket_path().unwrap();
     for url in [

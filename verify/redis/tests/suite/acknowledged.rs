@@ -47,7 +47,7 @@ async fn without_the_replica_nothing_is_granted_and_holds_end() {
 
 /// The master is cut off from its replicas, accepts writes, and dies. Its answers during that time grant nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cut_off_master_grants_nothing() {
+async fn cut_off_master_grants_nothing() {
     let deployment = RedisSentinels::start();
     let locks = factory(connected(&deployment.url(), 2).await);
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
@@ -83,7 +83,7 @@ async fn cluster_refuses_the_option() {
 }
 
 #[tokio::test]
-async fn a_master_without_replicas_is_warned_of() {
+async fn master_without_replicas_is_warned_of() {
     let server = RedisServer::start();
     let backend = connected(&server.url(), 1).await;
     let [few, alone] = backend.warnings() else { panic!("two: {:?}", backend.warnings()) };

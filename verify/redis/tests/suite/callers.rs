@@ -27,17 +27,17 @@ fn keeps_the_others(threads: usize) {
 }
 
 #[test]
-fn a_thread_that_blocks_loses_no_lock_with_one_worker_thread() {
+fn blocking_thread_loses_no_lock_with_one_worker() {
     keeps_the_others(1);
 }
 
 #[test]
-fn a_thread_that_blocks_loses_no_lock_with_two_worker_threads() {
+fn blocking_thread_loses_no_lock_with_two_workers() {
     keeps_the_others(2);
 }
 
 #[test]
-fn a_thread_that_blocks_loses_no_lock_with_four_worker_threads() {
+fn blocking_thread_loses_no_lock_with_four_workers() {
     keeps_the_others(4);
 }
 

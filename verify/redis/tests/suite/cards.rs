@@ -170,7 +170,7 @@ async fn inspect_works_without_permission_to_read_cards() {
 }
 
 #[tokio::test]
-async fn a_factory_without_card_leaves_no_key() {
+async fn factory_without_card_leaves_no_key() {
     let server = RedisServer::start();
     let locks = LockFactory::builder(redis(&server.url()).await).without_card().build().unwrap();
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
@@ -223,7 +223,7 @@ async fn malicious_card_does_not_affect_its_readers() {
 }
 
 #[tokio::test]
-async fn the_nodes_of_a_cluster_keep_the_cards() {
+async fn nodes_of_a_cluster_keep_the_cards() {
     let cluster = RedisCluster::start();
     let other = LockFactory::new(redis(&cluster.url()).await);
     // Some keys are not on the node of the lock.

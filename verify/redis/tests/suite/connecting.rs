@@ -50,7 +50,7 @@ async fn missing_password_is_reported() {
 
 /// Each command that a script uses is denied in turn.
 #[tokio::test]
-async fn a_missing_right_is_named_when_connecting() {
+async fn missing_permission_is_named_on_connecting() {
     let server = RedisServer::builder().user("shop on >canary ~* &* +@all").start();
     let url = format!("redis://shop:canary@127.0.0.1:{}", server.port());
     for command in [
@@ -93,7 +93,7 @@ async fn cluster_member_is_refused_as_such() {
 }
 
 #[tokio::test]
-async fn an_unreachable_server_fails_at_once() {
+async fn unreachable_server_fails_at_once() {
     let address = unused_address().to_string();
     refused(&format!("redis://:canary@{address}"), BackendErrorKind::Unavailable, &address).await;
     refused("redis+unix:///there/is/no/socket", BackendErrorKind::Unavailable, "/there/is/no/socket").await;
@@ -184,7 +184,7 @@ async fn revoked_permission_is_an_immediate_error() {
 }
 
 #[tokio::test]
-async fn a_server_that_evicts_is_warned_of() {
+async fn evicting_server_is_warned_of() {
     let server = RedisServer::builder()
         .config("maxmemory", "100mb")
         .config("maxmemory-policy", "volatile-lru")
@@ -224,7 +224,7 @@ async fn each_database_has_its_own_locks() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_is_accepted() {
+async fn unix_socket_is_accepted() {
     let server = RedisServer::builder().password("canary").unix_socket().start();
     let path = server.unix_socket_path().unwrap();
     let url = format!("redis+unix://{}?db=1&pass=canary", path.display());
@@ -274,7 +274,7 @@ async fn dead_connection_is_replaced() {
 
 /// The answers of Redis 5.
 #[tokio::test]
-async fn a_server_before_6_is_reported_as_too_old() {
+async fn server_before_6_is_reported_as_too_old() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

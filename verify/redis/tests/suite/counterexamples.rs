@@ -206,7 +206,7 @@ async fn forced_release_removes_the_seen_holder_and_wakes_waiters() {
 
 /// Redisson's fenced lock takes a key without an expiry for a grant; ours reports an unknown time and asks again.
 #[tokio::test]
-async fn a_foreign_key_without_expiry_is_busy_for_an_unknown_time() {
+async fn foreign_key_without_expiry_is_busy_for_an_unknown_time() {
     let server = RedisServer::start();
     let store = client(&server.url()).await;
     server.command(&["HSET", "x", "b983c153-7421-469a-addb-44fb92259a1b:1", "1"]);
@@ -248,7 +248,7 @@ async fn without_a_retention_a_counter_keeps_its_expiry() {
 
 /// Redisson counts from 1 if the counter is missing; ours counts microseconds.
 #[tokio::test]
-async fn a_counter_that_redisson_restarted_is_warned_of_once() {
+async fn counter_restarted_by_redisson_is_warned_of_once() {
     let heard = ThreadLog::listen(LevelFilter::INFO);
     let server = RedisServer::start();
     let store = client(&server.url()).await;

@@ -21,7 +21,7 @@ fn pttl(raw: &mut RawRedis, key: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_lease_is_a_hash_with_its_depth_and_an_expiry() {
+async fn lease_is_a_hash_with_its_depth_and_an_expiry() {
     let server = RedisServer::start();
     let (store, mut raw, lock) = (client(&server.url()).await, server.raw(), name("stock:42"));
     let (a, b) = (Contender::new(&store), Contender::new(&store));
@@ -66,7 +66,7 @@ async fn lock_can_set_the_retention_of_its_counter() {
 }
 
 #[tokio::test]
-async fn the_last_release_publishes_a_zero_once() {
+async fn last_release_publishes_a_zero_once() {
     let server = RedisServer::start();
     let (store, mut raw, lock) = (client(&server.url()).await, server.raw(), name("stock:{eu}:42"));
     raw.command(&["SUBSCRIBE", "redisson_lock__channel:stock:{eu}:42"]);

@@ -23,7 +23,7 @@ fn fill(server: &RedisServer, names: usize) {
 }
 
 #[tokio::test]
-async fn a_list_is_bounded_in_names_and_time() {
+async fn list_is_bounded_in_names_and_time() {
     let server = RedisServer::start();
     fill(&server, MANY);
     let locks = factory(&server.url(), LEASE).await;
@@ -52,7 +52,7 @@ async fn a_list_is_bounded_in_names_and_time() {
 }
 
 #[tokio::test]
-async fn a_list_has_the_locks_and_no_other_keys() {
+async fn list_contains_only_locks() {
     let server = RedisServer::start();
     let locks = factory(&server.url(), LEASE).await;
     let mut guards = Vec::new();
@@ -82,7 +82,7 @@ async fn a_list_has_the_locks_and_no_other_keys() {
 }
 
 #[tokio::test]
-async fn a_list_covers_every_master_of_a_cluster() {
+async fn list_covers_every_master_of_a_cluster() {
     let cluster = RedisCluster::start();
     let locks = factory(&cluster.url(), LEASE).await;
     let mut guards = Vec::new();
@@ -98,7 +98,7 @@ async fn a_list_covers_every_master_of_a_cluster() {
 }
 
 #[tokio::test]
-async fn a_missing_right_and_a_silent_server_are_errors() {
+async fn missing_permission_and_silent_server_are_errors() {
     let server = RedisServer::builder().user("shop on >canary ~* &* +@all -scan").start();
     let locks = factory(&format!("redis://shop:canary@127.0.0.1:{}", server.port()), LEASE).await;
     let error = locks.list("", ListLimits::new()).await.unwrap_err();

@@ -28,7 +28,7 @@ async fn is_refused_and_kept(server: &RedisServer, key: &str, seen: &str) {
 }
 
 #[tokio::test]
-async fn a_hash_of_another_program_is_kept() {
+async fn hash_of_another_program_is_kept() {
     let server = RedisServer::start();
     server.command(&["HSET", "cart", "apples", "3", "pears", "many"]);
     is_refused_and_kept(&server, "cart", "apples").await;
@@ -38,7 +38,7 @@ async fn a_hash_of_another_program_is_kept() {
 
 /// Redisson's group lock has long field names and several fields.
 #[tokio::test]
-async fn a_group_lock_of_redisson_is_kept() {
+async fn group_lock_of_redisson_is_kept() {
     let server = RedisServer::start();
     let count = format!("{HOLDER}:{}:lock_count", "v".repeat(64));
     server.command(&["HSET", "group", &count, "1", &format!("{HOLDER}:values"), "a"]);
@@ -49,7 +49,7 @@ async fn a_group_lock_of_redisson_is_kept() {
 
 /// Redisson's read-write lock with more readers than a listpack holds: its fields are returned in random order.
 #[tokio::test]
-async fn a_read_write_lock_of_redisson_with_many_readers_is_kept() {
+async fn read_write_lock_of_redisson_with_many_readers_is_kept() {
     let server = RedisServer::start();
     let mut fields = vec!["HSET".to_owned(), "rw".to_owned(), "mode".to_owned(), "read".to_owned()];
     for number in 0..600 {
@@ -69,7 +69,7 @@ async fn field_without_a_positive_count_is_not_a_lock() {
 }
 
 #[tokio::test]
-async fn a_holder_of_java_with_a_negative_thread_is_a_lock() {
+async fn holder_of_java_with_a_negative_thread_is_a_lock() {
     let server = RedisServer::start();
     let holder = "b983c153-7421-469a-addb-44fb92259a1b:-12";
     server.command(&["HSET", "x", holder, "2"]);

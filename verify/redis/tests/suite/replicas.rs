@@ -26,7 +26,7 @@ fn scripts(server: &RedisServer) -> u64 {
 
 /// Holds x and y on the master while the address leads to the replica for a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stale_replica_ends_no_hold_and_leaves_no_lease() {
+async fn stale_replica_ends_no_hold_and_leaves_no_lease() {
     let (master, replica) = detached();
     let front = TcpProxy::start(master.address());
     let renewing = factory(&front.url(), Duration::from_secs(6)).await;

@@ -9,7 +9,7 @@ use std::time::Duration;
 const LEASE: Duration = Duration::from_secs(6);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hold_whose_server_lost_it_is_reported_as_lost() {
+async fn hold_lost_by_its_server_is_reported_as_lost() {
     for empties in [true, false] {
         let server = RedisServer::start();
         let locks = factory(&server.url(), LEASE).await;

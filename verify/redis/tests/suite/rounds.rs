@@ -38,7 +38,7 @@ fn weak(listener: &Arc<Listener>) -> Weak<dyn WakeListener> {
 
 /// The client library does not match the answers to SUBSCRIBE.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_subscription_is_never_acknowledged() {
+async fn refused_subscription_is_never_acknowledged() {
     let server = RedisServer::builder().user("shop on >secret ~* &* +@all").start();
     let backend = redis(&format!("redis://shop:secret@127.0.0.1:{}", server.port())).await;
     let listener = Arc::new(Listener::default());

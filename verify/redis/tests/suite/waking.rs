@@ -10,7 +10,7 @@ const LEASE: Duration = Duration::from_secs(30);
 /// Two processes pass the lock to each other; each waits while the other holds it. Messages wake them, so that hardly
 /// any waiter has to poll. Long runs limit the time that this takes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_wakes_the_waiter_of_another_process() {
+async fn message_wakes_the_waiter_of_another_process() {
     let hand_overs = if long() { 1_000 } else { 100 };
     let (server, wake_ups) = (RedisServer::start(), WakeUps::default());
     let locks = [wake_ups.of(&server.url(), LEASE).await, wake_ups.of(&server.url(), LEASE).await];
@@ -92,7 +92,7 @@ async fn channels_are_unsubscribed_when_nobody_waits() {
 
 /// The order in which random names are released does not matter: all names share one connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_names_share_one_subscriber() {
+async fn one_subscriber_serves_a_thousand_names() {
     let (server, mut random) = (RedisServer::start(), Seed::of_this_run().stream());
     let (holder, waiter) = (factory(&server.url(), LEASE).await, factory(&server.url(), LEASE).await);
     let mut held = Vec::new();

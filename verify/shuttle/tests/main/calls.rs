@@ -61,7 +61,7 @@ fn runtime_ends_with_a_call(wait: impl Fn(&AtomicBool)) {
 }
 
 #[test]
-fn a_call_whose_runtime_ends_does_not_block_its_name() {
+fn call_of_an_ended_runtime_does_not_block_its_name() {
     fn story() {
         runtime_ends_with_a_call(|acquired| until(|| acquired.load(Ordering::SeqCst)));
     }

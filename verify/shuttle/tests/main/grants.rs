@@ -36,7 +36,7 @@ fn grant_to_a_dropped_future_goes_to_the_next() {
 }
 
 #[test]
-fn a_grant_wakes_the_task_that_polled_last() {
+fn grant_wakes_the_task_that_polled_last() {
     fn story(pace: Pace) {
         let world = World::new(pace);
         let first = world.runtime.block_on(world.acquire());

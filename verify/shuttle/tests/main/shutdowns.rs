@@ -9,7 +9,7 @@ use lock_testkit::planted::PlantedBug;
 use std::sync::atomic::Ordering;
 
 #[test]
-fn a_shutdown_beside_the_last_release_leaves_nothing() {
+fn shutdown_during_the_last_release_leaves_nothing() {
     fn story(pace: Pace) {
         let world = World::new(pace);
         let (released, dropped) = world.runtime.block_on(async {
@@ -31,7 +31,7 @@ fn a_shutdown_beside_the_last_release_leaves_nothing() {
 }
 
 #[test]
-fn a_shutdown_beside_an_acquire_leaves_nothing() {
+fn shutdown_during_an_acquire_leaves_nothing() {
     fn story(pace: Pace) {
         let world = World::new(pace);
         let threads = [(); 2].map(|()| {

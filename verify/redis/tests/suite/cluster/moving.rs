@@ -20,7 +20,7 @@ fn two<'a>(cluster: &'a RedisCluster, name: &str) -> (&'a RedisServer, &'a Redis
 
 /// The keys are on two nodes for longer than the lease. The hold is not lost, and the new node wakes waiters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hold_survives_the_move_of_its_slot() {
+async fn hold_survives_the_move_of_its_slot() {
     let cluster = RedisCluster::start();
     let locks = factory(&cluster.url(), LEASE).await;
     // The waiter cannot be served while the lock and its counter are on two nodes.
@@ -52,7 +52,7 @@ async fn a_hold_survives_the_move_of_its_slot() {
 
 /// While the keys of a slot are on two nodes, an acquire in it waits, but acquires in other slots do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_in_migration_delays_no_other_slot() {
+async fn slot_in_migration_delays_no_other_slot() {
     let cluster = RedisCluster::start();
     let locks = factory(&cluster.url(), LEASE).await;
     let (slot, (from, to)) = (cluster.slot_of("a"), two(&cluster, "a"));

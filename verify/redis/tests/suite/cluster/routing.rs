@@ -52,7 +52,7 @@ async fn wake_ups_come_from_the_node_of_the_name() {
 }
 
 #[tokio::test]
-async fn a_cluster_is_alive_when_all_its_masters_are() {
+async fn cluster_is_alive_if_all_its_masters_are() {
     let cluster = RedisCluster::start();
     let backend = redis(&cluster.url()).await;
     assert!(backend.is_connected());

@@ -26,7 +26,7 @@ async fn is_no_node(nodes: &RedisQuorum, other: &str, kind: BackendErrorKind, sa
 }
 
 #[tokio::test]
-async fn an_unreachable_majority_is_named() {
+async fn unreachable_majority_is_named() {
     let nodes = RedisQuorum::start(1);
     let [first, second] = [(); 2].map(|()| unused_address().to_string());
     let url = format!("{},{first},{second}", nodes.url());

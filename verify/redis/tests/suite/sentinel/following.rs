@@ -36,7 +36,7 @@ async fn served(locks: &LockFactory, lock: &str) -> Duration {
 
 /// The old master stays up as a replica. Nothing is restarted, and no hold is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_promotion_is_followed_by_holder_and_waiter() {
+async fn promotion_is_followed_by_holder_and_waiter() {
     let deployment = RedisSentinels::start();
     let wakes = WakeUps::default();
     let (locks, others) = (factory(&deployment.url(), LEASE).await, wakes.of(&deployment.url(), LEASE).await);
@@ -87,7 +87,7 @@ async fn dies(end: fn(&RedisServer)) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_master_is_replaced() {
+async fn dead_master_is_replaced() {
     dies(RedisServer::stop).await;
 }
 

@@ -5,7 +5,7 @@ use lock_core::backend::BackendErrorKind;
 use lock_testkit::{RedisSentinels, RedisServer, unused_address};
 
 #[tokio::test]
-async fn a_master_that_no_sentinel_knows_is_named() {
+async fn unknown_master_is_named() {
     let deployment = RedisSentinels::start();
     let url = deployment.url().replace("/main", "/stock");
     refused(&url, BackendErrorKind::Misconfigured, r#"monitor a master named "stock": use the name"#).await;
