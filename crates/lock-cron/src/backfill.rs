@@ -69,7 +69,9 @@ impl Scheduler {
             let about = format!("a backfill has at most {MAX_BACKFILL_INSTANTS} instants: use a lower limit");
             return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
         }
-        let schedule = self.effective_schedule(&LockName::new(job)?, "which `backfill` needs").await?;
+        let name = LockName::new(job)?;
+        let schedule = self.effective_schedule(&name, "which `backfill` needs").await?;
+        let (text, dst) = kind::write_schedule(&name, &schedule)?;
         let after = from - Duration::from_millis(1);
         let now = self.shared.node.ledger.now();
         let (mut count, mut ends) = (0, None);
@@ -88,14 +90,7 @@ impl Scheduler {
             return Err(CronError::new(CronErrorKind::RangeTooLong).about(about));
         }
         let id = *lock_core::backend::ProcessId::random().as_uuid();
-        let request = BackfillRequest {
-            id,
-            first,
-            last,
-            count,
-            schedule: schedule.to_string(),
-            dst: kind::write_dst(schedule.dst_policy()),
-        };
+        let request = BackfillRequest { id, first, last, count, schedule: text, dst };
         self.command(job, JobCommand::Backfill(request)).await?;
         Ok(id)
     }

@@ -2,6 +2,7 @@
 
 use crate::{
     error::{CronError, CronErrorKind},
+    kind,
     ledger_client::NO_REVISION,
     payload,
     schedule::Schedule,
@@ -119,9 +120,8 @@ impl Scheduler {
     /// # Cancel safety
     /// A dropped call may or may not have been applied; it can be repeated.
     pub async fn replace(&self, job: &str, schedule: &str) -> Result<(), CronError> {
-        let schedule = Schedule::cron(schedule)?;
-        schedule.for_job(job)?;
-        self.command(job, JobCommand::Replace(schedule.to_string())).await.map(drop)
+        let (schedule, _) = kind::write_schedule(&LockName::new(job)?, &Schedule::cron(schedule)?)?;
+        self.command(job, JobCommand::Replace(schedule)).await.map(drop)
     }
 
     /// Restores the schedule of the program.

@@ -54,10 +54,12 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`]; [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that
-    /// matches no date with this name; [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload cannot be
-    /// encoded as JSON or is larger than 64 KiB; [`DuplicateJob`](CronErrorKind::DuplicateJob) if the name belongs to a
-    /// run that was added by [`once`](Self::once); [`TooManyInstances`](CronErrorKind::TooManyInstances) beyond 10,000
-    /// in the group; [`Store`](CronErrorKind::Store).
+    /// matches no date with this name, or whose text with its time zone is longer than
+    /// [`MAX_TEXT_BYTES`](crate::schedule::MAX_TEXT_BYTES); [`InvalidPayload`](CronErrorKind::InvalidPayload) if the
+    /// payload cannot be encoded as JSON or is larger than 64 KiB; [`DuplicateJob`](CronErrorKind::DuplicateJob) if the
+    /// name belongs to a run that was added by [`once`](Self::once);
+    /// [`TooManyInstances`](CronErrorKind::TooManyInstances) beyond 10,000 in the group;
+    /// [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
     /// A dropped call may or may not have been applied; it can be repeated.
@@ -68,14 +70,7 @@ impl Scheduler {
         schedule: Schedule,
         payload: &impl Serialize,
     ) -> Result<AddOutcome, CronError> {
-        let definition = Definition {
-            dst: kind::write_dst(schedule.dst_policy()),
-            schedule: schedule.to_string(),
-            payload: payload::encode(payload)?,
-            once: None,
-        };
-        schedule.for_job(&format!("{kind}/{id}"))?;
-        match self.define(kind, id, definition).await? {
+        match self.define(kind, id, &schedule, payload::encode(payload)?, None).await? {
             AddOutcome::AlreadyRun => {
                 let about =
                     format!("`{kind}/{id}` has already run with `once`: call `forget`, or use another id");
@@ -95,8 +90,9 @@ impl Scheduler {
     /// applies.
     ///
     /// # Errors
-    /// As [`add`](Self::add), except for schedules. Instead of [`DuplicateJob`](CronErrorKind::DuplicateJob) it returns
-    /// the outcome [`AlreadyRun`](AddOutcome::AlreadyRun).
+    /// As [`add`](Self::add), but [`InvalidSchedule`](CronErrorKind::InvalidSchedule) is for an instant after
+    /// 9999-12-30T22:00:00Z. Instead of [`DuplicateJob`](CronErrorKind::DuplicateJob) it returns the outcome
+    /// [`AlreadyRun`](AddOutcome::AlreadyRun).
     ///
     /// # Cancel safety
     /// A dropped call may or may not have been applied; it can be repeated.
@@ -119,14 +115,8 @@ impl Scheduler {
     ) -> Result<AddOutcome, CronError> {
         // The ledger only decides instants after the epoch.
         let at = whole_millis(at).max(UtcTime::from_millis(1));
-        let schedule = Schedule::at(at);
-        let definition = Definition {
-            dst: kind::write_dst(schedule.dst_policy()),
-            schedule: schedule.to_string(),
-            payload: payload::encode(payload)?,
-            once: Some(Once { at, kept: ID_KEPT }),
-        };
-        self.define(kind, id, definition).await
+        let once = Some(Once { at, kept: ID_KEPT });
+        self.define(kind, id, &Schedule::at(at), payload::encode(payload)?, once).await
     }
 
     /// Removes an instance. No further run starts; an open run continues. The history, a pause and the watermark are
@@ -177,9 +167,18 @@ impl Scheduler {
         self.withdraw(kind, id, Removal::Forget).await
     }
 
-    async fn define(&self, kind: &str, id: &str, definition: Definition) -> Result<AddOutcome, CronError> {
-        let node = &self.shared.node;
-        let job = node.ledger.job(&kind::instance_name(kind, id)?);
+    async fn define(
+        &self,
+        kind: &str,
+        id: &str,
+        schedule: &Schedule,
+        payload: String,
+        once: Option<Once>,
+    ) -> Result<AddOutcome, CronError> {
+        let (node, name) = (&self.shared.node, kind::instance_name(kind, id)?);
+        let (schedule, dst) = kind::write_schedule(&name, schedule)?;
+        let definition = Definition { schedule, dst, payload, once };
+        let job = node.ledger.job(&name);
         let reply = node.ledger.add(AddRequest { job, definition, added_by: node.name.clone() }).await?;
         self.shared.wake.notify_one();
         match reply {

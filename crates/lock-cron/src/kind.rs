@@ -97,6 +97,16 @@ pub(crate) fn counts_from(instance: &Instance) -> UtcTime {
     once.into_iter().fold(instance.added_at, Ord::max)
 }
 
+/// Writes a schedule for the store, as its text and its policy, if every node can read them again.
+pub(crate) fn write_schedule(
+    name: &LockName,
+    schedule: &Schedule,
+) -> Result<(String, String), ScheduleError> {
+    let (text, dst) = (schedule.to_string(), write_dst(schedule.dst_policy()));
+    read_schedule(name, &text, &dst)?;
+    Ok((text, dst))
+}
+
 /// Returns the schedule of an instance.
 pub(crate) fn schedule_of(instance: &Instance) -> Result<Schedule, ScheduleError> {
     read_schedule(&instance.name, &instance.definition.schedule, &instance.definition.dst)

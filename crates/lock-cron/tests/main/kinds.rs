@@ -328,3 +328,32 @@ async fn one_off_run_waits_for_a_node_and_can_be_withdrawn() {
     let listed = tool.cron.list().await.expect("healthy store");
     assert_eq!(listed.len(), 0, "{listed:?}");
 }
+
+/// A pattern of 1,020 bytes: with a time zone, its text is longer than the texts that are read.
+fn long_pattern() -> String {
+    format!("{} 2 * * *", vec!["10"; 338].join(","))
+}
+
+#[tokio::test(start_paused = true)]
+async fn schedule_that_no_node_could_read_again_is_refused() {
+    let (fleet, starts) = (Fleet::new(), Starts::default());
+    let node = fleet.node("a");
+    let in_berlin = schedule(&long_pattern()).in_tz("Europe/Berlin").expect("a known zone");
+    node.cron.job("job", in_berlin.clone(), |_| async { Ok(()) }).register().expect("a good job");
+    import(&node, "a", &starts, 0).register().expect("a good kind");
+    let running = node.start();
+    let cron = &running.cron;
+    sleep(secs(2)).await;
+    let replacement = format!("TZ=Europe/Berlin {}", &long_pattern()[16..]);
+    let days = TestClock::WALL_AT_START - secs(2 * 86_400)..TestClock::WALL_AT_START;
+    // The last day of 9999 is how databases write `never`.
+    let never = UtcTime::from_millis(253_402_300_799_000);
+    let answers = [
+        cron.add("import", "long", in_berlin, &7).await.map(drop),
+        cron.once("import", "never", never, &7).await.map(drop),
+        cron.replace("job", &replacement).await,
+        cron.backfill("job", days, 2).await.map(drop),
+    ];
+    let refused = [Err(CronErrorKind::InvalidSchedule); 4];
+    assert_eq!(answers.map(|answer| answer.map_err(|error| error.kind())), refused);
+}
