@@ -73,7 +73,7 @@ impl Scheduler {
         match self.define(kind, id, &schedule, payload::encode(payload)?, None).await? {
             AddOutcome::AlreadyRun => {
                 let about =
-                    format!("`{kind}/{id}` has already run with `once`: call `forget`, or use another id");
+                    format!("`{kind}/{id}` belongs to a run of `once`: call `forget`, or use another id");
                 Err(CronError::new(CronErrorKind::DuplicateJob).about(about))
             }
             outcome => Ok(outcome),

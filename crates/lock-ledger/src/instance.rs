@@ -64,7 +64,8 @@ pub enum AddReply {
     Changed,
     /// The instance already has this definition.
     Unchanged,
-    /// The name belongs to an instance that runs once, and that has run. Nothing was changed.
+    /// The name belongs to an instance that runs once, and that has run, or that the request would make run repeatedly.
+    /// Nothing was changed.
     AlreadyRun,
     /// The group already has [`MAX_INSTANCES`](crate::MAX_INSTANCES).
     Full,

@@ -357,3 +357,15 @@ async fn schedule_that_no_node_could_read_again_is_refused() {
     let refused = [Err(CronErrorKind::InvalidSchedule); 4];
     assert_eq!(answers.map(|answer| answer.map_err(|error| error.kind())), refused);
 }
+
+#[tokio::test(start_paused = true)]
+async fn instance_does_not_displace_a_run_that_was_added_with_once() {
+    let (fleet, starts) = (Fleet::new(), Starts::default());
+    let running = start(&fleet, "a", &starts);
+    let at = TestClock::WALL_AT_START + secs(90);
+    running.cron.once("import", "tenant-7", at, &1).await.expect("a healthy fleet answers");
+    let added = running.cron.add("import", "tenant-7", schedule("@yearly"), &2).await;
+    assert_eq!(added.map_err(|error| error.kind()), Err(CronErrorKind::DuplicateJob));
+    sleep(secs(120)).await;
+    assert_eq!(starts.instants(), [(90, 1)]);
+}

@@ -63,7 +63,9 @@ impl GroupLedger {
         if before.is_some_and(|before| before.definition == r.definition) {
             return AddReply::Unchanged;
         }
-        if job.is_some_and(is_decided) {
+        // An instance does not displace a run that waits for its only instant.
+        let displaces = |before: &Instance| before.definition.once.is_some() && r.definition.once.is_none();
+        if job.is_some_and(is_decided) || before.is_some_and(displaces) {
             return AddReply::AlreadyRun;
         }
         if before.is_none() && self.instances.len() >= MAX_INSTANCES {

@@ -12,6 +12,8 @@ local restarts = not (before and before.schedule == ARGV[2] and before.dst == AR
 if not restarts and before.payload == ARGV[4] and before.once == once and before.kept == kept then
   return answer('unchanged')
 end
+-- An instance does not displace a run that waits for its only instant.
+if before and before.once and not once then return answer('already_run') end
 if has_run_once(job) or once and job.mark and tonumber(once) <= tonumber(job.mark) then return answer('already_run') end
 if not before and redis.call('HLEN', KEYS[3]) >= tonumber(ARGV[8]) then return answer('full') end
 
