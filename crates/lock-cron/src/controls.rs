@@ -247,7 +247,8 @@ impl Scheduler {
 
     /// Sets the watermark of a job to the server's current time, even if that lowers it. Use it if the server's clock
     /// was ahead ([`WatermarkAhead`](crate::observer::CronEvent::WatermarkAhead)), so that the job starts nothing now.
-    /// Instants from now on are started again, including those that already ran ahead of time.
+    /// Instants from now on are started again, including those that already ran ahead of time. A run of
+    /// [`once`](Self::once) that is late still starts.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

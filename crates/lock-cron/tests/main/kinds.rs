@@ -369,3 +369,17 @@ async fn instance_does_not_displace_a_run_that_was_added_with_once() {
     sleep(secs(120)).await;
     assert_eq!(starts.instants(), [(90, 1)]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn reset_does_not_lose_a_run_that_is_late() {
+    let (fleet, starts) = (Fleet::new(), Starts::default());
+    let running = start(&fleet, "a", &starts);
+    let at = TestClock::WALL_AT_START + secs(90);
+    running.cron.once("import", "42", at, &7).await.expect("a healthy fleet answers");
+    running.cron.pause("import/42").await.expect("it is stored");
+    sleep(secs(120)).await;
+    running.cron.reset("import/42").await.expect("it is stored");
+    running.cron.resume("import/42").await.expect("it is stored");
+    sleep(secs(30)).await;
+    assert_eq!(starts.instants(), [(90, 7)]);
+}

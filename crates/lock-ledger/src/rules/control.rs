@@ -157,7 +157,8 @@ impl Job {
     /// Takes back times in the future, which a clock that was ahead has written.
     fn reset(&mut self, now: UtcTime) {
         let now_ms = now.as_millis();
-        self.watermark_ms = now_ms;
+        // The only instant of a job that runs once is late, not decided.
+        self.watermark_ms = self.once.map_or(now_ms, |_| self.watermark_ms.min(now_ms));
         for since in self.since.values_mut() {
             since.from_ms = since.from_ms.min(now_ms);
         }

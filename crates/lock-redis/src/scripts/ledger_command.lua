@@ -139,7 +139,9 @@ if command == 'reset' then
   for _, of in pairs(since) do
     of.from = int(math.min(tonumber(of.from), now_ms))
   end
-  redis.call('HSET', KEYS[1], 'mark', int(now_ms), 'since', cjson.encode(since))
+  -- The only instant of a job that runs once is late, not decided.
+  local mark = job.once and math.min(tonumber(job.mark), now_ms) or now_ms
+  redis.call('HSET', KEYS[1], 'mark', int(mark), 'since', cjson.encode(since))
   for id in string.gmatch(job.open or '', '%S+') do
     local open = find_open(KEYS[3], name, id)
     if open then
