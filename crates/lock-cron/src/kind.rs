@@ -91,10 +91,10 @@ pub(crate) fn is_on_a_node(instance: &LockName, nodes: &[LiveNode]) -> bool {
     nodes.iter().any(has)
 }
 
-/// Returns the time from which the time without a success counts: the definition of the instance, or its only instant.
+/// Returns the time from which an instance counts as without a success: that of its schedule, or its only instant.
 pub(crate) fn counts_from(instance: &Instance) -> UtcTime {
     let once = instance.definition.once.map(|once| once.at);
-    once.into_iter().fold(instance.added_at, Ord::max)
+    once.into_iter().fold(instance.since, Ord::max)
 }
 
 /// Writes a schedule for the store, as its text and its policy, if every node can read them again.

@@ -40,6 +40,8 @@ pub struct Instance {
     pub added_by: String,
     /// The time at which it was added or last changed, by the server's clock.
     pub added_at: UtcTime,
+    /// The time at which its schedule was added or last changed, by the server's clock.
+    pub since: UtcTime,
 }
 
 /// A request to add an instance, or to change its definition.

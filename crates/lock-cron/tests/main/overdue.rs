@@ -142,3 +142,19 @@ async fn alert_shorter_than_the_interval_is_refused() {
     }
     node.job("job", "0 2 * * *", secs(1)).alert_after(minutes(26 * 60)).register().expect("valid job");
 }
+
+#[tokio::test(start_paused = true)]
+async fn another_payload_does_not_restart_the_time_of_an_instance() {
+    let fleet = Fleet::new();
+    let node = fleet.node("a");
+    let kind = node.cron.kind("import", |_| async { Err("it fails".into()) });
+    kind.alert_after(minutes(5)).register().expect("a good kind");
+    let node = node.start();
+    for payload in 0..5 {
+        let every_minute = Schedule::cron("* * * * *").expect("a good schedule");
+        node.cron.add("import", "a", every_minute, &payload).await.expect("a healthy fleet answers");
+        sleep(minutes(2)).await;
+    }
+    assert_eq!(fleet.log.overdue(), ["import/a overdue"]);
+    assert!(is_overdue(&node).await);
+}

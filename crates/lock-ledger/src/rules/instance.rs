@@ -75,6 +75,7 @@ impl GroupLedger {
             (&before.definition.schedule, &before.definition.dst)
                 == (&r.definition.schedule, &r.definition.dst)
         };
+        let since = before.filter(|before| same(before)).map_or(now, |before| before.since);
         let restarts = !before.is_some_and(same);
         let reply = if before.is_some() { AddReply::Changed } else { AddReply::Added };
         self.create(now);
@@ -83,7 +84,7 @@ impl GroupLedger {
         job.define(now.as_millis(), &r.definition, restarts);
         job.kind = JobKind::Instance(revision);
         let (definition, added_by) = (r.definition.clone(), r.added_by.clone());
-        let instance = Instance { name: name.clone(), definition, revision, added_by, added_at: now };
+        let instance = Instance { name: name.clone(), definition, revision, added_by, added_at: now, since };
         self.instances.insert(name.clone(), instance);
         reply
     }

@@ -117,6 +117,7 @@ impl Record {
             revision: self.parsed("revision")?,
             added_by: text("added_by")?,
             added_at: self.micros("added_at")?,
+            since: self.micros("since").or_else(|| self.micros("added_at"))?,
         })
     }
 

@@ -13,7 +13,7 @@
 -- payloads of a group: HASH   "<job>\n<run>" = the payload of a waiting trigger or of an open run
 -- nodes of a group: HASH   <uuid> = {name, jobs, room, kinds, leading, expires}, ms; jobs = the hash of its jobs and their
 --                          schedules; kinds, separated by slashes
--- instances of a group: HASH   <job> = {schedule, dst, payload, once, kept, revision, added_by, added_at}, ms and µs
+-- instances of a group: HASH   <job> = {schedule, dst, payload, once, kept, revision, added_by, added_at, since}, ms and µs
 -- changes of instances: LIST of '<revision> <job>', newest first
 -- summaries of a group: HASH   <job> or <kind>/ = {schedule, dst, terms, alert, ms, since, ms, described, µs, recent = outcomes, newest first, separated by spaces,
 --               last = the last attempt that was no skip, success, µs, failing, µs}

@@ -21,7 +21,7 @@ create(KEYS[2])
 local revision = record_change(KEYS[2], KEYS[4], name)
 local instance = {
   schedule = ARGV[2], dst = ARGV[3], payload = ARGV[4], once = once, kept = kept, revision = revision,
-  added_by = ARGV[7], added_at = int(now),
+  added_by = ARGV[7], added_at = int(now), since = restarts and int(now) or before.since or before.added_at,
 }
 if before then
   before.once, before.kept = nil, nil

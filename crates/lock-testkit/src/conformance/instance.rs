@@ -110,7 +110,7 @@ pub async fn an_added_instance_is_read_by_all(h: &impl LedgerHarness) {
     let sent = fixture.ledger.begin;
     assert_eq!(fixture.add().await, AddReply::Added);
     let (revision, instances) = fixture.all().await;
-    let [Instance { name, definition, revision: of_one, added_by, added_at }] = &instances[..] else {
+    let [Instance { name, definition, revision: of_one, added_by, added_at, .. }] = &instances[..] else {
         panic!("one instance: {instances:?}");
     };
     assert_eq!((name, definition), (&fixture.ledger.job.name, &fixture.definition));
