@@ -8,7 +8,8 @@
 local name, once = ARGV[1], ARGV[5] ~= '' and ARGV[5] or nil
 local kept = once and ARGV[6] or nil
 local job, before = fields(KEYS[1]), decode(redis.call('HGET', KEYS[3], name))
-local restarts = not (before and before.schedule == ARGV[2] and before.dst == ARGV[3])
+-- It also starts again if the key of its job alone was lost.
+local restarts = not (job.mark and before and before.schedule == ARGV[2] and before.dst == ARGV[3])
 if not restarts and before.payload == ARGV[4] and before.once == once and before.kept == kept then
   return answer('unchanged')
 end

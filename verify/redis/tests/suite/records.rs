@@ -4,9 +4,9 @@ use super::support::{name, redis};
 use crate::client::RedisBackend;
 use lock_core::clock::UtcTime;
 use lock_ledger::{
-    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, DEFAULT_HISTORY, EndReply, EndRequest,
-    FleetControls, GroupName, JobCommand, JobId, OverlapRule, PauseNote, Registration, RenewRun, RetryOf,
-    RunId, RunLedger, RunOutcome, RunRenewal, RunState, Skip,
+    AddReply, AddRequest, AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, DEFAULT_HISTORY,
+    Definition, EndReply, EndRequest, FleetControls, GroupName, Instances, JobCommand, JobId, OverlapRule,
+    PauseNote, Registration, RenewRun, RetryOf, RunId, RunLedger, RunOutcome, RunRenewal, RunState, Skip,
 };
 use lock_testkit::RedisServer;
 use std::time::Duration;
@@ -197,4 +197,37 @@ async fn open_run_survives_the_loss_of_its_job() {
         RunId::Scheduled(ledger.ledger.register(r.job.group.clone(), vec![]).await.expect("an answer").now);
     let other = ClaimRequest { run: later, claim: ClaimId::random(), ..r };
     assert_eq!(ledger.ledger.claim(other).await.expect("an answer").outcome, ClaimReply::Skipped);
+}
+
+/// An operator has removed the key of an instance, or the server has evicted it. Programs add their instances again
+/// when they start.
+#[tokio::test]
+async fn an_instance_that_is_added_again_outlives_the_loss_of_its_job() {
+    let ledger = Ledger::new().await;
+    let job = JobId { name: name("import/7"), ..ledger.job.clone() };
+    let definition = Definition {
+        schedule: "* * * * *".to_owned(),
+        dst: String::new(),
+        payload: "7".to_owned(),
+        once: None,
+    };
+    let request = AddRequest { job: job.clone(), definition, added_by: "a".to_owned() };
+    let add = async || ledger.ledger.add(request.clone()).await.expect("it answers");
+    assert_eq!(add().await.outcome, AddReply::Added);
+    ledger.server.command(&["DEL", "distlock:ledger:2:job:{g}:import/7"]);
+    let added = add().await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let read = ledger.ledger.instances(job.group.clone(), 0).await.expect("it answers").outcome;
+    let (Instances::All { instances, .. } | Instances::Changed { instances, .. }) = read else {
+        panic!("an instance was added: {read:?}")
+    };
+    let claim = ClaimRequest { job, definition: instances[0].revision, ..ledger.claim().await };
+    let claim_at = async |at: UtcTime| {
+        let (run, claim_id) = (RunId::Scheduled(at), ClaimId::random());
+        ledger.ledger.claim(ClaimRequest { run, claim: claim_id, ..claim.clone() }).await.expect("it answers")
+    };
+    let past = claim_at(UtcTime::from_millis(added.now.as_millis() - 1)).await.outcome;
+    assert_eq!(past, ClaimReply::Superseded, "nothing for the past");
+    let claimed = claim_at(UtcTime::from_millis(added.now.as_millis() + 1)).await.outcome;
+    assert!(matches!(claimed, ClaimReply::Claimed { .. }), "{claimed:?}");
 }
