@@ -5,7 +5,7 @@ use crate::{
     detach::DetachedTasks,
     observer::{LayerObserver, Observers},
     policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
-    reject::{KeyHash, Rejection, RejectionBody},
+    reject::{KeyHash, Rejection, RejectionBody, not_started},
 };
 use http::{Extensions, Method, Response, StatusCode, request::Parts};
 use lock_core::{
@@ -155,6 +155,14 @@ impl Config {
             MaxHold::Set(most) => options.max_hold(most),
             MaxHold::FromOptions => options,
         }
+    }
+
+    /// Returns the response to a rejected request. Its form is that of the application, which need not know that an
+    /// idempotency layer may be outside.
+    pub(crate) fn answer(&self, rejection: Rejection) -> Response<RejectionBody> {
+        let suggests_retry = rejection.retry_after().is_some();
+        let response = (self.on_reject)(rejection);
+        if suggests_retry { not_started(response) } else { response }
     }
 
     pub(crate) fn key_hash(&self, names: &LockNames) -> KeyHash {

@@ -188,8 +188,7 @@ impl LockRequest {
             _ => reason.status(),
         };
         let key = self.names.as_ref().map(|names| self.config.key_hash(names));
-        let rejection = Rejection::new(reason, status, key, self.config.wait);
-        (self.config.on_reject)(rejection)
+        self.config.answer(Rejection::new(reason, status, key, self.config.wait))
     }
 
     /// Logs the reason. Timeouts and full queues are normal, so they are logged at debug level and counted by metrics.

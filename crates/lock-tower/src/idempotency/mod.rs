@@ -105,8 +105,8 @@
 //!
 //! # Placement
 //! Put it on the routes that write, inside of authentication and rate limits. Other locks belong inside of it: their
-//! rejections are not stored if they may be retried. Compression belongs outside, since it depends on the client.
-//! Trailers are not stored, so it is not for gRPC.
+//! rejections are not stored if they may be retried, whatever their [`on_reject`](crate::LockLayer::on_reject) returns.
+//! Compression belongs outside, since it depends on the client. Trailers are not stored, so it is not for gRPC.
 
 mod attempt;
 mod bytes_body;

@@ -222,7 +222,7 @@ impl Exchange {
         self.notify(outcome);
         let key = self.config.key_hash(&self.lock.name().clone().into());
         let status = reason.status();
-        (self.config.on_reject)(Rejection::new(reason, status, Some(key), self.config.wait))
+        self.config.answer(Rejection::new(reason, status, Some(key), self.config.wait))
     }
 
     fn notify(&self, outcome: IdempotencyOutcome) {

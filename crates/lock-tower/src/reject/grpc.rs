@@ -3,6 +3,7 @@
 use super::{
     body::{RejectionBody, boxed},
     reason::RejectReason,
+    retry::not_started,
 };
 use crate::key::KeyErrorKind;
 use bytes::Bytes;
@@ -51,6 +52,7 @@ pub(super) fn trailers_only(reason: &RejectReason, retry_after: Option<Duration>
     if let Some(after) = retry_after {
         let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         headers.insert("grpc-retry-pushback-ms", millis.into());
+        return not_started(response);
     }
     response
 }

@@ -19,3 +19,4 @@ pub use rejection::Rejection;
 
 pub(crate) use body::boxed;
 pub(crate) use problem::Details;
+pub(crate) use retry::not_started;

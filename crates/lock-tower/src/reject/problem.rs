@@ -44,6 +44,7 @@ impl<'a> Details<'a> {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, retry::whole_seconds(after).into());
+            return retry::not_started(response);
         }
         response
     }

@@ -126,13 +126,7 @@ impl Rejection {
     #[must_use]
     pub fn into_response(self) -> Response<RejectionBody> {
         let Self { reason, status, key, retry_after } = &self;
-        let response = reason.details(*status).about(*key, *retry_after).into_response().map(boxed);
-        #[cfg(feature = "idempotency")]
-        let response = match retry_after {
-            Some(_) => not_started(response),
-            None => response,
-        };
-        response
+        reason.details(*status).about(*key, *retry_after).into_response().map(boxed)
     }
 
     /// Returns a trailers-only response for gRPC clients: `grpc-status` and `grpc-message` in the head, no body, and
@@ -141,13 +135,6 @@ impl Rejection {
     pub fn into_grpc_response(self) -> Response<RejectionBody> {
         grpc::trailers_only(&self.reason, self.retry_after)
     }
-}
-
-/// Prevents an idempotency layer around this response from storing it: the request may be repeated.
-#[cfg(feature = "idempotency")]
-fn not_started<B>(mut response: Response<B>) -> Response<B> {
-    response.extensions_mut().insert(crate::idempotency::Execution::NotStarted);
-    response
 }
 
 impl From<RejectReason> for Rejection {

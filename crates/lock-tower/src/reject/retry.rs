@@ -1,5 +1,6 @@
-//! The delay after which a rejected request may be retried.
+//! Retries of rejected requests: their delay, and the mark on responses that suggest one.
 
+use http::Response;
 use std::time::Duration;
 
 const MIN_DELAY: Duration = Duration::from_secs(1);
@@ -13,6 +14,22 @@ pub(super) fn after(wait: Duration) -> Duration {
     let share = getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX));
     let after = base + base.mul_f64(share);
     Duration::from_millis(u64::try_from(after.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Prevents an idempotency layer around a response that suggests a retry from storing it, unless the response has an
+/// `Execution` of its own.
+pub(crate) fn not_started<B>(response: Response<B>) -> Response<B> {
+    #[cfg(feature = "idempotency")]
+    let response = {
+        use crate::idempotency::Execution;
+
+        let mut response = response;
+        if response.extensions().get::<Execution>().is_none() {
+            response.extensions_mut().insert(Execution::NotStarted);
+        }
+        response
+    };
+    response
 }
 
 /// Returns the value of `Retry-After`: whole seconds, rounded up.

@@ -1,11 +1,18 @@
 //! Requests that look alike, and retries of work that may have been done.
 
 use super::{Site, answer, pay, respond};
-use axum::{Router, body::Body, extract::Path, routing::post};
+use crate::support::secs;
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::Path,
+    response::Response,
+    routing::post,
+};
 use http::Request;
 use lock_core::{LockFactory, MemoryBackend};
-use lock_tower::{LockLayer, idempotency::IdempotencyLayer};
-use std::{panic::AssertUnwindSafe, time::Duration};
+use lock_tower::{BufferRequestLayer, LockLayer, Rejection, idempotency::IdempotencyLayer};
+use std::{future::pending, panic::AssertUnwindSafe, time::Duration};
 
 /// The work of the first attempt may have been done before it panicked.
 #[tokio::test(start_paused = true)]
@@ -73,4 +80,44 @@ async fn applications_with_two_prefixes_have_records_of_their_own() {
     assert_eq!(answer(&billing, pay("k", "")).await, (201, true, "billing".into()));
     // Another process of the shop.
     assert_eq!(answer(&app("shop"), pay("k", "")).await, (201, true, "shop".into()));
+}
+
+/// The application gives rejections a response of its own, which says nothing about the work.
+#[tokio::test(start_paused = true)]
+async fn rejection_of_inner_lock_is_never_stored() {
+    type Form = fn(Rejection) -> Response;
+    let forms: [(u16, Form); 3] = [
+        (409, |rejection| rejection.into_response().map(Body::new)),
+        (503, |_| respond(503, "busy")),
+        (200, |rejection| rejection.into_grpc_response().map(Body::new)),
+    ];
+    for (status, form) in forms {
+        let site = Site::new();
+        let stock = LockLayer::new(site.world.locks.clone()).key("stock").wait(secs(0)).on_reject(form);
+        let app =
+            Router::new().route("/pay", post(async || "paid").route_layer(stock).route_layer(site.layer()));
+        let guard = site.world.another_process().named("stock").unwrap().acquire().await.unwrap();
+        assert_eq!(answer(&app, pay("k", "")).await.0, status);
+        guard.release().await.unwrap();
+        assert_eq!(answer(&app, pay("k", "")).await, (200, false, "paid".into()), "after a {status}");
+    }
+}
+
+/// Another request fills the buffer of a layer inside.
+#[tokio::test(start_paused = true)]
+async fn rejection_of_a_full_inner_buffer_is_not_stored() {
+    let site = Site::new();
+    let buffer = BufferRequestLayer::new().budget(4);
+    let hold = post(async |_: Bytes| pending::<()>().await).route_layer(buffer.clone());
+    let pays = post(async |_: Bytes| "paid").route_layer(buffer).route_layer(site.layer());
+    let app = Router::new().route("/hold", hold).route("/pay", pays);
+    let holder = tokio::spawn({
+        let app = app.clone();
+        async move { answer(&app, Request::post("/hold").body(Body::from("1234")).unwrap()).await }
+    });
+    site.world.settle().await;
+    assert_eq!(answer(&app, pay("k", "5678")).await.0, 503);
+    holder.abort();
+    site.world.settle().await;
+    assert_eq!(answer(&app, pay("k", "5678")).await, (200, false, "paid".into()));
 }
