@@ -14,18 +14,9 @@ use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 /// The header that marks a replay.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The headers that are stored by default. Cookies and trace ids belong to one response.
-pub(super) const DEFAULT_HEADERS: [HeaderName; 9] = [
-    header::CONTENT_TYPE,
-    header::CONTENT_ENCODING,
-    header::CONTENT_LANGUAGE,
-    header::CONTENT_LOCATION,
-    header::LOCATION,
-    header::LINK,
-    header::ETAG,
-    header::LAST_MODIFIED,
-    header::VARY,
-];
+/// The headers that are stored by default, besides `Content-*`. Cookies and trace ids belong to one response.
+pub(super) const DEFAULT_HEADERS: [HeaderName; 5] =
+    [header::LOCATION, header::LINK, header::ETAG, header::LAST_MODIFIED, header::VARY];
 
 /// The body of a response, as far as it was read.
 pub(super) enum Collected {
@@ -86,9 +77,14 @@ where
 pub(super) fn stored(head: &Parts, body: Bytes, headers: &[HeaderName]) -> Response<Bytes> {
     let mut response = Response::new(body);
     *response.status_mut() = head.status;
-    let kept = head.headers.iter().filter(|(name, _)| headers.contains(name));
+    let kept = head.headers.iter().filter(|(name, _)| describes_content(name) || headers.contains(name));
     response.headers_mut().extend(kept.map(|(name, value)| (name.clone(), value.clone())));
     response
+}
+
+/// Returns `true` for `Content-Type`, `Content-Disposition` and the like. The length is that of the stored body.
+fn describes_content(name: &HeaderName) -> bool {
+    name.as_str().starts_with("content-") && *name != header::CONTENT_LENGTH
 }
 
 /// Returns the response that is stored in place of one whose body is too large.

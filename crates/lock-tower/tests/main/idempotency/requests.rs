@@ -48,6 +48,32 @@ async fn retry_is_answered_without_the_handler() {
     site.world.assert_nothing_left();
 }
 
+/// A receipt that a browser saves as a file is one when it is replayed, too.
+#[tokio::test(start_paused = true)]
+async fn content_headers_are_replayed() {
+    let site = Site::new();
+    let headers = [
+        ("content-disposition", "attachment; filename=receipt.txt"),
+        ("content-digest", "sha-256=:AAAA:"),
+        ("content-language", "de"),
+        ("content-length", "7"),
+        ("content-type", "text/plain"),
+    ];
+    let app = site.app(site.layer(), move |_| async move {
+        let answer =
+            headers.iter().fold(Response::builder(), |answer, (name, value)| answer.header(*name, *value));
+        answer.body(Body::from("receipt")).unwrap()
+    });
+    for replayed in [false, true] {
+        let answer = ask(&app, pay("k", "")).await;
+        assert_eq!(is_replay(answer.headers()), replayed);
+        for (name, value) in headers {
+            let values: Vec<_> = answer.headers().get_all(name).iter().collect();
+            assert_eq!(values, [value], "{name}, replayed: {replayed}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn other_payload_or_path_is_rejected() {
     let site = Site::new();
