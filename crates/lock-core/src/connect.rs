@@ -10,7 +10,7 @@ pub trait Connector: Debug + Send + Sync + 'static {
     /// Returns the URL schemes that it serves, for example `redis` and `rediss`.
     fn schemes(&self) -> &[&'static str];
 
-    /// Creates the store.
+    /// Creates the store. The scheme of the URL is in lower case.
     ///
     /// # Errors
     /// Returns a [`LockError`] that says what to do and contains no secret of the URL.
@@ -93,7 +93,7 @@ impl Connectors {
         let Some(scheme) = scheme else { return Err(self.no_scheme()) };
         let (scheme, rest) = (&*scheme.to_ascii_lowercase(), &url[scheme.len()..]);
         match self.known.iter().find(|connector| connector.schemes().contains(&scheme)) {
-            Some(connector) => self.open(connector.clone(), url).await,
+            Some(connector) => self.open(connector.clone(), &format!("{scheme}{rest}")).await,
             None if rest.starts_with("://") => Err(LockError::invalid_url(self.unknown(scheme))),
             // The scheme may be the first half of a password.
             None => Err(self.no_scheme()),

@@ -90,6 +90,7 @@ async fn urls_that_nobody_serves_are_refused_without_repeating_their_secrets() {
         ("", "it has no scheme"),
         ("s3cret@host", "it has no scheme"),
         ("memory://user:s3cret@host", "write `memory:` or `memory:name`"),
+        ("Memory://user:s3cret@host", "write `memory:` or `memory:name`"),
     ];
     for (url, cure) in cases {
         let error = connectors.connect(url).await.unwrap_err();
@@ -105,8 +106,10 @@ async fn a_named_memory_store_is_shared_and_an_unnamed_one_is_not() {
     let connectors = Connectors::default();
     let one = LockFactory::new(connectors.connect("memory:bad-input-test").await.unwrap());
     let same = LockFactory::new(connectors.connect("memory:bad-input-test").await.unwrap());
+    let shouted = LockFactory::new(connectors.connect("MEMORY:bad-input-test").await.unwrap());
     let fresh = LockFactory::new(connectors.connect("memory:").await.unwrap());
     let _guard = one.named("x").unwrap().acquire().await.unwrap();
     assert!(same.named("x").unwrap().try_acquire().await.unwrap().is_none());
+    assert!(shouted.named("x").unwrap().try_acquire().await.unwrap().is_none());
     assert!(fresh.named("x").unwrap().try_acquire().await.unwrap().is_some());
 }
