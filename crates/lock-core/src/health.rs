@@ -1,8 +1,11 @@
 //! The health of a store, checked at most once a second.
 
-use crate::{error::LockError, time::Moment};
+use crate::{
+    error::LockError,
+    sync::{Mutex, lock, rank},
+    time::Moment,
+};
 use std::{fmt, time::Duration};
-use tokio::sync::Mutex;
 
 /// The time for which the result of a check is returned again.
 const FRESH: Duration = Duration::from_secs(1);
@@ -44,11 +47,34 @@ impl fmt::Display for Health {
     }
 }
 
-/// The latest check. Callers wait for the mutex while one of them asks the store, and then return its result.
-pub(crate) type LatestCheck = Mutex<Option<Check>>;
+/// The latest check of a factory.
+#[derive(Default)]
+pub(crate) struct Checks {
+    /// Callers wait for their turn while one of them asks the store, and then return its result.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+    latest: Mutex<rank::LatestCheck, Option<Check>>,
+}
 
-#[derive(Debug)]
-pub(crate) struct Check {
+impl Checks {
+    /// Returns the result of the latest check, if it was made within the last second.
+    pub(crate) fn fresh(&self, now: Moment) -> Option<Health> {
+        lock(&self.latest).as_ref().filter(|check| check.is_fresh(now)).map(|check| check.health(now))
+    }
+
+    /// Returns the failure of a caller whose turn did not come in time, with the duration of the outage so far.
+    pub(crate) fn failing(&self, now: Moment, error: LockError) -> Health {
+        Check::new(now, lock(&self.latest).as_ref(), Err(error)).health(now)
+    }
+
+    /// Replaces the latest check, and returns its result.
+    pub(crate) fn add(&self, at: Moment, result: Result<Duration, LockError>) -> Health {
+        let mut latest = lock(&self.latest);
+        let check = Check::new(at, latest.as_ref(), result);
+        latest.insert(check).health(at)
+    }
+}
+
+struct Check {
     at: Moment,
     /// The first of the failures in a row.
     failing_since: Option<Moment>,
@@ -56,17 +82,17 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    pub(crate) fn new(at: Moment, before: Option<&Self>, result: Result<Duration, LockError>) -> Self {
+    fn new(at: Moment, before: Option<&Self>, result: Result<Duration, LockError>) -> Self {
         let since = before.and_then(|before| before.failing_since);
         let failing_since = result.is_err().then(|| since.unwrap_or(at));
         Self { at, failing_since, result }
     }
 
-    pub(crate) fn is_fresh(&self, now: Moment) -> bool {
+    fn is_fresh(&self, now: Moment) -> bool {
         now.since(self.at) < FRESH
     }
 
-    pub(crate) fn health(&self, now: Moment) -> Health {
+    fn health(&self, now: Moment) -> Health {
         match &self.result {
             Ok(latency) => Health::Answering { latency: *latency },
             Err(error) => {

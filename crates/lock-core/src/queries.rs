@@ -7,11 +7,11 @@ use crate::{
     },
     error::{LockError, LockErrorKind},
     factory::LockFactory,
-    health::{Check, Health},
+    health::Health,
     inspect::{ForceReleaseOutcome, HeldLock, Inspection, ListLimits, Listing, ProcessCard},
     name::{LockName, NameError},
 };
-use std::{future::Future, time::Duration};
+use std::future::Future;
 
 impl LockFactory {
     /// Returns the holder of a name according to the store, the [card](ProcessCard) of its process, and the holder and
@@ -125,19 +125,18 @@ impl LockFactory {
     /// Cancel safe. A dropped check does not count as a failure.
     pub async fn health(&self) -> Health {
         let shared = self.handle();
-        let turn = async { Ok(shared.latest_check.lock().await) };
-        let mut latest = match self.in_time(Applied::No, turn).await {
-            Ok(latest) => latest,
-            Err(error) => return Health::Failing { failing_for: Duration::ZERO, error },
+        let turn = async { Ok(shared.checks.turn.lock().await) };
+        let _turn = match self.in_time(Applied::No, turn).await {
+            Ok(turn) => turn,
+            Err(error) => return shared.checks.failing(shared.clock.now(), error),
         };
         let asked = shared.clock.now();
-        if let Some(check) = latest.as_ref().filter(|check| check.is_fresh(asked) && !shared.is_closed()) {
-            return check.health(asked);
+        if let Some(fresh) = shared.checks.fresh(asked).filter(|_| !shared.is_closed()) {
+            return fresh;
         }
         let result = self.ask().await;
         let answered = shared.clock.now();
-        let check = Check::new(answered, latest.as_ref(), result.map(|()| answered.since(asked)));
-        latest.insert(check).health(answered)
+        shared.checks.add(answered, result.map(|()| answered.since(asked)))
     }
 
     async fn ask(&self) -> Result<(), LockError> {

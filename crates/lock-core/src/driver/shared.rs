@@ -14,7 +14,7 @@ use crate::{
     backend::{Backend, Directory, Pipeline, Store, SubscriberId, Subscriptions},
     card::ProcessCard,
     clock::Clock,
-    health::LatestCheck,
+    health::Checks,
     ids::ProcessId,
     inspect::{HeldLock, LocalHold, LocalView},
     machine::{HoldId, MachineConfig, OwnerId},
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     pub(super) activity: Arc<ActivityCounter>,
     pub(super) waiting: AtomicUsize,
     pub(super) shutdown_millis: AtomicU64,
-    pub(crate) latest_check: LatestCheck,
+    pub(crate) checks: Checks,
     last_id: AtomicU64,
 }
 
@@ -158,7 +158,7 @@ impl Shared {
             activity: Arc::default(),
             waiting: AtomicUsize::new(0),
             shutdown_millis: AtomicU64::new(0),
-            latest_check: LatestCheck::default(),
+            checks: Checks::default(),
             last_id: AtomicU64::new(0),
         }
     }

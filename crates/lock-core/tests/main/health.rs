@@ -158,6 +158,17 @@ async fn an_unpolled_check_delays_others_for_a_bounded_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn checks_that_wait_for_another_report_the_duration_of_the_outage() {
+    let (store, locks) = probed();
+    store.delay.send_replace(HANG);
+    assert_eq!(failure(locks.health().await).0, Duration::ZERO);
+    sleep(secs(7)).await;
+    let mut unpolled = pin!(locks.health());
+    assert!(unpolled.as_mut().now_or_never().is_none());
+    assert_eq!(failure(locks.health().await), (secs(10), LockErrorKind::Unavailable));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_factory_that_was_shut_down_is_not_ready() {
     let (store, locks) = probed();
     assert!(locks.health().await.is_healthy());
