@@ -17,3 +17,16 @@ async fn postgres() -> PostgresIdempotencyStore {
     store.create_table().await.unwrap();
     store
 }
+
+/// The first servers of an application start together.
+#[tokio::test]
+async fn servers_that_start_together_create_the_table() {
+    for _ in 0..10 {
+        let pool = PgPool::connect(empty_postgres().await.reveal()).await.unwrap();
+        let store = PostgresIdempotencyStore::new(pool);
+        let servers = (0..8).map(|_| store.create_table());
+        for created in futures_util::future::join_all(servers).await {
+            created.unwrap();
+        }
+    }
+}

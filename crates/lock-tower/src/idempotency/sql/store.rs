@@ -45,7 +45,7 @@ macro_rules! sql_store {
                 Self { pool }
             }
 
-            /// Creates the table, if it does not exist.
+            /// Creates the table, if it does not exist. Several servers may call it at the same time.
             ///
             /// # Errors
             /// [`StoreError::Failed`].
@@ -53,8 +53,12 @@ macro_rules! sql_store {
             /// # Cancel safety
             /// A dropped call may leave the table without its index. The next call completes it.
             pub async fn create_table(&self) -> Result<(), StoreError> {
-                sqlx::raw_sql(Self::SCHEMA).execute(&self.pool).await.map_err(StoreError::failed)?;
-                Ok(())
+                let mut created = sqlx::raw_sql(Self::SCHEMA).execute(&self.pool).await;
+                if let Err(sqlx::Error::Database(_)) = created {
+                    // PostgreSQL fails, despite `if not exists`, if another server creates the table at the same time.
+                    created = sqlx::raw_sql(Self::SCHEMA).execute(&self.pool).await;
+                }
+                created.map(drop).map_err(StoreError::failed)
             }
 
             /// Removes the records that have expired by `now`, and returns their number. Call it from a job, about once
