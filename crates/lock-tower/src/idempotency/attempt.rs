@@ -21,7 +21,8 @@ impl Attempt {
     }
 
     /// Returns the name of the record, which is the name of its lock, including the
-    /// [prefix](lock_core::LockFactoryBuilder::prefix) of the factory. It contains the scope and the client's key.
+    /// [prefix](lock_core::LockFactoryBuilder::prefix) of the factory. It contains the scope and the client's key, or
+    /// the hash of a key whose encoded form is longer than 255 bytes.
     #[must_use]
     pub fn name(&self) -> &LockName {
         &self.name

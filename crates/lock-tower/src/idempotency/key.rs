@@ -2,6 +2,8 @@
 
 use crate::key::{KeyError, KeyErrorKind};
 use http::{HeaderName, request::Parts};
+use lock_core::__private::escape_part;
+use sha2::{Digest, Sha256};
 
 /// The header of the key.
 pub(super) const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
@@ -23,9 +25,19 @@ pub(super) fn read(head: &Parts) -> Result<String, KeyError> {
     };
     match key.len() {
         0 => Err(KeyError::bad_request("the header `Idempotency-Key` is empty")),
-        1..=MAX_KEY_LENGTH => Ok(key),
+        1..=MAX_KEY_LENGTH => Ok(shortened(key)),
         _ => Err(KeyError::bad_request("the header `Idempotency-Key` is longer than 255 bytes")),
     }
+}
+
+/// Replaces a key by its hash if its encoded form would take the room of the scope in the name of the record: most
+/// characters besides letters and digits take three bytes.
+fn shortened(key: String) -> String {
+    let encoded: usize = escape_part(key.as_bytes()).map(str::len).sum();
+    if encoded <= MAX_KEY_LENGTH {
+        return key;
+    }
+    Sha256::digest(key).iter().fold("sha256.".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// Turns a scope that the client left out into an error that is never passed through.

@@ -121,3 +121,13 @@ async fn rejection_of_a_full_inner_buffer_is_not_stored() {
     site.world.settle().await;
     assert_eq!(answer(&app, pay("k", "5678")).await, (200, false, "paid".into()));
 }
+/// Each slash takes three bytes in the name of the record.
+#[tokio::test(start_paused = true)]
+async fn keys_up_to_the_limit_are_accepted_whatever_their_characters() {
+    let site = Site::new();
+    let app = site.app(site.layer(), async |_| respond(201, ""));
+    for key in ["/".repeat(255), "k".repeat(255)] {
+        assert_eq!(answer(&app, pay(&key, "")).await, (201, false, String::new()));
+        assert_eq!(answer(&app, pay(&key, "")).await, (201, true, String::new()));
+    }
+}
