@@ -130,6 +130,12 @@ impl Several {
     fn read(scheme: &str, text: &str, default_port: u16) -> Result<Self, LockError> {
         let (text, query) = text.split_once('?').unwrap_or((text, ""));
         let (authority, path) = text.split_once('/').unwrap_or((text, ""));
+        // Errors name the master of a path, which would be the rest of a password.
+        if path.contains('@') {
+            return Err(refused(
+                "it has a `@` after a `/`: percent-encode `/` in the user and password (`%2F`)",
+            ));
+        }
         let (user, hosts) = match authority.rsplit_once('@') {
             Some((user, hosts)) => (format!("{user}@"), hosts),
             None => (String::new(), authority),

@@ -130,6 +130,8 @@ fn invalid_url_is_refused_without_quoting_its_password() {
         ("redis-sentinel://:canary@a,b/main#x", "%23"),
         ("redis-sentinel://:canary@a,b/main/x", "from 0 to 255"),
         ("redis-sentinel://:canary@a,b/main?authority=x", "accepts sentinel_user, sentinel_pass"),
+        ("redis-sentinel://app:7/canary@a,b", "percent-encode"),
+        ("redis-sentinel://app:7/canary@a,b/0", "percent-encode"),
         ("redis-cluster://:canary@a,b/3", "one database"),
         ("redis-cluster://:canary@a,b?authority=x", "does not accept options"),
         ("redis-cluster://", "no host"),
