@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// The handlers are installed when this function is called, so a signal is not missed before the first poll. From then
 /// on these signals no longer end the process: a second one is ignored unless the program listens again.
 ///
-/// A server ends in this order: it stops accepting requests, its jobs and elections end, its handlers finish, and
+/// A server ends in this order: it stops accepting requests, its handlers finish, its jobs and elections end, and
 /// [`LockFactory::shutdown`](crate::LockFactory::shutdown) releases what is still held.
 ///
 /// ```no_run

@@ -16,9 +16,9 @@ use tokio_util::task::TaskTracker;
 /// let tasks = DetachedTasks::new();
 /// let layer = LockLayer::new(locks.clone()).key("report").detach(&tasks);
 /// // … serve, until it is time to end: then stop accepting requests, and
-/// tasks.drain(Duration::from_secs(20)).await?; // let handlers finish,
-/// locks.shutdown().await; // and give back what is held
-/// # Ok(()) }
+/// let drained = tasks.drain(Duration::from_secs(20)).await; // let handlers finish,
+/// locks.shutdown().await; // and give back what is held, also after a timeout
+/// # Ok(drained?) }
 /// ```
 #[derive(Debug, Clone)]
 pub struct DetachedTasks {

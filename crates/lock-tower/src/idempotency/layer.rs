@@ -100,7 +100,8 @@ impl IdempotencyLayer {
         Self { terms: Terms { max_answer: bytes, ..self.terms }, ..self }
     }
 
-    /// Sets the limits of request bodies, which are read before the lock is acquired.
+    /// Sets the limits of request bodies, which are read before the lock is acquired. They also apply to requests that
+    /// are passed through.
     pub fn buffer(self, buffer: BufferRequestLayer) -> Self {
         Self { buffer, ..self }
     }
