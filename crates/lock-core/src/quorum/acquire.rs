@@ -7,7 +7,7 @@ use super::{
     leases::LeaseRecord,
     node::{NodeReply, Proposal, Vote},
     round::{Answer, Round, Step, Verdict},
-    shared::{GRACE, STRAGGLER_TIMEOUT, Shared},
+    shared::{GRACE, STRAGGLER_TIMEOUT, Shared, left_out},
     timer::pause,
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     },
     time::Moment,
 };
-use std::{sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
 /// Factor of the random delay after a split vote. The delay is shorter than this many times the duration of the round,
 /// limited to [`MIN_SPREAD`] and [`MAX_SPREAD`].
@@ -145,6 +145,10 @@ impl Attempt {
         let not_after = self.shared.not_after(node, at, budget);
         let request = &self.request;
         self.record.sent(node, not_after, self.over + request.duration);
+        let number = ballot.number;
+        if self.shared.ask(node, at).is_err() {
+            return coming.push(ready(Sent { node, number, at, answer: Err(left_out()) }));
+        }
         let member = &self.shared.nodes[node];
         let proposal = Proposal {
             name: request.name.clone(),
@@ -157,7 +161,7 @@ impl Attempt {
             min_age: member.min_age(self.shared.max_lease),
             retention: request.retention,
         };
-        let (backend, number) = (member.backend.clone(), ballot.number);
+        let backend = member.backend.clone();
         coming.push(async move { Sent { node, number, at, answer: backend.propose(proposal).await } });
     }
 
@@ -220,8 +224,9 @@ impl Drop for Attempt {
 
 /// Records an answer: the node's clock, and the outcome for the lease.
 fn note(shared: &Shared, record: &LeaseRecord, sent: Sent) -> Sent {
-    if let Ok(reply) = &sent.answer {
-        shared.learn(sent.node, sent.at, reply.now);
+    match &sent.answer {
+        Ok(reply) => shared.learn(sent.node, sent.at, reply.now),
+        Err(error) => shared.failed(sent.node, sent.at, error),
     }
     let is_set = |reply: &NodeReply<Vote>| reply.outcome == Vote::Granted;
     record.answered(sent.node, outcome_of(&sent.answer, is_set));

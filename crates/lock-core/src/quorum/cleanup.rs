@@ -4,7 +4,7 @@ use super::{
     gather::Gather,
     leases::LeaseRecord,
     residue::{Outcome, Release},
-    shared::{STRAGGLER_TIMEOUT, Shared},
+    shared::{STRAGGLER_TIMEOUT, Shared, left_out},
     timer::pause,
 };
 use crate::{
@@ -81,9 +81,17 @@ impl Cleanup {
             for node in 0..self.nodes.len() {
                 self.nodes[node].lose_overdue(now);
                 if self.is_due(node, now) {
-                    let release = self.send(node, now);
-                    self.coming.push(release);
-                    self.nodes[node].in_flight = Some(now);
+                    match self.shared.ask(node, now) {
+                        Ok(()) => {
+                            let release = self.send(node, now);
+                            self.coming.push(release);
+                            self.nodes[node].in_flight = Some(now);
+                        }
+                        Err(ask_at) if self.nodes[node].postpone(ask_at) => {
+                            return Some((node, Err(left_out())));
+                        }
+                        Err(_) => {}
+                    }
                 }
             }
             if self.is_done(now) || now >= until {
@@ -131,8 +139,11 @@ impl Cleanup {
             node.proof_at = proof.map_or(now, |at| now + at.since(reply.now) + Duration::from_millis(1));
             reply.outcome
         });
-        if answer.is_err() && is_latest {
-            node.failed(now);
+        if let Err(error) = &answer {
+            self.shared.failed(sent.node, sent.at, error);
+            if is_latest {
+                node.failed(now);
+            }
         }
         (sent.node, answer)
     }
@@ -174,6 +185,12 @@ impl Cleanup {
 }
 
 impl Node {
+    /// Postpones the release to this moment. Returns `true` if the caller waited for its answer.
+    fn postpone(&mut self, until: Moment) -> bool {
+        self.retry_at = until;
+        std::mem::take(&mut self.wanted)
+    }
+
     fn failed(&mut self, now: Moment) {
         self.wanted = false;
         self.retry_at = now + (INITIAL_DELAY * 2u32.saturating_pow(self.failures)).min(MAX_DELAY);

@@ -26,6 +26,7 @@
 //! | `tally.rs` | yes-or-no questions that a majority answers |
 //! | `residue.rs` | the possible remains of a lease on a node, and the release that proves that there are none |
 //! | `clocks.rs` | the clock of each node, and their median |
+//! | `silence.rs` | the nodes that have stopped answering, and when they are asked again |
 //! | `burst.rs` | the merging of messages from several nodes into one wake-up |
 //!
 //! The other files carry out these decisions: they send requests, wait for answers, and leave stragglers to the
@@ -48,6 +49,7 @@ mod release;
 mod residue;
 mod round;
 mod shared;
+mod silence;
 mod tally;
 mod timer;
 mod wakes;

@@ -1,10 +1,11 @@
-//! State that all operations of a quorum share: the nodes, their clocks and the leases.
+//! State that all operations of a quorum share: the nodes, their clocks, their silence and the leases.
 
 use super::{
     clocks::{NodeClocks, not_after},
     leases::Leases,
     member::Member,
     round::majority,
+    silence::NodeSilence,
 };
 use crate::{
     backend::{Applied, BackendError, BackendErrorKind, NodeVote, Reply, VoteKind, Votes},
@@ -34,6 +35,7 @@ pub(super) struct Shared {
     pub(super) leases: Leases,
     pub(super) random: Random,
     clocks: Mutex<rank::QuorumClocks, NodeClocks>,
+    silence: Mutex<rank::QuorumSilence, NodeSilence>,
     last_now: AtomicU64,
 }
 
@@ -45,8 +47,9 @@ impl Shared {
         random: Random,
     ) -> Self {
         let clocks = Mutex::new(NodeClocks::new(nodes.len()));
+        let silence = Mutex::new(NodeSilence::new(nodes.len()));
         let (leases, last_now) = (Leases::default(), AtomicU64::new(0));
-        Self { nodes, clock, max_lease, leases, random, clocks, last_now }
+        Self { nodes, clock, max_lease, leases, random, clocks, silence, last_now }
     }
 
     pub(super) fn majority(&self) -> usize {
@@ -55,7 +58,22 @@ impl Shared {
 
     /// Updates the clock estimate of this node from an answer.
     pub(super) fn learn(&self, node: usize, sent: Moment, executed: UtcTime) {
-        lock(&self.clocks).learn(node, sent, self.clock.now(), executed);
+        let now = self.clock.now();
+        lock(&self.clocks).learn(node, sent, now, executed);
+        lock(&self.silence).answered(node, sent, now);
+    }
+
+    /// Records that a request to this node failed. A refusal is an answer.
+    pub(super) fn failed(&self, node: usize, sent: Moment, error: &BackendError) {
+        if !matches!(error.kind(), BackendErrorKind::Unavailable | BackendErrorKind::Timeout) {
+            lock(&self.silence).answered(node, sent, self.clock.now());
+        }
+    }
+
+    /// Records that a request is sent to this node. If the node is left out instead, returns the moment from which it
+    /// is asked again.
+    pub(super) fn ask(&self, node: usize, now: Moment) -> Result<(), Moment> {
+        lock(&self.silence).ask(node, now)
     }
 
     /// Returns the clock of this process, corrected by the median of the nodes. Before the first answer, returns the
@@ -139,4 +157,10 @@ impl Shared {
         };
         BackendError::new(kind, applied, message).with_votes(votes)
     }
+}
+
+/// Creates the error of a request that is not sent because its node is left out.
+pub(super) fn left_out() -> BackendError {
+    let message = "not asked: its latest requests failed or were not answered";
+    BackendError::new(BackendErrorKind::Unavailable, Applied::No, message)
 }

@@ -74,6 +74,8 @@ ranks! {
     QuorumLease,
     /// The clocks of the nodes of a quorum.
     QuorumClocks,
+    /// The nodes of a quorum that do not answer.
+    QuorumSilence,
     /// The messages of the nodes of a quorum.
     QuorumWakes,
     /// The named in-memory stores.

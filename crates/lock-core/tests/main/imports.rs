@@ -62,12 +62,13 @@ const DRIVER: [&str; 30] = [
 ];
 
 /// The files of the quorum, from the bottom up: the node's side, the decisions, then the files that carry them out.
-const QUORUM: [&str; 21] = [
+const QUORUM: [&str; 22] = [
     "node",
     "round",
     "tally",
     "residue",
     "clocks",
+    "silence",
     "burst",
     "timer",
     "gather",

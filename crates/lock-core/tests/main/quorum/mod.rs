@@ -2,6 +2,7 @@
 
 mod background;
 mod node;
+mod silence;
 mod slow;
 
 use lock_core::{
