@@ -12,8 +12,8 @@
 //!
 //! - The limit follows the usual answer time of the node, so a slow node that answers is never silent.
 //! - A silent node is asked again within [`MAX_PAUSE`] if there is anything to ask, so its return is noticed.
-//! - If the other nodes are fewer than a majority, silent nodes are asked as well. A decision never fails because a
-//!   node was left out on purpose.
+//! - If the other nodes are fewer than a majority, silent nodes are asked as well. A round may still miss the vote of a
+//!   node that returned within the last pause.
 //! - Leaving a node out equals a request to it that fails before it is sent, so no safety rule depends on this file.
 
 use super::round::majority;
