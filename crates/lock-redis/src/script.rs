@@ -39,13 +39,29 @@ macro_rules! int {
 
 macro_rules! grant {
     () => {
-        concat!(int!(), include_str!("scripts/grant.lua"))
+        concat!(int!(), include_str!("scripts/hold.lua"), include_str!("scripts/raise.lua"))
     };
 }
 
-macro_rules! node {
+macro_rules! healing {
     () => {
         concat!(grant!(), include_str!("scripts/node.lua"))
+    };
+}
+
+macro_rules! proposing {
+    () => {
+        concat!(now!(), include_str!("scripts/node.lua"), include_str!("scripts/hold.lua"))
+    };
+}
+
+macro_rules! otherwise {
+    () => {
+        concat!(
+            include_str!("scripts/int.lua"),
+            include_str!("scripts/raise.lua"),
+            include_str!("scripts/propose_otherwise.lua")
+        )
     };
 }
 
@@ -72,11 +88,12 @@ macro_rules! ledger {
     };
 }
 
-/// Defines one constant per script, each with the shared Lua code prepended.
+/// Defines one constant per script: the shared Lua code, the file, and the rest, if there is one.
 macro_rules! scripts {
-    ($texts:ident $shared:ident! $($constant:ident $what:literal $file:literal)*) => {
+    ($texts:ident $shared:ident! $($constant:ident $what:literal $file:literal $([$rest:ident!])?)*) => {
         $(pub(crate) static $constant: Script = {
-            const TEXT: &str = concat!($shared!(), include_str!(concat!("scripts/", $file, ".lua")));
+            const TEXT: &str =
+                concat!($shared!(), include_str!(concat!("scripts/", $file, ".lua")) $(, $rest!())?);
             Script { name: $what, text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
         };)*
         #[cfg(test)]
@@ -86,14 +103,17 @@ macro_rules! scripts {
 
 /// Defines the scripts of the operations that can be batched. Each file has a function, which returns the part of the
 /// reply after the server's time. The operation's own script calls it once; the batch script calls the functions of
-/// all.
+/// all. In the usual case, the operation's own script replies with the time alone: Redis sends a number more cheaply
+/// than a list.
 macro_rules! operations {
-    ($($shared:ident! $constant:ident $what:literal $file:literal ($arguments:literal))*) => {
+    ($($shared:ident! $constant:ident $what:literal $file:literal ($arguments:literal) usual $usual:literal)*) => {
         $(pub(crate) static $constant: Script = {
             const TEXT: &str = concat!(
                 $shared!(),
                 include_str!(concat!("scripts/", $file, ".lua")),
-                "return {now, ", $file, "(", $arguments, ", unpack(ARGV))}\n",
+                "local word, a, b, c = ", $file, "(", $arguments, ", unpack(ARGV))\n",
+                "if ", $usual, " then return now end\n",
+                "return {now, word, a, b, c}\n",
             );
             Script { name: $what, text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
         };)*
@@ -114,10 +134,10 @@ macro_rules! operations {
 }
 
 operations! {
-    grant! ACQUIRE "acquire" "acquire" ("KEYS[1], KEYS[2]")
-    now! REENTER "re-entry" "reenter" ("KEYS[1]")
-    int! RENEW "renew" "renew" ("KEYS[1]")
-    now! RELEASE "release" "release" ("KEYS[1]")
+    grant! ACQUIRE "acquire" "acquire" ("KEYS[1], KEYS[2]") usual "a == now and c == 0"
+    now! REENTER "re-entry" "reenter" ("KEYS[1]") usual "word == 'reentered'"
+    int! RENEW "renew" "renew" ("KEYS[1]") usual "word == 'renewed'"
+    now! RELEASE "release" "release" ("KEYS[1]") usual "word == 'released' and a == 0"
 }
 
 scripts! {
@@ -132,8 +152,12 @@ scripts! {
 }
 
 scripts! {
-    NODE_TEXTS node!
-    PROPOSE "propose a token" "propose"
+    PROPOSING_TEXTS proposing!
+    PROPOSE "propose a token" "propose" [otherwise!]
+}
+
+scripts! {
+    HEALING_TEXTS healing!
     HEAL "heal" "heal"
 }
 
@@ -250,16 +274,26 @@ mod tests {
     use std::collections::BTreeSet;
 
     const SHARED: &[(&str, &str)] = &[
-        ("grant", include_str!("scripts/grant.lua")),
+        ("hold", include_str!("scripts/hold.lua")),
         ("holder", holder!()),
         ("int", include_str!("scripts/int.lua")),
         ("ledger", ledger!()),
         ("node", include_str!("scripts/node.lua")),
         ("now", include_str!("scripts/now.lua")),
+        ("propose_otherwise", include_str!("scripts/propose_otherwise.lua")),
+        ("raise", include_str!("scripts/raise.lua")),
     ];
 
     fn whole() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-        let others = [TEXTS, HOLDER_TEXTS, NODE_TEXTS, EXTENDING_TEXTS, REPEATED_TEXTS, LEDGER_TEXTS];
+        let others = [
+            TEXTS,
+            HOLDER_TEXTS,
+            PROPOSING_TEXTS,
+            HEALING_TEXTS,
+            EXTENDING_TEXTS,
+            REPEATED_TEXTS,
+            LEDGER_TEXTS,
+        ];
         OPERATION_TEXTS.iter().chain(others.into_iter().flatten()).chain([&LEDGER_BATCH_TEXT])
     }
 

@@ -5,6 +5,7 @@ use crate::{
     client::Reply as RawReply,
     error::{RequestError, refused_by_script, server_error, unacknowledged, unexpected_reply},
 };
+use bytes::Bytes;
 use lock_core::{
     FencingToken,
     backend::{
@@ -187,6 +188,16 @@ impl ScriptReply {
         };
         Ok(Reply::new(self.now, outcome))
     }
+}
+
+/// Expands a reply that is the time alone, with which a script answers its usual case, by the word and the numbers that
+/// it stands for. Returns any other reply unchanged.
+pub(crate) fn in_full(reply: RawReply, word: &'static str, numbers: &[i64]) -> RawReply {
+    let RawReply::Integer(_) = reply else { return reply };
+    let mut parts = Vec::with_capacity(MAX_PARTS);
+    parts.extend([reply, RawReply::Bytes(Bytes::from_static(word.as_bytes()))]);
+    parts.extend(numbers.iter().copied().map(RawReply::Integer));
+    RawReply::List(parts)
 }
 
 /// Decodes the replies of a batch individually. `asked` names its operations.

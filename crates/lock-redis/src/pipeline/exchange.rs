@@ -1,7 +1,7 @@
 //! One call to the server: a script for one operation, or the batch script for several.
 
 use super::operation::{
-    Operations, function, keys, not_after, script, slot, what, write_arguments, write_keys,
+    Operations, function, in_full, keys, not_after, script, slot, what, write_arguments, write_keys,
 };
 use crate::{
     client::Client,
@@ -67,7 +67,7 @@ pub(crate) async fn alone<C: Client>(
     let answer = script.run(dialled, delivery, keys(operation), write).await;
     let answer = answer.map_err(|error| error.during(script.name));
     let reply = answer.and_then(|Delivered { reply, is_acknowledged }| {
-        shared.accepted(ScriptReply::read(script.name, reply)?, is_acknowledged)
+        shared.accepted(ScriptReply::read(script.name, in_full(operation, reply))?, is_acknowledged)
     });
     shared.observe(sent, std::slice::from_ref(&reply));
     reply

@@ -1,12 +1,12 @@
 //! Translation of an operation into the keys and arguments of its script, and of the reply into its answer.
 
 use crate::{
-    client::PubSub,
+    client::{PubSub, Reply as RawReply},
     cluster::slot_of,
     error::{RequestError, overdue, unsupported},
     keys::{self, Keys},
     script::{self, Script, Words},
-    script_reply::ScriptReply,
+    script_reply::{self, ScriptReply},
 };
 use lock_core::{
     LockName,
@@ -18,6 +18,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
+
+/// Maximum number of tokens that `acquire.lua` reserves.
+const MAX_RESERVE: u32 = 1000;
 
 /// Returns the script of an operation, or `None` if a single server does not support it.
 pub(super) fn script(operation: &Operation) -> Option<&'static Script> {
@@ -116,6 +119,24 @@ pub(super) fn write_arguments(
             Cow::Borrowed(Keys::sharded(pubsub)),
         ]),
         _ => {}
+    }
+}
+
+/// Expands the reply of a script that answered with the time alone.
+pub(super) fn in_full(operation: &Operation, reply: RawReply) -> RawReply {
+    let RawReply::Integer(now) = reply else { return reply };
+    match operation {
+        Operation::Acquire(request, _) => match request.mode {
+            AcquireMode::New { reserve, .. } => {
+                let last = now.saturating_add(i64::from(reserve.min(MAX_RESERVE)));
+                script_reply::in_full(reply, "granted", &[now, last, 0])
+            }
+            AcquireMode::Reenter { .. } => script_reply::in_full(reply, "reentered", &[]),
+            _ => reply,
+        },
+        Operation::Renew(..) => script_reply::in_full(reply, "renewed", &[]),
+        Operation::Release(..) => script_reply::in_full(reply, "released", &[0]),
+        _ => reply,
     }
 }
 

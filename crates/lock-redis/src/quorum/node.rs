@@ -4,12 +4,12 @@ use crate::{
     backend::RedisBackend,
     check,
     client::{Client, Connection},
-    connection::{AcceptedNode, Delivery, Dialled},
+    connection::{AcceptedNode, Delivered, Delivery, Dialled},
     error::{RequestError, named},
     keys::{self, NODE_MARKER},
     pipeline::millis,
     script::{EXTEND, HEAL, PROPOSE, RELEASE, Script, Words},
-    script_reply::ScriptReply,
+    script_reply::{ScriptReply, in_full},
     shared::Shared,
 };
 use async_trait::async_trait;
@@ -48,7 +48,9 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
             words.extend(arguments.map(Cow::Owned));
             words.extend(p.floor.map(|floor| Cow::Owned(floor.to_string())));
         };
-        Ok(server.ask(&PROPOSE, 3, write).await?.vote()?)
+        // The reply then leaves out the age, which is at least this.
+        let min_age = i64::try_from(p.min_age.as_micros()).unwrap_or(i64::MAX);
+        Ok(server.ask(&PROPOSE, 3, write, Some(("granted", min_age))).await?.vote()?)
     }
 
     async fn extend(&self, items: Vec<Extension>) -> Vec<Result<NodeReply<Extended>, BackendError>> {
@@ -76,7 +78,7 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
             ];
             words.extend(arguments.map(Cow::Owned));
         };
-        Ok(server.ask(&HEAL, 3, write).await?.healed()?)
+        Ok(server.ask(&HEAL, 3, write, None).await?.healed()?)
     }
 
     /// Bypasses the pipeline, which would hold the release back behind unanswered calls to a slow node while later
@@ -92,7 +94,7 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
             words.push(Cow::Owned(r.name.as_str().to_owned()));
             words.extend(arguments.map(Cow::Owned));
         };
-        Ok(server.ask(&RELEASE, 1, write).await?.released()?)
+        Ok(server.ask(&RELEASE, 1, write, Some(("released", 0))).await?.released()?)
     }
 
     async fn verify(&self) -> Result<(), BackendError> {
@@ -136,23 +138,31 @@ impl<C: Client> Shared<C> {
                 words.extend(arguments.map(Cow::Owned));
             }
         };
-        self.ask(&EXTEND, 1 + items.len(), write).await?.extended(items.len())
+        self.ask(&EXTEND, 1 + items.len(), write, None).await?.extended(items.len())
     }
 
     /// Runs a script of a node and updates the estimate of the server's clock from the reply. `write` writes the keys
-    /// and arguments. The call has no timeout of its own, because the quorum limits its time.
+    /// and arguments. `usual` is the word and the number that a reply with the time alone stands for. The call has no
+    /// timeout of its own, because the quorum limits its time.
     async fn ask(
         &self,
         script: &'static Script,
         keys: usize,
         write: impl Fn(&str, &mut Words),
+        usual: Option<(&'static str, i64)>,
     ) -> Result<ScriptReply, RequestError> {
         let dialled = self.connection.connected(script.name).await?;
         let AcceptedNode { run_id, .. } = accepted(&dialled).await?;
         let sent = Instant::now();
         let reply = script.run(&dialled, Delivery::Plain, keys, |words| write(run_id, words)).await;
         let reply = reply.map_err(|error| error.during(script.name));
-        let reply = reply.and_then(|delivered| ScriptReply::read(script.name, delivered.reply));
+        let reply = reply.and_then(|Delivered { reply, .. }| {
+            let reply = match usual {
+                Some((word, number)) => in_full(reply, word, &[number]),
+                None => reply,
+            };
+            ScriptReply::read(script.name, reply)
+        });
         self.observe(sent, std::slice::from_ref(&reply));
         reply
     }

@@ -4,7 +4,10 @@
 --      2 fencing counter: STRING, the last token granted or reserved
 -- ARGV 1 lease id   2 lease, ms   3 not after, µs   4 reserve   5 floor or ''   6 retention, ms, or '' to keep the counter's expiry
 --
--- replies, each after the server's time in µs:
+-- reply of a single acquire in the usual case: the server's time in µs alone, which means `granted`. It is the first token;
+-- the last is ahead of it by the reserve, at most 1000, and the counter was a time.
+--
+-- other replies, each after the server's time in µs:
 --   granted, first, last, foreign   the lock is held by this lease id, even after a repeat, which gets new tokens; foreign
 --                            is 1 if the counter was not a time, as one that Redisson created, else 0
 --   busy, pttl               another lease holds it; a negative pttl means unknown

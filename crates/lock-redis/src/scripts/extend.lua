@@ -9,6 +9,8 @@
 --   extended, age in µs, followed by a word and a text for each item; the text is an error or ''. The words are
 --     renewed, reentered, gone, late, refused, error
 --   refused, error   nothing was done
+local age, unknown = age_of(KEYS[1], ARGV[1])
+if unknown then return {now, 'refused', unknown} end
 local reply = {now, 'extended', age}
 for item = 2, #KEYS do
   local lease, duration, not_after, depth = unpack(ARGV, 4 * item - 6, 4 * item - 3)

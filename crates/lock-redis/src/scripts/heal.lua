@@ -11,9 +11,11 @@
 -- and without an age:
 --   refused, error   a key holds something else, or a permission is missing: nothing was done
 --   error, text      failed midway: the counter may have been written
-local _, lock, counter = unpack(KEYS)
-local _, lease, duration, not_after, depth, last, retention = unpack(ARGV)
+local marker, lock, counter = unpack(KEYS)
+local run, lease, duration, not_after, depth, last, retention = unpack(ARGV)
 
+local age, unknown = age_of(marker, run)
+if unknown then return {now, 'refused', unknown} end
 if now > tonumber(not_after) then return {now, 'late', age} end
 local text = redis.pcall('GET', counter)
 if type(text) == 'table' then return {now, 'refused', text.err} end

@@ -4,7 +4,9 @@
 -- ARGV 1 run id of the server   2 lease id   3 lease, ms   4 not after, µs   5 token   6 end of its range   7 least age, µs
 --      8 retention, ms, at least 3000, or '' to keep the counter's expiry   9 floor, left out if there is none
 --
--- replies, each after the server's time in µs, and with the age in µs behind the word:
+-- reply in the usual case: the server's time in µs alone, which means `granted`; the age is at least argument 7
+--
+-- other replies, each after the server's time in µs, and with the age in µs behind the word, or 0 if argument 7 is 0:
 --   granted                      the lease holds the lock, and the counter is at the end of the range
 --   busy, pttl, counter, lease   another lease holds the lock; lease is '' if the key is not a lock, and a negative pttl
 --                                means "unknown"
@@ -16,9 +18,13 @@
 --   refused, error   a key holds something else, or a permission is missing: nothing was done, except that an invalid
 --                    counter may have lost its expiry if argument 8 is a retention
 --   error, text      failed midway: the counter may have been written
-local _, lock, counter = unpack(KEYS)
-local _, lease, duration, not_after, token, last, min_age, retention, floor = unpack(ARGV)
+local marker, lock, counter = unpack(KEYS)
+local run, lease, duration, not_after, token, last, min_age, retention, floor = unpack(ARGV)
 
+local age, unknown = 0, nil
+-- A durable node may vote at any age.
+if min_age ~= '0' then age, unknown = age_of(marker, run) end
+if unknown then return {now, 'refused', unknown} end
 if now > tonumber(not_after) then return {now, 'late', age} end
 if age < tonumber(min_age) then return {now, 'quarantined', age} end
 
@@ -45,36 +51,7 @@ if type(old) == 'table' then return {now, 'refused', old.err} end
 -- Only digits are allowed. `tonumber` alone would also accept '1e15'.
 local count = not old and 0 or not string.find(old, '%D') and tonumber(old)
 
-if not count or count >= LIMIT then
-  if writes and retention ~= '' then redis.call('SET', counter, old) end
-  if writes and retention == '' then redis.call('SET', counter, old, 'KEEPTTL') end
-  return {now, 'refused', 'WRONGTYPE the fencing counter is not a number below 2^53'}
+if writes and count and count < token then
+  local failed = hold(lock, lasts, lease, '1', duration)
+  return failed and {now, 'error', failed} or now
 end
-
-if not free and not depth then
-  -- This write changes nothing. A replica, whose data may be stale, refuses it.
-  redis.call('HDEL', lock, lease)
-  local held = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)[1] or ''
-  return {now, 'busy', age, lasts, count, held}
-end
-
-local repeated = depth and count == last
-if token <= count and not repeated then
-  if writes then raise(counter, count, retention) end
-  -- This write changes nothing, since no lease id is ''. A replica refuses it.
-  redis.call('HDEL', lock, '')
-  return {now, 'stale', age, count}
-end
-if not writes and not repeated then
-  -- Without these limits, a client whose clock is years ahead would raise every counter forever, and a client whose
-  -- clock is behind could get tokens that were granted before the counter was lost.
-  local highest = math.max(count, now, floor and tonumber(floor) or 0) + DISTANCE
-  if token <= now - DISTANCE or token > highest or last > highest or last >= LIMIT then
-    return {now, 'clock', age}
-  end
-  raise(counter, last, retention)
-end
-
-local failed = hold(lock, lasts, lease, '1', duration)
-if failed then return {now, 'error', failed} end
-return {now, 'granted', age}

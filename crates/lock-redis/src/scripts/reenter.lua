@@ -3,7 +3,9 @@
 -- KEYS 1 lock
 -- ARGV 1 lease id   2 lease, ms   3 depth   4 not after, µs
 --
--- replies, each after the server's time in µs:
+-- reply of a single re-entry in the usual case: the server's time in µs alone, which means `reentered`
+--
+-- other replies, each after the server's time in µs:
 --   reentered
 --   gone
 --   late             executed after `not after`: nothing was done

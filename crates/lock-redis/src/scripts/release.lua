@@ -3,7 +3,9 @@
 -- KEYS 1 lock
 -- ARGV 1 lease id   2 depth left   3 channel to publish on, or ''   4 1 if the channel is sharded, or ''
 --
--- replies, each after the server's time in µs:
+-- reply of a single release in the usual case: the server's time in µs alone, which means `released` with 0 listeners
+--
+-- other replies, each after the server's time in µs:
 --   released, listeners   the lock is free; -1 listeners if nothing was published
 --   kept                  the depth was lowered, the expiry is unchanged
 --   gone, other           the lease does not exist; other is 1 if another lease holds the lock

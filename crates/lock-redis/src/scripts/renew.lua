@@ -3,7 +3,9 @@
 -- KEYS 1 lock
 -- ARGV 1 lease id   2 lease, ms   3 not after, µs
 --
--- replies, each after the server's time in µs:
+-- reply of a single renewal in the usual case: the server's time in µs alone, which means `renewed`
+--
+-- other replies, each after the server's time in µs:
 --   renewed
 --   gone
 --   late             executed after `not after`: nothing was done

@@ -2,9 +2,14 @@
 
 use crate::{
     scripted::{Answer, Dial},
-    support::{acquire, connected, meaning, name, renewal},
+    support::{acquire, acquisition, connected, meaning, name, release_request, renewal},
 };
-use lock_core::backend::{Acquired, Applied, Backend, BackendErrorKind as Kind};
+use lock_core::{
+    FencingToken,
+    backend::{
+        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendErrorKind as Kind, Released, Renewed,
+    },
+};
 use lock_redis::client::{CallError, DialErrorKind, Reply};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -23,6 +28,30 @@ async fn unknown_script_is_sent_as_text_once() {
     let [by_hash, by_text, ..] = &server.arrived[..] else { panic!("four commands") };
     assert_eq!(by_hash.arguments[1..], by_text.arguments[1..], "with the same keys and arguments");
     assert_eq!(by_hash.arguments[1..4], ["2", "x", "redisson_lock_token:{x}"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_alone_is_the_usual_reply() {
+    const NOW: u64 = 1_767_225_600_000_000;
+    let (client, backend) = connected().await;
+    client.answer(|asked| match asked.name {
+        "EVALSHA" => Answer::Reply(Reply::Integer(NOW.cast_signed())),
+        _ => Answer::Usual,
+    });
+    for (reserve, reserved) in [(0, 0), (64, 64), (u32::MAX, 1_000)] {
+        let mode = AcquireMode::New { reserve, floor: None };
+        let reply = backend.acquire(AcquireRequest { mode, ..acquisition("x") }).await.unwrap();
+        let (first, last) = (FencingToken::new(NOW), FencingToken::new(NOW + reserved));
+        assert_eq!(reply.outcome, Acquired::Granted { first, last });
+        assert_eq!(reply.now.as_micros(), NOW);
+    }
+    let reentry = AcquireRequest { mode: AcquireMode::Reenter { depth: 2 }, ..acquisition("x") };
+    assert_eq!(backend.acquire(reentry).await.unwrap().outcome, Acquired::Reentered);
+    assert_eq!(backend.renew(vec![renewal("x")]).await.remove(0).unwrap().outcome, Renewed::Renewed);
+    let released = backend.release(release_request("x")).await.unwrap().outcome;
+    assert_eq!(released, Released::Released { listeners: Some(0) });
+    let inspected = backend.inspect(name("x")).await;
+    assert_eq!(inspected.unwrap_err().kind(), Kind::Protocol, "this script always says more");
 }
 
 #[tokio::test(start_paused = true)]

@@ -173,9 +173,9 @@ impl Run {
         self.last = Some(proposal.clone());
         let sent = Instant::now();
         let reply = self.node.propose(proposal.clone()).await.unwrap();
-        self.is_of_age(&reply);
+        let age = self.age_at(&reply, proposal.min_age);
         let retention = proposal.retention.unless(Some(RETENTION));
-        let expected = self.slot(&proposal.name).propose(reply.now, reply.age, &proposal, retention);
+        let expected = self.slot(&proposal.name).propose(reply.now, age, &proposal, retention);
         self.count(match &expected {
             Vote::Granted => "granted",
             Vote::Busy { .. } => "busy",
@@ -198,6 +198,17 @@ impl Run {
             }
             (vote, expected) => assert_eq!(vote, expected, "{proposal:?}"),
         }
+    }
+
+    /// Returns the age of the node at the time of a vote. A vote may report the least age in its place, which is then
+    /// known from earlier replies. A node that need not be of any age does not look.
+    fn age_at(&mut self, reply: &NodeReply<Vote>, least: Duration) -> Duration {
+        let is_least = (reply.age == least && reply.outcome == Vote::Granted) || least.is_zero();
+        if !is_least {
+            self.is_of_age(reply);
+        }
+        let of_run = |since: u64| Duration::from_micros(reply.now.as_micros() - since);
+        self.since.map_or(Duration::ZERO, of_run)
     }
 
     /// Asserts that the reported age is consistent with earlier replies.
