@@ -56,7 +56,8 @@ pub trait QuorumNode: Backend + Subscriptions {
 pub struct NodeReply<T> {
     /// Time of the node at which the request was executed.
     pub now: UtcTime,
-    /// Time for which the node is known to have kept its data.
+    /// Time for which the node is known to have kept its data. The answer to a proposal may give less: if it is
+    /// granted, only its [`min_age`](Proposal::min_age), and zero if that is zero.
     pub age: Duration,
     /// Result of the request.
     pub outcome: T,
