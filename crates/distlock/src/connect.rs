@@ -8,7 +8,7 @@ use lock_fred::Redis;
 use lock_redis_rs::Redis;
 
 #[cfg(any(feature = "redis", feature = "redis-rs"))]
-use lock_ledger::{LedgerConnector, RunLedger};
+use lock_ledger::{LedgerConnector, MemoryLedger, RunLedger};
 #[cfg(any(feature = "redis", feature = "redis-rs"))]
 use std::sync::Arc;
 
@@ -33,6 +33,9 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 
 /// Connects to Redis for locks and for a scheduler's run ledger, over the same connections.
 ///
+/// Accepts the URLs of [`connect`] except `redlock://`, since a quorum keeps no run ledger. With `memory:`, the locks and
+/// the ledger belong to the returned values alone; a named store in memory, such as `memory:shop`, has no ledger.
+///
 /// ```no_run
 /// # #[cfg(feature = "cron")]
 /// # async fn jobs() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,12 +48,21 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 /// ```
 ///
 /// # Errors
-/// As [`connect`]. A `redlock://` URL is refused, since a quorum keeps no run ledger.
+/// As [`connect`]. A URL whose store keeps no run ledger is refused.
 ///
 /// # Cancel safety
 /// As [`connect`].
 #[cfg(any(feature = "redis", feature = "redis-rs"))]
 pub async fn connect_with_ledger(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
-    let (store, ledger) = Redis.connect_with_ledger(url).await?;
-    Ok((LockFactory::new(store), ledger))
+    let in_memory = |scheme: &str| scheme.eq_ignore_ascii_case("memory");
+    match url.split_once(':') {
+        Some((scheme, "")) if in_memory(scheme) => Ok((connect(url).await?, Arc::new(MemoryLedger::new()))),
+        Some((scheme, _)) if in_memory(scheme) => Err(LockError::invalid_url(
+            "a named store in memory has no run ledger: use `memory:` without a name",
+        )),
+        _ => {
+            let (store, ledger) = Redis.connect_with_ledger(url).await?;
+            Ok((LockFactory::new(store), ledger))
+        }
+    }
 }

@@ -40,6 +40,16 @@ async fn quorums_are_refused_as_a_ledger() {
     assert!(format!("{error:#}").contains("no run ledger"), "{error:#}");
 }
 
+#[tokio::test]
+async fn memory_has_a_ledger_unless_it_is_named() {
+    let (locks, _) = distlock::connect_with_ledger("memory:").await.unwrap();
+    locks.named("stock:42").unwrap().acquire().await.unwrap().release().await.unwrap();
+    locks.shutdown().await;
+    let error = distlock::connect_with_ledger("memory:shop").await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::InvalidUrl);
+    assert!(format!("{error:#}").contains("use `memory:` without a name"), "{error:#}");
+}
+
 #[cfg(feature = "cron")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_scheduler_runs_on_one_url() {
