@@ -40,7 +40,7 @@ pub use lock_core::*;
 /// Cron jobs that start exactly once across a fleet.
 #[cfg(feature = "cron")]
 pub use lock_cron as cron;
-/// The backend on Redis and Valkey, through the client `fred`.
+/// A backend for Redis and Valkey, built on the client `fred`.
 #[cfg(feature = "redis")]
 pub use lock_fred as redis;
 /// The run ledger, which ensures that schedulers start each run only once.
@@ -49,7 +49,7 @@ pub use lock_ledger as ledger;
 // lock-core may export a macro of the same name. Its code names lock-core, on which a program may not depend.
 #[cfg(feature = "macros")]
 pub use lock_macros::DistlockLockKey as LockKey;
-/// The backend on Redis and Valkey, through the client `redis` (redis-rs).
+/// A backend for Redis and Valkey, built on the client `redis` (redis-rs).
 #[cfg(feature = "redis-rs")]
 pub use lock_redis_rs as redis_rs;
 /// Backends and ledgers that fail on purpose, and the conformance suites, for dev-dependencies.

@@ -102,7 +102,7 @@ impl LockGuard {
         self.hold.owner()
     }
 
-    /// Returns the number by which a resource rejects older holders; see [`FencingToken`] for how to use it.
+    /// Returns the fencing token, which lets a resource reject requests from earlier holders; see [`FencingToken`].
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -55,7 +55,7 @@ impl Hold {
         &self.state.owner
     }
 
-    /// Returns the number by which a resource rejects older holders.
+    /// Returns the fencing token, which lets a resource reject requests from earlier holders.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

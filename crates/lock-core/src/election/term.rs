@@ -19,7 +19,7 @@ impl Term {
         (Self { hold, stop }, asks)
     }
 
-    /// Returns the number by which a resource rejects earlier leaders; see [`FencingToken`] for how to use it.
+    /// Returns the fencing token, which lets a resource reject requests from earlier leaders; see [`FencingToken`].
     #[must_use]
     pub fn fencing_token(&self) -> FencingToken {
         self.hold.fencing_token()

@@ -140,7 +140,7 @@ pub enum Refusal {
     TooManyUndos,
     /// The hold to re-enter was lost.
     Lost,
-    /// The token of the hold to re-enter does not exceed the floor.
+    /// The token of the hold being re-entered does not exceed the floor.
     BelowFloor(FencingToken),
     /// The factory is shutting down.
     ShutDown,

@@ -65,7 +65,7 @@ ranks! {
     Backstop,
     /// The card of a process, with its notes.
     Card,
-    /// The latest check of the store's health.
+    /// The latest health check of the store.
     LatestCheck,
     /// The leases that a quorum requested from its nodes. From here on these are mutexes of stores, which the driver
     /// calls without any mutex held.

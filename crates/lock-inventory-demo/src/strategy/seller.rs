@@ -115,7 +115,7 @@ impl Seller {
     }
 }
 
-/// The reason that the outcome of an order is unknown.
+/// The reason why the outcome of an order is unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SellError {

@@ -53,7 +53,10 @@ pub(super) type Frames<D> = mpsc::Sender<BodyFrame<D>>;
 pub(super) async fn abandon_after<D>(max_orphan_time: Duration, frames: Frames<D>) {
     frames.closed().await;
     tokio::time::sleep(max_orphan_time).await;
-    tracing::warn!(?max_orphan_time, "detached handler dropped: it ran too long after its client left");
+    tracing::warn!(
+        ?max_orphan_time,
+        "detached handler dropped: it ran too long after its client disconnected"
+    );
 }
 
 /// Runs the handler. If the senders are dropped without a message, the handler was stopped or panicked.

@@ -44,7 +44,9 @@ pub enum InvalidKey {
     )]
     NeedsAxum,
     /// The name of a path parameter is invalid.
-    #[error("`{name}` is not a valid path parameter: use its name in the route, such as `sku`, without `*`")]
+    #[error(
+        "`{name}` is not a valid path parameter: use the bare name from the route, such as `sku`, without the `*`"
+    )]
     PathParameter {
         /// The given name.
         name: String,

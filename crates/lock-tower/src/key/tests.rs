@@ -157,7 +157,7 @@ fn impossible_path_parameters_are_refused() {
         for key in [KeyTemplate::of("k").path(name), KeyTemplate::of("k").path_as::<u64>(name)] {
             let error = KeyTemplate::try_from(key).map(drop).unwrap_err();
             assert_eq!(error, InvalidKey::PathParameter { name: name.to_owned() });
-            assert!(error.to_string().contains("use its name in the route"), "{error}");
+            assert!(error.to_string().contains("use the bare name from the route"), "{error}");
         }
     }
     let error = KeyTemplate::try_from("k:{a/b}").map(drop).unwrap_err();
