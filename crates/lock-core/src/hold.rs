@@ -84,7 +84,7 @@ impl Hold {
     /// ```
     #[must_use]
     pub fn lease_id(&self) -> LeaseId {
-        self.state.lease
+        self.state.lease()
     }
 
     /// Returns `true` if the hold is valid now. After a guard was dropped, this may stay `true` until the worker has

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     fifo_map::FifoMap,
-    ids::LeaseId,
     machine::{Command, Env, Event, Grant, HoldId, WaiterId},
     name::LockName,
     observer::{ReleaseKind, WakeSource},
@@ -220,12 +219,11 @@ impl Shared {
         let hold = match &state.hold {
             Some(hold) if hold.id() == grant.hold => hold.clone(),
             _ => {
-                let lease = LeaseId::new(self.process, grant.hold.lease);
                 let who = (entry.name.clone(), Owner::new(self.process, grant.owner));
-                let what = (grant.hold.token, lease);
                 let times = (now, grant.deadline, grant.max_hold_at);
-                let hold = HoldState::new(who, what, times, self.me.clone(), self.clock.clone());
-                let granted = Notification::Granted { token: grant.hold.token, lease, source: grant.by };
+                let hold = HoldState::new(who, grant.hold, times, self.for_holds.clone());
+                let (token, lease) = (hold.token, hold.lease());
+                let granted = Notification::Granted { token, lease, source: grant.by };
                 effects.notifications.push(granted);
                 state.hold.insert(Arc::new(hold)).clone()
             }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    ids::LeaseId,
+    ids::{LeaseId, LeaseNumber},
     machine::{HoldEnd, HoldId, LostReason},
     name::LockName,
     owner::Owner,
@@ -29,14 +29,19 @@ pub(super) trait Watchdog: Send + Sync {
     fn ensure_runs(self: Arc<Self>) -> bool;
 }
 
+/// The parts of a factory that its holds use, even after the factory is gone.
+pub(super) struct HoldContext {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) watchdog: Weak<dyn Watchdog>,
+}
+
 pub(crate) struct HoldState {
     pub(crate) name: LockName,
     pub(crate) owner: Owner,
     pub(crate) token: FencingToken,
-    pub(crate) lease: LeaseId,
     pub(crate) since: Moment,
-    watchdog: Weak<dyn Watchdog>,
-    clock: Arc<dyn Clock>,
+    lease: LeaseNumber,
+    context: Arc<HoldContext>,
     max_hold_at: Moment,
     validity: Mutex<rank::Hold, Validity>,
     waiting: WakerSet,
@@ -51,19 +56,23 @@ enum Validity {
 impl HoldState {
     pub(super) fn new(
         (name, owner): (LockName, Owner),
-        (token, lease): (FencingToken, LeaseId),
+        HoldId { token, lease }: HoldId,
         (since, deadline, max_hold_at): (Moment, Moment, Moment),
-        watchdog: Weak<dyn Watchdog>,
-        clock: Arc<dyn Clock>,
+        context: Arc<HoldContext>,
     ) -> Self {
         let validity = Mutex::new(Validity::Until(deadline));
         let waiting = WakerSet::default();
-        Self { name, owner, token, lease, since, watchdog, clock, max_hold_at, validity, waiting }
+        Self { name, owner, token, since, lease, context, max_hold_at, validity, waiting }
     }
 
     /// Returns the id that the machine uses.
     pub(crate) fn id(&self) -> HoldId {
-        HoldId { lease: self.lease.number(), token: self.token }
+        HoldId { lease: self.lease, token: self.token }
+    }
+
+    /// Returns the id that the store uses.
+    pub(crate) fn lease(&self) -> LeaseId {
+        LeaseId::new(self.owner.process(), self.lease)
     }
 
     /// Returns the end of the hold, if it has ended. Compares the clock, since a timer may fire late. The first task
@@ -73,7 +82,7 @@ impl HoldState {
             let mut validity = lock(&self.validity);
             match *validity {
                 Validity::Ended(how) => return Some(how),
-                Validity::Until(deadline) if self.clock.now() < deadline.min(self.max_hold_at) => {
+                Validity::Until(deadline) if self.context.clock.now() < deadline.min(self.max_hold_at) => {
                     return None;
                 }
                 Validity::Until(deadline) => {
@@ -91,12 +100,12 @@ impl HoldState {
     /// Restarts the watchdog if the runtime of its worker is gone, which nothing else would notice. Returns `false`
     /// if no worker can run in the runtime of the caller.
     pub(crate) fn ensure_watchdog(&self) -> bool {
-        self.watchdog.upgrade().is_none_or(|watchdog| watchdog.ensure_runs())
+        self.context.watchdog.upgrade().is_none_or(|watchdog| watchdog.ensure_runs())
     }
 
     pub(crate) fn remaining(&self) -> Duration {
         match *lock(&self.validity) {
-            Validity::Until(deadline) => deadline.min(self.max_hold_at).since(self.clock.now()),
+            Validity::Until(deadline) => deadline.min(self.max_hold_at).since(self.context.clock.now()),
             Validity::Ended(_) => Duration::ZERO,
         }
     }
@@ -166,7 +175,8 @@ impl Future for WaitEnded {
             }
             let (deadline, remaining) = (hold.deadline(), hold.remaining());
             // Without the factory, nothing else notices that the machine was suspended.
-            let after = if hold.watchdog.strong_count() == 0 { remaining.min(MAX_SLEEP) } else { remaining };
+            let after =
+                if hold.context.watchdog.strong_count() == 0 { remaining.min(MAX_SLEEP) } else { remaining };
             if !has_runtime || timer.poll(cx, deadline, after).is_pending() {
                 return Poll::Pending;
             }
@@ -185,7 +195,7 @@ impl fmt::Debug for HoldState {
         f.debug_struct("Hold")
             .field("name", &self.name)
             .field("token", &self.token)
-            .field("lease", &self.lease)
+            .field("lease", &self.lease())
             .field("validity", &*lock(&self.validity))
             .finish_non_exhaustive()
     }

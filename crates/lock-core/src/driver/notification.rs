@@ -40,7 +40,7 @@ impl Shared {
             }
             Notification::Ended { hold, end, at } => {
                 let held = at.since(hold.since);
-                let (token, lease) = (hold.token, hold.lease);
+                let (token, lease) = (hold.token, hold.lease());
                 self.observe(|backend| LockEvent::Ended { backend, name, token, lease, end, held });
             }
             Notification::Released { result, kind } => {

@@ -5,6 +5,7 @@ use super::{
     alarm::Alarms,
     deadlines::{Deadlines, TimedCall},
     entry::{DeferredEvents, LockEntry, QueueKind},
+    hold_state::HoldContext,
     own_card::OwnCard,
     schedule::Schedule,
     table::LockTable,
@@ -64,8 +65,9 @@ pub(crate) struct Shared {
     pub(super) has_backstop: bool,
     /// The runtime that the factory was given. Without one its tasks run where it is used.
     pub(super) worker: Option<Worker>,
-    /// For holds, which use it as their watchdog, and for wake-ups.
+    /// For wake-ups.
     pub(super) me: Weak<Self>,
+    pub(super) for_holds: Arc<HoldContext>,
     pub(super) table: LockTable,
     pub(super) schedule: Mutex<rank::Schedule, Schedule>,
     pub(super) deadlines: Mutex<rank::Deadlines, Deadlines>,
@@ -130,6 +132,7 @@ impl Shared {
         let Store { backend, subscriptions, pipeline, directory, .. } = parts.store;
         let own_card = directory.clone().zip(parts.card);
         let own_card = own_card.map(|(directory, card)| OwnCard::new(directory, card));
+        let for_holds = Arc::new(HoldContext { clock: parts.clock.clone(), watchdog: me.clone() });
         Self {
             process: parts.process,
             backend,
@@ -149,6 +152,7 @@ impl Shared {
             has_backstop: parts.has_backstop,
             worker: parts.worker,
             me,
+            for_holds,
             table: LockTable::default(),
             schedule: Mutex::default(),
             deadlines: Mutex::default(),

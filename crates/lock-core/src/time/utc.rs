@@ -3,6 +3,7 @@
 use super::{date::date, micros};
 use std::{
     fmt,
+    num::NonZeroU64,
     ops::{Add, Sub},
     time::{Duration, SystemTime},
 };
@@ -24,8 +25,8 @@ use std::{
 /// assert_eq!((instant + Duration::from_millis(250)).to_string(), "2026-03-29T01:00:00.25Z");
 /// assert_eq!(SystemTime::from(instant), SystemTime::UNIX_EPOCH + Duration::from_secs(1_774_746_000));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct UtcTime(u64);
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UtcTime(NonZeroU64);
 
 counts_micros!(UtcTime);
 
@@ -39,21 +40,21 @@ impl UtcTime {
     /// Returns the milliseconds since 1970-01-01T00:00:00Z, rounded down as in Redis.
     #[must_use]
     pub const fn as_millis(self) -> u64 {
-        self.0 / 1000
+        self.as_micros() / 1000
     }
 }
 
 /// Rounds down to the microsecond. Instants before 1970 become its beginning.
 impl From<SystemTime> for UtcTime {
     fn from(time: SystemTime) -> Self {
-        Self(micros(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()))
+        Self::from_micros(micros(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()))
     }
 }
 
 /// Converts to the same instant, or to the epoch if the platform cannot represent it.
 impl From<UtcTime> for SystemTime {
     fn from(time: UtcTime) -> Self {
-        Self::UNIX_EPOCH.checked_add(Duration::from_micros(time.0)).unwrap_or(Self::UNIX_EPOCH)
+        Self::UNIX_EPOCH.checked_add(Duration::from_micros(time.as_micros())).unwrap_or(Self::UNIX_EPOCH)
     }
 }
 
@@ -61,7 +62,7 @@ impl From<UtcTime> for SystemTime {
 /// `2026-03-29T01:59:59.25Z`.
 impl fmt::Display for UtcTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, micros) = (self.0 / 1_000_000, self.0 % 1_000_000);
+        let (seconds, micros) = (self.as_micros() / 1_000_000, self.as_micros() % 1_000_000);
         let (year, month, day) = date(seconds / 86_400);
         let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
