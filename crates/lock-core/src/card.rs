@@ -3,10 +3,11 @@
 use crate::{ids::LeaseNumber, time::UtcTime};
 use std::{collections::BTreeMap, fmt};
 
-/// The host and the program of a process, as that process wrote it to the store.
+/// The host and program of a process, as that process wrote them to the store.
 ///
-/// Other programs can write anything there, so [`LockFactory::inspect`](crate::LockFactory::inspect) truncates the
-/// texts of a card and escapes their control characters. Do not base any decision on a card.
+/// Any program with access to the store can write a card, so
+/// [`LockFactory::inspect`](crate::LockFactory::inspect) truncates its texts and escapes control characters.
+/// Do not base decisions on a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProcessCard {

@@ -13,7 +13,7 @@ use std::{
 };
 
 /// A source of time. Leases are measured with [`now`](Clock::now). [`wall`](Clock::wall) is only used to detect that
-/// the machine may have been suspended, and to estimate the server's clock before the server's first answer.
+/// the machine may have been suspended, and to estimate the server's clock before the server's first reply.
 ///
 /// The default is [`BootClock`]. Tests that pause tokio's time use `TestClock` (feature `test-util`).
 pub trait Clock: Debug + Send + Sync + 'static {
@@ -68,7 +68,7 @@ fn since_boot() -> Duration {
 }
 
 impl UtcTime {
-    /// Returns the current instant of this machine's wall clock.
+    /// Returns the current time of this machine's wall clock.
     ///
     /// ```
     /// assert!(lock_core::clock::UtcTime::now().as_millis() > 0);

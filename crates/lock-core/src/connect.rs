@@ -4,7 +4,7 @@ use crate::{backend::Store, error::LockError, memory, worker::Worker};
 use async_trait::async_trait;
 use std::{fmt::Debug, sync::Arc};
 
-/// Creates stores of one kind from URLs; implemented by the crate of a backend.
+/// Creates stores of one kind from URLs. Implemented by backend crates.
 #[async_trait]
 pub trait Connector: Debug + Send + Sync + 'static {
     /// Returns the URL schemes that it serves, for example `redis` and `rediss`.
@@ -17,7 +17,7 @@ pub trait Connector: Debug + Send + Sync + 'static {
     async fn connect(&self, url: &str) -> Result<Store, LockError>;
 }
 
-/// The set of backends that a program can be configured with.
+/// The backends that a program can be configured to use.
 ///
 /// `memory:` creates a new store each time. `memory:name` is shared by all users of that name in this process, and
 /// lives until the last of them drops it.
@@ -62,7 +62,7 @@ impl Connectors {
         self
     }
 
-    /// Connects in the runtime of a worker, where the connections of the store then live.
+    /// Opens connections in a worker's runtime, where they then live.
     #[must_use]
     pub fn worker(mut self, worker: Worker) -> Self {
         self.worker = Some(worker);

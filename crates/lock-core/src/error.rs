@@ -9,7 +9,7 @@ use crate::{
 };
 use std::{error::Error, fmt, sync::Arc};
 
-/// A failed lock operation; branch on its [`kind`](LockError::kind).
+/// The error of a lock operation. Use [`kind`](LockError::kind) to distinguish causes.
 ///
 /// The message is one clause that says what was attempted. The cause is in [`source`](Error::source); `{error:#}`
 /// prints both.
@@ -44,13 +44,13 @@ pub enum LockErrorKind {
     /// The store did not answer: for longer than the outage budget, for longer than the waiting time, or on a single
     /// try. The source is the last [`BackendError`], if there was one.
     Unavailable,
-    /// The store rejected the request: permissions, a key of another type, its configuration. The source is the
-    /// [`BackendError`].
+    /// The store rejected the request, for example because of permissions, a key of another type, or its
+    /// configuration. The source is the [`BackendError`].
     Backend,
     /// The hold was already lost.
     Lost,
-    /// A lock of a [set](crate::set) was lost while the set waited for a later one. All its locks were released, and the
-    /// set can be acquired again.
+    /// A lock of a [set](crate::set) was lost while the set waited for a later one. All its locks were
+    /// released, and acquiring the set can be retried.
     MemberLost,
     /// The owner belongs to another factory.
     ForeignOwner,
@@ -61,7 +61,7 @@ pub enum LockErrorKind {
     NoRuntime,
     /// A blocking call was made in a task of a tokio runtime, which would block a thread that other tasks need.
     AsyncContext,
-    /// The store did not confirm a release: it did not answer in time, or its answer was lost. The guard is gone and
+    /// The store did not confirm a release: it did not answer in time, or its reply was lost. The guard is gone and
     /// the release continues in the background, so nothing is left to do for the lock. The work was protected unless
     /// the lock was forcibly released or the store lost its data; in that case a resource that checks the fencing
     /// token has rejected it.

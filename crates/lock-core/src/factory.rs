@@ -14,14 +14,14 @@ use crate::{
 use crate::{error::LockErrorKind, options::Limits, worker::Worker};
 use std::{sync::Arc, time::Duration};
 
-/// A factory of locks, with a store, a process id and a worker.
+/// A factory for locks, with a store, a process id and a worker.
 ///
 /// Create one per process and clone it: clones refer to the same factory. Two factories in one process exclude each
 /// other, as two processes do.
 ///
-/// No runtime is needed to create one, so it may be a `static`. Its worker, the task that renews and releases, is
-/// started by the first acquire, in the tokio runtime of that acquire. A factory that is used from several runtimes
-/// has one worker in each. With a [`Worker`] of its own it depends on none of them.
+/// No runtime is needed to create one, so it may be a `static`. Its worker, the task that renews and
+/// releases, is started by the first acquire, in that acquire's tokio runtime. A factory used from several
+/// runtimes has one worker in each. With its own [`Worker`], it depends on none of them.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -79,7 +79,7 @@ impl LockFactory {
         Lock::new(self.handle.clone(), self.parse(name)?)
     }
 
-    /// Returns the options of locks that do not choose their own.
+    /// Returns the default options for locks of this factory.
     #[doc(hidden)]
     pub fn options(&self) -> LockOptions {
         self.handle.options
@@ -145,9 +145,9 @@ impl LockFactory {
         &self.handle.clock
     }
 
-    /// Returns the name under which the store keeps a lock: with the [prefix](crate::LockFactoryBuilder::prefix) of
-    /// this factory, if it has one. Use it for records that belong to a lock and that several applications keep in one
-    /// place.
+    /// Returns the name under which the store keeps a lock, including the
+    /// [prefix](crate::LockFactoryBuilder::prefix) of this factory. Use it as the key of your own records
+    /// about a lock if several applications keep such records in one place.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -87,7 +87,7 @@ impl LockFactory {
     }
 }
 
-/// Options of a [`LockFactory`].
+/// A builder for a [`LockFactory`].
 ///
 /// | option | default |
 /// | --- | --- |
@@ -141,7 +141,7 @@ impl LockFactoryBuilder {
         }
     }
 
-    /// Sets the options of locks that do not choose their own.
+    /// Sets the default options for locks of this factory.
     pub fn options(mut self, options: LockOptions) -> Self {
         self.options = options;
         self
@@ -167,10 +167,10 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// Sets a prefix for the names of this factory in the store, for applications that share a store. With the prefix
-    /// `shop-prod`, the lock `stock:42` is stored as `shop-prod:stock:42`. Errors, events and guards show the name
-    /// without the prefix. Names under two prefixes are never the same lock. A factory without a prefix stores names
-    /// unchanged, so its `shop-prod:stock:42` is that lock as well.
+    /// Sets a prefix for this factory's names in the store, for applications that share a store. With the
+    /// prefix `shop-prod`, the lock `stock:42` is stored as `shop-prod:stock:42`. Errors, events and guards
+    /// show the name without the prefix. Names under two prefixes are never the same lock. A factory without
+    /// a prefix stores names unchanged, so its `shop-prod:stock:42` is that lock as well.
     ///
     /// A prefix consists of 1 to 64 characters from `A–Z a–z 0–9 - _ .`, is not `distlock`, and does not begin with
     /// `redisson_`. It counts towards [`LockName::MAX_BYTES`].
@@ -207,7 +207,7 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// Turns the card of this process off. An [`inspect`](LockFactory::inspect) in other processes then does not show
+    /// Disables this process's card. [`inspect`](LockFactory::inspect) in other processes then does not show
     /// which process holds a lock. Nothing else changes.
     ///
     /// With a card, the store keeps the host, process id, program and version of this process, for example in Redis

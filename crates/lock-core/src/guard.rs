@@ -217,7 +217,7 @@ impl LockGuard {
     ///
     /// # Errors
     /// [`LockErrorKind::Unconfirmed`](crate::LockErrorKind::Unconfirmed) if the store did not confirm the release in
-    /// time, or if its answer was lost: when a repeated release finds nothing, a released lease and a lost one look
+    /// time, or if its reply was lost: when a repeated release finds nothing, a released lease and a lost one look
     /// the same. The work under the lock is done. Log the error, and do not repeat the work because of it.
     ///
     /// # Cancel safety

@@ -16,7 +16,7 @@ const FRESH: Duration = Duration::from_secs(1);
 pub enum Health {
     /// The store answered.
     Answering {
-        /// The time from the request to the answer.
+        /// The time from the request to the reply.
         latency: Duration,
     },
     /// The store did not answer in time, or it refused the request.

@@ -12,7 +12,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 /// A cloneable, read-only view of a held lock. It cannot release the lock.
 ///
-/// It may outlive the guards, and then reports why the hold ended.
+/// It can outlive the guards, and then reports why the hold ended.
 #[derive(Clone)]
 pub struct Hold {
     state: Arc<HoldState>,
@@ -91,8 +91,8 @@ impl Hold {
     /// released it. This checks the clock and sends nothing, so the first call after a pause of this process is
     /// accurate. Once `false`, it stays `false`.
     ///
-    /// A `true` may be stale by the next instruction. Use the [`FencingToken`] to protect whatever a stale holder must
-    /// not do.
+    /// A result of `true` can be stale by the next instruction. Use the [`FencingToken`] to reject the
+    /// actions of a stale holder.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

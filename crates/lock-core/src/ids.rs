@@ -101,7 +101,8 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// The error for a string that is not a lease id of this library: the holder is another program.
+/// The error returned for a string that is not a lease id of this library, for example because another
+/// program holds the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParseLeaseIdError;

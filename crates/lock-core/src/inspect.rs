@@ -25,7 +25,7 @@ pub struct Inspection {
     pub process: Option<ProcessCard>,
     /// The state in this process, if it holds or waits for the lock.
     pub local: Option<LocalView>,
-    /// The answer of each node of a quorum; empty if the store is not a quorum.
+    /// The reply of each quorum node; empty if the store is not a quorum.
     pub votes: Votes,
 }
 
@@ -62,7 +62,7 @@ pub struct LocalHold {
     pub held_for: Duration,
     /// The time for which the hold stays valid without renewal.
     pub remaining: Duration,
-    /// Set if a renewal failed or the clocks jumped, until the hold is renewed.
+    /// `true` after a failed renewal or a clock jump, until the hold is renewed.
     pub suspect: bool,
 }
 

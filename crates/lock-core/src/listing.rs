@@ -53,7 +53,7 @@ impl Default for ListLimits {
     }
 }
 
-/// The names of held locks.
+/// The names of the locks that are held.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Listing {

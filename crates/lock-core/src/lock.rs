@@ -16,8 +16,8 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 /// A named lock of a factory, returned by [`LockFactory::named`](crate::LockFactory::named) without any IO.
 ///
-/// This is a handle: it is cheap to clone and holds nothing. Options belong to the handle, so they can be set in one
-/// place and passed on.
+/// This is a handle: it is cheap to clone and does not hold the lock. Options belong to the handle, so they
+/// can be set in one place and passed on.
 ///
 /// # Fairness
 /// Waiters of one process are served in the order of their first poll. Between processes the store decides: the first
@@ -289,7 +289,7 @@ impl Lock {
     ///
     /// After a short job the lock is free again, and the next process would run the job once more. If every process
     /// tries the job at the same time, set a [`min_hold`](LockOptions::min_hold), or use `lock-cron`, which claims each
-    /// instant once.
+    /// scheduled time once.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -24,12 +24,12 @@ use std::{
 /// The prefix of the locks of libraries built on this one.
 const RESERVED: &str = "distlock:";
 
-/// The name of a lock, on which all contenders agree.
+/// The name of a lock. All contenders for a lock use the same name.
 ///
-/// A name has 1 to 512 bytes, no control characters, and does not begin with `redisson_` or `distlock:`. A Redis
-/// Cluster hash tag (`stock:{eu}:42`) is accepted if it is complete: either the name has no brace at all, or its
-/// first `{` is followed by at least one character and a `}`. Otherwise the keys of one lock would be in different
-/// slots.
+/// A name has 1 to 512 bytes, no control characters, and does not begin with `redisson_` or `distlock:`. A
+/// Redis Cluster hash tag (`stock:{eu}:42`) is accepted if it is complete: either the name has no brace at
+/// all, or its first `{` is followed by at least one character and a `}`. Otherwise a lock's keys would be in
+/// different slots.
 ///
 /// Cloning is cheap.
 ///
@@ -55,7 +55,7 @@ impl LockName {
     pub const MAX_BYTES: usize = 512;
 
     /// The prefixes that applications must not use: `redisson_`, under which stores keep their own keys, and
-    /// `distlock:`, for the locks of libraries built on this one.
+    /// `distlock:`, for locks of libraries built on this one.
     pub const RESERVED_PREFIXES: [&str; 2] = ["redisson_", RESERVED];
 
     /// Parses `name`.

@@ -1,4 +1,4 @@
-//! Options of a lock and their validation.
+//! The options of a lock, and their validation.
 
 use crate::{
     backend::Retention,
@@ -16,7 +16,7 @@ mod tests;
 pub use error::OptionsError;
 pub use limits::Limits;
 
-/// Options of a lock: the length of its lease, its renewal, and its timeouts.
+/// Options for a lock: the length of its lease, its renewal, and its timeouts.
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
@@ -157,7 +157,7 @@ impl LockOptions {
 
     /// Sets the time after which a hold ends, so that a hung holder does not keep a lock forever. It is counted from
     /// when the granted acquire was sent; re-entries do not change it. It must be longer than the operation timeout
-    /// (3 s by default), or a hold could end before the answer that grants it arrives.
+    /// (3 s by default), or a hold could end before the reply that grants it arrives.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self

@@ -50,8 +50,8 @@ impl Owner {
         self.id
     }
 
-    /// Runs `work` with this owner as the ambient owner: every acquire in `work` that names no owner uses it, and so
-    /// re-enters.
+    /// Runs `work` with this owner as the ambient owner: every acquire in `work` without an explicit owner
+    /// uses it, and therefore re-enters.
     ///
     /// Branches of a `join!` in `work` therefore do **not** exclude each other. Tasks that `work` spawns do not inherit
     /// the owner. Scopes of different factories may be nested.

@@ -4,11 +4,12 @@ use std::{future::Future, io};
 #[cfg(unix)]
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Listens for the signals that ask this process to end, and returns a future that completes at the first one.
+/// Listens for the signals that terminate this process, and returns a future that completes at the first one.
 ///
-/// On Unix these are SIGTERM, which Kubernetes, systemd and Docker send, and SIGINT (Ctrl-C); elsewhere only Ctrl-C.
-/// The handlers are installed when this function is called, so a signal is not missed before the first poll. From then
-/// on these signals no longer end the process: a second one is ignored unless the program listens again.
+/// On Unix these are SIGTERM, which Kubernetes, systemd and Docker send, and SIGINT (Ctrl-C); elsewhere only
+/// Ctrl-C. The handlers are installed when this function is called, so a signal is not missed before the
+/// first poll. From then on, these signals no longer terminate the process: a second one is ignored unless
+/// the program listens again.
 ///
 /// A server ends in this order: it stops accepting requests, its handlers finish, its jobs and elections end, and
 /// [`LockFactory::shutdown`](crate::LockFactory::shutdown) releases what is still held.

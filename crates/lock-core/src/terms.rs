@@ -29,7 +29,7 @@ pub struct TermValues {
     pub max_hold: Option<Duration>,
     /// The time after the grant for which the lock stays taken, even if it is released earlier; zero for none.
     pub min_hold: Duration,
-    /// A token that the token of the hold must exceed.
+    /// The token that the hold's token must exceed.
     pub token_floor: Option<FencingToken>,
     /// The time for which the fencing counter is kept after the grant.
     pub retention: Retention,

@@ -1,4 +1,4 @@
-//! The two times of a lock: moments of the process, on which its decisions are based, and instants of a wall clock.
+//! The two kinds of time: moments of the process, on which decisions are based, and times of a wall clock.
 
 use std::{
     fmt,

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A fencing token: strictly increasing per lock name, one per hold; a re-entry keeps the token of its hold.
+/// A fencing token. Tokens strictly increase per lock name, and each hold has its own; a re-entry keeps its
+/// hold's token.
 ///
 /// No lock service can prevent a process that was paused past its lease from writing. The resource can: it stores the
 /// highest token that it has seen and rejects older ones, **on the read and on the write** (a check only on the write

@@ -1,4 +1,4 @@
-//! Wakes one task, or the tasks of a batch of answers. A waker is foreign code: it runs without any mutex held, and
+//! Wakes one task, or the tasks of a batch of replies. A waker is foreign code: it runs without any mutex held, and
 //! the panic of one does not keep others from being woken.
 
 use crate::sync::assert_unlocked;
@@ -27,8 +27,8 @@ pub(crate) fn wake(waker: Waker) {
 
 /// Runs code that answers many operations, and wakes their tasks together at the end.
 ///
-/// If they were woken between the answers, every second one would make tokio start a parked worker, which finds one
-/// task and parks again; that costs more than the answers. They are not deferred to the runtime (`yield_now`): no
+/// If they were woken between the replies, every second one would make tokio start a parked worker, which finds one
+/// task and parks again; that costs more than the replies. They are not deferred to the runtime (`yield_now`): no
 /// other thread can take over deferred tasks, so a task that blocks this thread would delay tasks of all threads and
 /// runtimes.
 ///

@@ -16,10 +16,11 @@ use tokio::{runtime::Builder, sync::oneshot};
 
 /// A runtime for the background work of factories and stores: their watchdogs, timers and connections.
 ///
-/// Without one, a factory renews its leases in the runtimes in which it is used, and a connection lives in the runtime
-/// that opened it. An application whose tasks compute for long without an `.await` then delays renewals, and loses its
-/// locks if it delays them past the end of a lease. With a worker, neither waits for tasks of the application. It also
-/// lets threads without a runtime [acquire locks](crate::Lock::acquire_blocking).
+/// Without one, a factory renews its leases in the runtimes in which it is used, and a connection lives in
+/// the runtime that opened it. An application whose tasks compute for long without an `.await` then delays
+/// renewals, and loses its locks if it delays them past the end of a lease. With a worker, renewals and
+/// connections do not depend on the application's tasks. It also lets threads without a runtime [acquire
+/// locks](crate::Lock::acquire_blocking).
 ///
 /// Give it to the builder of the store. A factory uses the worker of its store, unless
 /// [`LockFactoryBuilder::worker`](crate::LockFactoryBuilder::worker) gives it another one. The cost is one thread
@@ -45,7 +46,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts a thread named `lock-worker` with a runtime of its own.
+    /// Starts a thread named `lock-worker` with its own runtime.
     ///
     /// # Errors
     /// The operating system's error if the thread or the runtime cannot be created.

@@ -9,9 +9,9 @@ use crate::{
 use async_trait::async_trait;
 use std::{fmt::Debug, time::Duration};
 
-/// The cards of processes, and the list of the held locks. A store that keeps neither does not implement this trait.
+/// A store's process cards and its list of held locks. Stores without them do not implement this trait.
 ///
-/// None of these operations affects a lock. An account that may use locks need not have permission for them.
+/// These operations do not affect locks, and an account can use locks without permission for them.
 ///
 /// Futures of this trait may be dropped at any await; a write or a removal may or may not have happened.
 #[async_trait]

@@ -3,7 +3,7 @@
 use super::votes::Votes;
 use std::{error::Error, fmt, sync::Arc};
 
-/// The error of a failed backend operation.
+/// The error returned by a failed backend operation.
 #[derive(Debug, Clone)]
 pub struct BackendError {
     kind: BackendErrorKind,
@@ -28,17 +28,17 @@ pub enum Applied {
 pub enum BackendErrorKind {
     /// The store is unreachable or cannot serve requests now. Retry.
     Unavailable,
-    /// No answer within the operation timeout. Retry.
+    /// No reply within the operation timeout. Retry.
     Timeout,
     /// The login failed or permissions are missing. Retrying does not help until that is corrected.
     Denied,
-    /// The lock's key holds data that is not a lock.
+    /// The lock's key contains data that is not a lock.
     WrongType,
     /// The store is configured in a way that makes locks unreliable.
     Misconfigured,
     /// This backend does not support the request.
     Unsupported,
-    /// The answer could not be understood.
+    /// The reply could not be understood.
     Protocol,
 }
 
@@ -55,14 +55,14 @@ impl BackendError {
         self
     }
 
-    /// Adds the answers of the nodes of a quorum.
+    /// Adds the replies of a quorum's nodes.
     #[must_use]
     pub fn with_votes(mut self, votes: Votes) -> Self {
         self.votes = votes;
         self
     }
 
-    /// Returns the answers of the nodes, if the store is a quorum.
+    /// Returns the replies of the nodes if the store is a quorum.
     #[must_use]
     pub fn votes(&self) -> &Votes {
         &self.votes

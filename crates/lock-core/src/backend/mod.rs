@@ -42,8 +42,9 @@ use std::{fmt::Debug, time::Duration};
 
 /// A store of leases.
 ///
-/// Implementations enforce the lock's *store rules*. These are pure functions of this crate: the in-memory backend is
-/// those functions behind a mutex, and the conformance suite compares every other backend with them.
+/// Implementations enforce the *store rules*, which this crate defines as pure functions. The in-memory
+/// backend runs these functions behind a mutex, and the conformance suite compares every other backend with
+/// them.
 ///
 /// # Contract
 /// - **Repeating an operation is harmless**: depths are absolute, never increments.
@@ -53,26 +54,26 @@ use std::{fmt::Debug, time::Duration};
 /// - **A future of this trait may be dropped at any await.** The operation may or may not have happened, and the
 ///   caller repeats or undoes it. Dropping must not disturb other operations.
 /// - **No silent resends.** An implementation that resends an operation by itself after it may have been applied
-///   answers with an unknown outcome, unless it knows the first answer: a release whose second delivery finds nothing
-///   would look like a lost hold. An acquire that may still be applied after its answer is an unknown outcome even if
-///   the answer is known: if it is applied after the release, it leaves an orphaned lease.
+///   answers with an unknown outcome, unless it knows the first reply: a release whose second delivery finds nothing
+///   would look like a lost hold. An acquire that may still be applied after its reply is an unknown outcome even if
+///   the reply is known: if it is applied after the release, it leaves an orphaned lease.
 /// - **Errors say whether the operation [may have been applied](BackendError::applied).** When in doubt, answer
 ///   [`Applied::Unknown`].
 ///
 /// The trait has no default methods, so that a wrapper cannot forget one.
 #[async_trait]
 pub trait Backend: Debug + Send + Sync + 'static {
-    /// Describes this backend. The answer never changes.
+    /// Describes this backend. The description never changes.
     fn capabilities(&self) -> Capabilities;
 
-    /// Estimates the current time of the server that stores this name. Returns `None` before the first answer of that
+    /// Estimates the current time of the server that stores this name. Returns `None` before the first reply of that
     /// server; the wall clock of this machine is used then. In a cluster each node has its own clock.
     ///
     /// It is called while a mutex of the factory is held, so it must return immediately and must not call into the
     /// factory.
     ///
     /// An acquire is stamped with this clock ([`AcquireRequest::not_after`]). An estimate that is behind costs one
-    /// retry, since every answer carries the true time. An estimate that is ahead lets an unanswered acquire be
+    /// retry, since every reply carries the true time. An estimate that is ahead lets an unanswered acquire be
     /// applied that much later; a lease taken this way may remain until it expires. So learn the server's time while
     /// connecting.
     fn server_now(&self, name: &LockName) -> Option<UtcTime>;
@@ -80,7 +81,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Takes a lease or raises its depth, or reports why it did not.
     async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError>;
 
-    /// Extends existing leases. Returns one answer per item, in the order of the items. The failure of one item must
+    /// Extends existing leases. Returns one reply per item, in the order of the items. The failure of one item must
     /// not delay or fail another.
     async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>>;
 
@@ -101,7 +102,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
 pub struct Capabilities {
     /// The short name in metrics and log lines, for example `memory` or `redis`.
     pub name: &'static str,
-    /// The longest lease that the backend accepts, if it has a limit of its own.
+    /// The longest lease that the backend accepts, if it has its own limit.
     pub max_lease: Option<Duration>,
     /// `true` if every attempt needs its own lease id. A quorum undoes an attempt that it does not grant, and the undo
     /// of one attempt must not affect the grant of the next.
@@ -109,7 +110,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Describes a backend with this name and without limits of its own.
+    /// Describes a backend with this name and no limits.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { name, max_lease: None, lease_per_attempt: false }

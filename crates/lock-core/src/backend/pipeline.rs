@@ -42,7 +42,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Returns `true` if a caller is still waiting for the answer. An operation that is no longer wanted and was not
+    /// Returns `true` if a caller is still waiting for the reply. An operation that is no longer wanted and was not
     /// sent may be dropped.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
@@ -63,10 +63,10 @@ impl Operation {
     }
 }
 
-/// The receiver of the answer to one operation. Dropping it reports an unknown outcome.
+/// The receiver of the reply to one operation. Dropping it reports an unknown outcome.
 pub struct Completion<T>(Option<Arc<dyn Complete<T>>>);
 
-/// A receiver of the answer to an operation.
+/// A receiver of the reply to an operation.
 pub(crate) trait Complete<T>: Send + Sync {
     fn complete(&self, answer: Result<Reply<T>, BackendError>);
     fn is_wanted(&self) -> bool;
@@ -77,14 +77,14 @@ impl<T> Completion<T> {
         Self(Some(to))
     }
 
-    /// Delivers the answer.
+    /// Delivers the reply.
     pub fn complete(mut self, answer: Result<Reply<T>, BackendError>) {
         if let Some(to) = self.0.take() {
             to.complete(answer);
         }
     }
 
-    /// Returns `true` if a caller is still waiting for the answer.
+    /// Returns `true` if a caller is still waiting for the reply.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.0.as_ref().is_some_and(|to| to.is_wanted())
@@ -92,7 +92,7 @@ impl<T> Completion<T> {
 }
 
 impl<T: Send + 'static> Completion<T> {
-    /// Creates a completion and the future of its answer, for backends whose futures submit an operation and wait for
+    /// Creates a completion and the future of its reply, for backends whose futures submit an operation and wait for
     /// it.
     pub fn channel() -> (Self, Answer<T>) {
         let (sender, receiver) = oneshot::channel();
@@ -121,7 +121,7 @@ fn dropped() -> BackendError {
 
 type Sender<T> = oneshot::Sender<Result<Reply<T>, BackendError>>;
 
-/// A future that waits for the answer.
+/// A future that waits for the reply.
 struct Waiting<T>(Mutex<rank::Answer, Option<Sender<T>>>);
 
 impl<T: Send> Complete<T> for Waiting<T> {
@@ -138,10 +138,10 @@ impl<T: Send> Complete<T> for Waiting<T> {
     }
 }
 
-/// A future that waits for the answer to an operation, returned by [`Completion::channel`].
+/// A future that waits for the reply to an operation, returned by [`Completion::channel`].
 ///
 /// # Cancel safety
-/// Dropping the future ignores the answer; the operation itself may continue.
+/// Dropping the future ignores the reply; the operation itself may continue.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Answer<T>(oneshot::Receiver<Result<Reply<T>, BackendError>>);

@@ -4,14 +4,14 @@ use super::votes::Votes;
 use crate::{time::UtcTime, token::FencingToken};
 use std::time::Duration;
 
-/// An answer, with the server's time when the operation was executed.
+/// A reply, with the server's time when the operation was executed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reply<T> {
     /// The server's time when the operation was executed.
     pub now: UtcTime,
     /// The outcome.
     pub outcome: T,
-    /// The answers of the nodes, if the store is a quorum.
+    /// The replies of the nodes, if the store is a quorum.
     pub votes: Votes,
 }
 
@@ -33,7 +33,7 @@ impl<T> Reply<T> {
     }
 }
 
-/// The answer to an acquire.
+/// The reply to an acquire.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Acquired {
@@ -62,7 +62,7 @@ pub enum Acquired {
     Late,
 }
 
-/// The answer to a renewal.
+/// The reply to a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewed {
@@ -74,7 +74,7 @@ pub enum Renewed {
     Late,
 }
 
-/// The answer to a release.
+/// The reply to a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
@@ -92,7 +92,7 @@ pub enum Released {
     },
 }
 
-/// The answer to an inspection.
+/// The reply to an inspection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Inspected {
@@ -113,7 +113,7 @@ pub struct StoredHold {
     pub remaining: Option<Duration>,
 }
 
-/// The answer to a forced release.
+/// The reply to a forced release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ForceReleased {

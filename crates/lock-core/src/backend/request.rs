@@ -112,7 +112,7 @@ pub enum NotifyWaiters {
 pub struct ForceReleaseRequest {
     /// The lock.
     pub name: LockName,
-    /// The holder that was seen, as given by [`StoredHold::lease`](super::StoredHold::lease). Any other holder is
-    /// left untouched.
+    /// The expected holder, as returned in [`StoredHold::lease`](super::StoredHold::lease). Any other holder
+    /// is left untouched.
     pub seen: String,
 }

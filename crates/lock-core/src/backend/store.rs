@@ -19,18 +19,18 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Store {
-    /// The backend that keeps the leases.
+    /// The backend that stores the leases.
     pub backend: Arc<dyn Backend>,
     /// The subscriptions that wake waiters when a lock is released. Without them, waiters poll, with jitter.
     pub subscriptions: Option<Arc<dyn Subscriptions>>,
     /// The pipeline that carries the acquires, renewals and releases of many locks over one connection. Without it,
     /// the methods of `backend` are called.
     pub pipeline: Option<Arc<dyn Pipeline>>,
-    /// The directory that keeps the cards of processes and lists the held locks. Without it, an inspection does not
-    /// show the process of the holder.
+    /// The directory that keeps the cards of processes and lists the held locks. Without it, an inspection
+    /// does not show the holder's process.
     pub directory: Option<Arc<dyn Directory>>,
-    /// The runtime in which the connections of the store live. Factories also renew their leases there, unless they
-    /// are given another worker.
+    /// The runtime in which the store's connections live. Factories also renew their leases there, unless
+    /// they are given another worker.
     pub worker: Option<Worker>,
 }
 
@@ -65,7 +65,7 @@ impl Store {
         Self { directory: Some(directory), ..self }
     }
 
-    /// Sets the runtime in which the connections of the store live.
+    /// Sets the runtime in which the store's connections live.
     #[must_use]
     pub fn on(self, worker: Worker) -> Self {
         Self { worker: Some(worker), ..self }

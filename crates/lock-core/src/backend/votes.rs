@@ -1,22 +1,22 @@
-//! The answers of the nodes of a quorum, for errors, events and metrics.
+//! The replies of a quorum's nodes, for errors, events and metrics.
 
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
-/// The answers of the nodes of a quorum, in the order of its nodes. Empty if the store is not a quorum.
+/// The replies of a quorum's nodes, in the order in which the quorum was given its nodes. Empty for other stores.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Votes(Option<Arc<[NodeVote]>>);
 
-/// The answer of one node of a quorum.
+/// The reply of a quorum node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct NodeVote {
     /// The name of the node.
     pub node: Arc<str>,
-    /// The answer.
+    /// The reply.
     pub kind: VoteKind,
 }
 
-/// The kind of a node's answer.
+/// The kind of a node's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum VoteKind {
@@ -28,7 +28,7 @@ pub enum VoteKind {
     Stale,
     /// Its clock is too far from that of the quorum.
     ClockOff,
-    /// It may have lost its data and does not vote for this time.
+    /// It may have lost its data, and abstains for some time.
     Quarantined {
         /// The time until it votes.
         left: Duration,
@@ -58,7 +58,7 @@ pub enum VoteKind {
 }
 
 impl NodeVote {
-    /// Creates the answer of the node with this name.
+    /// Creates a reply of the named node.
     #[must_use]
     pub fn new(node: impl Into<Arc<str>>, kind: VoteKind) -> Self {
         Self { node: node.into(), kind }

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, futures::Notified};
 pub(super) struct ActivityCounter {
     /// Entries whose machine holds, requests or undoes something.
     busy_entries: AtomicIsize,
-    /// Calls whose answers are not delivered yet, and events that are being handled.
+    /// Calls whose replies are not delivered yet, and events that are being handled.
     active: AtomicIsize,
     /// Set when the factory shuts down and a task may wait for the counters.
     closed: AtomicBool,

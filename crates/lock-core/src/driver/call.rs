@@ -83,7 +83,7 @@ impl Call {
         StartedCall { runtime: self.state.runtime, answer: Box::pin(self.answer()) }
     }
 
-    /// Waits for the answer. The call counts as active until the returned guard is dropped, after the delivery.
+    /// Waits for the reply. The call counts as active until the returned guard is dropped, after the delivery.
     async fn answer(mut self) -> Answered {
         let answers = tokio::select! {
             biased;
@@ -97,7 +97,7 @@ impl Call {
             // Dropped before the machine learns of the timeout: otherwise a second request could run concurrently
             // with this one.
             let future = std::mem::replace(&mut self.future, Box::pin(std::future::pending()));
-            // A panic would lose the answer.
+            // A panic would lose the reply.
             contained("a store", || drop(future));
             self.state.timed_out()
         });

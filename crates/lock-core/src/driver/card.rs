@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-/// Waits for the answer of a directory. It may hang or panic, and the worker, which waits here, must not.
+/// Waits for the reply of a directory. It may hang or panic, and the worker, which waits here, must not.
 async fn answer(call: impl Future<Output = Result<(), BackendError>>) -> Result<(), BackendError> {
     let failed = |kind, message| Err(BackendError::new(kind, Applied::Unknown, message));
     match timeout(ANSWER_WITHIN, AssertUnwindSafe(call).catch_unwind()).await {

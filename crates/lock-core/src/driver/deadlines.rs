@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 /// A call that can time out.
 pub(super) trait TimedCall: Send + Sync {
-    /// Ends the call because its time has passed. Returns the answers that the caller has to deliver. Returns `None` if
+    /// Ends the call because its time has passed. Returns the replies that the caller has to deliver. Returns `None` if
     /// the call is already answered, or if a task of this runtime waits for it and will deliver them itself.
     fn expire(&self, here: Id) -> Option<Answered>;
 }

@@ -76,7 +76,7 @@ impl HoldState {
     }
 
     /// Returns the end of the hold, if it has ended. Compares the clock, since a timer may fire late. The first task
-    /// that sees the deadline pass ends the hold for everyone: no later answer of the store makes it valid again.
+    /// that sees the deadline pass ends the hold for everyone: no later reply of the store makes it valid again.
     pub(crate) fn ended(&self) -> Option<HoldEnd> {
         let how = {
             let mut validity = lock(&self.validity);

@@ -65,7 +65,7 @@ impl Shared {
         None
     }
 
-    /// Stores the error of an answer, reports its votes, and returns the part that the machine needs.
+    /// Stores the error of a reply, reports its votes, and returns the part that the machine needs.
     pub(super) fn outcome<T>(
         &self,
         op: &Op,

@@ -8,7 +8,7 @@
 //!   2  shared                                                the parts of a factory, together
 //!   1  op, work_queue, deadlines, schedule, own_card         what is to be done, left to do, due
 //!      table ── entry ── slot, hold_state                    a lock name of this process
-//!   0  activity, alarm ── backstop, waker_set, runtime       helpers that know no lock
+//!   0  activity, alarm ── backstop, waker_set, runtime       helpers that do not depend on locks
 //! ```
 //!
 //! A file imports only from its own row or a lower one.
@@ -18,7 +18,7 @@
 //! and calls the store. So cancelling a caller is just another event.
 //!
 //! Operations go to the store's [`Pipeline`](crate::backend::Pipeline) if it has one; the pipeline's task receives
-//! the answer and dispatches it. Other stores return futures: a future is polled once in place and, if pending, by
+//! the reply and dispatches it. Other stores return futures: a future is polled once in place and, if pending, by
 //! the worker of that runtime. In both cases no caller has to be polled for others to make progress.
 //!
 //! Lock order, as defined in `sync/rank.rs`: shard before entry; entry before schedule, deadlines, hold, deferred

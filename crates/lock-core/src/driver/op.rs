@@ -104,7 +104,7 @@ impl Op {
         })
     }
 
-    /// Returns the event of the answer to an acquire. An operation of another kind yields an unknown outcome.
+    /// Returns the event of the reply to an acquire. An operation of another kind yields an unknown outcome.
     pub(super) fn acquired(&self, outcome: Result<Reply<Acquired>, Failure>) -> Event {
         match *self {
             Self::TryAcquire { lease, .. } => Event::Acquired { lease, outcome },
@@ -112,7 +112,7 @@ impl Op {
         }
     }
 
-    /// The event of the answer to a renewal.
+    /// The event of the reply to a renewal.
     pub(super) fn renewed(&self, outcome: Result<Reply<Renewed>, Failure>) -> Event {
         match *self {
             Self::Renew { lease, sent, .. } => Event::Renewed { lease, sent, outcome },
@@ -120,7 +120,7 @@ impl Op {
         }
     }
 
-    /// The event of the answer to a release.
+    /// The event of the reply to a release.
     pub(super) fn released(&self, outcome: Result<Reply<Released>, Failure>) -> Event {
         match *self {
             Self::Release { lease, depth_left, .. } => Event::Released { lease, depth_left, outcome },

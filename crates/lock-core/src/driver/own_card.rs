@@ -45,7 +45,7 @@ struct State {
     not_before: Moment,
 }
 
-/// A note on a hold. A lease that is passed on keeps its number, and its next hold has another token.
+/// A note on a hold. A lease that is handed over keeps its number, but its next hold has another token.
 struct Note {
     name: LockName,
     token: FencingToken,
@@ -124,7 +124,7 @@ impl OwnCard {
         self.moved.notify_waiters();
     }
 
-    /// Returns the card with the notes on holds that last, by `lasts`. Other notes are dropped.
+    /// Returns the card with the notes on holds for which `lasts` returns `true`, and drops all other notes.
     pub(super) fn current(&self, lasts: impl Fn(&LockName, FencingToken) -> bool) -> ProcessCard {
         let noted = |state: &State| -> Vec<_> {
             state.notes.iter().map(|(lease, note)| (*lease, note.name.clone(), note.token)).collect()

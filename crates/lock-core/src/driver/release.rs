@@ -1,4 +1,4 @@
-//! A release that waits for its answer, and the drop of a guard, which does not.
+//! A release that waits for its reply, and the drop of a guard, which does not.
 
 use super::{entry::LockEntry, op::IoPolicy, shared::Shared, slot::ReleaseSlot};
 use crate::{
@@ -12,7 +12,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A release that waits for its answer. Dropping it lets the release continue in the background.
+/// A release that waits for its reply. Dropping it lets the release continue in the background.
 #[derive(Debug)]
 pub(crate) struct PendingRelease {
     shared: Arc<Shared>,

@@ -265,7 +265,7 @@ impl Shared {
         }
     }
 
-    /// Returns the runtime in which a thread that blocks polls.
+    /// Returns the runtime for a future that a blocking call polls.
     pub(crate) fn runtime_for_threads(&self) -> Option<Handle> {
         self.runtime().or_else(|| self.runtimes.first())
     }
@@ -296,7 +296,7 @@ impl Shared {
         }
     }
 
-    /// Starts the time of a call, which must be answered by `due`.
+    /// Starts the timeout of a call, which must be answered by `due`.
     pub(super) fn set_deadline(&self, due: Moment, id: u64, call: Arc<dyn TimedCall>, now: Moment) {
         let next = lock(&self.deadlines).insert(due, id, call);
         if next == due || next <= now {

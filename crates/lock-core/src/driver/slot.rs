@@ -48,7 +48,7 @@ pub(super) enum ReleaseSlot {
 }
 
 impl ReleaseSlot {
-    /// Stores the answer. The caller releases its mutex before it wakes the returned waker.
+    /// Stores the reply. The caller releases its mutex before it wakes the returned waker.
     pub(super) fn set(&mut self, answer: ReleaseAnswer) -> Option<Waker> {
         match std::mem::replace(self, Self::Answered(answer)) {
             Self::Waiting(waker) => waker,

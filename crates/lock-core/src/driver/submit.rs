@@ -16,10 +16,10 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// An operation in progress. It yields exactly one event: with its answer, with the drop of its completion, or when
+/// An operation in progress. It yields exactly one event: with its reply, with the drop of its completion, or when
 /// it times out.
 struct Submitted {
-    /// Taken with the answer: an operation that timed out may stay in the pipeline forever and must not keep the
+    /// Taken with the reply: an operation that timed out may stay in the pipeline forever and must not keep the
     /// factory alive.
     shared: Mutex<rank::Submitted, Option<Arc<Shared>>>,
     entry: Arc<LockEntry>,
@@ -35,7 +35,7 @@ impl Submitted {
         lock(&self.shared).take()
     }
 
-    /// Delivers the answer, in the task of the pipeline.
+    /// Delivers the reply, in the task of the pipeline.
     fn settle<T>(
         &self,
         answer: Result<Reply<T>, BackendError>,

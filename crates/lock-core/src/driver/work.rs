@@ -1,4 +1,4 @@
-//! The work of a worker or a timekeeper: the work queue, and the answers of calls.
+//! The work of a worker or a timekeeper: the work queue, and the replies of calls.
 
 use super::{
     entry::QueueKind,
@@ -11,7 +11,7 @@ use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use std::{future::Future, pin::Pin, sync::Arc};
 use tokio::task::coop::unconstrained;
 
-/// The maximum number of answers delivered in one turn.
+/// The maximum number of replies delivered in one turn.
 const MAX_ANSWERS_PER_TURN: usize = 128;
 
 /// The calls that a task waits for.
@@ -38,7 +38,7 @@ impl Shared {
         }
     }
 
-    /// Delivers this answer and those that are ready, up to a bound that keeps the turn short.
+    /// Delivers this reply and those that are ready, up to a bound that keeps the turn short.
     pub(super) fn deliver_all(self: &Arc<Self>, first: Answered, calls: &mut Calls) {
         let mut next = Some(first);
         for _ in 0..MAX_ANSWERS_PER_TURN {
@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// Delivers the answers of a call, which counts as active until then.
+    /// Delivers the replies of a call, which counts as active until then.
     pub(super) fn deliver_answered(self: &Arc<Self>, (answers, active): Answered) {
         self.deliver(answers);
         drop(active);

@@ -9,7 +9,7 @@ use crate::sync::{Id, Mutex, lock, rank};
 use std::{future::Future, pin::Pin, sync::Arc};
 use tokio::sync::Notify;
 
-/// The answers of a call, which counts as active until they are delivered.
+/// The replies of a call, which counts as active until they are delivered.
 pub(super) type Answered = (Answers, Option<ActivityGuard>);
 
 /// A call that was started in a runtime and is not answered yet. Its timers and sockets belong to that runtime.
@@ -37,7 +37,7 @@ pub(super) struct Work {
     pub(super) ops: Vec<(Arc<LockEntry>, Op)>,
     /// Calls that were polled once and are pending.
     pub(super) calls: Vec<StartedCall>,
-    /// Answers that a call could not deliver.
+    /// Replies that a call could not deliver.
     pub(super) answers: Answers,
     guards: usize,
 }

@@ -32,8 +32,8 @@ impl<B> Lead<B> {
     /// [grace](super::ElectionOptions::grace) period to end by itself. Then the lock is released, and the release is
     /// awaited for at most two operation timeouts. A shutdown during a campaign cancels the campaign.
     ///
-    /// Outages of the store are waited out. A candidate runs one campaign at a time: a second call waits until the
-    /// first has ended.
+    /// Store outages do not end the call. A candidate runs one campaign at a time: a second call waits until
+    /// the first has ended.
     ///
     /// # Errors
     /// [`LockErrorKind::ShutDown`](crate::LockErrorKind::ShutDown) if the factory was shut down, and

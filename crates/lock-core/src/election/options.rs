@@ -8,7 +8,7 @@ const DEFAULT_LEASE: Duration = Duration::from_secs(15);
 /// Below this, a body that fails immediately would keep the store busy with campaigns.
 const MIN_DELAY: Duration = Duration::from_millis(10);
 
-/// The options of an [`Election`](super::Election).
+/// Options for an [`Election`](super::Election).
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
@@ -17,7 +17,7 @@ const MIN_DELAY: Duration = Duration::from_millis(10);
 /// | [`grace`](Self::grace) | zero | the time in which a body may end by itself |
 /// | [`lock_options`](Self::lock_options) | the defaults of [`LockOptions`] | all other options of the lock |
 ///
-/// The options of the factory do not apply, since they suit short holds.
+/// The factory's options do not apply, because they suit short holds.
 ///
 /// # Relations
 /// These relations are checked when the options are [set](super::Election::with_options):
@@ -60,7 +60,7 @@ impl ElectionOptions {
         Self::new().lease(DEFAULT_LEASE.min(max_lease))
     }
 
-    /// Sets the lease of the leadership, which the watchdog keeps alive.
+    /// Sets the leader's lease, which the watchdog renews.
     ///
     /// When a leader dies, another process leads within this time plus one second. A shorter lease requires more
     /// frequent renewals, and tolerates only shorter outages of the store.
@@ -97,7 +97,7 @@ impl ElectionOptions {
         self
     }
 
-    /// Checks the relations between the options. Every function that takes options does this.
+    /// Checks that the options are consistent. Every function that takes options does this.
     ///
     /// # Errors
     /// An [`OptionsError`] that names the relation and says what to change.

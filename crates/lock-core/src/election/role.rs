@@ -11,7 +11,7 @@ pub enum Role {
     Idle,
     /// This process campaigns, or pauses before its next campaign.
     Following {
-        /// The leader according to the last read of the store. `None` before the first answer, between two leaders, and
+        /// The leader according to the last read of the store. `None` before the first reply, between two leaders, and
         /// while the store does not answer.
         leader: Option<Leader>,
     },

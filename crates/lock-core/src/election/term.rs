@@ -4,7 +4,7 @@ use crate::{hold::Hold, token::FencingToken};
 use std::future::Future;
 use tokio::sync::watch;
 
-/// A term of leadership, as its body sees it. It is a view: it cannot end the term, and may outlive it.
+/// A view of a term of leadership, for its body. It cannot end the term, and can outlive it.
 #[derive(Debug, Clone)]
 pub struct Term {
     hold: Hold,
@@ -38,9 +38,9 @@ impl Term {
         self.hold.is_held()
     }
 
-    /// Completes when the body is asked to end: at shutdown, and after [`Election::resign`](super::Election::resign).
-    /// The body then has the [grace](super::ElectionOptions::grace) to return. It also completes when the term has
-    /// ended.
+    /// Completes when the body should end: at shutdown, and after
+    /// [`Election::resign`](super::Election::resign). The body then has the
+    /// [grace](super::ElectionOptions::grace) to return. It also completes when the term has ended.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping the future.

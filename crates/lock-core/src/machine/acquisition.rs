@@ -1,6 +1,6 @@
 //! Tries to acquire the lock for the front of the queue: one lease id, one request in flight.
 //!
-//! The id is kept across busy and unknown answers, so that repeating an attempt of unknown outcome is harmless. It is
+//! The id is kept across busy and unknown replies, so that repeating an attempt of unknown outcome is harmless. It is
 //! used up by its first release.
 
 use super::{
@@ -19,9 +19,9 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Consecutive *late* answers that are attributed to a wrong clock estimate; further ones count as failures.
+/// Consecutive *late* replies that are attributed to a wrong clock estimate; further ones count as failures.
 pub(super) const MAX_CONSECUTIVE_LATE: u32 = 3;
-/// The wait after a busy answer that does not report the remaining time of the other lease, or reports it as over.
+/// The wait after a busy reply that does not report the remaining time of the other lease, or reports it as over.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The factor by which each further wait of that kind grows: the other lease may never expire.
 const SLOWER: u32 = 10;
@@ -71,9 +71,9 @@ impl Machine {
         match &self.acquisition {
             Some(acquisition) if acquisition.attempt.is_some() => None,
             // A single try is delayed neither by the failures of others nor by the pause of a waiter that just left: its
-            // caller wants an answer.
+            // caller wants a reply.
             _ if self.queue.front()?.wait_policy == WaitPolicy::NoWait => Some(self.fairness.others_until),
-            // The answer to another waiter may be old: with a stream of short waits, an outage would go unnoticed.
+            // The reply to another waiter may be old: with a stream of short waits, an outage would go unnoticed.
             Some(acquisition)
                 if acquisition.asked_for != Some(self.queue.front()?.waiter) && !self.queue.is_outage() =>
             {
@@ -133,7 +133,7 @@ impl Machine {
         s.emit(Command::TryAcquire { lease: acquisition.lease, terms, not_after, mode });
     }
 
-    /// Ends an acquisition without waiters. A request in flight is awaited, since its answer shows what has to be
+    /// Ends an acquisition without waiters. A request in flight is awaited, since its reply shows what has to be
     /// undone.
     fn end_idle_acquisition(&mut self, s: &mut Ctx<'_>) {
         if let Some(acquisition) = self.acquisition.take_if(|acquisition| acquisition.attempt.is_none()) {
@@ -167,7 +167,7 @@ impl Machine {
         }
     }
 
-    /// Handles the answer to the request in flight. An answer for another lease is too late and ignored.
+    /// Handles the reply to the request in flight. A reply for another lease is too late and ignored.
     pub(super) fn on_acquired(
         &mut self,
         s: &mut Ctx<'_>,
@@ -190,7 +190,7 @@ impl Machine {
                     Acquired::Granted { first, last } => self.on_granted(s, &attempt, first, last),
                     Acquired::Busy { remaining, .. } => self.on_busy(s, &attempt, remaining),
                     Acquired::Contended { retry_after } => self.on_contended(s, &attempt, retry_after),
-                    // Not a valid answer to a plain acquire. Its effect on the store is undone or repeated.
+                    // Not a valid reply to a plain acquire. Its effect on the store is undone or repeated.
                     Acquired::Reentered | Acquired::Gone | Acquired::Late => {
                         self.on_failed(s, &attempt, Failure::UNKNOWN);
                     }
@@ -225,7 +225,7 @@ impl Machine {
         let is_over = s.now >= deadline.min(max_hold_at);
         let front = self.queue.front();
         let Some(front) = front.filter(|_| !is_over) else {
-            // No waiter is left, or the answer took until the hold was practically over: this process was paused, or
+            // No waiter is left, or the reply took until the hold was practically over: this process was paused, or
             // the store is slow. Then the next try is delayed, so that the lock is not taken from others again and
             // again.
             acquisition.taken = true;
@@ -301,7 +301,7 @@ impl Machine {
         self.backoff.contended(s, retry_after, attempt.terms.operation_timeout);
     }
 
-    /// Not applied because the estimate of the server's clock was wrong; the answer contains the correct time.
+    /// Not applied because the estimate of the server's clock was wrong; the reply contains the correct time.
     fn on_late(&mut self, s: &mut Ctx<'_>, attempt: &Attempt) {
         let Some(acquisition) = &mut self.acquisition else { return };
         // This delivery was not applied; an earlier one may have been.

@@ -41,7 +41,7 @@ impl Backoff {
     pub(super) fn contended(&mut self, s: &Ctx<'_>, retry_after: Duration, timeout: Duration) {
         let contended = self.contended.saturating_add(1);
         let times = 2u32.saturating_pow(contended.saturating_sub(MAX_QUICK_ROUNDS).min(16));
-        // At least 1 ms: with zero, an answer that comes in place would lead to an endless loop.
+        // At least 1 ms: with zero, a reply that comes in place would lead to an endless loop.
         let quick = retry_after.max(Duration::from_millis(1));
         let slowest = SLOWEST_RETRY.min(timeout / 4 * 3).max(quick);
         let resume_at = s.now + quick.saturating_mul(times).min(slowest);

@@ -10,8 +10,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// An action to carry out. The first five are IO: each is answered by exactly one event, at the latest when its
-/// operation timeout has passed.
+/// An action to carry out. The first five are IO: exactly one event reports the result of each, when its
+/// operation timeout has passed at the latest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Request the lock, or a greater depth.
@@ -33,7 +33,7 @@ pub enum Command {
         terms: Terms,
         /// The server time at which the request becomes void.
         not_after: UtcTime,
-        /// The current time; comes back with the answer.
+        /// The current time; comes back with the reply.
         sent: Moment,
     },
     /// Lower the depth, or free the lock.
@@ -81,7 +81,7 @@ pub enum Command {
     },
     /// The result of a released guard. An explicit release is answered once the store has answered, a drop immediately.
     ReleaseAnswered {
-        /// The release that waits for the answer; `None` for a dropped guard.
+        /// The release that waits for the reply; `None` for a dropped guard.
         ticket: Option<Ticket>,
         /// The result.
         answer: ReleaseAnswer,
@@ -146,7 +146,7 @@ pub enum Refusal {
     ShutDown,
 }
 
-/// The way in which a hold ended.
+/// The end of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HoldEnd {
     /// Its last guard was released.
@@ -205,7 +205,7 @@ impl ReleaseOutcome {
 }
 
 /// The store did not confirm that the lock was held until its release. Either it did not answer in time (the release is
-/// then repeated in the background until the lease expires by itself), or an earlier answer was lost and the lease was
+/// then repeated in the background until the lease expires by itself), or an earlier reply was lost and the lease was
 /// gone when the release was repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Unconfirmed;

@@ -1,7 +1,7 @@
 //! The re-entrancy depth: the number of guards of the hold, and the number that the store keeps.
 //!
 //! At most one operation that changes the depth is in flight, and the next absolute depth is computed only from a
-//! settled answer. Guards that are added or released in the meantime wait for that answer; then one operation updates
+//! settled reply. Guards that are added or released in the meantime wait for that reply; then one operation updates
 //! the store.
 
 use super::{
@@ -142,14 +142,14 @@ impl Machine {
                 return self.grant_entrants(s, waiters);
             }
             Ok(Acquired::Gone) => return self.lose(s, LostReason::Gone),
-            // The estimate of the server's clock was wrong; the answer contains the correct time, and the request is
+            // The estimate of the server's clock was wrong; the reply contains the correct time, and the request is
             // repeated.
             Ok(Acquired::Late) if hold.depth.lates < MAX_CONSECUTIVE_LATE => {
                 hold.depth.lates += 1;
                 return;
             }
             Ok(Acquired::Late) => Failure { applied: Applied::No, retryable: true },
-            // Not a valid answer to a re-entry.
+            // Not a valid reply to a re-entry.
             Ok(_) => Failure::UNKNOWN,
             Err(failure) => failure,
         };

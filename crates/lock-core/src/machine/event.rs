@@ -16,7 +16,7 @@ pub struct WaiterId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerId(pub u64);
 
-/// A release that waits for its answer.
+/// A release that waits for its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -85,34 +85,34 @@ pub enum Event {
         /// The waiter.
         waiter: WaiterId,
     },
-    /// The answer to [`Command::TryAcquire`](super::Command::TryAcquire); exactly one per command.
+    /// The reply to [`Command::TryAcquire`](super::Command::TryAcquire); exactly one per command.
     Acquired {
         /// The requested lease.
         lease: LeaseNumber,
-        /// The answer.
+        /// The reply.
         outcome: Result<Reply<Acquired>, Failure>,
     },
-    /// The answer to [`Command::Renew`](super::Command::Renew).
+    /// The reply to [`Command::Renew`](super::Command::Renew).
     Renewed {
         /// The lease.
         lease: LeaseNumber,
         /// The time at which that renewal was sent.
         sent: Moment,
-        /// The answer.
+        /// The reply.
         outcome: Result<Reply<Renewed>, Failure>,
     },
-    /// The answer to [`Command::Release`](super::Command::Release).
+    /// The reply to [`Command::Release`](super::Command::Release).
     Released {
         /// The lease.
         lease: LeaseNumber,
         /// The depth that was to remain.
         depth_left: u32,
-        /// The answer.
+        /// The reply.
         outcome: Result<Reply<Released>, Failure>,
     },
-    /// The answer to [`Command::Watch`](super::Command::Watch).
+    /// The reply to [`Command::Watch`](super::Command::Watch).
     Watched(WatchAnswer),
-    /// The answer to [`Command::Unwatch`](super::Command::Unwatch).
+    /// The reply to [`Command::Unwatch`](super::Command::Unwatch).
     Unwatched(WatchAnswer),
     /// The lock may be free now.
     Woken,
@@ -125,7 +125,7 @@ pub enum Event {
     Release {
         /// Its hold.
         hold: HoldId,
-        /// The receiver of the answer.
+        /// The receiver of the reply.
         ticket: Ticket,
     },
     /// A guard was dropped.
@@ -166,7 +166,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A missing answer.
+    /// The failure of an operation that was not answered.
     pub const UNKNOWN: Self = Self { applied: Applied::Unknown, retryable: true };
 }
 

@@ -176,7 +176,7 @@ impl Machine {
     }
 
     /// Ends a hold that still has guards. It is also released in the store: renewals may have been applied while
-    /// their answers were lost, and an abandoned lease should not keep others waiting.
+    /// their replies were lost, and an abandoned lease should not keep others waiting.
     pub(super) fn lose(&mut self, s: &mut Ctx<'_>, reason: LostReason) {
         let Some(mut hold) = self.hold.take() else { return };
         if !hold.ended {

@@ -125,7 +125,7 @@ impl Machine {
                 }
             }
             RenewalOutcome::Gone => self.lose(s, LostReason::Gone),
-            // Includes late answers: the estimate of the server's clock was wrong, or the transport was slow. The
+            // Includes late replies: the estimate of the server's clock was wrong, or the transport was slow. The
             // answer contains the correct time.
             RenewalOutcome::Failed => {
                 renewal.failures += 1;
@@ -139,7 +139,7 @@ impl Machine {
     }
 
     /// Returns the time of the next renewal. If another one is still in flight (a suspicion does not wait for it),
-    /// its answer schedules the next.
+    /// its reply schedules the next.
     fn next_renewal(renewal: &Renewal, sent: Moment, terms: &Terms) -> Moment {
         match renewal.in_flight {
             0 => Renewal::after(sent, terms).next_at,

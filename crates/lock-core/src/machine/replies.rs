@@ -1,4 +1,4 @@
-//! Explicit releases that wait for an answer.
+//! Explicit releases that wait for a reply.
 
 use super::{
     command::{Command, ReleaseAnswer, ReleaseOutcome, Unconfirmed},

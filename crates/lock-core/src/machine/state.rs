@@ -65,7 +65,7 @@ pub(super) struct Acquisition {
     pub(super) attempt: Option<Attempt>,
     pub(super) next_try: Moment,
     pub(super) outstanding: Outstanding,
-    /// The waiter of the latest attempt, and the time of the latest answer.
+    /// The waiter of the latest attempt, and the time of the latest reply.
     pub(super) asked_for: Option<WaiterId>,
     pub(super) answered_at: Moment,
     /// Set once an attempt was granted, but not under the terms of the current waiter.
@@ -83,7 +83,7 @@ pub(super) struct Attempt {
     pub(super) sent: Moment,
     pub(super) terms: Terms,
     pub(super) not_after: UtcTime,
-    /// Set if a wake-up came after the attempt was sent: a busy answer may be older than the release.
+    /// Set if a wake-up came after the attempt was sent: a busy reply may be older than the release.
     pub(super) woken: bool,
 }
 
@@ -189,7 +189,7 @@ pub(super) struct LeaseCleanup {
     pub(super) in_doubt: bool,
     /// The deadline of the hold, if its last guard was released before: all work under it was protected.
     pub(super) left_before: Option<Moment>,
-    /// Set until the first answer: the next acquire waits, or it would find our own lease in its way.
+    /// Set until the first reply: the next acquire waits, or it would find our own lease in its way.
     pub(super) unanswered: bool,
     /// Set once a release was executed: any remains are over within an operation timeout.
     pub(super) executed: bool,

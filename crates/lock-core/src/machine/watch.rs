@@ -59,7 +59,7 @@ impl Machine {
             WatchAnswer::Acknowledged => {
                 self.watch.state = WatchState::On;
                 self.watch.failures = 0;
-                // The release may have happened between the busy answer and the acknowledgement.
+                // The release may have happened between the busy reply and the acknowledgement.
                 self.on_woken(s);
             }
             WatchAnswer::Failed => self.watch.failed(s),

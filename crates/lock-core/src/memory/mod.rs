@@ -31,8 +31,9 @@ use std::{
 /// A store in the memory of this process: for tests, for single-process programs, and as the reference for other
 /// backends.
 ///
-/// It answers immediately, pushes wake-ups, and loses its contents when it is dropped. Clones refer to the same store.
-/// Its tokens are microseconds of the wall clock, so they keep increasing across restarts of the process.
+/// It responds immediately, pushes wake-ups, and loses its contents when it is dropped. Clones refer to the
+/// same store. Its tokens are microseconds of the wall clock, so they keep increasing across restarts of the
+/// process.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {

@@ -46,7 +46,7 @@ impl<O: LockObserver + ?Sized> LockObserver for Arc<O> {
     }
 }
 
-/// Something that happened to a lock.
+/// An event in the life of a lock.
 ///
 /// `backend` is the short name of the backend, as in [`Capabilities::name`](crate::backend::Capabilities::name).
 #[derive(Debug, Clone, Copy)]
@@ -142,7 +142,7 @@ pub enum LockEvent<'a> {
         backend: &'static str,
         /// The lock.
         name: &'a LockName,
-        /// The answer of each node when the decision was made.
+        /// The reply of each node when the decision was made.
         votes: &'a Votes,
     },
     /// Waiters were woken.

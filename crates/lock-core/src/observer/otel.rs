@@ -20,8 +20,8 @@ const TERM_SECONDS: [f64; 9] = [1.0, 10.0, 60.0, 600.0, 3_600.0, 21_600.0, 86_40
 
 type Classifier = Arc<dyn Fn(&LockName) -> &'static str + Send + Sync>;
 
-/// An observer that records metrics on a `Meter` of the application. It only uses the OpenTelemetry API; the
-/// application chooses the SDK.
+/// An observer that records metrics with the application's OpenTelemetry `Meter`. It uses only the
+/// OpenTelemetry API; the application chooses the SDK.
 ///
 /// | instrument | kind, unit | attributes besides `lock.backend` |
 /// | --- | --- | --- |

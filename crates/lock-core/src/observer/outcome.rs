@@ -34,7 +34,7 @@ impl AcquireOutcome {
     }
 }
 
-/// The way in which a guard was released.
+/// The way a guard was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReleaseKind {
     /// By `release().await`.
@@ -66,7 +66,7 @@ impl RenewalOutcome {
     }
 }
 
-/// The way in which a term of leadership ended; see [`election`](crate::election).
+/// The way a term of leadership ended; see [`election`](crate::election).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TermEnd {

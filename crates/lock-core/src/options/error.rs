@@ -55,7 +55,7 @@ pub enum OptionsError {
         /// Renewal interval + two operation timeouts.
         needed: Duration,
     },
-    /// A hold may end before the answer that grants it arrives.
+    /// A hold may end before the reply that grants it arrives.
     MaxHoldTooShort {
         /// The longest hold.
         max_hold: Duration,

@@ -4,7 +4,7 @@ use super::{LEASE_FOR_EVER, LockOptions, OptionsError};
 use crate::terms::Terms;
 use std::time::Duration;
 
-/// Finite limits of a factory. Requests that exceed them are refused with a typed error.
+/// The limits of a factory. Requests that exceed them fail with a typed error.
 ///
 /// | limit | default |
 /// | --- | --- |

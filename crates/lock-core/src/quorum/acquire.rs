@@ -212,7 +212,7 @@ impl Attempt {
     }
 }
 
-/// Continues to record the answers in flight. Late grants of a won round are kept. After a dropped round, the answers
+/// Continues to record the replies in flight. Late grants of a won round are kept. After a dropped round, the replies
 /// show where the lease has to be released.
 impl Drop for Attempt {
     fn drop(&mut self) {
@@ -222,7 +222,7 @@ impl Drop for Attempt {
     }
 }
 
-/// Records an answer: the node's clock, and the outcome for the lease.
+/// Records a reply: the node's clock, and the outcome for the lease.
 fn note(shared: &Shared, record: &LeaseRecord, sent: Sent) -> Sent {
     match &sent.answer {
         Ok(reply) => shared.learn(sent.node, sent.at, reply.now),
@@ -233,7 +233,7 @@ fn note(shared: &Shared, record: &LeaseRecord, sent: Sent) -> Sent {
     sent
 }
 
-/// Records the answers that arrive after the decision, for up to [`STRAGGLER_TIMEOUT`].
+/// Records the replies that arrive after the decision, for up to [`STRAGGLER_TIMEOUT`].
 async fn settle(shared: Arc<Shared>, record: Arc<LeaseRecord>, mut coming: Gather<Sent>) {
     let until = shared.clock.now() + STRAGGLER_TIMEOUT;
     while let Some(sent) = coming.next(&*shared.clock, until).await {

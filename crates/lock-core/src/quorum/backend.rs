@@ -23,9 +23,9 @@ use crate::{
 use async_trait::async_trait;
 use std::sync::{Arc, Weak};
 
-/// A lock store over several independent stores. A majority of them decides each operation.
+/// A lock store over several independent stores, in which a majority decides each operation.
 ///
-/// It survives the loss of a minority of its nodes. It cannot serve as a run ledger. See [the module](super) for an
+/// The quorum survives the loss of a minority of its nodes. It cannot serve as a run ledger. See [the module](super) for an
 /// example.
 ///
 /// # Contract
@@ -55,7 +55,7 @@ impl QuorumBackend {
     /// Dropping the future cancels the check and changes nothing.
     ///
     /// # Errors
-    /// Returns the error of the first node that fails the check, with the answers of all nodes.
+    /// Returns the error of the first node that fails the check, with the replies of all nodes.
     pub async fn verify(&self) -> Result<(), BackendError> {
         let mut failure = None;
         let mut kinds = Vec::new();

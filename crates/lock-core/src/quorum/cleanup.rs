@@ -25,7 +25,7 @@ pub(super) struct Cleanup {
     notify: NotifyWaiters,
     coming: Gather<Sent>,
     nodes: Vec<Node>,
-    /// Moment at which the cleanup ends in any case: the lease has expired, and the first answers have had their time.
+    /// Moment at which the cleanup ends in any case: the lease has expired, and the first replies have had their time.
     give_up: Moment,
 }
 
@@ -70,7 +70,7 @@ impl Cleanup {
         Self { shared: shared.clone(), record, notify, coming: Gather::new(), nodes, give_up }
     }
 
-    /// Returns the next answer with its node, or `None` if nothing is left to release or `until` is reached.
+    /// Returns the next reply with its node, or `None` if nothing is left to release or `until` is reached.
     pub(super) async fn next(&mut self, until: Moment) -> Option<(usize, Result<Released, BackendError>)> {
         let record = self.record.clone();
         loop {
@@ -185,7 +185,7 @@ impl Cleanup {
 }
 
 impl Node {
-    /// Postpones the release to this moment. Returns `true` if the caller waited for its answer.
+    /// Postpones the release to this moment. Returns `true` if the caller waited for its reply.
     fn postpone(&mut self, until: Moment) -> bool {
         self.retry_at = until;
         std::mem::take(&mut self.wanted)
@@ -197,7 +197,7 @@ impl Node {
         self.failures = (self.failures + 1).min(16);
     }
 
-    /// Treats a release without an answer as failed after [`STRAGGLER_TIMEOUT`], so that the next one does not wait for
+    /// Treats a release without a reply as failed after [`STRAGGLER_TIMEOUT`], so that the next one does not wait for
     /// it.
     fn lose_overdue(&mut self, now: Moment) {
         if self.in_flight.is_some_and(|sent| now >= sent + STRAGGLER_TIMEOUT) {

@@ -1,4 +1,4 @@
-//! The clock of each node, estimated from its answers.
+//! The clock of each node, estimated from its replies.
 //!
 //! Each node has an estimate of its own. A node could execute a request long after its sender gave up, if the deadline
 //! of the request came from another node's clock.
@@ -22,7 +22,7 @@ impl NodeClocks {
 
     /// Updates a node's estimate from a request that was sent and answered at these moments, and executed at this time
     /// of the node. The two moments bound the offset, and the estimate moves only as far as the bounds require. A slow
-    /// answer therefore does not spoil a good estimate, and a step of the clock is followed immediately.
+    /// reply therefore does not spoil a good estimate, and a step of the clock is followed immediately.
     pub fn learn(&mut self, node: usize, sent: Moment, answered: Moment, executed: UtcTime) {
         let executed = signed(executed.as_micros());
         let (least, most) = (executed - signed(answered.as_micros()), executed - signed(sent.as_micros()));
@@ -32,7 +32,7 @@ impl NodeClocks {
     }
 
     /// Returns the time of this node, or the median for a node that has never answered. Returns `None` before the first
-    /// answer of any node.
+    /// reply of any node.
     #[must_use]
     pub fn of(&self, node: usize, now: Moment) -> Option<UtcTime> {
         let offset = self.offsets[node].or_else(|| self.median_offset())?;

@@ -56,7 +56,7 @@ struct Extending {
     coming: Gather<Sent>,
 }
 
-/// Extends leases. Returns one answer per item, in the same order.
+/// Extends leases. Returns one reply per item, in the same order.
 pub(super) async fn extend(shared: &Arc<Shared>, items: Vec<Item>) -> Vec<Answer> {
     let begun = shared.clock.now();
     let mut answers: Vec<Option<Answer>> = Vec::with_capacity(items.len());
@@ -96,13 +96,13 @@ impl Asked {
         Self { item, place, over, tally: Tally::new(nodes), kinds: vec![None; nodes], is_late: false }
     }
 
-    /// Records the answer of a node.
+    /// Records the reply of a node.
     fn hear(&mut self, shared: &Shared, node: usize, answer: Result<NodeReply<Extended>, BackendError>) {
         let (word, kind) = match answer {
             Ok(NodeReply { outcome: Extended::Gone, .. }) => (Word::No, VoteKind::Gone),
             Ok(NodeReply { outcome: Extended::Late, .. }) => (Word::Out, VoteKind::Late),
             Ok(NodeReply { outcome: Extended::Extended, age, .. }) => match shared.quarantine(node, age) {
-                // The node may have forgotten another lease, so its answer does not count.
+                // The node may have forgotten another lease, so its reply does not count.
                 Some(left) => (Word::Out, VoteKind::Quarantined { left }),
                 None => (Word::Yes, VoteKind::Extended),
             },
@@ -129,7 +129,7 @@ impl Asked {
 
 impl Extending {
     fn begin(shared: &Arc<Shared>, asked: Vec<Asked>, at: Moment) -> Self {
-        // A node whose answer is lost may still execute the request.
+        // A node whose reply is lost may still execute the request.
         for asked in &asked {
             if let Some(record) = shared.leases.find(&asked.item.name, asked.item.lease) {
                 record.extended(asked.over + asked.item.duration);
@@ -206,7 +206,7 @@ impl Extending {
         }
     }
 
-    /// Returns the rulings so far. Later answers do not change them.
+    /// Returns the rulings so far. Later replies do not change them.
     fn decided(&self) -> Vec<Option<Ruling>> {
         self.asked.iter().map(|asked| asked.tally.ruling()).collect()
     }

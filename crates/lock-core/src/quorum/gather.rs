@@ -1,4 +1,4 @@
-//! Waits for the answers of several nodes, up to a deadline.
+//! Waits for the replies of several nodes, up to a deadline.
 
 use super::timer::Timer;
 use crate::{clock::Clock, time::Moment};
@@ -13,7 +13,7 @@ use std::{
 
 type Coming<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Answers in flight. The first poll sends the requests to all nodes before any answer is handled.
+/// Replies in flight. The first poll sends the requests to all nodes before any reply is handled.
 pub(super) struct Gather<T> {
     coming: FuturesUnordered<Coming<T>>,
     here: VecDeque<T>,
@@ -33,7 +33,7 @@ impl<T> Gather<T> {
         self.here.is_empty() && self.coming.is_empty()
     }
 
-    /// Returns the next answer, or `None` at `until` or if no answer is outstanding. Cancel safe: an answer that has
+    /// Returns the next reply, or `None` at `until` or if no reply is outstanding. Cancel safe: a reply that has
     /// arrived stays available for the next call.
     pub(super) async fn next(&mut self, clock: &dyn Clock, until: Moment) -> Option<T> {
         poll_fn(|cx| self.poll_next(cx, clock, until)).await

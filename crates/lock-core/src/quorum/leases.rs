@@ -132,7 +132,7 @@ impl LeaseRecord {
         self.changed.notify_waiters();
     }
 
-    /// Records an unknown outcome for every request without an answer, because nothing waits for the answers now.
+    /// Records an unknown outcome for every request without a reply, because nothing waits for the replies now.
     pub(super) fn give_up(&self) {
         lock(&self.state).residues.iter_mut().for_each(Residue::give_up);
         self.changed.notify_waiters();

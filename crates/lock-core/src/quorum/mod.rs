@@ -29,7 +29,7 @@
 //! | `silence.rs` | the nodes that have stopped answering, and when they are asked again |
 //! | `burst.rs` | the merging of messages from several nodes into one wake-up |
 //!
-//! The other files carry out these decisions: they send requests, wait for answers, and leave stragglers to the
+//! The other files carry out these decisions: they send requests, wait for replies, and leave stragglers to the
 //! background.
 
 mod acquire;

@@ -32,7 +32,7 @@ pub trait QuorumNode: Backend + Subscriptions {
     /// range.
     async fn propose(&self, proposal: Proposal) -> Result<NodeReply<Vote>, BackendError>;
 
-    /// Extends leases that the node has, and never creates one. Returns one answer per item, in the same order. The
+    /// Extends leases that the node has, and never creates one. Returns one reply per item, in the same order. The
     /// failure of one item must not delay or fail another.
     async fn extend(&self, items: Vec<Extension>) -> Vec<Result<NodeReply<Extended>, BackendError>>;
 
@@ -56,7 +56,7 @@ pub trait QuorumNode: Backend + Subscriptions {
 pub struct NodeReply<T> {
     /// Time of the node at which the request was executed.
     pub now: UtcTime,
-    /// Time for which the node is known to have kept its data. The answer to a proposal may give less: if it is
+    /// Time for which the node is known to have kept its data. The reply to a proposal may give less: if it is
     /// granted, only its [`min_age`](Proposal::min_age), and zero if that is zero.
     pub age: Duration,
     /// Result of the request.
@@ -86,7 +86,7 @@ pub struct Proposal {
     pub retention: Retention,
 }
 
-/// A node's answer to a [`Proposal`].
+/// A node's reply to a [`Proposal`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Vote {
     /// The lease is stored with the proposed token.
@@ -128,7 +128,7 @@ pub struct Extension {
     pub depth: Option<u32>,
 }
 
-/// A node's answer to an [`Extension`].
+/// A node's reply to an [`Extension`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Extended {
     /// The lease lasts at least as long as requested.
@@ -158,7 +158,7 @@ pub struct Healing {
     pub retention: Retention,
 }
 
-/// A node's answer to a [`Healing`].
+/// A node's reply to a [`Healing`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Healed {
     /// The node has the lease.

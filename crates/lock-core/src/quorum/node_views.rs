@@ -42,7 +42,7 @@ pub(super) async fn inspect(shared: &Arc<Shared>, name: LockName) -> Result<Repl
     }
 }
 
-/// The answers of the nodes to an inspection.
+/// The replies of the nodes to an inspection.
 struct Views {
     kinds: Vec<Option<VoteKind>>,
     holds: Vec<StoredHold>,
@@ -75,7 +75,7 @@ impl Views {
         self.holds.iter().map(|hold| self.held_by(&hold.lease).count()).max().unwrap_or(0)
     }
 
-    /// Returns `true` if no further answer can change the outcome.
+    /// Returns `true` if no further reply can change the outcome.
     fn is_decided(&self) -> bool {
         let needed = majority(self.kinds.len());
         let waiting = self.kinds.iter().filter(|kind| kind.is_none()).count();

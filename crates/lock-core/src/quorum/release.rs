@@ -1,4 +1,4 @@
-//! Releases: a majority decides the answer, and the release is repeated until no node can have the lease.
+//! Releases: a majority decides the outcome, and the release is repeated until no node can have the lease.
 
 use super::{
     background::in_background,
@@ -14,7 +14,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The answers to a release.
+/// The replies to a release.
 struct Answers {
     tally: Tally,
     kinds: Vec<Option<VoteKind>>,
@@ -27,7 +27,7 @@ impl Answers {
         Self { tally: Tally::new(nodes), kinds: vec![None; nodes], listeners: Some(0), held_by_other: false }
     }
 
-    /// Records the first answer of a node. Later answers do not count, because a repeated release finds nothing.
+    /// Records the first reply of a node. Later replies do not count, because a repeated release finds nothing.
     fn hear(&mut self, node: usize, answer: Result<Released, BackendError>) {
         if self.kinds[node].is_some() {
             return;
@@ -61,7 +61,7 @@ impl Answers {
     }
 }
 
-/// Continues a release in the background once its caller has the answer or has dropped the call.
+/// Continues a release in the background once its caller has the reply or has dropped the call.
 struct ContinueOnDrop(Option<Cleanup>);
 
 impl Drop for ContinueOnDrop {

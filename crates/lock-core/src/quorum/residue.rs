@@ -1,7 +1,7 @@
 //! The requests of one lease that one node may have carried out or may still carry out, and the releases that prove
 //! that nothing is left.
 //!
-//! A proposal or a heal without an answer may be executed later, until its `not_after`. A release proves that the lease
+//! A proposal or a heal without a reply may be executed later, until its `not_after`. A release proves that the lease
 //! is gone in three cases:
 //!
 //! - No request that may set the lease was in flight when the release was sent.
@@ -15,13 +15,13 @@ use crate::time::UtcTime;
 pub struct Residue {
     /// Number of requests that may have set the lease.
     requests: u32,
-    /// Number of these requests that have no answer yet.
+    /// Number of these requests that have no reply yet.
     unanswered: u32,
     /// `true` if the outcome of a request is unknown even though it was answered or given up.
     unknown: bool,
     /// Latest time at which one of the requests may be executed.
     not_after: UtcTime,
-    /// Number of times that the lease was set, according to the answers.
+    /// Number of times that the lease was set, according to the replies.
     sets: u32,
     /// Value of `sets` when the latest executed release was sent.
     released: u32,
@@ -68,7 +68,7 @@ impl Residue {
         }
     }
 
-    /// Records an unknown outcome for every request without an answer.
+    /// Records an unknown outcome for every request without a reply.
     pub fn give_up(&mut self) {
         while self.unanswered > 0 {
             self.answered(Outcome::Unknown);
@@ -100,7 +100,7 @@ impl Residue {
         let was_last = found && (release.requests, self.requests) == (1, 1);
         let proves = was_last || release.after.is_none_or(|not_after| executed > not_after);
         self.is_over |= proves && release.after.is_some();
-        // A grant whose answer arrived in the meantime may have been executed after the release.
+        // A grant whose reply arrived in the meantime may have been executed after the release.
         self.released = self.released.max(release.sets);
         (!self.is_clean() && self.is_open()).then_some(self.not_after)
     }

@@ -1,4 +1,4 @@
-//! One attempt to acquire a lock from a majority of nodes. This file only decides: it turns answers into the next step.
+//! One attempt to acquire a lock from a majority of nodes. This file only decides: it turns replies into the next step.
 //!
 //! ```text
 //!             stale: raises T and voids the votes for the old T
@@ -8,9 +8,9 @@
 //!                          └───▶ lost   a majority is out of reach: busy, contended or failed
 //! ```
 //!
-//! - Only an answer to the current proposal is a vote. Votes for different tokens are never added up.
-//! - A win or a loss is final. Later answers change nothing.
-//! - A lost round may wait a little for its reason: answers in flight may show that one lease holds a majority.
+//! - Only a reply to the current proposal is a vote. Votes for different tokens are never added up.
+//! - A win or a loss is final. Later replies change nothing.
+//! - A lost round may wait a little for its reason: replies in flight may show that one lease holds a majority.
 
 use super::node::{MAX_CLOCK_DISTANCE, Vote};
 use crate::{
@@ -51,7 +51,7 @@ pub struct Ballot {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Node {
-    /// Answer to the current proposal.
+    /// Reply to the current proposal.
     answer: Option<Answer>,
     /// Highest counter that the node is known to have.
     counter: u64,
@@ -59,7 +59,7 @@ struct Node {
     lates: u32,
 }
 
-/// The answer of a node to a proposal.
+/// The reply of a node to a proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// The node voted.
@@ -71,13 +71,13 @@ pub enum Answer {
 /// The next step of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Wait for the next answer.
+    /// Wait for the next reply.
     Wait,
     /// Send the proposal to this node again, with a corrected clock.
     ProposeTo(usize),
     /// Send the new proposal to all nodes, including those that granted the old one.
     ProposeToAll,
-    /// The round is lost. Further answers may show the reason; [`Round::end`] does not wait for them.
+    /// The round is lost. Further replies may show the reason; [`Round::end`] does not wait for them.
     Lost,
     /// The round has ended with this verdict.
     Ended(Verdict),
@@ -125,7 +125,7 @@ impl Round {
         round
     }
 
-    /// Returns the current proposal. Answers to earlier ones are not votes.
+    /// Returns the current proposal. Replies to earlier ones are not votes.
     #[must_use]
     pub fn proposal(&self) -> Ballot {
         self.proposal
@@ -137,7 +137,7 @@ impl Round {
         majority(self.nodes.len())
     }
 
-    /// Handles a node's answer to the proposal with this number, and returns the next step. `clock` is the corrected
+    /// Handles a node's reply to the proposal with this number, and returns the next step. `clock` is the corrected
     /// clock, in microseconds.
     pub fn answered(&mut self, node: usize, number: u32, answer: Answer, clock: u64) -> Step {
         if let Answer::Voted(Vote::Busy { counter, .. } | Vote::Stale { counter }) = answer {
@@ -167,13 +167,13 @@ impl Round {
         self.step()
     }
 
-    /// Ends a lost round without waiting for further answers.
+    /// Ends a lost round without waiting for further replies.
     pub fn end(&mut self) -> Verdict {
         let verdict = self.verdict.unwrap_or_else(|| self.reason());
         *self.verdict.insert(verdict)
     }
 
-    /// Returns the answers to the current proposal, in the order of the nodes.
+    /// Returns the replies to the current proposal, in the order of the nodes.
     pub fn votes(&self) -> impl Iterator<Item = Option<&Answer>> {
         self.nodes.iter().map(|node| node.answer.as_ref())
     }

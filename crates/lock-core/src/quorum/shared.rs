@@ -22,9 +22,9 @@ use std::{sync::Arc, time::Duration};
 
 /// A quorum time that falls by less than this is a corrected estimate. Replies then repeat the previous time.
 const STEP: Duration = Duration::from_secs(1);
-/// Time for which the background waits for an answer that no decision needs.
+/// Time for which the background waits for a reply that no decision needs.
 pub(super) const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time for which a lost decision waits for answers that may show its reason.
+/// Time for which a lost decision waits for replies that may show its reason.
 pub(super) const GRACE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -56,14 +56,14 @@ impl Shared {
         majority(self.nodes.len())
     }
 
-    /// Updates the clock estimate of this node from an answer.
+    /// Updates the clock estimate of this node from a reply.
     pub(super) fn learn(&self, node: usize, sent: Moment, executed: UtcTime) {
         let now = self.clock.now();
         lock(&self.clocks).learn(node, sent, now, executed);
         lock(&self.silence).answered(node, sent, now);
     }
 
-    /// Records that a request to this node failed. A refusal is an answer.
+    /// Records that a request to this node failed. A refusal is a reply.
     pub(super) fn failed(&self, node: usize, sent: Moment, error: &BackendError) {
         if !matches!(error.kind(), BackendErrorKind::Unavailable | BackendErrorKind::Timeout) {
             lock(&self.silence).answered(node, sent, self.clock.now());
@@ -76,7 +76,7 @@ impl Shared {
         lock(&self.silence).ask(node, now)
     }
 
-    /// Returns the clock of this process, corrected by the median of the nodes. Before the first answer, returns the
+    /// Returns the clock of this process, corrected by the median of the nodes. Before the first reply, returns the
     /// wall clock of this machine.
     pub(super) fn quorum_time(&self, now: Moment) -> UtcTime {
         let median = lock(&self.clocks).median(now);

@@ -1,16 +1,16 @@
 //! The nodes that have stopped answering, and the moments at which they are asked again.
 //!
-//! A request without an answer costs memory and processor time until it is given up. A node that does not answer
+//! A request without a reply costs memory and processor time until it is given up. A node that does not answer
 //! therefore gets few requests:
 //!
 //! ```text
-//!               no answer for longer than the limit of the node
+//!               no reply for longer than the limit of the node
 //! answering ──────────────────────────────────────────────────▶ silent: one request per pause
 //!     ▲                                                            │
-//!     └───────────────────────── any answer ───────────────────────┘
+//!     └───────────────────────── any reply ───────────────────────┘
 //! ```
 //!
-//! - The limit follows the usual answer time of the node, so a slow node that answers is never silent.
+//! - The limit follows the node's usual response time, so a slow node that answers is never silent.
 //! - A silent node is asked again within [`MAX_PAUSE`] if there is anything to ask, so its return is noticed.
 //! - If the other nodes are fewer than a majority, silent nodes are asked as well. A round may still miss the vote of a
 //!   node that returned within the last pause.
@@ -20,13 +20,13 @@ use super::round::majority;
 use crate::time::Moment;
 use std::time::Duration;
 
-/// A node becomes silent after this many times its usual answer time, within [`MIN_LIMIT`] and [`MAX_LIMIT`].
+/// A node becomes silent after this many times its usual response time, within [`MIN_LIMIT`] and [`MAX_LIMIT`].
 const LIMIT_FACTOR: u32 = 4;
 /// Minimum limit. Shorter stalls of a server or of this process are common.
 const MIN_LIMIT: Duration = Duration::from_millis(300);
-/// Maximum limit. No request waits longer for its answer.
+/// Maximum limit. No request waits longer for its reply.
 const MAX_LIMIT: Duration = Duration::from_secs(3);
-/// Limit before the first answer of a node. It exceeds the round trip of any usual network.
+/// Limit before the first reply of a node. It exceeds the round trip of any usual network.
 const FIRST_LIMIT: Duration = Duration::from_secs(1);
 /// Pause after the first request to a silent node. It doubles with each further request, up to [`MAX_PAUSE`].
 const INITIAL_PAUSE: Duration = Duration::from_millis(20);
@@ -40,9 +40,9 @@ pub(super) struct NodeSilence {
 
 #[derive(Debug, Clone)]
 struct Node {
-    /// Moment of the first request since the latest answer.
+    /// Moment of the first request since the latest reply.
     asked_since: Option<Moment>,
-    /// Highest recent answer time; `None` before the first answer.
+    /// Longest recent response time; `None` before the first reply.
     answer_time: Option<Duration>,
     /// Moment from which the node is asked again while it is silent.
     ask_at: Moment,
@@ -76,7 +76,7 @@ impl NodeSilence {
         Ok(())
     }
 
-    /// Records an answer of a node to a request that was sent at this moment.
+    /// Records a reply of a node to a request that was sent at this moment.
     pub(super) fn answered(&mut self, node: usize, sent: Moment, now: Moment) {
         let node = &mut self.nodes[node];
         let recent = node.answer_time.map_or(Duration::ZERO, |time| time - time / 8);

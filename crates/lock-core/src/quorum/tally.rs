@@ -1,8 +1,8 @@
-//! Counts the answers to a yes-or-no question that a majority decides.
+//! Counts the replies to a yes-or-no question that a majority decides.
 
 use super::round::majority;
 
-/// The answers so far.
+/// The replies so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tally {
     nodes: usize,
@@ -11,14 +11,14 @@ pub struct Tally {
     out: usize,
 }
 
-/// The answer of a node.
+/// The reply of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Word {
     /// Certainly yes.
     Yes,
     /// Certainly no.
     No,
-    /// An answer that does not count: an error, a quarantined node, or a request that arrived too late.
+    /// A reply that does not count: an error, a quarantined node, or a request that arrived too late.
     Out,
 }
 
@@ -34,13 +34,13 @@ pub enum Ruling {
 }
 
 impl Tally {
-    /// Creates a tally without answers.
+    /// Creates a tally without replies.
     #[must_use]
     pub fn new(nodes: usize) -> Self {
         Self { nodes, yes: 0, no: 0, out: 0 }
     }
 
-    /// Counts the answer of a node.
+    /// Counts the reply of a node.
     pub fn add(&mut self, word: Word) {
         match word {
             Word::Yes => self.yes += 1,
@@ -49,7 +49,7 @@ impl Tally {
         }
     }
 
-    /// Returns the decision as soon as no further answer can change it.
+    /// Returns the decision as soon as no further reply can change it.
     #[must_use]
     pub fn ruling(&self) -> Option<Ruling> {
         let waiting = self.nodes - self.yes - self.no - self.out;

@@ -174,7 +174,7 @@ impl Wakes {
         }
     }
 
-    /// Corrects a straggler whose answer arrived after the opposite request.
+    /// Corrects a straggler whose reply arrived after the opposite request.
     async fn correct(&self, node: usize, name: &LockName, request: Request) {
         let is_watched = lock(&self.bursts).contains_key(name);
         let (backend, id) = (&self.shared.nodes[node].backend, self.listeners[node].1);

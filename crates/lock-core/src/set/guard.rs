@@ -34,7 +34,7 @@ impl LockSetGuard {
 
     /// Releases all locks together, and returns for each whether it was still held, in the order of the names.
     ///
-    /// It waits for the store no longer than two operation timeouts.
+    /// It waits for the store for at most two operation timeouts.
     ///
     /// # Errors
     /// The same errors as [`LockGuard::release`], separately for each lock.

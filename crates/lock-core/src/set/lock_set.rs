@@ -15,12 +15,14 @@ use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
 /// Several locks that are acquired together; returned by [`LockFactory::all`] without any IO.
 ///
-/// It acquires one lock after the other, in the order of their names, and holds and renews the earlier ones while it waits for
-/// the next. All sets use that order, so they cannot deadlock. A task that already holds another lock when it acquires
-/// a set can deadlock: acquire locks with greater names after the set, or make them part of it.
+/// It acquires one lock after the other, in the order of their names, and holds and renews the earlier ones
+/// while it waits for the next. All sets use that order, so they cannot deadlock. A task that already holds
+/// another lock when it acquires a set can deadlock: acquire the other lock after the set if its name is
+/// greater, or make it part of the set.
 ///
-/// All locks have the same [options](Self::options) and the same owner, by default a fresh one for each acquire. Duplicate names
-/// are one lock. A set is a handle: cheap to clone, and it holds nothing.
+/// All locks have the same [options](Self::options) and the same owner, by default a fresh one for each
+/// acquire. Duplicate names are one lock. A set is a handle: it is cheap to clone and does not hold the
+/// locks.
 ///
 /// # Cost
 /// One round trip to the store for each name. While the set waits for a lock, the locks that it already holds keep

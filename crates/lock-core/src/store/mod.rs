@@ -1,4 +1,4 @@
-//! The store rules: the answers of a store, as pure functions of its record of one name.
+//! The store rules: the replies of a store, as pure functions of its record of one name.
 //!
 //! ```text
 //!            acquire: token drawn                       release(0) · expiry · force

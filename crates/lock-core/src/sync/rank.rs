@@ -29,7 +29,7 @@ macro_rules! ranks {
 }
 
 ranks! {
-    /// A part of the table of a factory's lock names.
+    /// A shard of a factory's table of lock names.
     Shard,
     /// The state of a lock name: its machine, and the slots of waiting futures.
     Entry,
@@ -41,7 +41,7 @@ ranks! {
     Hold,
     /// The events that are deferred in an entry without locking its state.
     DeferredEvents,
-    /// The wakers of the tasks that wait for the end of a hold.
+    /// The wakers of tasks that wait for a hold to end.
     Wakers,
     /// An operation of a pipeline, until it is answered.
     Submitted,
@@ -72,11 +72,11 @@ ranks! {
     QuorumLeases,
     /// One lease of a quorum.
     QuorumLease,
-    /// The clocks of the nodes of a quorum.
+    /// The clocks of quorum nodes.
     QuorumClocks,
-    /// The nodes of a quorum that do not answer.
+    /// The quorum nodes that do not answer.
     QuorumSilence,
-    /// The messages of the nodes of a quorum.
+    /// The messages of quorum nodes.
     QuorumWakes,
     /// The named in-memory stores.
     NamedStores,
@@ -86,6 +86,6 @@ ranks! {
     CardMap,
     /// The subscriptions to names.
     Subscriptions,
-    /// The sender of an answer to a future.
+    /// The sender of a reply to a future.
     Answer,
 }

@@ -1,4 +1,4 @@
-//! Instants of wall clocks, in UTC.
+//! Wall-clock times, in UTC.
 
 use super::{date::date, micros};
 use std::{
@@ -8,13 +8,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// An instant in UTC, in microseconds since 1970-01-01T00:00:00Z; leap seconds are not counted.
+/// A time in UTC, in microseconds since 1970-01-01T00:00:00Z; leap seconds are not counted.
 ///
 /// It is a plain number and not a [`SystemTime`], whose resolution depends on the platform. Methods that take one also
 /// accept a `SystemTime`. Arithmetic saturates.
 ///
-/// A [`Clock`](crate::clock::Clock) and [`now`](Self::now) return the instants of this machine, a store those of its
-/// server. Either clock may step.
+/// A [`Clock`](crate::clock::Clock) and [`now`](Self::now) return the time of this machine, and a store returns the time
+/// of its server. Either clock may step.
 ///
 /// ```
 /// use lock_core::clock::UtcTime;
@@ -51,7 +51,7 @@ impl From<SystemTime> for UtcTime {
     }
 }
 
-/// Converts to the same instant, or to the epoch if the platform cannot represent it.
+/// Converts to the same time, or to the epoch if the platform cannot represent it.
 impl From<UtcTime> for SystemTime {
     fn from(time: UtcTime) -> Self {
         Self::UNIX_EPOCH.checked_add(Duration::from_micros(time.as_micros())).unwrap_or(Self::UNIX_EPOCH)

@@ -113,7 +113,7 @@ fn grant_under_other_terms_is_requested_again_under_the_right_ones() {
         other => panic!("not a try: {other:?}"),
     }
     story.says_nothing();
-    // B leaves too: the lease of the first answer must be released even if the second answer is busy.
+    // B leaves too: the lease of the first reply must be released even if the second reply is busy.
     story.tell(Event::Leave { waiter: B }).busy(lease, Duration::from_secs(1));
     assert_eq!(story.releases(0), lease);
 }

@@ -144,7 +144,7 @@ fn suspect_hold_goes_to_the_store() {
     let (mut story, lease, hold) = line_of(2, &terms());
     story.at(0.001).tell(Event::Suspicion).renews();
     goes_to_store(&mut story, hold);
-    // The answer of that renewal belongs to a lease that is over.
+    // The reply of that renewal belongs to a lease that is over.
     story.renewed(lease, at(0.001), Renewed::Renewed).says_nothing();
 }
 
@@ -162,7 +162,7 @@ fn renewal_from_before_a_suspicion_confirms_nothing() {
     let (mut story, lease, hold) = line_of(2, &budget(9, Duration::from_secs(60)));
     story.at(10.0);
     let (_, before) = story.renews();
-    // The server restarts without its data; the renewal was applied before, and its answer was in transit.
+    // The server restarts without its data; the renewal was applied before, and its reply was in transit.
     story.at(10.5).tell(Event::Suspicion).renews();
     story.renewed(lease, before, Renewed::Renewed);
     story.says(Command::Extended { hold, deadline: at(39.698) });

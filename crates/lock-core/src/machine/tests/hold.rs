@@ -9,7 +9,7 @@ fn a_hold_lives_on_renewals_and_is_lost_at_the_deadline_counted_from_sending() {
     let (renewed_lease, sent) = story.at(10.0).renews();
     assert_eq!((renewed_lease, sent), (lease, at(10.0)));
 
-    // The answer takes two seconds; the deadline still counts from second 10.
+    // The reply takes two seconds; the deadline still counts from second 10.
     story.at(12.0).renewed(lease, sent, Renewed::Renewed);
     story.says(Command::Extended { hold, deadline: at(40.0 - 0.302) });
 

@@ -59,7 +59,7 @@ fn a_wake_up_during_a_try_is_latched() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
-    // Busy is executed, the release publishes, and the message overtakes the busy answer.
+    // Busy is executed, the release publishes, and the message overtakes the busy reply.
     story.tell(Event::Woken).says_nothing();
     story.busy(lease, Duration::from_secs(20));
     assert_eq!(story.tries(), lease);

@@ -104,7 +104,7 @@ fn clients_that_outbid_one_another_end_as_contended() {
     assert_eq!(story.says(1, stale(0)), Step::Ended(Verdict::Contended));
 }
 
-/// A floor has lifted the counters. A fast node refuses immediately, while the same answer of a slow node is
+/// A floor has lifted the counters. A fast node refuses immediately, while the same reply of a slow node is
 /// outstanding.
 #[test]
 fn far_counter_is_waited_for_until_a_majority_has_it() {
@@ -197,7 +197,7 @@ fn late_node_is_asked_again() {
     assert_eq!(story.says(0, Vote::Late), Step::Ended(Verdict::Late));
 }
 
-/// The clock of this machine is an hour behind, as the answers of the nodes show.
+/// The clock of this machine is an hour behind, as the replies of the nodes show.
 #[test]
 fn token_follows_the_clocks_of_the_nodes() {
     let mut story = Story::of(3);
