@@ -1,4 +1,4 @@
-//! A factory by URL: the backend is a matter of configuration.
+//! Lock factories created from a URL.
 
 use lock_core::{Connectors, LockError, LockFactory};
 
@@ -14,16 +14,18 @@ use std::sync::Arc;
 
 /// Connects to a store and returns a lock factory with default options.
 ///
-/// Accepts `redis://host`, `valkey://host`, `redis-sentinel://s1,s2,s3/name`, `redis-cluster://h1,h2,h3`,
-/// `redlock://h1,h2,h3`, and `memory:` for a single process. Call it once per process; clones refer to the same
-/// factory. For other options use `LockFactory::builder(backend)`.
+/// Accepts `redis://host`, `valkey://host`, `redis-sentinel://s1,s2,s3/name`,
+/// `redis-cluster://h1,h2,h3`, `redlock://h1,h2,h3`, and `memory:` for a single process. Call it
+/// once per process; clones refer to the same factory. For other options, use
+/// `LockFactory::builder(backend)`.
 ///
 /// # Errors
-/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used, and the connector's
-/// error if the store cannot be reached or refuses the login. Neither contains secrets from the URL.
+/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used,
+/// and the connector's error if the store cannot be reached or rejects the login. Neither contains
+/// secrets from the URL.
 ///
 /// # Cancel safety
-/// Cancel safe: dropping the future closes connections that it opened.
+/// Cancel safe: dropping the future closes the connections that it opened.
 pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
     let connectors = Connectors::default();
     #[cfg(any(feature = "redis", feature = "redis-rs"))]
@@ -33,8 +35,9 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 
 /// Connects to Redis for locks and for a scheduler's run ledger, over the same connections.
 ///
-/// Accepts the URLs of [`connect`] except `redlock://`, since a quorum keeps no run ledger. With `memory:`, the locks and
-/// the ledger belong to the returned values alone; a named store in memory, such as `memory:shop`, has no ledger.
+/// Accepts the URLs of [`connect`] except `redlock://`, since a quorum has no run ledger. With
+/// `memory:`, the locks and the ledger are private to the returned values. A named in-memory store,
+/// such as `memory:shop`, has no ledger.
 ///
 /// ```no_run
 /// # #[cfg(feature = "cron")]
@@ -48,7 +51,7 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 /// ```
 ///
 /// # Errors
-/// As [`connect`]. A URL whose store keeps no run ledger is refused.
+/// The errors of [`connect`]. URLs of stores without a run ledger are rejected.
 ///
 /// # Cancel safety
 /// As [`connect`].
@@ -58,7 +61,7 @@ pub async fn connect_with_ledger(url: &str) -> Result<(LockFactory, Arc<dyn RunL
     match url.split_once(':') {
         Some((scheme, "")) if in_memory(scheme) => Ok((connect(url).await?, Arc::new(MemoryLedger::new()))),
         Some((scheme, _)) if in_memory(scheme) => Err(LockError::invalid_url(
-            "a named store in memory has no run ledger: use `memory:` without a name",
+            "a named in-memory store has no run ledger: use `memory:` without a name",
         )),
         _ => {
             let (store, ledger) = Redis.connect_with_ledger(url).await?;

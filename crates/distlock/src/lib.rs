@@ -1,4 +1,5 @@
-//! Distributed locks with expiring leases, automatic renewal and fencing tokens: one dependency for all parts.
+//! Distributed locks with expiring leases, automatic renewal and fencing tokens, in a single
+//! dependency.
 //!
 //! ```no_run
 //! # #[tokio::main] async fn main() -> Result<(), distlock::LockError> {
@@ -10,21 +11,21 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The root re-exports [`lock_core`], which documents locks, guards and options. Every other part is a module behind a
-//! feature:
+//! The root re-exports [`lock_core`], which documents locks, guards and options. Each other part is
+//! a module behind a feature:
 //!
-//! | feature | default | gives |
+//! | feature | default | provides |
 //! | --- | --- | --- |
 //! | `redis` | on | `redis`: the backend on Redis and Valkey through the client `fred` |
-//! | `redis-rs` | off | `redis_rs`: the same through the client `redis` |
+//! | `redis-rs` | off | `redis_rs`: the same backend through the client `redis` |
 //! | `tls` | off | `rediss://` and the other TLS schemes, through rustls, for the enabled clients |
 //! | `tower` | off | `tower`: a lock as a tower layer |
-//! | `axum` | off | path keys and extractors for the layer (turns `tower` on), and the console of the scheduler |
-//! | `idempotency` | off | `tower::idempotency`: requests with an `Idempotency-Key` run once (turns `tower` on) |
-//! | `sqlite`, `postgres` | off | idempotency records in SQLite or PostgreSQL; needs Rust 1.94 (turns `tower` on) |
-//! | `cron` | off | `cron`: jobs that start once in a fleet |
-//! | `macros` | off | `#[derive(LockKey)]`: the lock of a value, by templates over its fields |
-//! | `otel` | off | metrics on the OpenTelemetry API, for the parts that are on |
+//! | `axum` | off | path keys and extractors for the layer (enables `tower`), and the scheduler's console |
+//! | `idempotency` | off | `tower::idempotency`: requests with an `Idempotency-Key` run once (enables `tower`) |
+//! | `sqlite`, `postgres` | off | idempotency records in SQLite or PostgreSQL; needs Rust 1.94 (enables `tower`) |
+//! | `cron` | off | `cron`: jobs that start once across a fleet |
+//! | `macros` | off | `#[derive(LockKey)]`: lock names from a value's fields |
+//! | `otel` | off | metrics on the OpenTelemetry API, for the enabled parts |
 //! | `cancellation-token` | off | `Hold::cancellation_token` |
 //! | `testing` | off | for tests: `LockFactory::paused`, `clock::TestClock`, the contents of a [`MemoryBackend`], and `testing`: injected faults, and the conformance suites for backends and ledgers |
 
@@ -46,13 +47,14 @@ pub use lock_fred as redis;
 /// The run ledger, which ensures that schedulers start each run only once.
 #[cfg(any(feature = "cron", feature = "redis", feature = "redis-rs"))]
 pub use lock_ledger as ledger;
-// lock-core may export a macro of the same name. Its code names lock-core, on which a program may not depend.
+// lock-core can export a macro with the same name, but its code refers to lock-core, which may not
+// be a dependency of the program.
 #[cfg(feature = "macros")]
 pub use lock_macros::DistlockLockKey as LockKey;
 /// A backend for Redis and Valkey, built on the client `redis` (redis-rs).
 #[cfg(feature = "redis-rs")]
 pub use lock_redis_rs as redis_rs;
-/// Backends and ledgers that fail on purpose, and the conformance suites, for dev-dependencies.
+/// Fault-injecting backends and ledgers, and conformance suites, for dev-dependencies.
 #[cfg(feature = "testing")]
 pub use lock_testkit as testing;
 /// A lock as a tower layer.

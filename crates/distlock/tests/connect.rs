@@ -1,4 +1,4 @@
-//! The facade connects by URL, and its parts work together.
+//! The facade's connections by URL, and the use of its parts together.
 
 #![cfg(feature = "redis")]
 
@@ -6,7 +6,7 @@ use distlock::LockErrorKind;
 use lock_testkit::RedisServer;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn factories_of_one_url_exclude_one_another() {
+async fn factories_with_one_url_exclude_each_other() {
     let server = RedisServer::start();
     let (ours, theirs) =
         (distlock::connect(&server.url()).await.unwrap(), distlock::connect(&server.url()).await.unwrap());
@@ -14,34 +14,34 @@ async fn factories_of_one_url_exclude_one_another() {
     assert!(theirs.named("stock:42").unwrap().try_acquire().await.unwrap().is_none());
     let token = guard.fencing_token();
     guard.release().await.unwrap();
-    let guard = theirs.named("stock:42").unwrap().try_acquire().await.unwrap().expect("it is free");
+    let guard = theirs.named("stock:42").unwrap().try_acquire().await.unwrap().expect("the lock is free");
     assert!(guard.fencing_token() > token);
     guard.release().await.unwrap();
 }
 
 #[tokio::test]
-async fn locks_in_memory_need_no_server() {
+async fn memory_locks_need_no_server() {
     let locks = distlock::connect("memory:").await.unwrap();
     locks.named("stock:42").unwrap().acquire().await.unwrap().release().await.unwrap();
     locks.shutdown().await;
 }
 
 #[tokio::test]
-async fn unknown_schemes_are_refused_with_the_known_ones() {
+async fn unknown_scheme_error_lists_known_schemes() {
     let error = distlock::connect("carrier-pigeon://coop").await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::InvalidUrl);
     assert!(error.to_string().contains("redis"), "{error}");
 }
 
 #[tokio::test]
-async fn quorums_are_refused_as_a_ledger() {
+async fn quorum_is_rejected_as_a_ledger() {
     let error = distlock::connect_with_ledger("redlock://a,b,c").await.map(drop).unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Backend);
     assert!(format!("{error:#}").contains("no run ledger"), "{error:#}");
 }
 
 #[tokio::test]
-async fn memory_has_a_ledger_unless_it_is_named() {
+async fn only_unnamed_memory_store_has_a_ledger() {
     let (locks, _) = distlock::connect_with_ledger("memory:").await.unwrap();
     locks.named("stock:42").unwrap().acquire().await.unwrap().release().await.unwrap();
     locks.shutdown().await;
@@ -52,7 +52,7 @@ async fn memory_has_a_ledger_unless_it_is_named() {
 
 #[cfg(feature = "cron")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scheduler_runs_on_one_url() {
+async fn scheduler_runs_with_one_url() {
     use distlock::cron::{RunContext, Schedule, Scheduler};
     use std::time::Duration;
     use tokio::sync::mpsc;
@@ -70,7 +70,7 @@ async fn a_scheduler_runs_on_one_url() {
     })
     .register()
     .unwrap();
-    let stop = async { runs.recv().await.expect("it runs") };
+    let stop = async { runs.recv().await.expect("the job runs") };
     let mut first = None;
     cron.run_until(async { first = Some(stop.await) }).await.unwrap();
     assert!(first.is_some());

@@ -1,18 +1,19 @@
-//! Backfills: runs of past instants, one at a time.
+//! Backfills, which run past scheduled times one at a time.
 
 use lock_core::{LockName, clock::UtcTime};
 use uuid::Uuid;
 
-/// The past instants to run, as a part of a schedule. The ledger does not parse the schedule or the policy.
+/// A request to run a past part of a schedule. The ledger parses neither the schedule nor the
+/// policy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BackfillRequest {
-    /// The random id of the backfill.
+    /// The backfill's random id.
     pub id: Uuid,
-    /// The first instant, in whole milliseconds, after the epoch.
+    /// The first scheduled time, in whole milliseconds. It must be after the epoch.
     pub first: UtcTime,
-    /// The last instant, in whole milliseconds.
+    /// The last scheduled time, in whole milliseconds.
     pub last: UtcTime,
-    /// The number of instants, for display.
+    /// The number of scheduled times, for display.
     pub count: u32,
     /// The schedule, with its time zone.
     pub schedule: String,
@@ -20,26 +21,26 @@ pub struct BackfillRequest {
     pub dst: String,
 }
 
-/// A backfill that still has instants to start.
+/// A backfill with scheduled times left to start.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Backfill {
-    /// Its id.
+    /// The backfill's id.
     pub id: Uuid,
     /// The job.
     pub job: LockName,
     /// The time of the command, by the server's clock.
     pub given: UtcTime,
-    /// Its first instant.
+    /// The first scheduled time.
     pub first: UtcTime,
-    /// The time up to which its instants have been started.
+    /// The time up to which runs have been started.
     pub mark: UtcTime,
-    /// Its last instant.
+    /// The last scheduled time.
     pub last: UtcTime,
-    /// The number of its instants, for display.
+    /// The number of scheduled times, for display.
     pub count: u32,
-    /// The number of its instants that have been started, for display.
+    /// The number of scheduled times that have been started, for display.
     pub done: u32,
-    /// Its schedule, with the time zone.
+    /// The schedule, with its time zone.
     pub schedule: String,
     /// The policy for clock changes.
     pub dst: String,

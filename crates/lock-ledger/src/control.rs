@@ -1,4 +1,4 @@
-//! Commands for the jobs of a fleet, and the controls that they set: pauses, schedules and triggers.
+//! Commands for a fleet's jobs, and the controls that they set: pauses, schedules and triggers.
 
 use crate::{
     backfill::{Backfill, BackfillRequest},
@@ -8,44 +8,46 @@ use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// A command for a job, which applies to the whole fleet.
+/// A command for a job, which applies to the entire fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobCommand {
     /// Stops starting scheduled runs. Pausing a paused job replaces the note.
     Pause(PauseNote),
-    /// Starts scheduled runs again, from now on.
+    /// Resumes scheduled runs from now on.
     Resume,
     /// Uses this schedule from now on. The ledger does not parse the text.
     Replace(String),
-    /// Uses the schedule of the program again from now on.
+    /// Uses the program's schedule again from now on.
     Restore,
-    /// Sets the watermark to the server's current time, even if that lowers it. No other operation lowers it. Runs
-    /// start again after the server's clock was ahead.
+    /// Sets the watermark to the server's current time, even if that lowers it. No other operation
+    /// lowers it. Lets runs start again after the server's clock was ahead.
     Reset,
-    /// Sets the controls that the caller read before the group lost its data, if their revision is higher than the
-    /// revision of the job's current controls. A command since the loss has a higher one, so it is kept. A job that the
-    /// ledger does not have is registered, with a watermark of now.
+    /// Restores the controls that the caller read before the group lost its data, if their revision
+    /// is higher than that of the job's current controls. A command since the loss has a higher
+    /// revision, so it is kept. An unknown job is registered with the current time as its
+    /// watermark.
     Reinstate(JobControls),
-    /// Starts a run now.
+    /// Starts a run immediately.
     Trigger {
         /// The run.
         id: Uuid,
-        /// The time in which it may be started; whole milliseconds.
+        /// The time within which the run can be started, in whole milliseconds.
         life: Duration,
-        /// The argument of the run, which every claim of it returns. An empty string counts as none. The ledger does
-        /// not parse it.
+        /// The run's argument, which each of its claims returns. An empty string counts as none.
+        /// The ledger does not parse it.
         payload: Option<String>,
     },
     /// Withdraws a trigger that has not been started.
     CancelTrigger(Uuid),
-    /// Runs past instants, oldest first and one at a time.
+    /// Runs past scheduled times one at a time, oldest first.
     Backfill(BackfillRequest),
-    /// Withdraws the instants of a backfill that were not started.
+    /// Withdraws the scheduled times of a backfill that have not been started.
     CancelBackfill(Uuid),
-    /// Asks the open runs of the job to end for good, or one of them. It is accepted for a removed instance as well.
+    /// Cancels one or all open runs of the job, without further attempts. Also accepted for a
+    /// removed instance.
     Cancel {
-        /// The run; `None` for all open ones.
+        /// The run; `None` for all open runs.
         run: Option<RunId>,
     },
 }
@@ -63,17 +65,18 @@ pub struct PauseNote {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CommandReply {
-    /// The command is in force for the fleet.
+    /// The command applies to the fleet.
     Accepted {
         /// The revision of the group's controls.
         revision: u64,
     },
-    /// The ledger does not have the job.
+    /// The job is not in the ledger.
     Unregistered,
-    /// [`MAX_TRIGGERS`](crate::MAX_TRIGGERS) of the group or [`MAX_TRIGGERS_PER_JOB`](crate::MAX_TRIGGERS_PER_JOB) of
-    /// the job are already waiting, or [`MAX_TRIGGER_PAYLOADS`](crate::MAX_TRIGGER_PAYLOADS) of the group with a
-    /// payload; or [`MAX_BACKFILLS`](crate::MAX_BACKFILLS) or
-    /// [`MAX_BACKFILLS_PER_JOB`](crate::MAX_BACKFILLS_PER_JOB) are open.
+    /// A limit is reached: [`MAX_TRIGGERS`](crate::MAX_TRIGGERS),
+    /// [`MAX_TRIGGERS_PER_JOB`](crate::MAX_TRIGGERS_PER_JOB) or
+    /// [`MAX_TRIGGER_PAYLOADS`](crate::MAX_TRIGGER_PAYLOADS) for waiting triggers, or
+    /// [`MAX_BACKFILLS`](crate::MAX_BACKFILLS) or
+    /// [`MAX_BACKFILLS_PER_JOB`](crate::MAX_BACKFILLS_PER_JOB) for open backfills.
     Full,
     /// The trigger or the backfill to cancel is no longer waiting, or there is no open run to cancel.
     Gone,
@@ -83,16 +86,16 @@ pub enum CommandReply {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FleetControls {
-    /// The controls have the revision that the caller knows.
+    /// The controls still have the caller's revision.
     Unchanged,
-    /// They have changed.
+    /// The controls have changed.
     Changed {
-        /// Their revision.
+        /// The current revision of the controls.
         revision: u64,
-        /// The time at which the first job of the group was added or registered, by the server's clock. It
-        /// changes after a loss of data. `None` for a group without data.
+        /// The time at which the first job of the group was added or registered, by the server's
+        /// clock. It changes after a data loss. `None` for a group without data.
         created: Option<UtcTime>,
-        /// The controls of each job that has ever received a command, ordered by name.
+        /// The controls of each job that has received a command, ordered by name.
         jobs: Vec<(LockName, JobControls)>,
         /// The waiting triggers, oldest first.
         triggers: Vec<Trigger>,
@@ -108,20 +111,20 @@ pub struct JobControls {
     pub revision: u64,
     /// `true` if scheduled runs are paused.
     pub paused: bool,
-    /// The note of the pause; empty unless the job is paused.
+    /// The pause note; empty unless the job is paused.
     pub note: PauseNote,
     /// The schedule that replaces the program's.
     pub schedule: Option<String>,
 }
 
-/// A triggered run that no node has started yet. Its payload is returned by the claim, not with the trigger.
+/// A triggered run that no node has started yet. Only the claim returns its payload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Trigger {
     /// The time of the command, by the server's clock.
     pub given: UtcTime,
-    /// The time after which it is no longer started, by the server's clock.
+    /// The time after which the run is no longer started, by the server's clock.
     pub until: UtcTime,
-    /// The id of the run.
+    /// The run's id.
     pub id: Uuid,
     /// The job.
     pub job: LockName,

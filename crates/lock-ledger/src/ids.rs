@@ -1,4 +1,4 @@
-//! The identities of a ledger: groups, jobs, runs and claims.
+//! Identifiers for groups, jobs, runs and claims.
 
 use lock_core::{LockName, NameError, clock::UtcTime};
 use std::{fmt, str::FromStr};
@@ -22,7 +22,7 @@ impl GroupName {
         Ok(Self(name))
     }
 
-    /// Returns the name as it was given.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
@@ -41,42 +41,42 @@ impl fmt::Debug for GroupName {
     }
 }
 
-/// A job of a group.
+/// A job in a group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId {
     /// The group.
     pub group: GroupName,
-    /// The name of the job in its group.
+    /// The job's name in its group.
     pub name: LockName,
 }
 
-/// The identity of a run among the runs of its job. A scheduled run is identified by its scheduled instant, never by
-/// the time at which it started; a triggered run by its trigger's id; a run of a backfill by both the backfill and the
-/// instant.
+/// The identity of a run within its job. A scheduled run is identified by its scheduled time,
+/// regardless of its start time. A triggered run is identified by its trigger's id, and a backfill
+/// run by the backfill and the scheduled time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RunId {
-    /// Scheduled for this instant, in whole milliseconds.
+    /// Scheduled for this time, in whole milliseconds.
     Scheduled(UtcTime),
     /// Triggered by a command.
     Triggered(Uuid),
-    /// A past instant that a backfill runs.
+    /// Run for a past scheduled time by a backfill.
     Backfill {
         /// The backfill.
         id: Uuid,
-        /// The instant, in whole milliseconds.
+        /// The scheduled time, in whole milliseconds.
         at: UtcTime,
     },
 }
 
 impl RunId {
-    /// Returns the run that is scheduled for this many milliseconds after the epoch.
+    /// Returns the run scheduled for this number of milliseconds after the epoch.
     #[must_use]
     pub const fn at_millis(millis: u64) -> Self {
         Self::Scheduled(UtcTime::from_millis(millis))
     }
 
-    /// Returns the instant of a scheduled run, and `None` for a triggered run or a run of a backfill.
+    /// Returns the time of a scheduled run, and `None` for a triggered run or a backfill run.
     #[must_use]
     pub const fn scheduled(&self) -> Option<UtcTime> {
         match self {
@@ -85,7 +85,8 @@ impl RunId {
         }
     }
 
-    /// Returns the instant of the schedule that the run is for. A triggered run has none.
+    /// Returns the scheduled time of a scheduled run or a backfill run, and `None` for a triggered
+    /// run.
     #[must_use]
     pub const fn instant(&self) -> Option<UtcTime> {
         match self {
@@ -94,7 +95,7 @@ impl RunId {
         }
     }
 
-    /// Returns the backfill of the run, if it belongs to one.
+    /// Returns the run's backfill, if it belongs to one.
     #[must_use]
     pub const fn backfill(&self) -> Option<Uuid> {
         match self {
@@ -118,7 +119,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// The string is not a valid [`RunId`] or [`ClaimId`].
+/// The error returned for a string that is not a valid [`RunId`] or [`ClaimId`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("not a valid run id or claim id: use an id exactly as this library formatted it")]
@@ -140,12 +141,12 @@ impl FromStr for RunId {
     }
 }
 
-/// The id of one attempt to start a run. It is random, and every repetition of the request uses the same one.
+/// The random id of one attempt to start a run. Repeated requests use the same id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClaimId(Uuid);
 
 impl ClaimId {
-    /// Generates a random id with the operating system's generator.
+    /// Generates an id with the operating system's random number generator.
     #[must_use]
     pub fn random() -> Self {
         Self(Uuid::new_v4())
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn run_ids_are_read_back_from_their_text() {
+    fn run_ids_round_trip_as_text() {
         let backfill =
             RunId::Backfill { id: Uuid::from_u128(7), at: UtcTime::from_millis(1_767_225_600_123) };
         for run in [RunId::at_millis(1_767_225_600_123), RunId::Triggered(Uuid::from_u128(7)), backfill] {
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_has_no_brace() {
+    fn group_names_contain_no_braces() {
         assert!(GroupName::new("billing").is_ok());
         assert_eq!(GroupName::new("billing:{eu}"), Err(NameError::BrokenHashTag));
         assert_eq!(GroupName::new(""), Err(NameError::Empty));

@@ -1,4 +1,5 @@
-//! Instances: jobs whose definitions are stored in the ledger, so that they come and go at run time.
+//! Instances, which are jobs that can be added and removed at run time because their definitions
+//! are in the ledger.
 
 use crate::ids::JobId;
 use lock_core::{LockName, clock::UtcTime};
@@ -11,30 +12,30 @@ pub struct Definition {
     pub schedule: String,
     /// The policy for clock changes.
     pub dst: String,
-    /// The argument of its runs.
+    /// The argument for its runs.
     pub payload: String,
-    /// Set for an instance that runs once.
+    /// The terms of an instance that runs once; `None` otherwise.
     pub once: Option<Once>,
 }
 
 /// The terms of an instance that runs once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Once {
-    /// The instant of its run, in whole milliseconds.
+    /// The scheduled time of its run, in whole milliseconds.
     pub at: UtcTime,
-    /// The time for which its name is kept after the run, so that a repeated request does not run it again; whole
-    /// milliseconds.
+    /// The time for which its name is kept after the run, in whole milliseconds, so that a repeated
+    /// request does not run it again.
     pub kept: Duration,
 }
 
 /// A stored instance.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Instance {
-    /// Its name among the jobs of the group.
+    /// The instance's name among the group's jobs.
     pub name: LockName,
     /// Its definition.
     pub definition: Definition,
-    /// The revision of the definition. A claim names it.
+    /// The revision of the definition, for claims.
     pub revision: u64,
     /// The node that added or last changed it, for display.
     pub added_by: String,
@@ -59,15 +60,15 @@ pub struct AddRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AddReply {
-    /// The instance is new. Its first instant comes after the request, unless it runs once.
+    /// The instance is new. Its first scheduled time is after the request, unless it runs once.
     Added,
-    /// The instance had another definition. If the schedule changed, the next instant comes after the request, unless
-    /// the instance runs once.
+    /// The instance had another definition. If the schedule changed, the next scheduled time is
+    /// after the request, unless the instance runs once.
     Changed,
     /// The instance already has this definition.
     Unchanged,
-    /// The name belongs to an instance that runs once, and that has run, or that the request would make run repeatedly.
-    /// Nothing was changed.
+    /// The name belongs to an instance that runs once. It has already run, or the request would
+    /// make it run repeatedly. Nothing was changed.
     AlreadyRun,
     /// The group already has [`MAX_INSTANCES`](crate::MAX_INSTANCES).
     Full,
@@ -76,10 +77,11 @@ pub enum AddReply {
 /// The extent of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Removal {
-    /// Removes the definition, the summary and the waiting triggers. The watermark, the history, the controls and the
-    /// open runs are kept. An instance that was to run once and has no open run is forgotten.
+    /// Removes the definition, the summary and the waiting triggers. The watermark, the history,
+    /// the controls and the open runs are kept. An instance that runs once and has no open run is
+    /// forgotten.
     KeepRecord,
-    /// Removes everything that the ledger stores about the job. Its nodes lose its open runs.
+    /// Removes everything that the ledger stores about the job. Nodes lose its open runs.
     Forget,
 }
 
@@ -87,7 +89,7 @@ pub enum Removal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RemoveReply {
-    /// It is removed by this request.
+    /// The instance was removed by this request.
     Removed,
     /// There was nothing to remove.
     Unknown,
@@ -97,18 +99,18 @@ pub enum RemoveReply {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Instances {
-    /// The instances have the revision that the caller knows.
+    /// The instances still have the caller's revision.
     Unchanged,
-    /// Some have changed since the revision that the caller knows.
+    /// Some instances have changed since the caller's revision.
     Changed {
         /// The revision of the group's instances.
         revision: u64,
         /// The instances that were added or changed, ordered by name.
         instances: Vec<Instance>,
-        /// The names of those that were removed, in order.
+        /// The names of the removed instances, in order.
         removed: Vec<LockName>,
     },
-    /// All instances, since the changes after the revision that the caller knows are no longer recorded.
+    /// All instances, because the changes since the caller's revision are no longer recorded.
     All {
         /// The revision of the group's instances.
         revision: u64,

@@ -1,10 +1,11 @@
-//! The run ledger: the record by which a scheduler starts each run once.
+//! The run ledger, with which a scheduler starts each run once.
 //!
-//! A lock that is held only while a job runs does not prevent a second run: the next node finds the lock free a
-//! moment later and runs the job again. The ledger is a record that outlives the run. For each job it stores one
-//! number, the *watermark*: the latest instant that was decided.
+//! A lock that is held only while a job runs does not prevent a second run, because the next node
+//! finds the lock free shortly afterwards and runs the job again. The ledger is a record that
+//! outlives the run. For each job, it stores a *watermark*: the latest scheduled time that was
+//! decided.
 //!
-//! [`RunLedger`] is the contract. [`MemoryLedger`] implements it in the memory of this process; stores on a server
+//! [`RunLedger`] is the trait. [`MemoryLedger`] implements it in memory; stores on a server
 //! implement it in their own crates. Applications use it through `lock-cron`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -47,7 +48,7 @@ pub use run::{Attempt, CatchUp, OpenRun, RunOutcome, RunState};
 pub use run_ledger::RunLedger;
 pub use summary::{GroupSummary, JobDescription, JobSummary};
 
-/// The examples of the README.
+/// The README's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

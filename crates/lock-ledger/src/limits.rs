@@ -17,28 +17,29 @@ pub const MAX_TRIGGERS_PER_JOB: usize = 100;
 /// The maximum number of waiting triggers with a payload in a group.
 pub const MAX_TRIGGER_PAYLOADS: usize = 256;
 
-/// The maximum number of backfills in a group that have instants left.
+/// The maximum number of unfinished backfills in a group.
 pub const MAX_BACKFILLS: usize = 100;
 
-/// The maximum number of backfills of one job that have instants left.
+/// The maximum number of unfinished backfills of one job.
 pub const MAX_BACKFILLS_PER_JOB: usize = 4;
 
 /// The maximum number of schedules of a job whose start times are kept. The least recently registered one is dropped
 /// first.
 pub const MAX_SCHEDULES: usize = 8;
 
-/// The time without a registration after which a job counts as removed, if the group had a leader in that time. If such
-/// a job returns, its schedule starts when it is registered again.
+/// The time without a registration after which a job counts as removed, if the group had a leader
+/// in that time. If the job returns, its schedule starts when it is registered again.
 pub const ABSENT_AFTER: Duration = Duration::from_secs(600);
 
 /// The maximum number of instances in a group.
 pub const MAX_INSTANCES: usize = 10_000;
 
-/// The maximum number of recorded changes of the instances of a group. A node that has missed more changes than that
-/// reads all instances.
+/// The maximum number of recorded changes to a group's instances. A node that has missed more
+/// changes reads all instances.
 pub const MAX_CHANGES: usize = 1000;
 
-/// The time for which a change of an instance is recorded. After that, the name of a forgotten instance is gone too.
+/// The time for which a change to an instance is recorded. After that, the name of a forgotten
+/// instance is removed too.
 pub const CHANGE_LIFE: Duration = Duration::from_secs(60);
-/// The number of latest outcomes that the summary of a job contains.
+/// The number of latest outcomes in a job's summary.
 pub const RECENT_OUTCOMES: usize = 20;

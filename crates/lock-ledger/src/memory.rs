@@ -1,4 +1,4 @@
-//! The in-memory run ledger: its rules behind a mutex.
+//! The in-memory run ledger, with the rules behind a mutex.
 
 use crate::{
     control::{CommandReply, FleetControls, JobCommand},
@@ -24,9 +24,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-/// An in-memory run ledger, for tests, for single-process programs, and as the reference for every other ledger.
+/// An in-memory run ledger, for tests and single-process programs, and as the reference for other
+/// ledgers.
 ///
-/// It replies immediately. Clones share the data, which is gone when the last clone is dropped.
+/// It replies immediately. Clones share the data, which is dropped with the last clone.
 #[derive(Clone)]
 pub struct MemoryLedger {
     inner: Arc<Inner>,
@@ -59,7 +60,7 @@ impl MemoryLedger {
         lock(&self.inner.groups)
     }
 
-    /// Applies `f` to one group, at one moment of the server's clock. A group without data is not stored.
+    /// Applies `f` to one group, at a single server time. Empty groups are not stored.
     fn with<R>(
         &self,
         group: &GroupName,

@@ -6,19 +6,19 @@ use std::time::Duration;
 /// The reply to the registration of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RegisteredJob {
-    /// The time up to which nothing of this schedule is started: the watermark of the job or the start of this
-    /// schedule, whichever is later. It is in the future if the server's clock was ahead.
+    /// The time up to which no run of this schedule starts: the job's watermark or the schedule's
+    /// start, whichever is later. It is in the future if the server's clock was ahead.
     pub watermark: UtcTime,
-    /// [`New`](JobStatus::New) if the ledger did not know the job before.
+    /// [`New`](JobStatus::New) if the job was not in the ledger before.
     pub status: JobStatus,
 }
 
-/// The ledger's knowledge of a job before its registration.
+/// The status of a job before its registration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum JobStatus {
     /// The job is new, or the data was lost.
     New,
-    /// The ledger knew the job.
+    /// The job was already in the ledger.
     Existing,
 }
 
@@ -37,36 +37,38 @@ pub enum ClaimReply {
         /// The payload of the trigger, the same for all attempts.
         payload: Option<String>,
     },
-    /// This instant was already decided, or the trigger was already used.
+    /// The scheduled time was already decided, or the trigger was already used.
     Duplicate,
-    /// A later instant was already decided.
+    /// A later scheduled time was already decided.
     Superseded,
-    /// The instant is still in the future.
+    /// The scheduled time is still in the future.
     Early {
-        /// The time until the instant.
+        /// The remaining time until the scheduled time.
         wait: Duration,
     },
-    /// An earlier instant is not decided yet: see [`ClaimRequest::after`](crate::ClaimRequest::after).
+    /// An earlier scheduled time is not decided yet; see
+    /// [`ClaimRequest::after`](crate::ClaimRequest::after).
     Behind,
-    /// The run is decided but not started: other runs are open, or the request asked for a [skip](crate::Skip).
+    /// The run was decided but not started, because other runs are open or the request was a
+    /// [skip](crate::Skip).
     Skipped,
-    /// The trigger has waited longer than its lifetime and is withdrawn.
+    /// The trigger waited longer than its lifetime and was withdrawn.
     Expired,
-    /// Other runs are open, and this one has to wait by the overlap rule. Ask again.
+    /// Other runs are open, and the overlap rule requires this one to wait. Retry later.
     Busy {
         /// The number of other runs.
         running: u32,
     },
-    /// The run would start, but its pool is full. Nothing is decided. Ask again.
+    /// The run would start, but its pool is full. Nothing was decided. Retry later.
     PoolFull {
         /// The number of other open runs in the pool.
         running: u32,
     },
     /// The job is paused.
     Paused,
-    /// The controls or the definition of the job have changed. Read them.
+    /// The job's controls or definition have changed. Read them again.
     Outdated,
-    /// The attempt to follow no longer exists or was the last, or the lease of this very claim has ended.
+    /// The attempt to retry no longer exists or was the last one, or this claim's lease has ended.
     Gone,
     /// The job has no watermark, so the data was lost. Register it again.
     Unregistered,
@@ -78,9 +80,9 @@ pub enum ClaimReply {
 pub enum RunRenewal {
     /// The lease was extended.
     Renewed,
-    /// The lease was extended, but the run is asked to end, since a later run is waiting to replace it.
+    /// The lease was extended, but the run must end, because a later run is waiting to replace it.
     Replaced,
-    /// The lease was extended, but the run is asked to end for good.
+    /// The lease was extended, but the run was cancelled and must end.
     Cancelled,
     /// The attempt has ended or was taken over, or its lease had ended.
     Gone,
@@ -90,7 +92,7 @@ pub enum RunRenewal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndReply {
-    /// The end is recorded, by this request or by an earlier one.
+    /// The end was recorded by this request or an earlier one.
     Recorded,
     /// No such attempt exists: another request has ended it, or the data was lost.
     Gone,

@@ -1,4 +1,4 @@
-//! The requests to a ledger. They own their data, so that a call may outlive its caller.
+//! The requests to a ledger. They own their data, so that a call can outlive its caller.
 
 use crate::{
     ids::{ClaimId, JobId, RunId},
@@ -10,9 +10,9 @@ use std::time::Duration;
 /// A job to register, with its schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registration {
-    /// The job, in the group of the request.
+    /// The job, in the request's group.
     pub job: LockName,
-    /// The fingerprint of its schedule, equal on all nodes with the same schedule.
+    /// The fingerprint of the schedule, equal on all nodes with the same schedule.
     pub schedule: u64,
 }
 
@@ -25,14 +25,14 @@ pub struct ClaimRequest {
     pub run: RunId,
     /// The id of this claim. Repeating a request with the same id has no further effect.
     pub claim: ClaimId,
-    /// The attempt that this one follows, unless it is the first.
+    /// The attempt to retry; `None` for the first attempt.
     pub retry_of: Option<RetryOf>,
-    /// The instants to decide without starting them; `None` to start the run.
+    /// The scheduled times to decide without starting them; `None` to start the run.
     pub skip: Option<Skip>,
-    /// The preceding instant of the same schedule, if the caller does not know whether it is decided. The claim is
-    /// refused until that instant is decided, since claiming a later one would lose it.
+    /// The preceding time of the same schedule, if the caller does not know whether it is decided.
+    /// The claim is rejected until that time is decided, since claiming a later one would lose it.
     pub after: Option<UtcTime>,
-    /// The fingerprint of the schedule with this instant, as [registered](Registration).
+    /// The fingerprint of the run's schedule, as [registered](Registration).
     pub schedule: u64,
     /// The revision of the job's controls that the caller has read.
     pub revision: u64,
@@ -40,25 +40,26 @@ pub struct ClaimRequest {
     pub definition: u64,
     /// The rule for other open runs of the job.
     pub overlap: OverlapRule,
-    /// The pool of the job, and its limit, if it has one. The run is not claimed while the pool is full.
+    /// The job's pool and its limit, if any. The run is not claimed while the pool is full.
     pub pool: Option<PoolLimit>,
-    /// The time for which the run counts as running without a [renewal](crate::RunLedger::renew); whole milliseconds.
+    /// The time for which the run counts as running without a [renewal](crate::RunLedger::renew),
+    /// in whole milliseconds.
     pub lease: Duration,
-    /// The name of the node that will run it, for display.
+    /// The name of the node that will start the run, for display.
     pub node: String,
-    /// [`Yes`](CatchUp::Yes) if the run makes up for a missed instant. Recorded in the history; it does not affect the
-    /// claim.
+    /// [`Yes`](CatchUp::Yes) if the run makes up for a missed scheduled time. Recorded in the
+    /// history; it does not affect the claim.
     pub catch_up: CatchUp,
-    /// Maximum number of entries in the history of the job; at least 1.
+    /// The maximum number of entries in the job's history; at least 1.
     pub history: u32,
 }
 
-/// Consecutive instants that are decided but not run. The last one is the run of the claim.
+/// Consecutive scheduled times that are decided but not run. The last one is the claim's run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skip {
-    /// The first of these instants.
+    /// The first of these times.
     pub first: RunId,
-    /// The number of instants.
+    /// The number of these times.
     pub count: u32,
     /// The reason, for display. Adjacent entries with equal reasons are merged.
     pub detail: String,
@@ -67,7 +68,7 @@ pub struct Skip {
 /// The attempt to retry, and the budgets that limit retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RetryOf {
-    /// The claim of that attempt.
+    /// The claim of the attempt to retry.
     pub claim: ClaimId,
     /// The maximum number of failures after which another attempt may follow.
     pub failures: u32,
@@ -79,11 +80,11 @@ pub struct RetryOf {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OverlapRule {
-    /// The run is skipped, which decides its instant.
+    /// The run is skipped, which decides its scheduled time.
     Skip,
     /// The run is not claimed yet.
     Queue,
-    /// The run is not claimed yet, and the others are asked to end.
+    /// The run is not claimed yet, and the other runs are requested to end.
     Replace,
     /// The run is claimed while fewer than `max` are open, and skipped otherwise.
     Allow {
@@ -94,28 +95,29 @@ pub enum OverlapRule {
 
 /// A pool of a group, and the limit that applies to one claim.
 ///
-/// An attempt occupies a place in the pool that its claim names. It keeps the place until the end of its run is
-/// recorded, including while the run waits for its next attempt. An attempt whose lease has ended occupies no place, so
-/// an orphan or a released run needs a place to continue.
+/// An attempt occupies a slot in its claim's pool until the end of its run is recorded, including
+/// while the run waits for its next attempt. An attempt whose lease has ended occupies no slot, so
+/// an orphaned or released run needs a free slot to continue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PoolLimit {
-    /// The name of the pool in its group.
+    /// The pool's name in its group.
     pub name: LockName,
-    /// The maximum number of open runs in the pool, across all jobs of the group. Other claims may name a different
-    /// limit.
+    /// The maximum number of open runs in the pool, across all jobs of the group. Other claims can
+    /// specify a different limit.
     pub max: u32,
 }
 
 /// A request to renew the lease of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenewRun {
-    /// The job, in the group of the request.
+    /// The job, in the request's group.
     pub job: LockName,
     /// The run.
     pub run: RunId,
-    /// The claim of its attempt.
+    /// The claim of the run's attempt.
     pub claim: ClaimId,
-    /// The minimum time for which it counts as running once the request is executed; whole milliseconds.
+    /// The minimum time for which the run counts as running after the request is executed, in whole
+    /// milliseconds.
     pub lease: Duration,
 }
 
@@ -134,7 +136,7 @@ pub struct EndRequest {
     pub detail: String,
     /// The state of the run after the attempt.
     pub then: AfterAttempt,
-    /// Maximum number of entries in the history of the job; at least 1.
+    /// The maximum number of entries in the job's history; at least 1.
     pub history: u32,
 }
 

@@ -1,15 +1,15 @@
-//! Runs in the ledger: open ones, and attempts that have ended.
+//! Open runs, and attempts that have ended.
 
 use crate::ids::{ClaimId, RunId};
 use lock_core::{FencingToken, LockName, clock::UtcTime};
 use std::{fmt, time::Duration};
 
-/// A flag for runs that make up for a missed instant.
+/// A flag for runs that make up for a missed scheduled time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CatchUp {
-    /// It makes up for a missed instant.
+    /// The run makes up for a missed scheduled time.
     Yes,
-    /// It was due when it started.
+    /// The run was due when it started.
     No,
 }
 
@@ -27,11 +27,11 @@ pub enum RunOutcome {
     TimedOut,
     /// The body was cancelled.
     Cancelled,
-    /// Unknown: the node that ran it died or lost the run.
+    /// The outcome is unknown because the node crashed or lost the run.
     Abandoned,
     /// The run was decided but not started.
     Skipped,
-    /// A word that a later version of this library wrote.
+    /// An outcome written by a later version of this library.
     Other,
 }
 
@@ -47,7 +47,7 @@ impl RunOutcome {
         (Self::Other, "other"),
     ];
 
-    /// Returns the word by which the outcome is stored.
+    /// Returns the word stored for the outcome.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(outcome, _)| *outcome == self).map_or("other", |(_, word)| word)
@@ -81,13 +81,13 @@ pub struct Attempt {
     pub claim: ClaimId,
     /// The fencing token of the attempt; 0 for a skip.
     pub token: FencingToken,
-    /// The node that ran or skipped it.
+    /// The node that ran or skipped the run.
     pub node: String,
-    /// [`Yes`](CatchUp::Yes) if it made up for a missed instant.
+    /// [`Yes`](CatchUp::Yes) if the run made up for a missed scheduled time.
     pub catch_up: CatchUp,
     /// The time of the claim, by the server's clock.
     pub started: UtcTime,
-    /// The time at which its end was recorded, by the server's clock.
+    /// The time at which the end was recorded, by the server's clock.
     pub ended: UtcTime,
     /// The outcome.
     pub outcome: RunOutcome,
@@ -102,23 +102,23 @@ pub struct OpenRun {
     pub job: LockName,
     /// The run.
     pub run: RunId,
-    /// The number of its last attempt, starting at 1.
+    /// The number of the last attempt, starting at 1.
     pub attempt: u32,
     /// The claim of that attempt.
     pub claim: ClaimId,
     /// The fencing token of that attempt.
     pub token: FencingToken,
-    /// The node that claimed it.
+    /// The node that claimed the attempt.
     pub node: String,
     /// The time of that claim, by the server's clock.
     pub started: UtcTime,
-    /// The remaining time for which it counts as running without a renewal.
+    /// The remaining time for which the run counts as running without a renewal.
     pub remaining: Duration,
     /// The state of the run.
     pub state: RunState,
-    /// The pool in which it occupies a place while its lease lasts.
+    /// The pool in which the run occupies a slot while its lease lasts.
     pub pool: Option<LockName>,
-    /// `true` if it was asked to end for good by [`JobCommand::Cancel`](crate::JobCommand::Cancel).
+    /// `true` if the run was cancelled by [`JobCommand::Cancel`](crate::JobCommand::Cancel).
     pub cancelled: bool,
 }
 
@@ -126,13 +126,13 @@ pub struct OpenRun {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RunState {
-    /// An attempt is under way.
+    /// An attempt is running.
     Running,
     /// The last attempt failed, and its node is waiting to start another one.
     Waiting,
-    /// Its node has not renewed it, because it died or lost the run.
+    /// The node crashed or lost the run, and has not renewed it.
     Orphaned,
-    /// No attempt is under way. The next leader continues the run.
+    /// No attempt is running. The next leader continues the run.
     Released,
 }
 

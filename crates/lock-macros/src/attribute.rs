@@ -6,11 +6,11 @@ use syn::{
     punctuated::Punctuated,
 };
 
-/// All arguments of a type.
+/// The arguments of all attributes on a type.
 pub(crate) struct Arguments {
-    /// At least one.
+    /// The templates, at least one.
     pub(crate) templates: Vec<LitStr>,
-    /// The crate in which the generated code finds `LockKey`, if it is given.
+    /// The crate that exports `LockKey`, if specified.
     pub(crate) from: Option<Path>,
 }
 

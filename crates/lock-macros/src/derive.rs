@@ -8,12 +8,13 @@ use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::quote;
 use syn::{Data, DeriveInput, Error, Fields, LitStr, Member, Path, Result, Type, parse_quote};
 
-/// Returns the implementation. The generated code names `from`, unless the attribute names another crate.
+/// Returns the implementation. The generated code refers to `from`, unless the attribute specifies
+/// another crate.
 pub(crate) fn lock_key(input: &DeriveInput, from: &Path) -> Result<TokenStream> {
     let fields = match &input.data {
         Data::Struct(data) => &data.fields,
         Data::Enum(_) | Data::Union(_) => {
-            let say = "`LockKey` is derived for structs only: implement it by hand for this type";
+            let say = "`LockKey` can only be derived for structs: implement it manually for this type";
             return Err(Error::new(input.ident.span(), say));
         }
     };
@@ -49,7 +50,7 @@ pub(crate) fn lock_key(input: &DeriveInput, from: &Path) -> Result<TokenStream> 
     })
 }
 
-/// The struct, and the crate of `LockKey`.
+/// The struct, and the crate that exports `LockKey`.
 struct Subject<'a> {
     name: &'a Ident,
     fields: &'a Fields,
@@ -57,7 +58,7 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Returns the expression of one name, and the types of the fields that it displays.
+    /// Returns the expression for one name, and the types of the fields that it formats.
     fn name_of(&self, template: &LitStr) -> Result<(TokenStream, Vec<&Type>)> {
         let from = self.from;
         let pieces = template::pieces(template)?;
@@ -72,7 +73,7 @@ impl Subject<'_> {
                     if is_between {
                         checks.extend(quote! { const _: () = ::core::assert!(
                             #from::__private::separates(#text),
-                            "nothing separates two fields of a lock key: put a character such as `:` between them",
+                            "two fields of a lock key are not separated: put a character such as `:` between them",
                         );});
                     }
                 }
@@ -81,7 +82,7 @@ impl Subject<'_> {
                     if inner.is_empty() {
                         displayed.push(ty);
                     }
-                    // Any value will do for the check of the texts.
+                    // A placeholder for the check of the literal text.
                     sample.push('x');
                     let value = quote!(&self.#member #(.#inner)*);
                     name.extend(quote!(.field(#value)?));
@@ -91,7 +92,8 @@ impl Subject<'_> {
         checks.extend(quote! {
             const _: #from::LockName = #from::LockName::from_static(#sample);
         });
-        // Names are resolved as in the rest of the generated code, also where the template comes from another macro.
+        // Resolves names as in the rest of the generated code, even if the template comes from
+        // another macro.
         let span = Span::call_site().located_at(template.span());
         Ok((at(span, quote!({ #checks #name.finish()? })), displayed))
     }
@@ -104,7 +106,7 @@ impl Subject<'_> {
                 let known: Vec<_> =
                     self.fields.members().map(|member| format!("`{}`", plain(&member))).collect();
                 let remedy = match &known[..] {
-                    [] => "it has no fields".to_owned(),
+                    [] => "the struct has no fields".to_owned(),
                     known => format!("use {}", known.join(" or ")),
                 };
                 let say = format!("`{}` has no field `{field}`: {remedy}", self.name);
@@ -114,7 +116,7 @@ impl Subject<'_> {
     }
 }
 
-/// Gives all tokens this span, so that the compiler shows its errors there.
+/// Sets the span of all tokens, so that compiler errors point to it.
 fn at(span: Span, tokens: TokenStream) -> TokenStream {
     let moved = tokens.into_iter().map(|token| {
         let mut token = match token {
@@ -127,7 +129,7 @@ fn at(span: Span, tokens: TokenStream) -> TokenStream {
     moved.collect()
 }
 
-/// Returns the name of a field as it stands in templates: `type` for `r#type`.
+/// Returns the name of a field as written in templates: `type` for `r#type`.
 fn plain(member: &Member) -> String {
     match member {
         Member::Named(name) => name.to_string().trim_start_matches("r#").to_owned(),

@@ -1,5 +1,5 @@
-//! `#[derive(LockKey)]`, for values that name their locks. Use it from `distlock` or `lock-core`, with the feature
-//! `macros`.
+//! The `#[derive(LockKey)]` macro, for types whose values name locks. Use it through `distlock` or
+//! `lock-core`, with the feature `macros`.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -15,14 +15,14 @@ use syn::{DeriveInput, Path, parse_macro_input, parse_quote};
 
 /// Derives `LockKey` from templates: `#[lock_key("stock:{sku}")]`.
 ///
-/// | in a template | means |
+/// | template | meaning |
 /// | --- | --- |
 /// | `{sku}`, `{0}` | a field, formatted with `Display` and percent-encoded |
 /// | `{item.sku}` | a field of a field |
 /// | `{{`, `}}` | a brace |
 ///
-/// Several templates, as in `#[lock_key("account:{from}", "account:{to}")]`, name several locks, which are acquired
-/// together. The attribute may also be repeated.
+/// Several templates, as in `#[lock_key("account:{from}", "account:{to}")]`, name several locks,
+/// which are acquired together. The attribute can also be repeated.
 ///
 /// The generated code refers to the crate that exports the macro, `lock_core` or `distlock`. If your program depends on
 /// that crate under another name, add `#[lock_key(crate = other_name)]`.
@@ -48,7 +48,8 @@ use syn::{DeriveInput, Path, parse_macro_input, parse_quote};
 ///     sku: u64,
 /// }
 /// ```
-/// Nor does a template that cannot produce a valid name, or whose fields would run together:
+/// A template that cannot produce a valid name, or whose fields are not separated, does not compile
+/// either:
 /// ```compile_fail
 /// # use lock_core::LockKey;
 /// #[derive(LockKey)]
@@ -71,7 +72,7 @@ pub fn lock_key(input: TokenStream) -> TokenStream {
     expand(parse_macro_input!(input), &parse_quote!(::lock_core))
 }
 
-/// The same derive for programs that use the facade, which re-exports it as `LockKey`.
+/// The derive for programs that use the `distlock` facade, which re-exports it as `LockKey`.
 #[doc(hidden)]
 #[proc_macro_derive(DistlockLockKey, attributes(lock_key))]
 pub fn distlock_lock_key(input: TokenStream) -> TokenStream {
@@ -82,7 +83,7 @@ fn expand(input: DeriveInput, from: &Path) -> TokenStream {
     derive::lock_key(&input, from).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// The examples of the README.
+/// The README's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -17,11 +17,17 @@ pub(crate) fn pieces(template: &LitStr) -> Result<Vec<Piece>> {
     while let Some(c) = rest.next() {
         match c {
             '{' | '}' if rest.next_if_eq(&c).is_some() => text.push(c),
-            '}' => return fail("the template has a `}` without its `{`: write `}}` for a brace".to_owned()),
+            '}' => {
+                return fail(
+                    "the template contains an unpaired `}`: write `}}` for a literal brace".to_owned(),
+                );
+            }
             '{' => {
                 let field: String = std::iter::from_fn(|| rest.next_if(|c| !"{}".contains(*c))).collect();
                 if rest.next_if_eq(&'}').is_none() {
-                    return fail("the template has a `{` without its `}`: write `{{` for a brace".to_owned());
+                    return fail(
+                        "the template contains an unpaired `{`: write `{{` for a literal brace".to_owned(),
+                    );
                 }
                 let mut path = field.split('.');
                 let first = path.next().unwrap_or_default().to_owned();

@@ -1,11 +1,11 @@
-//! The errors that the compiler shows, and their places.
+//! Compiler errors and their locations.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::derive::lock_key;
 use syn::{DeriveInput, parse_quote, parse_str};
 
-/// Returns the message for this input, and the text that it points at.
+/// Returns the error message for this input, and the text that it points to.
 fn error(input: &str) -> (String, String) {
     let parsed: DeriveInput = parse_str(input).unwrap();
     let error = lock_key(&parsed, &parse_quote!(::lock_core)).map(|code| code.to_string()).unwrap_err();
@@ -15,21 +15,24 @@ fn error(input: &str) -> (String, String) {
 }
 
 #[test]
-fn unknown_field_is_named_at_its_template() {
+fn unknown_field_is_reported_at_its_template() {
     let (says, at) = error(r#"#[lock_key("ok:{a}", "stock:{sku}")] struct Order { a: u64, b: u64 }"#);
     assert_eq!(says, "`Order` has no field `sku`: use `a` or `b`");
     assert_eq!(at, r#""stock:{sku}""#);
     let (says, at) = error(r#"#[lock_key("stock:{2}")] struct Order(u64, u64);"#);
     assert_eq!((says.as_str(), at.as_str()), ("`Order` has no field `2`: use `0` or `1`", r#""stock:{2}""#));
-    assert_eq!(error(r#"#[lock_key("{a}")] struct Order;"#).0, "`Order` has no field `a`: it has no fields");
+    assert_eq!(
+        error(r#"#[lock_key("{a}")] struct Order;"#).0,
+        "`Order` has no field `a`: the struct has no fields"
+    );
 }
 
 #[test]
-fn malformed_templates_are_refused() {
+fn malformed_templates_are_rejected() {
     let cases = [
-        ("stock:{sku", "the template has a `{` without its `}`: write `{{` for a brace"),
-        ("stock:sku}", "the template has a `}` without its `{`: write `}}` for a brace"),
-        ("stock:{a{b}}", "the template has a `{` without its `}`: write `{{` for a brace"),
+        ("stock:{sku", "the template contains an unpaired `{`: write `{{` for a literal brace"),
+        ("stock:sku}", "the template contains an unpaired `}`: write `}}` for a literal brace"),
+        ("stock:{a{b}}", "the template contains an unpaired `{`: write `{{` for a literal brace"),
         ("stock:{}", "`{}` is not a field: write `{name}`, `{0}` or `{name.inner}`"),
         ("stock:{a.}", "`{a.}` is not a field: write `{name}`, `{0}` or `{name.inner}`"),
         ("stock:{a.b c}", "`{a.b c}` is not a field: write `{name}`, `{0}` or `{name.inner}`"),
@@ -41,7 +44,7 @@ fn malformed_templates_are_refused() {
 }
 
 #[test]
-fn missing_and_wrong_attributes_are_refused() {
+fn missing_and_invalid_attributes_are_rejected() {
     let no_key = "`Order` has no key: add one, such as `#[lock_key(\"stock:{sku}\")]`";
     for input in ["struct Order { a: u64 }", "#[lock_key()] struct Order { a: u64 }"] {
         assert_eq!(error(input), (no_key.to_owned(), "Order".to_owned()));
@@ -50,12 +53,12 @@ fn missing_and_wrong_attributes_are_refused() {
     assert_eq!(says, "not a key: write a template in quotes, or `crate = name`");
     assert_eq!(at, "stock");
     let (says, at) = error(r#"#[lock_key("a")] enum Order { A }"#);
-    assert_eq!(says, "`LockKey` is derived for structs only: implement it by hand for this type");
+    assert_eq!(says, "`LockKey` can only be derived for structs: implement it manually for this type");
     assert_eq!(at, "Order");
 }
 
 #[test]
-fn the_attribute_names_another_crate() {
+fn attribute_can_specify_another_crate() {
     let input: DeriveInput = parse_quote!(
         #[lock_key("a", crate = my::locks)]
         struct Order;

@@ -1,4 +1,4 @@
-//! The names of derived keys.
+//! Lock names of derived keys.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ struct Order<'a> {
 }
 
 #[test]
-fn derived_names_are_those_of_parts() {
+fn derived_names_equal_names_built_from_parts() {
     for house in ["eu", "a:b", "A 1", "%3A", "{x}", "Größe", "\n"] {
         let order = Order { house, sku: 7 };
         assert_eq!(order.lock_names().unwrap(), LockName::of(("stock", house, 7)).unwrap().into());
@@ -25,7 +25,7 @@ fn derived_names_are_those_of_parts() {
 }
 
 #[test]
-fn empty_and_long_texts_are_refused() {
+fn empty_and_long_values_are_rejected() {
     let names = |house: &str| Order { house, sku: 7 }.lock_names().map(drop);
     assert_eq!(names(""), Err(NameError::EmptyPart { part: 0 }));
     assert_eq!(names(&"x".repeat(600)), Err(NameError::TooLong { bytes: 608 }));
@@ -34,7 +34,7 @@ fn empty_and_long_texts_are_refused() {
 }
 
 #[test]
-fn places_of_every_kind_are_fields() {
+fn all_kinds_of_fields_are_supported() {
     #[derive(LockKey)]
     #[lock_key("{{eu}}:tuple:{0}/{1.sku}")]
     struct Tuple<T>(T, Order<'static>);
@@ -56,7 +56,7 @@ fn places_of_every_kind_are_fields() {
 }
 
 #[test]
-fn reserved_names_are_refused_for_values_too() {
+fn reserved_names_in_values_are_rejected() {
     #[derive(LockKey)]
     #[lock_key("{kind}:{id}")]
     struct Any {
@@ -68,7 +68,7 @@ fn reserved_names_are_refused_for_values_too() {
 }
 
 #[test]
-fn several_templates_are_several_names() {
+fn several_templates_produce_several_names() {
     #[derive(LockKey)]
     #[lock_key("account:{from}", "account:{to}")]
     #[lock_key("bank")]
@@ -83,7 +83,7 @@ fn several_templates_are_several_names() {
 }
 
 #[test]
-fn the_facade_and_other_names_of_the_crate_work() {
+fn facade_and_renamed_crates_are_supported() {
     mod facade {
         #[derive(distlock::LockKey)]
         #[lock_key("stock:{0}")]
@@ -102,7 +102,7 @@ fn the_facade_and_other_names_of_the_crate_work() {
 }
 
 #[test]
-fn templates_may_come_from_a_macro() {
+fn templates_can_come_from_a_macro() {
     macro_rules! keyed {
         ($name:ident, $template:literal) => {
             #[derive(LockKey)]

@@ -20,7 +20,7 @@ use tower::{Layer, Service, ServiceExt};
 
 type Answer = Response<Full<Bytes>>;
 
-/// A handler that is ready at once.
+/// A handler that is ready immediately.
 fn handler(request: Request<Full<Bytes>>) -> Ready<Result<Answer, Infallible>> {
     black_box(request);
     ready(Ok(Response::new(Full::new(Bytes::from_static(b"sold")))))
@@ -121,14 +121,14 @@ struct Pairs(lock_core::Lock);
 
 impl Pairs {
     fn of(locks: &LockFactory) -> Self {
-        Self(locks.named("k").expect("a good name"))
+        Self(locks.named("k").expect("valid name"))
     }
 }
 
 impl Work for Pairs {
     async fn once(&mut self) {
-        let guard = self.0.acquire().await.expect("it is free");
-        guard.release().await.expect("it is confirmed");
+        let guard = self.0.acquire().await.expect("lock is free");
+        guard.release().await.expect("release is confirmed");
     }
 }
 
@@ -171,7 +171,7 @@ impl Table {
             |d: Option<Duration>| d.map_or(String::new(), |d| format!("{:.2} µs", d.as_secs_f64() * 1e6));
         println!("{name:<58} {:>10} {:>10} {allocations:>12}", text(Some(median)), text(over));
         if let (Some(over), Some(bound)) = (over, bound) {
-            self.check(&format!("{name}: {over:?} over the bare one, allowed are {bound:?}"), over <= bound);
+            self.check(&format!("{name}: {over:?} over the bare handler exceeds {bound:?}"), over <= bound);
         }
         median
     }

@@ -1,4 +1,4 @@
-//! The acquire of a request: of one lock, or of a set.
+//! A request's acquire, of one lock or a set.
 
 use crate::handle::RequestGuard;
 use futures_util::future::BoxFuture;

@@ -1,4 +1,4 @@
-//! The body of a response, with its lock.
+//! A response body that holds a lock.
 
 use crate::{error::BoxError, handle::Watch, reject::RejectionBody};
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use tracing::Span;
 
 pin_project! {
     #[project = LockedBodyProj]
-    /// The body of a response: the handler's body, with the lock if it is still held, or the body of a rejection.
+    /// A response body: either the handler's, which may still hold the lock, or a rejection's.
     ///
     /// The lock is released once the handler's body ends, fails or reports that it has ended, or when this body is
     /// dropped.
@@ -31,7 +31,7 @@ pin_project! {
     enum Source<B> {
         Handler { #[pin] body: B },
         ReadyMade { body: RejectionBody },
-        /// Ended or cut. The contents of the handler's body were dropped before the lock.
+        /// Ended or cut. The handler's body was dropped before the lock.
         Ended,
     }
 }
@@ -51,7 +51,7 @@ impl<B> LockedBody<B> {
 }
 
 impl<B> LockedBodyProj<'_, B> {
-    /// Ends the body, since its lock is lost.
+    /// Ends the body because its lock was lost.
     fn cut(&mut self, reason: LostReason) -> BoxError {
         self.source.set(Source::Ended);
         *self.watch = None;
@@ -127,7 +127,8 @@ impl<B> fmt::Debug for LockedBody<B> {
     }
 }
 
-/// The error that ends a body whose lock was lost: treat the bytes before it as incomplete.
+/// The error that ends a response body after its lock was lost. Treat the bytes before it as
+/// incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the lock was lost before the response was complete")]
 pub struct LockLost(#[source] pub LostReason);

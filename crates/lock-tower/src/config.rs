@@ -19,7 +19,7 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
-/// Longer than most handlers take, shorter than clients that stall.
+/// Longer than most handlers run, and shorter than most clients stall.
 const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(30);
 const DEFAULT_MAX_WAITERS: usize = 1_000;
 
@@ -32,12 +32,12 @@ pub(crate) enum Mode {
     Shadow,
 }
 
-/// The maximum duration of a hold, which replaces the one of the options.
+/// The maximum duration of a hold, which overrides the one in the lock options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MaxHold {
     Default,
     Set(Duration),
-    /// The options decide.
+    /// The value from the lock options.
     FromOptions,
 }
 
@@ -62,8 +62,8 @@ pub(crate) struct Config {
     pub(crate) tasks: Option<DetachedTasks>,
     pub(crate) logged_routes: LoggedRoutes,
     pub(crate) key_hash_secret: Option<[u8; 16]>,
-    /// A lock with the options of the layer, created by the first request: checking the options would be the largest
-    /// part of the cost.
+    /// A lock with the layer's options, created by the first request. Checking the options for
+    /// every request would dominate the cost.
     template: OnceLock<Lock>,
 }
 
@@ -93,7 +93,7 @@ impl Config {
         }
     }
 
-    /// Returns whether a request needs a lock.
+    /// Returns `true` if the request needs a lock.
     pub(crate) fn needs_lock(&self, request: &Parts) -> bool {
         self.methods.as_ref().is_none_or(|methods| covers(methods, &request.method))
             && self.filters.iter().all(|needs_lock| needs_lock(request))
@@ -106,7 +106,7 @@ impl Config {
         }
     }
 
-    /// Returns the tasks of detached handlers. A layer in shadow mode detaches none.
+    /// Returns the tasks for detached handlers, or `None` in shadow mode, which detaches none.
     pub(crate) fn tasks(&self) -> Option<&DetachedTasks> {
         self.tasks.as_ref().filter(|_| self.mode == Mode::Enforce)
     }
@@ -119,7 +119,7 @@ impl Config {
         Ok(Acquire::Set(Box::pin(LockSet::of(locks?)?.acquire_timeout(self.wait))))
     }
 
-    /// Returns the lock with this name and the options of the layer.
+    /// Returns the lock with this name and the layer's options.
     fn lock(&self, name: LockName) -> Result<Lock, LockError> {
         let template = match self.template.get() {
             Some(template) => template,
@@ -137,7 +137,7 @@ impl Config {
         self.template = OnceLock::new();
     }
 
-    /// Returns an error if the options, `max_hold` and the limits of the factory contradict each other.
+    /// Returns an error if the options, `max_hold` and the factory's limits conflict.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         self.locks.check_options(&self.lock_options())
     }
@@ -145,7 +145,7 @@ impl Config {
     fn lock_options(&self) -> LockOptions {
         let options = self.options.unwrap_or_else(|| self.locks.options());
         match self.max_hold {
-            // A stricter choice is kept. An operation timeout of that length contradicts the default.
+            // Keeps a stricter `max_hold`. A long operation timeout makes the default invalid.
             MaxHold::Default => {
                 let chosen = options.chosen_max_hold();
                 let limited =
@@ -157,8 +157,8 @@ impl Config {
         }
     }
 
-    /// Returns the response to a rejected request. Its form is that of the application, which need not know that an
-    /// idempotency layer may be outside.
+    /// Returns the response to a rejected request. If it suggests a retry, it is marked so that an
+    /// outer idempotency layer does not store it.
     pub(crate) fn answer(&self, rejection: Rejection) -> Response<RejectionBody> {
         let suggests_retry = rejection.retry_after().is_some();
         let response = (self.on_reject)(rejection);
@@ -169,19 +169,19 @@ impl Config {
         KeyHash::of_names(self.key_hash_secret, names.as_slice())
     }
 
-    /// Opens the span of a request, and names its route for the observers.
+    /// Opens the request's span and determines its route for the observers.
     pub(crate) fn observers(&self, extensions: &Extensions) -> Observers {
         Observers::new(self.observers.clone(), self.route(extensions))
     }
 
-    /// Returns the route that was given to the layer, or axum's.
+    /// Returns the route set on the layer, or else axum's matched path.
     pub(crate) fn route<'a>(&'a self, extensions: &'a Extensions) -> Option<&'a str> {
         self.route.as_deref().or_else(|| matched_route(extensions))
     }
 }
 
-/// Returns `true` if the methods include the one of the request. HEAD runs the handler of GET in axum and most
-/// routers, and must not run it without the lock.
+/// Returns `true` if the methods include the request's. GET covers HEAD, because axum and most
+/// routers run the GET handler for it.
 fn covers(methods: &[Method], asked: &Method) -> bool {
     methods.contains(asked) || (*asked == Method::HEAD && methods.contains(&Method::GET))
 }
@@ -196,7 +196,7 @@ pub(crate) fn matched_route(_: &Extensions) -> Option<&str> {
     None
 }
 
-/// Limits how many requests of a layer wait at once.
+/// The limit on a layer's waiting requests.
 #[derive(Clone)]
 pub(crate) struct Waiters(Arc<Semaphore>);
 
@@ -211,12 +211,12 @@ impl Waiters {
     }
 }
 
-/// The routes whose template error was logged; at most as many as the application has routes.
+/// The routes whose template error was already logged, at most all routes of the application.
 #[derive(Clone, Default)]
 pub(crate) struct LoggedRoutes(Arc<Mutex<HashSet<Option<Box<str>>>>>);
 
 impl LoggedRoutes {
-    /// Returns `true` if the route was not logged before.
+    /// Returns `true` if the route has not been logged before.
     pub(crate) fn is_new(&self, route: Option<&str>) -> bool {
         lock(&self.0).insert(route.map(Box::from))
     }

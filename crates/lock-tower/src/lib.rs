@@ -19,8 +19,9 @@
 //! # }
 //! ```
 //!
-//! The lock is acquired before the handler is called, and kept until the body of the response has ended, was dropped,
-//! or failed. Requests that do not acquire the lock receive a response; the service's error type is unchanged.
+//! The lock is acquired before the handler is called, and held until the response body ends, fails
+//! or is dropped. Requests that do not acquire the lock receive a response; the service's error
+//! type is unchanged.
 //!
 //! # Keys
 //! | key | code |
@@ -31,66 +32,72 @@
 //! | in the body, without axum | [`LockLayer::body_key`] |
 //! | several names | [`LockLayer::keys`], or a key of several names in any of these |
 //!
-//! Prefer a parsed value to text: the lock then identifies the same thing as the handler.
+//! Prefer parsed values to text, so that the lock and the handler identify the same resource.
 //!
 //! # Responses
 //! | event | default response | setting |
 //! | --- | --- | --- |
-//! | held by another, without waiting | 409 | [`on_reject`](LockLayer::on_reject) |
-//! | the [`wait`](LockLayer::wait) has passed (default 1 s) | 503 | [`timeout_status`](LockLayer::timeout_status) |
+//! | the lock is held, and the layer does not wait | 409 | [`on_reject`](LockLayer::on_reject) |
+//! | the [`wait`](LockLayer::wait) expires (default 1 s) | 503 | [`timeout_status`](LockLayer::timeout_status) |
 //! | too many waiters for the layer (1,000), the key (10,000) or the process (100,000) | 503 immediately | [`max_waiters`](LockLayer::max_waiters), lock-core's `Limits` |
-//! | too many [detached](DetachedTasks) handlers run; the factory is shut down | 503 | [`with_limit`](DetachedTasks::with_limit) |
+//! | too many [detached](DetachedTasks) handlers are running; the factory is shut down | 503 | [`with_limit`](DetachedTasks::with_limit) |
 //! | with a [`BufferRequestLayer`]: one body exceeds 2 MiB | 413 | [`limit`](BufferRequestLayer::limit) |
 //! | – one upload takes longer than 30 s | 408 | [`timeout`](BufferRequestLayer::timeout) |
-//! | – the bodies of waiting requests exceed 64 MiB | 503 | [`budget`](BufferRequestLayer::budget) |
+//! | – the bodies of all waiting requests exceed 64 MiB | 503 | [`budget`](BufferRequestLayer::budget) |
 //! | the store is down | 503 | [`on_unavailable`](LockLayer::on_unavailable) |
-//! | the lease is lost before the head | the handler is dropped, 503 | [`on_lost`](LockLayer::on_lost) |
-//! | the lease is lost after the head | the body ends with [`LockLost`]: a cut stream, not a false success | [`on_lost`](LockLayer::on_lost) |
-//! | the client leaves | the handler is dropped, the lock released | [`detach`](LockLayer::detach) |
+//! | the lease is lost before the response head | the handler is dropped, 503 | [`on_lost`](LockLayer::on_lost) |
+//! | the lease is lost after the response head | the body ends with the error [`LockLost`] | [`on_lost`](LockLayer::on_lost) |
+//! | the client disconnects | the handler is dropped, the lock released | [`detach`](LockLayer::detach) |
 //! | the hold lasts longer than 30 s | as for a lost lease | [`max_hold`](LockLayer::max_hold) |
 //! | the handler panics | the lock is released, the panic continues | |
-//! | the key cannot be read from the request | 400 if the client can fix it, 503 if the source of the key did not answer, else 500 | [`on_bad_key`](LockLayer::on_bad_key) |
+//! | the key cannot be read from the request | 400 if the client can fix it, 503 if the key source did not respond, otherwise 500 | [`on_bad_key`](LockLayer::on_bad_key) |
 //!
-//! The 409 and every 503 have `Retry-After`, except for a lost lease, whose handler may have done a part of its work.
+//! The 409 and every 503 include `Retry-After`, except after a lost lease, because the handler may
+//! have completed part of its work.
 //!
 //! Rejections are `application/problem+json` (RFC 9457) with a stable `type` per reason, such as
-//! `urn:problem-type:distlock:timeout`. They contain a hash of the key, never the key itself. The secret of the hash
-//! belongs to the process, or is a [`key_hash_secret`](LockLayer::key_hash_secret) shared by all replicas.
-//! [`grpc`](LockLayer::grpc) turns rejections into a `grpc-status`.
+//! `urn:problem-type:distlock:timeout`. They contain a hash of the key, never the key itself. The
+//! hash uses a per-process secret, or a [`key_hash_secret`](LockLayer::key_hash_secret) shared by
+//! all replicas. [`grpc`](LockLayer::grpc) turns rejections into a `grpc-status`.
 //!
 //! # Limits of a lock
-//! - **A lock is not idempotency.** It makes two requests run one after the other; a client that repeats a request
-//!   because the response was lost still orders twice. Put an `IdempotencyLayer` (module `idempotency`, feature
-//!   `idempotency`) on such a route, and send the same key to the services that you call.
-//! - **A lock must outlive the transaction that it protects.** Commit before the response is returned; a commit in a
-//!   spawned task, or after the body, comes after the release.
+//! - **A lock does not make requests idempotent.** Requests run one after the other, so a client
+//!   that repeats a request after losing the response still orders twice. Put an `IdempotencyLayer`
+//!   (module `idempotency`, feature `idempotency`) on the route, and send the same key to the
+//!   services that you call.
+//! - **A lock must outlive the transaction that it protects.** Commit before the response is
+//!   returned. A commit in a spawned task, or after the body ends, comes after the release.
 //! - **A lock can be lost while the handler runs.** Pass
-//!   [`LockHandle::fencing_token`](lock_core::Hold::fencing_token) to the store that you write to, and let it reject
-//!   older ones.
-//! - **It ends with the response.** A task that the handler spawns, or a connection that it upgrades (a WebSocket),
-//!   is not covered: such work needs its own lock.
-//! - **A dropped handler stops at its next `.await`**, wherever that is. A handler that writes should be
-//!   [detached](LockLayer::detach), so that a client that leaves does not stop it halfway.
+//!   [`LockHandle::fencing_token`](lock_core::Hold::fencing_token) to the store that you write to,
+//!   and let it reject older tokens.
+//! - **The lock ends with the response.** It does not cover tasks that the handler spawns or
+//!   connections that it upgrades, such as WebSockets. These need their own lock.
+//! - **A dropped handler stops at an `.await`.** [Detach](LockLayer::detach) handlers that write,
+//!   so that a client disconnect does not stop them halfway.
 //!
 //! # Slow clients
-//! The lock is held while the handler reads the request body and while the client reads the response. A client that
-//! sends one byte per minute blocks the key for everyone else. The following settings limit this:
-//! - [`max_hold`](LockLayer::max_hold) ends a hold after 30 s by default. The handler is dropped and the request
-//!   answered with 503, or the body is cut. Set it a little above the duration of the slowest handler. Streams that
-//!   clients keep open need a longer one, or [`no_max_hold`](LockLayer::no_max_hold).
+//! The lock is held while the handler reads the request body and while the client reads the
+//! response. A client that sends one byte per minute blocks the key for all other clients. The
+//! following settings limit this:
+//! - [`max_hold`](LockLayer::max_hold) ends a hold after 30 s by default. The handler is dropped
+//!   and the layer responds with 503, or the body is truncated. Set it slightly above the duration
+//!   of the slowest handler. Streams that clients keep open need a longer limit, or
+//!   [`no_max_hold`](LockLayer::no_max_hold).
 //! - [`BufferRequestLayer`] reads the request body before the lock is acquired. Put it on every route whose
 //!   handler reads a body from clients that you do not trust. The bodies of waiting requests stay in memory,
 //!   64 MiB of them by default; above this [`budget`](BufferRequestLayer::budget), requests are rejected with
 //!   503.
-//! - [`in_handler`](LockLayer::in_handler) acquires the lock after the handler's extractor has read and parsed the request. An
-//!   upload then holds nothing; its limits and its timeout are those of the server.
+//! - [`in_handler`](LockLayer::in_handler) acquires the lock after the handler's extractor has read
+//!   and parsed the request. No lock is held during the upload, whose limits and timeout are those
+//!   of the server.
 //!
-//! # Outside of the lock
-//! A request that is rejected before the lock does not affect other requests. These belong outside:
-//! - **Authentication and authorisation.** Otherwise any client can hold a key, and fill the queue of waiters.
+//! # Outside the lock
+//! Requests rejected before the lock do not affect other requests. These belong outside:
+//! - **Authentication and authorisation.** Otherwise any client can hold a key and fill the wait
+//!   queue.
 //! - **Rate limits and concurrency limits**, per client and not per key.
-//! - **The check that the resource exists.** Each name that is locked once leaves a fencing counter in the store, for
-//!   an hour by default. Such a check rejects a flood of made-up names with 404 before they reach the store.
+//! - **Existence checks.** Each locked name leaves a fencing counter in the store, for an hour by
+//!   default. An existence check rejects made-up names with 404 before they reach the store.
 //!
 //! ```
 //! # #[cfg(feature = "axum")] {
@@ -118,41 +125,45 @@
 //! with 405, and the OPTIONS of a CORS preflight, then wait for the lock and are rejected with 503 while it is held. In
 //! `get(list).merge(post(create).locked(&lock, key))`, reads of the same path need no lock.
 //!
-//! Path templates read axum's path parameters. These are available in all of these places, but not in a service that
-//! wraps the `Router`, nor in its fallback. A request whose route does not have a parameter is rejected with 500 and
-//! takes no lock; the existing parameters are logged once per route.
+//! Path templates read axum's path parameters. They are available in all of these places, but not
+//! in a service that wraps the `Router` or in its fallback. If the route lacks a parameter, its
+//! requests are rejected with 500 and take no lock. The route's actual parameters are logged once.
 //!
-//! Put concurrency limits and timeouts outside of this layer; a timeout inside of it does not include the wait. The
-//! release is sent in the background when the body ends: a client that sends its next request immediately may have to
-//! wait for a round trip, so prefer a short wait to none.
+//! Put concurrency limits and timeouts outside this layer. A timeout inside it does not include the
+//! wait. The release is sent in the background when the body ends. A client that sends its next
+//! request immediately may have to wait for one round trip, so prefer a short wait to none.
 //!
 //! # Two layers around one handler
 //! <div class="warning">
 //!
-//! Two stacked layers acquire one after the other. If `/transfer/1/2` acquires account 1 and then 2, and
-//! `/transfer/2/1` acquires 2 and then 1, they can block each other, and both are rejected with 503 after the
-//! [`wait`](LockLayer::wait). Under load, this happens to nearly all of them.
+//! Two stacked layers acquire one after the other. If `/transfer/1/2` acquires account 1 and then
+//! 2, and `/transfer/2/1` acquires 2 and then 1, they can block each other, and both are rejected
+//! with 503 after the [`wait`](LockLayer::wait). Under load, this happens to nearly all such
+//! requests.
 //!
 //! </div>
 //!
-//! Stack layers only if all requests that share a key acquire the keys in the same order, for example the tenant before
-//! the account. Otherwise give one layer several [`keys`](LockLayer::keys): `/transfer/1/2` and `/transfer/2/1` then
-//! acquire both accounts in the same order. With two layers of the same key, the inner one waits for the outer one
-//! until its wait has passed. If two layers are created by [`in_handler`](LockLayer::in_handler), the handler uses only
-//! the inner one. Use a single layer with a key of several names instead.
+//! Stack layers only if all requests that share a key acquire the keys in the same order, for
+//! example the tenant before the account. Otherwise, use one layer with several
+//! [`keys`](LockLayer::keys): `/transfer/1/2` and `/transfer/2/1` then acquire both accounts in the
+//! same order. With two layers on the same key, the inner one waits for the outer one until its
+//! wait expires. If two layers are created by [`in_handler`](LockLayer::in_handler), the handler
+//! uses only the inner one. Use a single layer with a key of several names instead.
 //!
 //! # Behind a proxy
-//! Proxies can repeat a request that was rejected with 503 at another server. That is correct for most rejections,
-//! where no work was done. After `lost`, the handler was dropped at an `.await` and may have applied a part of its
-//! work.
-//! - nginx repeats GET, PUT and DELETE with `proxy_next_upstream http_503`, and also POST and PATCH with
-//!   `non_idempotent` (or before 1.9.13). Leave both out for locked routes.
-//!   `proxy_next_upstream error timeout`, the default, still repeats a PUT or DELETE whose response took longer
-//!   than `proxy_read_timeout`: set that above `wait` + `max_hold`, or use `proxy_next_upstream off`.
-//! - Envoy repeats with `retry_on: 5xx` or `gateway-error`, HAProxy with `retry-on 503`: the same applies.
+//! After a 503, a proxy can retry the request at another server. This is correct for most
+//! rejections, since no work was done. After `lost`, the handler was dropped at an `.await` and may
+//! have completed part of its work.
+//! - nginx retries GET, PUT and DELETE with `proxy_next_upstream http_503`, and also POST and PATCH
+//!   with `non_idempotent` (or before 1.9.13). Leave both out for locked routes.
+//!   `proxy_next_upstream error timeout`, the default, still retries a PUT or DELETE whose response
+//!   took longer than `proxy_read_timeout`: set that above `wait` + `max_hold`, or use
+//!   `proxy_next_upstream off`.
+//! - The same applies to Envoy's `retry_on: 5xx` and `gateway-error`, and to HAProxy's
+//!   `retry-on 503`.
 //!
-//! To keep the retries of other rejections, answer `lost` with a status that the proxy does not repeat, such
-//! as 500 (but Envoy's `5xx` repeats that too):
+//! To keep retries for other rejections, respond to `lost` with a status that the proxy does not
+//! retry, such as 500. Envoy's `5xx` retries this status too.
 //! ```
 //! # use lock_core::{LockFactory, MemoryBackend};
 //! # let locks = LockFactory::new(MemoryBackend::new());
@@ -167,19 +178,21 @@
 //! A handler that must not run twice needs an idempotency key, regardless of the proxy.
 //!
 //! # Observability
-//! Each request that needs a lock has a `tracing` span with the route, a hash of its key, the outcome and the wait.
-//! An [`observer`] receives the same as events; with the feature `otel` there are metrics by route.
+//! Each request that needs a lock has a `tracing` span with the route, a hash of its key, the
+//! outcome and the wait. An [`observer`] receives the same data as events. The feature `otel` adds
+//! metrics per route.
 //!
 //! # Features
-//! | feature | default | gives |
+//! | feature | default | provides |
 //! | --- | --- | --- |
 //! | `axum` | off | path templates, `LockedExt`, the extractors `Locked`, [`LockSlot`], [`LockHandle`] and [`LockStatus`], the matched route as a label |
 //! | `idempotency` | off | the module `idempotency`: requests with an `Idempotency-Key` run once, and their response is replayed |
-//! | `sqlite`, `postgres` | off | its records in SQLite or PostgreSQL, through sqlx 0.9, which needs Rust 1.94 |
+//! | `sqlite`, `postgres` | off | idempotency records in SQLite or PostgreSQL, through sqlx 0.9, which needs Rust 1.94 |
 //! | `otel` | off | `observer::OtelLayerObserver`, on the OpenTelemetry API 0.33 |
 //!
-//! With axum: `lock-tower = { path = "…/crates/lock-tower", features = ["axum"] }`. Without it, keys are read from
-//! headers, the query or by a function, and the handler finds its lock in the extensions of the request.
+//! With axum: `lock-tower = { path = "…/crates/lock-tower", features = ["axum"] }`. Without it,
+//! keys come from headers, the query or a function, and the handler finds its lock in the request
+//! extensions.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -220,7 +233,7 @@ pub use locked_ext::LockedExt;
 pub use policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};
 pub use reject::{KeyHash, RejectReason, Rejection, RejectionBody};
 
-/// The examples of the README.
+/// The README's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

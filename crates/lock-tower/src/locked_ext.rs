@@ -1,4 +1,4 @@
-//! Locks as annotations of axum's method routers.
+//! An extension trait that adds locks to axum's method routers.
 
 use crate::{
     key::{InvalidKey, KeyTemplate},
@@ -10,9 +10,9 @@ use std::convert::Infallible;
 
 /// Locks the methods of a route: `post(order).locked(&lock, "stock:{sku}")`.
 ///
-/// The lock applies only to the methods that the router already has. A request with another method is rejected with
-/// 405. The OPTIONS of a CORS preflight and a HEAD without a GET take no lock. A HEAD on a route with a locked GET runs
-/// the GET handler, and needs the lock.
+/// The lock applies only to the methods that the router already has. Requests with other methods
+/// are rejected with 405. CORS preflight requests, and HEAD requests without a GET handler, take no
+/// lock. HEAD on a route with a locked GET runs the GET handler and needs the lock.
 ///
 /// ```
 /// use axum::{Router, extract::Path, routing::{get, post}};
@@ -31,13 +31,14 @@ use std::convert::Infallible;
 ///     .route("/moves/{from}/{to}", post(transfer).locked_all(&lock, ["stock:{from}", "stock:{to}"]));
 /// ```
 ///
-/// A router does not know its path until a request arrives. If the path lacks a parameter of the template, every
-/// request is rejected with 500 and takes no lock; the parameters that exist are logged once.
+/// A method router's path is unknown until a request arrives. If the path lacks a template
+/// parameter, every request is rejected with 500 and takes no lock. The parameters that exist are
+/// logged once.
 pub trait LockedExt: Sized + sealed::Sealed {
-    /// Locks by one key: a template, or a [`KeyTemplate`].
+    /// Adds a lock with one key, given as a template or a [`KeyTemplate`].
     ///
     /// # Panics
-    /// Panics if the template is malformed, or the router has no methods; `any` has none.
+    /// Panics if the template is malformed, or if the router has no methods, as with `any`.
     #[track_caller]
     fn locked<T, D>(self, lock: &LockLayer<NoKey, D>, key: T) -> Self
     where
@@ -45,7 +46,7 @@ pub trait LockedExt: Sized + sealed::Sealed {
         InvalidKey: From<T::Error>,
         D: Disconnect;
 
-    /// Locks by several keys, whose locks a request acquires together; see [`LockLayer::keys`].
+    /// Adds locks with several keys, which a request acquires together; see [`LockLayer::keys`].
     ///
     /// # Panics
     /// As [`locked`](Self::locked), and if there are no keys or more than 64.

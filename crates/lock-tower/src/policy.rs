@@ -2,10 +2,10 @@
 
 use http::{Method, StatusCode};
 
-/// The moment at which the lock is released.
+/// The point at which the lock is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ReleaseOn {
-    /// Releases when the body ends, fails or is dropped: a stream is protected to its last byte.
+    /// Releases when the body ends, fails or is dropped. A stream is protected to its last byte.
     #[default]
     BodyEnd,
     /// Releases when the handler returns its response; the body is not protected.
@@ -13,7 +13,7 @@ pub enum ReleaseOn {
 }
 
 impl ReleaseOn {
-    /// Returns `true` if nothing is left to protect after this head: a body that will not be sent is not awaited.
+    /// Returns `true` if the lock ends with this head. A body that will not be sent is not awaited.
     pub(crate) fn ends_with(self, head: StatusCode, asked: &Method) -> bool {
         self == Self::Head || is_bodiless(head, asked)
     }
@@ -36,31 +36,32 @@ pub enum OnLost {
     Signal,
 }
 
-/// The policy for requests that arrive while the store does not answer.
+/// The policy for requests that arrive while the store is not responding.
 ///
-/// It applies to outages only. A store that answers with an error, because permissions are missing or a key has the
-/// wrong type, is never bypassed: such an error does not go away by itself, and requests would run without locks
-/// forever.
+/// It applies only to outages. Error replies from the store, for example because of missing
+/// permissions or a key with the wrong type, never bypass the lock. Such errors persist, and
+/// requests would run without locks indefinitely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnUnavailable {
-    /// Rejects them: fail closed.
+    /// Rejects the requests (fail closed).
     #[default]
     Reject,
-    /// Passes them through without the lock: fail open. The handler gets
+    /// Passes the requests through without the lock (fail open). The handler receives
     /// [`Unlocked::Unavailable`](crate::Unlocked::Unavailable).
     Allow,
 }
 
-/// The policy for requests that lack the client's part of the key: the header or the parameter is missing, or the
-/// function of the key returns [`KeyError::missing`](crate::KeyError::missing).
+/// The policy for requests that lack the client's part of the key: the header or the parameter is
+/// missing, or the key function returns [`KeyError::missing`](crate::KeyError::missing).
 ///
-/// A part that is empty, given more than once, or too long is always rejected. Otherwise a handler might still read a
-/// value from it, and a client could choose to run without the lock.
+/// A part that is empty, repeated or too long is always rejected. Otherwise a handler could still
+/// read a value from it, and clients could choose to run without the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnBadKey {
-    /// Rejects them.
+    /// Rejects the requests.
     #[default]
     Reject,
-    /// Passes them through without a lock. The handler gets [`Unlocked::NoKey`](crate::Unlocked::NoKey).
+    /// Passes the requests through without a lock. The handler receives
+    /// [`Unlocked::NoKey`](crate::Unlocked::NoKey).
     Allow,
 }

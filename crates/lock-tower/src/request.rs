@@ -34,7 +34,7 @@ pub(crate) struct LockRequest {
     undecided: bool,
 }
 
-/// Notifies the observers of a client that left before the outcome was known.
+/// Notifies the observers if the client disconnected before the outcome was known.
 impl Drop for LockRequest {
     fn drop(&mut self) {
         self.leave();
@@ -63,12 +63,12 @@ impl LockRequest {
         }
     }
 
-    /// Begins the wait. From here on the observers are notified of an outcome.
+    /// Begins the wait. From now on, the observers are notified of the outcome.
     pub(crate) fn ask(&mut self) {
         (self.arrived, self.undecided) = (self.observers.now(), true);
     }
 
-    /// Gives up a wait that its handler has left.
+    /// Ends a wait that the handler has cancelled.
     pub(crate) fn leave(&mut self) {
         self.waiter_permit = None;
         if std::mem::take(&mut self.undecided) {
@@ -77,7 +77,7 @@ impl LockRequest {
         }
     }
 
-    /// Counts the request as a waiter, for its key or for its lock.
+    /// Counts the request as a waiter for its key lookup or its lock.
     pub(crate) fn enter_queue(&mut self) -> Result<(), RejectReason> {
         if self.config.tasks().is_some_and(DetachedTasks::is_full) {
             return Err(RejectReason::TooManyDetached);
@@ -88,7 +88,7 @@ impl LockRequest {
         Ok(())
     }
 
-    /// Starts to acquire the locks of these names.
+    /// Starts to acquire the locks with these names.
     pub(crate) fn acquire(&mut self, names: LockNames) -> Result<Acquire, RejectReason> {
         self.observers.record_key(|| self.config.key_hash(&names));
         let entered = self.enter_queue();
@@ -119,7 +119,7 @@ impl LockRequest {
         })
     }
 
-    /// Takes the result of the acquire, and notifies the observers of a success.
+    /// Handles the result of the acquire, and notifies the observers if it succeeded.
     pub(crate) fn acquired(
         &mut self,
         guard: Result<RequestGuard, LockError>,
@@ -136,8 +136,8 @@ impl LockRequest {
         Ok(Arc::new(Held::new(guard, self.observers.clone())))
     }
 
-    /// Decides the treatment of the request without its lock, and notifies the observers. The extensions name the route, for the
-    /// log of a template that does not fit it.
+    /// Decides how to proceed without the lock, and notifies the observers. The route in
+    /// `extensions` is logged if the template does not match it.
     pub(crate) fn without_lock(&mut self, reason: RejectReason, extensions: Option<&Extensions>) -> Fallback {
         let passes = self.passes_through(&reason).map(|unlocked| (unlocked, self.take_task_slot()));
         let (reason, unlocked) = match passes {
@@ -191,7 +191,8 @@ impl LockRequest {
         self.config.answer(Rejection::new(reason, status, key, self.config.wait))
     }
 
-    /// Logs the reason. Timeouts and full queues are normal, so they are logged at debug level and counted by metrics.
+    /// Logs the reason. Timeouts and full queues are normal under load, so they are only logged at
+    /// debug level.
     fn log(&self, reason: &RejectReason, disposition: Disposition, extensions: Option<&Extensions>) {
         let outcome = reason.as_str();
         match reason {

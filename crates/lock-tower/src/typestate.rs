@@ -5,26 +5,29 @@ use crate::{key::KeyTemplate, layer::LockLayer};
 #[cfg(feature = "axum")]
 use axum::routing::MethodRouter;
 
-/// No key is set yet.
+/// The state of a layer without a key.
 #[derive(Debug, Clone, Copy)]
 pub struct NoKey(pub(crate) ());
 
-/// The handler determines the key; see [`LockLayer::in_handler`](crate::LockLayer::in_handler).
+/// The state of a layer whose handlers determine the key; see
+/// [`LockLayer::in_handler`](crate::LockLayer::in_handler).
 #[derive(Debug, Clone, Copy)]
 pub struct InHandler(pub(crate) ());
 
-/// A client that leaves cancels its handler: it is dropped at its `.await`, and the lock is released.
+/// The policy that cancels a handler when its client disconnects. The handler is dropped at its
+/// `.await`, and the lock is released.
 #[derive(Debug, Clone, Copy)]
 pub struct Cancel(pub(crate) ());
 
-/// A client that leaves does not stop its handler; see [`LockLayer::detach`](crate::LockLayer::detach).
+/// The policy that lets a handler continue after its client disconnects; see
+/// [`LockLayer::detach`](crate::LockLayer::detach).
 #[derive(Debug, Clone, Copy)]
 pub struct Detach(pub(crate) ());
 
-/// The policy for a client that leaves, as a type: [`Cancel`] or [`Detach`].
+/// The policy for client disconnects, as a type: [`Cancel`] or [`Detach`].
 #[cfg(feature = "axum")]
 pub trait Disconnect: Clone + Sized {
-    /// Puts a layer on all methods of a router.
+    /// Adds a layer to all methods of a router.
     fn lock_methods<S: Clone + Send + Sync + 'static>(
         router: MethodRouter<S>,
         lock: LockLayer<KeyTemplate, Self>,

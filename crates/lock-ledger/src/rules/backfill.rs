@@ -1,10 +1,10 @@
-//! Backfills: past instants that run one at a time, in ascending order.
+//! Backfills, which run past scheduled times one at a time, in ascending order.
 //!
 //! ```text
-//!            command                  claim of its last instant, or withdrawn
+//!            command                  claim of its last time, or withdrawn
 //!  nothing ──────────▶ mark < last ─────────────────────────────────────────▶ nothing
 //!                         │    ▲
-//!                         └────┘ claim: the mark rises to its instant
+//!                         └────┘ claim: the mark rises to its time
 //! ```
 
 use super::state::{GroupLedger, Job};
@@ -22,7 +22,7 @@ use uuid::Uuid;
 impl GroupLedger {
     /// Starts a backfill.
     pub(super) fn backfill(&mut self, now: UtcTime, job: &LockName, r: &BackfillRequest) -> CommandReply {
-        // The command was delivered twice, far apart, and its runs started in between.
+        // Accepts a command that was delivered again after its runs started.
         let known = |job: &Job| {
             let mut runs = job.open.keys().chain(job.history.iter().map(|entry| &entry.run));
             runs.any(|run| run.backfill() == Some(r.id))
@@ -62,7 +62,7 @@ impl GroupLedger {
     }
 }
 
-/// Returns the answer to a claim of a backfill's run that may not start.
+/// Returns the reply to a claim of a backfill run that cannot start.
 pub(super) fn refuse(
     job: &Job,
     now: UtcTime,
@@ -84,12 +84,12 @@ pub(super) fn refuse(
     if at_ms > now_ms {
         return Some(ClaimReply::Early { wait: Duration::from_millis(at_ms - now_ms) });
     }
-    // Also one whose node has died: a leader continues or ends it.
+    // Includes a run whose node has crashed, since a leader continues or ends it.
     let running = u32::try_from(job.open.keys().filter(is_open).count()).unwrap_or(u32::MAX);
     (running > 0).then_some(ClaimReply::Busy { running })
 }
 
-/// Raises the mark of a backfill to an instant that is decided.
+/// Raises a backfill's mark to a decided scheduled time.
 pub(super) fn advance(backfills: &mut BTreeMap<Uuid, Backfill>, id: Uuid, at: UtcTime) {
     if let Some(backfill) = backfills.get_mut(&id) {
         (backfill.mark, backfill.done) = (at, backfill.done.saturating_add(1));

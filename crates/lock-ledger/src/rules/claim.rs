@@ -1,4 +1,4 @@
-//! The decision whether a run may start. The order of the checks is what makes the scheduler safe.
+//! The decision to start a run. The scheduler's safety depends on the order of the checks.
 
 use super::{
     backfill,
@@ -96,13 +96,13 @@ impl GroupLedger {
     }
 }
 
-/// Returns a skip of this run alone.
+/// Returns a skip of only this run.
 fn one(r: &ClaimRequest, detail: &str) -> Skip {
     Skip { first: r.run, count: 1, detail: detail.to_owned() }
 }
 
-/// Answers a claim that was granted or skipped before. A lease that has ended is not renewed, since others may run
-/// instead.
+/// Returns the reply to a repeated claim. A lease that has ended is not renewed, since another run
+/// may have started.
 fn repeated(job: &mut Job, now: UtcTime, r: &ClaimRequest) -> Option<ClaimReply> {
     if let Some(open) = job.open.get_mut(&r.run).filter(|open| open.claim == r.claim) {
         if open.is_over(now) || open.stage != Stage::Running {

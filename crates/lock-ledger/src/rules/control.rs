@@ -1,4 +1,4 @@
-//! The controls of a group: pauses, schedules and triggers.
+//! A group's controls: pauses, schedules and triggers.
 
 use super::state::{GroupLedger, Job, JobKind};
 use crate::{
@@ -9,8 +9,8 @@ use crate::{
 use lock_core::{__private::expiry, LockName, clock::UtcTime};
 
 impl GroupLedger {
-    /// Carries out a command. Instants that were missed under the previous controls stay missed: a job that was
-    /// paused for a week does not start with the runs of that week.
+    /// Executes a command. Scheduled times missed under the previous controls stay missed. For
+    /// example, a job that was paused for a week does not run for that week.
     pub fn command(&mut self, now: UtcTime, name: &LockName, command: &JobCommand) -> CommandReply {
         if let JobCommand::Reinstate(controls) = command {
             return self.reinstate(now, name, controls);
@@ -46,9 +46,10 @@ impl GroupLedger {
             }
         }
         let changes = next != job.controls;
-        // The first command of a job is recorded even if it changes nothing: it outweighs controls from before a loss.
+        // A job's first command is recorded even if it changes nothing, since it overrides controls
+        // from before a data loss.
         if changes || *command == JobCommand::Reset || job.controls.revision == 0 {
-            // The only instant of a job that runs once is late then, not missed.
+            // The only scheduled time of a job that runs once is then late, but not missed.
             if changes && !matches!(command, JobCommand::Pause(_) | JobCommand::Reset) && job.once.is_none() {
                 job.raise_watermark(now.as_millis());
             }
@@ -64,7 +65,7 @@ impl GroupLedger {
         }
     }
 
-    /// Sets controls from before a loss of data, unless those of the job are newer.
+    /// Restores controls from before a data loss, unless the job's controls are newer.
     fn reinstate(&mut self, now: UtcTime, name: &LockName, before: &JobControls) -> CommandReply {
         if self.jobs.get(name).is_some_and(|job| job.kind == JobKind::Removed) {
             return CommandReply::Unregistered;
@@ -74,7 +75,7 @@ impl GroupLedger {
         let job = self.jobs.entry(name.clone()).or_insert_with(new);
         if before.revision > job.controls.revision {
             job.controls = before.clone();
-            // The clock that gave it may have been ahead. Later commands have a higher one.
+            // The clock may have been ahead. Later commands must get a higher revision.
             self.revision = self.revision.max(before.revision);
             self.raise_revision(now);
         }
@@ -83,7 +84,7 @@ impl GroupLedger {
 
     fn trigger(&mut self, now: UtcTime, new: Trigger, payload: Option<String>) -> CommandReply {
         let waits = self.triggers.iter().any(|trigger| trigger.id == new.id);
-        // The command was delivered twice, far apart, and its trigger ran in between.
+        // Accepts a command that was delivered again after its trigger ran.
         let run = RunId::Triggered(new.id);
         let known = |job: &Job| job.open.contains_key(&run) || job.remembers(run, None);
         if waits || self.jobs.get(&new.job).is_some_and(known) {
@@ -140,24 +141,24 @@ impl GroupLedger {
     }
 }
 
-/// Returns the key of the payload of a trigger.
+/// Returns the key of a trigger's payload.
 fn key_of(trigger: &Trigger) -> (LockName, RunId) {
     (trigger.job.clone(), RunId::Triggered(trigger.id))
 }
 
 impl Job {
-    /// Marks the open runs, or one of them, as cancelled. Returns `None` if there are none, and `false` if all of them
-    /// were marked before.
+    /// Marks the open runs, or one of them, as cancelled. Returns `None` if there are none, and
+    /// `false` if all of them were already marked.
     fn cancel(&mut self, run: Option<RunId>) -> Option<bool> {
         let asked = self.open.iter_mut().filter(|(id, _)| run.is_none_or(|run| run == **id));
         let marked = asked.map(|(_, open)| !std::mem::replace(&mut open.cancelled, true));
         marked.reduce(|one, other| one | other)
     }
 
-    /// Takes back times in the future, which a clock that was ahead has written.
+    /// Lowers future times that were written while the clock was ahead.
     fn reset(&mut self, now: UtcTime) {
         let now_ms = now.as_millis();
-        // The only instant of a job that runs once is late, not decided.
+        // The only scheduled time of a job that runs once must not become decided.
         self.watermark_ms = self.once.map_or(now_ms, |_| self.watermark_ms.min(now_ms));
         for since in self.since.values_mut() {
             since.from_ms = since.from_ms.min(now_ms);

@@ -1,4 +1,4 @@
-//! Renewal and end of an attempt, which only its claim may request.
+//! Renewal and end of an attempt, which only its claim can request.
 
 use super::state::{GroupLedger, Job, Stage};
 use crate::{
@@ -24,8 +24,8 @@ impl GroupLedger {
         }
     }
 
-    /// Records the end of an attempt, even if it was orphaned in the meantime. If the run is left to another node, the
-    /// revision of the group is raised so that the leader looks immediately.
+    /// Records the end of an attempt, even if it was orphaned in the meantime. If any node can
+    /// continue the run, the group's revision is raised so that the leader checks immediately.
     pub fn end(&mut self, now: UtcTime, r: &EndRequest) -> EndReply {
         let open = self.jobs.get(&r.job.name).and_then(|job| job.open.get(&r.run));
         let open = open.filter(|open| open.claim == r.claim);

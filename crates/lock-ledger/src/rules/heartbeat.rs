@@ -5,7 +5,8 @@ use crate::heartbeat::{HeartbeatReply, HeartbeatRequest};
 use lock_core::{__private::expiry, clock::UtcTime};
 
 impl GroupLedger {
-    /// Records that a node is alive, forgets nodes whose lease has ended, and reads the state of the group.
+    /// Records that a node is alive, removes nodes whose lease has ended, and reads the group's
+    /// state.
     pub fn heartbeat(&mut self, now: UtcTime, r: &HeartbeatRequest) -> HeartbeatReply {
         if r.lease.is_zero() {
             self.nodes.remove(&r.node.id);

@@ -41,13 +41,14 @@ impl Job {
         self.remember(entry, r.history);
     }
 
-    /// Returns whether the last entry is a skip by this claim.
+    /// Returns `true` if the last entry is a skip by this claim.
     pub(super) fn has_just_skipped(&self, claim: ClaimId) -> bool {
         let last = self.history.front();
         last.is_some_and(|last| last.outcome == RunOutcome::Skipped && last.claim == claim)
     }
 
-    /// Returns whether the history has an attempt of this run, and of this claim if one is given.
+    /// Returns `true` if the history contains an attempt of this run, with this claim if one is
+    /// given.
     pub(super) fn remembers(&self, run: RunId, claim: Option<ClaimId>) -> bool {
         let same = |entry: &Attempt| entry.run == run && claim.is_none_or(|claim| claim == entry.claim);
         self.history.iter().any(same)

@@ -1,4 +1,4 @@
-//! Instances: their definitions, the record of their changes, and the end of those that run once.
+//! Instances, with their definitions, their recorded changes, and the end of those that run once.
 //!
 //! ```text
 //!            add                       remove
@@ -12,10 +12,11 @@
 //! ```
 //!
 //! Invariants:
-//! - an instance has a watermark, which `add` never lowers, and raises to now if the schedule changed;
-//! - only claims of the current revision of the definition start a run, except further attempts of an open one;
-//! - each revision of the instances is that of one recorded change, so that a reader whose revision is recorded knows
-//!   what it has missed.
+//! - `add` never lowers an instance's watermark, and raises it to now if the schedule changed;
+//! - only claims with the definition's current revision start a run, except for further attempts of
+//!   an open run;
+//! - each revision of the instances belongs to one recorded change, so the changes since a recorded
+//!   revision can be determined.
 
 use super::state::{GroupLedger, Job, JobKind};
 use crate::{
@@ -26,7 +27,7 @@ use lock_core::{__private::expiry, LockName, clock::UtcTime};
 use std::collections::BTreeSet;
 
 impl Job {
-    /// Returns `true` if the job has the definition of this revision, or has none for 0.
+    /// Returns `true` if the job has the definition with this revision, or no definition for 0.
     pub(super) fn is_defined_by(&self, revision: u64) -> bool {
         match self.kind {
             JobKind::Static => revision == 0,
@@ -35,16 +36,16 @@ impl Job {
         }
     }
 
-    /// Returns `true` if it was to run once, and its instant is decided or it was removed.
+    /// Returns `true` if the job runs once, and its scheduled time is decided or it was removed.
     fn has_run_once(&self) -> bool {
         let decided = |at: UtcTime| self.watermark_ms >= at.as_millis();
         self.once.is_some_and(|once| self.kind == JobKind::Removed || decided(once.at))
     }
 
-    /// Takes a new definition.
+    /// Applies a new definition.
     fn define(&mut self, now_ms: u64, definition: &Definition, restarts: bool) {
         self.once = definition.once;
-        // Nothing comes before the only instant, which may be in the past.
+        // The only scheduled time may be in the past.
         if restarts && definition.once.is_none() {
             self.raise_watermark(now_ms);
         }
@@ -63,7 +64,7 @@ impl GroupLedger {
         if before.is_some_and(|before| before.definition == r.definition) {
             return AddReply::Unchanged;
         }
-        // An instance does not displace a run that waits for its only instant.
+        // A repeating instance does not replace one that is waiting for its only run.
         let displaces = |before: &Instance| before.definition.once.is_some() && r.definition.once.is_none();
         if job.is_some_and(is_decided) || before.is_some_and(displaces) {
             return AddReply::AlreadyRun;
@@ -111,7 +112,8 @@ impl GroupLedger {
         RemoveReply::Removed
     }
 
-    /// Removes the definition of an instance that has run once, and has no open run. Its record expires.
+    /// Removes the definition of an instance that has run once and has no open run. Its record
+    /// expires later.
     pub(super) fn conclude(&mut self, now: UtcTime, name: &LockName) {
         let has_run = |job: &&mut Job| job.has_run_once() && job.open.is_empty();
         let Some(job) = self.jobs.get_mut(name).filter(has_run) else { return };
@@ -125,7 +127,7 @@ impl GroupLedger {
         self.drop_triggers(now, name, had_controls);
     }
 
-    /// Removes the records that have expired.
+    /// Removes expired records.
     pub fn expire(&mut self, now: UtcTime) {
         while self.expiring.first().is_some_and(|(expires, _)| now.as_millis() > *expires) {
             let expired = self.expiring.pop_first();
@@ -133,7 +135,8 @@ impl GroupLedger {
         }
     }
 
-    /// Withdraws the triggers and backfills of a job. The revision of the controls is raised if they changed.
+    /// Withdraws a job's triggers and backfills, and raises the revision of the controls if they
+    /// changed.
     fn drop_triggers(&mut self, now: UtcTime, name: &LockName, controls_changed: bool) {
         let backfills = self.backfills.len();
         self.backfills.retain(|_, backfill| backfill.job != *name);

@@ -12,14 +12,17 @@
 //! ```
 //!
 //! Invariants:
-//! - An instant is decided once: the watermark rises with each claim and each skip. An instant that is not above it,
-//!   or not above the start of its schedule, is never claimed as a first attempt.
+//! - A scheduled time is decided once: each claim and each skip raises the watermark. A time that
+//!   is not above the watermark, or not above the start of its schedule, is never claimed as a
+//!   first attempt.
 //! - An open run has one attempt, and only its claim id can renew or end it.
 //! - An attempt whose lease has ended cannot be renewed, only ended or followed by another.
-//! - A claim with a pool starts only while fewer open runs than its limit are in that pool, in the whole group.
-//! - The mark of a backfill rises with each claim. At most one of its runs is open.
+//! - A claim with a pool only starts while the pool has fewer open runs than the claim's limit,
+//!   across the group.
+//! - Each claim of a backfill raises its mark. At most one of its runs is open.
 //! - A cancelled run gets no further attempt.
-//! - A payload belongs to a waiting trigger or to an open run, and is removed with the last of them.
+//! - A payload belongs to a waiting trigger or to its open run, and is removed when neither
+//!   remains.
 //! - Tokens only increase. The watermark is lowered only by an operator's reset.
 
 mod backfill;

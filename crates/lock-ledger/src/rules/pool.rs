@@ -1,12 +1,12 @@
-//! Pools: the bound on the open runs of several jobs of a group.
+//! Pools, which limit the open runs of several jobs in a group.
 
 use super::state::{GroupLedger, Open};
 use crate::{ids::RunId, reply::ClaimReply, request::ClaimRequest};
 use lock_core::clock::UtcTime;
 
 impl GroupLedger {
-    /// Returns the reply to a claim whose pool is full. The run itself is not counted, so that a run that waits for its
-    /// next attempt keeps its place.
+    /// Returns the reply to a claim whose pool is full. The run itself is not counted, so a run
+    /// that waits for its next attempt keeps its slot.
     pub(super) fn refuse_by_pool(&self, now: UtcTime, r: &ClaimRequest) -> Option<ClaimReply> {
         let pool = r.pool.as_ref()?;
         let others = self.jobs.iter().flat_map(|(job, of)| {

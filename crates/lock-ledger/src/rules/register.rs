@@ -12,7 +12,8 @@ use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
 
 impl Job {
-    /// Starts a schedule that is new to the job, or whose job was absent while others of its group were present.
+    /// Starts a schedule that is new to the job, or whose job was absent while other jobs in its
+    /// group were present.
     fn begin(&mut self, now_ms: u64, schedule: u64, led_ms: u64) {
         let since = self.since.entry(schedule).or_insert(Since { from_ms: now_ms, seen_ms: led_ms });
         if u128::from(led_ms.saturating_sub(since.seen_ms)) > ABSENT_AFTER.as_millis() {
@@ -34,7 +35,7 @@ impl GroupLedger {
         let now_ms = now.as_millis();
         self.create(now);
         let silent_ms = now_ms.saturating_sub(std::mem::replace(&mut self.seen_ms, now_ms));
-        // An outage of all nodes, or a step of the clock, makes no job absent.
+        // An outage of all nodes or a clock step does not make a job absent.
         if u128::from(silent_ms) <= ABSENT_AFTER.as_millis() {
             self.led_ms += silent_ms;
         }

@@ -1,4 +1,5 @@
-//! Further attempts of a run: after a failure, an interruption or the death of its node, or if its body never began.
+//! Further attempts of a run, after a failure, an interruption or a node crash, or if its body
+//! never began.
 
 use super::{
     start::{forbids, other_runs, start},
@@ -11,8 +12,8 @@ use crate::{
 };
 use lock_core::clock::UtcTime;
 
-/// Claims the next attempt. It needs no leadership, because a caller with the claim of the last attempt knows the
-/// run.
+/// Claims the next attempt. This needs no leadership, because the caller already has the claim of
+/// the last attempt.
 pub(super) fn claim_retry(
     job: &mut Job,
     now: UtcTime,

@@ -1,4 +1,4 @@
-//! The start of an attempt, and the overlap rule that may forbid it.
+//! The start of an attempt, and the overlap rule that can prevent it.
 
 use super::state::{Attempts, Job, Open, Stage};
 use crate::{

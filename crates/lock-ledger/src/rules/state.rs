@@ -21,27 +21,27 @@ use uuid::Uuid;
 pub struct GroupLedger {
     pub(super) jobs: BTreeMap<LockName, Job>,
     pub(super) revision: u64,
-    /// The time at which its first job was added or registered.
+    /// The time at which the first job was added or registered.
     pub(super) created: Option<UtcTime>,
     /// The time of the last registration of any job, in ms.
     pub(super) seen_ms: u64,
-    /// The total time for which the group has had leaders, in ms: a clock that stands still without one.
+    /// The total time for which the group has had a leader, in ms.
     pub(super) led_ms: u64,
-    /// The waiting triggers, in the order in which they were given.
+    /// The waiting triggers, oldest first.
     pub(super) triggers: Vec<Trigger>,
-    /// The backfills with instants left.
+    /// The backfills with scheduled times left to start.
     pub(super) backfills: BTreeMap<Uuid, Backfill>,
     /// The payloads of waiting triggers and of open triggered runs.
     pub(super) payloads: BTreeMap<(LockName, RunId), String>,
     /// The nodes that have sent a heartbeat, by their ids.
     pub(super) nodes: BTreeMap<Uuid, KnownNode>,
-    /// The kinds that were described, by their names and a slash.
+    /// The described kinds, by their names followed by a slash.
     pub(super) kinds: BTreeMap<LockName, Summary>,
     pub(super) instances: BTreeMap<LockName, Instance>,
     pub(super) instances_revision: u64,
     /// The latest changes of instances, oldest first.
     pub(super) changes: VecDeque<(u64, LockName)>,
-    /// The records of instances that have run once, and the times at which they are removed, in ms.
+    /// The removal times, in ms, of the records of instances that have run once.
     pub(super) expiring: BTreeSet<(u64, LockName)>,
 }
 
@@ -57,19 +57,19 @@ pub(super) struct Job {
     pub(super) kind: JobKind,
     /// The terms of an instance that runs once.
     pub(super) once: Option<Once>,
-    /// Present once the job was described or an attempt has ended.
+    /// The summary, present once the job was described or an attempt has ended.
     pub(super) summary: Option<Summary>,
 }
 
 /// The origin of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum JobKind {
-    /// The code of its nodes.
+    /// Defined in the code of its nodes.
     #[default]
     Static,
-    /// A definition of this revision in the ledger.
+    /// Defined in the ledger, with this revision.
     Instance(u64),
-    /// A definition that was removed.
+    /// Defined in the ledger, but removed.
     Removed,
 }
 
@@ -77,15 +77,15 @@ pub(super) enum JobKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Since {
     pub(super) from_ms: u64,
-    /// The `led_ms` of the group at its last registration.
+    /// The group's `led_ms` at the last registration.
     pub(super) seen_ms: u64,
 }
 
-/// A live node, and the end of its lease.
+/// A live node and the end of its lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KnownNode {
     pub(super) node: LiveNode,
-    /// Inclusive, in ms since the epoch.
+    /// The end of the lease, inclusive, in ms since the epoch.
     pub(super) expires_ms: u64,
 }
 
@@ -113,12 +113,12 @@ pub(super) struct Open {
     pub(super) stage: Stage,
     pub(super) replaced: bool,
     pub(super) pool: Option<LockName>,
-    /// Set by a command: the run gets no further attempt.
+    /// `true` if a command cancelled the run, which gets no further attempt.
     pub(super) cancelled: bool,
 }
 
 impl GroupLedger {
-    /// Records the creation of the group. The revision is raised, so that each node reads it.
+    /// Records the creation of the group, and raises the revision so that each node reads it.
     pub(super) fn create(&mut self, now: UtcTime) {
         if self.created.is_none() {
             self.created = Some(UtcTime::from_millis(now.as_millis()));
@@ -126,8 +126,8 @@ impl GroupLedger {
         }
     }
 
-    /// Raises the revision to at least the server's current time in ms, so that a revision from before a loss of data
-    /// never recurs.
+    /// Raises the revision to at least the server's current time in ms, so that a revision from
+    /// before a data loss never recurs.
     pub(super) fn raise_revision(&mut self, now: UtcTime) -> u64 {
         self.revision = (self.revision + 1).max(now.as_millis());
         self.revision
@@ -166,7 +166,7 @@ impl Job {
         self.watermark_ms = self.watermark_ms.max(to_ms);
     }
 
-    /// Returns the time up to which nothing of this schedule is started.
+    /// Returns the time up to which no run of this schedule starts.
     pub(super) fn decided_ms(&self, schedule: u64) -> u64 {
         self.watermark_ms.max(self.since.get(&schedule).map_or(0, |since| since.from_ms))
     }

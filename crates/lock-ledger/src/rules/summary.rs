@@ -1,4 +1,4 @@
-//! The summaries of jobs, and the descriptions of kinds.
+//! Job summaries and kind descriptions.
 
 use super::state::{GroupLedger, Job, JobKind};
 use crate::{
@@ -24,7 +24,8 @@ pub(super) struct Summary {
     failing_since: Option<UtcTime>,
 }
 
-/// Returns `true` for the name of a kind and a slash. An instance has more after the slash.
+/// Returns `true` for a kind's name followed by a slash. An instance's name continues after the
+/// slash.
 fn is_kind(name: &LockName) -> bool {
     matches!(name.as_str().split_once('/'), Some((_, "")))
 }
@@ -47,7 +48,7 @@ impl GroupLedger {
         }
     }
 
-    /// Reads the summary of the group.
+    /// Reads the group's summary.
     #[must_use]
     pub fn summary(&self, now: UtcTime) -> GroupSummary {
         let jobs = self.jobs.iter().filter_map(|(name, job)| Some((name, job.summary.as_ref()?)));
@@ -60,7 +61,7 @@ impl GroupLedger {
 }
 
 impl Job {
-    /// Adds an entry of the history to the summary. A removed instance has no summary.
+    /// Adds a history entry to the summary. A removed instance has no summary.
     pub(super) fn summarize(&mut self, entry: &Attempt) {
         if self.kind == JobKind::Removed {
             return;

@@ -1,5 +1,5 @@
-//! Stories about the rules. The conformance suite covers the answers that every store must give; these tests cover
-//! exact moments, which only the rules can show.
+//! Tests of the rules at exact times. The conformance suite covers the replies that every store
+//! must return.
 
 use super::GroupLedger;
 use crate::{
@@ -24,7 +24,7 @@ struct Story {
 }
 
 impl Story {
-    /// Creates a story with a job that was registered at 0 s.
+    /// Creates a story with a job registered at 0 s.
     fn new() -> Self {
         let job = JobId { group: GroupName::new("g").unwrap(), name: LockName::new("j").unwrap() };
         let mut ledger = GroupLedger::default();
@@ -32,7 +32,8 @@ impl Story {
         Self { ledger, job }
     }
 
-    /// Registers a job with a schedule at this second. Returns the second up to which it is decided.
+    /// Registers a job with a schedule at this second, and returns the second up to which it is
+    /// decided.
     fn register(&mut self, at: u64, name: &str, schedule: u64) -> u64 {
         let job = LockName::new(name).unwrap();
         let answer = self.ledger.register(NOW + secs(at), &[Registration { job, schedule }]);
@@ -59,7 +60,7 @@ impl Story {
         }
     }
 
-    /// Carries out a command that must be accepted. Returns the revision.
+    /// Executes a command that must be accepted, and returns the revision.
     fn command(&mut self, at: u64, command: &JobCommand) -> u64 {
         match self.ledger.command(NOW + secs(at), &self.job.name, command) {
             CommandReply::Accepted { revision } => revision,
@@ -87,7 +88,7 @@ impl Story {
 }
 
 #[test]
-fn no_run_starts_a_millisecond_before_its_instant() {
+fn no_run_starts_before_its_scheduled_time() {
     let mut story = Story::new();
     let request = story.request(60);
     let before = secs(60) - Duration::from_millis(1);
@@ -100,18 +101,21 @@ fn lost_reply_across_leader_change_starts_once() {
     let mut story = Story::new();
     let (lost, next) = (story.request(60), story.request(120));
     let first = story.claim(secs(60), &lost);
-    assert_eq!(story.claim(secs(80), &lost), first, "the old leader asks again");
-    assert!(matches!(story.claim(secs(120), &next), ClaimReply::Claimed { .. }), "another leads");
-    assert_eq!(story.claim(secs(121), &lost), ClaimReply::Gone, "others run instead");
+    assert_eq!(story.claim(secs(80), &lost), first, "the old leader repeats its claim");
+    assert!(
+        matches!(story.claim(secs(120), &next), ClaimReply::Claimed { .. }),
+        "another leader claims the next run"
+    );
+    assert_eq!(story.claim(secs(121), &lost), ClaimReply::Gone, "another run may have started");
     assert_eq!(
         story.claim(secs(121), &story.request(60)),
         ClaimReply::Duplicate,
-        "and the new one does not run it"
+        "the new leader does not run it"
     );
 }
 
 #[test]
-fn an_attempt_is_over_after_its_last_millisecond() {
+fn attempt_ends_after_its_last_millisecond() {
     let mut story = Story::new();
     let request = story.request(60);
     story.claim(secs(60), &request);
@@ -124,26 +128,26 @@ fn an_attempt_is_over_after_its_last_millisecond() {
     assert_eq!(
         story.end(over, &request, AfterAttempt::Finish),
         EndReply::Recorded,
-        "it may still say how it ended"
+        "the outcome can still be recorded"
     );
 }
 
 #[test]
-fn tokens_grow_over_the_loss_of_the_data() {
+fn tokens_increase_across_data_loss() {
     let mut story = Story::new();
     let ClaimReply::Claimed { token: before, .. } = story.claim(secs(60), &story.request(60)) else {
-        panic!("it is due")
+        panic!("the run is due")
     };
     let mut emptied = Story::new();
     let at = secs(60) + Duration::from_micros(1);
     let ClaimReply::Claimed { token: after, .. } = emptied.claim(at, &emptied.request(60)) else {
-        panic!("it is due")
+        panic!("the run is due")
     };
     assert!(after > before);
 }
 
 #[test]
-fn revisions_grow_over_the_loss_of_the_data() {
+fn revisions_increase_across_data_loss() {
     let (mut story, mut emptied) = (Story::new(), Story::new());
     for _ in 0..3 {
         story.command(60, &JobCommand::Reset);
@@ -154,7 +158,7 @@ fn revisions_grow_over_the_loss_of_the_data() {
 }
 
 #[test]
-fn a_job_that_is_paused_for_a_week_does_not_make_it_up() {
+fn resumed_job_does_not_run_missed_times() {
     let mut story = Story::new();
     story.command(0, &JobCommand::Pause(PauseNote::default()));
     let revision = story.command(604_800, &JobCommand::Resume);
@@ -165,10 +169,10 @@ fn a_job_that_is_paused_for_a_week_does_not_make_it_up() {
 }
 
 #[test]
-fn returning_job_begins_then_but_not_after_an_outage_of_all() {
+fn returning_job_restarts_except_after_a_full_outage() {
     let mut story = Story::new();
     story.register(0, "other", SCHEDULE);
-    // After a year without a leader, missed instants are left to the misfire policy.
+    // After a year without a leader, missed times are left to the misfire policy.
     assert_eq!(story.register(31_536_000, "j", SCHEDULE), 0);
     // The same holds if the leader of other jobs returns first.
     story.register(2 * 31_536_000, "other", SCHEDULE);
@@ -180,7 +184,7 @@ fn returning_job_begins_then_but_not_after_an_outage_of_all() {
     assert_eq!(
         story.register(13 * 60, "j", SCHEDULE),
         13 * 60,
-        "others led without it for longer than `ABSENT_AFTER`"
+        "absent for longer than `ABSENT_AFTER` while others led"
     );
     assert_eq!(story.register(14 * 60, "j", SCHEDULE), 13 * 60);
 }
@@ -194,7 +198,7 @@ fn next_leader_within_minutes_keeps_the_watermark() {
 }
 
 #[test]
-fn a_clock_that_was_ahead_makes_no_job_look_absent() {
+fn clock_that_was_ahead_makes_no_job_absent() {
     let mut story = Story::new();
     story.register(60, "j", SCHEDULE);
     story.register(31_536_000, "other", SCHEDULE);
@@ -204,18 +208,18 @@ fn a_clock_that_was_ahead_makes_no_job_look_absent() {
 }
 
 #[test]
-fn the_beginnings_of_the_latest_schedules_are_remembered() {
+fn start_times_of_the_latest_schedules_are_kept() {
     let mut story = Story::new();
     for schedule in 0..20 {
         story.register(10 + schedule, "j", 100 + schedule);
     }
     assert_eq!(story.ledger.jobs[&story.job.name].since.len(), MAX_SCHEDULES);
-    assert_eq!(story.register(40, "j", 119), 29, "the latest");
-    assert_eq!(story.register(40, "j", 100), 40, "the first was forgotten");
+    assert_eq!(story.register(40, "j", 119), 29, "the latest schedule");
+    assert_eq!(story.register(40, "j", 100), 40, "the first schedule was dropped");
 }
 
 #[test]
-fn a_clock_that_was_ahead_is_reset_by_an_order() {
+fn reset_recovers_from_a_clock_that_was_ahead() {
     let mut story = Story::new();
     const YEAR: u64 = 31_536_000;
     let request = story.request(YEAR);
@@ -227,12 +231,12 @@ fn a_clock_that_was_ahead_is_reset_by_an_order() {
     let due = ClaimRequest { revision, ..story.request(180) };
     assert!(
         matches!(story.claim(secs(180), &due), ClaimReply::Claimed { attempt: 1, .. }),
-        "its lease ended as well"
+        "the lease of the future run has also ended"
     );
     let repeated = ClaimRequest { revision, ..story.request(YEAR) };
     assert_eq!(
         story.claim(secs(YEAR), &repeated),
         ClaimReply::Duplicate,
-        "the run of the excursion is still there"
+        "the future run is still in the history"
     );
 }

@@ -1,4 +1,4 @@
-//! A request body that has arrived.
+//! A fully received request body.
 
 use bytes::Bytes;
 use http::HeaderMap;

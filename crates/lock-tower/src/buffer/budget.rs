@@ -1,4 +1,4 @@
-//! A limit for the bytes of all uploads together.
+//! A limit on the total bytes of all uploads.
 
 use bytes::Bytes;
 use std::sync::{
@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Shared by a layer, its clones and all of their requests.
+/// A byte budget shared by a layer, its clones and all of their requests.
 #[derive(Debug, Clone)]
 pub(super) struct Budget(Arc<Shared>);
 
@@ -30,7 +30,7 @@ impl Budget {
     }
 }
 
-/// The bytes of one upload; returned to the budget when it is dropped.
+/// The bytes reserved for one upload, returned to the budget on drop.
 #[derive(Debug)]
 pub(super) struct Reservation {
     budget: Budget,
@@ -67,7 +67,7 @@ impl Drop for Reservation {
     }
 }
 
-/// The error of a budget that has not enough bytes left.
+/// The error returned if the budget has too few bytes left.
 pub(super) struct Exceeded;
 
 /// Bytes and their share of the budget; the bytes are dropped first.

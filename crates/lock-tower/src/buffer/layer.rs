@@ -12,18 +12,18 @@ use std::{
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// A layer that reads the body of each request into memory before it calls the inner service, so that a slow upload
-/// does not keep others from the lock. Put it outside of the [`LockLayer`](crate::LockLayer).
+/// A layer that reads the body of each request into memory before it calls the inner service, so
+/// that slow uploads do not hold the lock. Put it outside the [`LockLayer`](crate::LockLayer).
 ///
-/// | option | default | response above it |
+/// | option | default | response if exceeded |
 /// | --- | --- | --- |
 /// | [`limit`](Self::limit): the bytes of one body | 2 MiB | 413 |
 /// | [`budget`](Self::budget): the bytes of all bodies together | 64 MiB | 503, `Retry-After` |
 /// | [`timeout`](Self::timeout): the time of one upload | 30 s | 408 |
 ///
-/// Requests that wait for their lock keep their bodies in memory, so without a budget the waiters of one key could
-/// use unlimited memory. Rejections are `application/problem+json`; the `reason` of an exceeded budget is
-/// `buffer_full`.
+/// Requests that wait for their lock keep their bodies in memory. Without a budget, the waiters for
+/// one key could use unlimited memory. Rejections are `application/problem+json`; the `reason` of
+/// an exceeded budget is `buffer_full`.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -56,22 +56,22 @@ impl BufferRequestLayer {
         }
     }
 
-    /// Sets the maximum length of a body, in bytes. A longer one is rejected with 413.
+    /// Sets the maximum length of a body, in bytes. Longer bodies are rejected with 413.
     pub fn limit(self, bytes: usize) -> Self {
         Self { limit: bytes, ..self }
     }
 
-    /// Sets the maximum number of bytes that all requests of this layer and its clones keep in memory. A body counts
-    /// while it arrives, while its request waits for its lock, and until the handler has dropped it. A request that
-    /// would exceed the budget is rejected with 503 and `Retry-After`. A body longer than the entire budget is rejected
-    /// with 413.
+    /// Sets the maximum number of bytes that all requests of this layer and its clones keep in
+    /// memory. A body counts from its arrival until the handler drops it, including while its
+    /// request waits for the lock. A request that would exceed the budget is rejected with 503 and
+    /// `Retry-After`. A body longer than the entire budget is rejected with 413.
     ///
     /// Only bytes that have arrived count. The memory behind them may be up to twice as large.
     pub fn budget(self, bytes: usize) -> Self {
         Self { budget: Budget::new(bytes), ..self }
     }
 
-    /// Sets the maximum duration of an upload. A longer one is rejected with 408.
+    /// Sets the maximum duration of an upload. Longer uploads are rejected with 408.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
@@ -120,7 +120,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> BufferRequestFuture<S, B> {
-        // The call takes the service that is ready. Its clone is not, and is polled before the next call.
+        // Takes the ready service and leaves its clone, which is polled before the next call.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
         let BufferRequestLayer { limit, budget, timeout } = &self.layer;

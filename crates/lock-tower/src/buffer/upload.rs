@@ -21,15 +21,15 @@ use std::{
     time::Duration,
 };
 
-/// The number of frames after which a body that is always ready lets other tasks run and its timeout fire.
+/// The number of frames after which an always-ready body yields to other tasks and its timeout.
 const FRAMES_PER_POLL: usize = 128;
 
-/// The budget is probably free again after this time, since other requests are served in the meantime.
+/// The minimum delay suggested for a retry, in which other requests are likely to free the budget.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pin_project! {
-    // `http_body_util::Collected` would keep the frames as they came. A frame of one byte may keep a buffer of
-    // kilobytes alive, which the budget would not count, so the bytes are copied.
+    // `http_body_util::Collected` would keep the received frames. A one-byte frame can keep
+    // kilobytes of buffer alive, which the budget would not count, so the bytes are copied.
     pub(super) struct Upload<B> {
         #[pin]
         body: Limited<B>,
@@ -63,7 +63,7 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Result<BufferedBody, Failure>> {
         let mut this = self.project();
-        // Not polled: that would make the client send the body.
+        // Polling would make the client send the body.
         if *this.too_large {
             return Poll::Ready(Err(Failure::TooLarge));
         }
@@ -91,7 +91,7 @@ where
     }
 }
 
-/// The reason why the body of a request did not arrive.
+/// The reason why a request body could not be read.
 pub(super) enum Failure {
     TooLarge,
     TooSlow,
@@ -100,8 +100,8 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// Converts the error of a body. A limit outside of this layer fails with the same error, possibly inside another
-    /// one.
+    /// Converts a body error. A limit outside this layer fails with the same error, possibly
+    /// wrapped in another.
     fn of(error: &(dyn Error + 'static)) -> Self {
         let mut causes = std::iter::successors(Some(error), |&error| error.source());
         if causes.any(|error| error.is::<LengthLimitError>()) {

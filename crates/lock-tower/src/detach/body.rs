@@ -1,4 +1,4 @@
-//! The body of a detached handler, as its client receives it.
+//! The response body of a detached handler.
 
 use super::task::{BodyFrame, poll_panic};
 use crate::error::BoxError;
@@ -13,7 +13,7 @@ use std::{
 use tokio::{sync::mpsc, task::JoinHandle};
 
 pin_project! {
-    /// The body of a response that may come from a task.
+    /// A response body that may come from a task.
     pub struct DetachedBody<R> where R: Body {
         #[pin]
         mode: Mode<R>,
@@ -109,7 +109,8 @@ impl<R: Body> fmt::Debug for DetachedBody<R> {
     }
 }
 
-/// The task ended before its body: its lock was lost, or its runtime ends.
+/// The error for a task that ended before its body, because its lock was lost or the runtime shut
+/// down.
 #[derive(Debug, thiserror::Error)]
 #[error("the handler was stopped before its response was complete")]
 struct Stopped;

@@ -1,7 +1,7 @@
-//! Handlers that finish after their client has left.
+//! Handlers that continue after their client disconnects.
 //!
-//! A detached handler runs in a task from its first poll to the last frame of its body. The task sends the
-//! head and the frames to the client, if there is one.
+//! A detached handler runs in a task from its first poll to the last frame of its body. The task
+//! sends the head and the frames to the client, if it is still connected.
 
 mod body;
 mod service;

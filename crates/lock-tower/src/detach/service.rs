@@ -21,8 +21,8 @@ use tokio::{
 use tower_service::Service;
 use tracing::Instrument;
 
-/// A service that sits between a [`LockService`](crate::service::LockService) and the inner service, and runs each
-/// handler in a task of its own.
+/// A service that sits between a [`LockService`](crate::service::LockService) and the inner
+/// service, and runs each handler in its own task.
 #[derive(Debug, Clone)]
 pub struct DetachService<S> {
     inner: S,
@@ -87,7 +87,7 @@ pin_project! {
     #[project = ModeProj]
     enum Mode<F, R, E> where R: Body {
         Inline { #[pin] handler: F },
-        /// The handler ends with its client until it has its lock.
+        /// The handler is dropped with its client until it has its lock.
         Attached { handler: Option<Pin<Box<F>>>, keep: Option<oneshot::Receiver<KeepLock>> },
         Detached {
             head: Option<oneshot::Receiver<Result<Head, E>>>,
@@ -105,7 +105,7 @@ where
     R::Data: Send + 'static,
     R::Error: Into<BoxError>,
 {
-    /// Moves a handler to a task of its own.
+    /// Moves a handler to its own task.
     fn detached(handler: Pin<Box<F>>, keep: KeepLock) -> Self {
         let tasks = keep.tasks.clone();
         let (head, waits_for_head) = oneshot::channel();
@@ -120,7 +120,7 @@ where
                 () = abandoned => {}
             }
         };
-        // `DetachedTasks::drain` waits for the task; the end of its lock stops it.
+        // `DetachedTasks::drain` waits for the task, which stops if its lock is lost.
         let task = tasks.tracker().spawn(running.in_current_span());
         Self::Detached {
             head: Some(waits_for_head),
@@ -164,7 +164,7 @@ where
     }
 }
 
-/// Returns the lock of the handler, once it has one.
+/// Returns the handler's lock once it is acquired.
 fn poll_keep(keep: &mut Option<oneshot::Receiver<KeepLock>>, cx: &mut Context<'_>) -> Option<KeepLock> {
     match Pin::new(keep.as_mut()?).poll(cx) {
         Poll::Ready(came) => {
@@ -183,7 +183,7 @@ fn poll_detached<R: Body, E>(
     let Some((_, task)) = rest else { panic!("`DetachFuture` polled after completion") };
     if let Some(waits) = head {
         let came = ready!(Pin::new(waits).poll(cx));
-        // Polled once: a handler that panics drops its sender before its task has ended.
+        // Not polled again: a handler that panics drops its sender before its task ends.
         *head = None;
         if let Ok(came) = came {
             let body = rest.take();
@@ -193,6 +193,7 @@ fn poll_detached<R: Body, E>(
         }
     }
     ready!(poll_panic(task, cx));
-    // The handler was stopped: either the lock is lost and the layer answers, or the runtime is ending.
+    // The handler was stopped: either the lock is lost and the layer responds, or the runtime is
+    // shutting down.
     Poll::Pending
 }

@@ -1,4 +1,4 @@
-//! The task of one handler: it runs the handler to the end of its body, with or without a client.
+//! The task that runs one handler to the end of its body, with or without a client.
 
 use super::tasks::{DetachedTasks, TaskSlot};
 use crate::{
@@ -21,12 +21,12 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// The lock that the task of a handler keeps, and its terms. The layer puts it into the extensions of the
-/// request for the detaching service inside.
+/// The lock that a handler's task holds, and its settings. The layer adds it to the request's
+/// extensions for the inner detaching service.
 #[derive(Clone)]
 pub(crate) struct KeepLock {
     pub(crate) tasks: DetachedTasks,
-    /// Counted against the limit of the tasks until the last clone is dropped.
+    /// The permit that counts against the task limit until the last clone is dropped.
     pub(crate) _slot: Arc<TaskSlot>,
     pub(crate) held: Option<Arc<Held>>,
     pub(crate) on_lost: OnLost,
@@ -34,7 +34,7 @@ pub(crate) struct KeepLock {
     pub(crate) method: Method,
 }
 
-/// The head of a response, with the size and end of the body as known before its first frame.
+/// A response head, with the body's size and end as reported before its first frame.
 pub(super) struct Head {
     pub(super) parts: response::Parts,
     pub(super) size: SizeHint,
@@ -49,7 +49,7 @@ pub(super) struct BodyFrame<D> {
 
 pub(super) type Frames<D> = mpsc::Sender<BodyFrame<D>>;
 
-/// Completes when the client has been gone for longer than a handler may run without it.
+/// Completes when the handler has run without its client for longer than allowed.
 pub(super) async fn abandon_after<D>(max_orphan_time: Duration, frames: Frames<D>) {
     frames.closed().await;
     tokio::time::sleep(max_orphan_time).await;
@@ -74,7 +74,7 @@ pub(super) async fn run_to_end<F, R, E>(
     let mut watch = keep.held.map(|held| Watch::new(held, keep.on_lost));
     let response = tokio::select! {
         biased;
-        // The layer also notices the loss, and answers.
+        // The layer also detects the loss, and responds.
         () = lost(&mut watch) => return,
         response = &mut handler => response,
     };
@@ -88,10 +88,10 @@ pub(super) async fn run_to_end<F, R, E>(
     }
     let bodiless = is_bodiless(parts.status, &keep.method);
     let (size, ended) = (body.size_hint(), body.is_end_stream());
-    // The client may have left, here and below.
+    // The client may have disconnected, here and below.
     let _ = head.send(Ok(Head { parts, size, ended }));
     if bodiless {
-        // The body is dropped, as it is without a task: it may be endless.
+        // The body is dropped, as it would be without a task, because it may be endless.
         let _ = frames.send(BodyFrame { frame: None, last: true }).await;
     } else if !ended {
         send_body(pin!(body), &mut watch, &frames).await;
@@ -104,17 +104,18 @@ where
     R::Error: Into<BoxError>,
 {
     loop {
-        // A body that is always ready and has no client to wait for would starve the other tasks of its thread.
+        // A body that is always ready and has no client to wait for would starve other tasks on its
+        // thread.
         tokio::task::consume_budget().await;
         let frame = tokio::select! {
             biased;
-            // The layer also notices the loss, and cuts the body.
+            // The layer also detects the loss, and truncates the body.
             () = lost(watch) => return,
             frame = poll_fn(|cx| body.as_mut().poll_frame(cx)) => frame.map(|frame| frame.map_err(Into::into)),
         };
         let last = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
         if last {
-            // Only the transport to the client is left to protect, which the layer's share of the lock does.
+            // The layer's share of the lock covers the remaining transfer to the client.
             release(watch);
         }
         tokio::select! {
@@ -142,7 +143,7 @@ async fn lost(watch: &mut Option<Watch>) {
     }
 }
 
-/// Resumes the panic of a handler in the task of its client. Completes if the handler did not panic.
+/// Resumes a handler's panic in its client's task. Completes if the handler did not panic.
 pub(super) fn poll_panic(task: &mut JoinHandle<()>, cx: &mut Context<'_>) -> Poll<()> {
     match ready!(Pin::new(task).poll(cx)) {
         Err(error) if error.is_panic() => resume_unwind(error.into_panic()),

@@ -1,10 +1,10 @@
-//! The tasks of detached handlers: their limit, and the wait for them at shutdown.
+//! The tasks of detached handlers, with their limit and shutdown.
 
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
-/// The tasks of detached handlers. Clones share them, and one value may serve many layers.
+/// A set of tasks for detached handlers. Clones share the set, and several layers can use it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,10 +27,11 @@ pub struct DetachedTasks {
     max_orphan_time: Duration,
 }
 
-/// Longer than any handler should need, so that one that hangs does not stay until the next restart.
+/// Longer than any handler should need. Without it, a handler that hangs would remain until the
+/// next restart.
 const DEFAULT_MAX_ORPHAN_TIME: Duration = Duration::from_secs(15 * 60);
 
-/// The permit to run one of the tasks.
+/// A permit to run one task.
 pub(crate) type TaskSlot = OwnedSemaphorePermit;
 
 impl DetachedTasks {
@@ -48,9 +49,10 @@ impl DetachedTasks {
         Self { tracker: TaskTracker::new(), slots, max_orphan_time: DEFAULT_MAX_ORPHAN_TIME }
     }
 
-    /// Sets how long a handler, or the rest of its body, may continue to run after its client has left. After this time
-    /// the handler is dropped, its lock is released, and a warning is logged. The default is 15 minutes. While its
-    /// client is connected, a handler is limited only by [`max_hold`](crate::LockLayer::max_hold).
+    /// Sets the maximum time that a handler, or the rest of its body, can run after its client
+    /// disconnects. After this time, the handler is dropped, its lock is released, and a warning is
+    /// logged. The default is 15 minutes. While its client is connected, a handler is limited only
+    /// by [`max_hold`](crate::LockLayer::max_hold).
     #[must_use]
     pub fn max_orphan_time(self, limit: Duration) -> Self {
         Self { max_orphan_time: limit, ..self }
@@ -65,9 +67,9 @@ impl DetachedTasks {
     /// Waits until all handlers have ended. Stop accepting requests first.
     ///
     /// # Errors
-    /// [`DrainTimeout`] if handlers are still running after `timeout`. A shutdown of the factory then stops the
-    /// handlers that hold a lock. The others, which released their lock early or run without one, end with their
-    /// runtime.
+    /// [`DrainTimeout`] if handlers are still running after `timeout`. A shutdown of the factory
+    /// then stops the handlers that hold a lock. Handlers that released their lock early or run
+    /// without one end with the runtime.
     ///
     /// # Cancel safety
     /// Cancel safe: the handlers continue to run.
@@ -100,7 +102,7 @@ impl Default for DetachedTasks {
     }
 }
 
-/// Detached handlers were still running when [`DetachedTasks::drain`] timed out.
+/// The error returned if handlers are still running when [`DetachedTasks::drain`] times out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "detached handlers still running: {handlers}; wait longer, or shut the lock factory down to stop them"

@@ -16,7 +16,7 @@ use http::{StatusCode, request::Parts};
 
 impl IntoResponse for LockMissing {
     fn into_response(self) -> Response {
-        // The client does not learn the configuration of the server; it is logged instead.
+        // The server's configuration is logged, and not sent to the client.
         let (kind, detail) = match self.status() {
             StatusCode::SERVICE_UNAVAILABLE => (kind::BACKEND_ERROR, "the lock service is not available"),
             _ => (kind::MISCONFIGURED, "the server is misconfigured"),

@@ -1,4 +1,4 @@
-//! The guard of a request and the view of its hold: of one lock, or of a set.
+//! A request's guard and the view of its hold, for one lock or a set.
 
 use futures_util::{FutureExt, future::BoxFuture};
 use lock_core::{
@@ -19,7 +19,7 @@ impl RequestGuard {
         }
     }
 
-    /// Returns the token of one lock. Those of a set belong to their names.
+    /// Returns the token of a single lock. A set has one token per name.
     pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
         match self {
             Self::One(guard) => Some(guard.fencing_token()),
@@ -27,7 +27,7 @@ impl RequestGuard {
         }
     }
 
-    /// Sends the release. From its first poll on, it continues without its future.
+    /// Starts the release, which continues in the background after its first poll.
     pub(super) fn start_release(self) {
         match self {
             Self::One(guard) => drop(guard.release().now_or_never()),
@@ -50,7 +50,8 @@ impl RequestHold {
         }
     }
 
-    /// Returns why a lock is lost, if one is. It compares the clock, since a timer may fire late.
+    /// Returns the reason of the loss, if a lock is lost. Checks the clock, since timers can fire
+    /// late.
     pub(super) fn lost_reason(&self) -> Option<LostReason> {
         match self {
             Self::One(hold) => hold.lost_reason(),

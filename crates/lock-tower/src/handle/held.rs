@@ -1,4 +1,4 @@
-//! The shared ownership of the lock of a request.
+//! Shared ownership of a request's lock.
 
 use super::guard::{RequestGuard, RequestHold};
 use crate::observer::{LayerEvent, Observers, elapsed};
@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 use tracing::Span;
 
-/// The guard of a request. The response, and later its body, has one share; a detached handler has another. The guard
-/// is released when the last share is dropped, or earlier by the handler, whose [`LockHandle`](super::LockHandle) has
-/// a weak reference.
+/// The shared guard of a request. The response, and later its body, holds one share; a detached
+/// handler holds another. The guard is released when the last share is dropped, or earlier through
+/// the handler's [`LockHandle`](super::LockHandle), which holds a weak reference.
 pub(crate) struct Held {
     guard: Mutex<Option<RequestGuard>>,
     hold: RequestHold,
@@ -71,14 +71,15 @@ impl Held {
         drop(self.take_guard());
     }
 
-    /// Returns the reason of the loss, if the lock is lost. It compares the clock, since a timer may fire late.
+    /// Returns the reason of the loss, if the lock is lost. Checks the clock, since timers can fire
+    /// late.
     pub(crate) fn lost(&self) -> Option<LostReason> {
         self.hold.lost_reason()
     }
 }
 
 impl Drop for Held {
-    /// A dropped guard is released in the background.
+    /// Releases the guard in the background.
     fn drop(&mut self) {
         self.give_up();
     }

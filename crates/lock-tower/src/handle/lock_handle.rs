@@ -1,4 +1,4 @@
-//! The lock of a request, for its handler.
+//! A handler's view of its request's lock.
 
 use super::{guard::RequestGuard, held::Held};
 #[cfg(feature = "idempotency")]
@@ -10,10 +10,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// The lock of this request, for its handler: a [`Hold`] that can be released early.
+/// A handler's view of its request's lock: a [`Hold`] that can be released early.
 ///
-/// With axum it is an extractor. Otherwise it is in the request's extensions, as [`LockStatus`](crate::LockStatus):
-/// `request.extensions().get::<LockStatus>()`.
+/// With axum, it is an extractor. Otherwise, it is in the request's extensions, as
+/// [`LockStatus`](crate::LockStatus): `request.extensions().get::<LockStatus>()`.
 ///
 /// | as an extractor | held | passed through ([`Unlocked`](crate::Unlocked)) | needs no lock, or there is no layer |
 /// | --- | --- | --- | --- |
@@ -21,10 +21,12 @@ use std::{
 /// | `Option<LockHandle>` | `Some` | `None` | `None` |
 /// | [`LockStatus`](crate::LockStatus) | `Held` | `Unlocked` | 500 |
 ///
-/// A route with several [`keys`](crate::LockLayer::keys) has a [`LockSetHandle`](super::LockSetHandle) instead.
+/// Routes with several [`keys`](crate::LockLayer::keys) use a
+/// [`LockSetHandle`](super::LockSetHandle) instead.
 ///
-/// A handle does not keep the lock: the layer keeps it until the body has ended, regardless of clones of the handle.
-/// With [two layers](crate#two-layers-around-one-handler) around one handler this is the lock of the inner one.
+/// A handle does not keep the lock: the layer holds it until the body ends, regardless of the
+/// handle's clones. With [two layers](crate#two-layers-around-one-handler) around one handler, this
+/// is the inner layer's lock.
 #[derive(Clone)]
 pub struct LockHandle {
     hold: Hold,
@@ -48,8 +50,9 @@ impl LockHandle {
         &self.hold
     }
 
-    /// Releases the lock now, before the response, and reports whether it was still held. If it is already released,
-    /// the result is [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
+    /// Releases the lock immediately, before the response, and reports whether it was still held.
+    /// If the lock was already released, the result is
+    /// [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
     ///
     /// # Errors
     /// [`LockErrorKind::Unconfirmed`](lock_core::LockErrorKind::Unconfirmed) if the store did not confirm the release

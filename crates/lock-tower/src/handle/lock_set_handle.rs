@@ -1,4 +1,4 @@
-//! The locks of a request with several keys, as its handler sees them.
+//! A handler's view of the locks for several keys.
 
 use super::{guard::RequestGuard, held::Held};
 use lock_core::{LockError, LockName, ReleaseOutcome, set::SetHold};
@@ -8,11 +8,11 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// The locks of a request with several [`keys`](crate::LockLayer::keys), as its handler sees them: a [`SetHold`], with a
-/// fencing token for each name, that can be released early.
+/// A handler's view of the locks for several [`keys`](crate::LockLayer::keys): a [`SetHold`], with
+/// a fencing token for each name, that can be released early.
 ///
-/// It is extracted like a [`LockHandle`](super::LockHandle), and does not keep the locks either. Extracting one of the
-/// two on a route that provides the other is a server error (500).
+/// It is extracted like a [`LockHandle`](super::LockHandle), and does not keep the locks.
+/// Extracting one on a route that provides the other is a server error (500).
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -47,11 +47,12 @@ impl LockSetHandle {
         &self.hold
     }
 
-    /// Releases all locks now, before the response, and returns for each whether it was still held, in the order of the
-    /// names. The outcome for a lock that is already released is [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
+    /// Releases all locks immediately, before the response, and reports for each whether it was
+    /// still held, in name order. The outcome for a lock that was already released is
+    /// [`AlreadyExpired`](ReleaseOutcome::AlreadyExpired).
     ///
     /// # Errors
-    /// For each lock, as [`LockHandle::release`](super::LockHandle::release).
+    /// For each lock, the errors of [`LockHandle::release`](super::LockHandle::release).
     ///
     /// # Cancel safety
     /// Cancel safe: once the future has been polled, the locks are released, in the background if necessary.

@@ -1,4 +1,4 @@
-//! The reason why a handler has no handle of its lock.
+//! The errors of handlers that cannot get their lock handle.
 
 use super::status::LockStatus;
 use crate::config::matched_route;
@@ -39,7 +39,7 @@ pub enum LockMissing {
          `Locked`"
     )]
     BeforeLock,
-    /// The request has already asked for a lock.
+    /// The request has already requested a lock.
     #[error(
         "this request has already requested a lock: acquire all its locks together, with a key that has several names"
     )]
@@ -50,7 +50,7 @@ pub enum LockMissing {
 }
 
 impl LockMissing {
-    /// Returns the status of the response: 503 for a request without its lock, and otherwise 500.
+    /// Returns the response status: 503 for a request without its lock, otherwise 500.
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
@@ -59,7 +59,7 @@ impl LockMissing {
         }
     }
 
-    /// Returns why the status of a request does not have the requested handle.
+    /// Returns the reason why a request's status does not contain the requested handle.
     pub(super) fn of(status: Option<&LockStatus>) -> Self {
         match status {
             Some(LockStatus::Held(_)) => Self::OneKey,
@@ -69,7 +69,7 @@ impl LockMissing {
         }
     }
 
-    /// Logs the route, and not the path, which contains keys.
+    /// Logs the error and the route. The path is not logged because it contains keys.
     pub(crate) fn log(self, extensions: Option<&Extensions>) -> Self {
         match self.status() {
             StatusCode::SERVICE_UNAVAILABLE => tracing::warn!("{self}"),

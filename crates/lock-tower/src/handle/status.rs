@@ -10,7 +10,8 @@ use std::sync::Arc;
 pub enum LockStatus {
     /// The request has its lock.
     Held(LockHandle),
-    /// The request has all of its locks: the layer has several [`keys`](crate::LockLayer::keys).
+    /// The request has all of its locks, from a layer with several
+    /// [`keys`](crate::LockLayer::keys).
     HeldSet(LockSetHandle),
     /// The layer passed the request through without its lock.
     Unlocked(Unlocked),
@@ -56,9 +57,10 @@ impl LockStatus {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Unlocked {
-    /// The store does not answer, and the layer has [`OnUnavailable::Allow`](crate::OnUnavailable::Allow).
+    /// The store is not responding, and the layer's policy is
+    /// [`OnUnavailable::Allow`](crate::OnUnavailable::Allow).
     Unavailable,
-    /// The client's part of the key is missing, and the layer has
+    /// The client's part of the key is missing, and the layer's policy is
     /// [`OnBadKey::Allow`](crate::OnBadKey::Allow).
     NoKey,
     /// The request would have been rejected for this reason, but the layer runs in

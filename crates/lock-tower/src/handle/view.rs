@@ -1,4 +1,4 @@
-//! The forms in which a handler can have the lock of its request.
+//! The forms in which a handler can receive its lock.
 
 use super::{
     lock_handle::LockHandle, lock_set_handle::LockSetHandle, missing::LockMissing, status::LockStatus,
@@ -29,7 +29,7 @@ impl LockView for LockStatus {
     }
 }
 
-/// `None` means that the request is not locked, and never that it is locked in another way.
+/// `None` means that the request has no lock. A lock in another form is an error.
 impl<H: LockView> LockView for Option<H>
 where
     Self: sealed::Sealed,

@@ -1,4 +1,4 @@
-//! A share of a lock that notices a loss of the lock.
+//! A share of a lock that detects the loss of the lock.
 
 use super::held::Held;
 use crate::policy::OnLost;
@@ -10,11 +10,12 @@ use std::{
 };
 use tracing::Span;
 
-/// A share of a lock, which is released with the last share.
+/// A share of a lock. The lock is released with its last share.
 pub(crate) struct Watch {
     held: Arc<Held>,
     on_lost: OnLost,
-    /// Completes when the lock is lost. Created on demand: most handlers are never pending for long.
+    /// A future that completes when the lock is lost. Created on demand, since most handlers finish
+    /// quickly.
     lost: Option<BoxFuture<'static, LostReason>>,
 }
 
@@ -45,7 +46,7 @@ impl Watch {
         work: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<Result<T, LostReason>> {
         let Some(watch) = watch else { return work(cx).map(Ok) };
-        // Checked at the first poll of a body as well, which may come long after the head.
+        // Also checked at the first poll of a body, which may come long after the head.
         if let Some(reason) = watch.lost_now() {
             return Poll::Ready(Err(reason));
         }
@@ -55,7 +56,8 @@ impl Watch {
         }
     }
 
-    /// Returns the reason of a loss, if the lock is lost now: a response made after the lease must not be sent.
+    /// Returns the reason of the loss, if the lock is lost. A response produced after the lease
+    /// must not be sent.
     pub(crate) fn lost_now(&self) -> Option<LostReason> {
         match self.on_lost {
             OnLost::Stop => self.held.lost(),
@@ -63,8 +65,8 @@ impl Watch {
         }
     }
 
-    /// Drops the share, and releases the lock here if it was the last. A plain drop would leave the release to a task
-    /// of the factory. Returns the reason of a loss, as [`lost_now`](Self::lost_now) does.
+    /// Drops the share, and releases the lock here if it was the last. A plain drop would leave the
+    /// release to a factory task. Returns the reason of a loss, like [`lost_now`](Self::lost_now).
     pub(crate) fn release(self) -> Option<LostReason> {
         drop(self.lost);
         Held::release(self.held).filter(|_| self.on_lost == OnLost::Stop)

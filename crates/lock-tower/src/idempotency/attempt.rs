@@ -2,7 +2,7 @@
 
 use lock_core::{FencingToken, LockName};
 
-/// One run of a handler for an idempotency key. It is in the extensions of the request.
+/// One run of a handler for an idempotency key. It is in the request's extensions.
 ///
 /// With axum, extract `Extension<Attempt>`, or `Option<Extension<Attempt>>` where the key is
 /// [optional](super::IdempotencyLayer::optional).
@@ -34,9 +34,9 @@ impl Attempt {
         self.token
     }
 
-    /// Returns the number of this attempt, starting at 1. If it is above 1, an earlier attempt ended without a
-    /// response: its server died, its lock was lost, or it panicked. That attempt may have done part of the work, or
-    /// all of it.
+    /// Returns the number of this attempt, starting at 1. If it is above 1, an earlier attempt
+    /// ended without a response: its server crashed, its lock was lost, or it panicked. That
+    /// attempt may have done some or all of the work.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number

@@ -1,4 +1,4 @@
-//! A body whose data are `Bytes`, with the length and the end of the body inside.
+//! A body with `Bytes` as data that keeps the inner body's length and end.
 
 use crate::error::BoxError;
 use bytes::{Buf, Bytes};

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// The SHA-256 of the method, the path with its query, and the body of a request.
 ///
-/// Headers are not part of it, since proxies and clients change them between retries.
+/// Headers are excluded, since proxies and clients change them between retries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -23,7 +23,8 @@ impl Fingerprint {
         &self.0
     }
 
-    /// Neither a method nor a path contains a line feed, so the parts cannot be confused.
+    /// Computes the fingerprint. Methods and paths contain no line feeds, so the parts are
+    /// unambiguous.
     pub(super) fn of(head: &Parts, body: &[u8]) -> Self {
         let path = whole_uri(head).path_and_query().map_or("", |path| path.as_str());
         let hash = Sha256::new().chain_update(head.method.as_str()).chain_update("\n").chain_update(path);
@@ -31,7 +32,7 @@ impl Fingerprint {
     }
 }
 
-/// Returns the address that the client requested. A nested router sees only the end of its path.
+/// Returns the URI that the client requested. A nested router receives only the end of the path.
 fn whole_uri(head: &Parts) -> &Uri {
     #[cfg(feature = "axum")]
     if let Some(axum::extract::OriginalUri(uri)) = head.extensions.get() {

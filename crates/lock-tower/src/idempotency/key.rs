@@ -1,17 +1,18 @@
-//! The key of a client, from the header `Idempotency-Key`.
+//! The client's key, from the header `Idempotency-Key`.
 
 use crate::key::{KeyError, KeyErrorKind};
 use http::{HeaderName, request::Parts};
 use lock_core::__private::escape_part;
 use sha2::{Digest, Sha256};
 
-/// The header of the key.
+/// The header that contains the key.
 pub(super) const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The maximum length of a key, in bytes.
 pub(super) const MAX_KEY_LENGTH: usize = 255;
 
-/// Reads the key. A string of RFC 9651 in quotes, as the draft has it, and the bare text of most clients are one key.
+/// Reads the key. The quoted RFC 9651 string of the draft and the bare text sent by most clients
+/// produce the same key.
 pub(super) fn read(head: &Parts) -> Result<String, KeyError> {
     let mut values = head.headers.get_all(HEADER).iter();
     let value = values.next().ok_or(KeyError::missing("the header `Idempotency-Key` is missing"))?;
@@ -30,8 +31,8 @@ pub(super) fn read(head: &Parts) -> Result<String, KeyError> {
     }
 }
 
-/// Replaces a key by its hash if its encoded form would take the room of the scope in the name of the record: most
-/// characters besides letters and digits take three bytes.
+/// Replaces a key with its hash if its encoded form would leave no room for the scope in the
+/// record's name. Most characters other than letters and digits take three bytes.
 fn shortened(key: String) -> String {
     let encoded: usize = escape_part(key.as_bytes()).map(str::len).sum();
     if encoded <= MAX_KEY_LENGTH {
@@ -40,7 +41,7 @@ fn shortened(key: String) -> String {
     Sha256::digest(key).iter().fold("sha256.".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// Turns a scope that the client left out into an error that is never passed through.
+/// Converts the error for a missing scope into one that is never passed through.
 pub(super) fn required(error: KeyError) -> KeyError {
     match error.kind() {
         KeyErrorKind::Missing => KeyError::bad_request(error.detail().to_owned()),
@@ -48,7 +49,8 @@ pub(super) fn required(error: KeyError) -> KeyError {
     }
 }
 
-/// Reads a string behind its opening quote. Only quotes and backslashes are escaped, and nothing follows.
+/// Reads a quoted string after its opening quote. Only quotes and backslashes can be escaped, and
+/// nothing can follow.
 fn unquote(text: &str) -> Result<String, KeyError> {
     let (mut key, mut rest) = (String::with_capacity(text.len()), text.chars());
     loop {

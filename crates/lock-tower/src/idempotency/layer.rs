@@ -1,4 +1,4 @@
-//! The layer: its lock, its store, and the terms of its records.
+//! The layer, with its lock, its store and its settings.
 
 use super::{
     key, record,
@@ -21,8 +21,8 @@ use tower_layer::Layer;
 const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_MAX_ANSWER: usize = 1024 * 1024;
 
-/// A layer that executes a request once per idempotency key, and replays the response to each retry; see the
-/// [module](super).
+/// A layer that executes a request once per idempotency key, and replays the response for each
+/// retry; see the [module](super).
 ///
 /// | option | default |
 /// | --- | --- |
@@ -41,22 +41,24 @@ pub struct IdempotencyLayer {
 }
 
 impl IdempotencyLayer {
-    /// Creates a layer whose keys belong to the client that `scope` names, such as a user or a tenant. Without that, a
-    /// client that guesses a key and a payload could read another client's response.
+    /// Creates a layer that scopes keys to the client returned by `scope`, such as a user or a
+    /// tenant. Without a scope, a client that guesses a key and a payload could read another
+    /// client's response.
     ///
-    /// `lock` describes the lock that is held while a request is executed: its wait, options, observers and rejections.
-    /// Its [`methods`](LockLayer::methods) and [`filter`](LockLayer::filter)s select the requests; the others are
-    /// passed through. The layer sets the other policies: a lost lock stops the handler, the lock is released when the
-    /// head of the response is returned, and it is never bypassed. It is [detached](LockLayer::detach), so that a
-    /// client that leaves does not stop a handler halfway.
+    /// `lock` configures the lock that is held while a request is executed: its wait, options,
+    /// observers and rejections. Its [`methods`](LockLayer::methods) and
+    /// [`filter`](LockLayer::filter)s select the requests; the others are passed through. The other
+    /// policies are fixed: a lost lock stops the handler, the lock is released when the head of the
+    /// response is returned, and it is never bypassed. Handlers are [detached](LockLayer::detach),
+    /// so a client disconnect does not stop them halfway.
     ///
-    /// An error from `scope` is rejected with 400, 500 or 503; see [`KeyError`].
+    /// If `scope` returns an error, the request is rejected with 400, 500 or 503; see [`KeyError`].
     pub fn scoped<F>(lock: LockLayer<NoKey, Detach>, store: impl IdempotencyStore, scope: F) -> Self
     where
         F: Fn(&Parts) -> Result<String, KeyError> + Send + Sync + 'static,
     {
-        // After the key: an optional key that is missing needs no scope, but a key without its scope is never passed
-        // through.
+        // The scope follows the key, since a missing optional key needs no scope. A key without a
+        // scope is never passed through.
         Self::new(lock, store, key_parts().part(move |head| scope(head).map_err(key::required)))
     }
 
@@ -82,8 +84,9 @@ impl IdempotencyLayer {
         Self { lock: self.lock.on_bad_key(OnBadKey::Allow), ..self }
     }
 
-    /// Sets the time after which a key may be used for another request, at most 100 years, counted from the start of
-    /// the last attempt. Choose a time longer than any client keeps retrying.
+    /// Sets the time after which a key can be used for another request, counted from the start of
+    /// the last attempt. It should exceed the time for which clients retry. The maximum is 100
+    /// years.
     pub fn retention(self, retention: Duration) -> Self {
         Self { terms: Terms { retention, ..self.terms }, ..self }
     }
@@ -94,8 +97,9 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Sets the maximum length of a stored body, in bytes. The client receives a longer body unchanged. Retries do not
-    /// run the handler again: they are rejected with a 410 that names the status of the first response.
+    /// Sets the maximum length of a stored body, in bytes. The client receives a longer body
+    /// unchanged. Retries do not run the handler again; they are rejected with a 410 that contains
+    /// the status of the first response.
     pub fn max_answer(self, bytes: usize) -> Self {
         Self { terms: Terms { max_answer: bytes, ..self.terms }, ..self }
     }
@@ -106,15 +110,15 @@ impl IdempotencyLayer {
         Self { buffer, ..self }
     }
 
-    /// Leaves it to the handler to store its responses, in the transaction of its own work: with `complete_in` of the
-    /// store, or [`IdempotencyStore::complete`]. A response that it does not store is not replayed: a retry runs the
-    /// handler again.
+    /// Leaves storing responses to the handler, in the transaction of its own work, with the
+    /// store's `complete_in` or [`IdempotencyStore::complete`]. If the handler does not store its
+    /// response, a retry runs it again.
     pub fn recorded_by_handler(self) -> Self {
         Self { terms: Terms { recorded_by_handler: true, ..self.terms }, ..self }
     }
 }
 
-/// The name of a lock and a record: the key of the client, and then its scope.
+/// Returns the name of the lock and its record: the client's key, followed by its scope.
 fn key_parts() -> KeyParts {
     KeyTemplate::of("idempotency").part(key::read)
 }

@@ -1,4 +1,4 @@
-//! Records in memory, for tests and for services of one process.
+//! Records in memory, for tests and single-process services.
 
 use super::{
     attempt::Attempt,
@@ -18,12 +18,13 @@ use std::{
 
 const DEFAULT_CAPACITY: usize = 10_000;
 
-/// Records in memory. They are lost when the process ends: if a client repeats its request to another server, or
-/// after a restart, the request is executed twice.
+/// A store with records in memory. They are lost when the process ends. A retry to another server,
+/// or after a restart, is executed again.
 ///
-/// The store keeps 10,000 records by default. When it is full it removes the expired ones; if there are none, requests
-/// with new keys are rejected with 503. It never forgets a key before its time. The limit counts records, not bytes:
-/// with the default of [`max_answer`](super::IdempotencyLayer::max_answer) a full store may take 10 GiB.
+/// The store keeps 10,000 records by default. When it is full, it removes expired records. If there
+/// are none, requests with new keys are rejected with 503. Keys are never removed before they
+/// expire. The limit counts records, not bytes: with the default
+/// [`max_answer`](super::IdempotencyLayer::max_answer), a full store can use 10 GiB.
 #[derive(Clone)]
 pub struct MemoryIdempotencyStore {
     records: Arc<Mutex<HashMap<LockName, Record>>>,
@@ -106,7 +107,7 @@ impl Default for MemoryIdempotencyStore {
     }
 }
 
-/// The numbers, without keys and responses.
+/// Formats the number of records, without keys and responses.
 impl fmt::Debug for MemoryIdempotencyStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let records = lock(&self.records).len();

@@ -1,5 +1,5 @@
-//! An idempotency layer: the request of an `Idempotency-Key` is executed once, and its response is replayed to each
-//! retry.
+//! An idempotency layer that executes the request for an `Idempotency-Key` once and replays its
+//! response for each retry.
 //!
 //! It follows the IETF draft "The Idempotency-Key HTTP Header Field" and the rules of Stripe's API.
 //!
@@ -31,58 +31,61 @@
 //! # Responses
 //! | request | response |
 //! | --- | --- |
-//! | the first of its key | that of the handler |
+//! | the first with its key | the handler's response |
 //! | a retry after the response | the stored status, headers and body, with `Idempotent-Replayed: true` |
-//! | a retry while the first is executed, even on another server | waits as long as the lock's [`wait`](crate::LockLayer::wait), then 409 with `Retry-After` |
+//! | a retry while the first is executed, even on another server | waits up to the lock's [`wait`](crate::LockLayer::wait), then 409 with `Retry-After` |
 //! | the key with another method, path, query or body | 422 |
 //! | without a key | 400, or passed through if it is [`optional`](IdempotencyLayer::optional) |
-//! | a key above 255 bytes, malformed, or given twice | 400 |
+//! | a key above 255 bytes, malformed, or sent twice | 400 |
 //! | a retry of a response above [`max_answer`](IdempotencyLayer::max_answer) | 410, with the status of the response |
 //! | the store fails before the handler is called | 503 with `Retry-After` |
 //!
-//! The key is bare text or a quoted string, as in the draft. Rejections are those of the lock's layer: problem+json, or
-//! the response of its [`on_reject`](crate::LockLayer::on_reject).
+//! The key is bare text or a quoted string, as in the draft. Rejections are those of the lock
+//! layer: problem+json, or the response from its [`on_reject`](crate::LockLayer::on_reject).
 //!
 //! # Stored responses
-//! | end of the handler | stored | a retry |
+//! | handler outcome | stored | a retry |
 //! | --- | --- | --- |
 //! | 2xx, 3xx, 402, 408, 5xx | yes | receives the same response |
 //! | 4xx other than 402 and 408 | no, and the key is free | runs the handler, even with a corrected payload |
-//! | the same, from attempt 2 on | no, and the key stays with its payload | runs the handler again, as attempt 3 |
-//! | a response with an [`Execution`] | as that says | |
-//! | the client leaves | as its response: the handler finishes in its task | receives the response |
-//! | its lock is lost, it panics, its service or its body fails, its server dies | no | runs the handler again, as [`Attempt`] 2 |
-//! | its response cannot be stored, since the store fails | no: it is sent, and logged as an error | runs the handler again, as attempt 2 |
+//! | the same, from attempt 2 on | no, and the key stays tied to its payload | runs the handler again, as attempt 3 |
+//! | a response with an [`Execution`] | as declared | |
+//! | the client disconnects | as above: the handler finishes in its task | receives the response |
+//! | the lock is lost, the handler panics, the service or body fails, the server crashes | no | runs the handler again, as [`Attempt`] 2 |
+//! | the response cannot be stored, since the store fails | no: it is sent, and an error is logged | runs the handler again, as attempt 2 |
 //!
-//! A 500 is stored because the work may have been done before it, and so is the 408 of a timeout inside of this layer.
-//! A client that wants to try again sends a new key. Put a layer that turns panics into a 500 inside of this one to
-//! have that stored as well.
+//! A 500 is stored because the work may have been done before the failure. The same applies to a
+//! 408 from a timeout inside this layer. To run the request again, the client must send a new key.
+//! To store panics too, put a layer that converts them to a 500 inside this one.
 //!
 //! # The claim of a running request
-//! The lock of the key is the claim: it is named `idempotency:<key>:<scope>`, is renewed while the handler runs, and is
-//! free after its lease if the server dies. The record in the store holds the fencing token of the attempt that began
-//! last. A handler that outlives its lock is stopped, and a response under an older token is refused by the store, so a
-//! stale response is neither stored nor sent.
+//! A running request claims its key with the lock `idempotency:<key>:<scope>`. The lock is renewed
+//! while the handler runs, and expires after its lease if the server crashes. The record in the
+//! store contains the fencing token of the latest attempt. A handler that outlives its lock is
+//! stopped, and the store rejects responses with older tokens. A stale response is neither stored
+//! nor sent.
 //!
 //! # Applications that share a database
-//! A record has the name of its lock in the store, with the [prefix](lock_core::LockFactoryBuilder::prefix) of the
-//! factory. Give each application a prefix: without one, two applications with one table, and the same key and scope,
-//! receive each other's responses, even if each has its own Redis. An invalid prefix is refused when the factory is
-//! built ([`OptionsError::InvalidPrefix`](lock_core::OptionsError::InvalidPrefix)).
+//! A record has the same name as its lock in the store, including the factory's
+//! [prefix](lock_core::LockFactoryBuilder::prefix). Give each application its own prefix.
+//! Otherwise, applications that share a table receive each other's responses for the same key and
+//! scope, even if each has its own Redis. An invalid prefix is rejected when the factory is built
+//! ([`OptionsError::InvalidPrefix`](lock_core::OptionsError::InvalidPrefix)).
 //!
 //! # Exactly once
 //! <div class="warning">
 //!
-//! The layer alone does not make effects happen exactly once. A server that dies after the payment and before the
-//! response is stored leaves an attempt without a response, and the retry runs the handler again. [`Attempt::number`]
-//! is then above 1: look for the effects of the earlier attempt.
+//! The layer alone does not guarantee exactly-once effects. If a server crashes after the payment
+//! and before the response is stored, the retry runs the handler again. [`Attempt::number`] is then
+//! above 1, and the handler must check for effects of the earlier attempt.
 //!
 //! </div>
 //!
-//! If the effects are rows in the database of the records, store the response in their transaction: both are committed,
-//! or neither. This is the form for payments. With [`recorded_by_handler`](IdempotencyLayer::recorded_by_handler), the
-//! handler calls `complete_in` before its commit. It fails if a newer attempt owns the key, and the transaction is
-//! rolled back.
+//! If the effects are rows in the same database as the records, store the response in their
+//! transaction, so that both are committed or neither. Use this for payments. With
+//! [`recorded_by_handler`](IdempotencyLayer::recorded_by_handler), the handler calls `complete_in`
+//! before its commit. The call fails if a newer attempt owns the key, and the transaction is rolled
+//! back.
 //!
 //! ```
 //! # #[cfg(all(feature = "axum", feature = "sqlite"))] {
@@ -100,13 +103,14 @@
 //! # }
 //! ```
 //!
-//! An effect elsewhere, such as a charge at a payment provider, needs an idempotency key there: send the same one with
-//! each attempt.
+//! An effect in another system, such as a charge at a payment provider, needs its own idempotency
+//! key. Send the same key with each attempt.
 //!
 //! # Placement
-//! Put it on the routes that write, inside of authentication and rate limits. Other locks belong inside of it: their
-//! rejections are not stored if they may be retried, whatever their [`on_reject`](crate::LockLayer::on_reject) returns.
-//! Compression belongs outside, since it depends on the client. Trailers are not stored, so it is not for gRPC.
+//! Put the layer on routes that write, inside authentication and rate limits. Other lock layers
+//! belong inside it. Their retryable rejections are not stored, regardless of
+//! [`on_reject`](crate::LockLayer::on_reject). Compression belongs outside, since it depends on the
+//! client. Trailers are not stored, so gRPC is not supported.
 
 mod attempt;
 mod bytes_body;

@@ -1,4 +1,4 @@
-//! The part of a response that is stored, and its replay.
+//! The stored part of a response, and its replay.
 
 use super::bytes_body::BytesBody;
 use crate::{
@@ -14,16 +14,18 @@ use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 /// The header that marks a replay.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The headers that are stored by default, besides `Content-*`. Cookies and trace ids belong to one response.
+/// The headers that are stored by default, besides `Content-*`. Cookies and trace IDs belong to a
+/// single response.
 pub(super) const DEFAULT_HEADERS: [HeaderName; 5] =
     [header::LOCATION, header::LINK, header::ETAG, header::LAST_MODIFIED, header::VARY];
 
-/// The body of a response, as far as it was read.
+/// The outcome of reading a response body.
 pub(super) enum Collected {
-    /// All of it.
+    /// The complete body.
     Whole(Bytes),
-    /// It is longer than the limit, or failed. The body has everything that was read, and the rest.
+    /// A body that exceeds the limit: the bytes already read, followed by the rest.
     TooLarge(RejectionBody),
+    /// A body that failed: the bytes already read, followed by the error.
     Failed(RejectionBody),
 }
 
@@ -55,7 +57,7 @@ where
     }
 }
 
-/// Makes a body of the bytes that were read, and the rest.
+/// Creates a body from the bytes already read and the rest.
 fn resumed(
     read: BytesMut,
     rest: impl Stream<Item = Result<Frame<Bytes>, BoxError>> + Send + 'static,
@@ -64,7 +66,7 @@ fn resumed(
     boxed(StreamBody::new(read.chain(rest)))
 }
 
-/// Returns any body as the body of the service.
+/// Converts any body into the service's body.
 pub(super) fn pass<R>(response: Response<R>) -> Response<RejectionBody>
 where
     R: Body + Send + 'static,
@@ -82,7 +84,7 @@ pub(super) fn stored(head: &Parts, body: Bytes, headers: &[HeaderName]) -> Respo
     response
 }
 
-/// Returns `true` for `Content-Type`, `Content-Disposition` and the like. The length is that of the stored body.
+/// Returns `true` for headers such as `Content-Type`. The length is that of the stored body.
 fn describes_content(name: &HeaderName) -> bool {
     name.as_str().starts_with("content-") && *name != header::CONTENT_LENGTH
 }
@@ -90,7 +92,7 @@ fn describes_content(name: &HeaderName) -> bool {
 /// Returns the response that is stored in place of one whose body is too large.
 pub(super) fn too_large(status: StatusCode) -> Response<Bytes> {
     let detail =
-        format!("the request was executed and answered with {status}; its response was too large to be kept");
+        format!("the request was executed with status {status}, but its response was too large to be stored");
     Details::new(StatusCode::GONE, kind::ANSWER_NOT_KEPT, &detail).into_bytes()
 }
 
@@ -101,7 +103,7 @@ pub(super) fn replay(stored: Response<Bytes>) -> Response<RejectionBody> {
     response
 }
 
-/// Returns a body that was read.
+/// Returns a complete body.
 pub(super) fn whole(body: Bytes) -> RejectionBody {
     boxed(Full::new(body))
 }

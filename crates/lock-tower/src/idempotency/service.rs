@@ -1,4 +1,4 @@
-//! The service inside of the lock: it begins an attempt, runs the handler, and stores the response.
+//! The service inside the lock, which begins an attempt, runs the handler and stores the response.
 
 use super::{
     attempt::Attempt,
@@ -27,10 +27,10 @@ use std::{
 };
 use tower_service::Service;
 
-/// Longer than any service runs; the sum with the current time is still a time.
+/// Longer than any service runs, and short enough to be added to the current time.
 const MAX_RETENTION: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// The terms of a layer's records.
+/// The settings of a layer's records.
 #[derive(Clone)]
 pub(super) struct Terms {
     pub(super) store: Arc<dyn IdempotencyStore>,
@@ -71,7 +71,7 @@ where
 {
     type Response = Response<RejectionBody>;
     type Error = S::Error;
-    /// Dropping it drops the handler, which leaves its attempt without a response.
+    /// Dropping the future drops the handler and leaves its attempt without a response.
     type Future = BoxFuture<'static, Result<Self::Response, S::Error>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
@@ -79,28 +79,27 @@ where
     }
 
     fn call(&mut self, request: Request<BufferedBody>) -> Self::Future {
-        // Without a lock of this layer, the status may be that of another layer.
+        // Without a lock from this layer, the status may belong to another layer.
         let (head, body) = request.into_parts();
         let needs_lock = self.config.needs_lock(&head);
         let request = Request::from_parts(head, body);
         let status = request.extensions().get::<LockStatus>().filter(|_| needs_lock);
         let Some(lock) = status.and_then(LockStatus::handle).cloned() else {
-            // The filters passed it through, or the key is optional.
+            // The filters passed the request through, or its optional key is missing.
             let handler = self.inner.call(request);
             return Box::pin(async move { handler.await.map(record::pass) });
         };
-        // The call takes the service that is ready. Its clone is not, and is polled before the next call.
+        // Takes the ready service and leaves its clone, which is polled before the next call.
         let clone = self.inner.clone();
         let service = mem::replace(&mut self.inner, clone);
         let (terms, config, observers) = (self.terms.clone(), self.config.clone(), lock.observers());
-        let record =
-            config.locks.stored_name(lock.name()).expect("a name that is locked fits with its prefix");
+        let record = config.locks.stored_name(lock.name()).expect("a locked name is valid with its prefix");
         let exchange = Exchange { terms, config, observers, lock, record };
         Box::pin(exchange.run(service, request))
     }
 }
 
-/// One request that has its lock.
+/// A request that has its lock.
 struct Exchange {
     terms: Terms,
     config: Arc<Config>,
@@ -159,7 +158,7 @@ impl Exchange {
         }
     }
 
-    /// Stores the response of the handler, or frees the key if nothing can have been done for it.
+    /// Stores the handler's response, or frees the key if no work was done.
     async fn settle<R>(&self, attempt: &Attempt, response: Response<R>) -> Response<RejectionBody>
     where
         R: Body + Send + 'static,
@@ -168,7 +167,7 @@ impl Exchange {
     {
         let (head, body) = response.into_parts();
         if Execution::of(&head) == Execution::NotStarted {
-            // An earlier attempt may have done the work: its record must not be forgotten.
+            // An earlier attempt may have done the work, so its record is kept.
             if attempt.number() == 1
                 && let Err(error) = self.terms.store.abandon(attempt).await
             {
@@ -203,7 +202,7 @@ impl Exchange {
     ) -> Response<RejectionBody> {
         match self.terms.store.complete(attempt, answer).await {
             Ok(()) => self.notify(IdempotencyOutcome::Executed),
-            // A newer attempt runs the handler again, and its response is the one that is replayed.
+            // The newer attempt runs the handler again, and its response is replayed.
             Err(StoreError::Superseded) => {
                 return self.reject(IdempotencyOutcome::Superseded, RejectReason::Lost(LostReason::Gone));
             }

@@ -1,4 +1,4 @@
-//! The contract of stores: the record of a key, from its first attempt to its response.
+//! The store trait, for a key's record from its first attempt to its response.
 
 use super::{attempt::Attempt, fingerprint::Fingerprint};
 use crate::error::BoxError;
@@ -8,29 +8,29 @@ use http::Response;
 use lock_core::{FencingToken, LockName};
 use std::{fmt::Debug, sync::Arc, time::SystemTime};
 
-/// Keeps the records of idempotency keys.
+/// A store for the records of idempotency keys.
 ///
-/// Each method is one atomic step. A record belongs to the attempt that began last, identified by its fencing token: an
-/// attempt with an older token can neither complete nor remove it. A store that several servers share must outlive each
-/// of them.
+/// Each method is one atomic step. A record belongs to the latest attempt, identified by its
+/// fencing token. An attempt with an older token can neither complete nor remove it. A store shared
+/// by several servers must outlive each of them.
 ///
-/// Names have the [prefix](lock_core::LockFactoryBuilder::prefix) of the factory. Applications that share a record
-/// store each need their own prefix, even if each has its own Redis: otherwise they would receive each other's
-/// responses.
+/// Names include the factory's [prefix](lock_core::LockFactoryBuilder::prefix). Applications that
+/// share a record store each need their own prefix, even if each has its own Redis. Otherwise, they
+/// receive each other's responses.
 ///
 /// # Cancel safety
 /// A dropped call may or may not have been executed. The layer drops calls whose lock is lost.
 #[async_trait]
 pub trait IdempotencyStore: Debug + Send + Sync + 'static {
-    /// Begins an attempt, unless the record has its response.
+    /// Begins an attempt, unless the record contains a response.
     ///
     /// | record with this name | result |
     /// | --- | --- |
     /// | none, or expired at `now` | [`Begun::Started`] as attempt 1 |
-    /// | with another fingerprint | [`Begun::Mismatch`] |
-    /// | answered | [`Begun::Answered`] |
-    /// | of an attempt with an older token | [`Begun::Started`] with the next number |
-    /// | of an attempt with the same or a newer token | [`Begun::Superseded`] |
+    /// | has another fingerprint | [`Begun::Mismatch`] |
+    /// | contains a response | [`Begun::Answered`] |
+    /// | belongs to an attempt with an older token | [`Begun::Started`] with the next number |
+    /// | belongs to an attempt with the same or a newer token | [`Begun::Superseded`] |
     ///
     /// # Errors
     /// [`StoreError::Full`] or [`StoreError::Failed`].
@@ -43,8 +43,8 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// [`StoreError::Failed`].
     async fn complete(&self, attempt: &Attempt, answer: &Response<Bytes>) -> Result<(), StoreError>;
 
-    /// Removes the record of an attempt that did nothing. A record that has a response, or belongs to another attempt,
-    /// stays.
+    /// Removes the record of an attempt that did nothing. A record that contains a response or
+    /// belongs to another attempt is kept.
     ///
     /// # Errors
     /// [`StoreError::Failed`].
@@ -69,8 +69,8 @@ impl<T: IdempotencyStore + ?Sized> IdempotencyStore for Arc<T> {
 /// An attempt that is about to begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BeginRequest {
-    /// The name of the record, which is the lock's name in its store. It contains the prefix of the factory, the scope
-    /// and the client's key.
+    /// The name of the record, which is the lock's name in its store. It contains the factory's
+    /// prefix, the scope and the client's key.
     pub name: LockName,
     /// The fencing token of the lock.
     pub token: FencingToken,
@@ -90,7 +90,7 @@ pub enum Begun {
         /// The number of this attempt, starting at 1. If it is above 1, an earlier attempt ended without a response.
         number: u32,
     },
-    /// The record has a response.
+    /// The record contains a response.
     Answered(Response<Bytes>),
     /// The key was used for another request.
     Mismatch,
@@ -102,19 +102,19 @@ pub enum Begun {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The store has no room for a further record.
+    /// The store is full.
     #[error("the idempotency store is full: raise its capacity, or lower the retention")]
     Full,
     /// The record belongs to another attempt, or already has a response: nothing was stored.
     #[error("the idempotency record belongs to another attempt: roll back the work")]
     Superseded,
-    /// The store does not answer, or returns an error.
+    /// The store did not respond, or returned an error.
     #[error("the idempotency store failed")]
     Failed(#[source] BoxError),
 }
 
 impl StoreError {
-    /// Creates the error of a store that failed.
+    /// Creates an error for a store that failed.
     pub fn failed(cause: impl Into<BoxError>) -> Self {
         Self::Failed(cause.into())
     }

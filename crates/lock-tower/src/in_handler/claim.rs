@@ -1,4 +1,4 @@
-//! The lock of a request, from the call of its handler to the decision about it.
+//! A request's lock, from the handler call to the decision about the lock.
 
 use super::slot::{Answer, LockCall, LockSlot};
 use crate::{
@@ -20,36 +20,36 @@ use tokio::sync::oneshot;
 /// The lock that a handler may request.
 pub(super) struct Claim {
     stage: Stage,
-    /// For the detaching service inside.
+    /// The channel to the inner detaching service.
     keep: Option<oneshot::Sender<KeepLock>>,
 }
 
 enum Stage {
-    /// The handler reads its request.
+    /// The handler has not requested its lock.
     Unasked(oneshot::Receiver<LockCall>),
     Acquiring(Acquire, oneshot::Sender<Answer>),
-    /// The handler has its answer, or will not request a lock.
+    /// The handler has received its result, or will not request a lock.
     Settled,
 }
 
-/// The decision on a handler that requested its lock.
+/// The decision for a handler that requested its lock.
 pub(super) enum Decision {
-    /// It continues, with a lock to watch or without one.
+    /// The handler continues, with or without a lock to watch.
     GoOn(Option<Watch>),
-    /// The layer responds.
+    /// The layer responds in place of the handler.
     Reject(Response<RejectionBody>),
 }
 
 impl Claim {
-    /// Returns the claim of a request, and its end for the handler.
+    /// Returns the claim of a request and the slot for its handler.
     pub(super) fn new(lock: &LockRequest) -> (Self, LockSlot) {
         let (ask, asked) = oneshot::channel();
         let (keep, kept) = lock.config.tasks().map(|_: &DetachedTasks| oneshot::channel()).unzip();
         (Self { stage: Stage::Unasked(asked), keep }, LockSlot::new(ask, kept))
     }
 
-    /// Completes when a handler that requested its lock has to be polled again, or dropped. It is pending until the
-    /// handler requests the lock, and after the decision.
+    /// Completes when a handler that requested its lock has to be polled again, or dropped. Stays
+    /// pending until the handler requests the lock, and after the decision.
     pub(super) fn poll(&mut self, lock: &mut LockRequest, cx: &mut Context<'_>) -> Poll<Decision> {
         loop {
             match &mut self.stage {
@@ -101,7 +101,7 @@ impl Claim {
         }
     }
 
-    /// Lets the handler continue. A handler that is already gone has no lock to watch: the lock is released here.
+    /// Lets the handler continue. If the handler was already dropped, the lock is released here.
     fn settle(
         &mut self,
         status: LockStatus,
@@ -110,7 +110,7 @@ impl Claim {
         reply: oneshot::Sender<Answer>,
     ) -> Option<Watch> {
         reply.send(Answer::new(status, held.as_ref())).ok()?;
-        // Without a detaching service, or if it has ended, nothing receives it.
+        // Nothing receives the lock if there is no detaching service, or if it has ended.
         if let (Some(to), Some(keep)) = (self.keep.take(), lock.keep_lock(held.as_ref())) {
             drop(to.send(keep));
         }

@@ -1,4 +1,4 @@
-//! Extractors whose parsed value is the key of the lock.
+//! Extractors that acquire the lock for their parsed value.
 
 use super::slot::LockSlot;
 use crate::handle::{LockHandle, LockMissing, LockStatus, LockView};
@@ -10,15 +10,17 @@ use http::{Extensions, request::Parts};
 use lock_core::LockKey;
 use std::ops::Deref;
 
-/// An extractor with the lock of its value: `Locked(Json(order), lock): Locked<Json<NewOrder>>`.
+/// An extractor that also acquires the lock for its value:
+/// `Locked(Json(order), lock): Locked<Json<NewOrder>>`.
 ///
-/// The request is read, parsed and validated by `E` first. Then the lock of the *parsed* value is acquired, so `7`,
-/// `07` and `+7` are one lock, and a client that uploads slowly holds nothing. `E` is any extractor that dereferences
-/// to a [`LockKey`], such as axum's `Json`, `Path`, `Query` and `Form`. If `E` rejects the request, its response is
-/// unchanged, and no lock is taken.
+/// `E` first reads, parses and validates the request. The lock for the *parsed* value is acquired
+/// afterwards, so `7`, `07` and `+7` share one lock, and a slow upload does not hold it. `E` is any
+/// extractor that dereferences to a [`LockKey`], such as axum's `Json`, `Path`, `Query` and `Form`.
+/// If `E` rejects the request, its response is unchanged, and no lock is taken.
 ///
-/// The route needs a layer created by [`in_handler`](crate::LockLayer::in_handler). The layer answers requests that do
-/// not acquire their lock, and keeps the lock until the end of the response, according to its terms.
+/// The route needs a layer created by [`in_handler`](crate::LockLayer::in_handler). The layer
+/// responds to requests that do not acquire their lock, and otherwise holds the lock until the end
+/// of the response, according to its settings.
 ///
 /// | second argument | for |
 /// | --- | --- |
@@ -27,9 +29,10 @@ use std::ops::Deref;
 /// | `Option` of either | requests that may run without a lock: the layer's filter, or [`Unlocked`](crate::Unlocked) |
 /// | [`LockStatus`] | one name, several, or [`Unlocked`](crate::Unlocked), but not requests that the filter lets pass |
 ///
-/// A route without such a layer, a handle for the wrong number of names, a second lock in one request and a
-/// [`LockHandle`] that is extracted before the lock is acquired are server errors (500), with an explanation in the
-/// log; see [`LockMissing`]. If the key needs several extractors, such as path and body, use a [`LockSlot`].
+/// A missing layer, a handle for the wrong number of names, a second lock in one request, and a
+/// [`LockHandle`] extracted before the lock is acquired are server errors (500), with an
+/// explanation in the log; see [`LockMissing`]. If the key needs several extractors, such as path
+/// and body, use a [`LockSlot`].
 ///
 /// If the compiler rejects the handler because `Handler` is not implemented, put `#[axum::debug_handler]` on it. The
 /// error then lists the bounds of this extractor, such as [`LockKey`] for the value.
@@ -58,14 +61,14 @@ use std::ops::Deref;
 #[derive(Debug, Clone)]
 pub struct Locked<E, H = LockHandle>(pub E, pub H);
 
-/// The reason why a [`Locked`] could not be extracted.
+/// The rejection of a [`Locked`] extractor.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockedRejection<R> {
     /// The inner extractor rejected the request. Its response is unchanged.
     #[error(transparent)]
     Extractor(R),
-    /// The request has no lock, and the handler needs one.
+    /// The handler needs a lock, but the request has none.
     #[error(transparent)]
     Lock(LockMissing),
 }
@@ -109,7 +112,7 @@ where
         let slot = slot(&parts.extensions).map_err(LockedRejection::Lock)?;
         let inner = E::from_request_parts(parts, state).await.map_err(LockedRejection::Extractor)?;
         let (handle, status) = acquire(&slot, &*inner).await.map_err(LockedRejection::Lock)?;
-        // For extractors after this one.
+        // Provides the lock to later extractors.
         if let Some(status) = status {
             parts.extensions.insert(status);
         }
@@ -125,13 +128,14 @@ impl<S: Sync> FromRequestParts<S> for LockSlot {
     }
 }
 
-/// Returns the slot of the request. It is looked up before the request is read: a misconfigured route reads no request.
+/// Returns the request's slot. Called before the request is read, so a misconfigured route fails
+/// early.
 fn slot(extensions: &Extensions) -> Result<LockSlot, LockMissing> {
     let slot = extensions.get::<LockSlot>().cloned();
     slot.ok_or_else(|| LockMissing::NotInHandler.log(Some(extensions)))
 }
 
-/// Acquires the lock of a parsed value.
+/// Acquires the lock for a parsed value.
 fn acquire<H: LockView>(
     slot: &LockSlot,
     key: &(impl LockKey + ?Sized),

@@ -1,4 +1,4 @@
-//! Locks that a handler acquires by a value that it has parsed.
+//! Locks that a handler acquires for a parsed value.
 
 mod claim;
 mod future;

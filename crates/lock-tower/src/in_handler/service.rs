@@ -1,4 +1,4 @@
-//! The service of routes whose handlers request their locks.
+//! The service for handlers that request their own locks.
 
 use super::{claim::Claim, future::InHandlerFuture, slot::LockSlot};
 use crate::{body::LockedBody, config::Config, handle::LockStatus, request::LockRequest};
@@ -10,7 +10,7 @@ use std::{
 };
 use tower_service::Service;
 
-/// A service whose requests acquire their lock in the handler; created by a layer with
+/// A service whose handlers acquire their own locks; created by a layer with
 /// [`in_handler`](crate::LockLayer::in_handler).
 #[derive(Clone)]
 pub struct InHandlerService<S> {
@@ -45,14 +45,14 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         if !self.config.needs_lock(&parts) {
-            // The layer around this one may need the lock.
+            // An outer layer may have inserted a slot for its lock.
             parts.extensions.get_or_insert_with(LockSlot::not_needed);
             return InHandlerFuture::no_lock_needed(self.inner.call(Request::from_parts(parts, body)));
         }
         let lock = LockRequest::unasked(self.config.clone(), &parts);
         let (claim, slot) = Claim::new(&lock);
         parts.extensions.insert(slot);
-        // A handle before this lock would be that of a layer around this one.
+        // Any existing status belongs to an outer layer.
         parts.extensions.remove::<LockStatus>();
         let handler = lock.observers.span().in_scope(|| self.inner.call(Request::from_parts(parts, body)));
         InHandlerFuture::new(handler, claim, lock)

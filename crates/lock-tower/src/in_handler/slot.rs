@@ -12,11 +12,11 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Acquires the lock of a request in its handler, with names built from several values, such as the path and the body.
-/// The route needs a layer created by [`in_handler`](crate::LockLayer::in_handler), whose terms apply as for any other
-/// lock.
+/// A slot through which a handler acquires its lock, with names built from several values, such as
+/// the path and the body. The route needs a layer created by
+/// [`in_handler`](crate::LockLayer::in_handler), whose settings apply to the lock.
 ///
-/// With axum it is an extractor. Otherwise it is in the extensions of the request.
+/// With axum, it is an extractor. Otherwise, it is in the request extensions.
 ///
 /// ```
 /// # #[cfg(feature = "axum")] {
@@ -43,14 +43,14 @@ struct Shared {
     keep: Mutex<Option<oneshot::Receiver<KeepLock>>>,
 }
 
-/// The question of a handler for its lock.
+/// A handler's request for its lock.
 pub(super) struct LockCall {
     pub(super) names: Result<LockNames, KeyError>,
     pub(super) reply: oneshot::Sender<Answer>,
 }
 
-/// The decision about a call, on its way to the handler. If the handler drops its call before it has read the answer, the lock
-/// is released.
+/// The result of a lock call. If the handler drops the call before it reads the result, the lock is
+/// released.
 pub(super) struct Answer {
     status: LockStatus,
     unread: Weak<Held>,
@@ -76,43 +76,45 @@ impl Drop for Answer {
 }
 
 impl LockSlot {
-    /// Creates the slot of a request, for its call and for the lock that its detached handler keeps.
+    /// Creates a slot from the channels for the handler's call and for the lock of a detached
+    /// handler.
     pub(super) fn new(ask: oneshot::Sender<LockCall>, keep: Option<oneshot::Receiver<KeepLock>>) -> Self {
         Self(Some(Arc::new(Shared { ask: Mutex::new(Some(ask)), keep: Mutex::new(keep) })))
     }
 
-    /// Creates the slot of a request that needs no lock.
+    /// Creates a slot for a request that needs no lock.
     pub(super) fn not_needed() -> Self {
         Self(None)
     }
 
-    /// Returns `true` if the request has no lock, and needs one.
+    /// Returns `true` if the request needs a lock.
     #[cfg(feature = "axum")]
     pub(crate) fn is_needed(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Returns the receiver of the lock for a handler that will be detached. Returns `None` after the first call.
+    /// Returns the receiver of a detached handler's lock, or `None` after the first call.
     pub(crate) fn take_keep(&self) -> Option<oneshot::Receiver<KeepLock>> {
         lock(&self.0.as_ref()?.keep).take()
     }
 
-    /// Acquires the lock with this name. If the layer rejects the request, it responds, and drops the handler at this
-    /// `.await`. An invalid name is rejected with 400 in the same way.
+    /// Acquires the lock with this name. If the layer rejects the request, it responds and drops
+    /// the handler at this `.await`. Invalid names are rejected with 400 in the same way.
     ///
     /// # Errors
     /// - [`LockMissing::Unlocked`] if the layer lets the request run without its lock;
     /// - [`LockMissing::NoLayer`] if the layer's filter let the request pass;
-    /// - [`LockMissing::SecondLock`] if the request has already asked for a lock;
+    /// - [`LockMissing::SecondLock`] if the request has already requested a lock;
     /// - [`LockMissing::RequestEnded`] if the request has ended, for example in a task that outlives it.
     ///
     /// # Cancel safety
-    /// Cancel safe: a dropped future leaves the queue, or releases the lock. The request cannot ask again.
+    /// Cancel safe: dropping the future leaves the queue or releases the lock. The request cannot
+    /// request another lock.
     pub async fn lock(&self, name: Result<LockName, NameError>) -> Result<LockHandle, LockMissing> {
         self.acquire(name.map(LockNames::from)).await
     }
 
-    /// Acquires the locks of several names together, in the same order in every request.
+    /// Acquires several locks together, in the same order in every request.
     ///
     /// ```
     /// # use lock_core::{LockName, names::LockNames};
@@ -137,8 +139,8 @@ impl LockSlot {
         status.and_then(|status| H::of(status.as_ref())).map_err(|missing| missing.log(None))
     }
 
-    /// Waits for the lock of these names, or for the decision to continue without it. `None` is a request that needs no
-    /// lock.
+    /// Waits for the locks with these names, or for the decision to continue without them. Returns
+    /// `None` if the request needs no lock.
     pub(super) async fn status(
         &self,
         names: Result<LockNames, NameError>,

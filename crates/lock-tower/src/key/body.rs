@@ -1,4 +1,4 @@
-//! Keys from the body of a request.
+//! Keys derived from request bodies.
 
 use super::error::KeyError;
 use crate::buffer::{BufferRequestLayer, BufferedBody};
@@ -9,7 +9,8 @@ use std::{fmt, sync::Arc};
 
 type ReadBody = Arc<dyn Fn(&Parts, &Bytes) -> Result<LockNames, KeyError> + Send + Sync>;
 
-/// A function of the head and the body of a request; set by [`LockLayer::body_key`](crate::LockLayer::body_key).
+/// A function that derives the key from a request's head and body; set by
+/// [`LockLayer::body_key`](crate::LockLayer::body_key).
 #[derive(Clone)]
 pub struct BodyKey {
     buffer: BufferRequestLayer,

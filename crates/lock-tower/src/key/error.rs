@@ -1,13 +1,13 @@
-//! The errors of key rules, found when the layer is built, and of the keys of requests.
+//! Errors in key rules, detected when the layer is built, and in the keys of individual requests.
 
 use lock_core::{LockName, NameError};
 use std::{borrow::Cow, fmt};
 
-/// The reason why a text or a set of parts cannot be a key, found when the layer is built.
+/// An error in a key template or in a key's parts, detected when the layer is built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidKey {
-    /// The text has a `{` without its `}`, or a `}` without its `{`.
+    /// The text contains an unpaired `{` or `}`.
     #[error("the key contains an unpaired brace at byte {at}: use `{{name}}`, or `{{{{` for a literal brace")]
     UnpairedBrace {
         /// The byte offset of the brace.
@@ -21,9 +21,9 @@ pub enum InvalidKey {
         /// The byte offset of the parameter.
         at: usize,
     },
-    /// Two parameters are not separated, so that the end of the first is ambiguous.
+    /// Two parameters are not separated, so the end of the first is ambiguous.
     #[error(
-        "nothing separates the parameter at byte {at} from the previous one: put a character such as `:` or `/` between \
+        "the parameter at byte {at} is not separated from the previous one: put a character such as `:` or `/` between \
          them, but not a letter, a digit, `-`, `_`, `.`, `~` or `%`"
     )]
     NoSeparator {
@@ -38,7 +38,7 @@ pub enum InvalidKey {
         /// The given name.
         name: String,
     },
-    /// The key has a path parameter, and the feature `axum` is off.
+    /// The key contains a path parameter, but the `axum` feature is disabled.
     #[error(
         "the key contains a path parameter: enable lock-tower's `axum` feature, or use `KeyTemplate::from_fn`"
     )]
@@ -60,10 +60,10 @@ pub enum InvalidKey {
         /// The given name.
         name: String,
     },
-    /// There is no key.
-    #[error("the layer was given no keys: give it at least one")]
+    /// No keys were given.
+    #[error("the layer has no keys: add at least one")]
     NoKeys,
-    /// There are more keys than a set can have names.
+    /// More keys were given than a lock set can contain.
     #[error("the layer has {keys} keys: use at most {most}")]
     TooManyKeys {
         /// The number of keys.
@@ -76,7 +76,7 @@ pub enum InvalidKey {
     Name(#[source] NameError),
 }
 
-/// The cause is only written with `{:#}`.
+/// Writes the cause only with `{:#}`.
 fn with_cause(cause: &NameError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("the key's fixed parts are not a valid lock name")?;
     if f.alternate() { write!(f, ": {cause}") } else { Ok(()) }
@@ -88,35 +88,36 @@ impl From<std::convert::Infallible> for InvalidKey {
     }
 }
 
-/// The reason why a request has no key.
+/// The error returned if a request's key cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the lock key could not be determined: {detail}")]
 pub struct KeyError {
     kind: KeyErrorKind,
     detail: Cow<'static, str>,
-    /// Set if every request of the route fails in the same way; it is logged once.
+    /// Set if every request for the route fails in the same way, so the error is logged once.
     of_template: bool,
 }
 
-/// The kinds of [`KeyError`], by the party that can fix them.
+/// The kind of a [`KeyError`], which determines who can fix it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyErrorKind {
-    /// The client left out a part of the key. The request is rejected with 400, unless
+    /// The client omitted part of the key. The request is rejected with 400, unless
     /// [`OnBadKey::Allow`](crate::OnBadKey::Allow) passes it through.
     Missing,
     /// A part of the key is malformed, ambiguous or too long; the client can fix it. The request is rejected with
     /// 400.
     BadRequest,
-    /// The layer is in the wrong place, or another one is missing; the programmer can fix it. The request is rejected
-    /// with 500.
+    /// The layer is in the wrong place, or another layer is missing; the programmer can fix it. The
+    /// request is rejected with 500.
     Misconfigured,
     /// The source of the key did not respond. The request is rejected with 503.
     Unavailable,
 }
 
 impl KeyError {
-    /// Creates an error for a part of the key that the client left out. `detail` is shown to the client.
+    /// Creates an error for a part of the key that the client omitted. `detail` is shown to the
+    /// client.
     pub fn missing(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(KeyErrorKind::Missing, detail)
     }
@@ -131,8 +132,8 @@ impl KeyError {
         Self::new(KeyErrorKind::Misconfigured, detail)
     }
 
-    /// Creates an error for a source of the key that did not answer. `detail` is logged and not shown to the
-    /// client.
+    /// Creates an error for a key source that did not respond. `detail` is logged and not shown to
+    /// the client.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(KeyErrorKind::Unavailable, detail)
     }
@@ -141,7 +142,7 @@ impl KeyError {
         Self { kind, detail: detail.into(), of_template: false }
     }
 
-    /// Creates an error for a template that does not fit the route.
+    /// Creates an error for a template that does not match the route.
     #[cfg(feature = "axum")]
     pub(super) fn template(detail: impl Into<Cow<'static, str>>) -> Self {
         Self { of_template: true, ..Self::misconfigured(detail) }
@@ -164,8 +165,8 @@ impl KeyError {
     }
 }
 
-/// The fixed parts of a key were checked when the layer was built or the key was compiled, so the client can fix the
-/// error.
+/// The fixed parts of the key were checked when the layer was built or the key compiled, so the
+/// client can fix the error.
 impl From<NameError> for KeyError {
     fn from(error: NameError) -> Self {
         Self::bad_request(match error {
@@ -181,7 +182,7 @@ impl From<NameError> for KeyError {
     }
 }
 
-/// Checks a key as a name.
+/// Validates a key as a lock name.
 pub(super) fn name(text: &str) -> Result<LockName, KeyError> {
     LockName::new(text).map_err(KeyError::from)
 }

@@ -1,4 +1,4 @@
-//! The escaping of values from the client, so that different values never produce the same name.
+//! Escaping of client values, which ensures that different values never produce the same name.
 
 use super::{error::KeyError, source::Source};
 use lock_core::{__private::escape_part, LockName};
@@ -11,7 +11,7 @@ pub(super) fn push(name: &mut String, value: &[u8], source: &Source) -> Result<(
     if value.is_empty() {
         return Err(KeyError::bad_request(format!("the {source} is empty")));
     }
-    // Checked before escaping: a long value must not cost three times its length.
+    // Checked before escaping, which can triple the length.
     if value.len() > LockName::MAX_BYTES {
         return Err(KeyError::bad_request(format!("the {source} is too long")));
     }

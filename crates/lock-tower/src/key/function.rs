@@ -1,4 +1,4 @@
-//! Keys from a function of the application, synchronous or async.
+//! Keys from application functions, synchronous or async.
 
 use super::error::{self, KeyError};
 use futures_util::future::BoxFuture;

@@ -1,4 +1,4 @@
-//! The lock name of a request, made from its path, headers, query, or by a function.
+//! The lock name of a request, built from its path, headers or query, or by a function.
 
 mod body;
 mod error;

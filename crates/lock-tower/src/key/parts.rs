@@ -1,4 +1,4 @@
-//! A key of several parts, each of them text or a parsed value.
+//! A key with several parts, each either text or a parsed value.
 
 use super::{
     error::{InvalidKey, KeyError},
@@ -12,8 +12,8 @@ use std::{fmt::Display, str::FromStr, sync::Arc};
 /// A prefix or a template with further parts, joined by `:`; created by [`KeyTemplate::of`](super::KeyTemplate::of) and
 /// [`KeyTemplate::template`](super::KeyTemplate::template).
 ///
-/// A part with a type is parsed with `FromStr`, as the handler's extractor parses it, and formatted with `Display`. A
-/// request whose value cannot be parsed is rejected with 400.
+/// A typed part is parsed with `FromStr`, like in the handler's extractor, and formatted with
+/// `Display`. Requests with values that cannot be parsed are rejected with 400.
 ///
 /// ```
 /// use lock_tower::{KeyError, KeyTemplate};
@@ -58,19 +58,20 @@ impl KeyParts {
         self.with(Source::query(name.into()), Some(canonical::<T>))
     }
 
-    /// Adds the value of a path parameter of the route, which must be present exactly once.
+    /// Adds the value of a path parameter, which must be present exactly once.
     #[cfg(feature = "axum")]
     pub fn path(self, name: impl Into<String>) -> Self {
         self.with(Source::path(name.into()), None)
     }
 
-    /// Adds the value of a path parameter of the route, parsed as a `T`.
+    /// Adds the value of a path parameter, parsed as a `T`.
     #[cfg(feature = "axum")]
     pub fn path_as<T: FromStr + Display>(self, name: impl Into<String>) -> Self {
         self.with(Source::path(name.into()), Some(canonical::<T>))
     }
 
-    /// Adds the value that `read` returns for the head of the request. It is escaped like any other value.
+    /// Adds the value that `read` returns for the request's head. It is escaped like any other
+    /// value.
     pub fn part<F>(self, read: F) -> Self
     where
         F: Fn(&Parts) -> Result<String, KeyError> + Send + Sync + 'static,

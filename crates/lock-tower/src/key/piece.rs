@@ -1,11 +1,11 @@
-//! A piece of a name: a fixed text, or a value that is read from the request.
+//! A piece of a name: fixed text, or a value read from the request.
 
 use super::source::{Canonical, Source};
 
 #[derive(Clone)]
 pub(super) enum Piece {
     Literal(String),
-    /// A value; with a type, it is parsed.
+    /// A value, parsed if it has a type.
     Value(Source, Option<Canonical>),
 }
 

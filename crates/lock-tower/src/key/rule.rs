@@ -1,4 +1,4 @@
-//! The rule of one key: a fixed name, a template, or a function.
+//! The rule for one key: a fixed name, a template, or a function.
 
 use super::{
     error::{self, KeyError},
@@ -19,7 +19,7 @@ pub(super) enum Rule {
     AsyncFunction(AsyncFunction),
 }
 
-/// A name, or the future of one.
+/// A name, or a future that resolves to one.
 pub(super) enum ReadName {
     Now(Result<LockName, KeyError>),
     Later(BoxFuture<'static, Result<LockName, KeyError>>),
@@ -50,7 +50,7 @@ fn join(pieces: &[Piece], parts: &mut Parts) -> Result<LockName, KeyError> {
     error::name(&name)
 }
 
-/// The rule without values.
+/// Formats the rule without values.
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! The sources of the values of a key.
+//! The sources of key values.
 
 use super::{
     error::{InvalidKey, KeyError},
@@ -41,8 +41,8 @@ impl Source {
     }
 }
 
-/// Returns `true` if a route can have a parameter of this name. With any other name, every request would be rejected
-/// with 500.
+/// Returns `true` if a route can contain a parameter with this name. With any other name, every
+/// request would be rejected with 500.
 pub(super) fn is_path_parameter(name: &str) -> bool {
     !name.is_empty() && !name.contains(|c: char| "{}*/".contains(c) || c.is_whitespace())
 }
@@ -55,7 +55,7 @@ pub(super) fn canonical<T: FromStr + fmt::Display>(value: &[u8]) -> Option<Strin
     Some(value.to_string())
 }
 
-/// The description for clients.
+/// Formats the description shown to clients.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -68,7 +68,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// Reads the values of one request.
+/// A reader for the values of one request.
 pub(super) struct Reader<'a> {
     parts: &'a mut Parts,
     #[cfg(feature = "axum")]
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the value as the client wrote it, or parsed and formatted by its type.
+    /// Returns the value as the client sent it, or parsed and formatted by its type.
     pub(super) fn value(
         &mut self,
         source: &Source,
@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
                 let pairs = form_urlencoded::parse(query.as_bytes());
                 let value =
                     once(pairs.filter(|(key, _)| key == name).map(|(_, value)| bytes(value)), source)?;
-                // Bytes that are not UTF-8 were replaced: all such values would be the same.
+                // Bytes that are not UTF-8 were replaced, so different values would become equal.
                 match value.windows(REPLACEMENT.len()).any(|bytes| bytes == REPLACEMENT) {
                     true => Err(KeyError::bad_request(format!("the {source} is not UTF-8"))),
                     false => Ok(value),
@@ -127,8 +127,7 @@ impl<'a> Reader<'a> {
         };
         let params = self.path.insert(params);
         let mut values = params.iter().filter(|(key, _)| *key == name).map(|(_, value)| value.as_bytes());
-        // Not an error of the client: the route has no such parameter, or a nested route has another one with this
-        // name.
+        // Not a client error: the route has no such parameter, or a nested route reuses the name.
         let value = values.next().ok_or_else(|| {
             KeyError::template(format!("the route has no {source}: it has {}", names(params)))
         })?;
@@ -146,7 +145,7 @@ fn path_parameters(parts: &mut Parts) -> Result<axum::extract::RawPathParams, Ke
 
     const MISPLACED: &str = "there are no path parameters here: put the LockLayer on the method, as in \
                              `post(order).route_layer(lock)`, not around the Router and not on a fallback";
-    // It reads an extension and is ready immediately.
+    // The extractor reads an extension and is immediately ready.
     match RawPathParams::from_request_parts(parts, &()).now_or_never() {
         Some(Ok(params)) => Ok(params),
         Some(Err(rejection)) if rejection.status().is_client_error() => {
@@ -162,7 +161,7 @@ fn names(params: &axum::extract::RawPathParams) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Returns the only value. If it were given twice, the handler might read one value and the lock the other.
+/// Returns the only value. If there were two, the handler could read one and the lock the other.
 fn once<'a>(
     mut values: impl Iterator<Item = Cow<'a, [u8]>>,
     source: &Source,

@@ -1,4 +1,4 @@
-//! The rule that turns a request into the name of its lock.
+//! The rule that turns a request into its lock name.
 
 use super::{
     error::{InvalidKey, KeyError},
@@ -15,7 +15,7 @@ use http::request::Parts;
 use lock_core::{LockName, names::LockNames, set::LockSet};
 use std::{fmt, future::Future, sync::Arc};
 
-/// The rule that turns a request into the name of its lock.
+/// A rule that turns a request into its lock name.
 ///
 /// | constructor | name |
 /// | --- | --- |
@@ -23,21 +23,22 @@ use std::{fmt, future::Future, sync::Arc};
 /// | `"stock:{sku}"` | a path template: `{sku}` is axum's path parameter; `{{` and `}}` are braces (feature `axum`) |
 /// | [`KeyTemplate::template`] | the same, with types for its parameters: `.typed::<u64>("sku")` |
 /// | [`KeyTemplate::of`] | a prefix and parts: headers, query, path parameters, functions, joined by `:`; each as text or typed |
-/// | [`KeyTemplate::from_fn`], [`KeyTemplate::from_async_fn`] | what the function returns |
+/// | [`KeyTemplate::from_fn`], [`KeyTemplate::from_async_fn`] | the function's result |
 /// | [`KeyTemplate::all`] | the names of several keys |
 ///
 /// # Values from the client
-/// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` produce a different name from `a` and
-/// `b:c`. A value that is missing, empty, or given more than once is rejected, and so is a name longer
-/// than [`LockName::MAX_BYTES`](lock_core::LockName::MAX_BYTES). A name is never built with a missing value.
+/// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` produce a different
+/// name from `a` and `b:c`. Requests with a missing, empty or repeated value are rejected, and so
+/// are names longer than [`LockName::MAX_BYTES`](lock_core::LockName::MAX_BYTES). A name is never
+/// built with a missing value.
 ///
 /// # Text keys and typed keys
 /// <div class="warning">
 ///
-/// A text key is the spelling that the client chose. `/accounts/7`, `/accounts/07` and `/accounts/+7` are one
-/// `Path<u64>` for the handler, but three locks. Upper and lower case, the forms of a UUID, and Unicode normalisation
-/// are spellings too. If the handler parses a value, or does not compare it byte by byte, give the part the same
-/// type.
+/// A text key uses the client's spelling. `/accounts/7`, `/accounts/07` and `/accounts/+7` are the
+/// same `Path<u64>` for the handler, but three different locks. Letter case, UUID formats and
+/// Unicode normalisation also change the spelling. If the handler parses a value, or does not
+/// compare it byte by byte, give the key part the same type.
 ///
 /// </div>
 ///
@@ -55,7 +56,7 @@ use std::{fmt, future::Future, sync::Arc};
 /// # }
 /// ```
 ///
-/// Parts of several kinds can form one key:
+/// A key can combine several kinds of parts:
 /// ```
 /// use lock_tower::{KeyTemplate, LockLayer};
 /// # use lock_core::{LockFactory, MemoryBackend};
@@ -71,7 +72,7 @@ enum Rules {
     Set(Vec<Arc<Rule>>),
 }
 
-/// The names of a request, or a future of them.
+/// The lock names of a request, or a future that resolves to them.
 pub(crate) enum Read {
     Now(Result<LockNames, KeyError>),
     Later(BoxFuture<'static, Result<LockNames, KeyError>>),
@@ -91,7 +92,7 @@ impl KeyTemplate {
         KeyParts::new(parse::pieces(template))
     }
 
-    /// Creates a key from several keys, whose locks a request acquires together; see
+    /// Combines several keys, whose locks a request acquires together; see
     /// [`LockLayer::keys`](crate::LockLayer::keys).
     ///
     /// # Errors
@@ -119,8 +120,8 @@ impl KeyTemplate {
         }
     }
 
-    /// Creates a key from a function of the head of the request. The name is used as is: [escape](Self::escape)
-    /// values from a client, or use [`KeyParts::part`], which escapes.
+    /// Creates a key from a function of the request's head. The name is used as is:
+    /// [escape](Self::escape) client values, or use [`KeyParts::part`], which escapes them.
     ///
     /// ```
     /// use lock_tower::{KeyError, KeyTemplate};
@@ -138,8 +139,8 @@ impl KeyTemplate {
         Self::new(Rule::Function(Arc::new(read)))
     }
 
-    /// Creates a key from an async function of the head of the request. The name is used as is. The future is
-    /// dropped if it takes longer than 5 seconds.
+    /// Creates a key from an async function of the request's head. The name is used as is. The
+    /// future is dropped if it takes longer than 5 seconds.
     ///
     /// ```
     /// use lock_tower::{KeyTemplate, KeyError};
@@ -158,8 +159,9 @@ impl KeyTemplate {
         Self::new(Rule::AsyncFunction(function::boxed(read)))
     }
 
-    /// Percent-encodes a value for a name, as in the parts of a template: all bytes except `A–Z a–z 0–9 - _ . ~`.
-    /// Different values that are escaped and joined by `:` never produce the same name.
+    /// Percent-encodes a value for use in a name, like the parts of a template: all bytes except
+    /// `A–Z a–z 0–9 - _ . ~`. Different values never produce the same name if they are escaped and
+    /// joined by `:`.
     #[must_use]
     pub fn escape(value: impl AsRef<[u8]>) -> String {
         escape::escape(value.as_ref())
@@ -169,9 +171,9 @@ impl KeyTemplate {
         Self(Rules::One(Arc::new(rule)))
     }
 
-    /// Builds a key of pieces. Literals alone are a fixed name, which is checked now.
+    /// Builds a key from pieces. Literals alone form a fixed name.
     fn of_pieces(pieces: Vec<Piece>) -> Result<Self, InvalidKey> {
-        // The literals must be valid now; any value will do for the rest.
+        // Checks the literals, with a placeholder for each value.
         let sample: String = pieces.iter().map(|piece| piece.literal().unwrap_or("x")).collect();
         let name = LockName::new(sample).map_err(InvalidKey::Name)?;
         let fixed = pieces.iter().all(|piece| piece.literal().is_some());
@@ -189,7 +191,7 @@ impl KeyTemplate {
     }
 }
 
-/// Joins names that are all there, or waits for the others together.
+/// Joins the names, waiting for all pending ones concurrently.
 fn read_all(names: Vec<ReadName>) -> Read {
     if names.iter().any(|name| matches!(name, ReadName::Later(_))) {
         let names = names.into_iter().map(|name| match name {

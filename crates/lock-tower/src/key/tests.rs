@@ -17,12 +17,12 @@ fn read(
 fn filled(key: &KeyTemplate, request: http::request::Builder) -> Result<String, KeyError> {
     match key.read(&mut head(request)) {
         Read::Now(names) => names.map(|names| names.as_slice()[0].as_str().to_owned()),
-        Read::Later(_) => panic!("this key is known at once"),
+        Read::Later(_) => panic!("the key needs no lookup"),
     }
 }
 
 #[test]
-fn one_part_cannot_pretend_to_be_two() {
+fn separators_in_values_are_escaped() {
     let key = || KeyTemplate::of("k").header("a").header("b");
     let one = read(key(), Request::get("/").header("a", "a:b").header("b", "c")).unwrap();
     let two = read(key(), Request::get("/").header("a", "a").header("b", "b:c")).unwrap();
@@ -79,7 +79,7 @@ fn missing_empty_repeated_and_long_values_are_400() {
 }
 
 #[test]
-fn result_of_a_function_is_checked_as_a_name() {
+fn function_results_are_validated_as_names() {
     let cases = [
         ("", "the key is empty"),
         ("a\nb", "the key contains characters that are not allowed"),
@@ -108,7 +108,7 @@ fn typed_headers_and_queries_are_parsed_and_escaped() {
 }
 
 #[test]
-fn bad_templates_are_refused_with_a_remedy() {
+fn invalid_templates_are_rejected_with_a_remedy() {
     let cases = [
         ("stock:{sku", "unpaired brace at byte 6"),
         ("stock:sku}", "unpaired brace at byte 9"),
@@ -120,7 +120,7 @@ fn bad_templates_are_refused_with_a_remedy() {
     ];
     for (template, says) in cases {
         let error = KeyTemplate::try_from(template).unwrap_err().to_string();
-        // Without the feature, path parameters are refused first.
+        // Without the feature, path parameters are rejected first.
         assert!(error.contains(says) || cfg!(not(feature = "axum")), "`{template}`: {error}");
     }
     let error = KeyTemplate::try_from(KeyTemplate::of("k").header("not a header")).unwrap_err().to_string();
@@ -128,7 +128,7 @@ fn bad_templates_are_refused_with_a_remedy() {
 }
 
 #[test]
-fn empty_and_long_keys_are_refused() {
+fn empty_and_long_keys_are_rejected() {
     let refused = |key: KeyParts| KeyTemplate::try_from(key).map(drop).unwrap_err();
     let empty = InvalidKey::Name(NameError::Empty);
     for key in [KeyTemplate::of(""), KeyTemplate::of("").header("h"), KeyTemplate::template("").query("q")] {
@@ -140,11 +140,15 @@ fn empty_and_long_keys_are_refused() {
     {
         assert!(matches!(refused(key), InvalidKey::Name(NameError::TooLong { .. })));
     }
-    assert_eq!(format!("{empty:#}"), format!("{empty}: {}", NameError::Empty), "the cause says what to do");
+    assert_eq!(
+        format!("{empty:#}"),
+        format!("{empty}: {}", NameError::Empty),
+        "the cause contains the remedy"
+    );
 }
 
 #[test]
-fn nameless_query_parameters_are_refused() {
+fn nameless_query_parameters_are_rejected() {
     for key in [KeyTemplate::of("k").query(""), KeyTemplate::of("k").query_as::<u64>("")] {
         assert_eq!(KeyTemplate::try_from(key).map(drop), Err(InvalidKey::QueryParameter));
     }
@@ -152,7 +156,7 @@ fn nameless_query_parameters_are_refused() {
 
 #[cfg(feature = "axum")]
 #[test]
-fn impossible_path_parameters_are_refused() {
+fn invalid_path_parameters_are_rejected() {
     for name in ["", " ", "*rest", "{sku}", "a/b"] {
         for key in [KeyTemplate::of("k").path(name), KeyTemplate::of("k").path_as::<u64>(name)] {
             let error = KeyTemplate::try_from(key).map(drop).unwrap_err();
@@ -166,7 +170,7 @@ fn impossible_path_parameters_are_refused() {
 
 #[cfg(feature = "axum")]
 #[test]
-fn ambiguous_templates_are_refused() {
+fn ambiguous_templates_are_rejected() {
     for template in ["{a}{b}", "{a}-{b}", "{a}x{b}", "{a}%{b}"] {
         let error = KeyTemplate::try_from(template).unwrap_err();
         assert!(matches!(error, InvalidKey::NoSeparator { .. }), "`{template}`: {error}");
@@ -178,7 +182,7 @@ fn ambiguous_templates_are_refused() {
 
 #[cfg(feature = "axum")]
 #[test]
-fn types_are_for_parameters_of_the_template() {
+fn types_need_a_template_parameter() {
     let key = |name| KeyTemplate::template("stock:{house}:{sku}").typed::<u64>(name).header("x");
     assert!(KeyTemplate::try_from(key("sku")).is_ok());
     let error = KeyTemplate::try_from(key("id")).unwrap_err();
@@ -189,12 +193,12 @@ fn types_are_for_parameters_of_the_template() {
 
 #[cfg(not(feature = "axum"))]
 #[test]
-fn path_parameter_without_the_feature_names_it() {
+fn path_parameters_require_the_axum_feature() {
     assert_eq!(KeyTemplate::try_from("stock:{sku}").unwrap_err(), InvalidKey::NeedsAxum);
 }
 
 #[test]
-fn debug_shows_the_rule_and_no_value() {
+fn debug_omits_values() {
     let key = KeyTemplate::try_from(KeyTemplate::of("k").header("h").query("q")).unwrap();
     assert_eq!(format!("{key:?}"), "KeyTemplate(k:{header `h`}:{query parameter `q`})");
 }

@@ -1,4 +1,4 @@
-//! The services that a layer makes, by its key and by its treatment of clients that leave.
+//! The services that a layer creates, by its key and its disconnect policy.
 
 use super::LockLayer;
 use crate::{

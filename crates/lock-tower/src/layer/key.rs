@@ -1,4 +1,4 @@
-//! The key of a layer, or the place where it is determined.
+//! The settings for a layer's key.
 
 use super::{LockLayer, with_cause};
 use crate::{
@@ -12,7 +12,7 @@ use http::request::Parts;
 use lock_core::names::LockNames;
 
 impl<D> LockLayer<NoKey, D> {
-    /// Sets the rule that turns a request into the name of its lock: a template, or a [`KeyTemplate`].
+    /// Sets the rule that turns a request into its lock name: a template or a [`KeyTemplate`].
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -38,7 +38,7 @@ impl<D> LockLayer<NoKey, D> {
         }
     }
 
-    /// Like [`key`](Self::key), for templates that are not known before run time.
+    /// Like [`key`](Self::key), for templates that are only known at run time.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -49,7 +49,7 @@ impl<D> LockLayer<NoKey, D> {
     /// ```
     ///
     /// # Errors
-    /// An [`InvalidKey`] that says what to change.
+    /// An [`InvalidKey`] if the template is malformed.
     pub fn try_key<T>(self, key: T) -> Result<LockLayer<KeyTemplate, D>, InvalidKey>
     where
         T: TryInto<KeyTemplate>,
@@ -58,12 +58,12 @@ impl<D> LockLayer<NoKey, D> {
         Ok(self.with_key(key.try_into()?))
     }
 
-    /// Sets several keys, at most 64. A request acquires all of their locks, in the order of their names, so requests
-    /// cannot deadlock regardless of the order of the keys. Equal names are one lock. The [`wait`](Self::wait)
-    /// applies to all locks together.
+    /// Sets several keys, at most 64. A request acquires all of their locks, ordered by name, so
+    /// requests cannot deadlock regardless of the order of the keys. Equal names share one lock.
+    /// The [`wait`](Self::wait) applies to all locks together.
     ///
-    /// A handler receives its locks as a [`LockSetHandle`](crate::LockSetHandle), with a fencing token for each name.
-    /// If one of the locks is lost, the request ends as it does for a single lock.
+    /// A handler receives its locks as a [`LockSetHandle`](crate::LockSetHandle), with a fencing
+    /// token for each name. Losing any of the locks ends the request, as with a single lock.
     ///
     /// ```
     /// # #[cfg(feature = "axum")] {
@@ -96,7 +96,7 @@ impl<D> LockLayer<NoKey, D> {
         }
     }
 
-    /// Like [`keys`](Self::keys), for templates that are not known before run time.
+    /// Like [`keys`](Self::keys), for templates that are only known at run time.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -108,7 +108,7 @@ impl<D> LockLayer<NoKey, D> {
     /// ```
     ///
     /// # Errors
-    /// An [`InvalidKey`] that says what to change.
+    /// An [`InvalidKey`] if a template is malformed, or if there are no keys or more than 64.
     pub fn try_keys<I>(self, keys: I) -> Result<LockLayer<KeyTemplate, D>, InvalidKey>
     where
         I: IntoIterator,
@@ -118,13 +118,13 @@ impl<D> LockLayer<NoKey, D> {
         Ok(self.with_key(KeyTemplate::all(keys)?))
     }
 
-    /// Sets a function that derives the key from the head and the body of a request, for services without axum; with
-    /// axum, use [`in_handler`](Self::in_handler). The body is read into memory first, within the limit, the budget and
-    /// the timeout of `buffer`, and the service receives the same bytes. An upload that fails is answered by `buffer`,
-    /// without a lock.
+    /// Sets a function that derives the key from the head and the body of a request, for services
+    /// without axum; with axum, use [`in_handler`](Self::in_handler). The body is read into memory
+    /// first, within the limit, the budget and the timeout of `buffer`, and the service receives
+    /// the same bytes. If the upload fails, `buffer` responds and no lock is taken.
     ///
-    /// A request with an invalid name is rejected with 400. Bodies are also read for methods and requests that need no
-    /// lock.
+    /// A request with an invalid name is rejected with 400. Bodies are also read for requests that
+    /// need no lock.
     ///
     /// ```
     /// use lock_core::{LockFactory, LockName, MemoryBackend};
@@ -149,9 +149,10 @@ impl<D> LockLayer<NoKey, D> {
         self.with_key(BodyKey::new(buffer, read))
     }
 
-    /// Lets the handler choose the key. The handler acquires its lock with [`Locked`](crate::Locked), whose extractor
-    /// parses the key, or with a [`LockSlot`](crate::LockSlot). From then on, the settings of the layer apply. Until
-    /// then, or if the extractor rejects the request, no lock is held.
+    /// Lets the handler choose the key. The handler acquires its lock with
+    /// [`Locked`](crate::Locked), whose extractor parses the key, or with a
+    /// [`LockSlot`](crate::LockSlot). The layer's settings apply from then on. No lock is held
+    /// before that, or if the extractor rejects the request.
     ///
     /// With an extractor that reads the body, a request starts waiting for the lock only after its body has arrived, so
     /// a slow upload does not hold the lock.
@@ -187,8 +188,8 @@ impl<D> LockLayer<NoKey, D> {
     /// # }
     /// ```
     ///
-    /// With [`detach`](Self::detach), a handler continues without its client once it has its lock. Before that, it ends
-    /// with its client.
+    /// With [`detach`](Self::detach), a handler that has its lock continues after its client
+    /// disconnects. Before that, a client disconnect drops it.
     pub fn in_handler(self) -> LockLayer<InHandler, D> {
         self.with_key(InHandler(()))
     }

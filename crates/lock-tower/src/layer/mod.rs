@@ -20,14 +20,14 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 /// | option | default |
 /// | --- | --- |
 /// | [`key`](Self::key), [`keys`](Self::keys), [`try_key`](Self::try_key), [`try_keys`](Self::try_keys) | none: a `LockLayer` without a key does not implement `Layer` |
-/// | [`body_key`](Self::body_key), [`in_handler`](Self::in_handler) | instead of a key from the head of the request |
+/// | [`body_key`](Self::body_key), [`in_handler`](Self::in_handler) | replace a key from the request's head |
 /// | [`wait`](Self::wait), [`fail_fast`](Self::fail_fast) | waits 1 s |
 /// | [`methods`](Self::methods), [`filter`](Self::filter) | every request needs the lock |
 /// | [`options`](Self::options) | the options of the factory |
 /// | [`max_hold`](Self::max_hold), [`no_max_hold`](Self::no_max_hold) | 30 s |
 /// | [`release_on`](Self::release_on) | the end of the body |
-/// | [`detach`](Self::detach) | a client that leaves cancels the handler |
-/// | [`on_lost`](Self::on_lost) | stop the handler, cut the body |
+/// | [`detach`](Self::detach) | a client disconnect cancels the handler |
+/// | [`on_lost`](Self::on_lost) | stop the handler, truncate the body |
 /// | [`on_unavailable`](Self::on_unavailable) | reject (fail closed) |
 /// | [`on_bad_key`](Self::on_bad_key) | reject |
 /// | [`timeout_status`](Self::timeout_status) | 503 |
@@ -63,7 +63,7 @@ pub struct LockLayer<K = NoKey, D = Cancel> {
 }
 
 impl LockLayer {
-    /// Creates a layer that acquires locks of this factory. It still needs a [`key`](Self::key).
+    /// Creates a layer that acquires locks from this factory. It still needs a [`key`](Self::key).
     ///
     /// ```
     /// use lock_core::{LockFactory, MemoryBackend};
@@ -78,12 +78,13 @@ impl LockLayer {
 }
 
 impl<K> LockLayer<K, Cancel> {
-    /// Runs each handler in a task, to the end of its body, even if its client leaves. The handler keeps the
-    /// lock until then. Use it for handlers that write.
+    /// Runs each handler in its own task to the end of its body, even if the client disconnects.
+    /// The lock is held until then. Use this for handlers that write.
     ///
-    /// A handler that loses its lock is still dropped, including at [`max_hold`](Self::max_hold), 30 s by default. A
-    /// handler that released its lock early is dropped [15 minutes](DetachedTasks::max_orphan_time) after its client
-    /// has left. A request that waits for its lock ends with its client, since its handler has not been called yet.
+    /// A handler that loses its lock is still dropped, including when [`max_hold`](Self::max_hold)
+    /// expires (30 s by default). A handler that released its lock early is dropped [15
+    /// minutes](DetachedTasks::max_orphan_time) after its client disconnects. If the client
+    /// disconnects while the request waits for its lock, the handler is not called.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -128,7 +129,7 @@ impl<K, D> LockLayer<K, D> {
         }
     }
 
-    /// Like [`wait`](Self::wait), for a time that is not known before run time.
+    /// Like [`wait`](Self::wait), for a time that is only known at run time.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -148,7 +149,7 @@ impl<K, D> LockLayer<K, D> {
         Ok(self.with(|config| config.wait = wait))
     }
 
-    /// Does not wait: a request whose lock is held is rejected immediately with 409.
+    /// Disables waiting: if the lock is held, the request is rejected immediately with 409.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -160,8 +161,8 @@ impl<K, D> LockLayer<K, D> {
         self.wait(Duration::ZERO)
     }
 
-    /// Sets the methods that need the lock. Requests with other methods do not need it. GET includes
-    /// HEAD, which runs the same handler.
+    /// Sets the methods that need the lock. Other requests take no lock. GET includes HEAD, which
+    /// runs the same handler.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -176,8 +177,8 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.methods = Some(methods))
     }
 
-    /// Adds a filter: requests for which it returns `false` need no lock. A request needs the lock only
-    /// if every filter returns `true`.
+    /// Adds a filter that returns `true` for requests that need the lock. A request takes the lock
+    /// only if every filter returns `true`.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -189,9 +190,9 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.filters.push(Arc::new(needs_lock)))
     }
 
-    /// Sets the options of the locks: lease, renewals, timeouts. They replace all options of the factory.
-    /// Their `max_hold` is kept if it is shorter than the layer's default; a longer one needs
-    /// [`no_max_hold`](Self::no_max_hold).
+    /// Sets the lock options: lease, renewals and timeouts. They replace all of the factory's
+    /// options. Their `max_hold` is kept if it is shorter than the layer's default; a longer one
+    /// requires [`no_max_hold`](Self::no_max_hold).
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -204,8 +205,8 @@ impl<K, D> LockLayer<K, D> {
     /// ```
     ///
     /// # Panics
-    /// Panics if they contradict each other, or exceed the limits of the factory; [`try_options`](Self::try_options)
-    /// returns the error.
+    /// Panics if the options conflict or exceed the factory's limits;
+    /// [`try_options`](Self::try_options) returns the error.
     #[track_caller]
     pub fn options(self, options: LockOptions) -> Self {
         match self.try_options(options) {
@@ -214,7 +215,7 @@ impl<K, D> LockLayer<K, D> {
         }
     }
 
-    /// Like [`options`](Self::options), for options that are not known before run time.
+    /// Like [`options`](Self::options), for options that are only known at run time.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -234,12 +235,13 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.options = Some(options)).checked()
     }
 
-    /// Sets the maximum duration of a hold, for handlers that hang, uploads that stall and clients that read slowly.
-    /// When it is reached, the handler is dropped or the body is cut, and the lock is released. With [`OnLost::Signal`]
-    /// the handler continues without the lock. All other options are kept.
+    /// Sets the maximum duration of a hold, which limits hanging handlers, stalled uploads and slow
+    /// readers. When it is reached, the handler is dropped or the body is truncated, and the lock
+    /// is released. With [`OnLost::Signal`] the handler continues without the lock. All other
+    /// options are kept.
     ///
-    /// The default is 30 s, or the shorter `max_hold` of the options, or none if an operation timeout of 30 s or more
-    /// was set.
+    /// The default is 30 s, or the options' `max_hold` if it is shorter. There is no default if an
+    /// operation timeout of 30 s or more was set.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -251,7 +253,7 @@ impl<K, D> LockLayer<K, D> {
     /// ```
     ///
     /// # Panics
-    /// Panics if it is below a millisecond, or contradicts the other options.
+    /// Panics if `limit` is below a millisecond, or conflicts with the other options.
     #[track_caller]
     pub fn max_hold(self, limit: Duration) -> Self {
         match self.with(|config| config.max_hold = MaxHold::Set(limit)).checked() {
@@ -260,9 +262,10 @@ impl<K, D> LockLayer<K, D> {
         }
     }
 
-    /// Leaves the maximum duration of a hold to the lock options, which have none by default. A stalled client then
-    /// keeps its lock until its connection ends. Use it only with a [`BufferRequestLayer`](crate::BufferRequestLayer)
-    /// and responses that do not wait for the client, or for streams that clients may keep open.
+    /// Leaves the maximum duration of a hold to the lock options, which have none by default. A
+    /// stalled client then keeps its lock until its connection ends. Use this only with a
+    /// [`BufferRequestLayer`](crate::BufferRequestLayer) and responses that do not wait for the
+    /// client, or for streams that clients can keep open.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -1,4 +1,4 @@
-//! The terms of a layer: the end of a lock, the responses to requests that do not acquire it, and the limits.
+//! Settings for a layer's releases, rejections and limits.
 
 use super::LockLayer;
 use crate::{
@@ -41,7 +41,7 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.on_lost = then)
     }
 
-    /// Sets the policy for requests that arrive while the store does not answer.
+    /// Sets the policy for requests that arrive while the store is not responding.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -71,9 +71,9 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.on_bad_key = then)
     }
 
-    /// Sets the status of the response if the [`wait`](Self::wait) ends without the lock, for example 409. A
-    /// layer that does not wait answers with 409 in any case; use [`on_reject`](Self::on_reject) for another
-    /// status.
+    /// Sets the response status for requests whose [`wait`](Self::wait) expires, for example 409. A
+    /// layer that does not wait always responds with 409; use [`on_reject`](Self::on_reject) for
+    /// another status.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -87,8 +87,7 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.timeout_status = status)
     }
 
-    /// Sets the response to rejected requests. The default is [`Rejection::into_response`], which can be a starting
-    /// point.
+    /// Sets the response to rejected requests. The default is [`Rejection::into_response`].
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -112,7 +111,8 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.on_reject = Arc::new(move |rejection| answer(rejection).map(boxed)))
     }
 
-    /// Answers rejected requests with a gRPC status, for tonic; see [`Rejection::into_grpc_response`].
+    /// Responds to rejected requests with a gRPC status, for tonic; see
+    /// [`Rejection::into_grpc_response`].
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -124,9 +124,9 @@ impl<K, D> LockLayer<K, D> {
         self.on_reject(Rejection::into_grpc_response)
     }
 
-    /// Sets the secret under which keys are [hashed](crate::KeyHash) in rejections and spans. Replicas that share it
-    /// compute the same hash for a key, in every version. Anyone who has the secret can test names against a hash. By
-    /// default, each process has a random secret.
+    /// Sets the secret for the [key hashes](crate::KeyHash) in rejections and spans. Replicas that
+    /// share the secret compute the same hash for a key in every version. Anyone who has the secret
+    /// can test names against a hash. By default, each process has a random secret.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -140,9 +140,10 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.key_hash_secret = Some(secret))
     }
 
-    /// Sets the maximum number of requests of this layer that wait at the same time, for a lookup of their key or for
-    /// their lock, across all its keys and clones. Further requests are rejected with 503. The default is 1,000. The
-    /// factory's [`Limits`](lock_core::Limits) bound the waiters of a key and of the process.
+    /// Sets the maximum number of requests that wait for a key lookup or a lock at the same time,
+    /// across all keys and clones of this layer. Further requests are rejected with 503. The
+    /// default is 1,000. The factory's [`Limits`](lock_core::Limits) bound the waiters per key and
+    /// per process.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -154,9 +155,10 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.waiters = Waiters::new(limit))
     }
 
-    /// Runs the layer in shadow mode, to see its effect in advance. It acquires and measures, but never rejects,
-    /// stops or [detaches](Self::detach) a handler. A request that does not acquire its lock waits for the same time
-    /// and is then passed through; handlers should take [`LockStatus`](crate::LockStatus) or `Option<LockHandle>`.
+    /// Runs the layer in shadow mode, which measures its effect without enforcing the lock. It
+    /// acquires locks, but never rejects a request, and never stops or [detaches](Self::detach) a
+    /// handler. A request that does not acquire its lock waits equally long and is then passed
+    /// through, so handlers should take [`LockStatus`](crate::LockStatus) or `Option<LockHandle>`.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -168,7 +170,7 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.mode = Mode::Shadow)
     }
 
-    /// Sets the route in events and the span, where axum does not provide it.
+    /// Sets the route reported in events and spans, for services without axum.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -206,8 +208,8 @@ impl<K, D> LockLayer<K, D> {
         })
     }
 
-    /// Sets what an idempotency layer relies on, whatever was chosen: without its lock no handler runs, a lost lock
-    /// stops it, and the lock is released once the response is stored.
+    /// Overrides the policies that an idempotency layer relies on: no handler runs without its
+    /// lock, a lost lock stops the handler, and the lock is released once the response is stored.
     #[cfg(feature = "idempotency")]
     pub(crate) fn for_idempotency(self) -> Self {
         self.with(|config| {

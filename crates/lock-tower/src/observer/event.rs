@@ -1,13 +1,14 @@
-//! The events of a layer, and the trait of their observers.
+//! Layer events, and the trait for their observers.
 
 use crate::reject::RejectReason;
 use lock_core::LostReason;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
-/// Observes the requests of a layer that need a lock. Requests that need none are not counted.
+/// An observer of the requests that need a lock. Other requests are not reported.
 ///
-/// It is called in the task of the request, including in Drop: return quickly and do not block. A panic is caught and
-/// ends only this call. For events of the locks themselves, see [`LockObserver`](lock_core::observer::LockObserver).
+/// It is called in the request's task, including in `Drop`, so it must return quickly and not
+/// block. A panic is caught and ends only this call. For events of the locks themselves, see
+/// [`LockObserver`](lock_core::observer::LockObserver).
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend};
@@ -39,10 +40,10 @@ impl<O: LayerObserver + ?Sized> LayerObserver for Arc<O> {
     }
 }
 
-/// Something that happened to a request that needs a lock.
+/// An event of a request that needs a lock.
 ///
-/// `route` is the matched route of axum, or the one given to [`LockLayer::route`](crate::LockLayer::route).
-/// It is never the path or the key.
+/// `route` is axum's matched route, or the one set with
+/// [`LockLayer::route`](crate::LockLayer::route). It is never the path or the key.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum LayerEvent<'a> {
@@ -50,7 +51,7 @@ pub enum LayerEvent<'a> {
     Acquired {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
-        /// The time since the request arrived, or since its handler asked for the lock.
+        /// The time since the request arrived, or since its handler requested the lock.
         waited: Duration,
     },
     /// The lock was not acquired.
@@ -59,19 +60,20 @@ pub enum LayerEvent<'a> {
         route: Option<&'a Arc<str>>,
         /// The reason.
         reason: &'a RejectReason,
-        /// The time since the request arrived, or since its handler asked for the lock.
+        /// The time since the request arrived, or since its handler requested the lock.
         waited: Duration,
         /// The disposition of the request.
         disposition: Disposition,
     },
-    /// The request was dropped before the outcome was known: its client left, or a timeout outside the layer expired.
+    /// The request was dropped before the outcome was known: its client disconnected, or a timeout
+    /// outside the layer expired.
     Cancelled {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
-        /// The time since the request arrived, or since its handler asked for the lock.
+        /// The time since the request arrived, or since its handler requested the lock.
         waited: Duration,
     },
-    /// The lock was lost while the handler ran, or its body was sent.
+    /// The lock was lost while the handler ran or its body was being sent.
     Lost {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
@@ -86,8 +88,7 @@ pub enum LayerEvent<'a> {
         /// The outcome.
         outcome: IdempotencyOutcome,
     },
-    /// The request no longer holds the lock: it was released or lost. One is reported for each
-    /// [`Acquired`](Self::Acquired).
+    /// The lock was released or lost. Reported once for each [`Acquired`](Self::Acquired).
     Ended {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
@@ -126,17 +127,17 @@ pub enum Disposition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IdempotencyOutcome {
-    /// The handler ran, and its response is stored, or was left to the handler to store.
+    /// The handler ran, and its response was stored or left to the handler to store.
     Executed,
     /// The stored response was replayed.
     Replayed,
-    /// The handler answered that it did nothing: the key is free again.
+    /// The handler reported that it did nothing, so the key is free again.
     NotStarted,
-    /// The handler ran, and its response could not be stored: a retry runs it again.
+    /// The handler ran, but its response could not be stored. A retry runs it again.
     NotStored,
     /// The key was used for another request.
     KeyReused,
-    /// A newer attempt owns the key: this one did not run, or its response was dropped.
+    /// A newer attempt owns the key. This attempt did not run, or its response was dropped.
     Superseded,
     /// The store failed before the handler was called.
     Unavailable,

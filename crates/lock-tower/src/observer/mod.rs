@@ -1,4 +1,4 @@
-//! Events of a layer: for custom observers, as OpenTelemetry metrics, and as `tracing` spans.
+//! Layer events for custom observers, OpenTelemetry metrics and `tracing` spans.
 //!
 //! Each request that needs a lock has a span `lock.request`, in which its handler runs and its body is read:
 //!
@@ -11,7 +11,7 @@
 //! | `lock.token` | the fencing token, if the lock was acquired |
 //! | `idempotency.outcome` | the value of the [`IdempotencyOutcome`], behind an idempotency layer |
 //!
-//! The loss of a lock is a warning in this span. The key itself is not in any event or field.
+//! A lost lock is logged as a warning in this span. The key itself is in no event or field.
 
 mod event;
 mod observers;

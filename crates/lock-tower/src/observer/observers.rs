@@ -1,4 +1,4 @@
-//! The dispatch of events to the span of a request and the observers of its layer.
+//! Dispatch of events to a request's span and its layer's observers.
 
 use super::{
     event::{LayerEvent, LayerObserver},
@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tracing::Span;
 
-/// The observers of a layer, with the data that the events of one request share.
+/// A layer's observers, with the data shared by the events of one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Observers {
     observers: Arc<[Arc<dyn LayerObserver>]>,
@@ -19,7 +19,7 @@ pub(crate) struct Observers {
 }
 
 impl Observers {
-    /// Opens the span of a request, below the current one.
+    /// Opens a request's span, as a child of the current one.
     pub(crate) fn new(observers: Arc<[Arc<dyn LayerObserver>]>, route: Option<&str>) -> Self {
         let span = trace::span(route);
         // An owned route costs an allocation, and only observers need it.
@@ -58,7 +58,7 @@ impl Observers {
     }
 }
 
-/// Returns the time since [`Observers::now`]; zero if it is not used.
+/// Returns the time since [`Observers::now`], or zero if it is not used.
 pub(crate) fn elapsed(since: Option<Instant>) -> Duration {
     since.as_ref().map_or(Duration::ZERO, Instant::elapsed)
 }

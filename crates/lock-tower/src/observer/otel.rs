@@ -1,4 +1,4 @@
-//! The metrics of this crate as OpenTelemetry instruments.
+//! This crate's metrics as OpenTelemetry instruments.
 
 use super::event::{Disposition, LayerEvent, LayerObserver};
 use lock_core::__private::Instruments;
@@ -8,8 +8,8 @@ use opentelemetry::{
 };
 use std::{fmt, time::Duration};
 
-/// An observer that records metrics on a `Meter` of the application. It only uses the OpenTelemetry API; the
-/// application chooses the SDK.
+/// An observer that records metrics on the application's `Meter`. It only uses the OpenTelemetry
+/// API; the application chooses the SDK.
 ///
 /// | instrument | kind, unit | attributes besides `http.route` |
 /// | --- | --- | --- |
@@ -23,7 +23,7 @@ use std::{fmt, time::Duration};
 /// `contended`, `timeout`, `overloaded`, `backend_error`, `bad_key`, `key_unavailable`, `misconfigured` or `shut_down`.
 /// `lock.disposition` is `served`, `rejected`, `passed_through`, or `none` for a cancelled request.
 ///
-/// `http.route` is the template of the route, never the path; keys are never an attribute, since they are
+/// `http.route` is the route's template, never the path. Keys are never attributes, since they are
 /// unbounded.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! The response of a rejection to a gRPC client: trailers only.
+//! Trailers-only rejection responses for gRPC clients.
 
 use super::{
     body::{RejectionBody, boxed},

@@ -1,4 +1,4 @@
-//! A hash in place of a key, for readers who must not see the key.
+//! A key hash, for output that must not contain the key.
 
 use lock_core::LockName;
 use siphasher::sip::SipHasher24;
@@ -8,28 +8,29 @@ use std::{
     sync::OnceLock,
 };
 
-/// A hash of a lock's name under a secret: 64 bits of SipHash-2-4.
+/// A keyed hash of a lock's name: 64 bits of SipHash-2-4.
 ///
-/// By default the secret is random and belongs to the process, so each process has different hashes. Processes that
-/// share a [`key_hash_secret`](crate::LockLayer::key_hash_secret) have the same hashes, in every version. Several keys
-/// are hashed together, as their sorted names joined with line feeds.
+/// By default, each process uses a random secret, so hashes differ between processes. Processes
+/// that share a [`key_hash_secret`](crate::LockLayer::key_hash_secret) compute the same hashes in
+/// every version. Several keys are hashed together, as their sorted names joined with line feeds.
 ///
-/// A client can tell that two rejections concern the same lock. Without the secret it cannot find the name by hashing
-/// all possible names.
-// SipHash is designed for this: a keyed function with a short result, fixed by its specification. The hasher of std
-// may change with each version, and a plain digest would need a construction for the key.
+/// A client can tell that two rejections concern the same lock. Without the secret, it cannot find
+/// the name by hashing candidates.
+// SipHash is a keyed function with a short output and a fixed specification. The hasher in std can
+// change with each version, and a plain digest would need a keyed construction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(u64);
 
 impl KeyHash {
-    /// Returns the hash of a name under the secret of this process. Log it with the name to find the rejections
-    /// that clients report. Layers with a [`key_hash_secret`](crate::LockLayer::key_hash_secret) use other hashes.
+    /// Returns the hash of a name under this process's secret. Log it with the name to match
+    /// rejections that clients report. Layers with a
+    /// [`key_hash_secret`](crate::LockLayer::key_hash_secret) use other hashes.
     #[must_use]
     pub fn of(name: &LockName) -> Self {
         Self::with_secret(process_secret(), name)
     }
 
-    /// Returns the hash of a name under a secret that processes share. On a command line, OpenSSL prints the same
+    /// Returns the hash of a name under a shared secret. On a command line, OpenSSL prints the same
     /// hash in upper case:
     ///
     /// ```text
@@ -40,8 +41,8 @@ impl KeyHash {
         Self::of_names(Some(secret), std::slice::from_ref(name))
     }
 
-    /// Returns the hash of sorted names, joined with line feeds, which no name contains. The default secret is that of this
-    /// process.
+    /// Returns the hash of sorted names, joined with line feeds, which no name contains. The
+    /// default is this process's secret.
     pub(crate) fn of_names(secret: Option<[u8; 16]>, names: &[LockName]) -> Self {
         let mut hasher = SipHasher24::new_with_key(&secret.unwrap_or_else(process_secret));
         for (place, name) in names.iter().enumerate() {
@@ -50,12 +51,12 @@ impl KeyHash {
             }
             hasher.write(name.as_str().as_bytes());
         }
-        // In the order in which OpenSSL prints the bytes.
+        // OpenSSL's byte order.
         Self(hasher.finish().swap_bytes())
     }
 }
 
-/// The secret of this process. Without a source of random bytes, it has the randomness of std's hash maps.
+/// Returns this process's secret. Falls back to the randomness of std's hash maps.
 fn process_secret() -> [u8; 16] {
     static SECRET: OnceLock<[u8; 16]> = OnceLock::new();
     *SECRET.get_or_init(|| {

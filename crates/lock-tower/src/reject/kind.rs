@@ -1,8 +1,8 @@
-//! The problem types of RFC 9457, for clients and metrics.
+//! RFC 9457 problem types, for clients and metrics.
 
 use std::fmt;
 
-/// A name, which also ends the URI of the type, and a title. Both are stable.
+/// A problem type. Its name, which also ends its URI, and its title are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProblemType {
     pub(crate) word: &'static str,
@@ -32,8 +32,8 @@ pub(crate) const RECORDS_UNAVAILABLE: ProblemType =
 #[cfg(feature = "idempotency")]
 pub(crate) const ANSWER_NOT_KEPT: ProblemType = of("answer_not_kept", "Answer was not kept");
 
-/// The URI. It identifies the type and does not resolve: this library has no domain, and `about:blank` would say no
-/// more than the status.
+/// Formats the type's URI, which does not resolve because this library has no domain. `about:blank`
+/// would add nothing to the status.
 impl fmt::Display for ProblemType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "urn:problem-type:distlock:{}", self.word)

@@ -1,4 +1,4 @@
-//! Rejected requests: the reasons, and the responses.
+//! Rejected requests, with their reasons and responses.
 
 mod body;
 mod grpc;

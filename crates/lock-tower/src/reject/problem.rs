@@ -1,4 +1,4 @@
-//! The default response of a rejection: problem details (RFC 9457).
+//! The default rejection response: problem details (RFC 9457).
 
 use super::{hash::KeyHash, kind::ProblemType, retry};
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The members of a problem.
+/// The members of a problem details object.
 pub(crate) struct Details<'a> {
     status: StatusCode,
     kind: ProblemType,
@@ -21,7 +21,7 @@ impl<'a> Details<'a> {
         Self { status, kind, detail, retry_after: None, key: None }
     }
 
-    /// Adds the hash of the key, and the time until a retry.
+    /// Adds the key hash and the delay before a retry.
     pub(super) fn about(self, key: Option<KeyHash>, retry_after: Option<Duration>) -> Self {
         Self { key, retry_after, ..self }
     }
@@ -40,7 +40,7 @@ impl<'a> Details<'a> {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        // A rejection is only valid at this moment.
+        // A rejection describes only the current state.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, retry::whole_seconds(after).into());

@@ -1,4 +1,4 @@
-//! The reasons of rejections, each with its status and its texts.
+//! Rejection reasons, with their statuses and texts.
 
 use super::{
     kind::{self, ProblemType},
@@ -15,13 +15,13 @@ use std::{error::Error, time::Duration};
 pub enum RejectReason {
     /// Another request holds the lock, and the layer does not wait.
     Contended,
-    /// Others held the lock throughout the [`wait`](crate::LockLayer::wait).
+    /// Other requests held the lock for the entire [`wait`](crate::LockLayer::wait).
     Timeout,
     /// Too many requests are already waiting: for this key, in this process, or in this layer.
     TooManyWaiters,
     /// Too many detached handlers are still running; see [`DetachedTasks`](crate::DetachedTasks).
     TooManyDetached,
-    /// The store does not answer, or returns an error.
+    /// The store did not respond, or returned an error.
     Unavailable(LockError),
     /// The lock was lost while the handler ran; the handler was dropped.
     Lost(LostReason),
@@ -33,12 +33,13 @@ pub enum RejectReason {
     Misconfigured(LockError),
     /// The idempotency key was used for another request; see `IdempotencyLayer`.
     KeyReused,
-    /// The store of idempotency keys is full, does not answer, or returns an error; see `IdempotencyLayer`.
+    /// The idempotency store is full, did not respond, or returned an error; see
+    /// `IdempotencyLayer`.
     RecordsUnavailable,
 }
 
 impl RejectReason {
-    /// Translates the error of an acquire that waited at most `wait`.
+    /// Converts the error of an acquire that waited at most `wait`.
     pub(crate) fn of(error: LockError, wait: Duration) -> Self {
         match error.kind() {
             LockErrorKind::Timeout if wait.is_zero() => Self::Contended,
@@ -48,9 +49,10 @@ impl RejectReason {
             | LockErrorKind::Backend
             | LockErrorKind::Unconfirmed
             | LockErrorKind::MemberLost => Self::Unavailable(error),
-            // Keys are names. Only the prefix of the factory can make one invalid.
+            // Keys are valid names, so only the factory's prefix can make one invalid.
             LockErrorKind::InvalidName => Self::Key(KeyError::bad_request("the key is too long")),
-            // The keys of a layer were counted when it was built, so these come from a value of the request.
+            // A layer's keys were counted when it was built, so these names come from a request
+            // value.
             LockErrorKind::InvalidSet if is_of_number(&error) => {
                 Self::Key(KeyError::bad_request("the key has no names, or too many"))
             }
@@ -107,13 +109,13 @@ impl RejectReason {
         }
     }
 
-    /// Returns the default response to a client, with this status.
+    /// Returns the details of the default response, with this status.
     pub(super) fn details(&self, status: StatusCode) -> Details<'_> {
         Details::new(status, self.problem_type(), self.detail())
     }
 
-    /// Returns `true` if the same request may succeed later and none of its work was done. Clients, and gRPC
-    /// libraries that retry automatically, must not repeat work that was partly done.
+    /// Returns `true` if the same request may succeed later and none of its work was done. Clients,
+    /// and gRPC libraries that retry automatically, must not repeat partially completed work.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Contended => true,
@@ -122,8 +124,7 @@ impl RejectReason {
         }
     }
 
-    /// Returns the sentence for the client. It does not contain the lock's name, the store, or the
-    /// configuration.
+    /// Returns the message for the client, without the lock's name, the store or the configuration.
     pub(crate) fn detail(&self) -> &str {
         match self {
             Self::Contended => "another request is working on this resource",
@@ -136,16 +137,16 @@ impl RejectReason {
             Self::Key(error) => match error.kind() {
                 KeyErrorKind::Missing | KeyErrorKind::BadRequest => error.detail(),
                 KeyErrorKind::Misconfigured => "the server is misconfigured",
-                KeyErrorKind::Unavailable => "the key of the lock could not be determined",
+                KeyErrorKind::Unavailable => "the lock key could not be determined",
             },
             Self::Misconfigured(_) => "the server is misconfigured",
             Self::KeyReused => "this idempotency key was used for another request: send a new key",
-            Self::RecordsUnavailable => "the records of idempotency keys are not available",
+            Self::RecordsUnavailable => "the idempotency records are not available",
         }
     }
 }
 
-/// Returns `true` for a set without names or with too many. Members that differ are an error of the program.
+/// Returns `true` for a set with no names or too many. Other set errors are programming errors.
 fn is_of_number(error: &LockError) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref());
     matches!(cause, Some(SetError::Empty | SetError::TooMany { .. }))

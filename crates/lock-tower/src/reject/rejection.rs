@@ -1,4 +1,4 @@
-//! A rejected request, and its possible responses.
+//! A rejected request and its responses.
 
 use super::{
     body::{RejectionBody, boxed},
@@ -14,8 +14,9 @@ use std::time::Duration;
 
 /// A rejected request. [`LockLayer::on_reject`](crate::LockLayer::on_reject) turns it into a response.
 ///
-/// A handler that acquires a lock itself can reject requests like a layer: a rejection is created from the error, or from
-/// a [`RejectReason`]. With the feature `axum` it implements `IntoResponse`.
+/// A handler that acquires its own lock can reject requests like a layer, by creating a rejection
+/// from the error or from a [`RejectReason`]. With the feature `axum`, it implements
+/// `IntoResponse`.
 ///
 /// ```
 /// use lock_core::{LockFactory, LockName};
@@ -37,8 +38,8 @@ use std::time::Duration;
 /// # }
 /// ```
 ///
-/// Such a rejection is neither logged nor counted, and has no [hash of a key](Self::key_hash). Reject before other work
-/// is done: the response may suggest a retry.
+/// Rejections created by handlers are neither logged nor counted, and have no [key
+/// hash](Self::key_hash). Reject before doing other work, since the response may suggest a retry.
 #[derive(Debug, Clone)]
 pub struct Rejection {
     reason: RejectReason,
@@ -58,21 +59,22 @@ impl Rejection {
         Self { reason, status, key, retry_after }
     }
 
-    /// Creates the rejection of a handler, which has no layer to know its key and its wait.
+    /// Creates a rejection for a handler, without a layer's key and wait.
     fn of(reason: RejectReason) -> Self {
         let status = reason.status();
         Self::new(reason, status, None, Duration::ZERO)
     }
 
-    /// Returns the reason. A [`LockError`](lock_core::LockError) in it names the lock: it is for logs, not for
-    /// clients.
+    /// Returns the reason. A [`LockError`](lock_core::LockError) in it contains the lock's name,
+    /// which clients should not see.
     #[must_use]
     pub fn reason(&self) -> &RejectReason {
         &self.reason
     }
 
-    /// Returns the URI of the problem type, such as `urn:problem-type:distlock:contended`. It ends with the name of
-    /// the [reason](RejectReason::as_str). It is stable, so that clients can branch on it. It does not resolve.
+    /// Returns the URI of the problem type, such as `urn:problem-type:distlock:contended`. It ends
+    /// with the name of the [reason](RejectReason::as_str). It is stable, so clients can branch on
+    /// it. It does not resolve.
     #[must_use]
     pub fn problem_type(&self) -> String {
         self.reason.problem_type().to_string()
@@ -96,15 +98,17 @@ impl Rejection {
         Self { status, ..self }
     }
 
-    /// Returns a hash of the key, if the key was known. It shows that two rejections of this process concern the same
-    /// lock, or, with a [`key_hash_secret`](crate::LockLayer::key_hash_secret), two rejections of several processes.
+    /// Returns a hash of the key, if the key was known. Equal hashes mean that rejections of this
+    /// process concern the same lock. With a
+    /// [`key_hash_secret`](crate::LockLayer::key_hash_secret), this holds across processes.
     #[must_use]
     pub fn key_hash(&self) -> Option<KeyHash> {
         self.key
     }
 
-    /// Returns the time after which to retry, if a retry may help: one to two times the wait of the layer, at least a
-    /// second. It is random, so that requests that were rejected together are not retried together.
+    /// Returns the delay before a retry, if a retry may help: one to two times the layer's wait, at
+    /// least one second. It is randomized to spread the retries of requests that were rejected
+    /// together.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
@@ -143,7 +147,7 @@ impl From<RejectReason> for Rejection {
     }
 }
 
-/// A name that is invalid, or too long with the prefix of the factory, is the client's fault: 400.
+/// Converts invalid names, including those too long with the factory's prefix, to 400.
 impl From<LockError> for Rejection {
     fn from(error: LockError) -> Self {
         Self::of(match error.kind() {
@@ -162,7 +166,7 @@ impl From<NameError> for Rejection {
     }
 }
 
-/// Work that was stopped because its lock was lost may be half done, so the response suggests no retry.
+/// Work stopped by a lost lock may be partially complete, so the response does not suggest a retry.
 impl From<RunError> for Rejection {
     fn from(error: RunError) -> Self {
         match error {

@@ -1,4 +1,4 @@
-//! Retries of rejected requests: their delay, and the mark on responses that suggest one.
+//! The delay suggested for retries, and the marker on responses that suggest one.
 
 use http::Response;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 const MIN_DELAY: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// Returns one to two times the wait of the layer, evenly distributed, in whole milliseconds, so that `Retry-After`
-/// and `retry_after_ms` agree.
+/// Returns one to two times the layer's wait, evenly distributed, in whole milliseconds, so that
+/// `Retry-After` and `retry_after_ms` agree.
 pub(super) fn after(wait: Duration) -> Duration {
     let base = wait.clamp(MIN_DELAY, MAX_DELAY);
-    // Without a source of randomness all requests are retried in the middle.
+    // Without a random source, uses the middle of the range.
     let share = getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX));
     let after = base + base.mul_f64(share);
     Duration::from_millis(u64::try_from(after.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Prevents an idempotency layer around a response that suggests a retry from storing it, unless the response has an
-/// `Execution` of its own.
+/// Marks a response that suggests a retry, so that an outer idempotency layer does not store it. A
+/// response with its own `Execution` is unchanged.
 pub(crate) fn not_started<B>(response: Response<B>) -> Response<B> {
     #[cfg(feature = "idempotency")]
     let response = {

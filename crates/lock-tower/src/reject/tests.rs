@@ -22,7 +22,7 @@ fn details_are_escaped_in_json() {
 }
 
 #[test]
-fn own_status_is_in_head_and_body() {
+fn custom_status_is_in_head_and_body() {
     let response = rejection(RejectReason::Contended).with_status(StatusCode::LOCKED).into_response();
     assert_eq!(response.status(), StatusCode::LOCKED);
     let json =
@@ -31,7 +31,7 @@ fn own_status_is_in_head_and_body() {
     assert_eq!((json["status"].as_u64(), json["title"].as_str()), (Some(423), Some("Lock is held")));
 }
 
-/// Clients branch on these: a change is a breaking one.
+/// Clients branch on these values, so changing them is a breaking change.
 #[test]
 fn problem_types_and_titles_are_stable() {
     let lock_error = || {
@@ -74,12 +74,9 @@ fn retries_are_spread() {
     let (first, last) = (times.iter().min().unwrap(), times.iter().max().unwrap());
     assert!(*first >= Duration::from_secs(4) && *last <= Duration::from_secs(8), "{first:?} to {last:?}");
     assert!(*last - *first > Duration::from_secs(1), "{first:?} to {last:?}");
-    assert!(
-        times.iter().all(|time| time.subsec_nanos() % 1_000_000 == 0),
-        "the header and the body say the same"
-    );
-    assert!(retry::after(Duration::ZERO) >= Duration::from_secs(1), "also without a wait");
-    assert!(retry::after(Duration::MAX) <= Duration::from_secs(60), "also with an endless one");
+    assert!(times.iter().all(|time| time.subsec_nanos() % 1_000_000 == 0), "the header and the body agree");
+    assert!(retry::after(Duration::ZERO) >= Duration::from_secs(1), "without a wait");
+    assert!(retry::after(Duration::MAX) <= Duration::from_secs(60), "with an unlimited wait");
     assert_eq!(retry::whole_seconds(Duration::from_millis(1001)), 2);
 }
 
@@ -90,7 +87,7 @@ fn grpc_rejections_are_trailers_only() {
         (RejectReason::Timeout, "14", true),
         (RejectReason::TooManyWaiters, "8", true),
         (RejectReason::TooManyDetached, "8", true),
-        // Partly done: not to be repeated blindly.
+        // May be partially complete, so clients must not retry automatically.
         (RejectReason::Lost(lock_core::LostReason::Gone), "10", false),
         (RejectReason::ShutDown, "14", true),
         (RejectReason::Key(KeyError::bad_request("100 % ä\n")), "3", false),
@@ -109,7 +106,7 @@ fn grpc_rejections_are_trailers_only() {
         assert_eq!(text("grpc-retry-pushback-ms").is_some(), again, "{reason:?}");
         let message = text("grpc-message").unwrap();
         assert!(!message.contains("secret") && !message.contains('\n'), "{message}");
-        assert!(http_body::Body::is_end_stream(response.body()), "no body");
+        assert!(http_body::Body::is_end_stream(response.body()), "the body is empty");
     }
     let escaped = rejection(RejectReason::Key(KeyError::bad_request("100 % ä\n"))).into_grpc_response();
     assert_eq!(escaped.headers()["grpc-message"], "100 %25 %C3%A4%0A");
@@ -117,16 +114,12 @@ fn grpc_rejections_are_trailers_only() {
 }
 
 #[test]
-fn hash_is_under_the_secret_of_the_process() {
+fn hash_uses_the_process_secret() {
     let name = |text| lock_core::LockName::new(text).unwrap();
     let hash = KeyHash::of(&name("account:4711"));
-    assert_eq!(hash, KeyHash::of(&name("account:4711")), "the same as long as the process lives");
+    assert_eq!(hash, KeyHash::of(&name("account:4711")), "stable within the process");
     assert_ne!(hash, KeyHash::of(&name("account:4712")));
-    assert_ne!(
-        hash,
-        KeyHash::with_secret([0; 16], &name("account:4711")),
-        "not to be found without the secret"
-    );
+    assert_ne!(hash, KeyHash::with_secret([0; 16], &name("account:4711")), "depends on the secret");
 }
 
 /// Replicas of different versions must agree. OpenSSL prints the same hash:

@@ -46,11 +46,11 @@ pin_project! {
     #[project = StageProj]
     enum Stage<F, S, B> {
         NoLockNeeded { #[pin] handler: F },
-        /// A function of the application looks up the key.
+        /// An application function looks up the key.
         ResolvingKey { names: BoxFuture<'static, Result<LockNames, KeyError>>, waiting: Option<Waiting<S, B>> },
         /// The request waits for its lock, or for the next of several.
         Acquiring { acquire: Acquire, waiting: Option<Waiting<S, B>> },
-        /// The handler runs, with the lock or without.
+        /// The handler runs, with or without the lock.
         Running { #[pin] running: Running<F> },
         /// The layer responds in place of the handler.
         Rejected { response: Option<Response<RejectionBody>> },
@@ -88,7 +88,7 @@ impl<S, B> Waiting<S, B>
 where
     S: Service<Request<B>>,
 {
-    /// A lookup counts as a waiter, too.
+    /// Starts a key lookup, which counts as a waiter.
     fn look_up(mut self, names: BoxFuture<'static, Result<LockNames, KeyError>>) -> Stage<S::Future, S, B> {
         match self.lock.enter_queue() {
             Ok(()) => Stage::ResolvingKey { names, waiting: Some(self) },

@@ -98,7 +98,7 @@ impl<S, K> LockService<S, K> {
         }
         let lock = LockRequest::new(self.config.clone(), &parts);
         let names = read(&self.key, &mut parts, &body);
-        // The request takes the service that is ready. Its clone is not, and is polled before the next call.
+        // Takes the ready service and leaves its clone, which is polled before the next call.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
         ResponseFuture::begin(names, lock, ready, Request::from_parts(parts, body))

@@ -1,4 +1,4 @@
-//! A handler that runs, with its lock or without, to the head of its response.
+//! A handler that runs to the head of its response, with or without a lock.
 
 use crate::{
     body::LockedBody,
@@ -17,7 +17,7 @@ use std::{
 
 pin_project! {
     #[project = RunningProj]
-    /// A handler, its share of the lock if it has one, and the terms of its layer.
+    /// A handler, its share of the lock if it has one, and its layer's settings.
     // The handler is dropped before its lock.
     pub(crate) struct Running<F> {
         #[pin]
@@ -30,7 +30,7 @@ pin_project! {
 /// The end of a handler.
 pub(crate) enum HandlerEnd<T> {
     Answered(T),
-    /// The lock is lost: the layer responds.
+    /// The lock was lost, so the layer responds.
     Stopped(Response<RejectionBody>),
 }
 
@@ -43,12 +43,12 @@ impl<F> Running<F> {
         self.project().lock
     }
 
-    /// Gives the handler a lock, which is released with the response from now on.
+    /// Sets the handler's lock, which is then released with the response.
     pub(crate) fn watch(self: Pin<&mut Self>, watch: Option<Watch>) {
         *self.project().watch = watch;
     }
 
-    /// Polls the handler. If it loses its lock, the caller drops it and answers for it.
+    /// Polls the handler. If the handler loses its lock, the caller drops it and responds instead.
     pub(crate) fn poll_head<R, E>(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -60,7 +60,7 @@ impl<F> Running<F> {
         let RunningProj { handler, watch, lock } = self.project();
         let reason = match ready!(Watch::poll_under(watch, cx, |cx| handler.poll(cx))) {
             Err(reason) => reason,
-            // A response made after the lease must not look like a success.
+            // A response produced after the lease must not look like a success.
             Ok(response) => {
                 let lost = watch.as_ref().filter(|_| response.is_ok()).and_then(Watch::lost_now);
                 let Some(reason) = lost else {

@@ -1,4 +1,4 @@
-//! A request that needs no lock costs no allocation. `cargo bench -p lock-tower` has the times.
+//! Requests that need no lock do not allocate. `cargo bench -p lock-tower` measures their time.
 
 use crate::support::World;
 use allocation_counter::measure;
@@ -11,9 +11,9 @@ use std::{convert::Infallible, future::ready};
 use tower::{Layer, Service, service_fn};
 
 #[tokio::test(start_paused = true)]
-async fn request_without_a_lock_allocates_nothing() {
+async fn unlocked_requests_do_not_allocate() {
     let world = World::new();
-    // A body that borrows a static text.
+    // A body that borrows static text.
     let bare = service_fn(|_: Request<()>| {
         ready(Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"hi")))))
     });
@@ -24,7 +24,7 @@ async fn request_without_a_lock_allocates_nothing() {
     fn calls<S: Service<Request<()>>>(service: &mut S) -> u64 {
         measure(|| {
             let answer = service.call(Request::new(())).now_or_never();
-            assert!(answer.is_some_and(|answer| answer.is_ok()), "it is ready at once");
+            assert!(answer.is_some_and(|answer| answer.is_ok()), "the response is ready immediately");
         })
         .count_total
     }

@@ -1,4 +1,4 @@
-//! Locks as annotations of routes: `post(order).locked(&lock, "stock:{sku}")`.
+//! Locks added to routes with `LockedExt`: `post(order).locked(&lock, "stock:{sku}")`.
 
 use crate::support::{World, ask, get, post, problem, secs, text};
 use axum::{
@@ -50,7 +50,7 @@ async fn only_the_methods_of_the_route_take_the_lock() {
     world.assert_released(2);
 }
 
-/// It runs the handler of GET.
+/// HEAD runs the GET handler.
 #[tokio::test(start_paused = true)]
 async fn head_of_a_locked_get_takes_the_lock() {
     let world = World::new();
@@ -70,7 +70,7 @@ async fn nested_routers_fill_the_template() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn template_that_the_route_cannot_fill_is_500_and_logged_once() {
+async fn mismatched_template_is_500_and_logged_once() {
     let world = World::new();
     let lock = world.layer();
     let app = Router::new()
@@ -85,7 +85,7 @@ async fn template_that_the_route_cannot_fill_is_500_and_logged_once() {
     }
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
     let said = log.text();
-    assert_eq!(log.count("ERROR"), 2, "one for each route: {said}");
+    assert_eq!(log.count("ERROR"), 2, "one error per route: {said}");
     assert!(said.contains("no path parameter `sku`: it has `house`, `id`"), "{said}");
     assert!(said.contains("/other/{id}") && !said.contains("/other/7"), "{said}");
 }
@@ -119,7 +119,7 @@ async fn one_layer_annotates_routes_with_state_and_detached_handlers() {
     let asking = tokio::time::timeout(secs(0), ask(&app, request(Method::DELETE, "/slow"))).await;
     assert!(asking.is_err());
     world.settle().await;
-    assert_eq!(tasks.running(), 1, "it continues");
+    assert_eq!(tasks.running(), 1, "the handler continues");
     tasks.drain(secs(2)).await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Keys from the body, without axum: a function of the head and the bytes.
+//! Keys derived from the head and the body by a function, without axum.
 
 use crate::support::{Recorder, World, millis, problem, secs};
 use axum::body::Body;
@@ -26,9 +26,10 @@ struct Order {
 
 fn by_sku(head: &Parts, body: &Bytes) -> Result<lock_core::names::LockNames, KeyError> {
     if head.headers.get("content-type").is_none_or(|kind| kind != "application/json") {
-        return Err(KeyError::bad_request("it is not JSON"));
+        return Err(KeyError::bad_request("the body is not JSON"));
     }
-    let order: Order = serde_json::from_slice(body).map_err(|_| KeyError::missing("it has no `sku`"))?;
+    let order: Order =
+        serde_json::from_slice(body).map_err(|_| KeyError::missing("the body has no `sku`"))?;
     Ok(order.lock_names()?)
 }
 
@@ -36,7 +37,7 @@ fn layer(world: &World, buffer: BufferRequestLayer) -> LockLayer<BodyKey> {
     world.layer().body_key(buffer, by_sku)
 }
 
-/// Answers with the lock, the trailers and the bytes.
+/// Responds with the lock, the trailers and the bytes.
 async fn echo(request: Request<BufferedBody>) -> Result<Response<Full<Bytes>>, Infallible> {
     let lock = request.extensions().get::<LockStatus>().and_then(LockStatus::handle).unwrap().clone();
     assert!(lock.is_held());
@@ -50,7 +51,7 @@ fn order(body: impl Into<Body>) -> Request<Body> {
     Request::post("/").header("content-type", "application/json").body(body.into()).unwrap()
 }
 
-/// Asks a service behind the layer.
+/// Sends a request to a service behind the layer.
 async fn ask(lock: LockLayer<BodyKey>, request: Request<Body>) -> axum::response::Response {
     lock.layer(service_fn(echo)).oneshot(request).await.unwrap().map(Body::new)
 }
@@ -61,14 +62,14 @@ async fn bytes(response: axum::response::Response) -> Bytes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handler_sees_the_bytes_that_named_the_lock() {
+async fn handler_receives_the_bytes_of_the_key() {
     let world = World::new();
     let lock = || layer(&world, BufferRequestLayer::new().limit(LIMIT));
     for length in [9, LIMIT - 1, LIMIT] {
         let body = format!("{:length$}", "{\"sku\":7}");
         let expected = format!("stock:7 0 {body}");
         assert_eq!(bytes(ask(lock(), order(body.clone())).await).await, expected);
-        // In frames of a byte, without a length, and with trailers.
+        // One-byte frames without a length, with trailers.
         let data = body.clone().into_bytes().into_iter().map(|byte| Frame::data(Bytes::from(vec![byte])));
         let end = Frame::trailers(HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]));
         let frames: Vec<_> = data.chain([end]).map(Ok::<_, std::io::Error>).collect();
@@ -87,12 +88,15 @@ async fn requests_without_a_key_are_rejected() {
     let json = problem(ask(observed, order("{}")).await, StatusCode::BAD_REQUEST).await;
     assert_eq!(
         (json["reason"].as_str(), json["detail"].as_str()),
-        (Some("bad_key"), Some("it has no `sku`"))
+        (Some("bad_key"), Some("the body has no `sku`"))
     );
     assert_eq!(recorder.take(), ["no route: bad_key after 0 ms, Rejected"]);
     let text =
         Request::post("/").header("content-type", "text/plain").body(Body::from("{\"sku\":7}")).unwrap();
-    assert_eq!(problem(ask(lock(), text).await, StatusCode::BAD_REQUEST).await["detail"], "it is not JSON");
+    assert_eq!(
+        problem(ask(lock(), text).await, StatusCode::BAD_REQUEST).await["detail"],
+        "the body is not JSON"
+    );
 
     problem(ask(lock(), order("x".repeat(LIMIT + 1))).await, StatusCode::PAYLOAD_TOO_LARGE).await;
     let endless = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
@@ -113,7 +117,7 @@ async fn requests_without_a_key_are_rejected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn upload_takes_no_lock_before_its_end() {
+async fn lock_is_acquired_after_the_upload() {
     let world = World::new();
     let lock = layer(&world, BufferRequestLayer::new());
     let drips = stream::unfold("{\"sku\":7}".chars(), |mut rest| async {
@@ -138,7 +142,7 @@ async fn upload_takes_no_lock_before_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn terms_of_the_layer_hold() {
+async fn layer_settings_apply_to_body_keys() {
     let world = World::new();
     let lock = || layer(&world, BufferRequestLayer::new());
     let held = world.another_process().named("stock:7").unwrap().acquire().await.unwrap();
@@ -160,5 +164,5 @@ async fn terms_of_the_layer_hold() {
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("no lock")))
     }));
     assert_eq!(bytes(free.oneshot(none).await.unwrap().map(Body::new)).await, "no lock");
-    assert_eq!(world.faulty.calls(Op::Acquire), 2, "a refused one and a detached one");
+    assert_eq!(world.faulty.calls(Op::Acquire), 2, "one rejected and one detached request");
 }

@@ -1,4 +1,4 @@
-//! Uploads that arrive before the lock is acquired: their limit, their budget, their time.
+//! Uploads that are read before the lock is acquired, with their limit, budget and timeout.
 
 use crate::support::{World, ask, millis, problem, secs, text};
 use axum::{
@@ -23,7 +23,7 @@ fn upload(body: Body) -> Request<Body> {
     Request::put("/").body(body).unwrap()
 }
 
-/// Creates a body of this many chunks of ten bytes, one per second.
+/// Creates a body with this many ten-byte chunks, one per second.
 fn slow_upload(chunks: usize) -> Body {
     Body::from_stream(stream::unfold(0, move |at| async move {
         tokio::time::sleep(secs(1)).await;
@@ -46,8 +46,8 @@ async fn slow_upload_does_not_hold_the_lock() {
         async move { text(ask(&app, upload(slow_upload(5))).await).await }
     });
     tokio::time::sleep(millis(4_500)).await;
-    assert_eq!(world.faulty.calls(Op::Acquire), 0, "it is not even asked for");
-    assert_eq!(text(ask(&app, upload(Body::from("quick"))).await).await, "5", "others continue");
+    assert_eq!(world.faulty.calls(Op::Acquire), 0, "the lock is not requested");
+    assert_eq!(text(ask(&app, upload(Body::from("quick"))).await).await, "5", "other requests continue");
     assert_eq!(uploading.await.unwrap(), "50");
     assert_eq!(world.faulty.calls(Op::Acquire), 2);
 }
@@ -64,12 +64,12 @@ async fn large_slow_and_broken_uploads_take_no_lock() {
     let broken = Body::from_stream(stream::iter([Err::<Bytes, _>(std::io::Error::other("broken"))]));
     problem(ask(&app, upload(broken)).await, StatusCode::BAD_REQUEST).await;
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
-    assert_eq!(text(ask(&app, upload(Body::from("x".repeat(25)))).await).await, "25", "the limit itself");
+    assert_eq!(text(ask(&app, upload(Body::from("x".repeat(25)))).await).await, "25", "exactly the limit");
 }
 
 /// Like `RequestBodyLimitLayer` of tower-http, whose error is wrapped by axum's body.
 #[tokio::test(start_paused = true)]
-async fn limit_outside_of_the_layer_is_413() {
+async fn outer_body_limit_is_413() {
     let app = app(&World::new(), BufferRequestLayer::new());
     let limited = Body::new(Limited::new(slow_upload(3), 25));
     let json = problem(ask(&app, upload(limited)).await, StatusCode::PAYLOAD_TOO_LARGE).await;
@@ -77,7 +77,7 @@ async fn limit_outside_of_the_layer_is_413() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_uploads_have_a_budget_in_bytes() {
+async fn waiting_uploads_share_a_byte_budget() {
     let world = World::new();
     let buffer = BufferRequestLayer::new().limit(50).budget(100);
     let lock = world.layer().key("one").wait(secs(60));
@@ -102,7 +102,7 @@ async fn waiting_uploads_have_a_budget_in_bytes() {
     for (answer, length) in [(waits, "50"), (nothing, "0"), (takes_its_place, "49")] {
         assert_eq!(text(answer.await.unwrap()).await, length);
     }
-    assert_eq!(text(send(50).await.unwrap()).await, "50", "all of it is given back");
+    assert_eq!(text(send(50).await.unwrap()).await, "50", "the entire budget is returned");
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +118,7 @@ async fn budget_is_64_mib_by_default() {
     }
     let began = tokio::time::Instant::now();
     problem(ask(&app, upload(Body::from(body))).await, StatusCode::SERVICE_UNAVAILABLE).await;
-    assert!(began.elapsed().is_zero(), "it does not wait");
+    assert!(began.elapsed().is_zero(), "the rejection is immediate");
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,11 +134,11 @@ async fn body_counts_until_the_handler_drops_it() {
     problem(ask(&app, upload(Body::from("0123456789_"))).await, StatusCode::PAYLOAD_TOO_LARGE).await;
     drop(first);
     let mut second = Box::pin(ask(&app, upload(Body::from("0123456789"))));
-    assert!(futures_util::poll!(&mut second).is_pending(), "there is room again");
+    assert!(futures_util::poll!(&mut second).is_pending(), "the budget is available again");
 }
 
 #[tokio::test(start_paused = true)]
-async fn trailers_of_an_upload_arrive() {
+async fn upload_trailers_reach_the_handler() {
     let handler = async |body: Body| {
         let body = body.collect().await.unwrap();
         format!("{:?}", body.trailers().map(|trailers| trailers["x-sum"].clone()))
@@ -161,12 +161,13 @@ async fn always_ready_upload_yields_and_times_out() {
     let app = app(&World::new(), BufferRequestLayer::new().timeout(secs(10)));
     let empty = stream::repeat_with(|| Ok::<_, std::io::Error>(Frame::data(Bytes::new())));
     let mut asking = Box::pin(ask(&app, upload(Body::new(StreamBody::new(empty.take(1_000_000))))));
-    assert!(futures_util::poll!(&mut asking).is_pending(), "the whole of it, without a break");
+    assert!(futures_util::poll!(&mut asking).is_pending(), "the upload yields");
     tokio::time::advance(secs(11)).await;
     problem(asking.await, StatusCode::REQUEST_TIMEOUT).await;
 }
 
-/// A body that announces its length and must not be read: reading would make the client send it.
+/// A body that announces its length and must not be read, since reading would make the client send
+/// it.
 struct Announced(u64);
 
 impl http_body::Body for Announced {
@@ -174,7 +175,7 @@ impl http_body::Body for Announced {
     type Error = std::io::Error;
 
     fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
-        panic!("it was read")
+        panic!("the body was polled")
     }
 
     fn size_hint(&self) -> SizeHint {

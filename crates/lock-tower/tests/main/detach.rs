@@ -1,4 +1,4 @@
-//! Handlers that outlive their clients, and shutdowns that wait for them.
+//! Handlers that outlive their clients, and shutdowns that wait for these handlers.
 
 use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, body::Body, routing::any};
@@ -43,7 +43,7 @@ async fn leaves_after_100_ms(app: &Router) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_client_stops_only_attached_handlers() {
+async fn client_disconnect_stops_only_attached_handlers() {
     let (world, done, tasks) = (World::new(), Arc::default(), DetachedTasks::new());
     let cancelled = slow(&done).layer(layer(&world));
     leaves_after_100_ms(&cancelled).await;
@@ -62,7 +62,7 @@ async fn leaving_client_stops_only_attached_handlers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answer_is_the_handlers_own() {
+async fn detaching_does_not_change_the_response() {
     let (world, done) = (World::new(), Arc::default());
     let app = slow(&done).layer(layer(&world).detach(&DetachedTasks::new()));
     let answer = ask(&app, get("/")).await;
@@ -71,7 +71,7 @@ async fn answer_is_the_handlers_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_waiter_leaves_nothing() {
+async fn cancelled_waiter_leaves_nothing_behind() {
     let (world, done, tasks) = (World::new(), Arc::default(), DetachedTasks::new());
     let other = world.another_process().named("one").unwrap().acquire().await.unwrap();
     let app = slow(&done).layer(layer(&world).detach(&tasks));
@@ -113,7 +113,7 @@ async fn max_hold_ends_a_hanging_handler() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_reader_holds_the_handler_up() {
+async fn slow_reader_delays_the_handler() {
     let (world, made) = (World::new(), Arc::new(AtomicUsize::new(0)));
     let counted = made.clone();
     let handler = async move || {
@@ -127,7 +127,7 @@ async fn slow_reader_holds_the_handler_up() {
     let answer = ask(&app, get("/")).await;
     tokio::time::sleep(secs(2)).await;
     let ahead = made.load(Ordering::SeqCst);
-    assert!(ahead <= 3, "{ahead} chunks are in memory");
+    assert!(ahead <= 3, "{ahead} chunks in memory");
     assert_eq!(text(answer).await.len(), 5000);
     world.settle().await;
     assert_eq!(world.faulty.calls(Op::Release), 1);
@@ -148,7 +148,7 @@ async fn unread_endless_body_yields_and_can_be_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panic_without_a_client_releases() {
+async fn panic_without_a_client_releases_the_lock() {
     let (world, tasks) = (World::new(), DetachedTasks::new());
     let panics = async || -> &'static str {
         tokio::time::sleep(millis(500)).await;
@@ -161,7 +161,8 @@ async fn panic_without_a_client_releases() {
     world.assert_released(1);
 }
 
-/// Blocks a thread that unwinds at the end of its span: its handler is dropped, its task has not ended yet.
+/// A layer that blocks an unwinding thread at the end of its span, when the handler is dropped but
+/// its task has not ended.
 struct StopsUnwinding(Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>);
 
 impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for StopsUnwinding {
@@ -169,7 +170,7 @@ impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for StopsUnwinding {
         if std::thread::panicking() {
             let ends = self.0.lock().unwrap();
             ends.0.send(()).unwrap();
-            // Until the test drops the other end.
+            // Blocks until the test drops the other end.
             let _ = ends.1.recv();
         }
     }
@@ -191,7 +192,7 @@ async fn unwinding_panic_reaches_the_client() {
         assert!(poll().is_pending());
         tokio::task::yield_now().await;
     }
-    assert!(poll().is_pending() && poll().is_pending(), "it is not known yet how the handler ended");
+    assert!(poll().is_pending() && poll().is_pending(), "the handler's outcome is still unknown");
     drop(go_on);
     let panic = loop {
         if let Poll::Ready(answer) = poll() {
@@ -203,7 +204,7 @@ async fn unwinding_panic_reaches_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slow_reader_does_not_keep_a_body_after_the_loss() {
+async fn slow_reader_does_not_delay_a_loss() {
     let (world, tasks) = (World::new(), DetachedTasks::new());
     let hangs = async || {
         let chunks = stream::repeat(Ok::<_, Infallible>(Bytes::from_static(b"chunk")));
@@ -213,7 +214,7 @@ async fn slow_reader_does_not_keep_a_body_after_the_loss() {
     let mut body = ask(&app, get("/")).await.into_body();
     assert!(body.frame().await.unwrap().is_ok());
     tokio::time::sleep(secs(6)).await;
-    assert_eq!(tasks.running(), 0, "although a chunk was not read");
+    assert_eq!(tasks.running(), 0, "the unread chunk does not keep the task");
     let error = body.frame().await.unwrap().unwrap_err();
     let cause = std::error::Error::source(&error).unwrap();
     assert_eq!(cause.downcast_ref(), Some(&LockLost(LostReason::MaxHold)));
@@ -239,7 +240,7 @@ async fn limit_covers_waiters_and_unlocked_handlers() {
     assert_eq!(waiting.join_next().await.unwrap().unwrap(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(ask(&app, get("/")).await.status(), StatusCode::SERVICE_UNAVAILABLE, "without a key");
     world.settle().await;
-    assert_eq!((tasks.running(), world.store.held().len()), (1, 1), "nothing is kept for the refused");
+    assert_eq!((tasks.running(), world.store.held().len()), (1, 1), "rejected requests keep nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,7 +254,7 @@ async fn orphan_ends_after_max_orphan_time() {
         let client = app.clone();
         let client = tokio::spawn(async move { text(ask(&client, get(path)).await).await });
         tokio::time::sleep(secs(3600)).await;
-        assert_eq!((tasks.running(), world.is_held()), (1, true), "as long as its client is there");
+        assert_eq!((tasks.running(), world.is_held()), (1, true), "while the client is connected");
         client.abort();
         tokio::time::sleep(secs(15 * 60 - 1)).await;
         assert_eq!((tasks.running(), world.is_held()), (1, true));

@@ -1,4 +1,4 @@
-//! The lock as seen by the handler.
+//! The handler's view of the lock.
 
 use crate::support::{World, ask, get, millis, problem, text};
 use axum::{Router, routing::get as on_get};
@@ -9,7 +9,7 @@ use lock_tower::{LockHandle, LockStatus, OnUnavailable, Unlocked};
 use tracing::level_filters::LevelFilter;
 
 #[tokio::test(start_paused = true)]
-async fn handle_has_name_token_deadline_and_owner() {
+async fn handle_exposes_name_token_deadline_and_owner() {
     async fn handler(locks: LockFactory, lock: LockHandle) -> String {
         assert!(lock.is_held() && lock.remaining() > millis(2_000));
         // Re-entry in a nested call, with an explicit owner.
@@ -38,10 +38,10 @@ async fn handle_releases_early_and_once() {
     let store = world.store.clone();
     let handler = move |lock: LockHandle| async move {
         assert_eq!(lock.release().await.unwrap(), ReleaseOutcome::Released);
-        assert!(store.held().is_empty(), "free before the response");
+        assert!(store.held().is_empty(), "released before the response");
         assert_eq!(lock.clone().release().await.unwrap(), ReleaseOutcome::AlreadyExpired);
         assert_eq!(lock.ended().await, HoldEnd::Released);
-        tokio::time::sleep(millis(10_000)).await; // longer than the lease, which is not a loss
+        tokio::time::sleep(millis(10_000)).await; // longer than the lease, but not a loss
         "done"
     };
     let app = Router::new().route("/", on_get(handler)).route_layer(world.layer().key("one"));
@@ -112,7 +112,7 @@ async fn missing_layer_is_logged_with_route_and_without_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_layers_of_one_key_time_out() {
+async fn two_layers_with_one_key_time_out() {
     let world = World::new();
     let layer = || world.layer().key("one").wait(millis(100));
     let app = Router::new().route("/", on_get(|| async { "never" })).layer(layer()).layer(layer());

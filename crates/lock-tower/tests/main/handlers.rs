@@ -1,4 +1,4 @@
-//! A handler that acquires a lock itself rejects requests like a layer.
+//! Handlers that acquire their own locks reject requests like a layer.
 
 use crate::support::{World, ask, get, millis, problem, text};
 use axum::{Router, extract::Path, routing::any};
@@ -19,7 +19,7 @@ fn app(world: &World) -> Router {
 }
 
 #[tokio::test(start_paused = true)]
-async fn busy_lock_is_answered_as_by_the_layer() {
+async fn held_lock_is_rejected_like_in_the_layer() {
     let world = World::new();
     let app = app(&world);
     let guard = world.another_process().named("stock:7").unwrap().acquire().await.unwrap();
@@ -37,7 +37,7 @@ async fn busy_lock_is_answered_as_by_the_layer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failing_store_and_invalid_name_are_told_apart() {
+async fn store_failure_and_invalid_name_differ() {
     let world = World::new();
     let app = app(&world);
     world.faulty.next(Op::Acquire, Fault::Refuse(BackendErrorKind::Denied));
@@ -50,7 +50,7 @@ async fn failing_store_and_invalid_name_are_told_apart() {
 }
 
 #[test]
-fn lost_work_suggests_no_retry() {
+fn lost_lock_suggests_no_retry() {
     let lost = Rejection::from(RunError::Lost(LostReason::Expired));
     assert_eq!((lost.reason().as_str(), lost.retry_after()), ("lost", None));
     let busy = Rejection::from(RejectReason::Contended);

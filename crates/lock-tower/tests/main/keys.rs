@@ -1,4 +1,4 @@
-//! The sources of keys. A request without a key is refused, wherever the layer is placed.
+//! Key sources. Requests without a key are rejected, wherever the layer is placed.
 
 use crate::support::{World, ask, get, post, problem, text};
 use axum::{
@@ -14,7 +14,7 @@ use lock_tower::{KeyError, KeyTemplate, LockHandle, LockLayer, OnBadKey};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tracing::level_filters::LevelFilter;
 
-/// Returns the name of its lock.
+/// Returns the name of the request's lock.
 async fn which(lock: LockHandle) -> String {
     lock.name().to_string()
 }
@@ -23,11 +23,11 @@ fn stock(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("stock:{sku}")
 }
 
-/// Asserts that the request is refused and nothing was locked.
-async fn refused(world: &World, app: &Router, request: Request<Body>, status: StatusCode) -> String {
+/// Asserts that the request is rejected without a lock.
+async fn assert_rejected(world: &World, app: &Router, request: Request<Body>, status: StatusCode) -> String {
     let before = world.faulty.calls(Op::Acquire);
     let json = problem(ask(app, request).await, status).await;
-    assert_eq!(world.faulty.calls(Op::Acquire), before, "locked on something");
+    assert_eq!(world.faulty.calls(Op::Acquire), before, "a lock was acquired");
     json["detail"].as_str().unwrap().to_owned()
 }
 
@@ -50,7 +50,7 @@ async fn templates_are_filled_under_every_layer_of_a_router() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nested_routers_have_the_parameters_of_both() {
+async fn nested_routers_provide_both_parameters() {
     let world = World::new();
     let key = || world.layer().key("stock:{house}:{sku}");
     let inner = || Router::new().route("/skus/{sku}", any(which));
@@ -71,9 +71,9 @@ async fn layer_outside_the_router_is_500() {
     let router = Router::new().route("/skus/{sku}", any(which));
     let wrapped = ServiceBuilder::new().layer(stock(&world)).service(router.clone());
     let app = Router::new().fallback_service(wrapped);
-    let said = refused(&world, &app, get("/skus/42"), StatusCode::INTERNAL_SERVER_ERROR).await;
-    assert_eq!(said, "the server is misconfigured", "the log says more");
-    // The same without an outer router.
+    let said = assert_rejected(&world, &app, get("/skus/42"), StatusCode::INTERNAL_SERVER_ERROR).await;
+    assert_eq!(said, "the server is misconfigured", "the log contains the details");
+    // Also without an outer router.
     let answer = stock(&world).layer(router.into_service::<Body>()).oneshot(get("/skus/42")).await.unwrap();
     assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
@@ -89,7 +89,7 @@ async fn missing_and_ambiguous_parameters_are_500() {
         ),
         (Router::new().route("/report", any(which)).route_layer(stock(&world)), "/report"),
         (Router::new().route("/skus/{id}", any(which)).route_layer(stock(&world)), "/skus/42"),
-        // It is ambiguous which of the two is meant.
+        // The parameter is ambiguous.
         (
             Router::new().nest("/{sku}", Router::new().route("/{sku}", any(which))).layer(stock(&world)),
             "/a/b",
@@ -100,11 +100,15 @@ async fn missing_and_ambiguous_parameters_are_500() {
         ),
     ];
     for (app, path) in apps {
-        refused(&world, &app, post(path), StatusCode::INTERNAL_SERVER_ERROR).await;
+        assert_rejected(&world, &app, post(path), StatusCode::INTERNAL_SERVER_ERROR).await;
     }
     let app = Router::new().route("/skus/{sku}", any(which)).route_layer(stock(&world));
-    assert_eq!(ask(&app, get("/nowhere")).await.status(), StatusCode::NOT_FOUND, "not ours to answer");
-    let said = refused(&world, &app, get("/skus/%FF"), StatusCode::BAD_REQUEST).await;
+    assert_eq!(
+        ask(&app, get("/nowhere")).await.status(),
+        StatusCode::NOT_FOUND,
+        "the layer does not respond"
+    );
+    let said = assert_rejected(&world, &app, get("/skus/%FF"), StatusCode::BAD_REQUEST).await;
     assert_eq!(said, "a path parameter is not UTF-8");
 }
 
@@ -122,19 +126,19 @@ async fn wrong_template_is_logged_once_per_route() {
     for (request, route, parameters) in routes {
         let again =
             Request::builder().method(request.method()).uri(request.uri()).body(Body::empty()).unwrap();
-        refused(&world, &app, request, StatusCode::INTERNAL_SERVER_ERROR).await;
+        assert_rejected(&world, &app, request, StatusCode::INTERNAL_SERVER_ERROR).await;
         let said = log.text();
         log.clear();
         assert_eq!(said.matches("ERROR").count(), 1, "{said}");
         let expected = format!("the route has no path parameter `sku`: {parameters}");
         assert!(said.contains(route) && said.contains(&expected), "{said}");
         assert!(!said.contains("secret") && !said.contains("4711"), "{said}");
-        refused(&world, &app, again, StatusCode::INTERNAL_SERVER_ERROR).await;
-        assert_eq!(log.text(), "", "not again");
+        assert_rejected(&world, &app, again, StatusCode::INTERNAL_SERVER_ERROR).await;
+        assert_eq!(log.text(), "", "logged only once");
     }
     // Another template on the same route fails separately.
     let other = Router::new().route("/health", on_get(which)).route_layer(stock(&world));
-    refused(&world, &other, get("/health"), StatusCode::INTERNAL_SERVER_ERROR).await;
+    assert_rejected(&world, &other, get("/health"), StatusCode::INTERNAL_SERVER_ERROR).await;
     assert!(log.text().contains("ERROR"));
 }
 
@@ -146,11 +150,11 @@ async fn catch_all_is_one_value() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn composite_keys_need_each_of_their_parts() {
+async fn composite_keys_require_every_part() {
     let world = World::new();
     let key = KeyTemplate::of("transfer").header("x-tenant").path("from").query("to").part(|request| {
         let host = request.headers.get("host").ok_or(KeyError::bad_request("the host is missing"))?;
-        host.to_str().map(str::to_owned).map_err(|_| KeyError::bad_request("the host is no text"))
+        host.to_str().map(str::to_owned).map_err(|_| KeyError::bad_request("the host is not text"))
     });
     let app = Router::new().route("/accounts/{from}", any(which)).route_layer(world.layer().key(key));
     let request = |uri: &str, headers: &[(&'static str, &str)]| {
@@ -167,15 +171,15 @@ async fn composite_keys_need_each_of_their_parts() {
         (request("/accounts/a?to=b", &both[..1]), "the host is missing"),
     ];
     for (request, says) in bad {
-        assert_eq!(refused(&world, &app, request, StatusCode::BAD_REQUEST).await, says);
+        assert_eq!(assert_rejected(&world, &app, request, StatusCode::BAD_REQUEST).await, says);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn functions_name_the_lock_at_once_or_later() {
+async fn sync_and_async_functions_name_the_lock() {
     let world = World::new();
     let by_path = KeyTemplate::from_fn(|request| match request.uri.path() {
-        "/wired" => Err(KeyError::misconfigured("no login before the lock")),
+        "/wired" => Err(KeyError::misconfigured("the login layer is missing")),
         path => Ok(format!("path:{path}")),
     });
     let later = KeyTemplate::from_async_fn(|request| {
@@ -183,7 +187,7 @@ async fn functions_name_the_lock_at_once_or_later() {
         async move {
             tokio::task::yield_now().await;
             match path.as_str() {
-                "/down" => Err(KeyError::unavailable("the accounts do not answer")),
+                "/down" => Err(KeyError::unavailable("the account service did not respond")),
                 "/hang" => std::future::pending().await,
                 "/empty" => Ok(String::new()),
                 path => Ok(format!("path:{path}")),
@@ -192,11 +196,11 @@ async fn functions_name_the_lock_at_once_or_later() {
     });
     let app = |key: KeyTemplate| Router::new().fallback(any(which)).layer(world.layer().key(key));
     assert_eq!(text(ask(&app(by_path.clone()), get("/a")).await).await, "path:/a");
-    refused(&world, &app(by_path), get("/wired"), StatusCode::INTERNAL_SERVER_ERROR).await;
+    assert_rejected(&world, &app(by_path), get("/wired"), StatusCode::INTERNAL_SERVER_ERROR).await;
     assert_eq!(text(ask(&app(later.clone()), get("/a")).await).await, "path:/a");
-    refused(&world, &app(later.clone()), get("/down"), StatusCode::SERVICE_UNAVAILABLE).await;
-    refused(&world, &app(later.clone()), get("/hang"), StatusCode::SERVICE_UNAVAILABLE).await;
-    refused(&world, &app(later), get("/empty"), StatusCode::BAD_REQUEST).await;
+    assert_rejected(&world, &app(later.clone()), get("/down"), StatusCode::SERVICE_UNAVAILABLE).await;
+    assert_rejected(&world, &app(later.clone()), get("/hang"), StatusCode::SERVICE_UNAVAILABLE).await;
+    assert_rejected(&world, &app(later), get("/empty"), StatusCode::BAD_REQUEST).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,10 +214,10 @@ async fn allow_covers_missing_but_not_misconfigured_keys() {
     assert_eq!(text(ask(&app, get("/")).await).await, "none");
     let layer = stock(&world).on_bad_key(OnBadKey::Allow);
     let app = Router::new().route("/", any(with_or_without)).route_layer(layer);
-    refused(&world, &app, get("/"), StatusCode::INTERNAL_SERVER_ERROR).await;
+    assert_rejected(&world, &app, get("/"), StatusCode::INTERNAL_SERVER_ERROR).await;
 }
 
-/// The handler may read one of two values, or a long one: that is not a request without a key.
+/// A handler could still read a repeated or long value, so the key is not missing.
 #[tokio::test(start_paused = true)]
 async fn allow_does_not_cover_malformed_keys() {
     let world = World::new();
@@ -222,13 +226,13 @@ async fn allow_does_not_cover_malformed_keys() {
     assert_eq!(text(ask(&app, get("/")).await).await, "without the lock");
     for query in ["account=7&account=8", "account=7&accoun%74=8", "account=", &format!("account={:600}", 7)] {
         let uri = format!("/?{}", query.replace(' ', "0"));
-        refused(&world, &app, get(&uri), StatusCode::BAD_REQUEST).await;
+        assert_rejected(&world, &app, get(&uri), StatusCode::BAD_REQUEST).await;
     }
 }
 
 #[test]
 #[should_panic(expected = "the key contains an unpaired brace at byte 6")]
-fn bad_template_fails_when_the_layer_is_built() {
+fn invalid_template_fails_when_the_layer_is_built() {
     let _ = World::new().layer().key("stock:{sku");
 }
 
@@ -237,7 +241,7 @@ fn try_key_returns_the_error() {
     let layer = World::new().layer();
     assert!(layer.clone().try_key("stock:{sku").unwrap_err().to_string().contains("use `{name}`"));
     assert!(layer.clone().try_key(String::from("stock:{sku}")).is_ok());
-    assert!(layer.try_key(LockName::new("stock:{eu}").unwrap()).is_ok(), "a name is taken as it is");
+    assert!(layer.try_key(LockName::new("stock:{eu}").unwrap()).is_ok(), "a name is used as is");
 }
 
 #[tokio::test(start_paused = true)]
@@ -273,9 +277,9 @@ async fn filter_for_get_covers_head() {
     assert_eq!(ask(&app, post("/")).await.status(), StatusCode::IM_A_TEAPOT);
 }
 
-/// Different spellings of the same value, as the handler parses it.
+/// The handler parses these different spellings as the same value.
 #[tokio::test(start_paused = true)]
-async fn typed_parts_lock_the_value_and_not_its_spelling() {
+async fn typed_parts_ignore_the_spelling() {
     async fn by_id(lock: LockHandle, Path(id): Path<u64>) -> String {
         format!("{id}: {}", lock.name())
     }
@@ -292,7 +296,8 @@ async fn typed_parts_lock_the_value_and_not_its_spelling() {
         }
         for wrong in ["-7", "seven", "7.0"] {
             let said =
-                refused(&world, &app, post(&format!("/accounts/{wrong}")), StatusCode::BAD_REQUEST).await;
+                assert_rejected(&world, &app, post(&format!("/accounts/{wrong}")), StatusCode::BAD_REQUEST)
+                    .await;
             assert_eq!(said, "the path parameter `id` is malformed");
         }
     }

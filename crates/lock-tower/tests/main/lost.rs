@@ -1,4 +1,4 @@
-//! Leases lost on a real server, in real time: a key that is deleted, a server that is paused.
+//! Leases lost on a real server in real time, after a deleted key or a paused server.
 
 use crate::support::{Gauge, ask, get, millis, problem, secs};
 use axum::{Router, body::Body, routing::any};
@@ -16,15 +16,15 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// One renewal per second, even on a busy machine.
+/// One renewal per second.
 const LEASE: Duration = secs(3);
 const INTERVAL: Duration = secs(1);
-/// The tolerance of the machine of the long tier.
+/// The tolerance in the long tier.
 const SLACK: Duration = millis(500);
 
-/// Asserts the bound in the long tier, whose machine has no other load.
+/// Asserts the bound in the long tier, which runs on an otherwise idle machine.
 fn within(took: Duration, bound: Duration) {
-    assert!(std::env::var_os("LOCK_LONG").is_none() || took <= bound, "{took:?}, and {bound:?} is the bound");
+    assert!(std::env::var_os("LOCK_LONG").is_none() || took <= bound, "{took:?} exceeds {bound:?}");
 }
 
 struct Site {
@@ -34,7 +34,7 @@ struct Site {
     entered: mpsc::UnboundedReceiver<LockHandle>,
 }
 
-/// `/head` hangs before the head, `/body` in its body; each reports its entry.
+/// `/head` hangs before the head, `/body` in its body; each reports when it is entered.
 async fn site(tasks: Option<&DetachedTasks>) -> Site {
     let server = RedisServer::start();
     let backend = RedisBackend::connect(&server.url()).await.unwrap();
@@ -68,12 +68,12 @@ async fn site(tasks: Option<&DetachedTasks>) -> Site {
 }
 
 impl Site {
-    /// Returns the handle of the handler that entered.
+    /// Returns the handle of the next handler that is entered.
     async fn entered(&mut self) -> LockHandle {
         self.entered.recv().await.unwrap()
     }
 
-    /// Waits until no handler is left; a dropped handler of a task may need a moment.
+    /// Waits until no handler is left. A detached handler is dropped asynchronously.
     async fn is_empty(&self) {
         let began = Instant::now();
         while self.inside.inside() > 0 {
@@ -113,7 +113,7 @@ async fn paused_server_drops_the_handler_at_the_deadline() {
     });
     let lock = site.entered().await;
     site.server.pause();
-    // The deadline cannot move any more: renewals are not answered.
+    // The deadline can no longer move, since renewals receive no reply.
     let (began, left) = (Instant::now(), lock.remaining());
     let json = problem(asking.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE).await;
     let took = began.elapsed();
@@ -136,7 +136,7 @@ async fn deleted_key_ends_the_body_with_an_error() {
         let began = Instant::now();
         let error = body.frame().await.unwrap().unwrap_err();
         let took = began.elapsed();
-        println!("deleted after the head: the body is cut after {took:?}");
+        println!("deleted after the head: the body was cut after {took:?}");
         assert_eq!(error.source().unwrap().downcast_ref(), Some(&LockLost(LostReason::Gone)));
         within(took, INTERVAL + SLACK);
         assert_eq!(lock.ended().await, HoldEnd::Lost(LostReason::Gone));
@@ -155,7 +155,7 @@ async fn paused_server_cuts_the_body_at_the_deadline() {
         let (began, left) = (Instant::now(), lock.remaining());
         let error = body.frame().await.unwrap().unwrap_err();
         let took = began.elapsed();
-        println!("paused after the head: the body is cut after {took:?}, the deadline was {left:?} away");
+        println!("paused after the head: the body was cut after {took:?}, the deadline was {left:?} away");
         assert_eq!(error.source().unwrap().downcast_ref(), Some(&LockLost(LostReason::Expired)));
         within(took, left + SLACK);
         site.is_empty().await;

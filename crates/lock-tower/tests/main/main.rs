@@ -1,5 +1,5 @@
-//! Tests of the layer's guarantees: with virtual time and scripted faults where possible, with real servers,
-//! connections and processes where necessary.
+//! Tests of the layer's guarantees. They use virtual time and scripted faults where possible, and
+//! real servers, connections and processes where necessary.
 
 #![allow(clippy::unwrap_used)]
 

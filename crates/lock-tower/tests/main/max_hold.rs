@@ -22,7 +22,7 @@ async fn reads(body: String) -> String {
     body.len().to_string()
 }
 
-/// Creates a body that sends one byte per minute and does not end.
+/// Creates an endless body that sends one byte per minute.
 fn dripping_upload() -> Body {
     Body::from_stream(stream::unfold((), async |()| {
         tokio::time::sleep(secs(60)).await;
@@ -41,7 +41,7 @@ async fn dripping_upload_keeps_its_lock_for_30_seconds() {
     tokio::time::sleep(secs(28)).await;
     problem(ask(&app, upload(Body::empty())).await, StatusCode::SERVICE_UNAVAILABLE).await;
     tokio::time::sleep(secs(2)).await;
-    assert_eq!(text(ask(&app, upload(Body::from("quick"))).await).await, "5", "others continue");
+    assert_eq!(text(ask(&app, upload(Body::from("quick"))).await).await, "5", "other requests continue");
     let json = problem(dripping.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE).await;
     assert_eq!(json["reason"], "lost");
 }
@@ -57,18 +57,18 @@ async fn slow_reader_loses_its_lock_at_the_limit() {
     let mut body = ask(&app, get("/")).await.into_body();
     assert!(body.frame().await.unwrap().is_ok());
     tokio::time::sleep(millis(6_990)).await;
-    assert!(world.is_held(), "renewed until then");
+    assert!(world.is_held(), "renewed until the limit");
     tokio::time::sleep(millis(20)).await;
     world.settle().await;
-    assert!(!world.is_held(), "although nobody reads the body");
+    assert!(!world.is_held(), "released although the body is not read");
     let error = body.frame().await.unwrap().unwrap_err();
     let error = std::error::Error::source(&error).unwrap();
     assert_eq!(error.downcast_ref(), Some(&LockLost(lock_core::LostReason::MaxHold)));
-    assert!(body.frame().await.is_none(), "and then nothing");
+    assert!(body.frame().await.is_none(), "the body has ended");
 }
 
 #[tokio::test(start_paused = true)]
-async fn shorter_one_of_the_options_stays() {
+async fn shorter_max_hold_in_the_options_is_kept() {
     let world = World::new();
     let terms = lock_core::LockOptions::new().lease(secs(3)).max_hold(secs(5));
     let app = Router::new().route("/", any(async || std::future::pending::<()>().await));
@@ -79,7 +79,7 @@ async fn shorter_one_of_the_options_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_max_hold_leaves_it_to_the_options() {
+async fn no_max_hold_uses_the_options() {
     let world = World::new();
     let terms = lock_core::LockOptions::new().lease(secs(3));
     let held_after_a_minute = async |layer: LockLayer| {
@@ -89,12 +89,12 @@ async fn no_max_hold_leaves_it_to_the_options() {
     };
     assert!(held_after_a_minute(world.layer().no_max_hold()).await);
     assert!(!held_after_a_minute(world.layer().no_max_hold().options(terms.max_hold(secs(5)))).await);
-    assert!(!held_after_a_minute(world.layer().options(terms)).await, "options keep the default");
+    assert!(!held_after_a_minute(world.layer().options(terms)).await, "these options keep the default");
     assert!(!held_after_a_minute(world.layer().no_max_hold().max_hold(secs(5))).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn order_of_building_does_not_matter() {
+async fn builder_order_does_not_matter() {
     let world = World::new();
     let terms = lock_core::LockOptions::new().lease(secs(3));
     let layers = [
@@ -109,7 +109,8 @@ async fn order_of_building_does_not_matter() {
     }
 }
 
-/// The default `max_hold` of 30 s contradicts these options, and an explicit one of that length is refused.
+/// The default `max_hold` of 30 s conflicts with these options, and an explicit one of that length
+/// is rejected.
 #[tokio::test(start_paused = true)]
 async fn default_max_hold_yields_to_slow_operations() {
     let slow = LockOptions::new().lease(secs(300)).operation_timeout(secs(30));

@@ -1,4 +1,4 @@
-//! Every metric, as the OpenTelemetry SDK exports it.
+//! All metrics, as exported by the OpenTelemetry SDK.
 
 use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, routing::any};
@@ -11,7 +11,7 @@ use opentelemetry_sdk::metrics::{
 };
 use std::collections::BTreeSet;
 
-/// Returns each instrument and set of attributes as one line, with its count.
+/// Returns one line for each instrument and set of attributes, with the count.
 fn exported(provider: &SdkMeterProvider, exporter: &InMemoryMetricExporter) -> BTreeSet<String> {
     provider.force_flush().unwrap();
     let mut lines = BTreeSet::new();
@@ -42,7 +42,7 @@ fn texts<'a>(attributes: impl Iterator<Item = &'a opentelemetry::KeyValue>) -> V
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_metric_has_its_route_and_no_key() {
+async fn metrics_contain_the_route_and_no_key() {
     let exporter = InMemoryMetricExporter::default();
     let reader = PeriodicReader::builder(exporter.clone()).build();
     let provider = SdkMeterProvider::builder().with_reader(reader).build();

@@ -1,4 +1,4 @@
-//! A worker that names a lock by its parts means the lock of the route.
+//! A worker that builds a lock name from parts gets the route's lock.
 
 use crate::support::{World, ask, get, text};
 use axum::{Router, routing::any};
@@ -10,14 +10,15 @@ async fn which(lock: LockHandle) -> String {
     lock.name().to_string()
 }
 
-/// Characters of every length and kind: separators, braces, controls, spaces, the alphabets of others.
+/// Characters of every kind and encoded length: separators, braces, controls, spaces and non-Latin
+/// letters.
 const CHARS: [char; 24] = [
     'a', 'Z', '7', '-', '_', '.', '~', ':', '/', '%', '{', '}', '?', '#', '+', ' ', '\n', '\0', '\u{80}',
     'ß', 'İ', '本', '\u{301}', '🦀',
 ];
 
 #[tokio::test(start_paused = true)]
-async fn templates_and_parts_make_one_name() {
+async fn templates_and_parts_produce_the_same_name() {
     let world = World::new();
     let path = world.layer().key("stock:{house}:{sku}");
     let query = world.layer().key(KeyTemplate::of("stock").query("house").query("sku"));
@@ -30,7 +31,7 @@ async fn templates_and_parts_make_one_name() {
         let length = 1 + seed.below(9);
         (0..length).map(|_| CHARS[usize::try_from(seed.below(CHARS.len() as u64)).unwrap()]).collect()
     };
-    // What a client sends: every byte that has a meaning in an address is encoded.
+    // The client encodes every byte with a meaning in a URI.
     let sent = |part: &str| escape_part(part.as_bytes()).collect::<String>().replace('.', "%2E");
     for round in 0..5_000 {
         let (house, sku) = (part(), part());

@@ -1,4 +1,4 @@
-//! The events of a layer, as received by its observers.
+//! Layer events, as received by observers.
 
 use crate::support::{Recorder, World, ask, get, millis, text};
 use axum::{Router, routing::any};
@@ -12,7 +12,7 @@ async fn served() -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_have_the_template_of_the_route() {
+async fn events_contain_the_route_template() {
     let (world, recorder) = (World::new(), Recorder::default());
     let layer = || world.layer().key("k:{id}").observer(recorder.clone());
     let nested = Router::new().route("/items/{id}", any(served)).route_layer(layer());
@@ -34,18 +34,18 @@ async fn events_have_the_template_of_the_route() {
     assert_eq!(events, expected);
 }
 
-/// A panic of an observer affects only that observer.
+/// An observer's panic affects only that observer.
 #[derive(Debug)]
 struct Panics;
 
 impl LayerObserver for Panics {
     fn on_event(&self, _: &LayerEvent<'_>) {
-        panic!("an exporter panics");
+        panic!("the observer panics");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn panic_of_an_observer_keeps_no_lock() {
+async fn observer_panic_does_not_keep_the_lock() {
     let world = World::new();
     let app = Router::new().route("/", any(served)).layer(world.layer().key("one").observer(Panics));
     assert_eq!(text(ask(&app, get("/")).await).await, "served");
@@ -54,7 +54,7 @@ async fn panic_of_an_observer_keeps_no_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_the_queue_is_an_event() {
+async fn cancelled_wait_is_reported() {
     let (world, recorder) = (World::new(), Recorder::default());
     let _other = world.another_process().named("one").unwrap().acquire().await.unwrap();
     let late = KeyTemplate::from_async_fn(|_| std::future::pending());

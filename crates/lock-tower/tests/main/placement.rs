@@ -1,4 +1,4 @@
-//! The requests of a route that take the lock, by the place of the layer.
+//! The requests that take the lock, depending on the layer's placement.
 
 use crate::support::{World, ask, get, post, text};
 use axum::{
@@ -20,7 +20,7 @@ fn stock(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("stock:{sku}")
 }
 
-/// A preflight, as a browser sends it before a cross-origin POST.
+/// The preflight request that a browser sends before a cross-origin POST.
 fn preflight() -> Request<Body> {
     Request::options("/skus/42")
         .header("origin", "https://shop.example")
@@ -42,14 +42,14 @@ async fn other_methods_and_preflights_take_no_lock() {
             assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
             assert_eq!(answer.headers()["allow"], "POST");
         }
-        assert!(began.elapsed().is_zero(), "they do not wait");
+        assert!(began.elapsed().is_zero(), "the request does not wait");
         held.release().await.unwrap();
         let before = world.faulty.calls(Op::Acquire);
         assert_eq!(text(ask(&app, post("/skus/42")).await).await, "stock:42");
         assert_eq!(world.faulty.calls(Op::Acquire), before + 1);
         world.settle().await;
     }
-    assert_eq!(world.faulty.calls(Op::Acquire), 2, "one for each POST");
+    assert_eq!(world.faulty.calls(Op::Acquire), 2, "one per POST");
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,9 +64,9 @@ async fn reads_beside_a_locked_write_take_no_lock() {
     assert_eq!(text(ask(&app, post("/skus/42")).await).await, "stock:42");
 }
 
-/// The documentation warns of both.
+/// The documentation warns about both.
 #[tokio::test(start_paused = true)]
-async fn layers_around_a_route_lock_its_405_too() {
+async fn layers_around_a_route_also_lock_its_405() {
     let world = World::new();
     let route = || Router::new().route("/skus/{sku}", on_post(order));
     let apps = [
@@ -82,7 +82,7 @@ async fn layers_around_a_route_lock_its_405_too() {
     held.release().await.unwrap();
 }
 
-/// The documentation warns of this, too.
+/// The documentation also warns about this.
 #[tokio::test(start_paused = true)]
 async fn stacked_layers_in_opposite_orders_starve_each_other() {
     let world = World::new();

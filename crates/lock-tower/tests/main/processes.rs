@@ -1,6 +1,7 @@
-//! Four server processes, two hundred clients, one key, a real Redis: handlers never overlap.
+//! Handlers never overlap with four server processes, two hundred clients, one key and a real
+//! Redis.
 //!
-//! The servers are this test executable, started again with an environment variable that makes it serve.
+//! The servers run this test executable, with an environment variable that makes it serve.
 
 use crate::support::{millis, secs};
 use axum::{Router, routing::post};
@@ -34,7 +35,7 @@ const THIS_TEST: &str = "processes::four_processes_exclude_each_other_with_risin
 const REDIS: &str = "LOCK_TOWER_TEST_REDIS";
 const PLACE: &str = "LOCK_TOWER_TEST_PLACE";
 
-/// One server process; killed when it is dropped.
+/// A server process, killed on drop.
 struct Server {
     process: Child,
     address: SocketAddr,
@@ -51,9 +52,9 @@ impl Server {
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let address = lines.find_map(|line| line.unwrap().strip_prefix("serves ")?.parse().ok());
-        // Further output is read, so that the process never blocks on it.
+        // Reads further output, so that the process never blocks on it.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { process, address: address.expect("the server says where it serves") }
+        Self { process, address: address.expect("the server prints its address") }
     }
 }
 
@@ -64,7 +65,7 @@ impl Drop for Server {
     }
 }
 
-/// Runs a server until its standard input ends, which happens with the test in any case.
+/// Runs a server until its standard input is closed, at the latest when the test ends.
 async fn serve(redis: &str) {
     let locks = LockFactory::new(RedisBackend::connect(redis).await.unwrap());
     let place = Arc::new(PathBuf::from(env::var_os(PLACE).unwrap()));
@@ -85,21 +86,21 @@ async fn serve(redis: &str) {
     }
 }
 
-/// Detects overlapping handlers with the kernel's help: only one process can create the file.
+/// Detects overlapping handlers: only one process can create the file.
 async fn overlap(place: &Path, lock: &LockHandle) -> StatusCode {
     let inside = place.join("inside");
     if File::create_new(&inside).is_err() {
         return StatusCode::IM_A_TEAPOT;
     }
     let mut tokens = OpenOptions::new().append(true).create(true).open(place.join("tokens")).unwrap();
-    // Time for another handler to enter wrongly.
+    // Gives another handler time to overlap.
     tokio::time::sleep(millis(1)).await;
     writeln!(tokens, "{}", lock.fencing_token()).unwrap();
     fs::remove_file(inside).unwrap();
     StatusCode::OK
 }
 
-/// One client: its own connection, with one request after the other.
+/// A client with its own connection, which sends one request after the other.
 async fn client(server: SocketAddr) -> Vec<StatusCode> {
     let stream = TcpStream::connect(server).await.unwrap();
     let (mut sender, connection) =
@@ -132,7 +133,7 @@ async fn four_processes_exclude_each_other_with_rising_tokens() {
     let took = began.elapsed();
     assert_eq!(answers.len(), CLIENTS * REQUESTS_PER_CLIENT);
     let ok = answers.iter().filter(|status| **status == StatusCode::OK).count();
-    assert_eq!(ok, answers.len(), "two were inside together, or one was refused: {answers:?}");
+    assert_eq!(ok, answers.len(), "handlers overlapped or requests were rejected: {answers:?}");
     let tokens = fs::read_to_string(place.path().join("tokens")).unwrap();
     let tokens: Vec<u64> = tokens.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(tokens.len(), answers.len());

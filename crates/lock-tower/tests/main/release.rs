@@ -1,4 +1,4 @@
-//! The release of a lock: exactly once, and never by the expiry of its lease.
+//! Locks are released exactly once, and never by lease expiry.
 
 use crate::support::{World, ask, get, millis};
 use axum::{Router, body::Body, response::Response, routing::any};
@@ -19,7 +19,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Returns the same handler twice: cancelled with its client, and detached from it.
+/// Returns the same handler twice: one is cancelled with its client, and one is detached.
 fn both<H, T>(world: &World, handler: H) -> [Router; 2]
 where
     H: axum::handler::Handler<T, ()> + Clone,
@@ -35,7 +35,7 @@ fn chunks(number: usize) -> Body {
     Body::from_stream(stream::iter(0..number).then(chunk))
 }
 
-/// Runs `client` on each, and asserts that each released once, within less than a lease.
+/// Runs `client` on each, and asserts that each is released once, before its lease expires.
 async fn released_once<H, T, C>(handler: H, client: C)
 where
     H: axum::handler::Handler<T, ()> + Clone,
@@ -47,13 +47,13 @@ where
         let began = tokio::time::Instant::now();
         client(&world, app).await;
         world.settle().await;
-        assert!(began.elapsed() < millis(100), "the lease was waited for");
+        assert!(began.elapsed() < millis(100), "the release waited for the lease");
         world.assert_released(at + 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn whole_body_releases_at_its_end() {
+async fn complete_body_releases_at_its_end() {
     released_once(
         async || chunks(3),
         async |world, app| {
@@ -71,7 +71,7 @@ async fn whole_body_releases_at_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn last_frame_releases_without_another_poll() {
-    // Its length is known, so hyper does not poll again.
+    // The length is known, so hyper does not poll again.
     released_once(
         async || "hello",
         async |world, app| {
@@ -81,7 +81,7 @@ async fn last_frame_releases_without_another_poll() {
             assert_eq!(body.size_hint_exact(), Some(5));
             assert!(body.frame().await.unwrap().is_ok());
             world.settle().await;
-            assert!(!world.is_held(), "while the body is still there");
+            assert!(!world.is_held(), "released before the body is dropped");
             drop(body);
         },
     )
@@ -106,7 +106,7 @@ async fn unsent_bodies_release_with_the_head() {
     let at_once = async |world: &World, app: Router| {
         let answer = ask(&app, get("/")).await;
         world.settle().await;
-        assert!(!world.is_held(), "while the response is still there");
+        assert!(!world.is_held(), "released before the response is dropped");
         drop(answer);
     };
     released_once(empty, at_once).await;
@@ -151,14 +151,14 @@ async fn failing_body_releases_with_its_error() {
         assert!(body.frame().await.unwrap().is_ok());
         assert_eq!(body.frame().await.unwrap().unwrap_err().to_string(), "broken");
         world.settle().await;
-        assert!(!world.is_held(), "while the body is still there");
+        assert!(!world.is_held(), "released before the body is dropped");
         drop(body);
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn panic_releases_and_goes_on() {
+async fn panic_releases_and_propagates() {
     let panics = async |_: LockHandle| -> &'static str { panic!("the handler panics") };
     released_once(panics, async |_, app| {
         let caught = AssertUnwindSafe(ask(&app, get("/")));
@@ -169,7 +169,7 @@ async fn panic_releases_and_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panic_of_a_body_releases_and_goes_on() {
+async fn body_panic_releases_and_propagates() {
     let panics = async || {
         let stream = stream::iter(0..3).map(|at| match at {
             0 => Ok::<_, Infallible>(Bytes::from_static(b"a")),
@@ -186,14 +186,14 @@ async fn panic_of_a_body_releases_and_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn early_release_is_the_only_one() {
+async fn early_release_is_not_repeated() {
     let early = async |lock: LockHandle| {
         assert!(lock.release().await.unwrap().was_held());
         chunks(3)
     };
     released_once(early, async |world, app| {
         let body = ask(&app, get("/")).await.into_body();
-        assert!(!world.is_held(), "while the body continues");
+        assert!(!world.is_held(), "released while the body continues");
         assert_eq!(body.collect().await.unwrap().to_bytes(), "0 1 2 ");
     })
     .await;
@@ -214,7 +214,7 @@ async fn release_on_head_leaves_the_body_unprotected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_the_queue_leaves_nothing() {
+async fn cancelled_wait_leaves_nothing_behind() {
     let world = World::new();
     let other = world.another_process().named("one").unwrap().acquire().await.unwrap();
     for app in both(&world, async || "never") {
@@ -228,7 +228,8 @@ async fn leaving_the_queue_leaves_nothing() {
     world.assert_nothing_left();
 }
 
-/// One frame that is known to be the last; records whether the lock was held when it was dropped.
+/// A body with one frame, known to be the last, that records whether the lock was held when it was
+/// dropped.
 struct Transaction {
     frame: Option<Bytes>,
     lock: LockHandle,
@@ -268,14 +269,14 @@ async fn body_is_dropped_before_its_lock() {
         let mut body = ask(&app, get("/")).await.into_body();
         assert!(body.frame().await.unwrap().is_ok());
         world.settle().await;
-        assert_eq!(dropped.lock().unwrap().take(), Some(true), "it was still held");
-        assert!(!world.is_held(), "while the body is still there");
+        assert_eq!(dropped.lock().unwrap().take(), Some(true), "the lock was still held");
+        assert!(!world.is_held(), "released before the body is dropped");
         assert!(body.frame().await.is_none());
     })
     .await;
 }
 
-/// Records the order in which things end.
+/// Records the order in which the work and the lock end.
 #[derive(Debug, Clone, Default)]
 struct Order(Arc<Mutex<Vec<&'static str>>>);
 

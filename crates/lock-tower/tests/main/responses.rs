@@ -1,4 +1,4 @@
-//! The answer to each event: one test for each row of the table in the documentation.
+//! The response to each event, with one test for each row of the table in the documentation.
 
 use crate::support::{World, ask, get, millis, post, problem, secs, text};
 use axum::{Router, response::Response, routing::any};
@@ -24,8 +24,8 @@ fn layer(world: &World) -> LockLayer<KeyTemplate> {
     world.layer().key("k:{id}")
 }
 
-/// Sends a request with the secret key and asserts that the answer does not contain it.
-async fn refusal(app: &Router, status: StatusCode, reason: &str) -> serde_json::Value {
+/// Sends a request with the secret key and asserts that the response does not contain it.
+async fn assert_rejected(app: &Router, status: StatusCode, reason: &str) -> serde_json::Value {
     let json = problem(ask(app, post(&format!("/{SECRET}"))).await, status).await;
     assert_eq!(json["reason"], reason, "{json}");
     assert!(!json.to_string().contains(SECRET), "{json}");
@@ -39,11 +39,11 @@ async fn held_by_another(world: &World) -> lock_core::LockGuard {
 }
 
 #[tokio::test(start_paused = true)]
-async fn held_lock_is_409_at_once() {
+async fn held_lock_is_409_immediately() {
     let world = World::new();
     let _other = held_by_another(&world).await;
     let began = tokio::time::Instant::now();
-    let json = refusal(&app(layer(&world).fail_fast()), StatusCode::CONFLICT, "contended").await;
+    let json = assert_rejected(&app(layer(&world).fail_fast()), StatusCode::CONFLICT, "contended").await;
     assert_eq!(began.elapsed(), millis(0));
     assert!(json["retry_after_ms"].as_u64().unwrap() >= 1000);
 }
@@ -53,18 +53,18 @@ async fn timeout_is_503_after_the_wait_or_409() {
     let world = World::new();
     let _other = held_by_another(&world).await;
     let began = tokio::time::Instant::now();
-    refusal(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "timeout").await;
+    assert_rejected(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "timeout").await;
     assert!(
         began.elapsed() >= secs(1) && began.elapsed() < millis(1100),
         "the default: {:?}",
         began.elapsed()
     );
     let conflict = layer(&world).wait(millis(200)).timeout_status(StatusCode::CONFLICT);
-    refusal(&app(conflict), StatusCode::CONFLICT, "timeout").await;
+    assert_rejected(&app(conflict), StatusCode::CONFLICT, "timeout").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn released_lock_is_waited_for() {
+async fn request_waits_for_the_release() {
     let world = World::new();
     let other = held_by_another(&world).await;
     let app = app(layer(&world));
@@ -75,19 +75,19 @@ async fn released_lock_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_waiters_are_503_at_once() {
+async fn too_many_waiters_are_503_immediately() {
     let world = World::new();
     let _other = held_by_another(&world).await;
     let clock = Arc::new(lock_core::clock::TestClock::new());
     let builder = LockFactory::builder(world.store.clone()).clock(clock);
     let locks = builder.limits(Limits::new().waiters_per_name(1)).build().unwrap();
-    // By the factory, for this key; and by the layer.
+    // The factory's limit for this key, and the layer's limit.
     for app in [app(LockLayer::new(locks).key("k:{id}")), app(layer(&world).max_waiters(1))] {
         let waiting = app.clone();
         let waiting = tokio::spawn(async move { ask(&waiting, post(&format!("/{SECRET}"))).await });
         world.settle().await;
         let began = tokio::time::Instant::now();
-        refusal(&app, StatusCode::SERVICE_UNAVAILABLE, "overloaded").await;
+        assert_rejected(&app, StatusCode::SERVICE_UNAVAILABLE, "overloaded").await;
         assert_eq!(began.elapsed(), millis(0));
         waiting.abort();
         let _ = waiting.await;
@@ -96,7 +96,7 @@ async fn too_many_waiters_are_503_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_many_detached_handlers_are_503_at_once() {
+async fn too_many_detached_handlers_are_503_immediately() {
     let world = World::new();
     let tasks = DetachedTasks::with_limit(1);
     let app = Router::new()
@@ -104,8 +104,8 @@ async fn too_many_detached_handlers_are_503_at_once() {
         .route_layer(layer(&world).detach(&tasks));
     let gone = tokio::time::timeout(millis(10), ask(&app, get("/another"))).await;
     assert!(gone.is_err());
-    assert_eq!(tasks.running(), 1, "it runs on");
-    refusal(&app, StatusCode::SERVICE_UNAVAILABLE, "overloaded").await;
+    assert_eq!(tasks.running(), 1, "the handler continues");
+    assert_rejected(&app, StatusCode::SERVICE_UNAVAILABLE, "overloaded").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,16 +113,17 @@ async fn unavailable_store_is_503_or_allowed() {
     let world = World::new();
     for fault in [Fault::FailBefore(BackendErrorKind::Unavailable), Fault::Hang] {
         world.faulty.always(Op::Acquire, fault);
-        refusal(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
-        refusal(&app(layer(&world).fail_fast()), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
+        assert_rejected(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
+        assert_rejected(&app(layer(&world).fail_fast()), StatusCode::SERVICE_UNAVAILABLE, "backend_error")
+            .await;
         let open = app(layer(&world).on_unavailable(OnUnavailable::Allow));
         assert_eq!(text(ask(&open, get("/1")).await).await, "served");
     }
 }
 
-/// The second waits behind the first, and sends no request itself.
+/// The second request waits behind the first, without a store request of its own.
 #[tokio::test(start_paused = true)]
-async fn unavailable_store_allows_every_waiter_of_a_name() {
+async fn unavailable_store_allows_every_waiter() {
     for fault in [Fault::FailBefore(BackendErrorKind::Unavailable), Fault::Hang] {
         let world = World::new();
         world.faulty.always(Op::Acquire, fault);
@@ -133,13 +134,13 @@ async fn unavailable_store_allows_every_waiter_of_a_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusing_store_is_503_and_never_allowed() {
+async fn store_error_is_503_and_never_allowed() {
     let world = World::new();
     for refused in [BackendErrorKind::Denied, BackendErrorKind::WrongType] {
         world.faulty.always(Op::Acquire, Fault::Refuse(refused));
-        refusal(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
+        assert_rejected(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
         let open = app(layer(&world).on_unavailable(OnUnavailable::Allow));
-        refusal(&open, StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
+        assert_rejected(&open, StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
     }
 }
 
@@ -148,7 +149,7 @@ async fn held_lock_is_never_allowed() {
     let world = World::new();
     let _other = held_by_another(&world).await;
     let open = app(layer(&world).on_unavailable(OnUnavailable::Allow));
-    refusal(&open, StatusCode::SERVICE_UNAVAILABLE, "timeout").await;
+    assert_rejected(&open, StatusCode::SERVICE_UNAVAILABLE, "timeout").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,8 +165,8 @@ async fn loss_before_the_head_is_503_or_signalled() {
     let route = |layer| Router::new().route("/{id}", any(handler.clone())).route_layer(layer);
     world.faulty.always(Op::Renew, Fault::Hang);
     let began = tokio::time::Instant::now();
-    refusal(&route(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "lost").await;
-    assert!(began.elapsed() < secs(3), "not after the lease: {:?}", began.elapsed());
+    assert_rejected(&route(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "lost").await;
+    assert!(began.elapsed() < secs(3), "waited for the lease: {:?}", began.elapsed());
     assert_eq!(*ended.lock().unwrap(), None, "the handler was dropped");
     let signal = route(layer(&world).on_lost(OnLost::Signal));
     assert_eq!(text(ask(&signal, get("/2")).await).await, "served");
@@ -177,16 +178,16 @@ async fn shut_down_factory_is_503() {
     let world = World::new();
     let app = app(layer(&world));
     world.locks.shutdown().await;
-    refusal(&app, StatusCode::SERVICE_UNAVAILABLE, "shut_down").await;
+    assert_rejected(&app, StatusCode::SERVICE_UNAVAILABLE, "shut_down").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn bad_key_is_400_and_misconfigured_key_is_500() {
+async fn invalid_key_is_400_and_misconfigured_key_is_500() {
     let world = World::new();
     let by_header = app(world.layer().key(KeyTemplate::of("k").header("x-id")));
     let json = problem(ask(&by_header, get("/1")).await, StatusCode::BAD_REQUEST).await;
     assert_eq!((json["reason"].as_str(), json.get("key_hash")), (Some("bad_key"), None), "{json}");
-    assert!(json.get("retry_after_ms").is_none(), "it would be the same again");
+    assert!(json.get("retry_after_ms").is_none(), "a retry would fail again");
     let other_name = app(world.layer().key("k:{sku}"));
     let json = problem(ask(&other_name, get("/1")).await, StatusCode::INTERNAL_SERVER_ERROR).await;
     assert_eq!(json["reason"], "misconfigured");
@@ -214,7 +215,7 @@ async fn invalid_options_fail_when_the_layer_is_built() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_reject_replaces_each() {
+async fn on_reject_replaces_every_response() {
     fn teapot(seen: &Mutex<Vec<Rejection>>, rejection: Rejection) -> Response<String> {
         let answer = format!("{}: {:?}", rejection.status(), rejection.retry_after().is_some());
         seen.lock().unwrap().push(rejection);
@@ -267,7 +268,7 @@ async fn on_reject_replaces_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shared_secret_gives_one_key_hash() {
+async fn shared_secret_produces_one_key_hash() {
     let world = World::new();
     let _other = held_by_another(&world).await;
     let hash = async |layer: LockLayer<KeyTemplate>| {
@@ -276,16 +277,16 @@ async fn shared_secret_gives_one_key_hash() {
     };
     let keyed = async |secret| hash(layer(&world).key_hash_secret(secret)).await;
     let first = keyed(*b"of all replicas!").await;
-    // The same in every process and version.
+    // The hash is the same in every process and version.
     assert_eq!(first, "69a1409be97e0cfc");
     assert_ne!(keyed(*b"of another fleet").await, first);
-    assert_ne!(hash(layer(&world)).await, first, "by default, the secret is of this process");
+    assert_ne!(hash(layer(&world)).await, first, "by default, the secret is per process");
     let name = lock_core::LockName::new(format!("k:{SECRET}")).unwrap();
     assert_eq!(KeyHash::with_secret(*b"of all replicas!", &name).to_string(), first);
 }
 
 #[tokio::test(start_paused = true)]
-async fn grpc_gets_grpc_status() {
+async fn grpc_rejections_have_a_grpc_status() {
     let world = World::new();
     let _other = held_by_another(&world).await;
     let answer = ask(&app(layer(&world).fail_fast().grpc()), post(&format!("/{SECRET}"))).await;

@@ -1,4 +1,4 @@
-//! The rules of tower's `Service`: readiness, clones, bounds.
+//! Compliance with tower's `Service` contract: readiness, clones and bounds.
 
 use crate::support::{Gauge, World, millis};
 use bytes::Bytes;
@@ -17,7 +17,8 @@ use std::{
 };
 use tower::{Layer, Service, ServiceExt};
 
-/// Requires readiness, takes a moment to become ready, and counts concurrent calls.
+/// A service that requires readiness, becomes ready after one pending poll, and counts concurrent
+/// calls.
 struct Strict {
     ready: Readiness,
     inside: Gauge,
@@ -74,7 +75,7 @@ impl Service<Request<Full<Bytes>>> for Strict {
     }
 }
 
-/// The same with a buffered body.
+/// The strict service with a buffered body.
 #[derive(Clone)]
 struct Buffered(Strict);
 
@@ -110,7 +111,7 @@ async fn mixed_requests_call_only_ready_services() {
 
     let mut answers = Vec::new();
     for number in 0..500 {
-        // On one service, as with a connection; on clones, as with a router.
+        // On one service, like a connection, and on clones, like a router.
         let mut shared = cancel.clone();
         answers.push(tokio::spawn(async move {
             let first = shared.ready().await.unwrap().call(request(number));
@@ -136,7 +137,7 @@ async fn mixed_requests_call_only_ready_services() {
     assert!(!world.is_held());
 }
 
-/// Awaits the head and the body: the lock is held until the end of the body.
+/// Awaits the head and the body, which holds the lock until its end.
 async fn done<B>(answer: impl Future<Output = Result<Response<B>, Infallible>>)
 where
     B: http_body::Body<Data = Bytes, Error = lock_tower::BoxError>,

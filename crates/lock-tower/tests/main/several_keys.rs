@@ -1,4 +1,4 @@
-//! Routes with several keys: all of their locks, in one order.
+//! Routes with several keys, whose locks are acquired in one order.
 
 use crate::support::{Gauge, Recorder, World, ask, get, millis, post, problem, secs, text};
 use axum::{Router, body::Body, extract::Path, routing::post as on_post};
@@ -72,13 +72,13 @@ async fn handler_has_a_token_for_each_name() {
     let (there, back) = (tokens("/transfer/1/2").await, tokens("/transfer/2/1").await);
     assert!(there[0] < back[1] && there[1] < back[0], "{there:?} {back:?}");
     let same = tokens("/transfer/1/1").await;
-    assert_eq!(same[0], same[1], "equal names are one lock");
+    assert_eq!(same[0], same[1], "equal names share one lock");
     world.settle().await;
     world.assert_nothing_left();
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_of_every_kind_are_read_together() {
+async fn different_kinds_of_keys_can_be_combined() {
     let world = World::new();
     let later = KeyTemplate::from_async_fn(|_| async {
         tokio::time::sleep(millis(10)).await;
@@ -93,7 +93,7 @@ async fn keys_of_every_kind_are_read_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_without_one_of_its_keys_takes_no_lock() {
+async fn request_with_a_missing_key_takes_no_lock() {
     let world = World::new();
     let keys = [
         KeyTemplate::try_from("account:{from}").unwrap(),
@@ -102,7 +102,7 @@ async fn request_without_one_of_its_keys_takes_no_lock() {
     let app = transfers(names, world.layer().keys(keys));
     let json = problem(ask(&app, post("/transfer/1/2")).await, StatusCode::BAD_REQUEST).await;
     assert_eq!(json["detail"], "the query parameter `q` is missing");
-    let failing = KeyTemplate::from_async_fn(|_| async { Err(KeyError::unavailable("no look-up")) });
+    let failing = KeyTemplate::from_async_fn(|_| async { Err(KeyError::unavailable("no lookup")) });
     let fixed = KeyTemplate::from(LockName::from_static("report"));
     let app = transfers(names, world.layer().keys([fixed, failing]));
     problem(ask(&app, post("/transfer/1/2")).await, StatusCode::SERVICE_UNAVAILABLE).await;
@@ -110,7 +110,7 @@ async fn request_without_one_of_its_keys_takes_no_lock() {
 }
 
 #[test]
-fn bad_keys_fail_when_the_layer_is_built() {
+fn invalid_keys_fail_when_the_layer_is_built() {
     let layer = || LockLayer::new(LockFactory::new(MemoryBackend::new()));
     let none: [&str; 0] = [];
     assert_eq!(layer().try_keys(none).map(drop).unwrap_err(), InvalidKey::NoKeys);
@@ -122,7 +122,7 @@ fn bad_keys_fail_when_the_layer_is_built() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handle_of_the_other_kind_is_500() {
+async fn wrong_handle_type_is_500() {
     let log = ThreadLog::listen(LevelFilter::ERROR);
     let world = World::new();
     let one = || world.layer().key("one");
@@ -161,15 +161,19 @@ async fn timeout_and_cancellation_leave_no_lock() {
     let held = other.named("account:2").unwrap().acquire().await.unwrap();
     let json = problem(ask(&app, post("/transfer/1/2")).await, StatusCode::SERVICE_UNAVAILABLE).await;
     assert_eq!(json["reason"], "timeout");
-    assert_eq!(world.store.held(), [LockName::from_static("account:2")], "given back before the answer");
+    assert_eq!(world.store.held(), [LockName::from_static("account:2")], "released before the response");
     let back = problem(ask(&app, post("/transfer/2/1")).await, StatusCode::SERVICE_UNAVAILABLE).await;
-    assert_eq!(json["key_hash"], back["key_hash"], "the same locks");
+    assert_eq!(json["key_hash"], back["key_hash"], "the rejections concern the same locks");
     let other_key = problem(ask(&app, post("/transfer/2/3")).await, StatusCode::SERVICE_UNAVAILABLE).await;
     assert_ne!(json["key_hash"], other_key["key_hash"]);
 
     assert!(tokio::time::timeout(millis(100), ask(&app, post("/transfer/1/2"))).await.is_err());
     world.settle().await;
-    assert_eq!(world.store.held(), [LockName::from_static("account:2")], "given back after the client");
+    assert_eq!(
+        world.store.held(),
+        [LockName::from_static("account:2")],
+        "released after the client disconnects"
+    );
     held.release().await.unwrap();
     for phase in [Phase::Before, Phase::After] {
         let gate = world.faulty.gate(Op::Acquire, phase);
@@ -208,7 +212,7 @@ async fn lost_lock_ends_the_request() {
         world.locks.force_release("account:2").await.unwrap();
         let json = problem(request.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE).await;
         assert_eq!(json["reason"], "lost");
-        assert!(json.get("retry_after_ms").is_none(), "it may have been done in part");
+        assert!(json.get("retry_after_ms").is_none(), "work may be partially done");
         world.settle().await;
         assert_eq!(gauge.inside(), 0, "the handler was dropped");
         assert!(recorder.take().iter().any(|event| event.ends_with("lost: Gone")));
@@ -248,7 +252,7 @@ async fn handler_releases_all_early_and_once() {
         };
         let each = |outcome| ["account:1", "account:2"].map(|name| (name.to_owned(), outcome));
         assert_eq!(outcomes(locks.release().await), each(ReleaseOutcome::Released));
-        assert!(store.held().is_empty(), "free before the response");
+        assert!(store.held().is_empty(), "released before the response");
         assert_eq!(outcomes(locks.release().await), each(ReleaseOutcome::AlreadyExpired));
     };
     let app = transfers(early, accounts(&world));
@@ -275,7 +279,7 @@ async fn detached_handler_keeps_all_locks_without_its_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn name_that_is_too_long_with_its_prefix_is_400() {
+async fn name_too_long_with_its_prefix_is_400() {
     let locks = LockFactory::builder(MemoryBackend::new()).prefix("shop").build().unwrap();
     let layer = LockLayer::new(locks).key(KeyTemplate::of("k").query("q"));
     let app = Router::new().route("/", axum::routing::get(|| async {}).route_layer(layer));

@@ -53,7 +53,7 @@ async fn loss_does_not_stop_the_handler() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_client_stops_the_handler() {
+async fn client_disconnect_stops_the_handler() {
     let (world, tasks) = (World::new(), DetachedTasks::new());
     let layer = world.layer().key("one").detach(&tasks).shadow();
     let app = Router::new().route("/", any(async || std::future::pending::<()>().await)).layer(layer);

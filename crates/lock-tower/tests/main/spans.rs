@@ -1,4 +1,4 @@
-//! The span of a request: its fields, and the logs inside of it.
+//! A request's span, with its fields and the logs inside it.
 
 use crate::support::{World, ask, get, millis, text};
 use axum::{Router, body::Body, routing::any};
@@ -12,7 +12,7 @@ use tracing::{Instrument, level_filters::LevelFilter};
 
 const KEY: &str = "account-4711";
 
-/// Logs in the handler, and again in its body.
+/// Logs once in the handler and once in its body.
 async fn handler() -> Body {
     tracing::info!("in the handler");
     Body::from_stream(stream::once(async {
@@ -45,7 +45,7 @@ fn assert_line(lines: &[String], said: &str, fields: &[&str]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handler_and_body_run_inside() {
+async fn handler_and_body_run_in_the_span() {
     let world = World::new();
     let hash = KeyHash::of(&LockName::new(format!("k:{KEY}")).unwrap());
     let hash = format!("lock.key_hash={hash}");
@@ -74,7 +74,7 @@ async fn rejection_is_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn loss_is_a_warning_inside() {
+async fn lost_lock_is_a_warning_in_the_span() {
     let world = World::new();
     world.faulty.always(Op::Renew, Fault::Hang);
     let hangs = async || std::future::pending::<()>().await;
@@ -87,7 +87,7 @@ async fn loss_is_a_warning_inside() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_that_needs_no_lock_has_none() {
+async fn request_without_a_lock_has_no_span() {
     let world = World::new();
     let layer = layer(&world).filter(|_| false);
     let lines = logged(Router::new().route("/{id}", any(handler)).route_layer(layer)).await;

@@ -1,4 +1,5 @@
-//! Streaming handlers behind a real HTTP connection: hyper on both ends of a pipe, in virtual time.
+//! Streaming handlers behind a real HTTP connection, with hyper on both ends of a pipe and virtual
+//! time.
 
 use crate::support::{World, millis};
 use axum::{Router, body::Body, routing::get};
@@ -19,7 +20,7 @@ use tokio::{task::JoinHandle, time::Instant};
 
 const CHUNKS: usize = 10;
 
-/// Streams ten chunks, one every 100 ms, and counts them.
+/// Streams ten chunks, one every 100 ms, and counts the chunks produced.
 fn streaming(made: &Arc<AtomicUsize>) -> Router {
     let made = made.clone();
     let chunk = move |at: usize| {
@@ -75,7 +76,8 @@ async fn lock_is_free_after_the_last_chunk() {
     }
 }
 
-/// Leaves after the third chunk. Returns how long the lock is still held, and the number of chunks made.
+/// Disconnects after the third chunk. Returns the time until the lock is free, and the number of
+/// chunks produced.
 async fn abort_at_the_third(world: &World, app: Router, made: &AtomicUsize) -> (u128, usize) {
     let (mut body, connection) = ask(app).await;
     for _ in 0..3 {
@@ -90,13 +92,13 @@ async fn abort_at_the_third(world: &World, app: Router, made: &AtomicUsize) -> (
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_client_frees_the_lock_within_100_ms() {
+async fn client_disconnect_frees_the_lock_within_100_ms() {
     let (world, made) = (World::new(), Arc::default());
     let app = streaming(&made).layer(layer(&world));
     let (held, made) = abort_at_the_third(&world, app, &made).await;
-    println!("cancelled: free {held} ms after the client left, {made} chunks made");
+    println!("cancelled: free {held} ms after the client disconnected, {made} chunks produced");
     assert!(held <= 100, "{held} ms");
-    assert!(made < CHUNKS, "the handler went on");
+    assert!(made < CHUNKS, "the handler continued");
     world.assert_released(1);
 }
 
@@ -106,8 +108,8 @@ async fn detached_handler_finishes_without_its_client() {
     let tasks = DetachedTasks::new();
     let app = streaming(&made).layer(layer(&world).detach(&tasks));
     let (held, made) = abort_at_the_third(&world, app, &made).await;
-    println!("detached: free {held} ms after the client left, {made} chunks made");
-    assert_eq!(made, CHUNKS, "all of its body");
+    println!("detached: free {held} ms after the client disconnected, {made} chunks produced");
+    assert_eq!(made, CHUNKS, "the complete body was produced");
     assert!((700..=710).contains(&held), "{held} ms");
     world.settle().await;
     assert_eq!(tasks.running(), 0);
@@ -131,12 +133,12 @@ async fn lost_lock_cuts_the_connection() {
             match body.frame().await {
                 Some(Ok(_)) => {}
                 Some(Err(error)) => break error,
-                None => panic!("the body ended as if all was well"),
+                None => panic!("the body ended without an error"),
             }
         };
         let cut = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
         assert_eq!(cut.unwrap().kind(), std::io::ErrorKind::UnexpectedEof, "{error:?}");
-        assert!(began.elapsed() <= millis(1000), "within a renewal interval: {:?}", began.elapsed());
+        assert!(began.elapsed() <= millis(1000), "longer than a renewal interval: {:?}", began.elapsed());
         world.settle().await;
     }
     assert_eq!(tasks.running(), 0, "the handler was stopped");

@@ -1,4 +1,4 @@
-//! Helpers of the tests: a store on a clock that follows tokio's, layers over it, and a client.
+//! Test helpers: a store on tokio's clock, layers over it, and a client.
 
 use axum::{Router, body::Body, response::Response};
 use http::{Request, StatusCode};
@@ -27,7 +27,7 @@ pub(crate) const fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// A store whose clock, like that of its factories, is tokio's paused one. The lease is 3 s.
+/// A store and factories on tokio's paused clock. The lease is 3 s.
 pub(crate) struct World {
     pub(crate) store: MemoryBackend,
     pub(crate) faulty: FaultyBackend,
@@ -49,7 +49,7 @@ impl World {
         LockLayer::new(self.locks.clone())
     }
 
-    /// Creates another process on the same store, with a connection that does not fail.
+    /// Creates a factory for another process on the same store, whose connection does not fail.
     pub(crate) fn another_process(&self) -> LockFactory {
         LockFactory::builder(self.store.clone()).clock(self.clock.clone()).build().unwrap()
     }
@@ -65,19 +65,19 @@ impl World {
         }
     }
 
-    /// Asserts that everything was released, by exactly this many releases, and at once.
+    /// Asserts that everything was released immediately, by exactly this many releases.
     #[track_caller]
     pub(crate) fn assert_released(&self, times: usize) {
         assert_eq!(self.faulty.calls(Op::Release), times, "releases");
-        assert!(!self.is_held(), "a lease is left");
+        assert!(!self.is_held(), "a lease remains");
     }
 
-    /// Asserts that nothing is left: no lease in the store, no subscription, no name in the process.
+    /// Asserts that no leases, subscriptions or active names remain.
     #[track_caller]
     pub(crate) fn assert_nothing_left(&self) {
-        assert_eq!(self.store.held(), Vec::<LockName>::new(), "leases are left");
-        assert_eq!(self.store.watched(), 0, "subscriptions are left");
-        assert_eq!(self.locks.active_locks(), 0, "the process still works on names");
+        assert_eq!(self.store.held(), Vec::<LockName>::new(), "leases remain");
+        assert_eq!(self.store.watched(), 0, "subscriptions remain");
+        assert_eq!(self.locks.active_locks(), 0, "active names remain");
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) async fn text(response: Response) -> String {
     String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
-/// Checks a refusal for everything that refusals have in common.
+/// Checks the properties that all rejections share.
 pub(crate) async fn problem(response: Response, status: StatusCode) -> Value {
     let (parts, body) = response.into_parts();
     let size = http_body::Body::size_hint(&body).exact();
@@ -106,7 +106,7 @@ pub(crate) async fn problem(response: Response, status: StatusCode) -> Value {
     assert_eq!(parts.status, status, "{json}");
     assert_eq!(parts.headers["content-type"], "application/problem+json");
     assert_eq!(parts.headers["cache-control"], "no-store");
-    assert_eq!(size, Some(body.len() as u64), "so that it has a content-length");
+    assert_eq!(size, Some(body.len() as u64), "the length is known");
     assert_eq!(json["status"], status.as_u16());
     let reason = json["reason"].as_str().unwrap();
     assert_eq!(json["type"], format!("urn:problem-type:distlock:{reason}"));
@@ -121,7 +121,7 @@ pub(crate) async fn problem(response: Response, status: StatusCode) -> Value {
     json
 }
 
-/// The current and the maximum number of handlers inside.
+/// The current and the maximum number of concurrent handlers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
 

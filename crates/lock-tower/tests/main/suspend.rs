@@ -1,4 +1,4 @@
-//! A process that was suspended: its clock is past the lease before any timer has fired.
+//! A suspended process, whose clock passes the lease before any timer fires.
 
 use crate::support::{World, ask, get, problem, secs};
 use axum::{Router, body::Body, response::Response, routing::any};
@@ -19,7 +19,7 @@ use std::{
     },
 };
 
-/// A clock that jumps by an hour during a suspend; timers do not notice it.
+/// A clock that jumps by an hour during a suspend, without advancing timers.
 #[derive(Debug, Default)]
 struct Sleeper(TestClock, AtomicBool);
 
@@ -49,7 +49,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn answer_made_after_the_lease_is_not_sent() {
+async fn response_after_the_lease_is_not_sent() {
     let clock = Arc::new(Sleeper::default());
     let sleeps = clock.clone();
     let app = app(&clock, async move || {
@@ -66,7 +66,7 @@ async fn handler_is_not_polled_after_the_lease() {
     let sleeps = clock.clone();
     let app = app(&clock, async move || {
         tokio::task::yield_now().await;
-        assert!(!sleeps.1.load(Ordering::SeqCst), "it went on without its lock");
+        assert!(!sleeps.1.load(Ordering::SeqCst), "the handler continued without its lock");
         std::future::pending::<()>().await;
     });
     let mut asking = Box::pin(ask(&app, get("/")));
@@ -101,7 +101,7 @@ async fn body_is_not_polled_after_the_lease() {
     let sleeps = clock.clone();
     let polled = Arc::new(AtomicBool::new(false));
     let polls = polled.clone();
-    // Neither the handler nor its body is ever pending.
+    // The handler and its body are never pending.
     let app = app(&clock, async move || {
         let frames = std::iter::from_fn(move || {
             polls.fetch_or(sleeps.1.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -113,5 +113,5 @@ async fn body_is_not_polled_after_the_lease() {
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "frame");
     clock.sleep();
     body.frame().await.unwrap().unwrap_err();
-    assert!(!polled.load(Ordering::SeqCst), "it went on without its lock");
+    assert!(!polled.load(Ordering::SeqCst), "the handler continued without its lock");
 }

@@ -1,4 +1,4 @@
-//! More requests of one key than allowed.
+//! More waiting requests for one key than allowed.
 
 use crate::support::{World, ask, get, problem, secs};
 use axum::{Router, body::to_bytes, routing::any};
@@ -17,12 +17,12 @@ use tokio::{sync::Semaphore, task::JoinSet};
 const REQUESTS: usize = 12_000;
 /// The default of lock-core's `Limits`.
 const LIMIT: usize = 10_000;
-/// One request is served, and is not a waiter.
+/// The request that is being served is not a waiter.
 const SERVED: usize = LIMIT + 1;
 
-/// In real time, on all cores: refused requests must not wait behind the others.
+/// Runs in real time on all cores. Rejected requests must not wait behind the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queue_of_ten_thousand_rejects_the_rest_at_once() {
+async fn full_queue_rejects_immediately() {
     let backend = FaultyBackend::new(Arc::new(lock_core::MemoryBackend::new()));
     let locks = LockFactory::new(backend.clone());
     let gate = Arc::new(Semaphore::new(0));
@@ -40,7 +40,7 @@ async fn queue_of_ten_thousand_rejects_the_rest_at_once() {
             let mut asking = Box::pin(ask(&app, get("/")));
             let answer = match poll!(&mut asking) {
                 Poll::Ready(answer) => answer,
-                // Requests that are not refused at once are eventually served.
+                // Requests that are not rejected immediately are eventually served.
                 Poll::Pending => {
                     let answer = asking.await;
                     assert_eq!(answer.status(), StatusCode::OK);
@@ -66,29 +66,30 @@ async fn queue_of_ten_thousand_rejects_the_rest_at_once() {
     took.sort();
     let (slowest, most) = (took[took.len() - 1], took[took.len() * 99 / 100]);
     println!(
-        "{served} served, {} refused, 99 % within {most:?}, the slowest after {slowest:?}",
+        "{served} served, {} rejected, 99 % within {most:?}, the slowest after {slowest:?}",
         REQUESTS - served
     );
     assert!(waiting == LIMIT, "{waiting} waited");
     assert_eq!((served, took.len()), (SERVED, REQUESTS - SERVED));
-    // Each was refused in its first poll. The long tier, whose machine has no other load, bounds its duration.
+    // Each was rejected in its first poll. The long tier, on an otherwise idle machine, also bounds
+    // the time.
     if std::env::var_os("LOCK_LONG").is_some() {
-        assert!(most < Duration::from_millis(50), "refusals took {most:?}");
-        assert!(slowest < Duration::from_secs(1), "a refusal took {slowest:?}");
+        assert!(most < Duration::from_millis(50), "rejections took {most:?}");
+        assert!(slowest < Duration::from_secs(1), "a rejection took {slowest:?}");
     }
     assert_eq!(backend.most_in_flight(Op::Acquire), 1, "one process is one contender");
     let began = Instant::now();
     while locks.active_locks() > 0 {
-        assert!(began.elapsed() < secs(60), "something is left");
+        assert!(began.elapsed() < secs(60), "entries remain");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// A waiter only costs its request and a slot in a queue, and nothing grows with the number of refusals.
+/// A waiter costs only its request and a queue slot, and rejections do not accumulate memory.
 #[tokio::test(start_paused = true)]
-async fn cost_is_bounded() {
+async fn waiter_cost_is_bounded() {
     let size = size_of::<lock_tower::service::ResponseFuture<Router, axum::body::Body>>();
-    println!("a waiting request: {size} bytes beside its own");
+    println!("a waiting request: {size} bytes in addition to the request");
     assert!(size < 2_000, "{size} bytes");
     let world = World::new();
     let _other = world.another_process().named("one").unwrap().acquire().await.unwrap();
@@ -108,7 +109,7 @@ async fn cost_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_wait_by_default() {
+async fn default_limit_is_1000_waiters() {
     let world = World::new();
     let _other = world.another_process().named("one").unwrap().acquire().await.unwrap();
     let app = Router::new().route("/", any(async || "served")).layer(world.layer().key("one"));
@@ -122,7 +123,7 @@ async fn a_thousand_wait_by_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn key_look_ups_count() {
+async fn key_lookups_count_as_waiters() {
     let world = World::new();
     let layer = world.layer().key(KeyTemplate::from_async_fn(|_| std::future::pending())).max_waiters(1);
     let app = Router::new().route("/", any(async || "never")).layer(layer);
@@ -131,5 +132,5 @@ async fn key_look_ups_count() {
     world.settle().await;
     let began = tokio::time::Instant::now();
     problem(ask(&app, get("/")).await, StatusCode::SERVICE_UNAVAILABLE).await;
-    assert_eq!(began.elapsed(), Duration::ZERO, "it did not look");
+    assert_eq!(began.elapsed(), Duration::ZERO, "the request was rejected without a lookup");
 }

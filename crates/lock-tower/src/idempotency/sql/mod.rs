@@ -1,4 +1,4 @@
-//! Records in a table of SQLite or PostgreSQL: the same statements for both.
+//! Records in an SQLite or PostgreSQL table, with the same statements for both.
 
 mod row;
 mod store;
@@ -8,7 +8,8 @@ pub use store::PostgresIdempotencyStore;
 #[cfg(feature = "sqlite")]
 pub use store::SqliteIdempotencyStore;
 
-/// Starts or repeats an attempt, and returns its number; no row if the record decides otherwise.
+/// Starts or repeats an attempt and returns its number, or no row if the record does not allow the
+/// attempt.
 ///
 /// Parameters: name, fingerprint, token, expiry, now.
 const BEGIN: &str = "

@@ -1,4 +1,4 @@
-//! A record as the columns of its row.
+//! The conversion of records from and to table rows.
 
 use crate::idempotency::{
     fingerprint::Fingerprint,
@@ -8,10 +8,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A row: fingerprint, status, headers, body. Without a status it has no response yet.
+/// A row: fingerprint, status, headers, body. Without a status, there is no response yet.
 pub(super) type Row = (Vec<u8>, Option<i64>, Option<Vec<u8>>, Option<Vec<u8>>);
 
-/// Decides on an attempt whose name has this row.
+/// Returns the result of an attempt that did not start because of this row.
 pub(super) fn decide((stored, status, headers, body): Row, mine: &Fingerprint) -> Result<Begun, StoreError> {
     if stored != mine.as_bytes() {
         return Ok(Begun::Mismatch);
@@ -28,7 +28,7 @@ fn unreadable() -> StoreError {
     StoreError::failed("the stored response cannot be read: was it written by another program?")
 }
 
-/// Writes headers as HTTP/1 does. A value contains no line feed.
+/// Writes headers in HTTP/1 format. Values contain no line feeds.
 pub(super) fn write_headers(headers: &HeaderMap) -> Vec<u8> {
     let mut lines = Vec::new();
     for (name, value) in headers {

@@ -1,4 +1,4 @@
-//! The contract of stores of idempotency keys, one property each, for every store.
+//! Conformance tests for idempotency stores, with one function per property.
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -7,12 +7,13 @@ use lock_core::{FencingToken, LockName};
 use lock_tower::idempotency::{Attempt, BeginRequest, Begun, Fingerprint, IdempotencyStore, StoreError};
 use std::time::{Duration, SystemTime};
 
-/// Makes a test of each property, for the store that an expression makes. This module must be in scope.
+/// Generates a test of each property for the store created by an expression. This module must be in
+/// scope.
 macro_rules! conformance {
     ($make:expr) => {
         conformance! { $make =>
-            first_attempt_starts, answer_is_returned_whole, other_request_is_a_mismatch,
-            older_and_equal_tokens_are_superseded, newer_attempt_takes_over, answer_is_stored_once,
+            first_attempt_starts, response_is_returned_unchanged, different_request_is_a_mismatch,
+            older_and_equal_tokens_are_superseded, newer_attempt_takes_over, response_is_stored_once,
             abandoned_key_is_free, stale_attempt_removes_nothing, expired_record_is_replaced,
             concurrent_attempts_are_ordered, names_are_independent,
         }
@@ -49,7 +50,7 @@ fn said(text: &'static str) -> Response<Bytes> {
     Response::new(Bytes::from_static(text.as_bytes()))
 }
 
-/// Returns the number of an attempt that starts.
+/// Starts an attempt and returns its number.
 async fn starts(store: &dyn IdempotencyStore, request: &BeginRequest) -> u32 {
     match store.begin(request).await.unwrap() {
         Begun::Started { number } => number,
@@ -61,7 +62,7 @@ async fn is_superseded(store: &dyn IdempotencyStore, token: u64) -> bool {
     matches!(store.begin(&request(token)).await.unwrap(), Begun::Superseded)
 }
 
-/// Returns the stored answer.
+/// Returns the stored response.
 async fn stored(store: &dyn IdempotencyStore, token: u64) -> Response<Bytes> {
     match store.begin(&request(token)).await.unwrap() {
         Begun::Answered(answer) => answer,
@@ -73,7 +74,7 @@ pub(crate) async fn first_attempt_starts(store: &dyn IdempotencyStore) {
     assert_eq!(starts(store, &request(5)).await, 1);
 }
 
-pub(crate) async fn answer_is_returned_whole(store: &dyn IdempotencyStore) {
+pub(crate) async fn response_is_returned_unchanged(store: &dyn IdempotencyStore) {
     starts(store, &request(5)).await;
     let body = Bytes::from_iter(0..=255);
     let mut answer = Response::new(body.clone());
@@ -90,7 +91,7 @@ pub(crate) async fn answer_is_returned_whole(store: &dyn IdempotencyStore) {
     }
 }
 
-pub(crate) async fn other_request_is_a_mismatch(store: &dyn IdempotencyStore) {
+pub(crate) async fn different_request_is_a_mismatch(store: &dyn IdempotencyStore) {
     starts(store, &request(5)).await;
     let other = |token| BeginRequest { fingerprint: Fingerprint::new([8; 32]), ..request(token) };
     assert!(matches!(store.begin(&other(6)).await.unwrap(), Begun::Mismatch));
@@ -118,7 +119,7 @@ pub(crate) async fn newer_attempt_takes_over(store: &dyn IdempotencyStore) {
     assert_eq!(stored(store, 10).await.body(), "done");
 }
 
-pub(crate) async fn answer_is_stored_once(store: &dyn IdempotencyStore) {
+pub(crate) async fn response_is_stored_once(store: &dyn IdempotencyStore) {
     let refused = store.complete(&attempt(5), &said("never begun")).await.unwrap_err();
     assert!(matches!(refused, StoreError::Superseded), "{refused:?}");
     starts(store, &request(5)).await;
@@ -132,7 +133,7 @@ pub(crate) async fn abandoned_key_is_free(store: &dyn IdempotencyStore) {
     starts(store, &request(5)).await;
     store.abandon(&attempt(5)).await.unwrap();
     let other = BeginRequest { fingerprint: Fingerprint::new([8; 32]), ..request(6) };
-    assert_eq!(starts(store, &other).await, 1, "also for another payload");
+    assert_eq!(starts(store, &other).await, 1, "even for another payload");
 }
 
 pub(crate) async fn stale_attempt_removes_nothing(store: &dyn IdempotencyStore) {
@@ -150,14 +151,14 @@ pub(crate) async fn expired_record_is_replaced(store: &dyn IdempotencyStore) {
         BeginRequest { now: begin.now + days * DAY, expires_at: begin.now + (days + 1) * DAY, ..begin }
     };
     starts(store, &request(5)).await;
-    assert_eq!(starts(store, &later(4, 1)).await, 1, "an attempt without an answer");
+    assert_eq!(starts(store, &later(4, 1)).await, 1, "an attempt without a response");
     store.complete(&attempt(4), &said("done")).await.unwrap();
     let other = BeginRequest { fingerprint: Fingerprint::new([8; 32]), ..later(3, 2) };
-    assert_eq!(starts(store, &other).await, 1, "an answer");
+    assert_eq!(starts(store, &other).await, 1, "an attempt with a response");
     assert_eq!(
         starts(store, &BeginRequest { token: FencingToken::new(4), ..other }).await,
         2,
-        "it lasts as long"
+        "the record lasts until it expires"
     );
 }
 

@@ -1,4 +1,5 @@
-//! The ends of an attempt: answers that are stored or not, crashes, clients that leave, lost locks, failing stores.
+//! The end of an attempt: stored and discarded responses, panics, disconnects, lost locks and store
+//! failures.
 
 use super::{Site, answer, pay, respond};
 use crate::support::{ask, millis, problem, secs, text};
@@ -26,9 +27,10 @@ use std::{
     },
 };
 
-/// Every final answer is replayed, also that of a failure: the work may have been done before it.
+/// Every final response is replayed. This includes failures, since the work may have been done
+/// before.
 #[tokio::test(start_paused = true)]
-async fn only_answers_of_executed_requests_are_stored() {
+async fn only_responses_of_executed_requests_are_stored() {
     for (status, stored) in [
         (200, true),
         (204, true),
@@ -54,13 +56,13 @@ async fn only_answers_of_executed_requests_are_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handler_may_say_whether_it_did_anything() {
+async fn handler_can_declare_its_execution() {
     let site = Site::new();
     let refused = site
         .app(site.layer(), async |_| (Extension(Execution::NotStarted), respond(503, "")).into_response());
     let gone =
         site.app(site.layer(), async |_| (Extension(Execution::Done), respond(404, "gone")).into_response());
-    // A layer inside rejected the request before anything was done.
+    // An inner layer rejected the request before any work was done.
     let busy = site.app(site.layer(), async |_| {
         IntoResponse::into_response(Rejection::from(RejectReason::TooManyWaiters))
     });
@@ -78,7 +80,7 @@ async fn handler_may_say_whether_it_did_anything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panic_leaves_the_key_to_a_second_attempt() {
+async fn panic_leaves_the_key_for_a_second_attempt() {
     let site = Site::new();
     let app = site.app(site.layer(), async |attempt| {
         assert!(attempt > 1, "the first attempt panics");
@@ -93,7 +95,7 @@ async fn panic_leaves_the_key_to_a_second_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_leaves_does_not_stop_the_handler() {
+async fn client_disconnect_does_not_stop_the_handler() {
     let site = Site::new();
     let app = site.app(site.layer(), async |attempt| {
         tokio::time::sleep(secs(1)).await;
@@ -118,15 +120,15 @@ async fn lost_lock_stops_the_attempt_and_stores_nothing() {
     });
     let json = problem(ask(&app, pay("k", "")).await, StatusCode::SERVICE_UNAVAILABLE).await;
     assert_eq!(json["reason"], "lost");
-    assert!(json.get("retry_after_ms").is_none(), "part of the work may be done: {json}");
+    assert!(json.get("retry_after_ms").is_none(), "work may be partially done: {json}");
     site.world.settle().await;
     assert_eq!(answer(&app, pay("k", "")).await, (201, false, "2".into()));
     assert_eq!(site.outcomes.take(), ["executed"]);
 }
 
-/// A server that was paused past its lease answers after another one has begun.
+/// A server that was paused past its lease responds after another server's attempt has begun.
 #[tokio::test(start_paused = true)]
-async fn stale_answer_is_neither_stored_nor_sent() {
+async fn stale_response_is_neither_stored_nor_sent() {
     let site = Site::new();
     let taken_over = TakenOver { inner: site.store.clone(), newer: Arc::default() };
     let app = site
@@ -139,7 +141,7 @@ async fn stale_answer_is_neither_stored_nor_sent() {
     assert_eq!(site.outcomes.take(), ["superseded", "replayed"]);
 }
 
-/// A store in which a newer attempt begins just before the answer of an older one.
+/// A store in which a newer attempt begins just before the response of an older one.
 #[derive(Debug, Clone)]
 struct TakenOver {
     inner: MemoryIdempotencyStore,
@@ -167,7 +169,7 @@ impl IdempotencyStore for TakenOver {
     }
 }
 
-/// A store that can be made to fail.
+/// A store that fails on demand.
 #[derive(Debug, Clone, Default)]
 struct Failing {
     inner: MemoryIdempotencyStore,
@@ -217,20 +219,20 @@ async fn failing_store_rejects_before_the_handler() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answer_that_cannot_be_stored_is_still_sent() {
+async fn unstored_response_is_still_sent() {
     let (site, store) = (Site::new(), Failing::default());
     let app = site.app(site.layer_over(store.clone()), async |attempt| match attempt {
         1 => respond(201, "paid"),
-        _ => respond(409, "looks for the payment first"),
+        _ => respond(409, "a payment already exists"),
     });
     store.complete.store(true, Ordering::SeqCst);
     assert_eq!(answer(&app, pay("k", "")).await, (201, false, "paid".into()));
-    assert_eq!(answer(&app, pay("k", "")).await.0, 409, "the handler runs again, and knows");
+    assert_eq!(answer(&app, pay("k", "")).await.0, 409, "the handler runs again");
     assert_eq!(site.outcomes.take(), ["not_stored", "not_started"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_the_handler_stores_are_replayed() {
+async fn responses_stored_by_the_handler_are_replayed() {
     let site = Site::new();
     let store = site.store.clone();
     let handler = async move |Extension(attempt): Extension<Attempt>| {
@@ -248,7 +250,7 @@ async fn answers_that_the_handler_stores_are_replayed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn body_that_fails_is_not_stored() {
+async fn failed_body_is_not_stored() {
     let site = Site::new();
     let app = site.app(site.layer(), async |attempt| match attempt {
         1 => {

@@ -1,4 +1,4 @@
-//! Answers and uploads above their limits.
+//! Responses and uploads above their limits.
 
 use super::{Site, answer, pay, respond};
 use crate::support::{ask, problem};
@@ -7,9 +7,9 @@ use futures_util::stream;
 use http::StatusCode;
 use lock_tower::BufferRequestLayer;
 
-/// The first client gets a large answer whole. The handler is not run again for those that repeat it.
+/// The first client receives the complete response. Retries do not run the handler again.
 #[tokio::test(start_paused = true)]
-async fn answer_above_the_limit_is_sent_once() {
+async fn response_above_the_limit_is_sent_once() {
     for (length, known) in [(8, true), (8, false), (9, true), (9, false)] {
         let site = Site::new();
         let app = site.app(site.layer().max_answer(8), move |_| {

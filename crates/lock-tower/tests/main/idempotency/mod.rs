@@ -1,4 +1,4 @@
-//! The idempotency layer: over a store in memory in virtual time, and over a database.
+//! The idempotency layer, over a memory store in virtual time and over a database.
 
 use crate::support::{World, ask};
 use axum::{Router, body::Body, extract::Extension, http::HeaderMap, response::Response, routing::post};
@@ -24,7 +24,7 @@ mod stores;
 #[cfg(feature = "sqlite")]
 mod transaction;
 
-/// A service with one route, and its count of handler calls.
+/// A service with one route that counts its handler calls.
 struct Site {
     world: World,
     store: MemoryIdempotencyStore,
@@ -59,7 +59,7 @@ impl Site {
         IdempotencyLayer::unscoped(self.lock_of(self.world.locks.clone()), store)
     }
 
-    /// Routes `/pay` to this handler, whose calls are counted.
+    /// Routes `/pay` to this handler and counts its calls.
     fn app<F, W>(&self, layer: IdempotencyLayer, handler: F) -> Router
     where
         F: Fn(usize) -> W + Clone + Send + Sync + 'static,
@@ -83,7 +83,7 @@ fn pay(key: &str, payload: &'static str) -> Request<Body> {
     Request::post("/pay").header("idempotency-key", key).body(Body::from(payload)).unwrap()
 }
 
-/// The status, the mark of a replay, and the body.
+/// Returns the status, whether it is a replay, and the body.
 async fn answer(app: &Router, request: Request<Body>) -> (u16, bool, String) {
     let response = ask(app, request).await;
     let (status, replayed) = (response.status().as_u16(), is_replay(response.headers()));
@@ -98,7 +98,7 @@ fn respond(status: u16, body: impl Into<Body>) -> Response {
     Response::builder().status(status).body(body.into()).unwrap()
 }
 
-/// The outcomes of the layer, in order.
+/// The layer's outcomes, in order.
 #[derive(Debug, Clone, Default)]
 struct Outcomes(Arc<Mutex<Vec<&'static str>>>);
 

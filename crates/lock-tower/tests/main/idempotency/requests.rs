@@ -1,4 +1,4 @@
-//! Keys, payloads, and retries of a request.
+//! Keys, payloads and retries.
 
 use super::{Site, answer, is_replay, pay, respond};
 use crate::support::{ask, millis, problem, secs};
@@ -19,7 +19,7 @@ async fn slow(_: usize) -> Response {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_is_answered_without_the_handler() {
+async fn retry_replays_the_response() {
     let site = Site::new();
     let handler = async |_| {
         let answer = Response::builder().status(201).header("location", "/payments/7").header("x-sum", "7");
@@ -48,7 +48,7 @@ async fn retry_is_answered_without_the_handler() {
     site.world.assert_nothing_left();
 }
 
-/// A receipt that a browser saves as a file is one when it is replayed, too.
+/// A replayed receipt is still downloaded as a file.
 #[tokio::test(start_paused = true)]
 async fn content_headers_are_replayed() {
     let site = Site::new();
@@ -99,7 +99,11 @@ async fn key_is_required_unless_optional() {
 
     let optional = site.app(site.layer().optional(), async |attempt| respond(200, attempt.to_string()));
     for _ in 0..2 {
-        assert_eq!(answer(&optional, without()).await, (200, false, "0".into()), "no attempt, and no replay");
+        assert_eq!(
+            answer(&optional, without()).await,
+            (200, false, "0".into()),
+            "neither an attempt nor a replay"
+        );
     }
     problem(ask(&optional, pay("", "")).await, StatusCode::BAD_REQUEST).await;
     assert_eq!(answer(&optional, pay("k", "")).await, (200, false, "1".into()));
@@ -126,7 +130,7 @@ async fn keys_of_two_scopes_are_independent() {
     }
     problem(ask(&app, pay("k", "7 EUR")).await, StatusCode::INTERNAL_SERVER_ERROR).await;
 
-    let nobody = |_: &http::request::Parts| Err(KeyError::missing("who are you?"));
+    let nobody = |_: &http::request::Parts| Err(KeyError::missing("no user"));
     let lock = site.lock_of(site.world.locks.clone());
     let layer = IdempotencyLayer::scoped(lock, site.store.clone(), nobody).optional();
     let app = site.app(layer, paid);
@@ -134,7 +138,7 @@ async fn keys_of_two_scopes_are_independent() {
     assert_eq!(site.runs(), 2, "a key without its scope is not passed through");
 }
 
-/// Two servers share the locks and the records.
+/// Two servers share their locks and records.
 #[tokio::test(start_paused = true)]
 async fn retry_of_a_running_request_is_409() {
     let site = Site::new();
@@ -154,7 +158,7 @@ async fn retry_of_a_running_request_is_409() {
         assert_eq!(problem(response, StatusCode::CONFLICT).await["reason"], reason);
     }
     let waits = answer(&other(secs(10)), pay("k", "7 EUR")).await;
-    assert_eq!(waits, (201, true, "receipt".into()), "it waits for the answer of the first");
+    assert_eq!(waits, (201, true, "receipt".into()), "the retry waits for the first response");
     assert_eq!(first.await.unwrap(), (201, false, "receipt".into()));
     assert_eq!(site.runs(), 1);
 }
@@ -175,7 +179,7 @@ async fn requests_outside_the_filter_pass_without_a_record() {
     assert_eq!((site.runs(), site.outcomes.take().len()), (2, 0));
 }
 
-/// Without its lock a handler never runs, whatever the lock's layer allows elsewhere.
+/// A handler never runs without its lock, regardless of the lock layer's policies.
 #[tokio::test(start_paused = true)]
 async fn lock_is_never_bypassed() {
     let site = Site::new();

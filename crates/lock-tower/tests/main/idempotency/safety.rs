@@ -1,4 +1,4 @@
-//! Requests that look alike, and retries of work that may have been done.
+//! Similar requests, and retries of work that may have been done.
 
 use super::{Site, answer, pay, respond};
 use crate::support::secs;
@@ -16,7 +16,7 @@ use std::{future::pending, panic::AssertUnwindSafe, time::Duration};
 
 /// The work of the first attempt may have been done before it panicked.
 #[tokio::test(start_paused = true)]
-async fn attempt_after_a_rejected_one_counts_those_before() {
+async fn attempts_before_a_rejection_are_counted() {
     let site = Site::new();
     let app = site.app(site.layer(), async |attempt| match attempt {
         1 => panic!("after the payment"),
@@ -31,7 +31,7 @@ async fn attempt_after_a_rejected_one_counts_those_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_are_kept_for_ever_if_asked() {
+async fn unlimited_retention_is_accepted() {
     let site = Site::new();
     let app = site.app(site.layer().retention(Duration::MAX), async |_| respond(201, ""));
     for replayed in [false, true] {
@@ -39,9 +39,9 @@ async fn records_are_kept_for_ever_if_asked() {
     }
 }
 
-/// A request that the filter passes through has no record under the name of another layer's lock.
+/// A request passed through by the filter creates no record for another layer's lock.
 #[tokio::test(start_paused = true)]
-async fn lock_of_another_layer_is_no_claim() {
+async fn lock_of_another_layer_is_not_a_claim() {
     let site = Site::new();
     let lock = site.lock_of(site.world.locks.clone()).filter(|_| false);
     let idempotent = IdempotencyLayer::unscoped(lock, site.store.clone());
@@ -54,9 +54,9 @@ async fn lock_of_another_layer_is_no_claim() {
     assert_eq!(site.runs(), 2);
 }
 
-/// A nested router sees the end of the path only.
+/// A nested router only receives the end of the path.
 #[tokio::test(start_paused = true)]
-async fn path_outside_of_a_nested_router_counts() {
+async fn fingerprint_covers_the_full_path() {
     let site = Site::new();
     let pays = post(async |Path(account): Path<String>| account).route_layer(site.layer());
     let app = Router::new().nest("/accounts/{account}", Router::new().route("/pay", pays));
@@ -65,9 +65,9 @@ async fn path_outside_of_a_nested_router_counts() {
     assert_eq!(answer(&app, of("/accounts/2/pay")).await.0, 422);
 }
 
-/// Two applications with one store of records, and a store of locks each.
+/// Two applications share a record store but have separate lock stores.
 #[tokio::test(start_paused = true)]
-async fn applications_with_two_prefixes_have_records_of_their_own() {
+async fn applications_with_different_prefixes_are_isolated() {
     let site = Site::new();
     let app = |prefix: &'static str| {
         let locks = LockFactory::builder(MemoryBackend::new()).prefix(prefix).build().unwrap();
@@ -78,11 +78,11 @@ async fn applications_with_two_prefixes_have_records_of_their_own() {
     assert_eq!(answer(&shop, pay("k", "")).await, (201, false, "shop".into()));
     assert_eq!(answer(&billing, pay("k", "")).await, (201, false, "billing".into()));
     assert_eq!(answer(&billing, pay("k", "")).await, (201, true, "billing".into()));
-    // Another process of the shop.
+    // Another process of the shop application.
     assert_eq!(answer(&app("shop"), pay("k", "")).await, (201, true, "shop".into()));
 }
 
-/// The application gives rejections a response of its own, which says nothing about the work.
+/// The application's custom rejection does not declare an `Execution`.
 #[tokio::test(start_paused = true)]
 async fn rejection_of_inner_lock_is_never_stored() {
     type Form = fn(Rejection) -> Response;
@@ -103,7 +103,7 @@ async fn rejection_of_inner_lock_is_never_stored() {
     }
 }
 
-/// Another request fills the buffer of a layer inside.
+/// Another request fills an inner layer's buffer.
 #[tokio::test(start_paused = true)]
 async fn rejection_of_a_full_inner_buffer_is_not_stored() {
     let site = Site::new();
@@ -121,9 +121,9 @@ async fn rejection_of_a_full_inner_buffer_is_not_stored() {
     site.world.settle().await;
     assert_eq!(answer(&app, pay("k", "5678")).await, (200, false, "paid".into()));
 }
-/// Each slash takes three bytes in the name of the record.
+/// Each slash takes three bytes in the record's name.
 #[tokio::test(start_paused = true)]
-async fn keys_up_to_the_limit_are_accepted_whatever_their_characters() {
+async fn keys_up_to_the_limit_are_accepted() {
     let site = Site::new();
     let app = site.app(site.layer(), async |_| respond(201, ""));
     for key in ["/".repeat(255), "k".repeat(255)] {

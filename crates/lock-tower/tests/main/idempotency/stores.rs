@@ -1,4 +1,4 @@
-//! The stores, each against the contract, and their own limits.
+//! Conformance of each store, and store-specific limits.
 
 use lock_core::{FencingToken, LockName};
 use lock_tower::idempotency::{
@@ -26,7 +26,7 @@ async fn sqlite() -> lock_tower::idempotency::SqliteIdempotencyStore {
     store
 }
 
-/// Returns a database in memory, which lives as long as its only connection.
+/// Returns an in-memory database, which lives as long as its only connection.
 #[cfg(feature = "sqlite")]
 pub(super) async fn pool() -> sqlx::SqlitePool {
     let pool =
@@ -45,17 +45,14 @@ fn named(name: &'static str, now: SystemTime) -> BeginRequest {
 }
 
 #[tokio::test]
-async fn full_memory_forgets_only_expired_keys() {
+async fn full_memory_removes_only_expired_keys() {
     let (store, now) = (MemoryIdempotencyStore::new().capacity(2), SystemTime::now());
     for name in ["a", "b"] {
         assert!(matches!(store.begin(&named(name, now)).await, Ok(Begun::Started { .. })));
     }
     assert!(matches!(store.begin(&named("c", now)).await, Err(StoreError::Full)));
     let retry = BeginRequest { token: FencingToken::new(2), ..named("a", now) };
-    assert!(
-        matches!(store.begin(&retry).await, Ok(Begun::Started { number: 2 })),
-        "a known key has its place"
-    );
+    assert!(matches!(store.begin(&retry).await, Ok(Begun::Started { number: 2 })), "known keys are accepted");
     let later = now + Duration::from_secs(60);
     assert!(matches!(store.begin(&named("c", later)).await, Ok(Begun::Started { number: 1 })));
 }

@@ -1,4 +1,4 @@
-//! Answers that a handler stores in the transaction of its own work.
+//! Responses that a handler stores in the transaction of its own work.
 
 use super::{pay, stores::pool};
 use crate::support::ask;
@@ -31,9 +31,9 @@ struct Shop {
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     None,
-    /// The first attempt fails between its work and its answer.
+    /// The first attempt fails between its work and its response.
     BeforeAnswer,
-    /// Another server begins an attempt while the first one works.
+    /// Another server begins an attempt while the first one is working.
     TakenOver,
 }
 
@@ -51,7 +51,7 @@ impl IntoResponse for Failed {
     }
 }
 
-/// Begins a newer attempt after the record has expired. Its own record is expired at once.
+/// Begins a newer attempt after the record has expired. Its own record expires immediately.
 async fn take_over(store: &SqliteIdempotencyStore, attempt: &Attempt) -> Result<(), StoreError> {
     let token = FencingToken::new(attempt.fencing_token().get() + 1);
     let later = SystemTime::now() + Duration::from_secs(7 * 24 * 60 * 60);
@@ -103,17 +103,18 @@ async fn pays_three_times(fault: Fault) -> (Vec<u16>, i64) {
 }
 
 #[tokio::test]
-async fn work_and_answer_are_committed_together() {
+async fn work_and_response_are_committed_together() {
     assert_eq!(pays_three_times(Fault::None).await, (vec![201, 201, 201], 1));
 }
 
 #[tokio::test]
-async fn failed_transaction_leaves_the_key_to_a_retry() {
+async fn failed_transaction_leaves_the_key_for_a_retry() {
     assert_eq!(pays_three_times(Fault::BeforeAnswer).await, (vec![500, 201, 201], 1));
 }
 
 #[tokio::test]
 async fn superseded_attempt_is_rolled_back() {
-    // The record of the newer attempt has expired, so the first retry is attempt 1 again, and is taken over as well.
+    // The record of the newer attempt has expired, so the first retry is attempt 1 again and is
+    // also superseded.
     assert_eq!(pays_three_times(Fault::TakenOver).await, (vec![500, 500, 500], 0));
 }

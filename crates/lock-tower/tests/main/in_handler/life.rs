@@ -1,4 +1,5 @@
-//! The life cycle of such a lock is that of any other: waits, refusals, losses, detached handlers, the end of the body.
+//! Locks acquired in the handler have the usual life cycle: waits, rejections, losses, detached
+//! handlers and the end of the body.
 
 use super::{Sku, json, layer, orders, sku};
 use crate::support::{Gauge, Recorder, World, ask, millis, problem, secs, text};
@@ -42,7 +43,7 @@ async fn requests_of_one_value_run_one_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_are_those_of_the_layer() {
+async fn rejections_match_the_layer() {
     let (world, recorder) = (World::new(), Recorder::default());
     let held = world.another_process().named("stock:7").unwrap().acquire().await.unwrap();
     let waits = orders(layer(&world).observer(recorder.clone()));
@@ -129,7 +130,7 @@ async fn lost_lock_stops_the_handler() {
     }
 }
 
-/// Ten chunks, one every 200 ms: longer than a loss stays unnoticed.
+/// Ten chunks, one every 200 ms, which takes longer than detecting a loss.
 async fn streams(_: Locked<Json<Sku>>) -> Body {
     let chunk = |_| async {
         tokio::time::sleep(millis(200)).await;
@@ -171,7 +172,7 @@ async fn lock_is_kept_to_the_end_of_the_body() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn detached_handler_goes_on_once_it_has_its_lock() {
+async fn detached_handler_continues_once_it_has_its_lock() {
     let (world, tasks, done) = (World::new(), DetachedTasks::new(), Arc::new(AtomicUsize::new(0)));
     let counted = done.clone();
     let handler = async move |Locked(_, lock): Locked<Json<Sku>>| {
@@ -188,7 +189,7 @@ async fn detached_handler_goes_on_once_it_has_its_lock() {
     assert_eq!(done.load(Ordering::SeqCst), 1);
     world.assert_released(1);
 
-    // A waiter ends with its client.
+    // A waiter is dropped with its client.
     let held = world.another_process().named("stock:7").unwrap().acquire().await.unwrap();
     assert!(tokio::time::timeout(millis(100), ask(&app, sku(7))).await.is_err());
     assert_eq!(tasks.running(), 0);
@@ -197,12 +198,12 @@ async fn detached_handler_goes_on_once_it_has_its_lock() {
     assert_eq!(done.load(Ordering::SeqCst), 1);
     world.assert_nothing_left();
 
-    // An answer before the lock needs no task.
+    // A response before the lock needs no task.
     assert_eq!(ask(&app, json("/orders", "{}")).await.status(), StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(text(ask(&app, sku(7)).await).await, "done");
 }
 
-/// With the store waiting before or after each of its operations.
+/// The store hangs before or after each of its operations.
 #[tokio::test(start_paused = true)]
 async fn request_dropped_at_any_step_leaves_nothing() {
     let gates = [(Op::Acquire, Phase::Before), (Op::Acquire, Phase::After), (Op::Release, Phase::Before)];
@@ -239,7 +240,7 @@ async fn request_dropped_at_any_step_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn full_tasks_are_an_answer_and_leave_no_lock() {
+async fn full_task_limit_rejects_and_leaves_no_lock() {
     let (world, tasks) = (World::new(), DetachedTasks::with_limit(0));
     let app = Router::new().route("/orders", post(super::order).layer(layer(&world).detach(&tasks)));
     let json = problem(ask(&app, sku(7)).await, StatusCode::SERVICE_UNAVAILABLE).await;
@@ -265,7 +266,7 @@ async fn panics_continue_and_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaving_waiter_leaves_nothing() {
+async fn cancelled_waiter_leaves_nothing_behind() {
     let (world, recorder) = (World::new(), Recorder::default());
     let app = orders(layer(&world).observer(recorder.clone()));
     let another: LockFactory = world.another_process();

@@ -1,4 +1,4 @@
-//! Locks by the value that the handler's own extractor has parsed.
+//! Locks for the value parsed by the handler's extractor.
 
 mod life;
 mod rejections;
@@ -30,7 +30,7 @@ fn layer(world: &World) -> LockLayer<InHandler> {
     world.layer().in_handler()
 }
 
-/// Returns the name of its lock.
+/// Returns the name of the request's lock.
 async fn order(Locked(Json(sku), lock): Locked<Json<Sku>>) -> String {
     assert!(lock.is_held());
     assert_eq!(lock.name().as_str(), format!("stock:{}", sku.sku));

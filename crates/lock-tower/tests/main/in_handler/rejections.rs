@@ -1,4 +1,4 @@
-//! Requests that the extractor rejects: the answer is its own, and there is no lock.
+//! Requests that the extractor rejects keep its response and take no lock.
 
 use super::{Sku, Transfer, json, layer};
 use crate::support::{World, ask, problem};
@@ -20,7 +20,7 @@ use lock_tower::{LockSetHandle, Locked};
 
 const LIMIT: usize = 64;
 
-/// The same handler with an extractor alone and with its lock.
+/// The same handler with only the extractor, and with its lock.
 fn pair<P, L, A, B>(world: &World, path: &str, plain: P, locked: L) -> [Router; 2]
 where
     P: Handler<A, ()>,
@@ -64,14 +64,14 @@ async fn rejections_of_json_are_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_to_the_limit_are_served_and_longer_ones_rejected() {
+async fn bodies_above_the_limit_are_rejected() {
     let world = World::new();
     let apps = pair(&world, "/", async |_: Json<Sku>| "served", async |_: Locked<Json<Sku>>| "served");
     for length in [9, LIMIT - 1, LIMIT, LIMIT + 1, 10 * LIMIT] {
         let padded = format!("{:length$}", "{\"sku\":7}");
         let expected = if length > LIMIT { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::OK };
         assert_eq!(same(&world, &apps, || json("/", padded.clone())).await, expected, "{length}");
-        // In frames of a byte, without a length, and with trailers.
+        // One-byte frames without a length, with trailers.
         let frames = || {
             let data =
                 padded.clone().into_bytes().into_iter().map(|byte| Frame::data(Bytes::from(vec![byte])));
@@ -105,7 +105,7 @@ async fn rejections_of_path_query_and_form_are_unchanged() {
     assert_eq!(same(&world, &form, body("sku=7", "text/plain")).await, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
 
-/// The extractor is content with these, and no name can be made of them.
+/// The extractor accepts these values, but they do not form a valid name.
 #[tokio::test(start_paused = true)]
 async fn values_without_a_valid_name_are_400() {
     #[derive(serde::Deserialize, LockKey)]

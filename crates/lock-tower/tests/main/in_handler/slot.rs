@@ -1,4 +1,4 @@
-//! Keys of several values: path and body.
+//! Keys from several values, the path and the body.
 
 use super::{Sku, json, layer};
 use crate::support::{Recorder, World, ask, millis, post, problem, secs, text};
@@ -17,7 +17,7 @@ use std::{
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 #[tokio::test(start_paused = true)]
-async fn path_and_body_are_one_key() {
+async fn path_and_body_form_one_key() {
     let world = World::new();
     let handler = async |Path(house): Path<u64>, slot: LockSlot, Json(sku): Json<Sku>| {
         let lock = slot.lock(LockName::of(("stock", house, sku.sku))).await?;
@@ -44,24 +44,24 @@ async fn several_names_are_locked_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn invalid_names_are_answered_by_the_layer() {
+async fn invalid_names_are_rejected_by_the_layer() {
     let world = World::new();
     let handler = async |slot: LockSlot, name: String| -> String {
         let lock = slot.lock(LockName::of(("stock", name))).await;
-        panic!("the handler went on: {lock:?}")
+        panic!("the handler continued: {lock:?}")
     };
     let app = Router::new().route("/", on_post(handler).layer(layer(&world)));
     problem(ask(&app, post("/")).await, StatusCode::BAD_REQUEST).await;
     let unwritten = async |slot: LockSlot| -> String {
         let lock = slot.lock(Err(NameError::UnwrittenPart { part: 0 })).await;
-        panic!("the handler went on: {lock:?}")
+        panic!("the handler continued: {lock:?}")
     };
     let app = Router::new().route("/", on_post(unwritten).layer(layer(&world)));
     problem(ask(&app, post("/")).await, StatusCode::INTERNAL_SERVER_ERROR).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn second_call_is_an_error_that_the_handler_sees() {
+async fn second_call_returns_an_error() {
     let world = World::new();
     let handler = async |slot: LockSlot| {
         let one = slot.lock(LockName::new("one")).await.unwrap();
@@ -90,13 +90,13 @@ async fn abandoned_wait_leaves_the_queue() {
     assert_eq!(recorder.take(), ["/: cancelled after 100 ms"]);
     held.release().await.unwrap();
     world.settle().await;
-    assert_eq!(world.faulty.calls(Op::Release), 0, "it was never acquired");
+    assert_eq!(world.faulty.calls(Op::Release), 0, "the lock was never acquired");
     world.assert_nothing_left();
 }
 
-/// The layer has the lock already, and its answer is on the way.
+/// The layer already holds the lock and has sent the reply.
 #[tokio::test(start_paused = true)]
-async fn abandoned_answer_releases_its_lock() {
+async fn unread_reply_releases_its_lock() {
     for detached in [false, true] {
         let (world, tasks, recorder) = (World::new(), DetachedTasks::new(), Recorder::default());
         let another = world.another_process();
@@ -123,7 +123,7 @@ async fn abandoned_answer_releases_its_lock() {
 
 /// A service may keep a future that has completed.
 #[tokio::test(start_paused = true)]
-async fn answer_ends_the_wait_of_a_task() {
+async fn response_ends_a_task_wait() {
     let world = World::new();
     let held = world.another_process().named("one").unwrap().acquire().await.unwrap();
     let (says, said) = tokio::sync::oneshot::channel();
@@ -157,9 +157,9 @@ async fn slot_of_an_ended_request_locks_nothing() {
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
 }
 
-/// Another task may ask for the lock of a request that still runs.
+/// Another task can request the lock of a running request.
 #[tokio::test(start_paused = true)]
-async fn task_of_the_handler_can_ask() {
+async fn spawned_task_can_request_the_lock() {
     let world = World::new();
     let handler = async |slot: LockSlot| {
         let asks = tokio::spawn(async move {
@@ -176,7 +176,7 @@ async fn task_of_the_handler_can_ask() {
 
 /// A service without axum finds the slot in the extensions.
 #[tokio::test(start_paused = true)]
-async fn service_without_axum_asks_by_the_slot_of_its_request() {
+async fn service_without_axum_uses_the_slot_extension() {
     let world = World::new();
     let service = service_fn(async |request: Request<Full<Bytes>>| {
         let slot = request.extensions().get::<LockSlot>().unwrap().clone();

@@ -1,4 +1,4 @@
-//! One lock per parsed value, in whatever spelling the client sends it.
+//! One lock per parsed value, regardless of the client's spelling.
 
 use super::{Sku, json, layer};
 use crate::support::{World, ask, get, text};
@@ -39,7 +39,7 @@ fn app(world: &World) -> Router {
         .route("/template/{sku}", on_get(by_template).locked(&world.layer(), typed))
 }
 
-/// Percent-encodes some characters, and all that have a meaning in an address.
+/// Percent-encodes some characters, including all with a meaning in a URI.
 fn encoded(text: &str, seed: &mut Stream) -> String {
     let byte = |byte: u8| match byte.is_ascii_alphanumeric() && seed.below(3) > 0 {
         true => char::from(byte).to_string(),
@@ -48,14 +48,14 @@ fn encoded(text: &str, seed: &mut Stream) -> String {
     text.bytes().map(byte).collect()
 }
 
-/// Spells a number as clients may: with leading zeros and a sign.
+/// Writes a number with optional leading zeros and a sign.
 fn number(value: u64, seed: &mut Stream) -> String {
     let sign = if seed.below(2) == 0 { "+" } else { "" };
     let zeros = "0".repeat(usize::try_from(seed.below(4)).unwrap());
     format!("{sign}{zeros}{value}")
 }
 
-/// Spells a UUID in one of its forms, in mixed case.
+/// Writes a UUID in one of its formats, in mixed case.
 fn uuid(value: Uuid, seed: &mut Stream) -> String {
     let text = match seed.below(4) {
         0 => value.hyphenated().to_string(),
@@ -68,7 +68,7 @@ fn uuid(value: Uuid, seed: &mut Stream) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_spelling_of_a_value_is_one_lock() {
+async fn all_spellings_of_a_value_share_one_lock() {
     let world = World::new();
     let app = app(&world);
     let mut seed = Seed::new(0x5BE1_1001).stream();

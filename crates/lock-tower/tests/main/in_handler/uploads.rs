@@ -1,4 +1,5 @@
-//! Uploads over raw connections: a client that sends slowly holds no lock, and each acquire comes after the last byte.
+//! Uploads over raw connections. Slow clients hold no lock, and each acquire comes after the last
+//! byte.
 
 use super::{layer, order};
 use crate::support::{World, ask, millis, secs};
@@ -12,7 +13,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// A client that writes its request by itself.
+/// A client that writes its request manually.
 struct Client {
     stream: DuplexStream,
     serving: JoinHandle<()>,
@@ -49,7 +50,7 @@ fn app(world: &World) -> Router {
     Router::new().route("/orders", post(order).layer(layer(world)))
 }
 
-/// All of them name one SKU. If one held its lock while it uploads, no other would be served.
+/// All uploads use one SKU. If one held its lock during the upload, no other would be served.
 #[tokio::test(start_paused = true)]
 async fn dripping_uploads_hold_no_lock() {
     let world = World::new();
@@ -65,13 +66,13 @@ async fn dripping_uploads_hold_no_lock() {
             client.send(&byte.to_string()).await;
         }
         tokio::time::sleep(secs(60)).await;
-        assert_eq!(world.faulty.calls(Op::Acquire), 0, "while they upload");
+        assert_eq!(world.faulty.calls(Op::Acquire), 0, "no acquire during the uploads");
     }
-    assert_eq!(ask(&app, super::sku(7)).await.status(), StatusCode::OK, "others are served");
+    assert_eq!(ask(&app, super::sku(7)).await.status(), StatusCode::OK, "other requests are served");
     world.settle().await;
     for (served, mut client) in clients.into_iter().enumerate() {
         let acquires = world.faulty.calls(Op::Acquire);
-        assert_eq!(acquires, 1 + served, "each after its own last byte");
+        assert_eq!(acquires, 1 + served, "each acquire follows its last byte");
         client.send(last).await;
         let answer = client.answer().await;
         assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("stock:7"), "{answer}");
@@ -91,7 +92,7 @@ async fn chunks_and_trailers_end_the_upload() {
     for part in ["1\r\n{\r\n", "7\r\n\"sku\":7\r\n", "1\r\n}\r\n", "0\r\n", "x-sum: 7\r\n"] {
         client.send(part).await;
         tokio::time::sleep(secs(1)).await;
-        assert_eq!(world.faulty.calls(Op::Acquire), 0, "before the end, after {part:?}");
+        assert_eq!(world.faulty.calls(Op::Acquire), 0, "acquired before the end, after {part:?}");
     }
     client.send("\r\n").await;
     let answer = client.answer().await;
@@ -100,7 +101,7 @@ async fn chunks_and_trailers_end_the_upload() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_leaves_during_its_upload_takes_no_lock() {
+async fn disconnect_during_the_upload_takes_no_lock() {
     let (world, tasks) = (World::new(), DetachedTasks::new());
     let detached = Router::new().route("/orders", post(order).layer(layer(&world).detach(&tasks)));
     for app in [app(&world), detached] {

@@ -1,4 +1,4 @@
-//! Routes that are wired wrongly answer 500, and say in the log what is wrong.
+//! Misconfigured routes respond with 500 and log the reason.
 
 use super::{Sku, Transfer, json, layer, order, orders, sku};
 use crate::support::{World, ask, get, problem, text};
@@ -12,8 +12,8 @@ use lock_testkit::{Op, ThreadLog};
 use lock_tower::{LockHandle, LockSetHandle, LockSlot, LockStatus, Locked};
 use tracing::level_filters::LevelFilter;
 
-/// Checks for a 500 whose reason is logged, and not sent.
-async fn says(app: &Router, request: Request<axum::body::Body>, why: &str) {
+/// Checks for a 500 whose reason is logged but not sent.
+async fn rejects(app: &Router, request: Request<axum::body::Body>, why: &str) {
     let log = ThreadLog::listen(LevelFilter::INFO);
     let json = problem(ask(app, request).await, StatusCode::INTERNAL_SERVER_ERROR).await;
     assert_eq!(json["detail"], "the server is misconfigured");
@@ -22,7 +22,7 @@ async fn says(app: &Router, request: Request<axum::body::Body>, why: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn route_without_in_handler_says_so() {
+async fn route_without_in_handler_is_logged() {
     let world = World::new();
     let why = "put one on its method, as in `post(handler).layer(lock.in_handler())`";
     let bare = Router::new()
@@ -30,16 +30,16 @@ async fn route_without_in_handler_says_so() {
         .route("/slot", post(async |_: LockSlot| "never"))
         .route("/skus/{sku}", post(async |_: Locked<Path<Sku>>| "never"));
     for path in ["/orders", "/slot", "/skus/7"] {
-        says(&bare, json(path, "not read"), why).await;
+        rejects(&bare, json(path, "not read"), why).await;
     }
     let keyed = Router::new().route("/orders", post(order).route_layer(world.layer().key("one")));
-    says(&keyed, sku(7), why).await;
+    rejects(&keyed, sku(7), why).await;
     world.settle().await;
     world.assert_nothing_left();
 }
 
 #[tokio::test(start_paused = true)]
-async fn handle_before_the_lock_says_so() {
+async fn handle_before_the_lock_is_logged() {
     let world = World::new();
     let app = Router::new()
         .route("/handle", post(async |_: LockHandle, _: Locked<Json<Sku>>| "never"))
@@ -48,13 +48,13 @@ async fn handle_before_the_lock_says_so() {
         .route("/status", post(async |_: LockStatus| "never"))
         .route_layer(layer(&world));
     for path in ["/handle", "/option", "/set", "/status"] {
-        says(&app, json(path, "{\"sku\":7}"), "get the handle from `Locked` or `LockSlot`").await;
+        rejects(&app, json(path, "{\"sku\":7}"), "get the handle from `Locked` or `LockSlot`").await;
     }
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn handle_after_the_lock_is_its_handle() {
+async fn handle_is_available_after_the_lock() {
     let world = World::new();
     let handler = async |Locked(Path(sku), one): Locked<Path<Sku>>, two: LockHandle, _: LockStatus| {
         assert_eq!(one.fencing_token(), two.fencing_token());
@@ -65,25 +65,25 @@ async fn handle_after_the_lock_is_its_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn second_lock_in_one_request_says_so() {
+async fn second_lock_in_one_request_is_logged() {
     let world = World::new();
     let handler = async |_: Locked<Path<Sku>>, _: Locked<Json<Sku>>| "never";
     let app = Router::new().route("/{sku}", post(handler).layer(layer(&world)));
-    says(&app, json("/1", "{\"sku\":2}"), "acquire all its locks together").await;
+    rejects(&app, json("/1", "{\"sku\":2}"), "acquire all its locks together").await;
     world.settle().await;
     world.assert_released(1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn handle_of_the_other_number_of_names_says_so() {
+async fn wrong_handle_type_is_logged() {
     let world = World::new();
     let app = Router::new()
         .route("/one", post(async |_: Locked<Json<Sku>, LockSetHandle>| "never"))
         .route("/several", post(async |_: Locked<Json<Transfer>, Option<LockHandle>>| "never"))
         .route("/right", post(async |_: Locked<Json<Transfer>, Option<LockSetHandle>>| "served"))
         .route_layer(layer(&world));
-    says(&app, json("/one", "{\"sku\":7}"), "extract `LockHandle`").await;
-    says(&app, json("/several", "{\"from\":1,\"to\":1}"), "extract `LockSetHandle`").await;
+    rejects(&app, json("/one", "{\"sku\":7}"), "extract `LockHandle`").await;
+    rejects(&app, json("/several", "{\"from\":1,\"to\":1}"), "extract `LockSetHandle`").await;
     assert_eq!(text(ask(&app, json("/right", "{\"from\":1,\"to\":2}")).await).await, "served");
     world.settle().await;
     world.assert_nothing_left();
@@ -100,9 +100,9 @@ async fn other_methods_take_no_lock() {
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
 }
 
-/// A filter decides whether a handler must have the lock, as for keys of the layer.
+/// The filter determines whether a handler needs the lock, as with layer keys.
 #[tokio::test(start_paused = true)]
-async fn filtered_requests_need_the_option() {
+async fn filtered_requests_need_an_optional_handle() {
     let world = World::new();
     let option =
         async |Locked(Json(_), lock): Locked<Json<Sku>, Option<LockHandle>>| lock.is_some().to_string();
@@ -114,17 +114,17 @@ async fn filtered_requests_need_the_option() {
             .route_layer(layer)
     };
     let filtered = app(layer(&world).filter(|_| false));
-    says(&filtered, json("/status", "{\"sku\":7}"), "extract `Option<LockHandle>` if its filter").await;
-    says(&filtered, json("/handle", "{\"sku\":7}"), "extract `Option<LockHandle>` if its filter").await;
+    rejects(&filtered, json("/status", "{\"sku\":7}"), "extract `Option<LockHandle>` if its filter").await;
+    rejects(&filtered, json("/handle", "{\"sku\":7}"), "extract `Option<LockHandle>` if its filter").await;
     assert_eq!(text(ask(&filtered, json("/option", "{\"sku\":7}")).await).await, "false");
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
     let locked = app(layer(&world).methods([Method::POST]));
     assert_eq!(text(ask(&locked, json("/option", "{\"sku\":7}")).await).await, "true");
 }
 
-/// A layer whose filter lets a request pass does not speak for the layer around it.
+/// A layer whose filter lets a request pass does not affect the outer layer.
 #[tokio::test(start_paused = true)]
-async fn inner_layer_that_needs_no_lock_leaves_that_of_the_outer() {
+async fn filtered_inner_layer_keeps_the_outer_lock() {
     let world = World::new();
     let option =
         async |Locked(Json(_), lock): Locked<Json<Sku>, Option<LockHandle>>| lock.is_some().to_string();
@@ -134,7 +134,7 @@ async fn inner_layer_that_needs_no_lock_leaves_that_of_the_outer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handle_of_an_outer_layer_is_not_that_of_the_lock() {
+async fn handle_of_an_outer_layer_is_not_used() {
     let world = World::new();
     let early = post(async |_: LockHandle, _: Locked<Json<Sku>>| "never").route_layer(layer(&world));
     let late = async |Locked(_, lock): Locked<Path<Sku>>, later: LockHandle| {
@@ -145,7 +145,7 @@ async fn handle_of_an_outer_layer_is_not_that_of_the_lock() {
         .route("/early", early)
         .route("/late/{sku}", post(late).route_layer(layer(&world)))
         .route_layer(world.layer().key("outer"));
-    says(&app, json("/early", "{\"sku\":7}"), "get the handle from `Locked` or `LockSlot`").await;
+    rejects(&app, json("/early", "{\"sku\":7}"), "get the handle from `Locked` or `LockSlot`").await;
     assert_eq!(text(ask(&app, json("/late/7", "")).await).await, "stock:7");
     world.settle().await;
     world.assert_nothing_left();
