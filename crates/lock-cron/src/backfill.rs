@@ -1,4 +1,4 @@
-//! Backfills: runs of past instants, on request.
+//! Backfills, which run past scheduled times on request.
 
 use crate::{
     error::{CronError, CronErrorKind},
@@ -12,27 +12,31 @@ use lock_ledger::{Backfill, BackfillRequest, CommandReply, FleetControls, JobCom
 use std::{ops::Range, time::Duration};
 use uuid::Uuid;
 
-/// The maximum number of instants of a backfill.
+/// The maximum number of scheduled times of a backfill.
 pub const MAX_BACKFILL_INSTANTS: u32 = 10_000;
 
 impl Scheduler {
-    /// Runs the past instants of a job's schedule in a time range. The start of the range is inclusive, its end
-    /// exclusive; fractions of a millisecond are dropped. Future instants are left out. Returns the id of the backfill.
+    /// Runs a job for all past times of its schedule in a range. The start of the range is
+    /// inclusive and its end exclusive. Fractions of a millisecond are dropped, and future times
+    /// are ignored. Returns the id of the backfill.
     ///
-    /// The leader runs them one at a time, the oldest first, under identities of their own,
-    /// `backfill:<uuid>:<instant>`. So an instant that has already run runs again. In its body,
-    /// [`RunContext::is_backfill`](crate::RunContext::is_backfill) is `true`, and
-    /// [`scheduled_at`](crate::RunContext::scheduled_at) is the instant. The backfill uses the schedule that applies
-    /// now; later changes to the schedule do not affect it. Its progress is stored, so it survives changes of the
-    /// leader and restarts of the whole fleet.
+    /// The leader starts the runs one at a time, oldest first, with separate ids,
+    /// `backfill:<uuid>:<instant>`. A scheduled time that has already run therefore runs again. In
+    /// the body, [`RunContext::is_backfill`](crate::RunContext::is_backfill) is `true`, and
+    /// [`scheduled_at`](crate::RunContext::scheduled_at) is the past scheduled time. The backfill
+    /// uses the current schedule and is not affected by later changes. Its progress is stored, so
+    /// it survives leader changes and restarts of the whole fleet.
     ///
     /// - A run of a backfill waits while other runs of the job are open or waiting. With
-    ///   [`Overlap::Allow`](crate::Overlap::Allow), open runs delay it only once they reach the limit. While it is
-    ///   open, scheduled runs follow the overlap policy: with [`Overlap::Skip`](crate::Overlap::Skip) they are skipped,
-    ///   and with [`CancelPrevious`](crate::Overlap::CancelPrevious) they end it.
-    /// - Retries and the orphan policy apply as to every other run. If a run fails for good, the next one still starts.
+    ///   [`Overlap::Allow`](crate::Overlap::Allow), open runs delay it only once they reach the
+    ///   limit. While a run of the backfill is open, scheduled runs follow the overlap policy: with
+    ///   [`Overlap::Skip`](crate::Overlap::Skip) they are skipped, and with
+    ///   [`CancelPrevious`](crate::Overlap::CancelPrevious) they end it.
+    /// - Retries and the orphan policy apply as to every other run. After the final failure of a
+    ///   run, the next one still starts.
     /// - While the job is paused, the backfill waits.
-    /// - Nodes of an earlier version ignore backfills, which then wait for a leader of this version.
+    /// - Nodes with an earlier version ignore backfills, which then wait for a leader with this
+    ///   version.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -50,14 +54,15 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::RangeTooLong`] if the range has more than `limit` instants;
-    /// [`InvalidOptions`](CronErrorKind::InvalidOptions) if it has none, or if `limit` exceeds 10,000;
-    /// [`TooManyBackfills`](CronErrorKind::TooManyBackfills) if 4 of the job or 100 of the group are open;
-    /// [`UnknownJob`](CronErrorKind::UnknownJob) for a job in code that this node has not registered. Otherwise as
-    /// [`pause`](Self::pause).
+    /// [`CronErrorKind::RangeTooLong`] if the range contains more than `limit` scheduled times;
+    /// [`InvalidOptions`](CronErrorKind::InvalidOptions) if it contains none, or if `limit` exceeds
+    /// 10,000; [`TooManyBackfills`](CronErrorKind::TooManyBackfills) if 4 backfills of the job or
+    /// 100 of the group are open; [`UnknownJob`](CronErrorKind::UnknownJob) for a job in code that
+    /// this node has not registered. Otherwise the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; if repeated, it may start a second backfill.
+    /// If this is dropped, the command may or may not have been applied. Repeating it may start a
+    /// second backfill.
     pub async fn backfill<T: Into<UtcTime>>(
         &self,
         job: &str,
@@ -66,7 +71,8 @@ impl Scheduler {
     ) -> Result<Uuid, CronError> {
         let (from, to) = (whole_millis(range.start), whole_millis(range.end));
         if limit > MAX_BACKFILL_INSTANTS {
-            let about = format!("a backfill has at most {MAX_BACKFILL_INSTANTS} instants: use a lower limit");
+            let about =
+                format!("a backfill can have at most {MAX_BACKFILL_INSTANTS} runs: use a lower limit");
             return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
         }
         let name = LockName::new(job)?;
@@ -81,12 +87,12 @@ impl Scheduler {
         }
         let Some((first, last)) = ends else {
             let about =
-                format!("no past instant of `{job}` is in the range from {from} to {to}: use another range");
+                format!("`{job}` has no past runs in the range from {from} to {to}: use another range");
             return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
         };
         if count > limit {
             let more = if count > MAX_BACKFILL_INSTANTS { "at least " } else { "" };
-            let about = format!("{more}{count} instants of `{job}`, but the limit is {limit}");
+            let about = format!("{more}{count} runs of `{job}`, but the limit is {limit}");
             return Err(CronError::new(CronErrorKind::RangeTooLong).about(about));
         }
         let id = *lock_core::backend::ProcessId::random().as_uuid();
@@ -95,7 +101,7 @@ impl Scheduler {
         Ok(id)
     }
 
-    /// Returns the backfills of the group that have instants left, oldest first.
+    /// Returns the group's unfinished backfills, oldest first.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -109,10 +115,10 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::Store`].
+    /// Returns [`CronErrorKind::Store`] if the store fails.
     ///
     /// # Cancel safety
-    /// Cancel safe: it changes nothing.
+    /// This method is cancel safe. It changes nothing.
     pub async fn backfills(&self) -> Result<Vec<Backfill>, CronError> {
         match self.shared.node.ledger.controls(NO_REVISION).await? {
             FleetControls::Changed { backfills, .. } => Ok(backfills),
@@ -120,14 +126,14 @@ impl Scheduler {
         }
     }
 
-    /// Withdraws the instants of a backfill that have not been started. An open run continues; use
-    /// [`cancel_run`](Self::cancel_run) to end it. Returns `false` if no instants were left.
+    /// Cancels the remaining runs of a backfill. An open run continues; use
+    /// [`cancel_run`](Self::cancel_run) to end it. Returns `false` if no runs were left.
     ///
     /// # Errors
-    /// As [`pause`](Self::pause).
+    /// Returns the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -145,7 +151,7 @@ impl Scheduler {
         self.withdraw_backfill(backfill.job.as_str(), id).await
     }
 
-    /// Withdraws the instants of a backfill of this job.
+    /// Cancels the remaining runs of a backfill of this job.
     pub(crate) async fn withdraw_backfill(&self, job: &str, id: Uuid) -> Result<bool, CronError> {
         let reply = self.command(job, JobCommand::CancelBackfill(id)).await?;
         Ok(matches!(reply, CommandReply::Accepted { .. }))

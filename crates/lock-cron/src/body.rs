@@ -1,4 +1,4 @@
-//! The body of an attempt, polled until it ends or must end.
+//! The body of an attempt, polled until it ends or must be stopped.
 
 use crate::{
     claim::ClaimedRun,
@@ -31,7 +31,7 @@ const MAX_CAUSES: usize = 16;
 pub(crate) struct AttemptResult {
     pub(crate) outcome: RunOutcome,
     pub(crate) detail: String,
-    /// The reason why the body was asked to end, if it was.
+    /// The reason for stopping the body, if it was told to stop.
     pub(crate) cancelled: Option<CancelReason>,
     /// Set if another attempt would fail for the same reason.
     pub(crate) is_final: bool,
@@ -50,7 +50,7 @@ impl AttemptResult {
     }
 }
 
-/// Runs the body of an attempt until it ends or must end.
+/// Runs the body of an attempt until it ends or must be stopped.
 pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSignal) -> AttemptResult {
     let (cancel_body, cancelled) = watch::channel(false);
     let context = RunContext {
@@ -81,8 +81,9 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
     result
 }
 
-/// Polls the body, and asks it to end when it must. A body that then succeeds within the grace counts as succeeded,
-/// unless its lease was lost: its work after the loss was not protected.
+/// Polls the body, and tells it to stop when necessary. A body that then succeeds within the grace
+/// counts as succeeded, unless its lease was lost, because its work after the loss was not
+/// protected.
 async fn drive_body(
     job: &Job,
     hold: &RunHold,
@@ -110,7 +111,7 @@ async fn drive_body(
     let is_lost = stopped.outcome == RunOutcome::Abandoned || !hold.is_held();
     if !is_lost && matches!(last, Ok(Ok(Ok(())))) {
         stopped.outcome = RunOutcome::Succeeded;
-        stopped.detail = format!("after it was asked to end: {}", stopped.detail);
+        stopped.detail = format!("after it was told to stop: {}", stopped.detail);
     }
     stopped
 }

@@ -1,16 +1,17 @@
-//! Requests to end open runs on any node.
+//! Cancellation of open runs on any node.
 
 use crate::{error::CronError, scheduler::Scheduler};
 use lock_ledger::{CommandReply, JobCommand, RunId};
 
 impl Scheduler {
-    /// Asks all open runs of a job to end, on any node. Returns `false` if there were none.
+    /// Cancels all open runs of a job, on any node. Returns `false` if there were none.
     ///
-    /// Within about a second, [`RunContext::cancelled`](crate::RunContext::cancelled) completes in their bodies, which
-    /// are dropped after the [cancel grace](crate::JobBuilder::cancel_grace). Such an attempt has the outcome
-    /// [`Cancelled`](crate::RunOutcome::Cancelled), unless the body succeeds within the grace. No further attempt
-    /// follows: no retry, not even one that is already waiting, and none after the death of the node. If the store does
-    /// not answer, a run learns of the request at its next renewal. Renewals are a third of the [run
+    /// Within about a second, [`RunContext::cancelled`](crate::RunContext::cancelled) completes in
+    /// their bodies, which are dropped after the [cancel grace](crate::JobBuilder::cancel_grace).
+    /// Such an attempt has the outcome [`Cancelled`](crate::RunOutcome::Cancelled), unless the body
+    /// succeeds within the grace. No further attempt follows, not even a retry that is already
+    /// waiting or one after the death of the node. If the store does not respond, a run receives
+    /// the request at its next renewal. Renewals are a third of the [run
     /// lease](crate::SchedulerBuilder::run_lease) apart.
     ///
     /// Later runs are not affected: [`pause`](Self::pause) stops the schedule, and
@@ -27,16 +28,17 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// As [`pause`](Self::pause).
+    /// Returns the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn cancel(&self, job: &str) -> Result<bool, CronError> {
         self.cancel_runs(job, None).await
     }
 
-    /// Asks one open run of a job to end, as [`cancel`](Self::cancel) does for all of them. [`list`](Self::list) has
-    /// the ids of the open runs. Returns `false` if this run was not open.
+    /// Cancels one open run of a job, like [`cancel`](Self::cancel) does for all of them.
+    /// [`list`](Self::list) returns the ids of the open runs. Returns `false` if the run was not
+    /// open.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -53,10 +55,10 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// As [`pause`](Self::pause).
+    /// Returns the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn cancel_run(&self, job: &str, run: RunId) -> Result<bool, CronError> {
         self.cancel_runs(job, Some(run)).await
     }

@@ -1,4 +1,5 @@
-//! Claims of due runs, of retries, and of runs that other nodes abandoned; and the recording of their ends.
+//! Claims of due runs, of retries, and of runs abandoned by other nodes, and the recording of their
+//! ends.
 
 use crate::{
     hold::RunHold,
@@ -166,7 +167,7 @@ pub(crate) enum RetryOutcome {
     Claimed(ClaimedRun),
     /// The ledger refused it.
     Refused(ClaimReply),
-    /// The store did not answer.
+    /// The store did not respond.
     Failed {
         error: BackendError,
         /// Set if a request may still be applied.
@@ -226,15 +227,15 @@ pub(crate) async fn abandon(node: &Node, left: &OpenRun) -> Option<EndReply> {
         }
         _ => AttemptEnd {
             outcome: RunOutcome::Abandoned,
-            detail: "its node died or lost its lease".to_owned(),
+            detail: "the node died or lost its lease".to_owned(),
             then: Some(AfterAttempt::Finish),
         },
     };
     record_end(node, &left.job, AttemptId { run: left.run, claim: left.claim }, end).await
 }
 
-/// Records an end. Returns `None` if there is none to record, or if the store does not answer before the lease ends or
-/// the shutdown must go on.
+/// Records an end. Returns `None` if there is none to record, or if the store does not respond
+/// before the lease expires or the shutdown must continue.
 pub(crate) async fn record_end(
     node: &Node,
     job: &LockName,

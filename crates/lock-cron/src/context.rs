@@ -6,11 +6,12 @@ use lock_ledger::{CatchUp, RunId};
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
-/// The context of a run, for its body. Clones refer to the same run.
+/// The context that is passed to the body of a run. Clones refer to the same run.
 ///
 /// # Guarantees
-/// A run is *started* once. Its effects happen once only if the resource checks
-/// [`fencing_token`](Self::fencing_token), on the read and on the write, or the run's identity, [`id`](Self::id).
+/// A run is *started* once. Its effects happen only once if the resource checks
+/// [`fencing_token`](Self::fencing_token), on the read and on the write, or the run's identity,
+/// [`id`](Self::id).
 #[derive(Debug, Clone)]
 pub struct RunContext {
     pub(crate) job: LockName,
@@ -32,15 +33,15 @@ impl RunContext {
         &self.job
     }
 
-    /// Returns the identity of the run, which all its attempts share. Store it with the effects of the run, so that a
-    /// second attempt finds it.
+    /// Returns the identity of the run, which all its attempts share. Store it with the effects of
+    /// the run, so a second attempt can find it.
     #[must_use]
     pub fn id(&self) -> RunId {
         self.run
     }
 
-    /// Returns the instant for which the run was scheduled: the *nominal* time, however late the run is. For a
-    /// triggered run, it is the time of the claim.
+    /// Returns the run's scheduled time. It is the *nominal* time, even if the run is late. For a
+    /// triggered run, this is the time of the claim.
     #[must_use]
     pub fn scheduled_at(&self) -> UtcTime {
         self.run.instant().unwrap_or(self.started)
@@ -64,7 +65,7 @@ impl RunContext {
         self.token
     }
 
-    /// Returns `true` if the run makes up for a missed instant.
+    /// Returns `true` if this is a catch-up run.
     #[must_use]
     pub fn is_catch_up(&self) -> bool {
         self.catch_up == CatchUp::Yes
@@ -82,14 +83,15 @@ impl RunContext {
         self.run.backfill().is_some()
     }
 
-    /// Returns `true` if this node still holds the run. It compares the clock and does no IO, so the first call after
-    /// a pause of the process is already accurate.
+    /// Returns `true` if this node still holds the run. Compares the clock and does no IO, so the
+    /// first call after a process pause is already accurate.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.hold.is_held()
     }
 
-    /// Returns the remaining time for which this node holds the run without another renewal; zero if the run is lost.
+    /// Returns the time for which this node holds the run without another renewal. Zero if the run
+    /// is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.hold.remaining()
@@ -98,18 +100,19 @@ impl RunContext {
     /// Completes when the run is lost. From then on, another node may run it.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is lost by dropping the future.
+    /// This method is cancel safe. Dropping the future loses nothing.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
         let hold = self.hold.clone();
         async move { hold.lost().await }
     }
 
-    /// Completes when the body is asked to end: its timeout has passed, the scheduler is shutting down, another run
-    /// replaces this one, or the run was [cancelled](crate::Scheduler::cancel) or lost. A body that continues is
-    /// dropped at an await once its [grace](crate::JobBuilder::cancel_grace) has passed.
+    /// Completes when the body is told to stop: its timeout has passed, the scheduler is shutting
+    /// down, another run replaces this one, or the run was [cancelled](crate::Scheduler::cancel) or
+    /// lost. A body that continues is dropped at an await point once its
+    /// [grace](crate::JobBuilder::cancel_grace) has passed.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is lost by dropping the future.
+    /// This method is cancel safe. Dropping the future loses nothing.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut cancel = self.cancel.clone();
         async move {
@@ -120,7 +123,7 @@ impl RunContext {
         }
     }
 
-    /// Returns `true` if the body has been asked to end.
+    /// Returns `true` if the body was told to stop.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         *self.cancel.borrow()

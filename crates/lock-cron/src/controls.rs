@@ -20,8 +20,9 @@ impl Scheduler {
     /// restarts. The pause is effective on all nodes when this returns. Running bodies continue, and the job can
     /// still be triggered.
     ///
-    /// If a paused job is removed from the program and added again, it is still paused. If the store loses its data,
-    /// the running nodes that have read the pause set it again before they start a run of the job.
+    /// If a paused job is removed from the program and added again, it is still paused. If the
+    /// store loses its data, running nodes that have read the pause restore it before they start a
+    /// run of the job.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -38,13 +39,14 @@ impl Scheduler {
     /// [`CronErrorKind::InvalidName`], [`UnknownJob`](CronErrorKind::UnknownJob), [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn pause(&self, job: &str) -> Result<(), CronError> {
         self.pause_with_note(job, PauseNote::default()).await
     }
 
-    /// Pauses a job as [`pause`](Self::pause) does, and keeps the author and the reason, which [`list`](Self::list) and
-    /// the console show until the job is resumed. Pausing a paused job replaces the note.
+    /// Pauses a job like [`pause`](Self::pause), and stores the author and the reason, which
+    /// [`list`](Self::list) and the console show until the job is resumed. Pausing a paused job
+    /// replaces the note.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -65,7 +67,7 @@ impl Scheduler {
     /// [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn pause_with_note(&self, job: &str, note: PauseNote) -> Result<(), CronError> {
         if note.actor.len().max(note.text.len()) > MAX_NOTE_BYTES {
             let about = format!(
@@ -76,7 +78,8 @@ impl Scheduler {
         self.command(job, JobCommand::Pause(note)).await.map(drop)
     }
 
-    /// Restarts the scheduled runs of a job from now on. Runs that were due in the meantime are not made up for.
+    /// Resumes the scheduled runs of a job from now on. Runs that were due during the pause are not
+    /// caught up.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -91,17 +94,17 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// As [`pause`](Self::pause).
+    /// Returns the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn resume(&self, job: &str) -> Result<(), CronError> {
         self.command(job, JobCommand::Resume).await.map(drop)
     }
 
-    /// Replaces the schedule of a job in the whole fleet, even across restarts, until it is [restored](Self::restore).
-    /// An invalid schedule changes nothing. The new schedule keeps the [`DstPolicy`](crate::DstPolicy) of the schedule
-    /// that it replaces, since only its text is stored.
+    /// Replaces the schedule of a job in the whole fleet, even across restarts, until it is
+    /// [restored](Self::restore). An invalid schedule changes nothing. The new schedule keeps the
+    /// [`DstPolicy`](crate::DstPolicy) of the replaced schedule, because only the text is stored.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -118,13 +121,13 @@ impl Scheduler {
     /// [`CronErrorKind::InvalidSchedule`]; otherwise as [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn replace(&self, job: &str, schedule: &str) -> Result<(), CronError> {
         let (schedule, _) = kind::write_schedule(&LockName::new(job)?, &Schedule::cron(schedule)?)?;
         self.command(job, JobCommand::Replace(schedule)).await.map(drop)
     }
 
-    /// Restores the schedule of the program.
+    /// Restores the schedule set in the program.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -139,10 +142,10 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// As [`pause`](Self::pause).
+    /// Returns the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn restore(&self, job: &str) -> Result<(), CronError> {
         self.command(job, JobCommand::Restore).await.map(drop)
     }
@@ -168,17 +171,20 @@ impl Scheduler {
     /// 1000 of the group.
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; if repeated, it may trigger a second run.
+    /// If this is dropped, the command may or may not have been applied. Repeating it may trigger a
+    /// second run.
     pub async fn trigger(&self, job: &str) -> Result<RunId, CronError> {
         self.trigger_run(job, None).await
     }
 
-    /// Triggers one run of the job as [`trigger`](Self::trigger) does, with a payload, which its body reads with
-    /// [`RunContext::payload`](crate::RunContext::payload). For an instance, it replaces the payload of the instance in
-    /// this run. Every attempt of the run gets it, on any node.
+    /// Triggers one run of the job like [`trigger`](Self::trigger), with a payload, which the body
+    /// reads with [`RunContext::payload`](crate::RunContext::payload). For an instance, the payload
+    /// replaces the instance's payload in this run. Every attempt of the run receives it, on any
+    /// node.
     ///
-    /// A payload is JSON of at most 64 KiB. At most 256 waiting triggers of a group may have one, which limits payloads
-    /// to 16 MiB of the store. Nodes of an earlier version run the job without the payload: upgrade all of them first.
+    /// A payload is JSON of at most 64 KiB. At most 256 waiting triggers of a group may have a
+    /// payload, which limits the stored payloads to 16 MiB. Nodes with an earlier version run the
+    /// job without the payload: upgrade all nodes first.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -203,7 +209,8 @@ impl Scheduler {
     /// encoded as JSON or is larger than 64 KiB.
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; if repeated, it may trigger a second run.
+    /// If this is dropped, the command may or may not have been applied. Repeating it may trigger a
+    /// second run.
     pub async fn trigger_with(&self, job: &str, payload: &impl Serialize) -> Result<RunId, CronError> {
         self.trigger_run(job, Some(payload::encode(payload)?)).await
     }
@@ -215,7 +222,7 @@ impl Scheduler {
         Ok(RunId::Triggered(id))
     }
 
-    /// Withdraws a trigger. Returns `true` if it was still waiting. A run that has started continues.
+    /// Cancels a trigger. Returns `true` if it was still waiting. A run that has started continues.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -229,10 +236,10 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::Store`].
+    /// Returns [`CronErrorKind::Store`] if the store fails.
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn cancel_trigger(&self, run: RunId) -> Result<bool, CronError> {
         let ledger = &self.shared.node.ledger;
         let RunId::Triggered(id) = run else { return Ok(false) };
@@ -245,10 +252,11 @@ impl Scheduler {
         Ok(matches!(reply, CommandReply::Accepted { .. }))
     }
 
-    /// Sets the watermark of a job to the server's current time, even if that lowers it. Use it if the server's clock
-    /// was ahead ([`WatermarkAhead`](crate::observer::CronEvent::WatermarkAhead)), so that the job starts nothing now.
-    /// Instants from now on are started again, including those that already ran ahead of time. A run of
-    /// [`once`](Self::once) that is late still starts.
+    /// Sets a job's watermark to the server's current time, even if that lowers it. Use this if no
+    /// runs start because the server's clock was ahead
+    /// ([`WatermarkAhead`](crate::observer::CronEvent::WatermarkAhead)). Runs scheduled from now on
+    /// start again, including those that already ran ahead of time. A late run of
+    /// [`once`](Self::once) still starts.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -262,10 +270,10 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// As [`pause`](Self::pause).
+    /// Returns the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn reset(&self, job: &str) -> Result<(), CronError> {
         self.command(job, JobCommand::Reset).await.map(drop)
     }

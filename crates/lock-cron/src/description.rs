@@ -28,7 +28,8 @@ pub(crate) fn describe_kind(name: &str, kind: &Kind) -> Option<JobDescription> {
     Some(of_terms(kind::described_as(name)?, &kind.terms))
 }
 
-/// Describes terms as rows of a name and words, so that a node can show those of a later version as well.
+/// Describes terms as rows of a name and words, so a node can also show the terms of a later
+/// version.
 fn of_terms(job: LockName, of: &JobTerms) -> JobDescription {
     let (terms, alert_after) = (Value::from(terms(of)).to_string(), of.alert_after);
     JobDescription { job, schedule: String::new(), dst: String::new(), terms, alert_after }

@@ -6,7 +6,8 @@ use std::{error::Error, fmt, sync::Arc};
 
 /// An error of a scheduler. Branch on its [`kind`](CronError::kind).
 ///
-/// The message is one clause. The cause is in [`source`](Error::source); `{error:#}` prints both.
+/// The message is one clause. [`source`](Error::source) returns the cause, and `{error:#}` prints
+/// both.
 // Not made by `thiserror`: the kind is opaque behind a function, and `{:#}` differs from `{}`.
 #[derive(Debug, Clone)]
 pub struct CronError {
@@ -19,7 +20,7 @@ pub struct CronError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CronErrorKind {
-    /// The name of a group, a job or a pool is not valid. The source, if there is one, is a [`NameError`].
+    /// The name of a group, a job or a pool is invalid. The source, if any, is a [`NameError`].
     InvalidName,
     /// An option is out of its range, or options contradict each other.
     InvalidOptions,
@@ -27,23 +28,24 @@ pub enum CronErrorKind {
     InvalidSchedule,
     /// A job with this name is already registered.
     DuplicateJob,
-    /// There is no job with this name in the group or, if the request needs a job of this node, on this node.
+    /// No job with this name exists in the group or, if the request needs a local job, on this
+    /// node.
     UnknownJob,
-    /// The scheduler is running: register jobs before it runs, and run it only once.
+    /// The scheduler is already running. Register jobs before running it, and run it only once.
     Running,
-    /// The scheduler has ended: build another one.
+    /// The scheduler has ended. Build a new one.
     Ended,
     /// Too many triggers are waiting to be started, or too many with a payload.
     TooManyTriggers,
-    /// The range of a backfill has more instants than its limit.
+    /// The range of a backfill contains more runs than its limit.
     RangeTooLong,
-    /// Too many backfills have instants left.
+    /// Too many backfills are unfinished.
     TooManyBackfills,
-    /// The group has too many instances.
+    /// The group contains too many instances.
     TooManyInstances,
     /// The payload of an instance or a trigger is too long, or cannot be encoded as JSON.
     InvalidPayload,
-    /// The store did not answer, or rejected a request. The source has the reason.
+    /// The store did not respond, or rejected a request. The source contains the reason.
     Store,
 }
 
@@ -121,7 +123,7 @@ impl fmt::Display for CronError {
                 "too many triggers are waiting: run a node that has registered the job"
             }
             CronErrorKind::RangeTooLong => {
-                "the range has too many instants: use a shorter one, or raise the limit"
+                "the range contains too many runs: use a shorter range, or raise the limit"
             }
             CronErrorKind::TooManyBackfills => {
                 "too many backfills are open: wait until one has ended, or cancel one"

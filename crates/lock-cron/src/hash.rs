@@ -1,7 +1,7 @@
 //! The stable hash: SipHash-2-4 with a key of zeros, the same on every node and in every version.
 //!
-//! `DefaultHasher` guarantees neither. SipHash is fixed by its specification, and its bits are evenly distributed, so
-//! its remainders are as well.
+//! `DefaultHasher` guarantees neither. SipHash is fixed by its specification. Its bits are evenly
+//! distributed, and so are its remainders.
 
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
@@ -19,7 +19,7 @@ impl StableHash {
         Self::new().text(text).finish()
     }
 
-    /// Adds a string and its length, so that `ab`, `c` differs from `a`, `bc`.
+    /// Adds a string and its length, so `ab`, `c` differs from `a`, `bc`.
     pub(crate) fn text(mut self, text: &str) -> Self {
         self.0.write(text.as_bytes());
         self.number(text.len() as i64)

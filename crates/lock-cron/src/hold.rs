@@ -1,4 +1,4 @@
-//! The hold of a run: the lease of its claim in the ledger, timed by this node's clock.
+//! The hold of a run, which is the lease of its claim in the ledger, measured by this node's clock.
 //!
 //! ```text
 //!   held until "sent + lease − margin" ──the clock passes it──▶ lost: expired
@@ -6,8 +6,9 @@
 //!        └─renewed┘
 //! ```
 //!
-//! Invariants: a lost hold stays lost; the deadline never decreases; it is never later than the end of the lease in
-//! the store, since `sent` is the moment before the request that the store answered.
+//! Invariants: a lost hold stays lost; the deadline never decreases; it is never later than the end
+//! of the lease in the store, because `sent` is the moment before the request to which the store
+//! replied.
 
 use lock_core::{
     LostReason,
@@ -180,7 +181,7 @@ mod tests {
         tokio::task::yield_now().await;
         hold.gone();
         assert_eq!(
-            timeout(Duration::from_millis(1), lost).await.expect("at once").expect("no panic"),
+            timeout(Duration::from_millis(1), lost).await.expect("completes immediately").expect("no panic"),
             LostReason::Gone
         );
     }

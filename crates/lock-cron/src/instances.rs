@@ -1,4 +1,4 @@
-//! Instances of kinds: added, changed, removed and forgotten at run time, by any node.
+//! Instances of kinds, which any node can add, change, remove and forget at run time.
 
 use crate::{
     error::{CronError, CronErrorKind},
@@ -20,26 +20,27 @@ const ID_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 pub enum AddOutcome {
     /// The instance is new.
     Added,
-    /// The instance had another schedule or payload.
+    /// The instance's schedule or payload was changed.
     Changed,
     /// The instance already has this schedule and this payload.
     Unchanged,
-    /// The run with this id has started, or was skipped, within the last 24 hours. Only [`Scheduler::once`] replies so.
+    /// The run with this id was started or skipped within the last 24 hours. Only returned by
+    /// [`Scheduler::once`].
     AlreadyRun,
 }
 
 impl Scheduler {
-    /// Adds an instance of a [kind](Self::kind), or changes its schedule and its payload. Its name among the jobs is
-    /// `kind/id`: pause it, trigger it and read its history by that.
+    /// Adds an instance of a [kind](Self::kind), or changes its schedule and payload. Its job name
+    /// is `kind/id`, which is used to pause it, trigger it and read its history.
     ///
-    /// The instance is stored, so it survives restarts. Any node may add it. Within two seconds, all nodes that
-    /// registered the kind take part in running it. While no live node has the kind, nothing runs, and the instance is
-    /// [unowned](crate::JobInfo::unowned).
+    /// The instance is stored, so it survives restarts. Any node can add it. Within two seconds,
+    /// all nodes that registered the kind take part in running it. While no live node has
+    /// registered the kind, nothing runs and the instance is [unowned](crate::JobInfo::unowned).
     ///
-    /// A new instance, or one whose schedule changes, starts from now and never runs past instants. If only the payload
-    /// changes, missed instants are still made up for. An open run keeps the payload it started with; if its node dies,
-    /// the next attempt has the new one. If two nodes add different definitions at the same time, the later request
-    /// wins.
+    /// A new instance, or one with a changed schedule, starts from now and never runs past
+    /// scheduled times. If only the payload changes, missed runs are still caught up. An open run
+    /// keeps its payload. If its node dies, the next attempt gets the new payload. If two nodes add
+    /// different definitions at the same time, the later request wins.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -53,16 +54,17 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`]; [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that
-    /// matches no date with this name, or whose text with its time zone is longer than
-    /// [`MAX_TEXT_BYTES`](crate::schedule::MAX_TEXT_BYTES); [`InvalidPayload`](CronErrorKind::InvalidPayload) if the
-    /// payload cannot be encoded as JSON or is larger than 64 KiB; [`DuplicateJob`](CronErrorKind::DuplicateJob) if the
-    /// name belongs to a run that was added by [`once`](Self::once);
+    /// [`CronErrorKind::InvalidName`]; [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a
+    /// schedule with `H` that matches no date with this name, or whose text with its time zone is
+    /// longer than [`MAX_TEXT_BYTES`](crate::schedule::MAX_TEXT_BYTES);
+    /// [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload cannot be encoded as JSON
+    /// or is larger than 64 KiB; [`DuplicateJob`](CronErrorKind::DuplicateJob) if the name belongs
+    /// to a run added by [`once`](Self::once);
     /// [`TooManyInstances`](CronErrorKind::TooManyInstances) beyond 10,000 in the group;
     /// [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn add(
         &self,
         kind: &str,
@@ -80,22 +82,23 @@ impl Scheduler {
         }
     }
 
-    /// Runs a [kind](Self::kind) once, at an instant, or immediately if the instant has passed. Its name among the jobs
-    /// is `kind/id`. The id is kept for 24 hours after the run and then removed with its history; until then, a
-    /// repeated request runs nothing. Before the run, another instant or payload replaces the previous one, and
-    /// [`remove`](Self::remove) withdraws the run.
+    /// Runs a [kind](Self::kind) once at the given time, or immediately if the time has passed. The
+    /// job name is `kind/id`. The id is kept for 24 hours after the run and then removed with its
+    /// history. Until then, a repeated request runs nothing. Before the run, another time or
+    /// payload replaces the previous one, and [`remove`](Self::remove) withdraws the run.
     ///
     /// While the job is paused, the run waits. After an outage, the run counts as late for 24 hours, or for the
     /// [grace](crate::JobBuilder::grace) of the kind; after that, the [misfire policy](crate::JobBuilder::misfire)
     /// applies.
     ///
     /// # Errors
-    /// As [`add`](Self::add), but [`InvalidSchedule`](CronErrorKind::InvalidSchedule) is for an instant after
-    /// 9999-12-30T22:00:00Z. Instead of [`DuplicateJob`](CronErrorKind::DuplicateJob) it returns the outcome
-    /// [`AlreadyRun`](AddOutcome::AlreadyRun).
+    /// Returns the errors of [`add`](Self::add), except that
+    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) means a time after 9999-12-30T22:00:00Z.
+    /// Returns the outcome [`AlreadyRun`](AddOutcome::AlreadyRun) instead of
+    /// [`DuplicateJob`](CronErrorKind::DuplicateJob).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -113,7 +116,7 @@ impl Scheduler {
         at: impl Into<UtcTime>,
         payload: &impl Serialize,
     ) -> Result<AddOutcome, CronError> {
-        // The ledger only decides instants after the epoch.
+        // The ledger only handles scheduled times after the epoch.
         let at = whole_millis(at).max(UtcTime::from_millis(1));
         let once = Some(Once { at, kept: ID_KEPT });
         self.define(kind, id, &Schedule::at(at), payload::encode(payload)?, once).await
@@ -134,18 +137,18 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`], [`Store`](CronErrorKind::Store).
+    /// Returns [`CronErrorKind::InvalidName`] or [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn remove(&self, kind: &str, id: &str) -> Result<bool, CronError> {
         self.withdraw(kind, id, Removal::KeepRecord).await
     }
 
-    /// Removes an instance with all its data: history, controls and triggers. The node of an open run loses the run at
-    /// its next renewal, and its body is asked to end. Fencing tokens still increase if the instance is added again. A
-    /// record with the name is kept for a minute, so that nodes learn of the removal. Returns `false` if the store had
-    /// no data of the instance.
+    /// Removes an instance with all its data: history, controls and triggers. The node of an open
+    /// run loses the run at its next renewal, and the body is told to stop. Fencing tokens still
+    /// increase if the instance is added again. A record with the name is kept for a minute to
+    /// notify nodes of the removal. Returns `false` if the store contained no data of the instance.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -159,10 +162,10 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// As [`remove`](Self::remove).
+    /// Returns the errors of [`remove`](Self::remove).
     ///
     /// # Cancel safety
-    /// A dropped call may or may not have been applied; it can be repeated.
+    /// If this is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn forget(&self, kind: &str, id: &str) -> Result<bool, CronError> {
         self.withdraw(kind, id, Removal::Forget).await
     }

@@ -33,10 +33,10 @@ impl Scheduler {
     /// ```
     ///
     /// # Rolling deployments
-    /// While nodes of the old and the new program run side by side, a job with a changed schedule runs at the instants
-    /// of both schedules, each instant once: after a change from `0 2 * * *` to `0 3 * * *` it may run twice on that
-    /// night. A removed job runs until the last node that has it stops; a new job runs as soon as the first node has
-    /// it.
+    /// While nodes with the old and the new program run side by side, a job with a changed schedule
+    /// runs at the times of both schedules, once per time. After a change from `0 2 * * *` to
+    /// `0 3 * * *`, the job may run twice that night. A removed job runs until the last node that
+    /// registered it stops. A new job runs as soon as the first node has registered it.
     pub fn job<F, W>(&self, name: &str, schedule: Schedule, body: F) -> JobBuilder
     where
         F: Fn(RunContext) -> W + Send + Sync + 'static,
@@ -46,9 +46,9 @@ impl Scheduler {
     }
 
     /// Creates a builder for a kind of jobs: a body and its terms, without a schedule.
-    /// [`register`](JobBuilder::register) adds it. Its instances are [added](Self::add) at run time, by any node, each
-    /// with a schedule and a [payload](RunContext::payload). Their runs are started by the nodes that registered the
-    /// kind.
+    /// [`register`](JobBuilder::register) adds it. Any node can [add](Self::add) instances at run
+    /// time, each with a schedule and a [payload](RunContext::payload). The nodes that registered
+    /// the kind start their runs.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -84,7 +84,7 @@ impl Scheduler {
 /// | [`overlap`](Self::overlap) | [`Overlap::Skip`] |
 /// | [`pool`](Self::pool) | none |
 /// | [`misfire`](Self::misfire) | [`Misfire::FireOnce`] |
-/// | [`grace`](Self::grace) | half the interval to the next instant; 24 h if there is none |
+/// | [`grace`](Self::grace) | half the interval to the next run; 24 h if there is none |
 /// | [`on_orphan`](Self::on_orphan) | [`OnOrphan::Skip`] |
 /// | [`retries`](Self::retries) | none |
 /// | [`timeout`](Self::timeout) | none |
@@ -130,21 +130,24 @@ impl JobBuilder {
         self
     }
 
-    /// Limits the open runs of all jobs with this pool, across the whole group: at most `max` at the same time, even
-    /// while nodes die. A kind's instances share its pool. Each job has at most one pool; [`max_running`] limits the
-    /// runs of a node.
+    /// Limits the open runs of all jobs with this pool, across the whole group, to `max` at the
+    /// same time, even if nodes die. A kind's instances share its pool. Each job has at most one
+    /// pool. [`max_running`] limits the runs per node.
     ///
-    /// A run occupies its place until its end is recorded, including while it waits for its next [attempt](Retries).
-    /// The place of a run whose node died is freed when the lease of the run ends ([`run_lease`]); its next attempt
-    /// needs a place again. Triggered runs and catch-up runs need a place as well.
+    /// A run occupies its place until its end is recorded, including while it waits for its next
+    /// [attempt](Retries). If the node of a run dies, its place is freed when the [`run_lease`]
+    /// expires, and the next attempt needs a place again. Triggered runs and catch-up runs also
+    /// need a place.
     ///
-    /// A run that finds the pool full starts when a place is free: immediately if a run of the pool has ended on its
-    /// node or on the leader, otherwise within about 5 s. On each node, the run that has waited longest comes first. An
-    /// on-time run whose [grace](Self::grace) is over is skipped as [`NoCapacity`]. A triggered run waits for the life
-    /// of its trigger; catch-up runs and further attempts wait without limit.
+    /// If the pool is full, a run waits for a free place. It starts immediately if a run of the
+    /// pool ends on its node or on the leader, and otherwise within about 5 s. On each node, the
+    /// run that has waited longest starts first. An on-time run whose [grace](Self::grace) has
+    /// passed is skipped as [`NoCapacity`]. A triggered run waits for the life of its trigger;
+    /// catch-up runs and further attempts wait without limit.
     ///
-    /// The limit of the claiming node applies. While nodes with different limits run side by side, as in a deploy, each
-    /// starts runs as its own limit allows. Runs that were claimed without the pool are not counted.
+    /// The limit of the claiming node applies. While nodes with different limits run side by side,
+    /// as in a deployment, each node uses its own limit. Runs claimed without the pool are not
+    /// counted.
     ///
     /// ```
     /// use lock_core::{LockFactory, MemoryBackend};
@@ -158,8 +161,8 @@ impl JobBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// [`register`](Self::register) refuses a limit of 0, an invalid name, and a limit that differs from the limit of
-    /// another job of this scheduler with the same pool.
+    /// [`register`](Self::register) rejects a limit of 0, an invalid name, and a limit that differs
+    /// from that of another job with the same pool in this scheduler.
     ///
     /// [`max_running`]: crate::SchedulerBuilder::max_running
     /// [`run_lease`]: crate::SchedulerBuilder::run_lease
@@ -169,14 +172,15 @@ impl JobBuilder {
         self
     }
 
-    /// Sets the policy for missed instants: those that were not started within their [grace](Self::grace).
+    /// Sets the policy for missed runs, which were not started within their [grace](Self::grace).
     pub fn misfire(mut self, misfire: Misfire) -> Self {
         self.terms.misfire = misfire;
         self
     }
 
-    /// Sets the maximum lateness of a run, at least a second. After that, the run counts as missed and the [misfire
-    /// policy](Self::misfire) applies. An instant is also missed if a later one has come due.
+    /// Sets the maximum lateness of a run, at least a second. After that, the run counts as missed
+    /// and the [misfire policy](Self::misfire) applies. A run is also missed if a later one has
+    /// become due.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.terms.grace = Some(grace);
         self
@@ -194,38 +198,41 @@ impl JobBuilder {
         self
     }
 
-    /// Sets the timeout of an attempt. The body is asked to end by [`RunContext::cancelled`], and dropped after its
-    /// [grace](Self::cancel_grace).
+    /// Sets the timeout of an attempt. The body is told to stop through [`RunContext::cancelled`],
+    /// and dropped after its [grace](Self::cancel_grace).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.terms.timeout = Some(timeout);
         self
     }
 
-    /// Sets the time for which a body may continue after it was asked to end.
+    /// Sets the time for which a body may continue after being told to stop.
     pub fn cancel_grace(mut self, grace: Duration) -> Self {
         self.terms.cancel_grace = grace;
         self
     }
 
-    /// Sets a delay before the body starts: at most a day, and at most the interval between two instants of the
-    /// schedule.
+    /// Sets a delay before the body starts: at most a day, and at most the interval between two
+    /// runs.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.terms.jitter = jitter;
         self
     }
 
-    /// Sets the time without a success after which the job is *overdue*: at least a minute, and longer than the
-    /// interval between two instants of the schedule. Add the usual duration and some slack to the interval: 26 h for a
-    /// daily job.
+    /// Sets the time without a success after which the job is *overdue*: at least a minute, and
+    /// longer than the interval between two runs. Add the usual duration and some slack to the
+    /// interval, such as 26 h for a daily job.
     ///
-    /// The time counts, by the server's clock, from the latest of three: the last success, the registration of the
-    /// schedule, and the last change of the job's controls by an operator, such as a resume. It survives restarts and
-    /// outages of the fleet. The leader checks it every minute and reports an overdue job with a warning, a metric and
-    /// [`CronEvent::Overdue`](crate::observer::CronEvent::Overdue); [`JobInfo::overdue`](crate::JobInfo::overdue) and
-    /// the console show it. A paused job is not overdue.
+    /// The time is measured by the server's clock from the latest of the last success, the
+    /// registration of the schedule, and the last change of the job's controls by an operator, such
+    /// as a resume. It survives restarts and outages of the fleet. The leader checks it every
+    /// minute and reports an overdue job with a warning, a metric and
+    /// [`CronEvent::Overdue`](crate::observer::CronEvent::Overdue);
+    /// [`JobInfo::overdue`](crate::JobInfo::overdue) and the console show it. A paused job is not
+    /// overdue.
     ///
-    /// For a kind, it applies to each instance, and counts from the time at which the instance was added or from its
-    /// only instant. Choose a time that fits the longest schedule of the instances.
+    /// For a kind, the time applies to each instance, and is measured from the time the instance
+    /// was added or from its only scheduled time. Choose a time that suits the instance with the
+    /// longest interval.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -248,10 +255,11 @@ impl JobBuilder {
         self
     }
 
-    /// Adds the job or the kind to this scheduler. It does no IO: the leader registers the job in the store, and from
-    /// then on its instants count. A new job, a job with a changed schedule, and a returning job never run past
-    /// instants. A job is returning if no leader had it for 10 minutes while the group had a leader. A schedule without
-    /// further instants is logged as a warning.
+    /// Adds the job or the kind to this scheduler. Does no IO. The leader registers the job in the
+    /// store, and the job runs from then on. A new job, a job with a changed schedule, and a
+    /// returning job never run past scheduled times. A job is returning if no leader had registered
+    /// it for 10 minutes while the group had a leader. A schedule without upcoming runs is logged
+    /// as a warning.
     ///
     /// # Errors
     /// [`CronErrorKind::InvalidName`] for an invalid name of the job or of its pool, and for a slash in the job's name;
@@ -289,11 +297,11 @@ const MAX_JITTER: Duration = Duration::from_secs(86_400);
 /// The minimum time without a success before an alert. It is checked every minute.
 const MIN_ALERT_AFTER: Duration = Duration::from_secs(60);
 
-/// The number of instants of a schedule that are checked against the terms.
+/// The number of scheduled times that are checked against the terms.
 const COMPARED_INSTANTS: usize = 100;
 
-/// Rejects a jitter longer than the interval between two instants, because the job would skip instants. Rejects an
-/// alert shorter than that interval, because the job would be overdue between its runs.
+/// Rejects a jitter longer than the interval between two runs, because the job would skip runs.
+/// Rejects an alert shorter than that interval, because the job would be overdue between its runs.
 fn check_distances(terms: &JobTerms, schedule: &Schedule, now: UtcTime) -> Result<(), CronError> {
     let jitter = match terms.jitter {
         Jitter::None => None,
@@ -309,14 +317,14 @@ fn check_distances(terms: &JobTerms, schedule: &Schedule, now: UtcTime) -> Resul
         && max > shortest
     {
         return invalid(format!(
-            "the jitter exceeds the shortest interval between two instants: use at most {shortest:?}"
+            "the jitter exceeds the shortest interval between two runs: use at most {shortest:?}"
         ));
     }
     if let (Some(after), Some(longest)) = (terms.alert_after, distances().max())
         && after <= longest
     {
         return invalid(format!(
-            "`alert_after` is {after:?}, but two instants may be {longest:?} apart: use a longer time"
+            "`alert_after` is {after:?}, but two runs may be {longest:?} apart: use a longer time"
         ));
     }
     Ok(())
@@ -345,7 +353,7 @@ fn check(terms: &JobTerms) -> Result<(), CronError> {
         );
     }
     if terms.timeout == Some(Duration::ZERO) {
-        return refuse("a timeout of zero would end every run immediately: leave it out for no timeout");
+        return refuse("a timeout of zero would end every run immediately: omit it for no timeout");
     }
     if terms.alert_after.is_some_and(|after| after < MIN_ALERT_AFTER) {
         return refuse(

@@ -91,7 +91,8 @@ pub(crate) fn is_on_a_node(instance: &LockName, nodes: &[LiveNode]) -> bool {
     nodes.iter().any(has)
 }
 
-/// Returns the time from which an instance counts as without a success: that of its schedule, or its only instant.
+/// Returns the time from which an instance counts as without a success: that of its schedule, or
+/// its only scheduled time.
 pub(crate) fn counts_from(instance: &Instance) -> UtcTime {
     let once = instance.definition.once.map(|once| once.at);
     once.into_iter().fold(instance.since, Ord::max)

@@ -1,4 +1,5 @@
-//! Requests to the run ledger of one group: each has a timeout, and some are repeated until the outcome is certain.
+//! Requests to the run ledger of one group. Each has a timeout, and some are repeated until the
+//! outcome is certain.
 
 use crate::{
     hold::RunHold,
@@ -35,9 +36,9 @@ pub(crate) type Answer<T> = Result<T, BackendError>;
 /// The result of a claim.
 pub(crate) struct ClaimResult {
     pub(crate) answer: Answer<Reply<ClaimReply>>,
-    /// The moment before the answered request.
+    /// The moment before the successful request.
     pub(crate) sent: Moment,
-    /// Set if a request with this claim id was not answered and may still be applied.
+    /// Set if a request with this claim id got no reply and may still be applied.
     pub(crate) in_doubt: bool,
 }
 
@@ -68,8 +69,8 @@ impl LedgerClient {
         JobId { group: self.group.clone(), name: name.clone() }
     }
 
-    /// Returns the server's time if it is known, and otherwise this node's. It only determines the time of requests. It
-    /// is in whole milliseconds, since a row of skips may end at it.
+    /// Returns the server's time if it is known, and otherwise this node's. It only determines the
+    /// time of requests. It is in whole milliseconds, because a row of skips may end at it.
     pub(crate) fn now(&self) -> UtcTime {
         whole_millis(self.server_now().unwrap_or_else(|| self.clock.wall()))
     }
@@ -173,18 +174,18 @@ impl LedgerClient {
 
     /// Sends one request, with a timeout.
     async fn request<T>(&self, call: impl Future<Output = Answer<Reply<T>>>) -> Answer<Reply<T>> {
-        // If a panic of the ledger ended the task, the scheduler would wait for the answer forever.
+        // If a panic of the ledger ended the task, the scheduler would wait for the reply forever.
         let call = AssertUnwindSafe(call).catch_unwind();
         let message = match tokio::time::timeout(self.timeout, call).await {
             Ok(Ok(answer)) => return answer,
             Ok(Err(_)) => "the run ledger panicked".to_owned(),
-            Err(_) => format!("the run ledger did not answer within {:?}", self.timeout),
+            Err(_) => format!("the run ledger did not respond within {:?}", self.timeout),
         };
         Err(BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message))
     }
 
-    /// Sends a claim with the same id until it is known whether the run was claimed, or `give_up` completes. An error
-    /// only counts as an answer if no request can have been applied.
+    /// Sends a claim with the same id until it is known whether the run was claimed, or `give_up`
+    /// completes. An error only counts as a reply if no request can have been applied.
     pub(crate) async fn claim(
         &self,
         request: &ClaimRequest,
@@ -241,7 +242,7 @@ impl LedgerClient {
     }
 }
 
-/// Returns an error unless there is exactly one answer per item of the request.
+/// Returns an error unless there is exactly one reply per item of the request.
 fn one_each<T>(asked: usize, reply: Reply<Vec<T>>) -> Answer<Vec<T>> {
     complete(asked, reply.outcome.len())?;
     Ok(reply.outcome)
@@ -252,7 +253,7 @@ fn complete(asked: usize, answers: usize) -> Answer<()> {
         return Ok(());
     }
     let about = format!(
-        "the run ledger returned {answers} answers to a request with {asked} items: report this to the ledger's author"
+        "the run ledger returned {answers} replies to a request with {asked} items: report this to the ledger's author"
     );
     Err(BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, about))
 }
@@ -274,9 +275,9 @@ mod tests {
     #[test]
     fn wrong_number_of_answers_is_refused() {
         let reply = |answers: Vec<u8>| Reply::new(UtcTime::from_micros(0), answers);
-        assert_eq!(one_each(2, reply(vec![1, 2])).expect("one answer for each item"), [1, 2]);
+        assert_eq!(one_each(2, reply(vec![1, 2])).expect("one reply per item"), [1, 2]);
         for answers in [vec![], vec![1], vec![1, 2, 3]] {
-            let error = one_each(2, reply(answers)).expect_err("wrong number of answers");
+            let error = one_each(2, reply(answers)).expect_err("wrong number of replies");
             assert_eq!((error.kind(), error.applied()), (BackendErrorKind::Protocol, Applied::Unknown));
         }
     }

@@ -1,8 +1,9 @@
 //! Cron jobs that start exactly once across a fleet.
 //!
-//! Every node registers its jobs and runs its [`Scheduler`]. Each run is started once, on one of the nodes: the runs
-//! are spread over all nodes with [room](SchedulerBuilder::max_running), unless their
-//! [placement](JobBuilder::placement) is the leader. A [`Schedule`] has the same instants on every node.
+//! Every node registers its jobs and runs its [`Scheduler`]. Each run is started once, on one of
+//! the nodes: the runs are spread over all nodes with [room](SchedulerBuilder::max_running), unless
+//! their [placement](JobBuilder::placement) is the leader. A [`Schedule`] gives the same times on
+//! every node.
 //!
 //! ```no_run
 //! use lock_core::{LockFactory, MemoryBackend};
@@ -24,26 +25,29 @@
 //! ```
 //!
 //! # Guarantees
-//! - Each instant is *started* once in the fleet, as long as the store keeps its data, and never before its time by
-//!   the server's clock. The selection of a node and the election of a leader only improve efficiency: two nodes that
-//!   claim the same run, or two concurrent leaders, are harmless.
-//! - The *effects* happen once only if the resource checks the [token](RunContext::fencing_token) or the
-//!   [id](RunContext::id) of the run.
-//! - When a node dies, others run its jobs: within two seconds, or, if it was the leader, within the [leadership
-//!   lease](SchedulerBuilder::leadership_lease) (10 s) plus a second. When the leader is shut down, another one
-//!   continues immediately, including the runs whose body had not started.
-//! - A changed schedule, a new job and a returning job count from their registration on. They never run past instants.
+//! - Each run is *started* once in the fleet, as long as the store keeps its data, and never
+//!   before its scheduled time by the server's clock. The selection of a node and the election of a
+//!   leader only improve efficiency: two nodes that claim the same run, or two concurrent leaders,
+//!   are harmless.
+//! - The *effects* happen only once if the resource checks the [token](RunContext::fencing_token)
+//!   or the [id](RunContext::id) of the run.
+//! - When a node dies, others run its jobs within two seconds. If the node was the leader, they
+//!   do so within the [leadership lease](SchedulerBuilder::leadership_lease) (10 s) plus a second.
+//!   When the leader is shut down, another one continues immediately, including runs whose bodies
+//!   had not started.
+//! - A changed schedule, a new job and a returning job take effect at their registration, and
+//!   never run past scheduled times.
 //!
 //! # Defaults
 //! - A run whose node died is not run again ([`on_orphan`](JobBuilder::on_orphan)).
-//! - The latest missed run is made up for ([`misfire`](JobBuilder::misfire)).
+//! - The latest missed run is caught up ([`misfire`](JobBuilder::misfire)).
 //! - A run that is due while another is open is skipped ([`overlap`](JobBuilder::overlap)).
 //!
 //! # Features
-//! | feature | default | gives |
+//! | feature | default | adds |
 //! | --- | --- | --- |
-//! | `axum` | off | `router` and `router_with_actions`, the console: the jobs of the group and their runs as a page |
-//! | `bundled-zones` | on | a time zone database in the binary; the system's own is preferred if there is one |
+//! | `axum` | off | `router` and `router_with_actions`, a console page with the group's jobs and runs |
+//! | `bundled-zones` | on | a time zone database in the binary; the system's database is preferred if there is one |
 //! | `otel` | off | `observer::OtelCronObserver`, on the OpenTelemetry API 0.33 |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -14,7 +14,7 @@ use uuid::Uuid;
 /// This process as a member of its group.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// A random id by which the group knows this node.
+    /// A random id that identifies this node in the group.
     pub(crate) id: Uuid,
     pub(crate) name: String,
     pub(crate) locks: LockFactory,
@@ -40,7 +40,7 @@ pub(crate) enum ShutdownStage {
     None,
     /// Runs whose bodies have not started are requeued.
     Draining,
-    /// Unanswered claims are abandoned. Ends are recorded at once or not at all.
+    /// Pending claims are abandoned. Ends are recorded with a single request.
     GivingUp,
 }
 

@@ -11,12 +11,13 @@ pub enum Overlap {
     /// Skips the run, and records the skip in the history.
     #[default]
     Skip,
-    /// Queues the run. If another run comes due while it waits, that run replaces it. If the node of a waiting run
-    /// dies, the next leader treats the run as missed: see [`Misfire`].
+    /// Queues the run. A run that becomes due later replaces a waiting run. If the node of a
+    /// waiting run dies, the next leader treats the run as missed; see [`Misfire`].
     QueueOne,
-    /// Asks the open runs to end ([`RunContext::cancelled`](crate::RunContext::cancelled)), and starts the run when
-    /// they have ended. A run on another node is asked with the next renewal of its lease: within a third of
-    /// [`run_lease`](crate::SchedulerBuilder::run_lease), 10 s by default.
+    /// Cancels the open runs ([`RunContext::cancelled`](crate::RunContext::cancelled)), and starts
+    /// the run when they have ended. A run on another node receives the request with the next
+    /// renewal of its lease, within a third of [`run_lease`](crate::SchedulerBuilder::run_lease)
+    /// (10 s by default).
     CancelPrevious,
     /// Starts the run while fewer than `max` are open.
     Allow {
@@ -25,47 +26,52 @@ pub enum Overlap {
     },
 }
 
-/// The policy for missed instants, after an outage or a change of the leader.
+/// The policy for missed runs after an outage or a leader change.
 ///
-/// The latest due instant is *late* while it is within its [grace](crate::JobBuilder::grace). It is started under every
-/// policy, and is not a catch-up run. Every other instant that was not started is *missed*.
+/// The latest due run is *late* while it is within its [grace](crate::JobBuilder::grace). It is
+/// started under every policy, and is not a catch-up run. Every other run that was not started is
+/// *missed*.
 ///
-/// Catch-up runs of a job run one after another, regardless of its [`Overlap`] policy. The first run that is on time
-/// queues behind them; later ones follow the policy. At most 1,000 instants are started, and at most 1,000 are
-/// counted as skipped.
+/// Catch-up runs of a job run one after another, regardless of its [`Overlap`] policy. The first
+/// on-time run queues behind them, and later ones follow the policy. At most 1,000 runs are
+/// started, and at most 1,000 are counted as skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Misfire {
-    /// Missed instants are not started.
+    /// Missed runs are not started.
     Skip,
-    /// The latest instant is started, however late.
+    /// The latest missed run is started, however late.
     #[default]
     FireOnce,
-    /// The latest `max` instants are started in ascending order, however late. A late one is the last of them.
+    /// The latest `max` runs are started in ascending order, however late. A late run is the last
+    /// of them.
     FireAll {
-        /// The number of instants to start; at least 1.
+        /// The number of runs to start; at least 1.
         max: u32,
     },
 }
 
-/// The policy for a run whose node died, or lost its lease, before it recorded the end of the run.
+/// The policy for a run whose node died or lost its lease before recording the end of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnOrphan {
-    /// Records the run as abandoned: each body is started at most once. A run whose body had not started, or that was
-    /// waiting for its next [attempt](Retries), still continues elsewhere.
+    /// Records the run as abandoned, so each body is started at most once. A run whose body had not
+    /// started, or that was waiting for its next [attempt](Retries), still continues on another
+    /// node.
     #[default]
     Skip,
-    /// Runs it again, with a higher fencing token. A body that a shutdown cancels also counts as orphaned: the next
-    /// leader runs it again immediately. Failures have a separate budget; see [`Retries`].
+    /// Retries the run with a higher fencing token. A body cancelled by a shutdown also counts as
+    /// orphaned, and the next leader retries it immediately. Failures have a separate budget; see
+    /// [`Retries`].
     Retry {
         /// The number of further attempts.
         max: u32,
     },
 }
 
-/// The retries of a run that failed, panicked or timed out. The same node makes them, or the next leader if that node
-/// stops. A run that waits for its next attempt is open, so the overlap policy counts it.
+/// The retries of a run that failed, panicked or timed out. The same node retries the run, or the
+/// next leader if that node stops. A run that waits for its next attempt is open, so the overlap
+/// policy counts it.
 ///
 /// | option | default |
 /// | --- | --- |
@@ -73,7 +79,8 @@ pub enum OnOrphan {
 /// | `initial_delay` | 1 s, before the second attempt; the delay doubles with each further attempt |
 /// | `max_delay` | 1 minute |
 ///
-/// Each delay is reduced at random by up to a quarter, so that jobs that failed together are not retried together.
+/// Each delay is randomly reduced by up to a quarter, so jobs that failed together are not retried
+/// together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Retries {
     /// The maximum number of further attempts.
@@ -104,17 +111,17 @@ impl Retries {
     }
 }
 
-/// The delay between the claim of a run and its body, so that many jobs that are due at the same instant do not hit a
-/// resource at the same time. It does not change the identity of the run.
+/// The delay between the claim of a run and its body, which spreads the load of many jobs that are
+/// due at the same time. It does not change the identity of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Jitter {
     /// No delay.
     #[default]
     None,
-    /// A part of this time that depends on the job's name and is the same for every run.
+    /// A fraction of this time that depends on the job's name and is the same for every run.
     Fixed(Duration),
-    /// A random part of this time.
+    /// A random fraction of this time.
     Random(Duration),
 }
 
@@ -135,14 +142,15 @@ fn part(whole: Duration, number: u64) -> Duration {
     Duration::new(secs, u32::try_from(nanos % 1_000_000_000).unwrap_or(0))
 }
 
-/// The nodes that start the on-time runs of a job. Missed instants, triggered runs and orphans are always started by
-/// the leader.
+/// The nodes that start the on-time runs of a job. Missed runs, triggered runs and orphans are
+/// always started by the leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Placement {
-    /// Any node. A hash of the job and the instant selects the node, among those that have
-    /// [room](crate::SchedulerBuilder::max_running). If that node does not claim the run, another node or the leader
-    /// does so within about two seconds. A run that must wait for another run of its job is left to the leader.
+    /// Any node. A hash of the job and the scheduled time selects the node, among those that have
+    /// [room](crate::SchedulerBuilder::max_running). If that node does not claim the run, another
+    /// node or the leader does so within about two seconds. A run that must wait for another run of
+    /// its job is left to the leader.
     #[default]
     Spread,
     /// The leader.

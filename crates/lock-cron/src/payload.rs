@@ -10,8 +10,8 @@ use std::error::Error;
 /// The maximum length of a payload, in bytes of JSON.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 
-/// The payload of a run does not match the requested type. Change the type, or send the trigger or add the instance
-/// again with a matching payload.
+/// The payload of a run does not match the requested type. Change the type, or trigger the run or
+/// add the instance again with a matching payload.
 ///
 /// A body that returns this error fails without a retry.
 #[derive(Debug)]
@@ -53,12 +53,13 @@ pub(crate) fn encode(payload: &impl Serialize) -> Result<String, CronError> {
 }
 
 impl RunContext {
-    /// Returns the payload of the run: the one sent with its [trigger](crate::Scheduler::trigger_with), if any, or else
-    /// the one of its [instance](crate::Scheduler::add). If there is neither, the payload is `null`, which deserializes
+    /// Returns the run's payload. This is the payload of the
+    /// [trigger](crate::Scheduler::trigger_with) if there is one, and otherwise that of the
+    /// [instance](crate::Scheduler::add). Without either, the payload is `null`, which deserializes
     /// to `()` or `None`.
     ///
     /// # Errors
-    /// [`BadPayload`]. A body that returns it fails without a retry.
+    /// Returns [`BadPayload`]. A body that returns this error fails without a retry.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, BadPayload> {
         serde_json::from_str(self.payload.as_deref().unwrap_or("null")).map_err(BadPayload)
     }

@@ -111,8 +111,8 @@ impl RunningRuns {
         runs.iter().map(|(key, entry)| HeldRun { key: key.clone(), held: entry.held.clone() }).collect()
     }
 
-    /// Handles the answers to a request to renew these runs, sent at this moment. Each attempt has its own hold, so the
-    /// answer for an earlier attempt does not affect the one that followed it.
+    /// Handles the replies to a renewal of these runs that was sent at this moment. Each attempt
+    /// has its own hold, so a reply for an earlier attempt does not affect the next one.
     pub(crate) fn renewed(&self, sent: Moment, runs: &[HeldRun], answers: &[RunRenewal]) {
         for (HeldRun { key, held }, answer) in runs.iter().zip(answers) {
             match answer {

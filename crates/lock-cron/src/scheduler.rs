@@ -26,11 +26,11 @@ use std::{
 
 /// A scheduler of cron jobs that start exactly once across a fleet.
 ///
-/// Every node of a group registers its jobs and runs its scheduler. A hash of the job and the instant selects the node
-/// that starts a run; see [`Placement`](crate::Placement). One node is elected leader: it makes up for missed runs,
-/// takes over the runs of dead nodes, and starts triggered runs. The hash and the election only improve efficiency: the
-/// store decides by a claim of (job, scheduled instant) that each run is started once, so nodes that disagree are
-/// harmless.
+/// Every node of a group registers its jobs and runs its scheduler. A hash of the job and the
+/// scheduled time selects the node that starts a run; see [`Placement`](crate::Placement). One node
+/// is elected leader: it makes up for missed runs, takes over the runs of dead nodes, and starts
+/// triggered runs. The hash and the election only improve efficiency. A claim of (job, scheduled
+/// time) in the store ensures that each run is started once, so nodes that disagree are harmless.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -58,10 +58,11 @@ use std::{
 /// ```
 ///
 /// # Guarantees
-/// There is exactly one *start* per instant, as long as the store keeps its data, and no start before the instant by
-/// the server's clock. The *effects* of a run happen once only if the resource checks the
-/// [token](crate::RunContext::fencing_token) or the [id](crate::RunContext::id) of the run. The runs of a node that
-/// dies end with it, unless [`on_orphan`](crate::JobBuilder::on_orphan) retries them.
+/// There is exactly one *start* per scheduled time, as long as the store keeps its data, and no
+/// start before the scheduled time by the server's clock. The *effects* of a run happen only once
+/// if the resource checks the [token](crate::RunContext::fencing_token) or the
+/// [id](crate::RunContext::id) of the run. The runs of a node that dies end with it, unless
+/// [`on_orphan`](crate::JobBuilder::on_orphan) retries them.
 ///
 /// # Data in the store
 /// The watermark and the history of a job in code never expire, even after the job is removed from the program. For an
@@ -73,42 +74,43 @@ pub struct Scheduler {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The current state of a job, as this node sees it.
+/// The current state of a job, as known to this node.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct JobInfo {
     /// The name of the job.
     pub name: LockName,
-    /// The schedule in force: the job's own, or the one that [replaced](Scheduler::replace) it.
+    /// The current schedule, which is the job's own or its [replacement](Scheduler::replace).
     pub schedule: Schedule,
     /// `true` if the schedule is a replacement.
     pub replaced: bool,
-    /// `true` if its scheduled runs are paused.
+    /// `true` if the job's scheduled runs are paused.
     pub paused: bool,
-    /// The author of the pause and the reason for it; empty unless the job is paused.
+    /// The author and the reason of the pause; empty unless the job is paused.
     pub note: PauseNote,
     /// The pool and its limit on this node; `None` for a job without a pool, and for an instance whose kind this node
     /// has not registered.
     pub pool: Option<PoolLimit>,
     /// The next run, unless the job is paused.
     pub next_run: Option<UtcTime>,
-    /// The end of the last run that succeeded, by the server's clock; `None` before the first one.
+    /// The end of the last successful run, by the server's clock; `None` before the first one.
     pub last_success: Option<UtcTime>,
-    /// `true` if it has not succeeded within its [`alert_after`](crate::JobBuilder::alert_after). Always `false` for a
-    /// paused job, and for an instance whose kind this node has not registered.
+    /// `true` if the job has not succeeded within its
+    /// [`alert_after`](crate::JobBuilder::alert_after). Always `false` for a paused job, and for an
+    /// instance whose kind this node has not registered.
     pub overdue: bool,
     /// The time for which no scheduled run starts because the watermark is in the future; zero unless the server's
     /// clock was ahead. [`Scheduler::reset`] corrects it.
     pub ahead_by: Duration,
-    /// The runs that have not ended, anywhere in the fleet.
+    /// The open runs in the fleet.
     pub open: Vec<OpenRun>,
     /// Set for an instance of a [kind](Scheduler::kind).
     pub instance: Option<InstanceInfo>,
-    /// `true` if it is an instance and no live node has its kind, so that nothing runs.
+    /// `true` for an instance whose kind no live node has registered, so nothing runs.
     pub unowned: bool,
 }
 
-/// The properties that only an instance has.
+/// The properties specific to an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InstanceInfo {
@@ -116,9 +118,9 @@ pub struct InstanceInfo {
     pub kind: String,
     /// The payload, as JSON.
     pub payload: String,
-    /// The name of the node that added or last changed it.
+    /// The name of the node that added or last changed the instance.
     pub added_by: String,
-    /// The time at which it was added or last changed, by the server's clock.
+    /// The time at which the instance was added or last changed, by the server's clock.
     pub added_at: UtcTime,
 }
 
@@ -146,11 +148,12 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Runs the jobs until `signal` completes, then shuts down gracefully. It claims no further runs and resigns, so
-    /// that another node continues immediately. Running bodies may finish within the [shutdown
-    /// grace](crate::SchedulerBuilder::shutdown_grace); after that, they are asked to end.
+    /// Runs the jobs until `signal` completes, then shuts down gracefully. The scheduler claims no
+    /// further runs and resigns, so another node continues immediately. Running bodies may finish
+    /// within the [shutdown grace](crate::SchedulerBuilder::shutdown_grace). After that, they are
+    /// told to stop.
     ///
-    /// During outages of the store it waits and retries.
+    /// During store outages, it waits and retries.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -168,7 +171,8 @@ impl Scheduler {
     /// and [`Store`](CronErrorKind::Store) if the lock factory was shut down.
     ///
     /// # Cancel safety
-    /// Dropping the future drops every body at its current await, and their runs become orphans: prefer the signal.
+    /// Dropping the future drops every body at its current await point, and the runs become
+    /// orphans. Prefer the signal.
     pub async fn run_until(&self, signal: impl Future<Output = ()>) -> Result<(), CronError> {
         let (jobs, kinds) = {
             let mut registry = lock(&self.shared.registry);
@@ -195,8 +199,9 @@ impl Scheduler {
         self.shared.leading.load(Ordering::SeqCst)
     }
 
-    /// Returns the jobs that this node registered and all instances of the group, sorted by name, each with its
-    /// controls and open runs. Instances whose schedule this version of the program cannot read are left out.
+    /// Returns the jobs registered by this node and all instances of the group, sorted by name,
+    /// with their controls and open runs. Instances whose schedules this program version cannot
+    /// read are omitted.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -214,7 +219,7 @@ impl Scheduler {
     /// [`CronErrorKind::Store`].
     ///
     /// # Cancel safety
-    /// Cancel safe: it changes nothing.
+    /// This method is cancel safe. It changes nothing.
     pub async fn list(&self) -> Result<Vec<JobInfo>, CronError> {
         let ledger = &self.shared.node.ledger;
         let HeartbeatReply { controls, nodes, .. } = ledger.observe().await?;
@@ -274,10 +279,9 @@ impl Scheduler {
         Ok(listed.into_iter().zip(effective).map(view).collect())
     }
 
-    /// Returns the next `n` runs of a job, by the server's clock and the controls of the fleet, so the result is the
-    /// same on every node. For a paused job, these are the runs that it would have. The schedule of a job in code
-    /// belongs to the program, so this node must have registered it; the schedule of an instance is read from the
-    /// store.
+    /// Returns the next `n` runs of a job, by the server's clock and the fleet's controls, so the
+    /// result is the same on every node. A pause is ignored. This node must have registered a job
+    /// in code. The schedule of an instance is read from the store.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -291,11 +295,11 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did not register it;
-    /// [`Store`](CronErrorKind::Store).
+    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did
+    /// not register the job; [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
-    /// Cancel safe: it changes nothing.
+    /// This method is cancel safe. It changes nothing.
     pub async fn next_runs(&self, job: &str, n: usize) -> Result<Vec<UtcTime>, CronError> {
         let name = LockName::new(job)?;
         let schedule = self.effective_schedule(&name, "which `next_runs` needs").await?;
@@ -306,8 +310,8 @@ impl Scheduler {
         Ok(schedule.after(from).take(n).collect())
     }
 
-    /// Returns the last entries of a job's history, newest first and at most `n`: ended attempts and skipped runs. They
-    /// are read from the store, so a tool needs no registered jobs.
+    /// Returns up to `n` entries of a job's history, newest first. Entries are ended attempts and
+    /// skipped runs. They are read from the store, so a tool needs no registered jobs.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -322,11 +326,12 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did not register it and
-    /// the store has no attempt of it; [`Store`](CronErrorKind::Store).
+    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did
+    /// not register the job and the store contains no attempt of it;
+    /// [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
-    /// Cancel safe: it changes nothing.
+    /// This method is cancel safe. It changes nothing.
     pub async fn history(&self, job: &str, n: usize) -> Result<Vec<Attempt>, CronError> {
         let name = LockName::new(job)?;
         let is_ours = lock(&self.shared.registry).jobs.contains_key(&name);
@@ -335,7 +340,7 @@ impl Scheduler {
             // An instance may not have run yet.
             let registration = Registration { job: name.clone(), schedule: 0 };
             if kind::kind_of(&name).is_none() || self.watermarks(vec![registration]).await?.is_empty() {
-                return Err(not_registered_here(&name, "and the store has no attempt of it"));
+                return Err(not_registered_here(&name, "and the store contains no attempt of it"));
             }
         }
         history.truncate(n);
@@ -358,7 +363,7 @@ impl Scheduler {
         Ok(job::effective(name, &schedule, controls.get(name)).schedule)
     }
 
-    /// Reads the watermarks of those jobs that the store knows.
+    /// Reads the watermarks of the jobs registered in the store.
     pub(crate) async fn watermarks(
         &self,
         jobs: Vec<Registration>,

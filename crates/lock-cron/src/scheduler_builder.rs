@@ -19,11 +19,12 @@ use std::{
 use tokio::sync::Notify;
 
 impl Scheduler {
-    /// Creates a builder for a scheduler that elects its leader with `locks` and records runs in `ledger`; see
-    /// [`SchedulerBuilder`].
+    /// Creates a builder for a scheduler that elects its leader with `locks` and records runs in
+    /// `ledger`. See [`SchedulerBuilder`].
     ///
-    /// The two are usually one Redis: `Scheduler::builder(LockFactory::new(redis.clone()), redis)`. All nodes of a
-    /// group must use the same ledger, since it decides which runs start.
+    /// Both usually use the same Redis:
+    /// `Scheduler::builder(LockFactory::new(redis.clone()), redis)`. All nodes of a group must use
+    /// the same ledger, because it decides which runs start.
     ///
     /// ```
     /// use lock_core::{LockFactory, MemoryBackend};
@@ -38,11 +39,11 @@ impl Scheduler {
     }
 }
 
-/// Options of a [`Scheduler`].
+/// Options for a [`Scheduler`].
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
-/// | [`group`](Self::group) | `default` | the name shared by all schedulers that belong together |
+/// | [`group`](Self::group) | `default` | the name shared by the schedulers of a group |
 /// | [`node`](Self::node) | the factory's process id | the name of this process in the history |
 /// | [`leadership_lease`](Self::leadership_lease) | 10 s | the maximum delay of runs after the death of the leader |
 /// | [`run_lease`](Self::run_lease) | 30 s | the time after which a run whose node died is an orphan |
@@ -93,26 +94,29 @@ impl SchedulerBuilder {
         }
     }
 
-    /// Sets the name of the group: the schedulers that belong together, in all processes that use the store.
+    /// Sets the name of the group. All schedulers with the same name on the same store form a
+    /// group.
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = group.into();
         self
     }
 
-    /// Sets a readable name of this process, for example its host name.
+    /// Sets a readable name for this process, for example its host name.
     pub fn node(mut self, node: impl Into<String>) -> Self {
         self.node = Some(node.into());
         self
     }
 
-    /// Sets the lease of the leadership. When the leader dies, another continues within this time plus a second.
+    /// Sets the leadership lease. When the leader dies, another node takes over within this time
+    /// plus a second.
     pub fn leadership_lease(mut self, lease: Duration) -> Self {
         self.leadership_lease = lease;
         self
     }
 
-    /// Sets the lease of a run. A run whose node died is open until the lease ends: under `Overlap::Skip` the runs that
-    /// come due before that are skipped, since it is unknown whether the run has ended.
+    /// Sets the lease of a run. A run whose node died is open until the lease expires. With
+    /// `Overlap::Skip`, runs that become due before that are skipped, because the run may still be
+    /// in progress.
     ///
     /// The timeout of a request to the run ledger is a tenth of the shorter of the two leases, and at most 3 s.
     pub fn run_lease(mut self, lease: Duration) -> Self {
@@ -120,33 +124,35 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Sets the time that the scheduler waits at shutdown, for unanswered claims and running bodies together. After
-    /// that, bodies are asked to end, and may take their [`cancel_grace`](crate::JobBuilder::cancel_grace). The
-    /// defaults, 20 s and 5 s, fit the 30 s after which Kubernetes kills a process. With `Duration::MAX`, it waits for
-    /// all of them.
+    /// Sets the time that a shutdown waits for pending claims and running bodies. After that,
+    /// bodies are told to stop, and may use their
+    /// [`cancel_grace`](crate::JobBuilder::cancel_grace). The defaults of 20 s and 5 s fit within
+    /// the 30 s after which Kubernetes kills a process. With `Duration::MAX`, the shutdown waits
+    /// for all bodies.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.shutdown_grace = grace;
         self
     }
 
-    /// Sets the time after which a [trigger](Scheduler::trigger) of this node is no longer started: from a second to
-    /// a week.
+    /// Sets the time after which a [trigger](Scheduler::trigger) sent by this node expires, from a
+    /// second to a week.
     pub fn trigger_life(mut self, life: Duration) -> Self {
         self.trigger_life = life;
         self
     }
 
-    /// Sets the maximum number of simultaneous runs on this node, at least 1. A run counts from its claim to its
-    /// recorded end, including its retries. A node without room leaves runs to other nodes. A run for which no node has
-    /// room within its [grace](crate::JobBuilder::grace) is skipped as
-    /// [`NoCapacity`](crate::observer::SkipReason::NoCapacity). Catch-up runs and triggers wait for room.
+    /// Sets the maximum number of simultaneous runs on this node, at least 1. A run counts from its
+    /// claim to its recorded end, including retries. A node without room leaves runs to other
+    /// nodes. If no node has room within the run's [grace](crate::JobBuilder::grace), the run is
+    /// skipped as [`NoCapacity`](crate::observer::SkipReason::NoCapacity). Catch-up runs and
+    /// triggers wait for room.
     pub fn max_running(mut self, runs: u32) -> Self {
         self.max_running = Some(runs);
         self
     }
 
-    /// Sets the length of the history of each job: from 1 to 1000 entries. Adjacent skips with the same reason count as
-    /// one entry.
+    /// Sets the length of each job's history, from 1 to 1000 entries. Adjacent skips with the same
+    /// reason count as one entry.
     pub fn history(mut self, entries: u32) -> Self {
         self.history = entries;
         self
@@ -165,8 +171,7 @@ impl SchedulerBuilder {
     /// shorter than a second or rejected by the lock factory, or if another option is out of range.
     pub fn build(self) -> Result<Scheduler, CronError> {
         if self.group.is_empty() {
-            let about =
-                "the group name is empty: use a name such as `billing`, or leave it out for `default`";
+            let about = "the group name is empty: use a name such as `billing`, or omit it for `default`";
             return Err(CronError::new(CronErrorKind::InvalidName).about(about));
         }
         let in_group = |error| CronError::from(error).about(format_args!("group `{}`", self.group));
@@ -195,9 +200,7 @@ impl SchedulerBuilder {
             )));
         }
         if self.max_running == Some(0) {
-            return Err(invalid(
-                "`max_running` is 0: use at least 1, or leave it out for no limit".to_owned(),
-            ));
+            return Err(invalid("`max_running` is 0: use at least 1, or omit it for no limit".to_owned()));
         }
         let name = self.node.unwrap_or_else(|| self.locks.process_id().to_string());
         if name.chars().count() > MAX_NODE_NAME {

@@ -21,7 +21,7 @@ pub(crate) struct Shared {
     pub(crate) terms: LoopTerms,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) leading: AtomicBool,
-    /// Notified when the controls of the fleet should be read at once.
+    /// Notified when the fleet's controls should be read immediately.
     pub(crate) wake: Notify,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct JobTerms {
     pub(crate) overlap: Overlap,
     pub(crate) pool: Option<PoolLimit>,
     pub(crate) misfire: Misfire,
-    /// With `None`, half the interval to the next instant.
+    /// With `None`, half the interval to the next scheduled time.
     pub(crate) grace: Option<Duration>,
     pub(crate) on_orphan: OnOrphan,
     pub(crate) retries: Retries,

@@ -1,4 +1,4 @@
-//! The instants of a schedule as a stream, for work that each node does on its own.
+//! The times of a schedule as a stream, for work that each node does on its own.
 
 use crate::{plan, schedule::Schedule, time::UtcTime};
 use futures_util::Stream;
@@ -12,16 +12,19 @@ use std::{
 };
 use tokio::time::{Sleep, sleep};
 
-/// The maximum sleep, so that clock steps and suspensions of the machine are noticed.
+/// The maximum sleep, which limits the delay until clock steps and machine suspensions are
+/// detected.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 impl Schedule {
-    /// Returns a stream of the instants after now. It yields each instant when it comes, by the clock of this machine.
+    /// Returns a stream of the upcoming scheduled times. Each time is yielded when it is reached by
+    /// this machine's clock.
     ///
-    /// Use it for work that each node does for itself, such as clearing a local cache. It needs no store and no
-    /// [`Scheduler`](crate::Scheduler): there is no claim, no history, no timeout and no retry. For work that is done
-    /// once in the fleet, register a [job](crate::Scheduler::job). To spread the nodes over an hour, use `H` and
-    /// [`for_job`](Self::for_job) with the name of the node.
+    /// Use this for work that each node does for itself, such as clearing a local cache. It needs
+    /// neither a store nor a [`Scheduler`](crate::Scheduler), and has no claims, history, timeouts
+    /// or retries. For work that is done once in the fleet, register a
+    /// [job](crate::Scheduler::job). To spread the nodes over an hour, use `H` and
+    /// [`for_job`](Self::for_job) with the node name.
     ///
     /// ```no_run
     /// # async fn clear_cache() {}
@@ -43,20 +46,20 @@ impl Schedule {
     /// ```
     ///
     /// # Missed ticks
-    /// Runs in such a loop never overlap. If several instants have come, because the body took longer than their
-    /// interval or the machine was suspended, the stream returns the latest of them immediately and skips the others,
-    /// like tokio's `MissedTickBehavior::Skip`.
+    /// Runs in such a loop never overlap. If several scheduled times have passed, because the body
+    /// took longer than their interval or the machine was suspended, the stream returns the latest
+    /// of them immediately and skips the others, like tokio's `MissedTickBehavior::Skip`.
     ///
     /// # Clock changes
-    /// The clock is read at least once a second, so a forward step of the clock takes effect within a second. The ticks
-    /// are strictly increasing: if the clock is set back, no instant comes twice. If the clock was far ahead and has
-    /// been corrected, create a new stream.
+    /// The clock is read at least once a second, so a forward step of the clock takes effect within
+    /// a second. The ticks are strictly increasing: if the clock is set back, no time is returned
+    /// twice. If the clock was far ahead and has been corrected, create a new stream.
     pub fn ticks(&self) -> Ticks {
         self.ticks_with_clock(Arc::new(BootClock::new()))
     }
 
-    /// Returns the same stream as [`ticks`](Self::ticks), by the wall time of another clock. A test that pauses tokio's
-    /// time uses `lock_core::clock::TestClock`.
+    /// Returns the same stream as [`ticks`](Self::ticks), using the wall time of another clock. For
+    /// tests that pause tokio's time, use `lock_core::clock::TestClock`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -76,21 +79,22 @@ impl Schedule {
     }
 }
 
-/// A stream that yields each instant of a schedule when it comes; returned by [`Schedule::ticks`].
+/// A stream that yields each time of a schedule when it is reached. Returned by
+/// [`Schedule::ticks`].
 ///
-/// It ends after the last tick of the schedule. A schedule of [`Schedule::at`] has only one.
+/// The stream ends after the schedule's last tick. A schedule from [`Schedule::at`] has only one.
 ///
 /// # Cancel safety
-/// Cancel safe: a dropped [`next`](Self::next) loses no tick.
+/// Dropping [`next`](Self::next) loses no tick.
 ///
 /// # Panics
-/// Panics if it is polled outside of a tokio runtime with time enabled.
+/// Panics if polled outside of a tokio runtime with time enabled.
 #[derive(Debug)]
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct Ticks {
     schedule: Schedule,
     clock: Arc<dyn Clock>,
-    /// The first instant that has been neither returned nor skipped.
+    /// The first scheduled time that has been neither returned nor skipped.
     next: Option<UtcTime>,
     sleep: Option<Pin<Box<Sleep>>>,
 }
@@ -99,12 +103,12 @@ impl Ticks {
     /// Waits for the next tick. Returns `None` after the last one.
     ///
     /// # Cancel safety
-    /// Cancel safe: a dropped call loses no tick.
+    /// This method is cancel safe. Dropping it loses no tick.
     pub async fn next(&mut self) -> Option<UtcTime> {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// Takes the latest instant up to `now`, of which `first` is the earliest.
+    /// Takes the latest scheduled time up to `now`. `first` is the earliest of them.
     fn take(&mut self, first: UtcTime, now: UtcTime) -> UtcTime {
         let second = self.schedule.next_after(first);
         let Some(second) = second.filter(|second| *second <= now) else {

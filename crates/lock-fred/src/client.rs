@@ -8,9 +8,10 @@ use fred::types::{
 use lock_redis::client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport};
 use std::{fmt, time::Duration};
 
-/// The maximum number of requests under way; beyond it, requests are refused. A factory has at most one per name.
+/// The maximum number of pending requests. Further requests are refused. A factory has at most one
+/// per lock.
 const REQUESTS: usize = 200_000;
-/// The maximum number of messages that wait for their reader. Further ones count as a wake-up of all names. fred
+/// The maximum number of unread messages. Further messages count as a wake-up for all locks. fred
 /// allocates this many in each of its channels: eight times as many took 10 MB per backend.
 const MESSAGES: usize = 1_024;
 
@@ -74,7 +75,7 @@ impl Fred {
         }
     }
 
-    /// A supplied configuration may use a name in the certificate that differs from the address.
+    /// A supplied configuration can set a certificate name that differs from the address.
     #[cfg(feature = "tls")]
     fn keep_tls_name(&self, server: &mut FredServer) {
         if let ServerConfig::Centralized { server: own } = &self.template.server {

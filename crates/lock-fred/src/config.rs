@@ -9,10 +9,10 @@ use lock_redis::{
 
 /// Creates a builder with the server, user, password, database and TLS of a fred configuration.
 ///
-/// The login for the sentinels is not taken from it. If they need one, use a URL with [`Address`].
+/// The sentinel login is not used. If the sentinels need one, use a URL with [`Address`].
 ///
-/// Policies for retries, timeouts and reconnection are ignored, because locks need their own. The application's own
-/// client cannot be shared either, since it may send a command twice.
+/// Policies for retries, timeouts and reconnection are ignored, because locks need different ones.
+/// The application's client cannot be shared, because it may send a command twice.
 ///
 pub fn from_config(config: Config) -> RedisBackendBuilder {
     let tcp = |server: &FredServer| Server::Tcp { host: server.host.to_string(), port: server.port };

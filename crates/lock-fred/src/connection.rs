@@ -39,9 +39,9 @@ impl FredConnection {
         Ok(Self { client, carrier: tokio::spawn(supervise(task, messages, events)) })
     }
 
-    /// Changes subscriptions and waits for the acknowledgement. fred does not match answers to `SUBSCRIBE`: it
-    /// attributes a refusal to the next command. A `PING` is therefore pipelined behind it, and returns either that
-    /// refusal or its own argument.
+    /// Changes subscriptions and waits for the acknowledgement. fred does not match replies to
+    /// `SUBSCRIBE`: it attributes a refusal to the next command. A `PING` is therefore pipelined
+    /// behind it, and returns either that refusal or its own argument.
     async fn acknowledged(&self, change: Change) -> Result<(), CallError> {
         static NONCE: AtomicU64 = AtomicU64::new(0);
         let nonce = format!("barrier {}", NONCE.fetch_add(1, Ordering::Relaxed));
@@ -62,7 +62,7 @@ impl FredConnection {
         let answer = request.await.map_err(|error| error::of_call(&error))?;
         match echo(answer) {
             Some(echo) if echo == nonce => Ok(()),
-            _ => Err(CallError::Lost("answers do not belong to their requests".to_owned())),
+            _ => Err(CallError::Lost("replies do not match their requests".to_owned())),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Connection for FredConnection {
     async fn subscribe(&self, kind: PubSub, channels: Vec<String>) -> Result<(), CallError> {
         match kind {
             PubSub::Plain => self.acknowledged(Change::Subscribe(channels)).await,
-            // Of these commands, fred only awaits the answer to this one.
+            // Of these commands, fred only awaits the reply to this one.
             PubSub::Sharded => {
                 let each = channels.into_iter().map(|channel| self.client.ssubscribe(channel));
                 let all = try_join_all(each).await;

@@ -1,4 +1,4 @@
-//! Redis stores by URL, for programs in which the kind of store is configurable.
+//! Redis stores by URL, for programs with a configurable store.
 
 use crate::{RedisBackend, RedisBackendBuilder};
 use async_trait::async_trait;
@@ -10,8 +10,9 @@ use std::sync::Arc;
 ///
 /// [`Address`](crate::Address) lists the accepted URLs. `rediss://` needs the feature `tls`.
 ///
-/// A [`Store`] exposes neither a ping nor the state of its connection. For health checks, create a [`RedisBackend`]
-/// from the URL and keep a clone. A scheduler also needs the ledger, over the same connections:
+/// A [`Store`] exposes neither a ping nor its connection state. For health checks, create a
+/// [`RedisBackend`] from the URL and keep a clone. A scheduler also needs the ledger, which uses
+/// the same connections:
 ///
 /// ```no_run
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

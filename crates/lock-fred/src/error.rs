@@ -36,7 +36,7 @@ pub(crate) fn of_call(error: &Error) -> CallError {
         }
         // A refused `SUBSCRIBE`: the server's message, which begins with a word in capitals.
         ErrorKind::Unknown if is_from_server(details) => CallError::Refused,
-        // fred's task ended with this command under way, or a later version added the error.
+        // fred's task ended with this command in progress, or a later version added the error.
         ErrorKind::Unknown => CallError::Lost,
     };
     variant(details.to_owned())
@@ -73,8 +73,8 @@ pub(crate) fn of_dial(error: &Error) -> DialError {
     DialError::new(kind, words_of_system(details))
 }
 
-/// Extracts the message of a system error, which fred formats like Rust: `Os { code: 111, … message: "Connection
-/// refused" }`.
+/// Extracts the message of a system error, which fred formats like Rust:
+/// `Os { code: 111, … message: "Connection refused" }`.
 fn words_of_system(details: &str) -> &str {
     let between = |from: &str, to: &str| {
         let (_, rest) = details.split_once(from)?;

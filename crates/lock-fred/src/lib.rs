@@ -14,7 +14,8 @@
 //! This crate dials, secures connections and translates errors. It is built on [`lock_redis`], which documents the
 //! stored data, the connections, the guarantees and the supported servers.
 //!
-//! The connections log in with `AUTH` (RESP2), which servers and proxies without `HELLO` understand too.
+//! The connections log in with `AUTH` (RESP2), which also works with servers and proxies without
+//! `HELLO`.
 //!
 //! # Features
 //! | feature | default | adds |
@@ -46,7 +47,7 @@ pub use lock_redis::{Address, ConnectWarning};
 /// [worker](lock_redis::RedisBackendBuilder::worker), or in the tokio runtime that created them.
 pub type RedisBackend = lock_redis::RedisBackend<Fred>;
 
-/// The settings of a [`RedisBackend`].
+/// A builder for a [`RedisBackend`].
 ///
 /// ```no_run
 /// # #[tokio::main] async fn main() -> Result<(), lock_core::LockError> {

@@ -61,7 +61,8 @@ fn of_value(value: Value) -> Result<Reply, CallError> {
     })
 }
 
-/// Returns the argument that a `PING` echoes. A connection with subscriptions answers `["pong", …]`.
+/// Returns the argument that a `PING` echoes. A connection with subscriptions replies with
+/// `["pong", …]`.
 pub(crate) fn echo(answer: Value) -> Option<String> {
     match answer {
         Value::Array(mut words) => words.pop()?.into_string(),

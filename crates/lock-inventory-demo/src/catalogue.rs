@@ -1,4 +1,4 @@
-//! Reads a catalogue from CSV. An error is one sentence with the number of the line.
+//! Parsing of catalogues in CSV format. Errors contain the line number.
 
 use crate::domain::{Catalogue, CatalogueRule, Cents, Product, Quantity, Sku, SkuError};
 use csv::{ReaderBuilder, StringRecord};
@@ -10,7 +10,7 @@ use std::{
 /// The built-in catalogue.
 pub const DEFAULT: &str = include_str!("../data/catalogue.csv");
 
-/// The columns that a file needs, in any order. Other columns are ignored.
+/// The required columns, in any order. Other columns are ignored.
 pub const COLUMNS: [&str; 5] = ["sku", "title", "category", "price_cents", "stock"];
 
 /// Reads the file at `path`.
@@ -74,7 +74,7 @@ fn product(record: &StringRecord, columns: &[usize; 5]) -> Result<Product, RowPr
     Ok(Product { sku, title: title.into(), category: category.into(), price, stock })
 }
 
-/// The reason that a file is not a valid catalogue.
+/// An error in a catalogue file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogueError {
@@ -83,7 +83,7 @@ pub enum CatalogueError {
     Unreadable {
         /// Path of the file.
         path: PathBuf,
-        /// Cause of the failure.
+        /// Underlying error.
         source: io::Error,
     },
     /// The first line lacks a column.
@@ -95,9 +95,9 @@ pub enum CatalogueError {
     /// A line is not a valid product.
     #[error("catalogue, line {line}: {problem}")]
     Row {
-        /// Number of the line in the file, starting at 1. For a product that spans lines, the first of them.
+        /// Line number in the file, starting at 1. For a product that spans lines, the first one.
         line: u64,
-        /// Problem of the line.
+        /// Problem with the line.
         problem: RowProblem,
     },
     /// The file has a header but no products.
@@ -117,7 +117,7 @@ pub enum RowProblem {
     Duplicate {
         /// The duplicate code.
         sku: Sku,
-        /// Number of the line that has the code first.
+        /// Number of the first line with the code.
         first: u64,
     },
     /// The title is empty.

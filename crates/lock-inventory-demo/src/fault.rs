@@ -1,5 +1,5 @@
-//! Faults that a shop injects into its own critical sections, between the read and the write. The exact place makes
-//! runs with faults reproducible.
+//! Faults that a shop injects into its own critical sections, between the read and the write. The
+//! exact position makes runs with faults reproducible.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -12,10 +12,9 @@ use tokio::{sync::Semaphore, time::sleep};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
-    /// The process stops itself with SIGSTOP. A supervisor must send SIGCONT, because a stopped process cannot resume
-    /// itself.
+    /// The process suspends itself with SIGSTOP. A supervisor must send SIGCONT to resume it.
     Pause,
-    /// The database call after the payment takes longer.
+    /// The database call after the payment is delayed.
     Stall,
 }
 
@@ -25,10 +24,12 @@ pub enum FaultKind {
 pub struct Fault {
     /// Kind of the fault.
     pub kind: FaultKind,
-    /// Length of a stall in milliseconds, at most a minute. It has no effect on a pause, which ends with SIGCONT.
+    /// Length of a stall in milliseconds, at most a minute. Ignored for a pause, which ends with
+    /// SIGCONT.
     #[serde(default)]
     pub millis: u64,
-    /// `true` if only the next section is affected. Otherwise all sections are, until another fault is armed.
+    /// `true` if only the next section is affected. Otherwise all sections are affected until
+    /// another fault is armed.
     #[serde(default)]
     pub once: bool,
 }
@@ -79,7 +80,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Creates faults that stop each section at this gate.
+    /// Creates faults that stop every section at this gate.
     #[must_use]
     pub fn gate(gate: Arc<Gate>) -> Self {
         Self { armed: Arc::new(Mutex::new(Some(Armed::Gate(gate)))) }
@@ -123,8 +124,8 @@ fn stop_process() {
     if let Err(error) = kill_process(getpid(), Signal::STOP) {
         tracing::error!(%error, "failed to stop this process");
     }
-    // Another thread may handle the signal first. Until this thread is stopped too, it must not continue to its write:
-    // if it stopped in the middle of a transaction, it would keep SQLite's lock.
+    // Another thread may handle the signal first. This thread must not continue to its write before
+    // it is stopped: stopped in the middle of a transaction, it would keep SQLite's lock.
     std::thread::sleep(TAKES_EFFECT);
 }
 

@@ -1,5 +1,5 @@
-//! An HTTP/1 client that reuses its connections to one server. Its errors show whether the request may have been
-//! delivered.
+//! An HTTP/1 client that reuses its connections to one server. Its errors report if the request may
+//! have been delivered.
 
 use http::{HeaderValue, Request, Response, header::HOST};
 use hyper::{
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 
 type Cause = Box<dyn Error + Send + Sync>;
 
-/// A client of one server.
+/// A client for one server.
 pub struct HttpClient<B> {
     server: SocketAddr,
     connections: Mutex<Vec<SendRequest<B>>>,
@@ -26,12 +26,12 @@ pub struct HttpClient<B> {
 /// A failed exchange.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError<B> {
-    /// No part of the request reached the server, so it may be sent elsewhere.
+    /// No part of the request reached the server, so it can be sent to another server.
     #[error("could not reach the server")]
     NotSent {
         /// The undelivered request.
         request: Box<Request<B>>,
-        /// Cause of the failure.
+        /// Underlying error.
         source: io::Error,
     },
     /// The connection failed after part of the request was sent. The server may have processed it.
@@ -43,7 +43,7 @@ impl<B> HttpClient<B>
 where
     B: Body<Data: Send, Error: Into<Cause>> + Send + 'static,
 {
-    /// Creates a client of `server` without connecting.
+    /// Creates a client for `server` without connecting.
     #[must_use]
     pub fn new(server: SocketAddr) -> Self {
         Self { server, connections: Mutex::default() }
@@ -55,14 +55,14 @@ where
         self.server
     }
 
-    /// Sends `request`, whose URI is a path, over an idle connection or a new one, and returns the head of the
-    /// response.
+    /// Sends `request`, whose URI is a path, over an idle or new connection. Returns the response
+    /// head.
     ///
     /// # Errors
-    /// Returns [`SendError`], which shows whether the request may have been delivered.
+    /// Returns [`SendError`], which reports if the request may have been delivered.
     ///
     /// # Cancel safety
-    /// Dropping this closes the connection. The server may have carried out the request.
+    /// Dropping this closes the connection. The server may have executed the request.
     pub async fn send(&self, mut request: Request<B>) -> Result<Response<Incoming>, SendError<B>> {
         if !request.headers().contains_key(HOST)
             && let Ok(host) = HeaderValue::try_from(self.server.to_string())
@@ -111,7 +111,8 @@ where
         let stream = TcpStream::connect(self.server).await?;
         stream.set_nodelay(true)?;
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        // The task ends when the server closes the connection, or once the sender is dropped and its response is read.
+        // The task ends when the server closes the connection, or when the sender is dropped and
+        // its response has been read.
         tokio::spawn(connection);
         sender.ready().await.map_err(io::Error::other)?;
         Ok(sender)

@@ -1,4 +1,4 @@
-//! The store of the locks and of the jobs' runs: the memory of this process, or Redis.
+//! The store for locks and job runs, in this process's memory or on Redis.
 
 use lock_core::{LockError, MemoryBackend, Store};
 use lock_cron::{MemoryLedger, RunLedger};
@@ -6,11 +6,12 @@ use lock_fred::RedisBackendBuilder;
 use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 use url::Url;
 
-/// Time for which Redis keeps an unused fencing counter. Tokens keep increasing after a counter has expired.
+/// Time for which Redis keeps an unused fencing counter. Tokens keep increasing even after it has
+/// expired.
 const RETENTION: Duration = Duration::from_secs(60);
 
-/// The address of the locks: `memory`, or the URL of a Redis server. `Display` and `Debug` show neither user nor
-/// password.
+/// The address of the lock store: `memory`, or the URL of a Redis server. `Display` and `Debug`
+/// omit the user and the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LocksUrl(Address);
 
@@ -24,8 +25,8 @@ impl LocksUrl {
     /// The memory of this process.
     pub const MEMORY: Self = Self(Address::Memory);
 
-    /// Returns the URL of the Redis server with its password, for a child process. Pass it in the environment, because
-    /// other users can see command lines.
+    /// Returns the URL of the Redis server with its password, for a child process. Pass the URL in
+    /// the environment, because other users can see command lines.
     #[must_use]
     pub fn reveal(&self) -> Option<&str> {
         match &self.0 {
@@ -42,7 +43,7 @@ impl FromStr for LocksUrl {
         if text == "memory" {
             return Ok(Self::MEMORY);
         }
-        // The backend validates the URL. This value keeps the accepted text.
+        // The backend validates the URL.
         let _judged = RedisBackendBuilder::from_url(text)?;
         let url = Url::parse(text).map_err(|_| LockError::invalid_url("it is not a URL"))?;
         Ok(Self(Address::Redis(url)))
@@ -75,7 +76,8 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Creates locks in the memory of this process. Only shops that share clones of this value exclude each other.
+    /// Creates a lock store in this process's memory. Only shops that share clones of this value
+    /// exclude each other.
     #[must_use]
     pub fn in_memory() -> Self {
         Self { store: MemoryBackend::new().into(), ledger: Arc::new(MemoryLedger::new()) }
@@ -94,13 +96,13 @@ impl Locks {
         Ok(Self { store: redis.clone().into(), ledger: Arc::new(redis) })
     }
 
-    /// Returns the store of the locks.
+    /// Returns the lock store.
     #[must_use]
     pub fn store(&self) -> Store {
         self.store.clone()
     }
 
-    /// Returns the run ledger of the jobs.
+    /// Returns the run ledger for the jobs.
     #[must_use]
     pub fn ledger(&self) -> Arc<dyn RunLedger> {
         self.ledger.clone()
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_shows_its_place_and_no_secret() {
+    fn display_shows_the_location_without_secrets() {
         for (text, place) in [
             ("memory", "the memory of this process"),
             ("redis://user:s3cret@cache", "the Redis at cache:6379"),

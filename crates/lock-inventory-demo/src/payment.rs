@@ -15,10 +15,10 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// A client of the payment service. Clones share the service.
+/// A client for the payment service. Clones share the service.
 ///
-/// A real service is called with the key of the order and charges once for each key. After an error, ask it about the
-/// key before a refund.
+/// A real service is called with the order's key and charges once per key. After an error, query
+/// the payment for the key before a refund.
 #[derive(Debug, Clone)]
 pub struct Payments {
     seed: u64,
@@ -26,7 +26,7 @@ pub struct Payments {
     faults: Faults,
 }
 
-/// A payment that was taken. [`Payments::refund`] returns it.
+/// A completed payment. [`Payments::refund`] refunds it.
 #[derive(Debug)]
 #[must_use]
 pub struct Payment {
@@ -38,7 +38,7 @@ pub struct Payment {
 pub struct Declined;
 
 impl Payments {
-    /// Largest payment, in cents.
+    /// Maximum payment, in cents.
     pub const LIMIT: u64 = 1_000_000;
 
     /// Creates a service whose delays are derived from `seed`. Faults are injected after a payment is taken,
@@ -48,13 +48,14 @@ impl Payments {
         Self { seed, taken: Arc::default(), faults }
     }
 
-    /// Charges `order`. This takes 2 to 6 ms without a fault, depending only on the seed and the key.
+    /// Charges for `order`. Without a fault, this takes 2 to 6 ms, depending only on the seed and
+    /// the key.
     ///
     /// # Errors
     /// Returns [`Declined`] if the price exceeds [`LIMIT`](Self::LIMIT).
     ///
     /// # Cancel safety
-    /// After a dropped call, the payment may or may not have been taken.
+    /// If this is dropped, the payment may or may not have been taken.
     pub async fn charge(&self, order: &Order) -> Result<Payment, Declined> {
         sleep(self.delay(&order.key)).await;
         if order.cents > Self::LIMIT {

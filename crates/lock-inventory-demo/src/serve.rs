@@ -1,4 +1,4 @@
-//! One shop process: its parts, and the order in which it shuts down.
+//! One shop process, with its parts and its shutdown order.
 
 use crate::{
     catalogue::{self, CatalogueError},
@@ -27,29 +27,29 @@ use std::{
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, time::timeout};
 
-/// Time for requests to end during the shutdown.
+/// Time limit for requests during the shutdown.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// The settings of a shop process.
+/// Settings for a shop process.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Address to listen on. Port 0 selects a free port.
     pub listen: SocketAddr,
     /// Database; `None` for a SQLite file in a temporary directory.
     pub database: Option<DatabaseUrl>,
-    /// Store of the locks.
+    /// Lock store.
     pub locks: LocksUrl,
     /// CSV file with the products for an empty database; `None` for the built-in catalogue.
     pub catalogue: Option<PathBuf>,
     /// Availability of the routes under `/admin`, which require a loopback address.
     pub admin: Admin,
-    /// Settings of the shop.
+    /// Settings for the shop.
     pub shop: ShopConfig,
 }
 
 impl Default for Config {
-    /// Returns settings with a free loopback port, a temporary SQLite file, locks in memory, the built-in catalogue,
-    /// and no `/admin`.
+    /// Returns settings with a free loopback port, a temporary SQLite file, locks in memory and the
+    /// built-in catalogue, without `/admin`.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -69,7 +69,7 @@ pub struct Ready {
     pub listening: SocketAddr,
     /// Process id.
     pub pid: u32,
-    /// Name of the shop.
+    /// Shop name.
     pub shop: String,
 }
 
@@ -88,7 +88,7 @@ impl Server {
     /// Connects to the database and the locks, and binds the address.
     ///
     /// # Errors
-    /// Returns [`ServeError`], which names the missing part.
+    /// Returns [`ServeError`] if a part cannot be opened.
     ///
     /// # Cancel safety
     /// Dropping this closes everything that was opened.
@@ -129,8 +129,9 @@ impl Server {
         &self.shop
     }
 
-    /// Serves until `stop` completes, then shuts down in this order: stops accepting connections, hands the jobs over
-    /// to another shop, waits for requests to end, releases the locks, and closes the database.
+    /// Serves until `stop` completes. It then stops accepting connections, hands the jobs over to
+    /// another shop, waits for requests to end, releases the locks, and closes the database, in
+    /// this order.
     ///
     /// # Errors
     /// Returns [`ServeError`] if the server or the scheduler failed, or a part did not end in time.
@@ -156,7 +157,7 @@ impl Server {
             _ = stopped => None,
             ended = &mut serving => Some(ended),
         };
-        // From here on, the shop accepts no connections. Streams end, so that their connections close.
+        // The shop accepts no further connections. End the streams, so their connections close.
         shop.begin_closing();
         drop(stop_jobs);
         let jobs = jobs.await;
@@ -178,7 +179,7 @@ impl Server {
 /// Opens a shop, prints its address on stdout, and serves until `stop` completes.
 ///
 /// # Errors
-/// Returns [`ServeError`] as [`Server::open`] and [`Server::run`] do.
+/// Returns the [`ServeError`] of [`Server::open`] or [`Server::run`].
 ///
 /// # Cancel safety
 /// Dropping this aborts requests. Prefer `stop`.
@@ -188,8 +189,8 @@ pub async fn run(config: Config, stop: impl Future<Output = ()> + Send + 'static
     server.run(stop).await
 }
 
-/// Connects to Redis for strategies that send their own commands. Without Redis, a shop that starts with another
-/// strategy still works.
+/// Connects to Redis for strategies that send their own commands. Other strategies also work
+/// without Redis.
 async fn connect_strategies(shop: &ShopConfig, locks: &LocksUrl) -> Result<Option<RedisStock>, ServeError> {
     let strategy = shop.strategy;
     let connected = match locks.reveal() {
@@ -219,8 +220,8 @@ fn read(catalogue: Option<PathBuf>) -> Result<Catalogue, CatalogueError> {
 /// Returns [`io::Error`] if signals cannot be received.
 pub fn asked_to_stop(until_stdin_ends: bool) -> io::Result<impl Future<Output = ()> + Send + 'static> {
     let (ended, stdin) = oneshot::channel::<()>();
-    // A killed parent sends no signal, but its end of the pipe closes. A separate thread reads stdin, because tokio's
-    // stdin would keep the runtime from ending.
+    // A killed parent sends no signal, but its end of the pipe closes. A separate thread reads
+    // stdin, because tokio's stdin would prevent the runtime from shutting down.
     let keep = match until_stdin_ends {
         true => {
             thread::spawn(move || {
@@ -241,17 +242,17 @@ pub fn asked_to_stop(until_stdin_ends: bool) -> io::Result<impl Future<Output = 
     })
 }
 
-/// The reason that a shop process could not serve.
+/// An error while running a shop process.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The catalogue is not usable.
+    /// The catalogue is unusable.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
     /// The directory for the database could not be created.
     #[error("could not create a temporary directory: set --database to the address of a database")]
     Directory(#[source] io::Error),
-    /// The database is not usable.
+    /// The database is unusable.
     #[error("could not open the database")]
     Store(#[from] StoreError),
     /// The strategy needs Redis.
@@ -265,7 +266,7 @@ pub enum ServeError {
     /// Connecting to Redis for the strategy failed.
     #[error("could not connect to Redis for the strategy's commands")]
     Redis(#[source] fred::error::Error),
-    /// Connecting to the store of the locks failed.
+    /// Connecting to the lock store failed.
     #[error("could not connect to the lock store")]
     Locks(#[source] LockError),
     /// The shop could not be opened or closed.
@@ -288,7 +289,7 @@ pub enum ServeError {
     Listen {
         /// Address to listen on.
         listen: SocketAddr,
-        /// Cause of the failure.
+        /// Underlying error.
         source: io::Error,
     },
     /// The server failed.

@@ -1,4 +1,4 @@
-//! The redis-rs client. It is given an open stream and does not dial by itself.
+//! The redis-rs client. It receives an open stream and does not dial.
 
 use crate::{connection::RedisRsConnection, error};
 use lock_redis::client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport};

@@ -10,13 +10,15 @@ use redis::{Client, ConnectionAddr};
 
 /// Creates a builder with the server, user, password and database of a redis-rs client.
 ///
-/// The backend opens its own connections. The application's connections cannot be shared, since locks need their own
-/// rules for time limits and reconnection. `rediss://` trusts the system's authorities.
+/// The backend opens its own connections. The application's connections cannot be shared, because
+/// locks need different rules for time limits and reconnection. `rediss://` trusts the system's
+/// authorities.
 ///
 /// # Errors
-/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the client does not verify certificates, or
-/// if it was given its own certificates, which redis-rs does not expose. In the latter case, use
-/// [`from_url`](RedisBackendBuilder::from_url) and [`tls`](RedisBackendBuilder::tls).
+/// Returns [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the client does
+/// not verify certificates, or if it has custom certificates, which redis-rs does not expose. In
+/// the latter case, use [`from_url`](RedisBackendBuilder::from_url) and
+/// [`tls`](RedisBackendBuilder::tls).
 pub fn from_client(client: &Client) -> Result<RedisBackendBuilder, LockError> {
     let info = client.get_connection_info();
     let tcp = |host: &str, port| Server::Tcp { host: host.to_owned(), port };
@@ -26,7 +28,7 @@ pub fn from_client(client: &Client) -> Result<RedisBackendBuilder, LockError> {
             (tcp(host, *port), Some(Tls::system()))
         }
         ConnectionAddr::TcpTls { insecure: true, .. } => {
-            return Err(LockError::invalid_url("certificates are always verified: leave out `#insecure`"));
+            return Err(LockError::invalid_url("certificates are always verified: remove `#insecure`"));
         }
         ConnectionAddr::TcpTls { .. } => {
             return Err(LockError::invalid_url(

@@ -15,7 +15,8 @@ use tokio::{
     task::{JoinHandle, coop::unconstrained},
 };
 
-/// The maximum number of requests under way; others wait before they are sent. A factory has at most one per name.
+/// The maximum number of pending requests. Further requests wait before they are sent. A factory
+/// has at most one per lock.
 const REQUESTS: usize = 200_000;
 
 /// A redis-rs connection. It closes when dropped.
@@ -118,7 +119,7 @@ fn packed(command: &Command) -> Cmd {
     packed
 }
 
-/// Reports messages from within the reading task, so that no queue delays or drops them.
+/// Reports messages from within the reading task, so no queue delays or drops them.
 fn report(events: Arc<Events>) -> impl Fn(PushInfo) -> Result<(), Infallible> + Send + Sync + 'static {
     move |push| {
         if matches!(push.kind, PushKind::Message | PushKind::SMessage)

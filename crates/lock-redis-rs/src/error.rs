@@ -15,7 +15,7 @@ pub(crate) fn of_call(error: &RedisError) -> CallError {
             CallError::NotSent(error.to_string())
         }
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => CallError::Unreadable(error.to_string()),
-        // The connection ended with this request under way, or a later version added the error.
+        // The connection ended with this request in progress, or a later version added the error.
         _ => CallError::Lost(error.to_string()),
     }
 }

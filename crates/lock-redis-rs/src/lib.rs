@@ -11,18 +11,19 @@
 //! # Ok(()) }
 //! ```
 //!
-//! This crate dials, secures connections and translates errors. It is built on [`lock_redis`], which documents the
-//! stored data, the connections, the guarantees and the supported servers. Locks, ledger and stored bytes are those
-//! of lock-fred, and both crates use the same names: switching clients changes one line of a program.
+//! This crate dials, secures connections and translates errors. It is built on [`lock_redis`],
+//! which documents the stored data, the connections, the guarantees and the supported servers.
+//! Locks, ledger and stored data are the same as in lock-fred, and both crates export the same
+//! names, so switching clients changes one line of a program.
 //!
 //! # Choosing a client
-//! Use lock-fred unless there is a reason not to: it has been tested for longer, and it logs in without `HELLO`. Use
-//! this crate if the program already uses redis-rs. Neither is faster at every load; `docs/performance.md` has the
-//! figures. One task drives each connection: a call wakes the task once, and is woken by it once. That task also
-//! delivers wake-up messages to the waiters.
+//! Use lock-fred by default: it has been tested for longer, and it logs in without `HELLO`. Use
+//! this crate if the program already uses redis-rs. Neither is faster at every load; see
+//! `docs/performance.md` for the figures. One task drives each connection. A call wakes the task
+//! once, and the task wakes the call once. The task also delivers wake-up messages to the waiters.
 //!
-//! The connections log in with `HELLO 3` (RESP3), so that requests and messages share one kind of connection. Servers and
-//! proxies without `HELLO` are refused.
+//! The connections log in with `HELLO 3` (RESP3), so requests and messages use the same kind of
+//! connection. Servers and proxies without `HELLO` are rejected.
 //!
 //! # Features
 //! | feature | default | adds |
@@ -56,7 +57,7 @@ pub use redis;
 /// [worker](lock_redis::RedisBackendBuilder::worker), or in the tokio runtime that created them.
 pub type RedisBackend = lock_redis::RedisBackend<RedisRs>;
 
-/// The settings of a [`RedisBackend`].
+/// A builder for a [`RedisBackend`].
 ///
 /// ```no_run
 /// # #[tokio::main] async fn main() -> Result<(), lock_core::LockError> {

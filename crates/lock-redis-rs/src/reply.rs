@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(read("+OK\r\n"), Ok(bytes("OK")));
         assert_eq!(read("+PONG\r\n"), Ok(bytes("PONG")));
         assert_eq!(read("$2\r\nhi\r\n"), Ok(bytes("hi")));
-        assert_eq!(read("=6\r\ntxt:hi\r\n"), Ok(bytes("hi")), "as INFO answers");
+        assert_eq!(read("=6\r\ntxt:hi\r\n"), Ok(bytes("hi")), "as in replies to INFO");
         let pair = vec![bytes("a"), Reply::Integer(1)];
         assert_eq!(read("%1\r\n+a\r\n:1\r\n"), Ok(Reply::List(pair)), "as a part of CLUSTER SLOTS");
         let list = vec![Reply::Integer(1), Reply::Error("WRONGTYPE no hash".to_owned())];

@@ -32,8 +32,8 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// A Redis backend with Redisson's data layout, on one server, the master behind Sentinel, or a cluster. It uses the
-/// client library `C`.
+/// A Redis backend with Redisson's data layout, on one server, the master behind Sentinel, or a
+/// cluster. Uses the client library `C`.
 ///
 /// Created by [`connect`](Self::connect) or [`RedisBackendBuilder`](crate::RedisBackendBuilder). Clones share the
 /// connections, which close with the last clone. The connections live in the
@@ -53,28 +53,30 @@ struct Inner<C: Client> {
 }
 
 impl<C: Client> RedisBackend<C> {
-    /// Returns the server settings that may cause locks to be lost. They were also logged when the backend connected.
+    /// Returns warnings about server settings that can cause locks to be lost. They were also
+    /// logged when the backend connected.
     #[must_use]
     pub fn warnings(&self) -> &[ConnectWarning] {
         &self.warnings
     }
 
-    /// Returns whether a connection for requests exists, without asking the server.
+    /// Returns `true` if there is a connection for requests. Sends no request.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.inner.route.is_connected()
     }
 
-    /// Pings every server and returns the time until all have answered. For readiness probes see
-    /// [`LockFactory::health`](lock_core::LockFactory::health), whose results are kept for a second.
+    /// Pings every server and returns the time until all have replied. For readiness probes, see
+    /// [`LockFactory::health`](lock_core::LockFactory::health), which caches its results for a
+    /// second.
     ///
     /// # Errors
-    /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if there is no connection or it is lost
-    /// during the ping. The call gives up on a silent server after 2 to 3 s; for a shorter limit, wrap it in a
-    /// timeout of your own.
+    /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if there is no
+    /// connection or it is lost during the ping. The call fails after 2 to 3 s if a server does not
+    /// respond. For a shorter limit, wrap the call in a timeout.
     ///
     /// # Cancel safety
-    /// Cancel safe.
+    /// This method is cancel safe.
     pub async fn ping(&self) -> Result<Duration, LockError> {
         let asked = Instant::now();
         self.inner.route.ping().await?;
@@ -109,7 +111,7 @@ impl<C: Client> RedisBackend<C> {
         &self.inner.route
     }
 
-    /// Returns the requests of schedulers that are waiting to be sent.
+    /// Returns the scheduler requests that are waiting to be sent.
     pub(crate) fn gathering(&self) -> &Gathering {
         &self.inner.gathering
     }
@@ -129,12 +131,12 @@ impl<C: Client> RedisBackend<C> {
         self.inner.route.run(script, &keys, &arguments).await
     }
 
-    /// Returns the argument by which publishing scripts know whether the channels are sharded.
+    /// Returns the script argument that indicates if the channels are sharded.
     fn sharded(&self) -> String {
         Keys::sharded(self.inner.route.pubsub()).to_owned()
     }
 
-    /// Submits an operation and awaits its answer.
+    /// Submits an operation and awaits its reply.
     async fn answer<T: Send + 'static>(
         &self,
         operation: impl FnOnce(Completion<T>) -> Operation,
@@ -145,7 +147,8 @@ impl<C: Client> RedisBackend<C> {
     }
 }
 
-/// Accepts many operations at once and sends them in few calls. Sends immediately while no call is under way.
+/// Accepts concurrent operations and sends them in few calls. Sends immediately while no call is in
+/// progress.
 impl<C: Client> Pipeline for RedisBackend<C> {
     fn submit(&self, operation: Operation) {
         self.inner.route.submit(operation);

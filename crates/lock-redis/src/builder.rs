@@ -1,4 +1,4 @@
-//! The settings of a backend and the setup of its connections.
+//! The settings for a backend, and the setup of its connections.
 
 use crate::{
     backend::RedisBackend,
@@ -27,14 +27,14 @@ const MAX_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 /// The default time limit of a dial and of the checks that follow it.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The settings of a [`RedisBackend`].
+/// A builder for a [`RedisBackend`].
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
-/// | [`retention`](Self::retention) | 1 h | how long the fencing counter of a name is kept after the last grant |
+/// | [`retention`](Self::retention) | 1 h | time for which a lock's fencing counter is kept after the last grant |
 /// | [`connect_timeout`](Self::connect_timeout) | 5 s | time limit of each connect and reconnect |
 /// | [`tls`](Self::tls) | set by the URL | trusted authorities and client certificate |
-/// | [`replicas`](Self::replicas) | 0 | number of replicas that must have a lease before it counts |
+/// | [`replicas`](Self::replicas) | 0 | number of replicas that must acknowledge a lease before it counts |
 /// | [`foreign_strings_are_busy`](Self::foreign_strings_are_busy) | `false` | the lock of a `SET NX PX` client counts as busy |
 /// | [`worker`](Self::worker) | the current runtime | runtime in which the connections live |
 ///
@@ -61,8 +61,8 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Creates a builder from a URL. [`Address`] lists the accepted forms.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl). The text says what to change. It never
-    /// contains the URL, which may hold a password.
+    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl). The text contains a
+    /// remedy. It never contains the URL, which may include a password.
     pub fn from_url(url: &str) -> Result<Self, LockError> {
         let address = Address::parse(url)?;
         match C::TLS {
@@ -86,11 +86,12 @@ impl<C: Client> RedisBackendBuilder<C> {
         }
     }
 
-    /// Sets how long the fencing counter of a name is kept after the last grant: from 1 s to 100 years, 1 h by
-    /// default.
+    /// Sets the time for which a lock's fencing counter is kept after the last grant, from 1 s to
+    /// 100 years. The default is 1 h.
     ///
-    /// Tokens follow the server's clock and keep increasing after a counter has expired. The retention only bounds the
-    /// storage of unused names, about 100 bytes each. It is also applied to counters that Redisson created.
+    /// Tokens follow the server's clock and keep increasing after a counter has expired. The
+    /// retention only limits the storage for unused names, about 100 bytes each. It also applies to
+    /// counters created by Redisson.
     ///
     /// `None` leaves the expiry of a counter unchanged and creates new counters without one. A fleet that shares
     /// *fenced* locks with Redisson needs `None`: Redisson restarts a missing counter at 1, and its tokens are then
@@ -101,8 +102,8 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
-    /// Sets the time limit for making a connection and checking it. It also applies to each reconnect. The default is
-    /// 5 s; zero is refused.
+    /// Sets the time limit for opening and checking a connection. It also applies to each
+    /// reconnect. The default is 5 s; zero is refused.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
@@ -128,15 +129,15 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
-    /// Treats a Redis string that is stored with an expiry under a lock's name as another holder, until it expires.
-    /// Without this option, such a name is refused as a key of the wrong type.
+    /// Treats a Redis string with an expiry under a lock's name as another holder until it expires.
+    /// Without this option, the name is rejected as a key of the wrong type.
     ///
-    /// This is for a rolling migration from clients that lock with `SET NX PX`, such as rslock: during the migration,
-    /// old and new processes exclude each other. Old clients send no message when they release, so a new one waits
-    /// until the string expires or until its next poll. Set the
-    /// [`poll_interval`](lock_core::LockOptions::poll_interval) to a fraction of a second until the migration is
-    /// complete. A string *without* an expiry is still refused, since it may never go away. Inspecting a name that is a
-    /// string fails in both cases.
+    /// Intended for a rolling migration from clients that lock with `SET NX PX`, such as rslock.
+    /// During the migration, old and new processes exclude each other. Old clients send no message
+    /// on release, so a new one waits until the string expires or until its next poll. Set the
+    /// [`poll_interval`](lock_core::LockOptions::poll_interval) to a fraction of a second until the
+    /// migration is complete. A string *without* an expiry is still rejected, because it may never
+    /// be removed. Inspecting a name that is a string fails in both cases.
     ///
     /// Supported for a single server, Sentinel and a cluster. A quorum is refused.
     pub fn foreign_strings_are_busy(mut self, yes: bool) -> Self {
@@ -144,9 +145,9 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
-    /// Sets the runtime in which the connections live and replies are read: a [`Worker`] instead of the runtime that
-    /// connects. Factories with this backend also renew their leases there, so CPU-heavy tasks of the application do
-    /// not delay renewals.
+    /// Runs the connections in a [`Worker`] instead of the runtime that connects. Factories with
+    /// this backend also renew their leases there, so CPU-heavy application tasks do not delay
+    /// renewals.
     ///
     /// ```no_run
     /// # use lock_core::{LockError, LockFactory, Worker};
@@ -161,15 +162,17 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
-    /// Connects, and checks that the server can keep locks and that the login has the required permissions.
+    /// Connects, and checks that the server can store locks and that the user has the required
+    /// permissions.
     ///
     /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime, and end with it.
     ///
     /// # Errors
-    /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if no server answers in time.
-    /// [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if the server refuses the password, denies a
-    /// permission (named in the text), is too old, or is of a kind that cannot keep locks. Settings that are accepted
-    /// but may cause locks to be lost are logged, and returned by [`RedisBackend::warnings`].
+    /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if no server responds
+    /// in time. [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if the server refuses
+    /// the password, denies a permission (named in the text), is too old, or is of a kind that
+    /// cannot store locks. Settings that are accepted but can cause locks to be lost are logged,
+    /// and returned by [`RedisBackend::warnings`].
     /// [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) if the worker has ended.
     ///
     /// # Cancel safety
@@ -213,11 +216,11 @@ impl<C: Client> RedisBackendBuilder<C> {
         Rules { retention: self.retention, foreign_strings: self.foreign_strings }
     }
 
-    /// Calls [`connect_quorum`](Self::connect_quorum) for the address of a quorum, and [`connect`](Self::connect) for
-    /// any other address.
+    /// Calls [`connect_quorum`](Self::connect_quorum) for a quorum address, and
+    /// [`connect`](Self::connect) for any other address.
     ///
     /// # Errors
-    /// As the method that it calls.
+    /// Returns the errors of the called method.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connections.
@@ -248,7 +251,7 @@ impl<C: Client> RedisBackendBuilder<C> {
         self.client().map(Arc::new)
     }
 
-    /// Returns the client, with TLS if the address asks for it.
+    /// Returns the client, with TLS if the address requires it.
     fn client(&mut self) -> Result<C, BackendError> {
         let mut client = std::mem::take(&mut self.client);
         if let Some(tls) = &self.address.tls {
@@ -318,7 +321,8 @@ impl<C: Client> RedisBackend<C> {
     /// defaults of [`RedisBackendBuilder`].
     ///
     /// # Errors
-    /// As [`RedisBackendBuilder::from_url`] and [`RedisBackendBuilder::connect`].
+    /// Returns the errors of [`RedisBackendBuilder::from_url`] and
+    /// [`RedisBackendBuilder::connect`].
     ///
     /// # Cancel safety
     /// Dropping the future closes the connections.

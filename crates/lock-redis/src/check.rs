@@ -17,28 +17,29 @@ use tokio::time::Instant;
 /// The oldest supported server version. Of the commands in the scripts, `SET … GET` is the newest.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// A server setting that is accepted but may cause locks to be lost.
+/// A server setting that is accepted but can cause locks to be lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectWarning {
     /// The server evicts keys, including locks, when its memory is full.
     Evicts {
-        /// Its `maxmemory-policy`.
+        /// The server's `maxmemory-policy`.
         policy: String,
     },
-    /// Fewer replicas follow the master than have to acknowledge. No lock is granted until enough of them do.
+    /// Fewer replicas are connected than must acknowledge. No lock is granted until enough are
+    /// connected.
     TooFewReplicas {
         /// The number of connected replicas.
         connected: u32,
-        /// The number of replicas that have to acknowledge.
+        /// The number of replicas that must acknowledge.
         wanted: u32,
     },
-    /// A master that is cut off from its replicas keeps accepting writes.
+    /// A master that is disconnected from its replicas keeps accepting writes.
     WritesAlone {
         /// The current settings, or the reason why they are unknown.
         reason: String,
     },
-    /// `INFO` is denied to the login, so the settings of the server were not checked.
+    /// The user may not run `INFO`, so the server settings were not checked.
     NotChecked {
         /// The reason.
         reason: String,
@@ -76,7 +77,7 @@ pub(crate) enum Expected {
     Master,
     /// A master in a cluster.
     ClusterNode,
-    /// A node of a quorum: an independent master.
+    /// A quorum node, which is an independent master.
     QuorumNode,
 }
 
@@ -163,7 +164,7 @@ pub(crate) async fn replicas<C: Client>(
 
 /// Returns the settings if they let a master continue without replicas. `settings` alternates between names and values.
 fn writes_alone(settings: &Reply) -> Option<String> {
-    let Reply::List(words) = settings else { return Some("its settings cannot be read".to_owned()) };
+    let Reply::List(words) = settings else { return Some("the settings cannot be read".to_owned()) };
     let value = |name: &str| {
         let pair = words.chunks(2).find(|pair| pair.first().and_then(Reply::text) == Some(name))?;
         pair.get(1)?.integer()
@@ -173,7 +174,7 @@ fn writes_alone(settings: &Reply) -> Option<String> {
     (!is_safe).then(|| format!("min-replicas-to-write {least}, min-replicas-max-lag {lag}"))
 }
 
-/// Returns keys that no lock uses.
+/// Returns keys that are not used by any lock.
 pub(crate) fn scratch() -> Keys {
     Keys::reserved(&format!("check:{}", ProcessId::random()))
 }

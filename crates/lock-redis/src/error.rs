@@ -1,4 +1,5 @@
-//! Classification of failures: not sent, refused, or unknown. Error texts of servers are only interpreted here.
+//! Classification of failures as not sent, refused, or unknown. Server error texts are interpreted
+//! only in this module.
 
 mod topology;
 
@@ -25,7 +26,7 @@ pub(crate) struct RequestError {
 /// A state of the server that requires a reaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Condition {
-    /// The server does not know the script. Nothing was done.
+    /// The script is unknown to the server. Nothing was executed.
     UnknownScript,
     /// The server has become a replica. Its address may now lead to another server.
     ReadOnly,
@@ -93,7 +94,7 @@ pub(crate) enum Unanswered {
     Failed(CallError),
     /// The connection was lost during the call.
     ConnectionLost,
-    /// The connection is alive, but this call got no answer.
+    /// The connection is alive, but this call got no reply.
     TimedOut,
 }
 
@@ -112,7 +113,7 @@ impl Unanswered {
         }
     }
 
-    /// Returns `true` if the server did not know the script, and therefore did nothing.
+    /// Returns `true` if the script was unknown to the server, which then executed nothing.
     pub(crate) fn is_unknown_script(&self) -> bool {
         self.refusal().is_some_and(|error| error.condition == Condition::UnknownScript)
     }
@@ -146,8 +147,8 @@ pub(crate) fn refused_by_script(what: &str, text: &str) -> RequestError {
 pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> BackendError {
     let details = error.message.as_str();
     let closed = match tls {
-        true => ": does it speak TLS? If not, write `redis://`",
-        false => ": if it speaks TLS, write `rediss://`",
+        true => ": does the server speak TLS? If not, write `redis://`",
+        false => ": if the server speaks TLS, write `rediss://`",
     };
     let (kind, remedy) = match error.kind {
         DialErrorKind::Certificate => (
@@ -172,7 +173,7 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
             kind @ Kind::Denied => (kind, remedy(kind, details)),
             _ if unknown_command(details).is_some() => (Kind::Misconfigured, UNKNOWN_COMMAND),
             _ if details.contains("wrong number of arguments for 'auth'") => {
-                (Kind::Misconfigured, ": it is too old to have users: use Redis 6.2 or later")
+                (Kind::Misconfigured, ": the server is too old to have users: use Redis 6.2 or later")
             }
             // The server rejects the settings of the connection.
             Kind::Protocol => (Kind::Misconfigured, NOT_REDIS),
@@ -185,12 +186,12 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
 
 /// Adds the quorum node's name to its error.
 pub(crate) fn named(node: &Server, error: &BackendError) -> BackendError {
-    BackendError::new(error.kind(), error.applied(), format!("node {node} of the quorum: {error}"))
+    BackendError::new(error.kind(), error.applied(), format!("quorum node {node}: {error}"))
 }
 
 /// Returns the error for a key that no node of the cluster currently serves.
 pub(crate) fn unserved(what: &str) -> RequestError {
-    plain(what, Kind::Unavailable, Applied::No, "no node of the cluster serves this name at the moment")
+    plain(what, Kind::Unavailable, Applied::No, "no cluster node currently serves this name")
 }
 
 /// Returns the error for settings that cannot work.
@@ -215,21 +216,20 @@ pub(crate) fn unsupported() -> RequestError {
     BackendError::new(Kind::Unsupported, Applied::No, message).into()
 }
 
-/// Returns the error of a request that was not answered on a connection that is alive.
+/// Returns the error of a request without a reply on a live connection.
 pub(crate) fn no_answer(what: &str) -> RequestError {
-    plain(what, Kind::Timeout, Applied::Unknown, "no answer")
+    plain(what, Kind::Timeout, Applied::Unknown, "no reply")
 }
 
 /// Returns the error of a request that the server executed but that too few replicas acknowledged.
 pub(crate) fn unacknowledged(what: &str) -> RequestError {
-    let why = "too few replicas acknowledged it: are they connected to the master?";
+    let why = "too few replicas acknowledged the operation: are they connected to the master?";
     plain(what, Kind::Unavailable, Applied::Unknown, why)
 }
 
-/// Returns the error of a connection whose dialling task has ended, so that there will be no other connection.
+/// Returns the error of a connection whose dialling task has ended. It will not be replaced.
 pub(crate) fn runtime_ended(what: &str) -> RequestError {
-    let why =
-        "the runtime of its connections has ended: connect in a runtime that lives as long as the backend";
+    let why = "the connection's runtime has ended: connect in a runtime that lives as long as the backend";
     plain(what, Kind::Misconfigured, Applied::No, why)
 }
 
@@ -294,17 +294,18 @@ fn classify(details: &str) -> (BackendErrorKind, Applied) {
     }
     match without_place(details).split_whitespace().next().unwrap_or_default() {
         first if REFUSALS.contains(&first) => (Kind::Unavailable, Applied::No),
-        // A client may fail all requests under way with it.
+        // A client may fail all requests in progress with it.
         "CLUSTERDOWN" | "ASK" => (Kind::Unavailable, Applied::Unknown),
         // A script failed midway, or the error is from a later version.
         _ => (Kind::Protocol, Applied::Unknown),
     }
 }
 
-const NOT_REDIS: &str = ": is it a Redis server, and does it have this database number?";
-const UNKNOWN_COMMAND: &str = ": is it older than 6.0, or a proxy?";
+const NOT_REDIS: &str = ": is this a Redis server with this database number?";
+const UNKNOWN_COMMAND: &str = ": is the server older than 6.0, or a proxy?";
 
-/// Returns the command that the server does not know. The rest of the text quotes the arguments, which may be a login.
+/// Returns the command that is unknown to the server. The rest of the text quotes the arguments,
+/// which may contain a login.
 fn unknown_command(details: &str) -> Option<&str> {
     let (_, named) = details.split_once("unknown command ")?;
     let named = named.split_once(", with args").map_or(named, |(command, _)| command);
@@ -318,7 +319,7 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
             ": use the correct user and password"
         }
         BackendErrorKind::Denied if says("NOPERM") || says("can't") || says(ACL_FAILURE) => {
-            ": grant the user the rights that `docs/protocol.md` lists"
+            ": grant the user the permissions listed in `docs/protocol.md`"
         }
         BackendErrorKind::Denied => ": check the user and the password",
         BackendErrorKind::Protocol if unknown_command(details).is_some() => UNKNOWN_COMMAND,
@@ -331,7 +332,7 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
         }
         BackendErrorKind::Unavailable if says("READONLY") => ": this is a replica: connect to its master",
         BackendErrorKind::Unavailable if says("CLUSTERDOWN") => {
-            ": the cluster does not serve the key at the moment"
+            ": the cluster does not currently serve the key"
         }
         BackendErrorKind::Unavailable if says("OOM") => ": raise `maxmemory`, or free memory",
         BackendErrorKind::Unavailable if says("MISCONF") => ": the server cannot save its data: see its log",
@@ -343,7 +344,7 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
 fn first_words(details: &str) -> String {
     let line = without_place(details.lines().next().unwrap_or_default());
     if let Some(command) = unknown_command(line) {
-        return format!("it does not know {command}");
+        return format!("unknown command {command}");
     }
     if line.starts_with("NOAUTH") {
         return "NOAUTH, the server requires a password".to_owned();

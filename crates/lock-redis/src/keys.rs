@@ -1,4 +1,5 @@
-//! Redis keys of a lock. The layout is Redisson's, so that Java and Rust contend for the same lock.
+//! The Redis keys of a lock. The layout is Redisson's, so Java and Rust can contend for the same
+//! lock.
 
 use crate::client::PubSub;
 use lock_core::{LockName, backend::ProcessId};
@@ -33,7 +34,7 @@ impl Keys {
         Self::under(&format!("distlock:{rest}"))
     }
 
-    /// Returns the argument by which publishing scripts know whether the channels are sharded.
+    /// Returns the script argument that indicates if the channels are sharded.
     pub(crate) fn sharded(pubsub: PubSub) -> &'static str {
         match pubsub {
             PubSub::Plain => "",

@@ -5,13 +5,14 @@
 //! [`client::Client`], which dials one endpoint.
 //!
 //! # Stored data
-//! The layout is that of Redisson (`RLock`, and `RFencedLock` for the token), so Rust and Java can contend for the
-//! same lock: a hash `{lease id: depth}` that expires with the lease, a counter for the fencing tokens, and a channel
-//! for wake-ups. Every operation is one Lua script in one round trip and is safe to repeat. Operations that are under
-//! way at the same time share a call: one script carries up to 32, and each is answered individually.
+//! The layout is Redisson's (`RLock`, and `RFencedLock` for the token), so Rust and Java can
+//! contend for the same lock. It consists of a hash `{lease id: depth}` that expires with the
+//! lease, a counter for the fencing tokens, and a channel for wake-ups. Every operation is one Lua
+//! script in one round trip and is safe to repeat. Concurrent operations share a call: one script
+//! carries up to 32, and each gets its own reply.
 //!
-//! Each factory also keeps a card of its process under `distlock:process:<uuid>`, for people. It is optional and needs
-//! no right that the locks do not need; `docs/protocol.md` says more.
+//! Each factory also stores a process card under `distlock:process:<uuid>`, for operators. The card
+//! is optional and needs no additional permissions. See `docs/protocol.md`.
 //!
 //! # Connections
 //! A backend has two connections regardless of the number of locks: one for requests and one for wake-ups.
@@ -22,7 +23,7 @@
 //! Each connection is replaced
 //! - when it ends, after a random pause of 150 to 250 ms; if the server refuses the dial, it is repeated after 0.5 to
 //!   1 s;
-//! - when requests were under way for 2 to 2.5 s without any answer;
+//! - when requests were pending for 2 to 2.5 s without any reply;
 //! - when the server reports that it is read-only, or the sentinels name another master, with random pauses that grow
 //!   to 2 s.
 //!
@@ -30,16 +31,18 @@
 //! sent. The connection for wake-ups is pinged every 5 s, the one for requests every 10 s.
 //!
 //! # Guarantees of one Redis
-//! At most one valid holder exists per name while the server keeps its data and its clock does not step. A failover to
-//! a replica that missed the last write, an eviction or a restart without data can grant a lock that another holder
-//! still believes it holds. The fencing token distinguishes such holders, and the resource has to check it. A quorum of
-//! independent servers ([`connect_quorum`](RedisBackendBuilder::connect_quorum)) keeps the guarantee even if a minority
+//! At most one valid holder exists per lock while the server keeps its data and its clock does not
+//! step. A failover to a replica that missed the last write, an eviction or a restart without data
+//! can grant a lock that is still held by another holder. The fencing token distinguishes these
+//! holders, and the resource must check it. A quorum of independent servers
+//! ([`connect_quorum`](RedisBackendBuilder::connect_quorum)) keeps the guarantee even if a minority
 //! of them is lost.
 //!
 //! # Servers
-//! Redis 6.2 or later, and Valkey: standalone, the master of sentinels, a cluster, or the nodes of a
-//! [quorum](lock_core::quorum). `docs/topologies.md` says what each survives; `docs/protocol.md` lists the tested
-//! versions. Replies about a lease come from a master only; a replica behind the address refuses the request.
+//! Redis 6.2 or later, and Valkey: standalone, the master of sentinels, a cluster, or the nodes of
+//! a [quorum](lock_core::quorum). `docs/topologies.md` describes which failures each survives, and
+//! `docs/protocol.md` lists the tested versions. Only a master replies about a lease; a replica
+//! rejects the request.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -77,7 +80,7 @@ pub use client::Tls;
 pub use topology::{QuorumAddress, SentinelAddress, Topology};
 pub use url::{Address, SCHEMES};
 
-/// Functions that read replies and name keys, for fuzzers and trials. They may change in any release.
+/// Internal functions for fuzzers and trials. They may change in any release.
 #[cfg(feature = "__internal")]
 #[doc(hidden)]
 pub mod model;

@@ -1,18 +1,18 @@
-//! Detection of dead connections by the time for which requests go unanswered.
+//! Detection of dead connections by the time without replies.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
-/// The total time with requests under way and no answer after which a connection counts as dead. TCP alone would need a
-/// quarter of an hour to notice that the peer is gone.
+/// The total time with requests in progress and no reply after which a connection counts as dead.
+/// TCP alone would need a quarter of an hour to notice that the peer is gone.
 const DEAD_AFTER: Duration = Duration::from_secs(2);
 
 /// The number of checks in that time. So a dead connection is noticed at most a quarter of it later.
 const LOOKS: u32 = 4;
 
-/// The silence of one connection. Time without requests under way does not count.
+/// The silence of one connection. Time without requests in progress does not count.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     under_way: AtomicUsize,
@@ -42,11 +42,11 @@ impl Liveness {
     }
 }
 
-/// A request under way. Dropping it, as a caller with a timeout does, ends it without an answer.
+/// A request in progress. Dropping it, as a caller with a timeout does, ends it without a reply.
 pub(crate) struct Sent<'a>(&'a Liveness);
 
 impl Sent<'_> {
-    /// Records that the peer answered.
+    /// Records a reply from the peer.
     pub(crate) fn heard(self) {
         self.0.answers.fetch_add(1, Ordering::Relaxed);
     }

@@ -16,7 +16,7 @@ pub fn keys(name: &LockName) -> [String; 3] {
     [lock, counter, channel]
 }
 
-/// Returns the hashes of the acquire, renew and release scripts, by which a proxy tells them apart.
+/// Returns the hashes of the acquire, renew and release scripts, which identify them in a proxy.
 #[must_use]
 pub fn hashes() -> [&'static str; 3] {
     [script::ACQUIRE.hash(), script::RENEW.hash(), script::RELEASE.hash()]

@@ -1,5 +1,5 @@
-//! Pauses between attempts. They are random within bounds, so that processes that lost a server do not all return at
-//! once.
+//! Pauses between attempts. They are random within bounds, so processes that lost a server do not
+//! all return at the same time.
 
 use std::{
     hash::{BuildHasher, RandomState},

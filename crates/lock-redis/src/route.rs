@@ -40,7 +40,7 @@ impl<C: Client> OneServer<C> {
 }
 
 impl<C: Client> Route<C> {
-    /// Accepts an operation. It is answered later, never during this call.
+    /// Accepts an operation. It completes later, never during this call.
     pub(crate) fn submit(&self, operation: Operation) {
         match self {
             Self::One(server) => server.pipeline.submit(operation),

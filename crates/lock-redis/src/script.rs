@@ -1,4 +1,4 @@
-//! The Lua scripts. Each runs by its hash, or by its text if the server does not know the hash yet.
+//! The Lua scripts. Each runs by its hash, or by its text if the hash is unknown to the server.
 
 use crate::{
     client::{Client, Command, Connection},
@@ -142,7 +142,7 @@ operations! {
 
 scripts! {
     TEXTS nothing!
-    PROBE "check the rights" "probe"
+    PROBE "check the permissions" "probe"
 }
 
 scripts! {
@@ -210,16 +210,16 @@ scripts! {
 }
 
 impl Script {
-    /// Returns the SHA-1 hash by which the server knows the script.
+    /// Returns the SHA-1 hash that identifies the script on the server.
     pub(crate) fn hash(&'static self) -> &'static str {
         &self.hash
     }
 
-    /// Runs the script with this number of keys. `write` writes the keys followed by the arguments.
+    /// Runs the script with `keys` keys. `write` writes the keys followed by the arguments.
     ///
-    /// After a restart or `SCRIPT FLUSH` the server does not know the hash and does nothing. The text is then sent, and
-    /// the server remembers it. Since this is rare, the words are written a second time instead of being copied for
-    /// every call.
+    /// After a restart or `SCRIPT FLUSH`, the hash is unknown to the server, which does nothing.
+    /// The text is then sent, and the server remembers it. Since this is rare, the words are
+    /// written a second time instead of being copied for every call.
     pub(crate) async fn run<T: Connection>(
         &'static self,
         connection: &Dialled<T>,

@@ -1,4 +1,5 @@
-//! Strict decoding of script replies. A reply that the header of a script does not list is an error.
+//! Strict decoding of script replies. A reply that is not listed in the script's header is an
+//! error.
 
 use crate::{
     builder::ForeignStrings,
@@ -168,7 +169,7 @@ impl ScriptReply {
             "lacks" => {
                 let missing = self.text(0)?;
                 let message = format!(
-                    "connect to redis: the user lacks rights ({missing}): grant those listed in `docs/protocol.md`"
+                    "connect to redis: the user lacks permissions ({missing}): grant those listed in `docs/protocol.md`"
                 );
                 Err(BackendError::new(BackendErrorKind::Denied, Applied::No, message).into())
             }
@@ -190,8 +191,8 @@ impl ScriptReply {
     }
 }
 
-/// Expands a reply that is the time alone, with which a script answers its usual case, by the word and the numbers that
-/// it stands for. Returns any other reply unchanged.
+/// Expands a reply that contains only the time, which a script returns in its usual case, to the
+/// word and the numbers that it stands for. Returns any other reply unchanged.
 pub(crate) fn in_full(reply: RawReply, word: &'static str, numbers: &[i64]) -> RawReply {
     let RawReply::Integer(_) = reply else { return reply };
     let mut parts = Vec::with_capacity(MAX_PARTS);

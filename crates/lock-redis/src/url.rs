@@ -36,7 +36,7 @@ pub const SCHEMES: [&str; 11] = [
 /// | `redis://[user:password@]host[:port][/database]` | TCP; port 6379 and database 0 by default |
 /// | `rediss://…` | the same over TLS, if the client was built with it |
 /// | `redis+unix:///path/of/socket[?db=database&user=user&pass=password]` | a Unix socket |
-/// | `redis-sentinel://[user:password@]host[:port],…/master[/database]` | the master that these sentinels name; port 26379 by default |
+/// | `redis-sentinel://[user:password@]host[:port],…/master[/database]` | the master named by these sentinels; port 26379 by default |
 /// | `rediss-sentinel://…` | the same over TLS, to sentinels and master |
 /// | `redis-cluster://[user:password@]host[:port],…` | the cluster to which these nodes belong |
 /// | `rediss-cluster://…` | the same over TLS |
@@ -48,12 +48,13 @@ pub const SCHEMES: [&str; 11] = [
 /// A password without a user is written `:password@`. Special characters in user and password are percent-encoded
 /// (`%40` for `@`, `%2F` for `/`).
 ///
-/// User and password in a `redis-sentinel://` URL are those of the master. The login for the sentinels themselves is
-/// `?sentinel_user=user&sentinel_pass=password`.
+/// The user and password in a `redis-sentinel://` URL are for the master. Set the login for the
+/// sentinels with `?sentinel_user=user&sentinel_pass=password`.
 ///
-/// A `redlock://` URL accepts two options. `?max_lease=30s` sets the longest lease, which must be the same on all
-/// clients (a whole number of `ms`, `s`, `m` or `h`; 30 s by default). `&durable=true`
-/// [declares](lock_core::quorum::Member::durable) that no node ever loses a write that it has acknowledged.
+/// A `redlock://` URL accepts two options. `?max_lease=30s` sets the longest lease, which must be
+/// the same on all clients (a whole number of `ms`, `s`, `m` or `h`; 30 s by default).
+/// `&durable=true` [declares](lock_core::quorum::Member::durable) that no node loses a write that
+/// it has acknowledged.
 ///
 /// `rediss://` trusts the system's authorities. `?authority=/ca.pem` trusts those of a PEM file instead;
 /// `&certificate=/client.pem&key=/client.key` presents a client certificate.
@@ -71,8 +72,8 @@ impl Address {
     /// Parses a URL and reads the PEM files that it names.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl). The text says what to change. It never
-    /// contains the URL, which may hold a password.
+    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl). The text contains a
+    /// remedy. It never contains the URL, which may include a password.
     pub fn parse(url: &str) -> Result<Self, LockError> {
         parse(url)
     }

@@ -1,20 +1,20 @@
-//! A test with a runtime thread that blocks right after it used a lock, as careless callers do.
+//! A test in which a runtime thread blocks right after using a lock.
 
 use lock_core::{Lock, LockFactory};
 use std::time::Duration;
 use tokio::runtime::Builder;
 
-/// The use of a lock right before the thread blocks.
+/// The last use of a lock before the thread blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastUse {
     /// A guard is dropped.
     Drop,
     /// A guard is released.
     Release,
-    /// A lock is acquired, and held while the thread blocks.
+    /// A lock is acquired and held while the thread blocks.
     Acquire,
-    /// [`LockGuard::is_held`](lock_core::LockGuard::is_held) is called in a loop, on a lock that is held while the
-    /// thread blocks.
+    /// [`LockGuard::is_held`](lock_core::LockGuard::is_held) is called in a loop on a lock that is
+    /// held while the thread blocks.
     IsHeld,
 }
 
@@ -26,9 +26,9 @@ impl LastUse {
 /// Holds a lock in one task while another task repeatedly uses a second lock and then blocks its thread. Returns
 /// `true` if the first lock was held throughout.
 ///
-/// `connect` creates the factory inside the runtime; `lease` is the lease of its locks. With two or more threads the
-/// block lasts two and a half leases. A single thread cannot renew while it is blocked: there the block lasts a
-/// quarter of a lease, and the watchdog must catch up.
+/// `connect` creates the factory inside the runtime, and `lease` is the lease of its locks. With
+/// two or more threads, the thread blocks for two and a half leases. A single thread cannot renew
+/// while it is blocked, so it blocks for a quarter of a lease and the watchdog must catch up.
 pub fn outlives_a_blocked_thread<F>(threads: usize, last: LastUse, lease: Duration, connect: F) -> bool
 where
     F: Future<Output = LockFactory> + Send + 'static,
@@ -37,12 +37,12 @@ where
         Builder::new_multi_thread().worker_threads(threads).enable_all().build().expect("a runtime");
     let block = if threads == 1 { lease / 4 } else { lease * 5 / 2 };
     let held = runtime.block_on(async {
-        let locks = tokio::spawn(connect).await.expect("the factory is made");
-        let kept = lock(&locks, "kept").acquire().await.expect("nobody else wants it");
+        let locks = tokio::spawn(connect).await.expect("failed to create the factory");
+        let kept = lock(&locks, "kept").acquire().await.expect("the lock is uncontended");
         for _ in 0..2 {
             let other = lock(&locks, "other");
             let careless = tokio::spawn(async move {
-                let guard = other.acquire().await.expect("nobody else wants it");
+                let guard = other.acquire().await.expect("the lock is uncontended");
                 let guard = match last {
                     LastUse::Drop => {
                         drop(guard);
@@ -61,7 +61,7 @@ where
                 std::thread::sleep(block);
                 drop(guard);
             });
-            careless.await.expect("it only blocks");
+            careless.await.expect("the blocking task does not panic");
         }
         let held = !kept.remaining().is_zero();
         drop(kept);
@@ -72,5 +72,5 @@ where
 }
 
 fn lock(locks: &LockFactory, name: &str) -> Lock {
-    locks.named(name).expect("a good name")
+    locks.named(name).expect("a valid name")
 }

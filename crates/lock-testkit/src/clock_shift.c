@@ -1,7 +1,7 @@
 /* A shifted wall clock. Preloaded into a process, it adds an offset to everything that returns the time of day.
- * The offset, in microseconds, is the 8 bytes of the file that LOCK_TESTKIT_CLOCK names; writing to that file sets the
- * clock. Clocks that only measure time (monotonic, boot time) are not affected. It asks the kernel directly, since the
- * functions that it replaces must not be called while a process is being loaded. */
+ * The offset, in microseconds, is stored in the 8-byte file named by LOCK_TESTKIT_CLOCK. Writing to the file sets the
+ * clock. The monotonic and boot-time clocks are not affected. The library calls the kernel directly, because the
+ * functions it replaces must not be called while a process is being loaded. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-//! A wall clock that can be set for running processes.
+//! An adjustable wall clock for running processes.
 
 use std::{
     env, fs,
@@ -11,11 +11,11 @@ use tempfile::TempDir;
 /// The preloaded library, compiled once per test process.
 static LIBRARY: LazyLock<TempDir> = LazyLock::new(compile);
 
-/// The wall clock of the processes that it is [given to](ClockShift::give_to), as an offset from the real one. Clones
-/// set the same clock.
+/// An adjustable wall clock for the processes it is [given to](ClockShift::give_to), stored as an
+/// offset from the real one. Clones share the offset.
 ///
-/// It affects programs that ask libc for the time, as Redis and Rust's `SystemTime` do. Monotonic clocks are not
-/// affected.
+/// Affects programs that read the time through libc, such as Redis and Rust's `SystemTime`.
+/// Monotonic clocks are not affected.
 #[derive(Debug, Clone)]
 pub struct ClockShift {
     directory: Arc<TempDir>,
@@ -25,36 +25,36 @@ impl ClockShift {
     /// Creates a clock that shows the real time.
     ///
     /// # Panics
-    /// Panics if there is no C compiler, or no temporary directory.
+    /// Panics if there is no C compiler or the temporary directory cannot be created.
     #[must_use]
     pub fn new() -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let directory = tempfile::tempdir().expect("failed to create a temporary directory");
         let this = Self { directory: Arc::new(directory) };
         this.set_micros(0);
         this
     }
 
-    /// Sets the clock ahead by this many seconds, or back if negative.
+    /// Sets the clock ahead by `seconds`, or back if negative.
     ///
     /// # Panics
-    /// Panics if its file no longer exists.
+    /// Panics if the clock's file no longer exists.
     pub fn set(&self, seconds: i64) {
         self.set_micros(seconds * 1_000_000);
     }
 
     fn set_micros(&self, micros: i64) {
         use std::io::Write;
-        // Written in place, since the processes have mapped this very file.
+        // Write in place: the processes have mapped this file.
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .open(self.directory.path().join("offset"))
-            .expect("the offset can be opened");
-        file.write_all(&micros.to_ne_bytes()).expect("the offset can be written");
+            .expect("failed to open the offset file");
+        file.write_all(&micros.to_ne_bytes()).expect("failed to write the offset file");
     }
 
-    /// Makes processes started by this command use this clock.
+    /// Makes the process started by `command` use this clock.
     pub fn give_to(&self, command: &mut Command) {
         command.env("LD_PRELOAD", LIBRARY.path().join("clock_shift.so"));
         command.env("LOCK_TESTKIT_CLOCK", self.directory.path().join("offset"));
@@ -68,19 +68,20 @@ impl Default for ClockShift {
 }
 
 fn compile() -> TempDir {
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let directory = tempfile::tempdir().expect("failed to create a temporary directory");
     let (source, library) = (directory.path().join("clock_shift.c"), directory.path().join("clock_shift.so"));
-    fs::write(&source, include_str!("clock_shift.c"))
-        .expect("a file can be written in a directory of our own");
+    fs::write(&source, include_str!("clock_shift.c")).expect("failed to write to the temporary directory");
     let compiler = env::var_os("CC").unwrap_or_else(|| "cc".into());
     let run = |source: &Path| {
         Command::new(&compiler).args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).output()
     };
     match run(&source) {
         Ok(output) if output.status.success() => directory,
-        Ok(output) => panic!("the clock shift does not compile: {}", String::from_utf8_lossy(&output.stderr)),
+        Ok(output) => {
+            panic!("failed to compile the clock shift: {}", String::from_utf8_lossy(&output.stderr))
+        }
         Err(error) => {
-            panic!("there is no C compiler ({error}): install one, for example with `apt-get install gcc`")
+            panic!("no C compiler found ({error}): install one, for example with `apt-get install gcc`")
         }
     }
 }

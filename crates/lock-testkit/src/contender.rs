@@ -1,4 +1,4 @@
-//! A lease with methods for each operation on a store, through which the properties test a backend.
+//! A lease id with a method for each store operation, used by the conformance properties.
 
 use lock_core::{
     FencingToken, LockName,
@@ -17,22 +17,23 @@ use std::{
     time::Duration,
 };
 
-/// A lease that does not end while a property examines it, even on a slow machine.
+/// A lease long enough not to expire during a test, even on a slow machine.
 pub const LONG: Duration = Duration::from_secs(20);
-/// A lease whose end properties wait for.
+/// A lease short enough for tests to wait for its expiry.
 pub const SHORT: Duration = Duration::from_millis(400);
-/// The time after which a [`SHORT`] lease has certainly ended.
+/// The time after which a [`SHORT`] lease has certainly expired.
 pub const PAST_SHORT: Duration = Duration::from_millis(500);
-/// A lease that can be renewed before its end even on a slow machine, and whose end a property can wait for.
+/// A lease that can be renewed in time even on a slow machine, and that is short enough for tests
+/// to wait for its expiry.
 pub const RENEWED: Duration = Duration::from_secs(3);
-/// The tolerance for slow machines: the remaining time of a lease that was just set is less than this below its
+/// The tolerance for slow machines: the remaining time of a new lease may be this much below its
 /// duration.
 pub const SLOW: Duration = Duration::from_secs(10);
 
-/// The time limit of the suite's acquires.
+/// The suite's time limit for an acquire.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A single lease id that sends requests.
+/// A client that sends requests with a single lease id.
 #[derive(Debug, Clone)]
 pub struct Contender {
     backend: Arc<dyn Backend>,
@@ -44,17 +45,17 @@ pub struct Contender {
 pub struct Tokens {
     /// The token of the hold.
     pub first: FencingToken,
-    /// The end of the reserved range.
+    /// The last token of the reserved range.
     pub last: FencingToken,
 }
 
 impl Contender {
-    /// Creates a lease of a new process.
+    /// Creates a lease id for a new process.
     pub fn new(backend: &Arc<dyn Backend>) -> Self {
         Self::of(backend, ProcessId::random())
     }
 
-    /// Creates another lease of a process.
+    /// Creates another lease id for an existing process.
     pub fn of(backend: &Arc<dyn Backend>, process: ProcessId) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = LeaseNumber::new(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -66,7 +67,7 @@ impl Contender {
         self.lease
     }
 
-    /// Returns an acquire of this lease that is in time.
+    /// Returns an acquire request for this lease whose `not_after` has not passed.
     pub async fn request(&self, name: &LockName, duration: Duration, mode: AcquireMode) -> AcquireRequest {
         let not_after = now(&self.backend, name).await + PATIENCE;
         AcquireRequest {
@@ -84,23 +85,23 @@ impl Contender {
         self.acquire_reply(name, duration).await.outcome
     }
 
-    /// Tries to acquire the lock and returns the whole reply.
+    /// Tries to acquire the lock, and returns the whole reply.
     pub async fn acquire_reply(&self, name: &LockName, duration: Duration) -> Reply<Acquired> {
         let request = self.request(name, duration, next(0, None)).await;
         self.send(request).await
     }
 
-    /// Sends exactly this request.
+    /// Sends `request` unchanged.
     pub async fn send(&self, request: AcquireRequest) -> Reply<Acquired> {
-        self.backend.acquire(request).await.expect("an acquire on a healthy store is answered")
+        self.backend.acquire(request).await.expect("acquire failed on a healthy store")
     }
 
-    /// Acquires the lock, which must succeed.
+    /// Acquires the lock. Fails unless the lock is granted.
     pub async fn take(&self, name: &LockName, duration: Duration) -> Tokens {
         self.take_with(name, duration, 0, None).await
     }
 
-    /// Acquires the lock with reserved tokens, which must succeed.
+    /// Acquires the lock with reserved tokens. Fails unless the lock is granted.
     pub async fn take_with(&self, name: &LockName, duration: Duration, reserve: u32, floor: Floor) -> Tokens {
         let request = self.request(name, duration, next(reserve, floor)).await;
         granted(self.send(request).await.outcome)
@@ -112,7 +113,7 @@ impl Contender {
         self.send(request).await.outcome
     }
 
-    /// Returns a renewal of this lease.
+    /// Returns a renewal request for this lease.
     pub fn renewal(&self, name: &LockName, duration: Duration) -> RenewRequest {
         RenewRequest {
             name: name.clone(),
@@ -125,9 +126,9 @@ impl Contender {
     /// Renews this lease only.
     pub async fn renew(&self, name: &LockName, duration: Duration) -> Renewed {
         let mut answers = self.backend.renew(vec![self.renewal(name, duration)]).await;
-        assert_eq!(answers.len(), 1, "one renewal has one answer");
+        assert_eq!(answers.len(), 1, "expected one reply to one renewal");
         let answer = answers.remove(0);
-        answer.expect("a renewal on a healthy store is answered").outcome
+        answer.expect("renewal failed on a healthy store").outcome
     }
 
     /// Releases to this depth and notifies waiters.
@@ -138,32 +139,33 @@ impl Contender {
     /// Releases to this depth.
     pub async fn release_with(&self, name: &LockName, depth_left: u32, notify: NotifyWaiters) -> Released {
         let request = ReleaseRequest { name: name.clone(), lease: self.lease, depth_left, notify };
-        self.backend.release(request).await.expect("a release on a healthy store is answered").outcome
+        self.backend.release(request).await.expect("release failed on a healthy store").outcome
     }
 
-    /// Releases the lock, which must be held by this lease.
+    /// Releases the lock. Fails unless this lease holds it.
     pub async fn free(&self, name: &LockName) {
         let released = self.release(name, 0).await;
         assert!(
             matches!(released, Released::Released { .. }),
-            "{name} was held and has been freed, not {released:?}"
+            "expected {name} to be released, got {released:?}"
         );
     }
 
     /// Fails unless the store holds the lock for this lease at this depth.
     pub async fn must_hold(&self, name: &LockName, depth: u32) -> StoredHold {
         let hold = held(&self.backend, name).await;
-        let hold = hold.unwrap_or_else(|| panic!("{name} is held at depth {depth}, not free"));
-        assert_eq!(hold.lease, self.lease.to_string(), "{name} is held by this lease");
-        assert_eq!(hold.depth, depth, "{name} is held at this depth");
+        let hold =
+            hold.unwrap_or_else(|| panic!("expected {name} to be held at depth {depth}, but it is free"));
+        assert_eq!(hold.lease, self.lease.to_string(), "{name} is held by another lease");
+        assert_eq!(hold.depth, depth, "{name} is held at another depth");
         hold
     }
 
-    /// Fails unless the remaining time of the stored lease is about this long.
+    /// Fails unless the stored lease has about this much time left.
     pub async fn must_last(&self, name: &LockName, depth: u32, lease: Duration) {
         if let Some(remaining) = self.must_hold(name, depth).await.remaining {
-            assert!(remaining <= lease, "{name} lasts {remaining:?}, longer than the requested {lease:?}");
-            assert!(remaining + SLOW > lease, "{name} lasts only {remaining:?} of {lease:?}");
+            assert!(remaining <= lease, "{name} has {remaining:?} left, more than the requested {lease:?}");
+            assert!(remaining + SLOW > lease, "{name} has only {remaining:?} of {lease:?} left");
         }
     }
 }
@@ -173,23 +175,21 @@ pub fn next(reserve: u32, floor: Floor) -> AcquireMode {
     AcquireMode::New { reserve, floor }
 }
 
-/// Returns the tokens of an answer that must be a grant.
+/// Returns the tokens of a grant. Fails if the reply is not a grant.
 pub fn granted(acquired: Acquired) -> Tokens {
     match acquired {
         Acquired::Granted { first, last } => Tokens { first, last },
-        other => panic!("a free lock is granted, not {other:?}"),
+        other => panic!("expected a grant, got {other:?}"),
     }
 }
 
 /// Fails unless another lease holds the lock.
 pub fn must_be_busy(acquired: &Acquired) {
-    assert!(
-        matches!(acquired, Acquired::Busy { .. }),
-        "acquiring a taken lock is answered with busy, not {acquired:?}"
-    );
+    assert!(matches!(acquired, Acquired::Busy { .. }), "expected `Busy` for a held lock, got {acquired:?}");
 }
 
-/// Returns the server's time: the backend's estimate, or else the time in an answer.
+/// Returns the server's time: the backend's estimate if there is one, otherwise the time from a
+/// reply.
 pub async fn now(backend: &Arc<dyn Backend>, name: &LockName) -> UtcTime {
     match backend.server_now(name) {
         Some(now) => now,
@@ -197,9 +197,9 @@ pub async fn now(backend: &Arc<dyn Backend>, name: &LockName) -> UtcTime {
     }
 }
 
-/// Inspects a name.
+/// Inspects a lock.
 pub async fn look(backend: &Arc<dyn Backend>, name: &LockName) -> Reply<Inspected> {
-    backend.inspect(name.clone()).await.expect("an inspection on a healthy store is answered")
+    backend.inspect(name.clone()).await.expect("inspection failed on a healthy store")
 }
 
 /// Returns the holder of a lock.
@@ -207,12 +207,12 @@ pub async fn held(backend: &Arc<dyn Backend>, name: &LockName) -> Option<StoredH
     match look(backend, name).await.outcome {
         Inspected::Free => None,
         Inspected::Held(hold) => Some(hold),
-        other => panic!("{name} is free or held, not {other:?}"),
+        other => panic!("unexpected state of {name}: {other:?}"),
     }
 }
 
 /// Fails unless the lock is free.
 pub async fn must_be_free(backend: &Arc<dyn Backend>, name: &LockName) {
     let hold = held(backend, name).await;
-    assert!(hold.is_none(), "{name} is free, not held: {hold:?}");
+    assert!(hold.is_none(), "expected {name} to be free, but it is held: {hold:?}");
 }

@@ -7,11 +7,12 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// The holds of a run. All moments must come from one clock.
+/// The holds of a test run. All moments must come from one clock.
 ///
-/// A window is what a holder *believes*: from the moment at which its grant returned to its local deadline, or to its
-/// release if that was earlier. Two windows of one name must not overlap, and their tokens must increase. A re-entry
-/// is part of its hold and is not recorded.
+/// A window is the time during which a holder considers its hold valid: from the moment the grant
+/// returned to the local deadline, or to the release if that was earlier. Two windows of one lock
+/// must not overlap, and their tokens must increase. A re-entry is part of its hold and is not
+/// recorded.
 ///
 /// ```
 /// use lock_core::{FencingToken, LockName, clock::Moment};
@@ -30,16 +31,16 @@ pub struct History {
     windows: Mutex<Vec<Window>>,
 }
 
-/// One hold and the time in which it was valid.
+/// A hold and the time during which it was valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// The lock.
     pub name: LockName,
     /// The token of the hold.
     pub token: FencingToken,
-    /// The moment at which its grant returned.
+    /// The moment at which the grant returned.
     pub from: Moment,
-    /// The moment from which it was no longer valid.
+    /// The moment at which the hold ceased to be valid.
     pub until: Moment,
 }
 
@@ -50,7 +51,7 @@ pub struct HoldKey(usize);
 /// A violation of the guarantees of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// Two holds of one name were valid at once.
+    /// Two holds of one lock were valid at the same time.
     Overlap {
         /// The hold that was granted first.
         first: Window,
@@ -64,7 +65,7 @@ pub enum Violation {
         /// The later grant.
         later: Window,
     },
-    /// Two holds of one name have the same token.
+    /// Two holds of one lock have the same token.
     TokenRepeated {
         /// The earlier grant.
         earlier: Window,
@@ -87,14 +88,14 @@ impl History {
         HoldKey(windows.len() - 1)
     }
 
-    /// Records a renewal: the hold is valid until `until`, or longer if that was already known.
+    /// Records a renewal: the hold is valid at least until `until`.
     pub fn extended(&self, hold: HoldKey, until: Moment) {
         let mut windows = self.lock();
         let window = &mut windows[hold.0];
         window.until = window.until.max(until);
     }
 
-    /// Records the end of a hold by release or loss. It cannot extend the window.
+    /// Records the end of a hold by release or loss. An end never extends the window.
     pub fn ended(&self, hold: HoldKey, at: Moment) {
         let mut windows = self.lock();
         let window = &mut windows[hold.0];
@@ -107,7 +108,7 @@ impl History {
         self.lock().clone()
     }
 
-    /// Returns all violations, name by name, in the order of the grants.
+    /// Returns all violations, grouped by lock and sorted by grant.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut by_name: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -124,10 +125,10 @@ impl History {
         found
     }
 
-    /// Panics with a list of all violations, if there are any.
+    /// Panics with a list of all violations if there are any.
     ///
     /// # Panics
-    /// Panics if [`check`](History::check) finds any.
+    /// Panics if [`check`](History::check) finds a violation.
     pub fn assert_clean(&self) {
         let found = self.check();
         let lines: Vec<_> = found.iter().map(ToString::to_string).collect();
@@ -139,7 +140,7 @@ impl History {
     }
 }
 
-/// Compares each window with the earlier one that lasts longest. An empty window is never valid.
+/// Compares each window with the earlier one that ends last. An empty window is never valid.
 fn overlaps(windows: &[Window], found: &mut Vec<Violation>) {
     let mut longest: Option<&Window> = None;
     for second in windows.iter().filter(|window| window.from < window.until) {
@@ -205,7 +206,7 @@ mod tests {
         Moment::from_micros(seconds * 1_000_000)
     }
 
-    /// Records holds of one name as `(token, from, until)`.
+    /// Records holds of one lock as `(token, from, until)`.
     fn of(holds: &[(u64, u64, u64)]) -> History {
         let (history, name) = (History::new(), LockName::new("x").unwrap());
         for &(token, from, until) in holds {
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_is_clean_in_whatever_order_it_is_recorded() {
+    fn successive_holds_are_clean_in_any_order_of_recording() {
         assert_eq!(of(&[(1, 0, 10), (2, 10, 20), (5, 25, 30)]).check(), []);
         let shuffled = of(&[(5, 25, 30), (1, 0, 10), (2, 10, 20)]);
         assert_eq!(shuffled.check(), []);
@@ -234,18 +235,18 @@ mod tests {
     }
 
     #[test]
-    fn two_valid_holds_at_once_are_found() {
+    fn two_valid_holds_at_once_are_a_violation() {
         assert_eq!(tokens(&of(&[(1, 0, 10), (2, 9, 20)]).check()), [("overlap", 1, 2)]);
     }
 
     #[test]
-    fn a_long_hold_that_covers_several_later_ones_is_found_each_time() {
+    fn a_long_hold_violates_each_hold_it_covers() {
         let found = of(&[(1, 0, 100), (2, 10, 20), (3, 30, 40), (4, 100, 110)]).check();
         assert_eq!(tokens(&found), [("overlap", 1, 2), ("overlap", 1, 3)]);
     }
 
     #[test]
-    fn a_token_that_falls_is_found_against_the_greatest_before_it() {
+    fn a_lower_token_is_compared_with_the_highest_before_it() {
         assert_eq!(
             tokens(&of(&[(5, 0, 1), (3, 1, 2), (4, 2, 3), (6, 3, 4)]).check()),
             [("fell", 5, 3), ("fell", 5, 4)]
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_repeats_is_found_also_later() {
+    fn a_token_repeated_later_is_a_violation() {
         assert_eq!(tokens(&of(&[(5, 0, 1), (5, 1, 2)]).check()), [("repeated", 5, 5)]);
         assert_eq!(
             tokens(&of(&[(5, 0, 1), (6, 1, 2), (5, 2, 3)]).check()),
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_meet() {
+    fn different_locks_are_independent() {
         let (history, x, y) = (History::new(), LockName::new("x").unwrap(), LockName::new("y").unwrap());
         history.granted(&x, FencingToken::new(5), s(0), s(30));
         history.granted(&y, FencingToken::new(5), s(0), s(30));
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_early_end_frees_the_time_after_it_and_a_renewal_takes_more() {
+    fn an_end_shortens_a_window_and_a_renewal_extends_it() {
         let (history, x) = (History::new(), LockName::new("x").unwrap());
         let first = history.granted(&x, FencingToken::new(1), s(0), s(30));
         history.ended(first, s(10));
@@ -282,18 +283,18 @@ mod tests {
         assert_eq!(tokens(&history.check()), [("overlap", 2, 3)]);
         history.ended(second, s(44));
         history.ended(second, s(70));
-        assert_eq!(history.check(), [], "an end is no later than the window");
+        assert_eq!(history.check(), [], "the end must not extend the window");
     }
 
     #[test]
-    fn a_hold_that_was_never_valid_overlaps_nothing_but_its_token_counts() {
+    fn an_empty_window_overlaps_nothing_but_its_token_counts() {
         assert_eq!(of(&[(1, 0, 10), (2, 5, 5), (3, 10, 20)]).check(), []);
         assert_eq!(tokens(&of(&[(3, 0, 10), (2, 5, 4)]).check()), [("fell", 3, 2)]);
     }
 
     #[test]
     #[should_panic(expected = "x: two valid holds at once: #1 from 0.000000 s to 10.000000 s")]
-    fn a_history_with_violations_panics_with_them() {
+    fn violations_cause_a_panic_that_lists_them() {
         of(&[(1, 0, 10), (2, 9, 20)]).assert_clean();
     }
 }

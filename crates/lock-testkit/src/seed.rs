@@ -1,9 +1,9 @@
-//! Reproducible randomness: seeds that are printed and can be set again.
+//! Seeds for reproducible randomness.
 
 use lock_core::backend::ProcessId;
 use std::{env, fmt};
 
-/// The seed of a test. All randomness of a run is derived from it.
+/// The seed of a test. All randomness in a run is derived from the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seed(u64);
 
@@ -17,15 +17,17 @@ impl Seed {
         Self(seed)
     }
 
-    /// Returns the seed in the environment variable `LOCK_TEST_SEED`, or a fresh one. It is printed, so that a
-    /// failing run can be repeated.
+    /// Returns the seed in the environment variable `LOCK_TEST_SEED`, or a new one. Prints the
+    /// seed, so a failing run can be repeated.
     ///
     /// # Panics
     /// Panics if the variable is not a number.
     #[must_use]
     pub fn of_this_run() -> Self {
         let seed = match env::var(Self::VARIABLE) {
-            Ok(given) => Self(given.parse().expect("LOCK_TEST_SEED is a decimal number that fits a u64")),
+            Ok(given) => {
+                Self(given.parse().expect("LOCK_TEST_SEED must be a decimal number that fits in a u64"))
+            }
             Err(_) => Self(ProcessId::random().as_uuid().as_u64_pair().1),
         };
         eprintln!("{}={seed}", Self::VARIABLE);
@@ -83,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_repeats_its_numbers() {
+    fn the_same_seed_gives_the_same_numbers() {
         let numbers = |seed| {
             let mut stream = Seed::new(seed).stream();
             [(); 5].map(|()| stream.number())
@@ -91,14 +93,14 @@ mod tests {
         assert_eq!(
             numbers(1_234_567)[0],
             13_725_641_357_320_173_039,
-            "another generator would not repeat seeds that were printed before"
+            "the generator changed: printed seeds no longer repeat their runs"
         );
         assert_eq!(numbers(7), numbers(7));
         assert_ne!(numbers(7), numbers(8));
     }
 
     #[test]
-    fn numbers_and_chances_are_spread() {
+    fn numbers_and_chances_are_evenly_distributed() {
         let mut stream = Seed::new(3).stream();
         let mut hits = [0u32; 6];
         for _ in 0..6_000 {

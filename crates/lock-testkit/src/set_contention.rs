@@ -1,4 +1,4 @@
-//! Tasks that contend for overlapping sets of locks, and the referee that watches them.
+//! Tasks that contend for overlapping sets of locks, and a referee that checks exclusion.
 
 use crate::seed::{Seed, Stream};
 use lock_core::{FencingToken, LockFactory, LockName};
@@ -14,10 +14,11 @@ use std::{
 const TASKS: usize = 32;
 const NAMES: usize = 8;
 
-/// A set that is not acquired within this time waits in a circle: the others take milliseconds.
+/// The time after which a waiting set counts as deadlocked. An acquisition normally takes
+/// milliseconds.
 const DEADLOCK: Duration = Duration::from_secs(60);
 
-/// Knows who holds which lock, and under which token it was held last.
+/// A record of the held locks and the last token of each.
 #[derive(Debug, Default)]
 struct Referee {
     locks: Mutex<BTreeMap<LockName, (bool, Option<FencingToken>)>>,
@@ -38,12 +39,13 @@ impl Referee {
     }
 }
 
-/// Lets 32 tasks acquire random sets of 8 names, in random orders and with duplicates, `acquisitions` times in all. The
-/// factories share a store, and the tasks take turns in using them.
+/// Runs 32 tasks that acquire random sets of 8 names, in random order and with duplicates,
+/// `acquisitions` times in total. The factories must share a store. Each is used by some of the
+/// tasks.
 ///
 /// # Panics
-/// Panics if two sets hold one lock, if a token does not grow, if a set waits for a minute, or if a release finds its
-/// lock gone.
+/// Panics if two sets hold one lock, a token does not increase, a set waits for a minute, or a lock
+/// is gone when it is released.
 pub async fn contend_for_sets(factories: &[LockFactory], acquisitions: u64, seed: Seed) {
     let (referee, left) = (Arc::new(Referee::default()), Arc::new(AtomicU64::new(acquisitions)));
     let mut seeds = seed.stream();
@@ -61,10 +63,10 @@ async fn contend(locks: LockFactory, referee: Arc<Referee>, left: Arc<AtomicU64>
     while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
         let size = 1 + random.below(4);
         let names: Vec<_> = (0..size).map(|_| format!("set:{}", random.below(NAMES as u64))).collect();
-        let set = locks.all(&names).expect("they are names");
+        let set = locks.all(&names).expect("the names are valid");
         let acquired = tokio::time::timeout(DEADLOCK, set.acquire()).await;
         let guard =
-            acquired.unwrap_or_else(|_| panic!("{set:?} is not acquired")).expect("the store answers");
+            acquired.unwrap_or_else(|_| panic!("deadlock while acquiring {set:?}")).expect("acquire failed");
         for hold in guard.holds() {
             referee.enter(hold.name(), hold.fencing_token());
         }

@@ -1,4 +1,4 @@
-//! Capture of the `tracing` output of one thread, for tests that run beside others.
+//! Capture of one thread's `tracing` output, for tests that run in parallel.
 
 use std::{
     cell::RefCell,
@@ -23,12 +23,12 @@ struct Listener {
     text: Arc<Mutex<Vec<u8>>>,
 }
 
-/// The lines that this thread logs, from [`ThreadLog::listen`] until it is dropped.
+/// The lines logged by the current thread, from [`ThreadLog::listen`] until this is dropped.
 ///
-/// The tests of a process need one common subscriber. A scoped one (`tracing::subscriber::set_default`) misses a call
-/// site that a thread without a subscriber reaches first, since `tracing` caches the answer for that thread. The
-/// first call therefore installs a subscriber for the whole process, which captures the threads that ask for it. The
-/// tasks of a `current_thread` runtime log on the thread of their test.
+/// The tests of a process share one subscriber. A scoped one (`tracing::subscriber::set_default`)
+/// misses call sites that a thread without a subscriber reaches first, because `tracing` caches
+/// their interest. The first call therefore installs a global subscriber, which captures the
+/// threads that requested it. The tasks of a `current_thread` runtime log on their test's thread.
 #[derive(Debug)]
 pub struct ThreadLog(Arc<Mutex<Vec<u8>>>);
 
@@ -44,7 +44,7 @@ impl ThreadLog {
     /// Captures the events of this thread and the end of each span: a line with its fields and `close`.
     ///
     /// # Panics
-    /// As [`listen`](Self::listen).
+    /// Panics under the same conditions as [`listen`](Self::listen).
     pub fn listen_with_spans(level: LevelFilter) -> Self {
         Self::start(level, true)
     }
@@ -55,12 +55,12 @@ impl ThreadLog {
             let listens = |level| {
                 LISTENING.with_borrow(|listener| listener.as_ref().is_some_and(|one| level <= one.level))
             };
-            // Filters for the whole process instead of the layer, because a span that only its layer rejects is not
+            // Filter globally instead of per layer: a span that only its layer rejects is not
             // disabled.
             let wanted = dynamic_filter_fn(move |metadata, _| listens(*metadata.level()));
             let lines = fmt::layer().with_ansi(false).with_span_events(FmtSpan::CLOSE).with_writer(ToThread);
             tracing::subscriber::set_global_default(registry().with(wanted).with(lines))
-                .expect("a process of tests has one subscriber");
+                .expect("another global subscriber is already set");
         });
         let text = Arc::default();
         LISTENING.with_borrow_mut(|listener| {
@@ -75,7 +75,7 @@ impl ThreadLog {
         String::from_utf8_lossy(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
-    /// Returns the number of lines that contain these words.
+    /// Returns the number of lines that contain `words`.
     pub fn count(&self, words: &str) -> usize {
         self.text().lines().filter(|line| line.contains(words)).count()
     }

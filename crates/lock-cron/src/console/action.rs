@@ -90,7 +90,7 @@ impl Action {
             "resume" => Ok(Self::Resume),
             "replace" => Ok(Self::Replace { schedule: string("schedule")? }),
             "restore" => Ok(Self::Restore),
-            _ => Err(refuse(StatusCode::NOT_FOUND, "unknown_action", "there is no such action")),
+            _ => Err(refuse(StatusCode::NOT_FOUND, "unknown_action", "unknown action")),
         }
     }
 

@@ -1,15 +1,16 @@
-//! The operator who acts in the console, and the guard that identifies them.
+//! The operator of the console, and the guard that identifies operators.
 
 use axum::{http::request::Parts, response::Response};
 use futures_util::future::BoxFuture;
 use std::{fmt, future::Future, sync::Arc};
 
-/// The name of an operator. It is stored with each pause they set, and logged with each of their actions.
+/// The name of an operator. It is stored with each pause set by the operator, and logged with each
+/// action.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Actor(String);
 
 impl Actor {
-    /// Creates an actor with this name.
+    /// Creates an actor with the given name.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())

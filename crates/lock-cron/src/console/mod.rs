@@ -67,20 +67,22 @@ enum Access {
 
 /// Returns the console, a page with all jobs of the group and their runs. It is read-only; see [`router_with_actions`].
 ///
-/// Nest it into your own router, behind your own authentication: job names and error texts are not public. Use
-/// `nest_service`: with `nest`, the page is not served at a path that ends with a slash. Any scheduler of the group
-/// will do, even one that has no jobs and never runs.
+/// Nest the router into your own router, behind your own authentication, because job names and
+/// error texts are not public. Use `nest_service`: with `nest`, the page is not served at a path
+/// that ends with a slash. Any scheduler of the group can be used, even one without jobs that never
+/// runs.
 ///
-/// | path | answers |
+/// | path | response |
 /// | --- | --- |
 /// | | the page; `#job=name` links to a job |
 /// | `/jobs` | the jobs of the group, as JSON; `?show=failing`, `paused`, `running` or `unowned`, `?q=text`, `?limit=n` |
 /// | `/jobs/{name}` | a job, its next runs and its history by run, as JSON |
 ///
-/// Errors are returned as `{"error": "…", "kind": "…"}`: 404 for an unknown job, 503 if the store does not answer.
+/// Errors are returned as `{"error": "…", "kind": "…"}`: 404 for an unknown job, 503 if the store
+/// does not respond.
 ///
-/// All viewers of a router share its reads of the store. The router reads at most once a second, and spends at most a
-/// tenth of the time reading.
+/// All viewers of a router share its store reads. The router reads at most once a second, and
+/// spends at most a tenth of the time reading.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -94,19 +96,19 @@ pub fn router(cron: Scheduler) -> Router {
     routes().with_state(Console { cron, view: Arc::default(), access: Access::ReadOnly })
 }
 
-/// Returns the console as [`router`] does, with actions: run now, cancel an open run or a backfill, pause with a note,
-/// resume, replace the schedule and restore it.
+/// Returns the console like [`router`], with actions: run now, cancel an open run or a backfill,
+/// pause with a note, resume, replace the schedule and restore it.
 ///
-/// `guard` identifies the operator of each action from the head of the request, or rejects it with a response. Requests
-/// from pages of other sites are rejected before the guard runs. An action must be a POST with the content type
-/// `application/json`, and with either a `Sec-Fetch-Site` of `same-origin` or an `Origin` of the same host. A proxy in
-/// front must preserve the `Host` header.
+/// `guard` identifies the operator of each action from the head of the request, or rejects it with
+/// a response. Requests from other sites' pages are rejected before the guard runs. An action must
+/// be a POST with the content type `application/json`, and with either a `Sec-Fetch-Site` of
+/// `same-origin` or an `Origin` of the same host. A proxy in front must preserve the `Host` header.
 ///
-/// | path | body | answers |
+/// | path | body | response |
 /// | --- | --- | --- |
 /// | `/jobs/{name}/run` | `{}` | `{"run": "trigger:<uuid>"}` |
 /// | `/jobs/{name}/cancel` | `{"run": "trigger:<uuid>"}` | `{"cancelled": true}`, or `false` if that run is not open |
-/// | `/jobs/{name}/cancel-backfill` | `{"backfill": "<uuid>"}` | `{"cancelled": true}`, or `false` if it has no instants left |
+/// | `/jobs/{name}/cancel-backfill` | `{"backfill": "<uuid>"}` | `{"cancelled": true}`, or `false` if it has no runs left |
 /// | `/jobs/{name}/pause` | `{"note": "…"}` | `{}` |
 /// | `/jobs/{name}/resume` | `{}` | `{}` |
 /// | `/jobs/{name}/replace` | `{"schedule": "0 3 * * *"}` | `{}` |

@@ -42,7 +42,7 @@ pub(super) fn failed(error: &CronError) -> Response {
         CronErrorKind::TooManyTriggers => {
             refuse(StatusCode::TOO_MANY_REQUESTS, "too_many_triggers", &error.to_string())
         }
-        _ => refuse(StatusCode::SERVICE_UNAVAILABLE, "store", "the store does not answer"),
+        _ => refuse(StatusCode::SERVICE_UNAVAILABLE, "store", "the store does not respond"),
     };
     refusal.into_response()
 }

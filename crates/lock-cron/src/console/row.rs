@@ -23,7 +23,7 @@ pub(super) struct Facts<'a> {
     /// The values that determine whether it is overdue.
     pub(super) progress: Progress<'a>,
     pub(super) open: Vec<&'a OpenRun>,
-    /// The backfills of the job with instants left.
+    /// The job's unfinished backfills.
     pub(super) backfills: Vec<&'a Backfill>,
     pub(super) is_instance: bool,
     /// The live nodes.

@@ -16,7 +16,8 @@ enum Entry<'a> {
     },
 }
 
-/// Groups a history, in which the entry that ended last comes first. In the result, the latest instant comes first.
+/// Groups a history, in which the entry that ended last comes first. In the result, the latest
+/// scheduled time comes first.
 pub(super) fn runs(history: &[Attempt]) -> Value {
     let mut entries: Vec<Entry<'_>> = Vec::new();
     for entry in history {
@@ -50,7 +51,7 @@ pub(super) fn runs(history: &[Attempt]) -> Value {
 }
 
 impl Entry<'_> {
-    /// Returns the instant of a scheduled run, or the start of any other run.
+    /// Returns a scheduled run's time, or the start of any other run.
     fn instant(&self) -> UtcTime {
         let of = match self {
             Self::Run(attempts) => attempts[attempts.len() - 1],

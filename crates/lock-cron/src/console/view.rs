@@ -51,7 +51,7 @@ pub(super) struct Row {
     pub(super) terms: String,
 }
 
-/// The answers to one read of the store.
+/// The replies to one read of the store.
 struct Read {
     now: UtcTime,
     summary: GroupSummary,

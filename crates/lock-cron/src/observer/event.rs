@@ -7,8 +7,9 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// Observes a scheduler.
 ///
-/// It is called on the task of the scheduler, including in Drop: return quickly and do not block. A panic is caught and
-/// ends only this call. For events of the leadership's lock, see [`LockObserver`](lock_core::observer::LockObserver).
+/// Called on the scheduler's task, including in `Drop`: return quickly and do not block. A panic is
+/// caught and ends only this call. For events of the leadership lock, see
+/// [`LockObserver`](lock_core::observer::LockObserver).
 ///
 /// ```
 /// use lock_cron::observer::{CronEvent, CronObserver};
@@ -43,7 +44,7 @@ impl<O: CronObserver + ?Sized> CronObserver for Arc<O> {
     }
 }
 
-/// Something that happened to a scheduler or its jobs.
+/// An event of a scheduler or its jobs.
 ///
 /// `group` is the [group](crate::SchedulerBuilder::group) of the scheduler, `job` the name of a job, and `run` the
 /// [id](crate::RunContext::id) of a run in the history.
@@ -57,12 +58,12 @@ pub enum CronEvent<'a> {
         /// The fencing token of the leadership.
         token: FencingToken,
     },
-    /// This node is no longer the leader. There is one for each [`Elected`](Self::Elected).
+    /// This node is no longer the leader. Emitted once for each [`Elected`](Self::Elected).
     Resigned {
         /// The group.
         group: &'a str,
     },
-    /// The body of an attempt starts.
+    /// The body of an attempt is starting.
     Started {
         /// The group.
         group: &'a str,
@@ -70,15 +71,15 @@ pub enum CronEvent<'a> {
         job: &'a LockName,
         /// The run.
         run: RunId,
-        /// The number of the attempt, starting at 1.
+        /// The attempt number, starting at 1.
         attempt: u32,
-        /// `true` if the run makes up for a missed instant.
+        /// `true` for a catch-up run.
         catch_up: bool,
-        /// The time from the instant of the run to its claim. Zero for a run without an instant, and for every
-        /// attempt but the first.
+        /// The time from the scheduled time to the claim. Zero for a run without a scheduled time,
+        /// and for every attempt except the first.
         lag: Duration,
     },
-    /// Runs were skipped. Each is counted once in the fleet, except those that were decided elsewhere.
+    /// Runs were skipped. Each skip is counted once in the fleet, except those decided elsewhere.
     Skipped {
         /// The group.
         group: &'a str,
@@ -89,7 +90,7 @@ pub enum CronEvent<'a> {
         /// The number of runs.
         count: u32,
     },
-    /// An attempt ended. There is one for each [`Started`](Self::Started).
+    /// An attempt ended. Emitted once for each [`Started`](Self::Started).
     Ended {
         /// The group.
         group: &'a str,
@@ -97,37 +98,38 @@ pub enum CronEvent<'a> {
         job: &'a LockName,
         /// The run.
         run: RunId,
-        /// The number of the attempt, starting at 1.
+        /// The attempt number, starting at 1.
         attempt: u32,
         /// The outcome.
         outcome: RunOutcome,
         /// The reason, as in the history: an error with its causes, at most 300 characters. Empty if it succeeded.
         detail: &'a str,
-        /// `true` if this node makes another attempt. The leader decides what happens to an abandoned run; see
+        /// `true` if this node will retry. Abandoned runs are handled by the leader; see
         /// [`Orphaned`](Self::Orphaned).
         retried: bool,
         /// The time from the start of the body to its end.
         took: Duration,
     },
-    /// An orphaned run was found: its node died, or lost the run.
+    /// An orphaned run was found, whose node died or lost the run.
     Orphaned {
         /// The group.
         group: &'a str,
         /// The job.
         job: &'a LockName,
-        /// `true` if it is run again.
+        /// `true` if the run is retried.
         retried: bool,
     },
-    /// A job of the group has an orphan or a trigger that no leader takes, since no leader has registered the job; or
-    /// it is an instance, and no live node has its kind. Each leader reports a job once.
+    /// A job has an orphan or a trigger, but no leader has registered the job, or it is an instance
+    /// and no live node has registered its kind. Each leader reports a job once.
     Unowned {
         /// The group.
         group: &'a str,
         /// The job.
         job: &'a LockName,
     },
-    /// The watermark of a job is in the future: the server's clock was ahead, and the job starts nothing until then.
-    /// Reported every minute. [`Scheduler::reset`](crate::Scheduler::reset) corrects it.
+    /// A job's watermark is in the future because the server's clock was ahead. No runs start until
+    /// then. Reported every minute. [`Scheduler::reset`](crate::Scheduler::reset) corrects the
+    /// watermark.
     WatermarkAhead {
         /// The group.
         group: &'a str,
@@ -136,8 +138,8 @@ pub enum CronEvent<'a> {
         /// The time until the watermark.
         by: Duration,
     },
-    /// A job has not succeeded within its [`alert_after`](crate::JobBuilder::alert_after). The leader reports it once;
-    /// after a change of the leader, the next one reports it again.
+    /// A job has not succeeded within its [`alert_after`](crate::JobBuilder::alert_after). Each
+    /// leader reports the job once.
     Overdue {
         /// The group.
         group: &'a str,
@@ -146,29 +148,31 @@ pub enum CronEvent<'a> {
         /// The time without a success.
         silent: Duration,
     },
-    /// A job is no longer overdue, or this node no longer leads. There is one for each [`Overdue`](Self::Overdue).
+    /// A job is no longer overdue, or this node no longer leads. Emitted once for each
+    /// [`Overdue`](Self::Overdue).
     OverdueEnded {
         /// The group.
         group: &'a str,
         /// The job.
         job: &'a LockName,
-        /// `true` if it has succeeded; `false` if it was paused or removed, if an operator gave it a command, or if
-        /// this node no longer leads.
+        /// `true` if the job has succeeded; `false` if it was paused or removed, an operator sent
+        /// it a command, or this node no longer leads.
         succeeded: bool,
     },
-    /// The store lost data; the leader reports it. The jobs restart from now, and their history is lost. The nodes
-    /// restore the pauses and replacement schedules that they have read.
+    /// The store lost data. Reported by the leader. The jobs restart from now, and their history is
+    /// lost. The nodes restore the pauses and replacement schedules that they have read.
     DataLost {
         /// The group.
         group: &'a str,
         /// The job; `None` if the store lost the data of the whole group.
         job: Option<&'a LockName>,
     },
-    /// The clock of this node jumped relative to the server's, by more than 5 seconds between two heartbeats.
+    /// This node's clock jumped relative to the server's by more than 5 seconds between two
+    /// heartbeats.
     ClockChanged {
         /// The group.
         group: &'a str,
-        /// The change in seconds: positive if the clock of this node is now further ahead.
+        /// The change in seconds: positive if this node's clock is now further ahead.
         by: f64,
     },
     /// A request to the store failed.
@@ -176,11 +180,11 @@ pub enum CronEvent<'a> {
         /// The group.
         group: &'a str,
     },
-    /// The clock of this node was compared with the server's.
+    /// This node's clock was compared with the server's.
     ClockCompared {
         /// The group.
         group: &'a str,
-        /// The clock of this node minus that of the server, in seconds.
+        /// This node's clock minus the server's clock, in seconds.
         offset: f64,
     },
 }
@@ -207,7 +211,7 @@ impl<'a> CronEvent<'a> {
         }
     }
 
-    /// Returns the job, if the event concerns one.
+    /// Returns the job, if the event refers to one.
     #[must_use]
     pub fn job(&self) -> Option<&'a LockName> {
         match self {

@@ -1,14 +1,15 @@
-//! Events of a scheduler: for custom observers, as OpenTelemetry metrics, and as `tracing` events and spans.
+//! Events of a scheduler, for custom observers, OpenTelemetry metrics, and `tracing` events and
+//! spans.
 //!
 //! Each attempt of a run has a span `cron.run`, in which its body runs:
 //!
 //! | field | value |
 //! | --- | --- |
-//! | `cron.group` | the group of the scheduler |
+//! | `cron.group` | the scheduler's group |
 //! | `cron.job` | the name of the job |
 //! | `cron.run` | the [id](crate::RunContext::id) of the run |
-//! | `cron.attempt` | the number of the attempt, starting at 1 |
-//! | `cron.token` | the fencing token of the attempt |
+//! | `cron.attempt` | the attempt number, starting at 1 |
+//! | `cron.token` | the attempt's fencing token |
 //! | `cron.outcome` | the metric value of the [`RunOutcome`](crate::RunOutcome), once it is known |
 
 mod event;

@@ -12,14 +12,14 @@ use std::fmt;
 const SECONDS: [f64; 14] =
     [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0, 600.0, 3600.0];
 
-/// An observer that records metrics on a `Meter` of the application. It only uses the OpenTelemetry API; the
-/// application chooses the SDK.
+/// An observer that records metrics on a `Meter` of the application. Uses only the OpenTelemetry
+/// API; the application chooses the SDK.
 ///
 /// | instrument | kind, unit | attributes besides `cron.group` |
 /// | --- | --- | --- |
 /// | `cron.leader` | up-down counter: 1 on the node that leads | |
 /// | `cron.start` | counter | `cron.job` |
-/// | `cron.start.lag` | histogram, s: from the instant of a run to its claim, excluding catch-up runs | |
+/// | `cron.start.lag` | histogram, s: from a run's scheduled time to its claim, excluding catch-up runs | |
 /// | `cron.run.duration` | histogram, s | `cron.job`, `cron.outcome` |
 /// | `cron.skipped` | counter | `cron.job`, `cron.reason`: overlap, missed, queue, expired, no_capacity, decided_elsewhere, data_loss |
 /// | `cron.orphan` | counter | `cron.job`, `cron.retried`: yes, no |
@@ -30,7 +30,8 @@ const SECONDS: [f64; 14] =
 /// | `cron.store.failure` | counter | |
 /// | `cron.clock.offset` | gauge, s: this node's clock minus the server's | |
 ///
-/// The name of the job is an attribute, so the number of time series grows with the number of jobs and instances.
+/// The job name is an attribute, so the number of time series grows with the number of jobs and
+/// instances.
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend};
@@ -66,24 +67,24 @@ impl OtelCronObserver {
         Self {
             leader: make.up_down_counter("cron.leader", "Groups that this node leads"),
             start: make.counter("cron.start", "Bodies that started"),
-            lag: make.seconds_within("cron.start.lag", "From the instant of a run to its claim", &SECONDS),
+            lag: make.seconds_within("cron.start.lag", "From a run's scheduled time to its claim", &SECONDS),
             duration: make.seconds_within(
                 "cron.run.duration",
-                "From the beginning of a body to its end",
+                "From the start of a body to its end",
                 &SECONDS,
             ),
             skipped: make.counter("cron.skipped", "Runs that were skipped"),
             orphan: make.counter("cron.orphan", "Runs whose node died or lost its lease"),
             unowned: make.counter("cron.unowned", "Jobs that no leader has registered"),
-            ahead: make.counter("cron.ahead", "Minutes in which the watermark of a job was in the future"),
+            ahead: make.counter("cron.ahead", "Minutes in which a job's watermark was in the future"),
             overdue: make
                 .up_down_counter("cron.overdue", "Jobs without a success for longer than their alert time"),
             data_lost: make.counter("cron.data_lost", "Losses of data in the store"),
-            failure: make.counter("cron.store.failure", "Requests that the store did not answer"),
+            failure: make.counter("cron.store.failure", "Requests that the store did not complete"),
             offset: meter
                 .f64_gauge("cron.clock.offset")
                 .with_unit("s")
-                .with_description("The clock of this node minus that of the server")
+                .with_description("This node's clock minus the server's clock")
                 .build(),
         }
     }

@@ -1,25 +1,25 @@
-//! The reasons why runs are not started.
+//! The reasons for skipping runs.
 
 use std::fmt;
 
-/// The reason why a run was not started.
+/// The reason for skipping a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SkipReason {
     /// Other runs of the job were open.
     Overlap,
-    /// It was missed, and the misfire policy or the grace skips it.
+    /// The run was missed, and the misfire policy or the grace skips it.
     Missed,
-    /// It waited in the queue until a later run replaced it.
+    /// The run waited in the queue until a later run replaced it.
     Queue,
-    /// It was triggered, and waited longer than the life of a trigger.
+    /// The trigger waited longer than its life.
     Expired,
-    /// No node had room for it within its grace, or its pool was full: see
+    /// No node had room for the run within its grace, or its pool was full; see
     /// [`max_running`](crate::SchedulerBuilder::max_running) and [`pool`](crate::JobBuilder::pool).
     NoCapacity,
-    /// Another node had already decided this instant, or a later one.
+    /// Another node had already decided this run, or a later one.
     DecidedElsewhere,
-    /// The store lost the watermark of the job, so it is unknown which runs were started.
+    /// The store lost the job's watermark, so it is unknown which runs were started.
     DataLoss,
 }
 

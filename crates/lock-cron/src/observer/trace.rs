@@ -5,7 +5,8 @@ use lock_core::{FencingToken, LockName};
 use lock_ledger::{RunId, RunOutcome};
 use tracing::{Span, field::Empty};
 
-/// Opens the span of an attempt. It has no parent: the request that triggered a run may have ended on another node.
+/// Opens the span of an attempt. The span has no parent, because the request that triggered a run
+/// may have ended on another node.
 pub(crate) fn attempt_span(
     group: &str,
     job: &LockName,

@@ -1,7 +1,7 @@
 //! The backfills of a job: one run at a time, while nothing else of the job is waiting.
 //!
-//! Only the leader plans them. The store keeps their progress and rejects a claim of an instant that has already
-//! started, so a plan may be outdated.
+//! Only the leader plans them. The store keeps their progress and rejects a claim of a scheduled
+//! time that has already started, so a plan may be outdated.
 
 use super::{
     command::{ClaimOutcome, Command, Due},
@@ -13,19 +13,19 @@ use lock_core::LockName;
 use lock_ledger::{ClaimReply, RunId};
 use uuid::Uuid;
 
-/// A backfill with instants left.
+/// An unfinished backfill.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedBackfill {
     pub(crate) id: Uuid,
     pub(crate) schedule: Schedule,
-    /// The instant up to which runs were started.
+    /// The scheduled time up to which runs were started.
     pub(crate) mark: UtcTime,
     pub(crate) last: UtcTime,
 }
 
 impl PlannedJob {
-    /// Sets the backfills from the store, oldest first. A mark raised by the answer to a claim is kept, even if this
-    /// read began before that answer.
+    /// Sets the backfills from the store, oldest first. A mark raised by the reply to a claim is
+    /// kept, even if this read began before that reply.
     pub(super) fn backfills_read(&mut self, read: Vec<PlannedBackfill>) {
         let known = std::mem::replace(&mut self.backfills, read);
         for backfill in &mut self.backfills {
@@ -34,12 +34,13 @@ impl PlannedJob {
         }
     }
 
-    /// Makes the next instant of the oldest backfill pending, unless another run is waiting.
+    /// Makes the next scheduled time of the oldest backfill pending, unless another run is waiting.
     pub(super) fn plan_backfill(&mut self, name: &LockName, out: &mut Vec<Command>) {
         if self.pending.give_way() {
             self.clear_backoff();
         }
-        // Instants that passed without a leader only become pending once the watermark is read and they are searched.
+        // Scheduled times that passed without a leader only become pending once the watermark is
+        // read and they are searched.
         let knows_waiting = self.cursor.is_some() && self.behind.is_none();
         let waits = !self.pending.is_empty() || self.on_time.due_at().is_some();
         if self.paused || waits || !knows_waiting {
@@ -52,7 +53,7 @@ impl PlannedJob {
                 self.pending.push(PendingRun::backfill(run, queues));
                 return;
             }
-            // By the zone data of this node there are no further instants.
+            // By the zone data of this node there are no further scheduled times.
             out.push(Command::CloseBackfill { job: name.clone(), id: *id });
             self.backfills.remove(0);
         }
@@ -67,7 +68,7 @@ impl PlannedJob {
                     backfill.mark = backfill.mark.max(at);
                 }
             }
-            // The backfill was withdrawn, or another leader started the instant.
+            // The backfill was withdrawn, or another leader started the scheduled time.
             ClaimReply::Duplicate | ClaimReply::Superseded => {
                 self.backfills.retain(|backfill| backfill.id != id);
                 out.push(Command::ReadControls);

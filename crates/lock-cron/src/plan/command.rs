@@ -16,7 +16,8 @@ pub(crate) struct Due {
     pub(crate) pool: Option<PoolLimit>,
     /// Set to record the run as skipped instead of starting it.
     pub(crate) skip: Option<Skip>,
-    /// The previous instant, if it may be undecided: set in the claim of a node that may not lead.
+    /// The previous scheduled time, if it may be undecided: set in the claim of a node that may not
+    /// lead.
     pub(crate) after: Option<UtcTime>,
     pub(crate) schedule: u64,
     pub(crate) revision: u64,
@@ -37,7 +38,7 @@ pub(crate) enum Command {
     Register(LockName),
     /// Read the controls.
     ReadControls,
-    /// Withdraw a backfill without further instants.
+    /// Withdraw a backfill without further scheduled times.
     CloseBackfill { job: LockName, id: Uuid },
     /// Count skipped runs.
     Skipped { job: LockName, reason: SkipReason, count: u32 },

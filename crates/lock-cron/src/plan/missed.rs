@@ -1,8 +1,8 @@
-//! The search for due instants: the ones to start, and the number to skip.
+//! The search for due runs: the ones to start, and the number to skip.
 //!
-//! The work is bounded. A search goes backwards from now, in windows, until it has the latest instants that the policy
-//! starts; the others are counted up to a limit. Each tick has a [`Budget`] for searches; the remaining jobs wait for
-//! the next tick.
+//! The work is bounded. A search goes backwards from now, in windows, until it has the latest
+//! scheduled times that the policy starts; the others are counted up to a limit. Each tick has a
+//! [`Budget`] for searches; the remaining jobs wait for the next tick.
 
 use crate::{options::Misfire, schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_ledger::CatchUp;
@@ -11,13 +11,13 @@ use std::time::Duration;
 /// The time that the leader leaves a spread run to its node before it checks whether the run was claimed.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The grace of an instant without a successor, unless the job sets its own.
+/// The grace of a scheduled time without a successor, unless the job sets its own.
 pub(super) const LAST_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The maximum number of instants of one job to start after an outage.
+/// The maximum number of scheduled times of one job to start after an outage.
 pub(super) const MAX_STARTED: usize = 1_000;
 
-/// The maximum number of instants of one job that are counted as missed at once.
+/// The maximum number of runs of one job that are counted as missed in one search.
 const MAX_COUNTED: usize = 1_000;
 
 /// The number of searches in schedules after which a tick leaves the remaining jobs to the next one.
@@ -34,7 +34,7 @@ impl Budget {
         self.spent >= SEARCHES
     }
 
-    /// Returns the instants after `after`, up to and including `until`.
+    /// Returns the scheduled times after `after`, up to and including `until`.
     fn between<'a>(
         &'a mut self,
         schedule: &'a Schedule,
@@ -45,7 +45,7 @@ impl Budget {
     }
 }
 
-/// An instant to start.
+/// A scheduled time to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DueInstant {
     pub(super) at: UtcTime,
@@ -58,17 +58,17 @@ pub(super) struct DueInstant {
 pub(super) struct LookBack {
     /// In ascending order.
     pub(super) start: Vec<DueInstant>,
-    /// The instants before those to start.
+    /// The scheduled times before those to start.
     pub(super) skipped: Option<SkippedInstants>,
-    /// The first instant in the future.
+    /// The first scheduled time in the future.
     pub(super) next: Option<UtcTime>,
 }
 
-/// Instants that will not be started.
+/// Scheduled times that will not be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SkippedInstants {
     pub(super) first: UtcTime,
-    /// The last of them, or a time between it and the first instant to start.
+    /// The last of them, or a time between it and the first scheduled time to start.
     pub(super) last: UtcTime,
     pub(super) count: u32,
 }
@@ -83,12 +83,13 @@ impl SkippedInstants {
     }
 }
 
-/// Decides about `first`, the only due instant; `next` is its successor.
+/// Decides about `first`, the only due run; `next` is its successor.
 pub(super) fn one(terms: &JobTerms, first: UtcTime, next: Option<UtcTime>, now: UtcTime) -> LookBack {
     decide(terms, vec![first], None, next, now)
 }
 
-/// Decides about the instants after `cursor` up to `now`. `distance` is the time between the first two of them.
+/// Decides about the scheduled times after `cursor` up to `now`. `distance` is the time between the
+/// first two of them.
 pub(super) fn look_back(
     schedule: &Schedule,
     terms: &JobTerms,
@@ -107,7 +108,7 @@ pub(super) fn look_back(
     for at in budget.between(schedule, cursor, before).take(MAX_COUNTED) {
         skipped = Some(skipped.map_or(SkippedInstants::one(at), |skipped| skipped.and(at)));
     }
-    // Instants beyond the limit are skipped without being counted.
+    // Scheduled times beyond the limit are skipped without being counted.
     if let Some(skipped) = skipped.as_mut().filter(|skipped| skipped.count as usize == MAX_COUNTED) {
         skipped.last = before;
     }
@@ -115,18 +116,20 @@ pub(super) fn look_back(
     decide(terms, latest, skipped, next, now)
 }
 
-/// Returns the grace of an instant; `next` is its successor.
+/// Returns the grace of a scheduled time; `next` is its successor.
 pub(super) fn grace(terms: &JobTerms, at: UtcTime, next: Option<UtcTime>) -> Duration {
     terms.grace.unwrap_or_else(|| next.map_or(LAST_GRACE, |next| next.since(at) / 2))
 }
 
-/// Returns the instant before `at`. `distance` is the approximate time between two instants.
+/// Returns the scheduled time before `at`. `distance` is the approximate time between two scheduled
+/// times.
 pub(crate) fn previous(schedule: &Schedule, at: UtcTime, distance: Duration) -> Option<UtcTime> {
     let (begin, before) = (UtcTime::default(), at - Duration::from_millis(1));
     latest(schedule, begin, before, 1, distance, &mut Budget::default()).pop()
 }
 
-/// Decides about the instants in `come`. The last one is late while it is within its grace; all others are missed.
+/// Decides about the scheduled times in `come`. The last one is late while it is within its grace;
+/// all others are missed.
 fn decide(
     terms: &JobTerms,
     come: Vec<UtcTime>,
@@ -148,10 +151,10 @@ fn decide(
     LookBack { start: come.into_iter().map(flagged).collect(), skipped, next }
 }
 
-/// Returns the latest `most` instants after `cursor` up to `now`, ascending.
+/// Returns the latest `most` scheduled times after `cursor` up to `now`, ascending.
 ///
-/// Windows that end now grow until one contains enough instants. A window with far too many is halved towards the last
-/// one that had too few.
+/// Windows that end now grow until one contains enough scheduled times. A window with far too many
+/// is halved towards the last one that had too few.
 fn latest(
     schedule: &Schedule,
     cursor: UtcTime,

@@ -8,13 +8,14 @@
 //!                                          └───────────────────┘
 //! ```
 //!
-//! The diagram shows the plan of a leader. In addition, every node has the [`on_time`] runs of spread jobs. The leader
-//! leaves an instant to its node for a moment, and reads the watermark before it takes the instant. From then on, until
-//! it has caught up, only the leader claims the instants of the job.
+//! The diagram shows the plan of a leader. In addition, every node has the [`on_time`] runs of
+//! spread jobs. The leader leaves a scheduled time to its node for a moment, and reads the
+//! watermark before it takes the scheduled time. From then on, until it has caught up, only the
+//! leader claims the scheduled times of the job.
 //!
-//! Events: elected, resigned, registered and observed (with the watermark), peers read, controls changed, tick, claim
-//! answered, run ended.
-//! Commands: claim (or skip), cancel running ones, register, read the controls, count skipped runs.
+//! Events: elected, resigned, registered and observed (with the watermark), peers read, controls
+//! changed, tick, claim completed, run ended. Commands: claim (or skip), cancel running ones,
+//! register, read the controls, count skipped runs.
 //!
 //! Invariants:
 //! - nothing is claimed while paused or while draining; without leadership, only on-time runs are claimed;

@@ -9,9 +9,10 @@
 //! ```
 //!
 //! Invariants:
-//! - the claim names the instant before it, so that the leader can still make up for every undecided one;
-//! - an unanswered claim is repeated with the same id until it is answered, whatever happens in between;
-//! - an instant that this node does not claim is left to the leader.
+//! - the claim names the previous scheduled time, so the leader can still catch up every
+//!   undecided run;
+//! - a claim without a reply is repeated with the same id until there is one;
+//! - a scheduled time that this node does not claim is left to the leader.
 
 use super::{
     command::{ClaimOutcome, Command, Due},
@@ -33,7 +34,7 @@ use lock_ledger::{CatchUp, ClaimId, ClaimReply, RunId};
 pub(super) struct OnTimeRuns {
     /// Set once `next` is known.
     begun: bool,
-    /// The first instant in the future.
+    /// The first scheduled time in the future.
     next: Option<UtcTime>,
     due: Option<OnTimeRun>,
 }
@@ -70,7 +71,7 @@ impl OnTimeRuns {
         self.due = self.due.filter(OnTimeRun::may_be_ours);
     }
 
-    /// Returns the instant that is due.
+    /// Returns the scheduled time that is due.
     pub(super) fn due_at(&self) -> Option<UtcTime> {
         self.due.map(|run| run.at)
     }
@@ -105,7 +106,7 @@ impl PlannedJob {
         claim.into_iter().chain(self.on_time.next).min()
     }
 
-    /// Makes the instant due. Several instants at once, as after a suspension, are left to the leader.
+    /// Makes the run due. Several due runs, as after a suspension, are left to the leader.
     pub(super) fn select_on_time(&mut self, now: UtcTime) {
         let runs = &mut self.on_time;
         if !runs.begun {
@@ -197,7 +198,8 @@ impl PlannedJob {
                 skipped(SkipReason::DecidedElsewhere);
                 self.on_time_decided(at);
             }
-            // The leader makes up for the instants before it, or queues it. If this node leads, it does so immediately.
+            // The leader makes up for the scheduled times before it, or queues it. If this node
+            // leads, it does so immediately.
             ClaimOutcome::Answered(reply @ (ClaimReply::Behind | ClaimReply::Busy { .. })) => {
                 self.on_time.due = None;
                 self.observed = self.observed.max(at + missed::PATIENCE);
@@ -225,7 +227,8 @@ impl PlannedJob {
         }
     }
 
-    /// Marks all instants up to this one as decided: its claim was accepted, or refused as already decided.
+    /// Marks all scheduled times up to this one as decided: its claim was accepted, or refused as
+    /// already decided.
     fn on_time_decided(&mut self, at: UtcTime) {
         self.on_time.due = None;
         if self.cursor.is_some_and(|cursor| cursor < at) {

@@ -1,8 +1,8 @@
 //! The live nodes with the same jobs, and the order in which they claim runs.
 //!
-//! The order is a rendezvous hash of (job, instant, node): each node is the first for an equal share of the runs, and
-//! the runs of a node that leaves are spread over the others. Nodes may disagree about the order, since only the claim
-//! decides.
+//! The order is a rendezvous hash of (job, scheduled time, node): each node is the first for an
+//! equal share of the runs, and the runs of a node that leaves are spread over the others. Nodes
+//! may disagree about the order, since only the claim decides.
 
 use crate::{hash::StableHash, time::UtcTime};
 use lock_core::LockName;

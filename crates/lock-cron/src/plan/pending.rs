@@ -18,11 +18,11 @@ pub(super) struct PendingRun {
     pub(super) skip: Option<SkippedRow>,
     /// The claim of an earlier request that may still be applied.
     pub(super) in_doubt: Option<ClaimId>,
-    /// Set if the store replied that the instant is still in the future.
+    /// Set if the store replied that the scheduled time is still in the future.
     pub(super) early: bool,
 }
 
-/// Instants that are decided without being started.
+/// Scheduled times that are decided without being started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SkippedRow {
     pub(super) first: RunId,
@@ -64,7 +64,7 @@ impl PendingRun {
         self.catch_up == CatchUp::No && self.skip.is_none() && self.run.scheduled().is_some()
     }
 
-    /// Returns the instant, unless the store may already have the claim.
+    /// Returns the scheduled time, unless the store may already have the claim.
     fn can_be_missed(&self) -> Option<UtcTime> {
         let at = self.run.scheduled()?;
         (self.in_doubt.is_none() && !self.early && self.skip.is_none()).then_some(at)
@@ -115,7 +115,7 @@ impl PendingRuns {
         self.entries.is_empty()
     }
 
-    /// Counts the instants and triggers.
+    /// Counts the scheduled times and triggers.
     pub(super) fn count(&self) -> u32 {
         let counts = self.entries.iter().map(|entry| entry.skip.map_or(1, |row| row.count));
         counts.fold(0, u32::saturating_add)
@@ -143,7 +143,7 @@ impl PendingRuns {
         self.front().is_some_and(|entry| entry.skip.is_none() && entry.in_doubt.is_none())
     }
 
-    /// Returns `true` if the front claim was not answered and is not in flight.
+    /// Returns `true` if the front claim got no reply and is not in flight.
     pub(super) fn is_in_doubt(&self) -> bool {
         !self.in_flight && self.front().is_some_and(|entry| entry.in_doubt.is_some() && entry.skip.is_none())
     }
@@ -171,7 +171,8 @@ impl PendingRuns {
         }
     }
 
-    /// If a run is late, removes all runs that can be missed and returns the instant of the first.
+    /// If a run is late, removes all runs that can be missed and returns the scheduled time of the
+    /// first.
     pub(super) fn take_late(&mut self, is_late: impl Fn(Option<UtcTime>) -> bool) -> Option<UtcTime> {
         let front = usize::from(self.in_flight);
         let waiting = || self.entries.iter().skip(front).filter(|entry| entry.can_be_missed().is_some());

@@ -31,11 +31,12 @@ pub(super) struct PlannedJob {
     /// The revision of the definition of an instance; 0 for a job in code.
     pub(super) definition: u64,
     pub(super) paused: bool,
-    /// The time up to which instants are decided or pending; `None` before the job is registered.
+    /// The time up to which scheduled times are decided or pending; `None` before the job is
+    /// registered.
     pub(super) cursor: Option<UtcTime>,
-    /// The first instant after the cursor.
+    /// The first scheduled time after the cursor.
     pub(super) next: Option<UtcTime>,
-    /// The time between the first two of several due instants that are not yet searched.
+    /// The time between the first two of several due runs that are not yet searched.
     pub(super) behind: Option<Duration>,
     /// Set if the next on-time run queues behind the catch-up runs.
     pub(super) follows_catch_up: bool,
@@ -46,7 +47,7 @@ pub(super) struct PlannedJob {
     pub(super) on_time: OnTimeRuns,
     /// The time of the last read of the watermark.
     pub(super) observed: UtcTime,
-    /// Set while the next instant is left to other nodes.
+    /// Set while the next scheduled time is left to other nodes.
     pub(super) left_to_others: bool,
     /// The time before which no claim is sent.
     pub(super) not_before: UtcTime,
@@ -87,7 +88,7 @@ impl PlannedJob {
         self.clear_backoff();
     }
 
-    /// Makes the due instant pending, according to the policies. Several due instants are left to
+    /// Makes the due run pending, according to the policies. Several due runs are left to
     /// [`look_back`](Self::look_back).
     pub(super) fn select_due(&mut self, name: &LockName, now: UtcTime, peers: Option<&Peers>, room: &Room) {
         let has_room = !room.is_full(&self.terms);
@@ -115,12 +116,14 @@ impl PlannedJob {
         }
     }
 
-    /// Returns `true` if the leader claims an instant itself: as its first node, or because no node has claimed it.
+    /// Returns `true` if the leader claims a scheduled time itself: as its first node, or because
+    /// no node has claimed it.
     fn is_ours(&self, name: &LockName, first: UtcTime, peers: Option<&Peers>) -> bool {
         peers.is_none_or(|peers| peers.is_first(name, first)) || first + PATIENCE <= self.observed
     }
 
-    /// Makes the latest of several instants pending, according to the policies, and counts the others.
+    /// Makes the latest of several scheduled times pending, according to the policies, and counts
+    /// the others.
     pub(super) fn look_back(&mut self, now: UtcTime, budget: &mut Budget) {
         if let (Some(cursor), Some(distance)) = (self.cursor, self.behind) {
             let come = missed::look_back(&self.schedule, &self.terms, cursor, now, distance, budget);
@@ -157,8 +160,9 @@ impl PlannedJob {
         }
     }
 
-    /// Takes back the pending runs that were not claimed in time, so that the misfire policy applies to them again.
-    /// Runs that wait for another run to end are kept, according to the overlap policy.
+    /// Takes back the pending runs that were not claimed in time. The misfire policy then applies
+    /// to them again. Runs that wait for another run to end are kept, according to the overlap
+    /// policy.
     fn requeue_late(&mut self, now: UtcTime) {
         if self.overlap_room().is_none() || self.pending.has_queue() {
             return;
@@ -215,8 +219,8 @@ impl PlannedJob {
         }));
     }
 
-    /// Returns the instant of the next claim. Returns `None` if there is none, or for a triggered run. A backfill comes
-    /// last.
+    /// Returns the scheduled time of the next claim. Returns `None` if there is none, or for a
+    /// triggered run. A backfill comes last.
     pub(super) fn waits_since(&self) -> Option<UtcTime> {
         match self.pending.front() {
             Some(front) if front.run.backfill().is_some() => Some(UtcTime::from_micros(u64::MAX)),
@@ -230,8 +234,9 @@ impl PlannedJob {
         self.pending.in_flight || self.on_time.is_in_flight()
     }
 
-    /// Returns the time of the next tick of a leader's plan. Two changes need no tick, since they are events: the end
-    /// of a run frees room, and a heartbeat shows whether other nodes have claimed an instant.
+    /// Returns the time of the next tick of a leader's plan. Two changes need no tick, since they
+    /// are events: the end of a run frees room, and a heartbeat shows whether other nodes have
+    /// claimed a scheduled time.
     pub(super) fn wake_at(&self, room: &Room) -> Option<UtcTime> {
         let opens =
             if self.pending.needs_room() { room.opens_at(&self.terms) } else { Some(self.not_before) };

@@ -81,7 +81,7 @@ impl Planner {
         self.leading = true;
     }
 
-    /// Ends the leadership of this node. Claims in flight are still answered.
+    /// Ends the leadership of this node. Claims in flight still complete.
     pub(crate) fn resigned(&mut self) {
         self.leading = false;
         for job in self.jobs.values_mut() {
@@ -100,7 +100,7 @@ impl Planner {
         Some(Registration { job: name.clone(), schedule: job.identity })
     }
 
-    /// Returns `true` if the watermark of the job is unknown, so that nothing can be planned.
+    /// Returns `true` if the job's watermark is unknown, which prevents planning.
     pub(crate) fn waits_for_watermark(&self, name: &LockName) -> bool {
         self.jobs.get(name).is_some_and(|job| job.cursor.is_none())
     }
@@ -110,7 +110,7 @@ impl Planner {
         self.peers = Some(peers);
     }
 
-    /// Returns the jobs with a due instant that another node may decide.
+    /// Returns the jobs with a due run that another node may decide.
     pub(crate) fn undecided(&self, now: UtcTime) -> Vec<Registration> {
         let has_come = |job: &PlannedJob| {
             job.on_time.due_at().is_some()
@@ -153,7 +153,8 @@ impl Planner {
             && self.jobs.values().any(|job| job.pending.has_leaders_run())
     }
 
-    /// Handles the watermark that a job with this schedule had at this time. Earlier instants are no longer claimed.
+    /// Handles the watermark that a job with this schedule had at this time. Earlier scheduled
+    /// times are no longer claimed.
     pub(crate) fn registered(&mut self, registration: &Registration, watermark: UtcTime, at: UtcTime) {
         let Some(job) = self.jobs.get_mut(&registration.job) else { return };
         // The controls changed the schedule in the meantime: another registration is in progress.

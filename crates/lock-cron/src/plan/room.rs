@@ -1,9 +1,10 @@
 //! The room for further runs: on this node, and in the pools of the fleet.
 //!
-//! A full pool is treated like a node without room: the runs stay due until their grace is over, and are then skipped.
-//! Only the store knows all runs of a pool, so a node learns from the answers to claims that a pool is full. After each
-//! back-off, one claim is then sent on behalf of all jobs of the pool. Claims of a pool are sent one at a time, so that
-//! many jobs that wait for one place cause few requests.
+//! A full pool is treated like a node without room: the runs stay due until their grace is over,
+//! and are then skipped. Only the store has all runs of a pool, so a node detects a full pool from
+//! the replies to its claims. After each back-off, one claim is then sent on behalf of all jobs of
+//! the pool. Claims of a pool are sent one at a time, so many jobs that wait for one place cause
+//! few requests.
 
 use super::planned_job::BUSY;
 use crate::{terms::JobTerms, time::UtcTime};
@@ -23,7 +24,7 @@ pub(super) struct Room {
 struct Pool {
     /// Set while a claim is in flight.
     asking: bool,
-    /// Set if the last answer reported a full pool.
+    /// Set if the last reply reported a full pool.
     is_full: bool,
     /// The time before which no claim is sent.
     not_before: UtcTime,
@@ -62,8 +63,8 @@ impl Room {
         self.is_node_full() || self.pool(terms).is_some_and(|pool| pool.is_full)
     }
 
-    /// Returns the time from which a run of the job may be claimed. Returns `None` if an event must come first: the end
-    /// of a run, or an answer.
+    /// Returns the time from which a run of the job may be claimed. Returns `None` if an event must
+    /// come first: the end of a run, or a reply.
     pub(super) fn opens_at(&self, terms: &JobTerms) -> Option<UtcTime> {
         let pool = self.pool(terms);
         let is_open = !self.is_node_full() && !pool.is_some_and(|pool| pool.asking);
@@ -78,7 +79,7 @@ impl Room {
         }
     }
 
-    /// Handles the answer that the pool of a job is full.
+    /// Handles the reply that a job's pool is full.
     pub(super) fn refused(&mut self, terms: &JobTerms, now: UtcTime) {
         if let Some(pool) = self.pool_mut(terms) {
             (pool.asking, pool.is_full) = (false, true);
@@ -86,7 +87,7 @@ impl Room {
         }
     }
 
-    /// Handles the answer that a run of the job was claimed.
+    /// Handles the reply that a run of the job was claimed.
     pub(super) fn granted(&mut self, terms: &JobTerms) {
         if let Some(limit) = &terms.pool {
             self.pools.remove(&limit.name);

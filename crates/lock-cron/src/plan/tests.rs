@@ -1,4 +1,4 @@
-//! Tests of the planner: due instants, claims, and their answers.
+//! Tests of the planner: due runs, claims, and their replies.
 
 mod backfills;
 mod catch_up;
@@ -46,7 +46,7 @@ struct Story {
     schedule: Schedule,
     /// The claim id of a request that may still be applied.
     in_doubt: Option<ClaimId>,
-    /// The number of instants counted as missed.
+    /// The number of scheduled times counted as missed.
     missed: u32,
 }
 
@@ -68,7 +68,7 @@ impl Story {
         Self { planner, schedule, in_doubt: None, missed: 0 }
     }
 
-    /// Runs a tick. Skips are answered immediately.
+    /// Runs a tick. Skips complete immediately.
     fn tick(&mut self, now: UtcTime) -> Vec<Command> {
         let mut out = Vec::new();
         loop {
@@ -190,7 +190,7 @@ fn latest_of_the_waiting_runs_is_kept() {
         assert!(matches!(&commands[1], Command::Claim(due) if due.run == run_at(120)), "{commands:?}");
         story.answer(at(120), run_at(120), ClaimOutcome::Answered(Busy { running: 1 }));
         story.planner.run_ended(&name());
-        assert_eq!(story.claims(at(120)), [(run_at(120), CatchUp::No)], "at once when the run ends");
+        assert_eq!(story.claims(at(120)), [(run_at(120), CatchUp::No)], "claimed when the run ends");
     }
 }
 
@@ -234,7 +234,7 @@ fn paused_job_claims_nothing_until_it_is_resumed() {
     let mut story = Story::led("* * * * *", JobTerms::default());
     assert_eq!(story.set_controls(1, true), [Command::Register(name())]);
     register(&mut story.planner, &name(), at(0));
-    assert_eq!(story.tick(at(600)), [], "instants during a pause are not missed");
+    assert_eq!(story.tick(at(600)), [], "runs during a pause must not count as missed");
     assert_eq!(story.set_controls(2, false), [Command::Register(name())]);
     assert_eq!(story.set_controls(2, false), [], "a repeated command changes nothing");
     register(&mut story.planner, &name(), at(630));
@@ -347,7 +347,7 @@ fn waiting_run_backs_off_until_a_run_ends_here() {
     }
     assert_eq!(waits, [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000, 5_000]);
     story.planner.run_ended(&name());
-    assert_eq!(story.claims(now - Duration::from_secs(1)).len(), 1, "at once");
+    assert_eq!(story.claims(now - Duration::from_secs(1)).len(), 1, "claimed immediately");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::state::RunLoop;
 use crate::observer::CronEvent;
 
-/// The change of the offset between two heartbeats above which it counts as a jump, in seconds. A slow answer changes
-/// the estimate of the server's clock by less.
+/// The change of the offset between two heartbeats above which it counts as a jump, in seconds. A
+/// slow reply changes the estimate of the server's clock by less.
 const MAX_CHANGE: f64 = 5.0;
 
 /// The offset after the last heartbeat, in seconds.

@@ -61,7 +61,8 @@ impl RunLoop {
     }
 
     fn claim(&mut self, mut due: Due) {
-        // Another definition may arrive before the answer. The run belongs to the definition by which it was planned.
+        // Another definition may arrive before the reply. The run belongs to the definition by
+        // which it was planned.
         let Some(job) = self.jobs.get(&due.job).cloned() else { return };
         let node = self.shared.node.clone();
         self.claims += 1;

@@ -14,7 +14,7 @@ use lock_ledger::{Instance, Instances, LiveNode, OpenRun, Registration, RunId};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// The instances of the group, as far as this node knows them.
+/// The instances of the group that this node has read.
 #[derive(Debug)]
 pub(super) struct KnownInstances {
     /// The revision up to which they are known.

@@ -69,8 +69,9 @@ impl RunLoop {
         }
     }
 
-    /// Sends the controls of this node's jobs from before the loss. Those of an instance wait until the store has the
-    /// instance again: a watermark of now would decide a late instance with a single instant.
+    /// Sends the controls of this node's jobs from before the loss. Those of an instance wait until
+    /// the store has the instance again: a watermark of now would decide a late instance with a
+    /// single scheduled time.
     pub(super) fn reinstate(&mut self) {
         let is_known =
             |job| self.jobs.contains_key(job) && !(self.instances.reading && self.is_instance(job));

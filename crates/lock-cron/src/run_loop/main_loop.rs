@@ -8,7 +8,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// The maximum sleep, so that clock steps and suspensions of the machine are noticed.
+/// The maximum sleep, which limits the delay until clock steps and machine suspensions are
+/// detected.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 impl RunLoop {
@@ -97,8 +98,8 @@ impl RunLoop {
     }
 }
 
-/// Yields even if the instant is due: while the planner searches a long outage, many consecutive ticks leave work for
-/// the next one.
+/// Yields even if the scheduled time is due: while the planner searches a long outage, many
+/// consecutive ticks leave work for the next one.
 async fn sleep_or_yield(until: Instant) {
     if until <= Instant::now() {
         yield_now().await;

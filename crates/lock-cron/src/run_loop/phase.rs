@@ -10,7 +10,7 @@ pub(super) enum Phase {
     Draining(Option<Instant>),
     /// The leadership is released; running bodies finish.
     Finishing(Option<Instant>),
-    /// Bodies have been asked to end.
+    /// Bodies were told to stop.
     Ending,
 }
 

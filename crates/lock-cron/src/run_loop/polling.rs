@@ -125,7 +125,7 @@ impl RunLoop {
         self.spawn(send, failed);
     }
 
-    /// Removes this node from the live nodes, so that the others leave no further runs to it.
+    /// Removes this node from the live nodes, so the others leave no further runs to it.
     pub(super) fn leave(&mut self) {
         if !self.is_member() {
             return;

@@ -55,7 +55,7 @@ pub(crate) struct RunLoop {
     /// The revision of the controls passed to the planner.
     pub(super) known_revision: u64,
     pub(super) heartbeat_in_flight: bool,
-    /// Set while the store is asked to remove this node.
+    /// Set while a request to remove this node is pending.
     pub(super) leaving: bool,
     pub(super) renewing: bool,
     /// The number of claims in flight.

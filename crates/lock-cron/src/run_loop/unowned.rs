@@ -1,9 +1,10 @@
-//! Jobs of the group that no leader has registered, so that nobody takes their orphans and triggers. Instances whose
-//! kind is on no node are reported with them.
+//! Jobs of the group that no leader has registered, so their orphans and triggers are not handled.
+//! Instances whose kind no node has registered are reported with them.
 //!
-//! A leader does not know the jobs of other nodes, since each set of jobs has its own election. But a leader that has a
-//! job checks for its orphans at every third of a run's lease, and starts its triggers within a second. If a run or a
-//! trigger waits much longer, no live node has registered its job.
+//! A leader has no list of other nodes' jobs, because each set of jobs has its own election.
+//! However, the leader of a job checks for orphans every third of a run's lease, and starts
+//! triggers within a second. If a run or a trigger waits much longer, no live node has registered
+//! its job.
 
 use crate::{running::RunKey, time::UtcTime};
 use lock_core::LockName;

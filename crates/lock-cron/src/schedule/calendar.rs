@@ -13,8 +13,8 @@ use super::{
     zone::{Segment, Zone},
 };
 
-/// The maximum distance in seconds between a local time and its instant. No offset exceeds a day, and the longest gap
-/// was a day as well (Samoa, 2011).
+/// The maximum distance in seconds between a local time and its instant. No offset exceeds a day,
+/// and the longest gap was also a day (Samoa, 2011).
 const REACH: i64 = 48 * 60 * 60;
 
 /// One search for the next run.

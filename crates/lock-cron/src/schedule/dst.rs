@@ -1,10 +1,12 @@
-//! The policy for jobs at fixed times on the two days of a year on which an hour is skipped or repeated.
+//! The policy for jobs at fixed times on the two days per year with a skipped or repeated hour.
 
-/// The policy for runs at a time of day that does not exist, or exists twice, because the clocks change.
+/// The policy for runs at a time of day that does not exist or occurs twice because of a clock
+/// change.
 ///
-/// It applies to *fixed* times, with a star in neither the minute nor the hour (`30 2 * * *`, `0,30 1-3 * * *`). A
-/// pattern with a star there (`*/15 * * * *`, `0 * * * *`, `*/15 2 * * *`, `H/15 * * * *`) follows real time regardless
-/// of the policy: it runs in both passes of a repeated hour, and does not run at times that the clocks skip.
+/// It applies to *fixed* times, with a star in neither the minute nor the hour (`30 2 * * *`,
+/// `0,30 1-3 * * *`). A pattern with a star there (`*/15 * * * *`, `0 * * * *`, `*/15 2 * * *`,
+/// `H/15 * * * *`) follows real time regardless of the policy: it runs in both passes of a repeated
+/// hour, and does not run at skipped times.
 ///
 /// ```
 /// use lock_cron::{DstPolicy, Fold, Gap, Schedule};
@@ -22,11 +24,11 @@
 pub struct DstPolicy {
     /// The policy for times that do not exist.
     pub gap: Gap,
-    /// The policy for times that exist twice.
+    /// The policy for times that occur twice.
     pub fold: Fold,
 }
 
-/// The policy for runs at fixed times that the clocks skip, usually an hour in spring.
+/// The policy for runs at fixed times that are skipped, usually an hour in spring.
 ///
 /// ```
 /// assert_eq!(lock_cron::Gap::default(), lock_cron::Gap::RunOnce);
@@ -34,8 +36,8 @@ pub struct DstPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Gap {
-    /// One run right after the gap, regardless of the number of times in it. The default. Vixie cron runs a job once
-    /// for each time in the gap: `0,30 2 * * *` twice.
+    /// One run right after the gap, regardless of the number of skipped times. The default. Vixie
+    /// cron runs a job once per skipped time, so `0,30 2 * * *` runs twice.
     #[default]
     RunOnce,
     /// No run that day.
@@ -44,7 +46,7 @@ pub enum Gap {
     ShiftForward,
 }
 
-/// The policy for runs at fixed times that the clocks show twice, usually an hour in autumn.
+/// The policy for runs at fixed times that occur twice, usually an hour in autumn.
 ///
 /// ```
 /// assert_eq!(lock_cron::Fold::default(), lock_cron::Fold::First);

@@ -1,12 +1,12 @@
-//! Errors of schedules: the problem, its position in the text, and a correction.
+//! Schedule errors, which contain the problem, its position in the text, and a correction.
 
 use super::field::Field;
 use std::{error::Error, fmt, ops::Range, sync::Arc};
 
-/// The error of an invalid schedule; branch on its [`kind`](ScheduleError::kind).
+/// The error for an invalid schedule. Branch on its [`kind`](ScheduleError::kind).
 ///
-/// `{error}` is one clause that quotes the text; `{error:#}` adds the cause, and the text with a mark under the
-/// position:
+/// `{error}` is one clause that quotes the text. `{error:#}` adds the cause, and the text with a
+/// marker under the position:
 ///
 /// ```
 /// use lock_cron::{Schedule, ScheduleErrorKind, schedule::Field};
@@ -44,19 +44,19 @@ pub enum ScheduleErrorKind {
     TooLong,
     /// There are fewer than five or more than seven fields.
     FieldCount,
-    /// A field is malformed, or has a value out of range.
+    /// A field is malformed or contains a value out of range.
     InvalidField,
     /// Every field is valid, but no day of any year matches all of them, such as 31 February.
     NeverRuns,
-    /// An unknown word after `@`.
+    /// The word after `@` is unknown.
     UnknownMacro,
-    /// No time zone has this name.
+    /// The time zone is unknown.
     UnknownZone,
     /// The pattern names a zone, and a different one was requested.
     ConflictingZone,
-    /// A period that is malformed, shorter than a second, or infinite.
+    /// The period is malformed, shorter than a second, or too long.
     InvalidPeriod,
-    /// An instant that is malformed.
+    /// The time after `@at` is malformed.
     InvalidInstant,
 }
 
@@ -137,7 +137,7 @@ impl ScheduleError {
         self.0.problem.at.clone()
     }
 
-    /// Returns the field that is wrong, if it is a single field.
+    /// Returns the invalid field, if the error is in a single field.
     ///
     /// ```
     /// use lock_cron::{Schedule, schedule::Field};

@@ -1,4 +1,4 @@
-//! The fields of a pattern, and their ranges of values.
+//! The fields of a pattern, and their value ranges.
 
 use std::fmt;
 
@@ -58,7 +58,7 @@ impl Field {
         }
     }
 
-    /// Returns the end of `1/2`. For days of the week that is 6, so that Sunday is not at both ends.
+    /// Returns the end of `1/2`. For days of the week it is 6, so Sunday is not at both ends.
     pub(crate) const fn last_in_turn(self) -> u16 {
         match self {
             Self::DayOfWeek => 6,

@@ -10,11 +10,12 @@ use std::fmt;
 /// The number of days of zone data in a fingerprint: somewhat more than a year.
 const DAYS: i64 = 400;
 
-/// A fingerprint of a schedule, with which two nodes can check that they have the same instants.
+/// A fingerprint of a schedule, which nodes can compare to check that they use the same scheduled
+/// times.
 ///
-/// It is a hash that is stable across platforms, compilers and versions of this crate. For nodes with different
-/// versions of the time zone database, [`zone`](Self::zone) differs if the schedule's zone differs between them within
-/// 400 days.
+/// The fingerprint is a hash that is stable across platforms, compilers and versions of this crate.
+/// For nodes with different versions of the time zone database, [`zone`](Self::zone) differs if the
+/// schedule's zone data differs within 400 days.
 ///
 /// ```
 /// use lock_cron::{Schedule, UtcTime};
@@ -40,7 +41,7 @@ impl Fingerprint {
         Self { schedule, zone }
     }
 
-    /// Returns the hash of the text, its zone's name and the [`DstPolicy`]. It does not depend on the time.
+    /// Returns the hash of the text, the zone name and the [`DstPolicy`]. Independent of the time.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -55,8 +56,9 @@ impl Fingerprint {
         self.schedule
     }
 
-    /// Returns the hash of the zone's offset at the instant of the fingerprint and of its changes in the 400 days after
-    /// it. Compare only hashes for the same instant. Zero if the schedule needs no zone.
+    /// Returns the hash of the zone's offset at the time of the fingerprint and its changes in the
+    /// following 400 days. Compare only hashes for the same time. Zero if the schedule needs no
+    /// zone.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -72,7 +74,7 @@ impl Fingerprint {
     }
 }
 
-/// Sixteen hexadecimal digits for the schedule, and sixteen for its zone.
+/// Formats the fingerprint as sixteen hexadecimal digits for the schedule and sixteen for its zone.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}-{:016x}", self.schedule, self.zone)

@@ -1,7 +1,7 @@
-//! The list in one field of a pattern, and its numeric form for the search of the next instant.
+//! The list in one field of a pattern, and its numeric form for the search for the next run.
 //!
-//! croner could parse the field as well, but it accepts `MAY` as a minute, `1,,2` as a list and `L` as a weekday that
-//! never comes, and its errors have no positions.
+//! croner can also parse fields, but it accepts `MAY` as a minute, `1,,2` as a list, and `L` as a
+//! weekday that never occurs, and its errors contain no positions.
 
 use super::{
     error::{Problem, ScheduleErrorKind},
@@ -47,7 +47,7 @@ impl List {
         let items = list.pieces(',').map(|piece| item(field, piece, token)).collect::<Result<Vec<_>, _>>();
         let items = items.map_err(|problem| problem.in_field(field))?;
         if items.contains(&Item::Last) && items.contains(&Item::LastWorkday) {
-            let problem = wrong(field, token, "has both `L` and `LW`: use a job for each");
+            let problem = wrong(field, token, "contains both `L` and `LW`: use a job for each");
             return Err(problem.in_field(field));
         }
         Ok(Self { field, items, both_days })
@@ -109,7 +109,11 @@ fn wrong(field: Field, token: Token<'_>, but: impl Into<String>) -> Problem {
 
 fn item(field: Field, piece: Token<'_>, whole: Token<'_>) -> Result<Item, Problem> {
     if piece.text.is_empty() {
-        return Err(wrong(field, whole, "has an empty item: write values between commas, without spaces"));
+        return Err(wrong(
+            field,
+            whole,
+            "contains an empty item: write values between commas, without spaces",
+        ));
     }
     let (base, step) = match piece.cut('/') {
         Some((base, step)) => (base, Some(self::step(field, step)?)),
@@ -118,7 +122,7 @@ fn item(field: Field, piece: Token<'_>, whole: Token<'_>) -> Result<Item, Proble
     if let Some(special) = special(field, base)? {
         return match step {
             None => Ok(special),
-            Some(_) => Err(wrong(field, piece, "cannot have a step: leave out the part from `/` on")),
+            Some(_) => Err(wrong(field, piece, "cannot have a step: remove the part from `/` on")),
         };
     }
     let (first, last, range) = match (base.is("*"), hashed(field, base)?, base.cut('-')) {

@@ -1,4 +1,5 @@
-//! Schedules: a pattern, a period or an instant, a time zone, and a policy for clock changes.
+//! Schedules, which consist of a pattern, a period or a single time, with a time zone and a policy
+//! for clock changes.
 
 mod calendar;
 mod civil;
@@ -30,7 +31,7 @@ use times::Times;
 use token::Token;
 use zone::Zone;
 
-/// The times at which a job runs: the same instants on every node.
+/// The times at which a job runs, which are the same on every node.
 ///
 /// ```
 /// use lock_cron::{Schedule, UtcTime};
@@ -46,7 +47,7 @@ use zone::Zone;
 /// ```
 ///
 /// # Patterns
-/// There are five fields, six with leading seconds, seven with trailing years:
+/// A pattern has five fields, six with leading seconds, or seven with trailing years:
 ///
 /// ```text
 /// [second 0-59] minute 0-59 hour 0-23 day-of-month 1-31 month 1-12 day-of-week 0-7 [year 1970-5000]
@@ -54,7 +55,7 @@ use zone::Zone;
 ///
 /// | field | meaning |
 /// | --- | --- |
-/// | `*`, `*/15` | every value, every fifteenth beginning with the first |
+/// | `*`, `*/15` | every value, every fifteenth starting with the first |
 /// | `5`, `1-5`, `0-30/10`, `1,3,7-9` | a value, a range, every tenth of a range, a list of these |
 /// | `5/15` | every fifteenth from 5 on: `5-59/15` |
 /// | `JAN`-`DEC`, `SUN`-`SAT` | names; in numbers Sunday is 0 or 7, Monday is 1 |
@@ -63,10 +64,11 @@ use zone::Zone;
 /// | `FRI#2`, `FRIL` | days of the week: the second, the last Friday of the month |
 /// | `H`, `H(0-29)`, `H/15` | a value that depends on the job's name, within a range, every fifteenth from it on; see [`for_job`](Self::for_job) |
 ///
-/// If both the day of the month and the day of the week are given (neither is `*`), a day matches if one of them
-/// matches; with a `+` before the days of the week, both must match: `0 9 1-7 * +MON`. A step does not count as a star
-/// here: `0 0 */10 * MON` runs on each tenth day and on each Monday. Vixie cron and cronie treat a field that begins
-/// with a star as a star, and run it only on Mondays that are also a tenth day.
+/// If both the day of the month and the day of the week are given (neither is `*`), a day matches
+/// if one of them matches. With a `+` before the days of the week, both must match:
+/// `0 9 1-7 * +MON`. A step does not count as a star: `0 0 */10 * MON` runs on each tenth day and
+/// on each Monday. Vixie cron and cronie treat a field that begins with a star as a star, and run
+/// it only on Mondays that are also a tenth day.
 ///
 /// The number `2` is Tuesday, as in cron; in Quartz it is Monday. A step after a day of the week ends at Saturday:
 /// `5/1` is Friday and Saturday.
@@ -75,19 +77,21 @@ use zone::Zone;
 /// `@annually`; `@every 1h30m`, see [`every`](Self::every); or `@at 2030-01-31T09:00:00Z`, see [`at`](Self::at).
 ///
 /// # Zones
-/// Without a zone a schedule is in UTC, never in the zone of the machine, which may differ on the next node. Set the
-/// zone with [`in_tz`](Self::in_tz), or in the text: `CRON_TZ=Europe/Berlin 0 2 * * *`. The zone data is read from the
-/// system when the schedule is created, or else from the binary (feature `bundled-zones`).
+/// Without a zone, a schedule is in UTC. The machine's zone is never used, because it may differ
+/// between nodes. Set the zone with [`in_tz`](Self::in_tz), or in the text:
+/// `CRON_TZ=Europe/Berlin 0 2 * * *`. The zone data is read from the system when the schedule is
+/// created, or from the binary (feature `bundled-zones`) if the system has none.
 ///
 /// # Clock changes
-/// A pattern with a star in minute or hour follows real time: `*/15 * * * *` runs every 15 minutes, even through a
-/// repeated hour. A job at fixed times, such as `30 2 * * *` or `0,30 1-3 * * *`, runs once if its time exists twice
-/// (in the first pass), and once, right after the gap, if its times do not exist. [`on_dst`](Self::on_dst) sets another
-/// policy.
+/// A pattern with a star in minute or hour follows real time: `*/15 * * * *` runs every 15 minutes,
+/// even through a repeated hour. A job at fixed times, such as `30 2 * * *` or `0,30 1-3 * * *`,
+/// runs once, in the first pass, if its time occurs twice. If its times do not exist, it runs once
+/// right after the gap. [`on_dst`](Self::on_dst) sets another policy.
 ///
-/// Only a star makes a pattern follow real time. `0 0-23 * * *` and `0 0 0/1 * * ?` have none, so they are fixed times:
-/// 24 runs on a 25-hour day, and one hour without a run. Write `0 * * * *` for each hour. A step after `H`, as in
-/// `H/15`, counts as a star; `H` and ranges of `H`, as in `H(0-29)/15`, count as fixed.
+/// Only a star makes a pattern follow real time. `0 0-23 * * *` and `0 0 0/1 * * ?` contain no
+/// star, so they are fixed times, with 24 runs on a 25-hour day and one hour without a run. Write
+/// `0 * * * *` to run every hour. A step after `H`, as in `H/15`, counts as a star; `H` and ranges
+/// of `H`, as in `H(0-29)/15`, count as fixed.
 #[derive(Clone)]
 pub struct Schedule {
     text: Arc<str>,
@@ -99,10 +103,10 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Parses a schedule: a pattern or a word after `@`, with an optional zone before it.
+    /// Parses a schedule, which is a pattern or a word after `@`, with an optional zone before it.
     ///
     /// # Errors
-    /// Returns a [`ScheduleError`] that points at the problem, including if no date ever matches.
+    /// Returns a [`ScheduleError`] that points at the problem, also if no date matches.
     ///
     /// ```
     /// use lock_cron::Schedule;
@@ -140,15 +144,15 @@ impl Schedule {
         })
     }
 
-    /// Creates a schedule that runs every `period`, in real time: at the multiples of `period` since
-    /// 1970-01-01T00:00:00Z, so that all nodes have the same instants regardless of when they started. Fractions of a
-    /// millisecond are dropped.
+    /// Creates a schedule that runs every `period` in real time, at multiples of `period` since
+    /// 1970-01-01T00:00:00Z. All nodes therefore have the same scheduled times regardless of when
+    /// they started. Fractions of a millisecond are dropped.
     ///
-    /// Zones have no effect: every 24 hours does not mean the same time of day every day.
+    /// Zones have no effect, so every 24 hours does not mean the same time of day.
     ///
     /// # Errors
-    /// [`InvalidPeriod`](ScheduleErrorKind::InvalidPeriod) if the period is shorter than a second, or longer than 100
-    /// years.
+    /// Returns [`InvalidPeriod`](ScheduleErrorKind::InvalidPeriod) if the period is shorter than a
+    /// second or longer than 100 years.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -187,8 +191,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the same pattern in another time zone, named as in the IANA database. The default is `UTC`. Periods
-    /// and instants are not affected.
+    /// Returns the same pattern in another time zone, named as in the IANA database. The default is
+    /// `UTC`. Periods and single times are not affected.
     ///
     /// # Errors
     /// [`UnknownZone`](ScheduleErrorKind::UnknownZone), or [`ConflictingZone`](ScheduleErrorKind::ConflictingZone) if the
@@ -215,7 +219,7 @@ impl Schedule {
         Ok(self)
     }
 
-    /// Sets the policy for runs at fixed times when the clocks change.
+    /// Sets the policy for runs at fixed times during clock changes.
     ///
     /// ```
     /// use lock_cron::{DstPolicy, Fold, Gap, Schedule};
@@ -231,9 +235,9 @@ impl Schedule {
         self
     }
 
-    /// Returns the same schedule with each `H` derived from the name of a job: jobs with different names are spread
-    /// over the hour or the day, and each keeps its time. Without this call, `H` is derived from an empty name. The
-    /// scheduler calls it when a job is registered.
+    /// Returns the same schedule with each `H` derived from a job name. Jobs with different names
+    /// are spread over the hour or the day, and each keeps its time. Without this call, `H` is
+    /// derived from an empty name. The scheduler calls this method when a job is registered.
     ///
     /// # Errors
     /// [`NeverRuns`](ScheduleErrorKind::NeverRuns), if `H` makes the date impossible (`0 0 30 H *`).
@@ -284,7 +288,7 @@ impl Schedule {
         Runs::new(self, instant.into())
     }
 
-    /// Returns the next `n` runs after now, by the system clock; fewer if the schedule ends.
+    /// Returns the next `n` runs after now by the system clock, or fewer if the schedule ends.
     ///
     /// ```
     /// assert_eq!(lock_cron::Schedule::cron("@daily")?.next_runs(7).len(), 7);
@@ -306,7 +310,7 @@ impl Schedule {
         self.zone.name()
     }
 
-    /// Returns the policy for runs at fixed times when the clocks change.
+    /// Returns the policy for runs at fixed times during clock changes.
     ///
     /// ```
     /// let schedule = lock_cron::Schedule::cron("@daily")?;
@@ -318,8 +322,8 @@ impl Schedule {
         self.policy
     }
 
-    /// Returns a fingerprint, which nodes use to compare a schedule. It covers the zone data of the 400 days after
-    /// `from`; all nodes must use the same `from`.
+    /// Returns a fingerprint, which nodes use to compare schedules. It covers the zone data for the
+    /// 400 days after `from`. All nodes must use the same `from`.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};

@@ -4,10 +4,11 @@ use super::Schedule;
 use crate::time::UtcTime;
 use std::iter::FusedIterator;
 
-/// An iterator over the runs of a schedule after an instant, strictly increasing; returned by [`Schedule::after`].
+/// An iterator over a schedule's runs after a point in time, strictly increasing. Returned by
+/// [`Schedule::after`].
 ///
-/// It ends after the last run of the schedule: a pattern with years ends after its last year, and most other schedules
-/// never end.
+/// The iterator ends after the schedule's last run. A pattern with years ends after its last year,
+/// and most other schedules never end.
 ///
 /// ```
 /// use lock_cron::{Schedule, UtcTime};

@@ -67,7 +67,7 @@ fn body(rest: Token<'_>) -> Result<Body<'_>, Problem> {
             Err(source) => Err(argument
                 .problem(
                     ScheduleErrorKind::InvalidInstant,
-                    "the instant",
+                    "the time",
                     "is not understood: use `@at 2030-01-31T09:00:00Z`",
                 )
                 .because(source)),
@@ -79,7 +79,7 @@ fn body(rest: Token<'_>) -> Result<Body<'_>, Problem> {
         _ => Err(rest.problem(
             ScheduleErrorKind::UnknownMacro,
             "the word",
-            "is unknown: use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, `@every 5m`, `@at <instant>` or \
+            "is unknown: use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, `@every 5m`, `@at <time>` or \
              fields",
         )),
     }

@@ -1,4 +1,4 @@
-//! The three kinds of schedules: a pattern, a period, an instant.
+//! The three kinds of schedules: a pattern, a period, or a single time.
 
 use super::{
     UtcTime,
@@ -83,7 +83,7 @@ impl Times {
         matches!(self, Self::Pattern { .. }).then_some(zone)
     }
 
-    /// Returns the pattern or the period in words; `None` for an instant.
+    /// Returns the pattern or the period in words; `None` for a single time.
     pub(crate) fn describe(&self) -> Option<String> {
         match self {
             Self::Pattern { civil, .. } => Some(civil.describe()),

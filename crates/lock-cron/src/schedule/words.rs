@@ -9,7 +9,8 @@ const MAX_WORDS: usize = 60;
 const WORKDAYS: &str = "Monday, Tuesday, Wednesday, Thursday, and Friday";
 
 impl Schedule {
-    /// Returns the schedule in English, or its text if the description would exceed 60 characters without the zone.
+    /// Returns a description of the schedule in English, or the schedule's text if the description
+    /// would exceed 60 characters without the zone.
     ///
     /// ```
     /// let nightly = lock_cron::Schedule::cron("0 2 * * MON-FRI")?.in_tz("Europe/Berlin")?;

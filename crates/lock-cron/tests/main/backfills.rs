@@ -171,7 +171,7 @@ async fn ranges_out_of_bounds_are_refused() {
     let refused = async |range, limit| node.cron.backfill("job", range, limit).await.unwrap_err();
     let error = refused(last_hour(), 2).await;
     assert_eq!(error.kind(), CronErrorKind::RangeTooLong);
-    assert!(error.to_string().contains("(3 instants of `job`, but the limit is 2)"), "{error}");
+    assert!(error.to_string().contains("(3 runs of `job`, but the limit is 2)"), "{error}");
     for (range, limit) in [(minute(1)..minute(600), 9), (minute(0)..minute(-60), 9), (last_hour(), 10_001)] {
         assert_eq!(refused(range, limit).await.kind(), CronErrorKind::InvalidOptions);
     }

@@ -81,7 +81,7 @@ async fn success_within_the_grace_counts() {
     sleep(secs(180)).await;
     let history = running.history().await;
     assert_eq!((ends.load(SeqCst), history.len(), history[0].outcome), (1, 1, RunOutcome::Succeeded));
-    assert_eq!(history[0].detail, "after it was asked to end: timed out after 10s");
+    assert_eq!(history[0].detail, "after it was told to stop: timed out after 10s");
 }
 
 #[tokio::test(start_paused = true)]

@@ -53,7 +53,7 @@ fn invalid_field_is_named_marked_and_quoted() {
         ("0 0 L-3 * *", Field::DayOfMonth, "L", "`L`, `LW` or `15W`"),
         ("0 0 L,LW * *", Field::DayOfMonth, "L,LW", "use a job for each"),
         ("0 0 W * *", Field::DayOfMonth, "W", "`15W`"),
-        ("0 0 15W/2 * *", Field::DayOfMonth, "15W/2", "leave out"),
+        ("0 0 15W/2 * *", Field::DayOfMonth, "15W/2", "remove the part"),
         ("0 0 * * L", Field::DayOfWeek, "L", "`FRIL`"),
         ("0 0 * * MON#6", Field::DayOfWeek, "6", "use 1-5"),
         ("0 0 * * MON#", Field::DayOfWeek, "", "use 1-5"),

@@ -1,4 +1,5 @@
-//! The audit of a database, which compares its rows with its counters and with the outcomes that its clients know.
+//! The audit of a database. It compares the rows with the counters and with the outcomes recorded
+//! by clients.
 
 use crate::{
     domain::{Audit, ClientOutcome, thousands},
@@ -10,7 +11,8 @@ use std::{
     io::{self, Write},
 };
 
-/// Audits the database. If the journals of all its clients are given, also compares the ledger with their entries.
+/// Audits the database. If all client journals are given, also compares the ledger with their
+/// entries.
 ///
 /// # Errors
 /// Returns [`StoreError`] if the database cannot be read.
@@ -24,7 +26,7 @@ pub async fn run(database: &DatabaseUrl, clients: Option<&[Entry]>) -> Result<Au
     Ok(Audit::of(&books?, clients.map(outcomes).as_ref()))
 }
 
-/// Prints the result, with one line for each breach.
+/// Prints the result, with one line per breach.
 ///
 /// # Errors
 /// Returns an error if writing to `out` fails.
@@ -44,13 +46,13 @@ pub fn print(audit: &Audit, clients: Option<&[Entry]>, out: &mut impl Write) -> 
     )?;
     match clients {
         Some(entries) => {
-            writeln!(out, "Compared with {} outcomes of clients.", thousands(entries.len() as u64))
+            writeln!(out, "Compared with {} client outcomes.", thousands(entries.len() as u64))
         }
-        None => writeln!(out, "Not compared with clients: pass their journals with --journal."),
+        None => writeln!(out, "Not compared with client outcomes: pass the journals with --journal."),
     }
 }
 
-/// Returns the outcomes by key, for the audit.
+/// Returns the outcomes by key.
 pub(crate) fn outcomes(entries: &[Entry]) -> BTreeMap<String, ClientOutcome> {
     let outcome = |entry: &Entry| match entry.outcome {
         Outcome::Acknowledged { .. } => ClientOutcome::Acknowledged,

@@ -14,7 +14,7 @@ use http::{
 };
 use std::net::SocketAddr;
 
-/// The header with the address of the client.
+/// The header with the client's address.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 pub(super) async fn forward(
@@ -43,7 +43,7 @@ pub(super) async fn forward(
                 server.delivered();
                 return problem(
                     StatusCode::BAD_GATEWAY,
-                    r#"{"type":"urn:problem-type:demo:bad-gateway","title":"Connection to the server was lost","status":502,"detail":"the request may have been carried out"}"#,
+                    r#"{"type":"urn:problem-type:demo:bad-gateway","title":"Connection to the server was lost","status":502,"detail":"the request may have been executed"}"#,
                 );
             }
         }

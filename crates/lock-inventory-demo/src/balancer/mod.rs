@@ -1,7 +1,8 @@
 //! A round-robin reverse proxy for the shops. It streams bodies in both directions.
 //!
-//! A request goes to the next server that accepts a connection. It is never sent again once a byte of it may have been
-//! delivered: only the client may repeat a `POST`, with its `Idempotency-Key`.
+//! A request goes to the next server that accepts a connection. The balancer never resends a
+//! request that may have been partly delivered. Only the client can repeat a `POST`, with its
+//! `Idempotency-Key`.
 
 mod forward;
 mod servers;
@@ -12,7 +13,7 @@ use axum::{Router, routing::any, serve::ListenerExt};
 use std::{io, net::SocketAddr};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// A running balancer. Dropping it closes its port.
+/// A running balancer. Dropping it closes the port.
 #[derive(Debug)]
 pub struct Balancer {
     address: SocketAddr,
@@ -28,7 +29,8 @@ impl Balancer {
     pub async fn start(address: SocketAddr, servers: Servers) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        // Without this, small responses would wait for the client's delayed acknowledgements.
+        // With Nagle's algorithm, small responses would wait for the client's delayed
+        // acknowledgements.
         let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
         let router = Router::new().fallback(any(forward::forward)).with_state(servers.clone());
         let service = router.into_make_service_with_connect_info::<SocketAddr>();

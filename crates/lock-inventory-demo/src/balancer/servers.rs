@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time for which a server that refused a connection is tried last.
+/// Time during which a server that refused a connection is tried last.
 const SKIPPED: Duration = Duration::from_millis(200);
 
 /// A list of servers. Clones share it.
@@ -31,12 +31,12 @@ pub(super) struct Server {
     refused: Mutex<Option<Instant>>,
 }
 
-/// The request count of one server.
+/// A server's request count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// Name of the server.
     pub name: String,
-    /// Number of requests delivered to the server, at all its addresses.
+    /// Number of requests delivered to the server, over all its addresses.
     pub requests: u64,
 }
 

@@ -8,7 +8,7 @@ use crate::{
 use clap::{Args, value_parser};
 use std::{io::Write, path::PathBuf};
 
-/// Options of the `all` command.
+/// Options for the `all` command.
 #[derive(Debug, Clone, Args)]
 pub struct All {
     /// Use small stocks and short rounds, for a run of less than three minutes
@@ -27,7 +27,7 @@ pub struct All {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
 
-    /// Options of the servers.
+    /// Options for the servers.
     #[command(flatten)]
     pub place: Place,
 }

@@ -5,7 +5,7 @@ use crate::{audit, load};
 use clap::Args;
 use std::{io::Write, path::PathBuf};
 
-/// Options of the `audit` command.
+/// Options for the `audit` command.
 #[derive(Debug, Clone, Args)]
 pub struct Audit {
     /// Database to audit: sqlite:///path or postgres://…

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use std::{io::Write, net::SocketAddr};
 
-/// Options of the `balancer` command.
+/// Options for the `balancer` command.
 #[derive(Debug, Clone, Args)]
 pub struct Balancer {
     /// Address to listen on; port 0 selects a free port

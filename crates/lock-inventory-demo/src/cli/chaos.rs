@@ -5,7 +5,7 @@ use crate::scenario::{AllPlan, Part, Size};
 use clap::{Args, value_parser};
 use std::io::Write;
 
-/// Options of the `chaos` command.
+/// Options for the `chaos` command.
 #[derive(Debug, Clone, Args)]
 pub struct Chaos {
     /// Scenarios to run
@@ -16,7 +16,7 @@ pub struct Chaos {
     #[arg(long, value_name = "N", default_value = "10", value_parser = value_parser!(u32).range(1..=1_000))]
     pub runs: u32,
 
-    /// Options of the servers.
+    /// Options for the servers.
     #[command(flatten)]
     pub place: Place,
 }

@@ -55,7 +55,7 @@ pub struct Load {
     #[arg(long, value_name = "TEXT", default_value = "load")]
     pub keys: String,
 
-    /// Seed of the orders and aborts
+    /// Seed for the orders and aborts
     #[arg(long, value_name = "SEED", default_value = "42")]
     pub seed: u64,
 

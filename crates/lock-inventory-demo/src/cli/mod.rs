@@ -1,4 +1,4 @@
-//! The command line, one file per command. Invalid input results in one sentence with a remedy.
+//! The command line, one file per command. Errors for invalid input contain a remedy.
 
 mod all;
 mod audit;
@@ -37,7 +37,7 @@ pub struct Cli {
     /// The command.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// The options of the quick version.
+    /// The options for the default command.
     #[command(flatten)]
     pub quick: Quick,
 }
@@ -64,9 +64,9 @@ pub enum Command {
 /// The result of a command.
 pub type Ended = Result<ExitCode, Box<dyn Error + Send + Sync>>;
 
-/// The exit code if an expectation does not hold.
+/// The exit code for a failed expectation.
 pub const BROKEN: u8 = 1;
-/// The exit code if the input is not usable or the command could not finish.
+/// The exit code for invalid input or a command that could not finish.
 pub const FAILED: u8 = 2;
 
 impl Cli {
@@ -76,7 +76,7 @@ impl Cli {
     /// Returns the failure that ended the command. The exit code is then [`FAILED`].
     ///
     /// # Cancel safety
-    /// Dropping this ends everything that the command started.
+    /// Dropping this stops everything that the command started.
     pub async fn run(self, out: &mut (impl Write + Send)) -> Ended {
         match self.command {
             // These commands handle signals themselves.
@@ -100,7 +100,7 @@ async fn until_stopped(command: impl Future<Output = Ended>) -> Ended {
     }
 }
 
-/// Returns the exit code for expectations that hold or do not hold.
+/// Returns the exit code: success if the expectations hold, otherwise [`BROKEN`].
 fn verdict(holds: bool) -> ExitCode {
     if holds { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) }
 }

@@ -1,4 +1,4 @@
-//! The options of `all` and `chaos` for their servers.
+//! The server options for `all` and `chaos`.
 
 use super::{
     Secret,
@@ -14,7 +14,7 @@ use crate::{
 use clap::Args;
 use std::{env, error::Error, pin::pin, process::ExitCode};
 
-/// Where the scenarios run: by default, on a private redis-server and SQLite.
+/// The stores for the scenarios. By default, a private redis-server and SQLite.
 #[derive(Debug, Clone, Args)]
 pub struct Place {
     /// Keep the locks on this Redis server instead of a private one, and remove the keys of the run at the end [env:
@@ -31,13 +31,14 @@ pub struct Place {
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub database: Option<Secret>,
 
-    /// Seed of all random choices; the same seed repeats them
+    /// Seed for all random choices; the same seed repeats them
     #[arg(long, value_name = "SEED", default_value = "42")]
     pub seed: u64,
 }
 
 impl Place {
-    /// Runs the parts. If a signal ends them, cleans up all servers and returns the exit code of the signal.
+    /// Runs the parts. If a signal arrives, cleans up all servers and returns the signal's exit
+    /// code.
     pub(super) async fn run(
         &self,
         plan: &AllPlan,

@@ -5,7 +5,7 @@ use crate::quick;
 use clap::{Args, value_parser};
 use std::{io::Write, path::PathBuf};
 
-/// The options of the flash sale.
+/// Options for the flash sale.
 #[derive(Debug, Clone, Args)]
 pub struct Quick {
     /// Number of buyers that order at the same time (2 to 2000)
@@ -24,7 +24,7 @@ pub struct Quick {
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "5", value_parser = value_parser!(u32).range(0..=100))]
     pub stalls: u32,
 
-    /// Seed of the demand and of the payment delays
+    /// Seed for the demand and the payment delays
     #[arg(long, value_name = "SEED", allow_negative_numbers = true, default_value = "42")]
     pub seed: u64,
 
@@ -32,13 +32,13 @@ pub struct Quick {
     #[arg(long, value_name = "FILE")]
     pub catalogue: Option<PathBuf>,
 
-    /// Store of the locks: `memory`, or the URL of a Redis server [env: DEMO_REDIS] [default: memory]
+    /// Lock store: `memory`, or the URL of a Redis server [env: DEMO_REDIS] [default: memory]
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub locks: Option<Secret>,
 }
 
 impl Quick {
-    /// Returns the options of the sale.
+    /// Returns the options for the sale.
     ///
     /// # Errors
     /// Returns [`UsageError`] if an address is not valid.
@@ -53,7 +53,7 @@ impl Quick {
     /// Returns the failure that ended the run.
     ///
     /// # Cancel safety
-    /// Dropping this ends the sale and removes its database.
+    /// Dropping this ends the sale and removes the database.
     pub async fn run(self, out: &mut (impl Write + Send)) -> Ended {
         Ok(verdict(quick::run(self.options()?, out).await?.is_proven()))
     }

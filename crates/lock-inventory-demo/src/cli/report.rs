@@ -1,11 +1,11 @@
-//! `report`: generates the page of an earlier run.
+//! `report`: generates the page for an earlier run.
 
 use super::Ended;
 use crate::report;
 use clap::Args;
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
-/// Options of the `report` command.
+/// Options for the `report` command.
 #[derive(Debug, Clone, Args)]
 pub struct Report {
     /// Results of `all`

@@ -1,4 +1,4 @@
-//! The progress of a long command on stderr: lines, and on a terminal also a spinner below them.
+//! The progress of a long command on stderr, as lines with a spinner below them on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::{

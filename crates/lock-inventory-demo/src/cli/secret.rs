@@ -7,7 +7,7 @@ use crate::{
 use lock_core::LockError;
 use std::{convert::Infallible, env, fmt};
 
-/// The environment variables of addresses. Unlike command lines, they are not visible to other users.
+/// Environment variables for addresses. Unlike command lines, they are not visible to other users.
 const LOCKS: &str = "DEMO_REDIS";
 const DATABASE: &str = "DEMO_DATABASE";
 
@@ -55,7 +55,7 @@ pub enum UsageError {
     /// The address of the database is invalid.
     #[error(transparent)]
     Database(#[from] StoreError),
-    /// The address of the locks is not usable.
+    /// The address of the lock store is invalid.
     #[error("--locks is not a valid address of a Redis server")]
     Locks(#[from] LockError),
 }

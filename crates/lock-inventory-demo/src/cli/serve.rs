@@ -9,7 +9,7 @@ use clap::{Args, value_parser};
 use lock_core::LockOptions;
 use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
-/// Options of the `serve` command.
+/// Options for the `serve` command.
 #[derive(Debug, Clone, Args)]
 pub struct Serve {
     /// Address to listen on; port 0 selects a free port
@@ -24,12 +24,12 @@ pub struct Serve {
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub database: Option<Secret>,
 
-    /// Store of the locks: `memory`, or the URL of a Redis server [env: DEMO_REDIS] [default: memory, or a private
-    /// redis-server for the dashboard]
+    /// Lock store: `memory`, or the URL of a Redis server [env: DEMO_REDIS] [default: memory, or a
+    /// private redis-server for the dashboard]
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub locks: Option<Secret>,
 
-    /// Prefix of the names of all locks, for shops that share a Redis server with other applications
+    /// Prefix for all lock names, for shops that share a Redis server with other applications
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub prefix: String,
 
@@ -41,15 +41,15 @@ pub struct Serve {
     #[arg(long, value_name = "FILE")]
     pub catalogue: Option<PathBuf>,
 
-    /// Seed of the payment delays
+    /// Seed for the payment delays
     #[arg(long, value_name = "SEED", default_value = "42")]
     pub seed: u64,
 
-    /// Lease of the locks, in milliseconds
+    /// Lock lease, in milliseconds
     #[arg(long, value_name = "MS", default_value = "10000", value_parser = value_parser!(u64).range(100..=600_000))]
     pub lease: u64,
 
-    /// Time that a request waits for its lock, in milliseconds
+    /// Maximum wait for a lock, in milliseconds
     #[arg(long, value_name = "MS", default_value = "1000", value_parser = value_parser!(u64).range(0..=600_000))]
     pub wait: u64,
 
@@ -79,7 +79,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Returns the settings of the shop.
+    /// Returns the settings for the shop.
     ///
     /// # Errors
     /// Returns [`UsageError`] if an address is not valid.
@@ -104,7 +104,7 @@ impl Serve {
         })
     }
 
-    /// Returns the settings of the dashboard.
+    /// Returns the settings for the dashboard.
     ///
     /// # Errors
     /// Returns [`UsageError`] if an address is not valid.
@@ -127,7 +127,7 @@ impl Serve {
     /// Serves until SIGTERM or Ctrl-C, or until stdin ends if `until_stdin_ends` is set.
     ///
     /// # Errors
-    /// Returns the failure that ended the shop or the dashboard.
+    /// Returns the error that ended the shop or the dashboard.
     ///
     /// # Cancel safety
     /// Dropping this aborts requests.

@@ -1,8 +1,8 @@
-//! The actions of the page, and the channel to the task that carries them out.
+//! The page's actions, and the channel to the task that executes them.
 
 use tokio::sync::{mpsc, oneshot};
 
-/// An action of the page.
+/// An action requested by the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Switches every server to this strategy.
@@ -11,7 +11,7 @@ pub enum Action {
     StartLoad,
     /// Stops the load generator.
     StopLoad,
-    /// Carries out an action on one server.
+    /// Executes an action on one server.
     Server(String, ServerAction),
 }
 
@@ -26,7 +26,7 @@ pub enum ServerAction {
     Revive,
 }
 
-/// The reason that an action was not carried out.
+/// An error that prevented an action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ActionError {
@@ -44,7 +44,7 @@ pub enum ActionError {
     Closed,
 }
 
-/// An action to carry out, with a channel for its result.
+/// An action to execute, with a channel for its result.
 #[derive(Debug)]
 pub struct Request {
     /// The action.
@@ -53,7 +53,7 @@ pub struct Request {
     pub reply: oneshot::Sender<Result<(), ActionError>>,
 }
 
-/// The sender of actions to the task that carries them out. Cheap to clone.
+/// A sender of actions to the task that executes them. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Actions(mpsc::Sender<Request>);
 
@@ -68,7 +68,7 @@ impl Actions {
     /// Requests `action` and waits for its result.
     ///
     /// # Errors
-    /// Returns [`ActionError`] if the action was not carried out.
+    /// Returns [`ActionError`] if the action was not executed.
     ///
     /// # Cancel safety
     /// Dropping this does not cancel an action that was already sent.

@@ -1,4 +1,4 @@
-//! Sums of counters that survive restarts: a restarted server counts from 0, but the sums continue.
+//! Sums of counters that survive restarts. A restarted server counts from 0, but the sums continue.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Records the counter of `server`, which runs as process `pid`.
+    /// Records the counter of `server` with process id `pid`.
     pub(super) fn record(&mut self, server: &str, pid: u32, count: u64) {
         match self.latest.get_mut(server) {
             Some((known, latest)) if *known == pid => *latest = count,
@@ -52,7 +52,7 @@ impl Rate {
     }
 }
 
-/// The growth of a count since a switch. The count may also fall; only increases are added up.
+/// The growth of a count since a switch. The count can decrease; only increases are added.
 #[derive(Debug, Default)]
 pub(super) struct SinceSwitch {
     latest: u64,
@@ -61,7 +61,7 @@ pub(super) struct SinceSwitch {
 }
 
 impl SinceSwitch {
-    /// Marks a switch: all growth so far counts as before it.
+    /// Marks a switch. All growth so far counts as growth before it.
     pub(super) fn restart(&mut self) {
         self.before += std::mem::take(&mut self.since);
     }
@@ -88,28 +88,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sum_goes_on_when_a_server_starts_again() {
+    fn sum_continues_when_a_server_restarts() {
         let mut sum = Sum::default();
         sum.record("shop-1", 10, 7);
         sum.record("shop-2", 11, 1);
         sum.record("shop-1", 10, 9);
         assert_eq!(sum.total(), 10);
         sum.record("shop-1", 12, 2);
-        assert_eq!(sum.total(), 12, "9 of the old process, 2 of the new one, 1 of the other server");
+        assert_eq!(sum.total(), 12, "9 from the old process, 2 from the new one, 1 from the other server");
     }
 
     #[test]
-    fn rate_is_that_of_its_window() {
+    fn rate_covers_its_window() {
         let mut rate = Rate::over(2_000);
         assert_eq!(rate.record(0, 0), 0.0);
         assert_eq!(rate.record(1_000, 10), 10.0);
         assert_eq!(rate.record(2_000, 20), 10.0);
-        assert_eq!(rate.record(3_000, 60), 25.0, "50 in the last two seconds");
+        assert_eq!(rate.record(3_000, 60), 25.0, "50 orders in the last two seconds");
         assert_eq!(rate.record(9_000, 60), 0.0);
     }
 
     #[test]
-    fn growth_before_a_switch_is_kept_apart() {
+    fn growth_before_a_switch_is_counted_separately() {
         let mut count = SinceSwitch::default();
         count.record(5);
         assert_eq!((count.since(), count.before()), (5, 0));
@@ -117,7 +117,7 @@ mod tests {
         count.record(6);
         assert_eq!((count.since(), count.before()), (1, 5));
         count.record(2);
-        assert_eq!(count.since(), 1, "a count that falls is no growth");
+        assert_eq!(count.since(), 1, "a decreasing count must not add growth");
         count.record(4);
         assert_eq!(count.since(), 3);
     }

@@ -1,4 +1,4 @@
-//! The stream of snapshots. Each one is serialized once for all open pages.
+//! The stream of snapshots. Each snapshot is serialized once for all open pages.
 
 use super::snapshot::Snapshot;
 use axum::response::sse;
@@ -6,7 +6,7 @@ use futures_util::{Stream, StreamExt, stream};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
-/// Pause before a page reconnects.
+/// Delay before a page reconnects.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 /// The publisher of snapshots. Dropping it ends the streams of all pages.
@@ -38,8 +38,8 @@ impl Feed {
         self.0.borrow().clone()
     }
 
-    /// Returns a stream of the latest snapshot and all later ones. A page that reads slowly misses snapshots in
-    /// between.
+    /// Returns a stream of the latest snapshot and all later ones. A page that reads slowly skips
+    /// intermediate snapshots.
     pub(super) fn events(&self) -> impl Stream<Item = Result<sse::Event, Infallible>> + use<> {
         let mut receiver = self.0.clone();
         receiver.mark_changed();
@@ -53,5 +53,5 @@ impl Feed {
 }
 
 fn json(snapshot: &Snapshot) -> Arc<str> {
-    serde_json::to_string(snapshot).expect("a snapshot has string keys and no foreign types").into()
+    serde_json::to_string(snapshot).expect("a snapshot serializes to JSON").into()
 }

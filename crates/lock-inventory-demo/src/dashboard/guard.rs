@@ -1,4 +1,4 @@
-//! Rejects requests that name a foreign host, and actions that come from the page of another site.
+//! Rejection of requests with a foreign host, and of actions from another site's page.
 
 use crate::http::problem::Problem;
 use axum::{
@@ -12,8 +12,8 @@ use std::net::IpAddr;
 /// The addresses from which the page is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// A loopback address. The `Host` of each request must also be a loopback address, so that foreign names that
-    /// resolve to this address are rejected.
+    /// A loopback address. The `Host` of each request must also be a loopback address, which
+    /// rejects foreign names that resolve to this address.
     Loopback,
     /// Any address.
     Network,
@@ -27,7 +27,7 @@ impl Reach {
     }
 }
 
-/// Rejects requests that are not allowed (middleware).
+/// Middleware that rejects disallowed requests.
 pub(super) async fn guard(State(reach): State<Reach>, request: Request, next: Next) -> Response {
     match check(reach, request.method(), request.headers()) {
         Ok(()) => next.run(request).await,

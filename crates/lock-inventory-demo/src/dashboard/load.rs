@@ -1,22 +1,22 @@
-//! The load generator of the page, which orders single units of the hot products in the open model.
+//! The page's load generator. It orders single units of the hot products in the open model.
 
 use super::snapshot::LoadInfo;
 use crate::load::{self, Extent, LoadPlan, OrderMix, Profile};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{task::JoinHandle, time::Instant};
 
-/// Length of one part of the load. Parts follow one another, and each discards the responses of the previous one.
+/// Length of one part of the load. Each part discards the previous part's responses.
 const PART: Duration = Duration::from_secs(30);
-/// Time that a client waits for a response.
+/// Time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The load generator of the page. Dropping it stops the load.
+/// The page's load generator. Dropping it stops the load.
 #[derive(Debug)]
 pub(super) struct PageLoad {
     target: SocketAddr,
     per_second: u32,
     skus: Vec<String>,
-    /// Prefix of all idempotency keys.
+    /// Prefix for all idempotency keys.
     keys: String,
     started: u64,
     task: Option<JoinHandle<()>>,
@@ -27,7 +27,7 @@ impl PageLoad {
         Self { target, per_second, skus, keys, started: 0, task: None }
     }
 
-    /// Starts the load if it is off.
+    /// Starts the load if it is stopped.
     pub(super) fn start(&mut self) {
         if self.task.is_some() {
             return;
@@ -53,7 +53,7 @@ impl PageLoad {
                     journal: None,
                     zero: Instant::now(),
                 };
-                // Only writing a journal can fail, and this load has none.
+                // Only writing a journal can fail, and this load has no journal.
                 let _ = load::run(plan).await;
             }
         }));

@@ -1,4 +1,4 @@
-//! The event log, which describes the changes between two snapshots in sentences.
+//! The event log, which describes the changes between snapshots.
 
 use super::snapshot::{LogEntry, LogKind, ServerInfo, ServerState, Snapshot};
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ pub(super) struct EventLog {
 }
 
 impl EventLog {
-    /// Adds an entry with the time `at`, in Unix milliseconds.
+    /// Adds an entry for the time `at`, in Unix milliseconds.
     fn add(&mut self, at: u64, kind: LogKind, text: String) {
         self.latest += 1;
         self.entries.push_back(LogEntry { id: self.latest, at, kind, text });
@@ -23,7 +23,7 @@ impl EventLog {
         }
     }
 
-    /// Adds the first entries, one for each server of `first`.
+    /// Adds the first entries, one per server in `first`.
     pub(super) fn begin(&mut self, at: u64, first: &Snapshot) {
         for (kind, text) in first.servers.iter().filter_map(|server| process_change(None, server)) {
             self.add(at, kind, text);
@@ -83,7 +83,7 @@ fn changes(before: &Snapshot, after: &Snapshot) -> Vec<(LogKind, String)> {
     }
     for job in &after.jobs {
         let earlier = before.jobs.iter().find(|earlier| earlier.name == job.name);
-        // Successful runs are left out, because they would displace all other entries.
+        // Successful runs are omitted, because they would displace all other entries.
         if earlier.is_some_and(|earlier| (&earlier.last, &earlier.outcome) != (&job.last, &job.outcome))
             && let Some(outcome) = job.outcome.as_deref().filter(|outcome| *outcome != "succeeded")
         {

@@ -1,8 +1,8 @@
 //! The dashboard, a page that shows and controls the servers, the stock and the locks.
 //!
-//! The page is one HTML file inside the program and contacts no other host. `GET /events` sends snapshots as
-//! server-sent events. Actions are `POST` requests with a JSON body. They are rejected unless they come from the page
-//! itself.
+//! The page is a single embedded HTML file and contacts no other host. `GET /events` sends
+//! snapshots as server-sent events. Actions are `POST` requests with a JSON body. Actions from
+//! other origins are rejected.
 
 mod action;
 mod counts;

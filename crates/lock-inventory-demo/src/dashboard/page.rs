@@ -1,4 +1,4 @@
-//! Renders the page, one file that includes the latest snapshot so that the first paint is complete.
+//! Rendering of the page, one file that includes the latest snapshot for a complete first paint.
 
 use axum::{
     http::header::{
@@ -10,11 +10,11 @@ use uuid::Uuid;
 
 const PAGE: &str = include_str!("page.html");
 
-/// Returns the page with `snapshot` (JSON) in it. Its policy lets the browser contact no other host and run only the
-/// script of this page.
+/// Returns the page with `snapshot` (JSON) embedded. The content security policy allows only the
+/// page's own script and no other host.
 pub(super) fn render(snapshot: &str) -> impl IntoResponse + use<> {
     let nonce = Uuid::new_v4().simple().to_string();
-    // Only `</` and `<!--` could end the script element inside the JSON.
+    // Only `</` and `<!--` could end the script element, so escape `<` in the JSON.
     let body = PAGE.replace("{{nonce}}", &nonce).replace("{{snapshot}}", &snapshot.replace('<', "\\u003c"));
     let policy = format!(
         "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \

@@ -1,4 +1,4 @@
-//! The stores of the dashboard's servers: the database, the locks, and the products.
+//! The stores for the dashboard's servers: the database, the locks, and the products.
 
 use super::{
     serve::Config,
@@ -14,9 +14,9 @@ use std::{ffi::OsString, fmt, io, path::Path};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-/// Number of products on the page. The load orders only these.
+/// Number of products on the page. The load only orders these.
 const HOT: usize = 8;
-/// Number of products of the built-in catalogue that are sold.
+/// Number of products taken from the built-in catalogue.
 const SOLD: usize = 24;
 const STOCK: u32 = 2_000;
 /// Stock below which a job restocks a product.
@@ -30,13 +30,13 @@ const ALONE: &str = "One server, with its locks in memory: there is no redis-ser
 pub(super) struct Place {
     /// Number of servers.
     pub(super) servers: usize,
-    /// Reason for starting only one server.
+    /// Reason for starting only one server, if there is one.
     pub(super) note: Option<&'static str>,
-    /// Code and title of the hot products.
+    /// Codes and titles of the hot products.
     pub(super) products: Vec<(String, String)>,
     database: Option<DatabaseUrl>,
     locks: LocksAt,
-    /// Address of Redis. It may contain a password, so the servers get it in their environment.
+    /// Redis URL. It may contain a password, so it is passed to the servers in their environment.
     redis: Option<String>,
     directory: TempDir,
 }
@@ -83,7 +83,7 @@ impl Place {
         })
     }
 
-    /// Returns the directory for the logs of the servers.
+    /// Returns the directory for the server logs.
     pub(super) fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -105,7 +105,7 @@ impl Place {
             None => {
                 let database = DatabaseUrl::sqlite(&self.directory().join("shop.sqlite"))?;
                 arguments.extend(["--database".into(), database.reveal().into()]);
-                // A separate prefix keeps the locks of other runs on the same Redis apart.
+                // A separate prefix avoids collisions with other runs on the same Redis server.
                 if prefix.is_empty() {
                     prefix = format!("demo-{}", Uuid::new_v4().simple());
                 }
@@ -147,7 +147,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// Returns the first products of the built-in catalogue as CSV, each with enough stock for minutes of load.
+/// Returns the first products of the built-in catalogue as CSV, with enough stock for minutes of
+/// load.
 fn shelf() -> Result<String, PlaceError> {
     let all = catalogue::parse(catalogue::DEFAULT.as_bytes())?;
     let mut csv = csv::Writer::from_writer(Vec::new());
@@ -161,7 +162,7 @@ fn shelf() -> Result<String, PlaceError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The reason that a store could not be prepared.
+/// An error while preparing a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
@@ -171,13 +172,13 @@ pub enum PlaceError {
     /// The private redis-server did not start.
     #[error(transparent)]
     Redis(#[from] PrivateRedisError),
-    /// The catalogue is not usable.
+    /// The catalogue is unusable.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
     /// The products could not be written as CSV.
     #[error("could not write the shop's products")]
     Csv(#[source] csv::Error),
-    /// The database is not usable.
+    /// The database is unusable.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The path of this program is unknown.

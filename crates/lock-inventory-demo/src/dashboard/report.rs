@@ -1,14 +1,14 @@
-//! The report of a server, which is its response to `GET /state`.
+//! A server's report, which is its response to `GET /state`.
 
 use super::snapshot::JobInfo;
 use serde::Deserialize;
 
-/// The state of a server, as it reports it.
+/// The state reported by a server.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Report {
     pub(super) pid: u32,
     pub(super) strategy: String,
-    /// `true` while orders are in flight that began with an earlier strategy.
+    /// `true` while orders with an earlier strategy are in flight.
     pub(super) changing: bool,
     pub(super) stock: Vec<Stock>,
     pub(super) counters: Counters,
@@ -32,14 +32,14 @@ pub(super) struct Stock {
 }
 
 impl Stock {
-    /// Returns the number of units that were sold but are still counted as stock. Each of them is sold twice sooner or
-    /// later.
+    /// Returns the number of units that were sold but are still counted as stock. Each will
+    /// eventually be sold twice.
     pub(super) fn oversold(&self) -> u64 {
         u64::try_from(self.stock.max(0) + self.sold - self.initial).unwrap_or(0)
     }
 }
 
-/// The counters of one process, from 0 at its start.
+/// The counters of one process, which start at 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(super) struct Counters {
     pub(super) orders: u64,

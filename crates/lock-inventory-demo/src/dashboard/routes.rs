@@ -19,7 +19,7 @@ use futures_util::Stream;
 use serde::Deserialize;
 use std::convert::Infallible;
 
-/// The parts that the routes share.
+/// The state shared by the routes.
 #[derive(Debug, Clone)]
 struct Dashboard {
     feed: Feed,

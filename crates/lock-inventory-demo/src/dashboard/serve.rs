@@ -1,4 +1,4 @@
-//! Runs the dashboard: starts its parts, and shuts them down in order.
+//! Startup and ordered shutdown of the dashboard.
 
 use super::{
     action::Actions,
@@ -28,41 +28,41 @@ use std::{
 };
 use tokio::{net::TcpListener, sync::oneshot, time::timeout};
 
-/// Time for pages to read their last bytes.
+/// Time limit for pages to read their last bytes.
 const PAGES_END_WITHIN: Duration = Duration::from_secs(2);
 
-/// The settings of a dashboard.
+/// Settings for a dashboard.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Address of the page. Port 0 selects a free port.
     pub listen: SocketAddr,
     /// Number of servers to start. Without Redis, only one is started.
     pub servers: usize,
-    /// Orders per second of the load generator.
+    /// Rate of the load generator, in orders per second.
     pub orders_per_second: u32,
     /// Database; `None` for a SQLite file in a temporary directory.
     pub database: Option<DatabaseUrl>,
-    /// Store of the locks; `None` for a private redis-server.
+    /// Lock store; `None` for a private redis-server.
     pub locks: Option<LocksUrl>,
     /// Initial strategy.
     pub strategy: Strategy,
-    /// CSV file with the products for an empty database; `None` for some of the built-in ones.
+    /// CSV file with the products for an empty database; `None` for some built-in products.
     pub catalogue: Option<PathBuf>,
-    /// Prefix of the names of all locks. If it is empty, the dashboard generates one for a temporary database.
+    /// Prefix for all lock names. If empty, the dashboard generates one for a temporary database.
     pub prefix: String,
     /// Stock below which a job restocks a product. The built-in products are restocked even with 0.
     pub restock_below: u32,
-    /// Further options of the servers, by name.
+    /// Further options for the servers, by name.
     pub options: Vec<(&'static str, String)>,
 }
 
-/// Starts the servers, prints the address of the page, and serves until `stop` completes.
+/// Starts the servers, prints the page's address, and serves until `stop` completes.
 ///
 /// # Errors
-/// Returns [`DashboardError`], which names the remedy.
+/// Returns [`DashboardError`] with a remedy.
 ///
 /// # Cancel safety
-/// Dropping this ends the servers as dropping [`Fleet`] does.
+/// Dropping this stops the servers, like dropping a [`Fleet`].
 pub async fn run(
     config: Config,
     out: &mut impl Write,
@@ -105,7 +105,7 @@ pub async fn run(
     let serving = tokio::spawn(serving.into_future());
 
     announce(out, address, balancer.address(), &place).map_err(DashboardError::Announce)?;
-    // When the supervisor ends, it drops the publisher, which ends the streams of the pages.
+    // When the supervisor ends, it drops the publisher, which ends the pages' streams.
     let fleet = supervisor.run(publisher, requests, stop).await;
     drop(stopping);
     let _ = timeout(PAGES_END_WITHIN, serving).await;
@@ -126,17 +126,17 @@ fn announce(out: &mut impl Write, page: SocketAddr, shops: SocketAddr, place: &P
     out.flush()
 }
 
-/// The reason that the dashboard could not start or shut down properly.
+/// An error while starting or shutting down the dashboard.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DashboardError {
     /// The stores could not be prepared.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// The catalogue is not usable.
+    /// The catalogue is unusable.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
-    /// A server did not start or end.
+    /// A server did not start or stop.
     #[error(transparent)]
     Fleet(#[from] FleetError),
     /// The address could not be bound.
@@ -144,7 +144,7 @@ pub enum DashboardError {
     Listen {
         /// Address to listen on.
         listen: SocketAddr,
-        /// Cause of the failure.
+        /// Underlying error.
         #[source]
         source: io::Error,
     },

@@ -1,11 +1,11 @@
-//! The data of the page. Each update contains all of it.
+//! The data shown on the page. Each update contains all data.
 
 use serde::{Deserialize, Serialize};
 
-/// The data of the page at one moment.
+/// The data shown on the page at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// Start of this dashboard, in Unix milliseconds. It distinguishes runs at the same address.
+    /// Start of this dashboard, in Unix milliseconds. Distinguishes runs at the same address.
     pub since: u64,
     /// Description of the stores in use.
     pub place: String,
@@ -60,7 +60,8 @@ pub struct Totals {
     pub initial: u64,
     /// Units sold.
     pub sold: u64,
-    /// Units sold since the last strategy switch but still counted as stock, so that they are sold twice.
+    /// Units sold since the last strategy switch but still counted as stock, which will be sold
+    /// twice.
     pub oversold: u64,
     /// Oversold units from before that switch.
     pub oversold_before: u64,
@@ -95,7 +96,7 @@ pub struct ServerInfo {
 pub enum ServerState {
     /// The process runs.
     Running,
-    /// The process is stopped by SIGSTOP.
+    /// The process is suspended by SIGSTOP.
     Paused,
     /// The server has no process.
     Dead,
@@ -104,9 +105,9 @@ pub enum ServerState {
 /// One product.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ProductInfo {
-    /// Code of the product.
+    /// Product code.
     pub sku: String,
-    /// Title of the product.
+    /// Product title.
     pub title: String,
     /// Units in stock.
     pub stock: i64,
@@ -122,14 +123,14 @@ pub struct ProductInfo {
     pub waiters: u64,
 }
 
-/// One cron job, as the servers report it.
+/// A cron job, as reported by the servers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobInfo {
     /// Name of the job.
     pub name: String,
     /// Start of the last run (RFC 3339).
     pub last: Option<String>,
-    /// Next scheduled instant (RFC 3339).
+    /// Next scheduled time (RFC 3339).
     pub next: Option<String>,
     /// Outcome of the last run.
     pub outcome: Option<String>,
@@ -138,7 +139,7 @@ pub struct JobInfo {
 /// An entry of the event log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LogEntry {
-    /// Number of the entry, starting at 1.
+    /// Entry number, starting at 1.
     pub id: u64,
     /// Time of the entry, in Unix milliseconds.
     pub at: u64,
@@ -148,7 +149,7 @@ pub struct LogEntry {
     pub text: String,
 }
 
-/// The kind of an entry.
+/// The kind of a log entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogKind {

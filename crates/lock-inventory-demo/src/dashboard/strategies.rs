@@ -1,9 +1,9 @@
-//! The strategies that the page offers, with their descriptions.
+//! The strategies offered by the page, with their descriptions.
 
 use super::snapshot::StrategyInfo;
 use crate::strategy::Strategy;
 
-/// The kind of store that the locks are in, on which the available strategies depend.
+/// The kind of lock store, which determines the available strategies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Locks {
     /// The memory of one process.
@@ -12,7 +12,7 @@ pub(super) enum Locks {
     Redis,
 }
 
-/// Returns the strategies to which a running shop can switch.
+/// Returns the strategies that a running shop can switch to.
 pub(super) fn offered(locks: Locks) -> Vec<StrategyInfo> {
     Strategy::ALL
         .into_iter()

@@ -1,4 +1,5 @@
-//! The task behind the page. It queries the servers five times a second, carries out actions, and publishes snapshots.
+//! The task behind the page. It queries the servers five times a second, executes actions, and
+//! publishes snapshots.
 
 use super::{
     action::{Action, ActionError, Request, ServerAction},
@@ -33,7 +34,7 @@ use tokio::{
 
 /// Time between two snapshots.
 const TICK: Duration = Duration::from_millis(200);
-/// Time limit for a server's report. If a server is slower, its previous report is used.
+/// Time limit for a server's report. The previous report of a slower server is reused.
 const REPORT_WITHIN: Duration = Duration::from_millis(180);
 
 type Client = HttpClient<Full<Bytes>>;
@@ -49,7 +50,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Runs until `stop` completes, then ends the streams of the pages and returns the fleet.
+    /// Runs until `stop` completes, then ends the pages' streams and returns the fleet.
     pub(super) async fn run(
         mut self,
         publisher: Publisher,
@@ -59,7 +60,7 @@ impl Supervisor {
         let mut stop = pin!(stop);
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Starting a server takes a while. The page is updated in the meantime.
+        // Starting a server takes time. Update the page in the meantime.
         let mut starting = JoinSet::new();
         loop {
             tokio::select! {

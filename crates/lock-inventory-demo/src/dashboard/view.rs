@@ -1,4 +1,4 @@
-//! Combines the reports of the servers into the data of the page.
+//! Combination of the servers' reports into the page's data.
 
 use super::{
     counts::{Rate, SinceSwitch, Sum},
@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 /// Window of the order rate, in milliseconds.
 const RATE_WINDOW: u64 = 2_000;
-/// Time between two updates of the event log, in milliseconds. A counter that keeps growing adds one entry per update.
+/// Time between two updates of the event log, in milliseconds. A growing counter adds one entry per
+/// update.
 const LOG_EVERY: u64 = 1_000;
 
 /// Data that does not change.
@@ -21,11 +22,11 @@ pub(super) struct Setting {
     pub(super) place: String,
     pub(super) note: Option<String>,
     pub(super) strategies: Vec<StrategyInfo>,
-    /// Code and title of the products on the page, in their order.
+    /// Codes and titles of the products on the page, in order.
     pub(super) products: Vec<(String, String)>,
 }
 
-/// Data of one moment that does not come from the servers' reports.
+/// Current data from sources other than the servers' reports.
 #[derive(Debug)]
 pub(super) struct Moment {
     /// Time in Unix milliseconds.
@@ -52,21 +53,21 @@ impl Sums {
     }
 }
 
-/// The state from which snapshots are made.
+/// The state from which snapshots are created.
 #[derive(Debug)]
 pub(super) struct View {
     setting: Setting,
     strategy: String,
     /// Latest report of each server.
     reports: BTreeMap<String, Report>,
-    /// Latest stock, which all servers read from the same database.
+    /// Latest stock. All servers read it from the same database.
     stock: Vec<Stock>,
     sums: Sums,
     rate: Rate,
     oversold: BTreeMap<String, SinceSwitch>,
-    /// Number of looks at the servers so far.
+    /// Number of polls of the servers so far.
     looks: u64,
-    /// First look at which the stock is due to the current strategy only.
+    /// First poll whose stock is due to the current strategy only.
     settled_at: u64,
     /// Highest token of each product so far.
     tokens: BTreeMap<String, u64>,
@@ -111,13 +112,14 @@ impl View {
         }
     }
 
-    /// Counts the growth until the look after the next as before the switch: servers reuse their reports for a while, so
-    /// the stock of the next look may be older than the end of the last earlier order.
+    /// Counts growth until the second poll from now as growth before the switch. Servers reuse
+    /// their reports for a while, so the next poll may return stock from before the end of the last
+    /// earlier order.
     fn settle(&mut self) {
         self.settled_at = self.looks + 3;
     }
 
-    /// Records the reports of one look at the servers.
+    /// Records the reports of one poll of the servers.
     pub(super) fn record(&mut self, reports: impl IntoIterator<Item = (String, Report)>) {
         self.looks += 1;
         for (server, report) in reports {
@@ -138,7 +140,7 @@ impl View {
     /// Returns the current snapshot.
     pub(super) fn snapshot(&mut self, moment: Moment) -> Snapshot {
         let Moment { at, servers, load } = moment;
-        // The reports of dead servers about locks and leadership are outdated.
+        // Dead servers' reports about locks and leadership are outdated.
         self.reports
             .retain(|name, _| servers.iter().any(|one| one.name == *name && one.state != ServerState::Dead));
         let running = servers.iter().filter(|one| one.state == ServerState::Running);
@@ -209,8 +211,8 @@ impl View {
         let everywhere = || {
             self.reports.values().flat_map(|report| report.stock.iter().filter(move |stock| stock.sku == sku))
         };
-        // A paused server still reports a lock that another one may hold by now. The highest token is the current
-        // holder's.
+        // A paused server still reports a lock that another server may hold. The highest token
+        // belongs to the current holder.
         let holder = everywhere().filter(|stock| stock.holder.is_some()).max_by_key(|stock| stock.token);
         ProductInfo {
             sku: sku.into(),
@@ -269,13 +271,13 @@ mod tests {
         assert_eq!((product.holder.as_deref(), product.token, product.waiters), (Some("shop-2"), Some(8), 4));
         assert_eq!((page.leader.as_deref(), page.totals.sold_out), (Some("shop-1"), 2));
         let page = view.snapshot(at(1, [Running, Dead]));
-        assert_eq!(page.products[0].holder.as_deref(), Some("shop-1"), "a dead server holds nothing");
-        assert_eq!(page.products[0].token, Some(8), "the highest token stays");
-        assert_eq!(page.totals.sold_out, 2, "what it counted stays too");
+        assert_eq!(page.products[0].holder.as_deref(), Some("shop-1"), "a dead server must not hold a lock");
+        assert_eq!(page.products[0].token, Some(8), "the highest token must be kept");
+        assert_eq!(page.totals.sold_out, 2, "the dead server's counts must be kept");
     }
 
     #[test]
-    fn oversold_units_of_the_strategy_before_are_kept_apart() {
+    fn oversold_units_of_the_previous_strategy_are_separate() {
         let mut view = view();
         let mut look = |sold, strategy: &str, changing| {
             let (name, mut report) = report("shop-1", 10, sold, 90, None);
@@ -290,12 +292,12 @@ mod tests {
         assert_eq!(look(14, "fenced", false), (0, 4), "the server has not switched");
         assert_eq!(look(15, "lock", true), (0, 5), "an earlier order is in flight");
         assert_eq!(look(16, "lock", false), (0, 6), "the stock may be from before its end");
-        assert_eq!(look(17, "lock", false), (0, 7), "the same");
+        assert_eq!(look(17, "lock", false), (0, 7), "the stock may still be from before its end");
         assert_eq!(look(18, "lock", false), (1, 7));
     }
 
     #[test]
-    fn event_log_has_a_line_for_each_change() {
+    fn event_log_contains_a_line_per_change() {
         use ServerState::{Dead, Paused, Running};
         let mut view = view();
         view.record([report("shop-1", 10, 10, 90, None)]);

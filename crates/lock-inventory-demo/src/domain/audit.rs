@@ -1,15 +1,16 @@
-//! The rules of the audit, which trusts the rows of orders and restocks and checks the counters against them.
+//! The audit rules. The audit trusts the order and restock rows, and checks the counters against
+//! them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-/// The data that the audit reads from the store. The values are not validated, because the audit must also find invalid
-/// ones.
+/// The data that the audit reads from the store. Values are not validated, because the audit must
+/// also find invalid ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Books {
-    /// Orders, in the order in which they were written.
+    /// Orders, in write order.
     pub ledger: Vec<LedgerRow>,
     /// Counters of every product.
     pub stock: Vec<StockRow>,
@@ -20,7 +21,7 @@ pub struct Books {
 /// An order in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerRow {
-    /// The idempotency key of the order.
+    /// The order's idempotency key.
     pub order: String,
     /// The product's code.
     pub sku: String,
@@ -43,7 +44,7 @@ pub struct StockRow {
     pub reserved: i64,
 }
 
-/// Units that the restock job added.
+/// Units added by the restock job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestockRow {
     /// The product's code.
@@ -55,11 +56,11 @@ pub struct RestockRow {
 /// The outcome of an order from the client's point of view, after all its retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientOutcome {
-    /// The shop accepted it.
+    /// The shop accepted the order.
     Acknowledged,
-    /// The shop refused it and confirmed that nothing was sold.
+    /// The shop refused the order and confirmed that nothing was sold.
     Refused,
-    /// The client has no response, or one that does not show the outcome.
+    /// The client received no response, or one that does not show the outcome.
     Unknown,
 }
 
@@ -103,36 +104,36 @@ pub enum Breach {
         /// The units sold.
         sold: i64,
     },
-    /// The token of an order is not higher than the token of the previous order of the same product: two holds
-    /// overlapped.
+    /// The token of an order is not higher than that of the previous order for the same product, so
+    /// two holds overlapped.
     TokenDidNotRise {
         /// The product.
         sku: String,
         /// The order.
         order: String,
-        /// The token before.
+        /// The previous order's token.
         before: i64,
         /// The order's token.
         token: i64,
     },
-    /// Several orders have one idempotency key.
+    /// Several orders have the same idempotency key.
     Duplicate {
         /// The order.
         order: String,
         /// The number of rows.
         rows: usize,
     },
-    /// The shop acknowledged the order to its client, but the ledger does not have it.
+    /// The shop acknowledged the order, but the ledger does not contain it.
     Missing {
         /// The order.
         order: String,
     },
-    /// The ledger has an order that was refused to its client, or that no client placed.
+    /// The ledger contains an order that the shop refused, or that no client placed.
     NotAcknowledged {
         /// The order.
         order: String,
     },
-    /// The ledger has an order of a product that the store does not have.
+    /// The ledger contains an order for an unknown product.
     UnknownProduct {
         /// The product.
         sku: String,
@@ -140,7 +141,8 @@ pub enum Breach {
 }
 
 impl Audit {
-    /// Audits the books. If the outcomes of all clients are given, by key, also compares the books with them.
+    /// Audits the books. If all client outcomes are given by key, also compares the books with
+    /// them.
     #[must_use]
     pub fn of(books: &Books, outcomes: Option<&BTreeMap<String, ClientOutcome>>) -> Self {
         let mut audit = Self { orders: books.ledger.len() as u64, ..Self::default() };
@@ -237,7 +239,10 @@ impl fmt::Display for Breach {
                 write!(f, "order {order} is in the ledger, but was not acknowledged")
             }
             Self::UnknownProduct { sku } => {
-                write!(f, "{sku}: the ledger has a product that the store does not have")
+                write!(
+                    f,
+                    "{sku}: the ledger contains an order for this product, which the store does not contain"
+                )
             }
         }
     }

@@ -11,7 +11,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// Creates a catalogue and checks the rules that span products.
+    /// Creates a catalogue, and checks the rules that span products.
     ///
     /// # Errors
     /// Returns [`CatalogueRule`] if there is no product or two products have the same code.

@@ -1,4 +1,4 @@
-//! The demand of a crowd, most of it for a few hot products. The same seed gives the same orders.
+//! The simulated demand, mostly for a few hot products. The same seed gives the same orders.
 
 use super::{Catalogue, IdempotencyKey, Order, Quantity, Sku};
 use rand::{
@@ -14,13 +14,13 @@ use std::collections::HashMap;
 pub struct DemandSize {
     /// Number of orders.
     pub orders: u32,
-    /// Number of these orders that go to the shop whose payments stall.
+    /// Number of orders that go to the shop with stalling payments.
     pub stalls: u32,
-    /// Seed of all random choices.
+    /// Seed for all random choices.
     pub seed: u64,
 }
 
-/// The orders of one sale, in the order in which buyers place them.
+/// The orders of one sale, in the order in which they are placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
     stalled: Vec<Order>,
@@ -35,20 +35,19 @@ impl Demand {
     /// Draws the orders. The product follows Zipf's law over a shuffled catalogue. Most orders are for one unit, some
     /// for two or three.
     ///
-    /// The stalled orders are the first orders for the most popular products, one for each product, so that other
-    /// orders for the same product are certain to follow.
+    /// The stalled orders are the first orders for the most popular products, one per product, so
+    /// other orders for the same products always follow.
     ///
     /// # Errors
-    /// Returns [`DemandError`] if no product has more demand than stock, since such a sale would show nothing, or if
-    /// there are not enough products to stall on.
+    /// Returns [`DemandError`] if no product has more demand than stock, because such a sale would
+    /// prove nothing, or if there are too few products for the stalls.
     pub fn draw(catalogue: &Catalogue, size: DemandSize) -> Result<Self, DemandError> {
         let mut random = StdRng::seed_from_u64(size.seed);
         let mut products: Vec<_> = catalogue.products().iter().collect();
         products.shuffle(&mut random);
 
         let weights = (1..=products.len()).map(|rank| (rank as f64).powf(-SKEW));
-        let popularity =
-            WeightedIndex::new(weights).expect("a catalogue has products, and all weights are positive");
+        let popularity = WeightedIndex::new(weights).expect("the weights are positive and not empty");
         let mut crowd: Vec<Order> = (0..size.orders)
             .map(|number| {
                 let product = products[popularity.sample(&mut random)];
@@ -74,7 +73,7 @@ impl Demand {
             .filter_map(|p| wanted.get(&p.sku).map(|w| (p, w)))
             .filter(|(product, w)| w.orders >= 2 && product.stock.take(crowd[w.first].quantity).is_some())
             .collect();
-        // The rank breaks ties, so that the choice depends only on the seed.
+        // The rank breaks ties, so the choice depends only on the seed.
         hot.sort_by_key(|(_, w)| std::cmp::Reverse(w.orders));
         let stalls = size.stalls as usize;
         if hot.len() < stalls {
@@ -88,7 +87,7 @@ impl Demand {
         Ok(Self { stalled, crowd, contested })
     }
 
-    /// Returns the orders for the shop that stalls, each for a different product.
+    /// Returns the orders for the stalling shop, each for a different product.
     #[must_use]
     pub fn stalled(&self) -> &[Order] {
         &self.stalled
@@ -114,7 +113,7 @@ impl Demand {
 }
 
 fn key(seed: u64, number: u32) -> IdempotencyKey {
-    format!("{seed}-{number}").parse().expect("digits and a dash are visible ASCII")
+    format!("{seed}-{number}").parse().expect("digits and a dash form a valid key")
 }
 
 struct Wanted {
@@ -139,7 +138,7 @@ impl From<Quantity> for u64 {
     }
 }
 
-/// The reason that a demand is not usable.
+/// The error for an unusable demand.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DemandError {
     /// No product has more demand than stock.
@@ -151,7 +150,7 @@ pub enum DemandError {
         /// Number of orders.
         orders: u32,
     },
-    /// Fewer products are ordered at least twice than there are stalls.
+    /// There are fewer products with at least two orders than stalls.
     #[error(
         "{stalls} stalls need the same number of products that are ordered at least twice: use at most {most} \
          --stalls, or raise --orders"
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn pasting_a_seed_back_repeats_the_demand() {
+    fn the_same_seed_repeats_the_demand() {
         let catalogue = catalogue(100, 20);
         let size = DemandSize { orders: 1_000, stalls: 3, seed: 7 };
         let demand = Demand::draw(&catalogue, size).unwrap();
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stalled_order_has_a_successor_for_any_seed() {
+    fn stalled_orders_have_successors_for_any_seed() {
         let catalogue = catalogue(40, 5);
         for seed in 0..200 {
             let demand = Demand::draw(&catalogue, DemandSize { orders: 300, stalls: 5, seed }).unwrap();
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sale_that_could_show_nothing_is_refused() {
+    fn a_sale_without_excess_demand_is_refused() {
         let size = DemandSize { orders: 10, stalls: 0, seed: 7 };
         let error = Demand::draw(&catalogue(100, 1_000), size).unwrap_err();
         assert_eq!(error, DemandError::NothingContested { orders: 10 });

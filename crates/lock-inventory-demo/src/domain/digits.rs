@@ -1,4 +1,4 @@
-//! Numbers in readable form.
+//! Formatting of numbers.
 
 /// Formats a number with thousands separators: `12,345`.
 #[must_use]
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_stand_apart() {
+    fn thousands_are_separated() {
         for (n, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(thousands(n), text);
         }

@@ -1,12 +1,13 @@
-//! The idempotency key, by which a client names an order.
+//! The idempotency key, with which a client identifies an order.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr, sync::Arc};
 
 /// The value of an `Idempotency-Key` header: 1 to 255 visible ASCII characters. Cheap to clone.
 ///
-/// The client chooses the key before the first attempt and repeats it with each retry. The key identifies the order in
-/// the ledger and at the payment service. A fencing token cannot replace it, because each attempt has a new token.
+/// The client chooses the key before the first attempt and sends it again with each retry. The key
+/// identifies the order in the ledger and at the payment service. A fencing token cannot replace
+/// it, because each attempt has a new token.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct IdempotencyKey(Arc<str>);
@@ -15,7 +16,7 @@ impl IdempotencyKey {
     /// Maximum length in bytes.
     pub const MAX_BYTES: usize = 255;
 
-    /// Returns the key as the client wrote it.
+    /// Returns the key as sent by the client.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -59,7 +60,7 @@ impl fmt::Display for IdempotencyKey {
     }
 }
 
-/// The reason that a string is not a valid idempotency key.
+/// The error for an invalid idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text is empty.

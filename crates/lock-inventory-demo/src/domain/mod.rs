@@ -1,4 +1,4 @@
-//! The parts of the shop without I/O: values, demand, and the rules by which a sale is judged.
+//! The parts of the shop without I/O: values, demand, and the rules for judging a sale.
 
 mod audit;
 mod catalogue;

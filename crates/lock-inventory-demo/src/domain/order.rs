@@ -6,9 +6,9 @@ use lock_core::FencingToken;
 /// A client's order for units of one product.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// Key that the client chose.
+    /// Idempotency key chosen by the client.
     pub key: IdempotencyKey,
-    /// Code of the product.
+    /// Product code.
     pub sku: Sku,
     /// Number of units.
     pub quantity: Quantity,
@@ -26,11 +26,11 @@ impl Order {
 pub struct Receipt {
     /// Key of the order.
     pub key: IdempotencyKey,
-    /// Code of the product.
+    /// Product code.
     pub sku: Sku,
     /// Number of units.
     pub quantity: Quantity,
-    /// Fencing token of the hold under which the order was sold; `None` without a lock.
+    /// Fencing token under which the order was sold; `None` without a lock.
     pub token: Option<FencingToken>,
 }
 
@@ -41,8 +41,8 @@ impl Receipt {
         Self { key: order.key.clone(), sku: order.sku.clone(), quantity: order.quantity, token }
     }
 
-    /// Returns the response to a repetition: the same receipt, or a refusal if the client sends a different order with
-    /// the same key.
+    /// Returns the outcome of a repeated request: the same receipt, or a refusal if the order
+    /// differs.
     #[must_use]
     pub fn repeated_by(self, order: &Order) -> Outcome {
         match self.sku == order.sku && self.quantity == order.quantity {
@@ -55,11 +55,11 @@ impl Receipt {
 /// The outcome of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The ledger now has the order.
+    /// The order was added to the ledger.
     Accepted(Receipt),
-    /// The ledger already had the order, because the client repeated the request.
+    /// The ledger already contained the order, because the client repeated the request.
     Repeated(Receipt),
-    /// The ledger has a different order with this key.
+    /// The ledger contains a different order with this key.
     KeyReused,
     /// Another request with this key is in progress.
     InProgress,
@@ -67,7 +67,7 @@ pub enum Outcome {
     SoldOut,
     /// The payment service declined. Nothing was sold.
     Declined,
-    /// The store refused a holder whose lock had passed on. Nothing was sold, and the payment was returned.
+    /// The store refused a stale holder. Nothing was sold, and the payment was refunded.
     Stale(Stale),
 }
 

@@ -26,7 +26,7 @@ impl Sku {
         }
     }
 
-    /// Returns the code as it was given.
+    /// Returns the code as a string.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -61,7 +61,7 @@ impl fmt::Display for Sku {
     }
 }
 
-/// The reason that a string is not a valid product code.
+/// The error for an invalid product code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SkuError {
     /// The text is empty.
@@ -132,11 +132,11 @@ impl Cents {
 /// One line of the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Product {
-    /// Code of the product.
+    /// Product code.
     pub sku: Sku,
-    /// Title of the product.
+    /// Product title.
     pub title: String,
-    /// Category of the product.
+    /// Product category.
     pub category: String,
     /// Price of one unit.
     pub price: Cents,
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_no_characters_with_a_meaning_elsewhere() {
+    fn codes_contain_no_special_characters() {
         assert_eq!(Sku::parse("COF-0142").unwrap().as_str(), "COF-0142");
         assert_eq!(Sku::parse(""), Err(SkuError::Empty));
         assert_eq!(Sku::parse(&"x".repeat(65)), Err(SkuError::TooLong { bytes: 65 }));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_more_than_there_is_fails() {
+    fn taking_more_than_available_fails() {
         let three = Quantity::new(3);
         assert_eq!(three.take(Quantity::new(2)), Some(Quantity::new(1)));
         assert_eq!(three.take(three), Some(Quantity::new(0)));

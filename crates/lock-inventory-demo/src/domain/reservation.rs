@@ -9,13 +9,14 @@ use std::fmt;
 pub struct Reservation {
     /// Id of the reservation.
     pub id: String,
-    /// Code of the product.
+    /// Product code.
     pub sku: Sku,
     /// Number of units.
     pub quantity: Quantity,
     /// Price of all units, in cents.
     pub cents: u64,
-    /// Time at which the units return to the stock, by the clock of the shop that wrote it.
+    /// Time at which the units return to stock, by the clock of the shop that created the
+    /// reservation.
     pub expires_at: UtcTime,
     /// State of the reservation.
     pub state: ReservationState,
@@ -29,7 +30,7 @@ impl Reservation {
 /// The state of a reservation. It leaves [`Held`](Self::Held) exactly once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReservationState {
-    /// The units are kept for the client.
+    /// The units are reserved for the client.
     Held,
     /// The reservation became an order.
     Confirmed,

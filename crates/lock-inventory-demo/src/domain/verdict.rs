@@ -12,7 +12,7 @@ pub struct Evidence<'a> {
     pub with: &'a Audit,
     /// Number of stale writes that the store refused in the sale with the lock.
     pub refused: u64,
-    /// Number of writes that were made stale on purpose.
+    /// Number of deliberately stale writes.
     pub stalls: u64,
 }
 
@@ -34,7 +34,7 @@ pub enum Verdict {
 /// An expectation that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Broken {
-    /// The sale without the lock did not oversell. A control that cannot fail shows nothing about the lock.
+    /// The sale without the lock did not oversell, so the run proves nothing about the lock.
     ControlHeld,
     /// The sale with the lock oversold.
     Oversold {
@@ -46,19 +46,20 @@ pub enum Broken {
         /// Number of inconsistencies.
         breaches: usize,
     },
-    /// A write that was stale on purpose was not refused.
+    /// A deliberately stale write was not refused.
     StaleWriteAccepted {
         /// Number of refused writes.
         refused: u64,
-        /// Number of writes that were stale on purpose.
+        /// Number of deliberately stale writes.
         stalls: u64,
     },
-    /// More writes were refused than were stale on purpose: the lock admitted two shops at the same time, and only the
-    /// fence saved the stock. Without this rule, a lock that does not exclude anyone would pass.
+    /// More writes were refused than were deliberately stale. The lock admitted two shops at the
+    /// same time, and only the fence protected the stock. Without this rule, a lock without
+    /// exclusion would pass.
     LetSeveralIn {
         /// Number of refused writes.
         refused: u64,
-        /// Number of writes that were stale on purpose.
+        /// Number of deliberately stale writes.
         stalls: u64,
     },
 }
@@ -170,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn a_control_that_cannot_fail_fails_the_run() {
+    fn a_control_without_overselling_fails_the_run() {
         assert_eq!(broken(&oversold(0), &oversold(0), 5), [Broken::ControlHeld]);
         assert_eq!(broken(&oversold(9), &oversold(0), 5), []);
     }
 
     #[test]
-    fn the_verdict_is_one_plain_sentence() {
+    fn the_verdict_is_one_sentence() {
         let verdict = |oversold, refused| Verdict::Proven { oversold, refused }.to_string();
         assert_eq!(
             verdict(4_002, 5),
@@ -196,25 +197,25 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_lets_one_piece_slip_fails_the_run() {
+    fn one_oversold_unit_with_the_lock_fails_the_run() {
         assert_eq!(broken(&oversold(9), &oversold(1), 5), [Broken::Oversold { units: 1 }]);
     }
 
     #[test]
-    fn books_that_do_not_add_up_fail_the_run() {
+    fn inconsistent_books_fail_the_run() {
         let with =
             Audit { breaches: vec![Breach::NotAcknowledged { order: "1".into() }], ..Audit::default() };
         assert_eq!(broken(&oversold(9), &with, 5), [Broken::Books { breaches: 1 }]);
     }
 
     #[test]
-    fn a_late_write_that_was_not_refused_fails_the_run() {
+    fn an_accepted_late_write_fails_the_run() {
         let expected = [Broken::StaleWriteAccepted { refused: 4, stalls: 5 }];
         assert_eq!(broken(&oversold(9), &oversold(0), 4), expected);
     }
 
     #[test]
-    fn a_lock_that_locks_nothing_fails_the_run_although_the_fence_saves_the_stock() {
+    fn a_lock_without_exclusion_fails_the_run_despite_the_fence() {
         let expected = [Broken::LetSeveralIn { refused: 6, stalls: 5 }];
         assert_eq!(broken(&oversold(9), &oversold(0), 6), expected);
     }

@@ -9,8 +9,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The command of a shop. The program prints one line of JSON with its address when it is ready, and ends when its
-/// stdin ends.
+/// The command that starts a shop. The program prints one line of JSON with its address when it is
+/// ready, and exits when its stdin ends.
 #[derive(Clone)]
 pub struct ShopCommand {
     /// Path of the program.
@@ -23,7 +23,7 @@ pub struct ShopCommand {
 }
 
 impl ShopCommand {
-    /// Returns a command that runs this program with these arguments.
+    /// Returns a command that runs this program with `arguments`.
     ///
     /// # Errors
     /// Returns an error if the path of this program is unknown.
@@ -39,8 +39,8 @@ impl ShopCommand {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).arg("--shop").arg(name);
         command.envs(self.secrets.iter().map(|(name, value)| (name, value)));
-        // Ctrl-C on a terminal goes to a whole process group. In a separate group, the shops do not receive it, so that
-        // this process can shut them down gracefully.
+        // Ctrl-C on a terminal is sent to the whole process group. In a separate group, the shops
+        // do not receive it, and this process can shut them down gracefully.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         command
     }

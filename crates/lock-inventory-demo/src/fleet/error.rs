@@ -1,4 +1,4 @@
-//! Failures of the processes of a fleet.
+//! Process failures in a fleet.
 
 use std::{io, path::PathBuf, process::ExitStatus};
 
@@ -19,7 +19,7 @@ pub enum FleetError {
     NotReady {
         /// The shop.
         name: String,
-        /// The end of its log.
+        /// The end of the process's log.
         log: String,
     },
     /// The process printed something other than its address.
@@ -33,14 +33,14 @@ pub enum FleetError {
         /// Path of the program.
         program: PathBuf,
     },
-    /// The process did not end with success.
+    /// The process exited with an error.
     #[error("{name} exited with {status}; its log:\n{log}")]
     Ended {
         /// The shop.
         name: String,
         /// Exit status.
         status: ExitStatus,
-        /// The end of its log.
+        /// The end of the process's log.
         log: String,
     },
 }

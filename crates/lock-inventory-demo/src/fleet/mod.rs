@@ -1,13 +1,13 @@
-//! The processes of a run: shops and the servers that they need. No process is left over, however the run ends:
+//! The processes of a run: shops and the servers they need. All processes end with the run:
 //!
 //! | end | effect |
 //! | --- | --- |
-//! | [`Fleet::stop`] | every shop receives SIGTERM, releases its locks and ends; after 10 s it is killed |
+//! | [`Fleet::stop`] | every shop receives SIGTERM, releases its locks and exits; after 10 s it is killed |
 //! | drop (an error, Ctrl-C) | the same with 2 s, during which the thread blocks |
-//! | SIGKILL of this process | the stdin of the shops ends, and so do the shops; shells that watch the servers and directories clean up the rest |
+//! | SIGKILL of this process | the shops exit when their stdin ends; watchdog shells stop the servers and remove the directories |
 //!
-//! A stopped shop (SIGSTOP) is resumed first, or killed, which also works on stopped processes. Shops are in separate
-//! process groups, so that Ctrl-C on a terminal only reaches this process.
+//! A shop stopped with SIGSTOP is resumed first, or killed. Shops are in separate process groups,
+//! so Ctrl-C on a terminal only reaches this process.
 
 mod command;
 mod error;

@@ -1,4 +1,4 @@
-//! A private PostgreSQL server with its own port and directory, which runs as a user other than root.
+//! A private PostgreSQL server with a separate port and directory. It never runs as root.
 
 use rustix::process::geteuid;
 use std::{
@@ -16,14 +16,15 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// Time limit for the start of the server.
+/// Time limit for the server's start.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(10);
-/// Users that may run the server if the caller is root. The first one that exists is used.
+/// Users that can run the server if the caller is root. The first existing one is used.
 const USERS: [&str; 2] = ["postgres", "nobody"];
 const SCRIPT: &str = include_str!("postgres.sh");
 
-/// A running PostgreSQL server. It ends and its directory is removed when this value is dropped or this process ends.
+/// A running PostgreSQL server. It is stopped and its directory removed when this value is dropped
+/// or this process exits.
 #[derive(Debug)]
 pub struct PostgresServer {
     port: u16,
@@ -32,7 +33,7 @@ pub struct PostgresServer {
     directory: TempDir,
 }
 
-/// The reason that there is no PostgreSQL server.
+/// An error while starting a PostgreSQL server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostgresError {
@@ -42,7 +43,7 @@ pub enum PostgresError {
          the PATH, or set --database to the address of a running server"
     )]
     NotInstalled,
-    /// The caller is root, and no other user exists that may run the server.
+    /// The caller is root, and no suitable user exists to run the server.
     #[error("PostgreSQL does not run as root: create a user `postgres`")]
     NoUser,
     /// A system call failed.
@@ -68,13 +69,13 @@ struct Installation {
 impl PostgresServer {
     /// Starts a server with one database and waits until it accepts connections.
     ///
-    /// The server does not wait for its disk (`fsync=off`), because its data is only needed for one run.
+    /// The server runs with `fsync=off`, because its data is only needed for one run.
     ///
     /// # Errors
     /// Returns [`PostgresError`] if PostgreSQL is not installed or does not start.
     ///
     /// # Cancel safety
-    /// Dropping this ends the server.
+    /// Dropping this stops the server.
     pub async fn start() -> Result<Self, PostgresError> {
         let server = spawn_blocking(Self::spawn).await??;
         let begin = Instant::now();
@@ -105,7 +106,7 @@ impl PostgresServer {
         if !made.status.success() {
             return Err(PostgresError::Failed(text(&made.stderr)));
         }
-        // Another process may take the port before the server does. The server then reports an error.
+        // If another process takes the port first, the server reports an error.
         let port = lock_testkit::unused_address().port();
         let shell = installation
             .command(OsStr::new("sh"), directory.path())
@@ -116,13 +117,13 @@ impl PostgresServer {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Signals that a terminal sends to the process group of this process must not end the server.
+            // Terminal signals for this process's group must not reach the server.
             .process_group(0)
             .spawn()?;
         Ok(Self { port, version, shell, directory })
     }
 
-    /// Returns the address, with the user `demo`, who needs no password, and the database `postgres`.
+    /// Returns the address, with the user `demo` (no password) and the database `postgres`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("postgres://demo@127.0.0.1:{}/postgres", self.port)
@@ -142,7 +143,7 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // When its stdin ends, the shell ends the server.
+        // When its stdin ends, the shell stops the server.
         self.shell.stdin.take();
         let _ = self.shell.wait();
     }

@@ -28,7 +28,7 @@ pub struct ShopProcess {
     name: String,
     address: SocketAddr,
     child: Child,
-    /// Standard input of the shop, which runs as long as this is open.
+    /// Standard input of the shop. The shop exits when this is closed.
     stdin: Option<ChildStdin>,
     log: PathBuf,
 }
@@ -38,7 +38,7 @@ pub struct ShopProcess {
 pub enum ShopState {
     /// The process runs.
     Running,
-    /// The process is stopped by SIGSTOP.
+    /// The process is suspended by SIGSTOP.
     Stopped,
     /// The process has ended.
     Ended,
@@ -65,7 +65,7 @@ impl ShopProcess {
     /// Starts a shop and waits until it is ready. The shop logs to `NAME.log` in `directory`.
     ///
     /// # Errors
-    /// Returns [`FleetError`] if the shop does not start or ends before it is ready.
+    /// Returns [`FleetError`] if the shop does not start or exits before it is ready.
     ///
     /// # Cancel safety
     /// Dropping this kills the process.
@@ -90,7 +90,7 @@ impl ShopProcess {
                 program: command.program.clone(),
             });
         };
-        let mut child = starting.0.take().expect("nobody else takes it");
+        let mut child = starting.0.take().expect("the child is taken only once");
         let stdin = child.stdin.take();
         Ok(Self { name: name.into(), address: listening, child, stdin, log })
     }
@@ -127,8 +127,8 @@ impl ShopProcess {
         }
     }
 
-    /// Stops the process (SIGSTOP). Its connections stay open and the kernel accepts new ones, but no request is
-    /// answered.
+    /// Suspends the process (SIGSTOP). Its connections stay open and the kernel accepts new ones,
+    /// but requests get no response.
     pub fn pause(&mut self) {
         self.signal(Signal::STOP);
     }
@@ -143,7 +143,7 @@ impl ShopProcess {
         bury(&mut self.child);
     }
 
-    /// Asks the process to end: resumes it if it is stopped, sends SIGTERM, and closes its stdin.
+    /// Requests a shutdown: resumes a suspended process, sends SIGTERM, and closes its stdin.
     pub fn ask_to_end(&mut self) {
         self.resume();
         self.signal(Signal::TERM);
@@ -163,7 +163,7 @@ impl ShopProcess {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // After a process was waited for, its id may belong to another process.
+        // The id of a reaped process may be reused.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process(Pid::from_child(&self.child), signal);
         }
@@ -177,13 +177,14 @@ impl Drop for ShopProcess {
 }
 
 fn bury(child: &mut Child) {
-    // An error means that the process has ended. SIGKILL also works on stopped processes, so the wait is short.
+    // An error means that the process has exited. SIGKILL also ends suspended processes, so the
+    // wait is short.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// Returns the first line. A thread also reads the rest, so that the shop never blocks on a full pipe. The thread ends
-/// with the shop.
+/// Returns the first line. A thread reads the rest, so the shop never blocks on a full pipe. The
+/// thread ends with the shop.
 fn first_line(stdout: impl io::Read + Send + 'static) -> oneshot::Receiver<String> {
     let (send, receive) = oneshot::channel();
     thread::spawn(move || {

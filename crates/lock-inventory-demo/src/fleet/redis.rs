@@ -1,4 +1,4 @@
-//! A private Redis server that can lose its data, and the cleanup of keys on a shared one.
+//! A private Redis server that can lose its data, and the cleanup of keys on a shared server.
 
 use lock_fred::fred::{
     clients::Client,
@@ -17,13 +17,14 @@ use tokio::task::{JoinError, spawn_blocking};
 /// Number of keys that one `SCAN` examines.
 const AT_ONCE: &str = "1000";
 
-/// A private `redis-server`. It ends when the last clone of this value is dropped or this process ends.
+/// A private `redis-server`. It is stopped when the last clone of this value is dropped or this
+/// process exits.
 #[derive(Debug, Clone)]
 pub struct PrivateRedis {
     server: Arc<RedisServer>,
 }
 
-/// The reason that there is no private Redis server.
+/// An error while starting a private Redis server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrivateRedisError {
@@ -39,13 +40,13 @@ pub enum PrivateRedisError {
 }
 
 impl PrivateRedis {
-    /// Starts a server and waits until it answers.
+    /// Starts a server and waits until it responds.
     ///
     /// # Errors
-    /// Returns [`PrivateRedisError`], which names what to install.
+    /// Returns [`PrivateRedisError`] with a remedy.
     ///
     /// # Cancel safety
-    /// Dropping this ends the server as soon as it has started.
+    /// Dropping this stops the server as soon as it has started.
     pub async fn start() -> Result<Self, PrivateRedisError> {
         // Without this check, `RedisServer` would panic.
         let binary = env::var_os(RedisServer::VARIABLE).unwrap_or_else(|| "redis-server".into());
@@ -143,7 +144,7 @@ impl RedisAdmin {
 
 impl fmt::Debug for RedisAdmin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The client is left out, because its configuration may contain a password.
+        // Omit the client, because its configuration may contain a password.
         f.debug_struct("RedisAdmin").finish_non_exhaustive()
     }
 }

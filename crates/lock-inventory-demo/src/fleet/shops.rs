@@ -12,13 +12,13 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// Time for shops to release their locks.
+/// Time limit for shops to release their locks.
 const ORDERLY: Duration = Duration::from_secs(10);
-/// Time for shops to release their locks if the run is aborted.
+/// Time limit for shops to release their locks if the run is aborted.
 const HURRIED: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Shop processes, `shop-1` first. Dropping this ends all of them.
+/// Shop processes, starting with `shop-1`. Dropping this stops all of them.
 #[derive(Debug)]
 pub struct Fleet {
     commands: Vec<ShopCommand>,
@@ -30,7 +30,7 @@ pub struct Fleet {
 /// The status of a shop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShopStatus {
-    /// Name of the shop.
+    /// Shop name.
     pub name: String,
     /// Process id.
     pub pid: u32,
@@ -45,10 +45,10 @@ impl Fleet {
     /// are in `directory`.
     ///
     /// # Errors
-    /// Returns the [`FleetError`] of the first shop that fails, and ends the others.
+    /// Returns the [`FleetError`] of the first shop that fails, and stops the others.
     ///
     /// # Cancel safety
-    /// Dropping this ends all shops that were started.
+    /// Dropping this stops all shops that were started.
     pub async fn start(
         commands: Vec<ShopCommand>,
         servers: Servers,
@@ -65,7 +65,7 @@ impl Fleet {
         Ok(Self { commands, directory: directory.to_owned(), servers, shops })
     }
 
-    /// Returns the number of shops, including those that have ended.
+    /// Returns the number of shops, including stopped ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shops.len()
@@ -124,13 +124,13 @@ impl Fleet {
         }
     }
 
-    /// Starts a shop again at a new address. Kills it first if it still runs.
+    /// Starts a shop again at a new address. Kills it first if it is still running.
     ///
     /// # Errors
-    /// Returns [`FleetError`] if the shop does not start. It then stays ended.
+    /// Returns [`FleetError`] if the shop does not start.
     ///
     /// # Cancel safety
-    /// If this is dropped, the shop stays ended.
+    /// Dropping this leaves the shop stopped.
     pub async fn revive(&self, index: usize) -> Result<(), FleetError> {
         self.kill(index);
         let name = self.with(index, |shop| shop.name().to_owned());
@@ -140,13 +140,13 @@ impl Fleet {
         Ok(())
     }
 
-    /// Shuts down all shops gracefully and waits until every shop has ended.
+    /// Shuts down all shops gracefully and waits for their exit.
     ///
     /// # Errors
     /// Returns the [`FleetError`] of the first shop that did not exit successfully within 10 s.
     ///
     /// # Cancel safety
-    /// Dropping this gives the shops 2 s to end.
+    /// Dropping this gives the shops 2 s to exit.
     pub async fn stop(self) -> Result<(), FleetError> {
         let running: Vec<_> = (0..self.shops.len())
             .filter(|index| self.with(*index, ShopProcess::state) != ShopState::Ended)
@@ -186,8 +186,8 @@ impl Fleet {
 }
 
 impl Drop for Fleet {
-    /// Ends the shops. Blocks its thread, mostly for some milliseconds, because the caller may remove the database or
-    /// end this program afterwards.
+    /// Stops the shops. Blocks the thread, usually for some milliseconds, because the caller may
+    /// then remove the database or exit.
     fn drop(&mut self) {
         self.ask_to_end();
         let begin = Instant::now();

@@ -1,5 +1,5 @@
-//! `POST /admin/strategy` and `POST /admin/fault`, for demonstrations. They accept only JSON, which pages of other
-//! origins cannot send without a preflight request.
+//! `POST /admin/strategy` and `POST /admin/fault`, for demonstrations. They accept only JSON, which
+//! other origins cannot send without a preflight request.
 
 use super::{App, problem::Problem};
 use crate::{fault::Fault, strategy::Strategy};
@@ -17,7 +17,7 @@ pub(super) struct Change {
     strategy: Strategy,
 }
 
-/// Switches the strategy. Orders in flight end with the strategy with which they began.
+/// Switches the strategy. Orders in flight complete with their initial strategy.
 pub(super) async fn strategy(
     State(shop): State<App>,
     body: Result<Json<Change>, JsonRejection>,

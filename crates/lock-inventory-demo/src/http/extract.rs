@@ -1,4 +1,4 @@
-//! Extractors that validate requests, so that handlers receive only valid values.
+//! Extractors that validate requests, so handlers receive only valid values.
 
 use super::{App, problem::Problem};
 use crate::domain::{Cents, IdempotencyKey, KeyError, Order, Quantity, Sku};
@@ -29,7 +29,7 @@ impl FromRequestParts<App> for Listed {
 
 const KEY: &str = "idempotency-key";
 
-/// The key of an order, from the header `Idempotency-Key`.
+/// The idempotency key of an order, from the header `Idempotency-Key`.
 pub(super) struct Key(pub(super) IdempotencyKey);
 
 impl FromRequestParts<App> for Key {

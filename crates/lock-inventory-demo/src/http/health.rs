@@ -11,15 +11,16 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Time limit for the answer of the database.
+/// Time limit for the database check.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// Reports that the process runs. It does not check the database, which a restart would not repair.
+/// Reports that the process is running. It does not check the database, because a restart would not
+/// repair it.
 pub(super) async fn live() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-/// Reports whether the shop can sell. Leadership of the jobs does not matter.
+/// Reports if the shop can sell. Leadership of the jobs does not matter.
 pub(super) async fn ready(State(shop): State<App>) -> Response {
     let (store, locks) = tokio::join!(timeout(WITHIN, shop.store().ping()), shop.locks.health());
     let (store, locks) = (matches!(store, Ok(Ok(()))), locks.is_healthy());

@@ -10,7 +10,8 @@
 //! | `GET /state`, `GET /events` | returns the state as JSON, once or as a stream |
 //! | `POST /admin/strategy`, `POST /admin/fault` | changes the strategy or injects a fault, only with [`Admin::Open`] |
 //!
-//! Every refusal is a problem document (RFC 9457). Every response names the shop in its `x-shop` header.
+//! Every error response is a problem document (RFC 9457). Every response names the shop in its
+//! `x-shop` header.
 
 mod admin;
 mod extract;
@@ -45,7 +46,7 @@ const MAX_BODY: usize = 16 * 1024;
 pub enum Admin {
     /// The routes are available.
     Open,
-    /// The routes answer with 404.
+    /// The routes respond with 404.
     Closed,
 }
 
@@ -73,7 +74,9 @@ pub fn router(shop: Arc<Shop>, admin: Admin) -> Router {
         Admin::Closed => routes,
     };
     routes
-        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "not-found", "there is nothing at this path"))
+        .fallback(async || {
+            Problem::new(StatusCode::NOT_FOUND, "not-found", "there is no resource at this path")
+        })
         .method_not_allowed_fallback(async || {
             let detail = "this path does not allow the method: see the header `allow`";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", detail)

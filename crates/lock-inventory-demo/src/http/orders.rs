@@ -24,8 +24,8 @@ use serde::Deserialize;
 use serde_json::json;
 use std::{panic, sync::Arc};
 
-/// Returns the route. The layers are on the method and not on the router, so that a GET is answered with 405 and
-/// acquires no lock. The layer that is added last runs first.
+/// Returns the route. The layers are on the method instead of the router, so a GET responds with
+/// 405 without acquiring a lock. The layer added last runs first.
 pub(super) fn route(shop: &Arc<Shop>) -> MethodRouter<App> {
     let lock = layer::lock(shop).detach(&shop.detached).filter(|request| {
         request.extensions.get::<StrategyInUse>().is_some_and(|strategy| strategy.needs_lock())
@@ -36,8 +36,8 @@ pub(super) fn route(shop: &Arc<Shop>) -> MethodRouter<App> {
         .route_layer(from_fn_with_state(shop.clone(), admit))
 }
 
-/// Rejects requests that can be rejected without the lock, and fixes the strategy, so that layer and handler use the
-/// same one.
+/// Rejects requests that can be rejected without the lock, and fixes the strategy for the layer and
+/// the handler.
 async fn admit(
     State(shop): State<App>,
     _listed: Listed,
@@ -81,7 +81,7 @@ async fn place(
 }
 
 impl Shop {
-    /// Runs work to its end even if the client leaves.
+    /// Runs work to completion even if the client disconnects.
     pub(super) async fn finish<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -132,7 +132,7 @@ fn acknowledge(status: StatusCode, receipt: &Receipt) -> Response {
 }
 
 pub(super) fn stale(Stale { mine, newer }: Stale) -> Problem {
-    let detail = "the lock passed to another request in the meantime, and the store refused this one; nothing was \
+    let detail = "another request acquired the lock in the meantime, and the store refused this one; nothing was \
         sold: repeat the request";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stale-holder", detail)
         .with("token", mine.get())

@@ -1,4 +1,4 @@
-//! Refusals as problem documents (RFC 9457), like those of lock-tower.
+//! Error responses as problem documents (RFC 9457), like those of lock-tower.
 
 use crate::{
     shop::{MetricsError, ShopError},
@@ -13,7 +13,7 @@ use axum::{
 use serde_json::{Map, Value};
 use std::error::Error;
 
-/// A refusal: a status, a stable word for programs, and a sentence that names the remedy.
+/// An error response with a status, a machine-readable reason, and a remedy.
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -28,19 +28,19 @@ impl Problem {
         Self { status, word, detail: detail.into(), more: Map::new(), retry_after: None }
     }
 
-    /// Adds a member.
+    /// Adds a member to the document.
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.insert(name.into(), value.into());
         self
     }
 
-    /// Asks the client to repeat the request after this many seconds.
+    /// Sets `Retry-After` to this many seconds.
     pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// Creates a failure whose causes appear only in the log.
+    /// Creates an error response whose causes appear only in the log.
     fn internal(status: StatusCode, word: &'static str, detail: &str, error: &dyn Error) -> Self {
         let mut causes = error.to_string();
         let mut next = error.source();

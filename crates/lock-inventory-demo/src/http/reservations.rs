@@ -41,8 +41,8 @@ struct Body {
     seconds: u32,
 }
 
-/// Creates a reservation, under the lock with every strategy. Without it, a holder that has already read the stock
-/// would overwrite this change.
+/// Creates a reservation, under the lock with every strategy. Without the lock, a holder that has
+/// already read the stock would overwrite this change.
 async fn reserve(
     State(shop): State<App>,
     lock: LockHandle,
@@ -75,8 +75,8 @@ async fn reserve(
     }
 }
 
-/// Confirms a reservation. This does not change the stock, so it needs no lock. The state of the row decides whether
-/// the confirmation or the expiry comes first.
+/// Confirms a reservation. This does not change the stock, so it needs no lock. The state of the
+/// row determines if the confirmation or the expiry came first.
 pub(super) async fn confirm(State(shop): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
     let reservation = find(&shop, &id).await?;
     let work = {
@@ -91,7 +91,7 @@ pub(super) async fn confirm(State(shop): State<App>, Path(id): Path<String>) -> 
 impl Shop {
     async fn confirm(&self, reservation: &Reservation) -> Result<Outcome, Problem> {
         let Reservation { id, sku, quantity, cents, .. } = reservation.clone();
-        // The id of the reservation is the key of its order, so that a repeated confirmation finds the order.
+        // The reservation's id is the key of its order, so a repeated confirmation finds the order.
         let key: IdempotencyKey = id.parse().map_err(|_| gone(reservation.state))?;
         let order = Order { key, sku, quantity, cents };
         if let Some(receipt) = self.store().receipt(&order.key).await? {

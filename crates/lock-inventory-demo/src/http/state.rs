@@ -19,8 +19,9 @@ pub(super) async fn now(State(shop): State<App>) -> Result<Response, Problem> {
     Ok((kind, shop.snapshot().await?.to_string()).into_response())
 }
 
-/// Streams the state five times a second, until the client leaves or the server drains. While the database does not
-/// answer, the stream contains only comments, which keep the connection open.
+/// Streams the state five times a second until the client disconnects or the server drains. While
+/// the database does not respond, the stream contains only comments, which keep the connection
+/// open.
 pub(super) async fn stream(State(shop): State<App>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let closed = shop.closed();
     let snapshots = stream::unfold((shop, interval(FRESH)), async |(shop, mut ticks): (App, Interval)| {

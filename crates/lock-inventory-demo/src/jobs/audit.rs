@@ -4,7 +4,7 @@ use crate::{domain::Audit, shop::Shop};
 use lock_cron::{RunContext, RunResult};
 use std::sync::Arc;
 
-/// Audits the books. Breaches fail the run, so that the history and the metrics show them.
+/// Audits the books. Breaches fail the run, so they appear in the history and the metrics.
 pub(super) async fn run(shop: Arc<Shop>, run: RunContext) -> RunResult {
     let audit = Audit::of(&shop.store().books().await?, None);
     shop.store().keep_audit(&run.id().to_string(), &audit).await?;

@@ -1,10 +1,11 @@
-//! Returns the units of expired reservations to the stock.
+//! The job that returns the units of expired reservations to stock.
 
 use crate::{domain::ReservationState, shop::Shop};
 use lock_cron::{RunContext, RunResult, UtcTime};
 use std::sync::Arc;
 
-/// Expires reservations that are due. Unfinished ones are still due at the next run. A stale attempt writes nothing.
+/// Expires due reservations. Unfinished ones are handled by the next run. A stale attempt writes
+/// nothing.
 pub(super) async fn run(shop: Arc<Shop>, run: RunContext) -> RunResult {
     for reservation in shop.store().reservations_due(UtcTime::now()).await? {
         if run.is_cancelled() {

@@ -1,4 +1,4 @@
-//! The jobs of the fleet. Each run is started once, by the shop that leads.
+//! The fleet's jobs. Each run is started once, by the leading shop.
 
 mod audit;
 mod expire;
@@ -13,21 +13,22 @@ use lock_cron::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Name of the job that expires reservations. Names of jobs are stable, because the store keeps a history of each.
+/// Name of the job that expires reservations. Job names must be stable, because the store keeps a
+/// history for each.
 pub const EXPIRE: &str = "expire-reservations";
 /// Name of the job that restocks products.
 pub const RESTOCK: &str = "restock";
 /// Name of the nightly audit.
 pub const AUDIT: &str = "nightly-audit";
 
-/// Time for which a shop that died keeps the leadership.
+/// Time for which a dead shop keeps the leadership.
 const LEADERSHIP: Duration = Duration::from_secs(2);
-/// Time for which a run counts as running after its shop died.
+/// Time for which a run counts as running after its shop has died.
 const RUN_LEASE: Duration = Duration::from_secs(10);
-/// Time for running jobs to end when the shop shuts down.
+/// Time limit for running jobs when the shop shuts down.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 
-/// Creates the scheduler of a shop and registers its jobs.
+/// Creates a shop's scheduler and registers its jobs.
 ///
 /// # Errors
 /// Returns [`CronError`] if a schedule or a name is invalid.
@@ -48,7 +49,7 @@ pub fn schedule(shop: &Arc<Shop>) -> Result<Scheduler, CronError> {
     Ok(cron)
 }
 
-/// Registers a job. A run whose shop died is attempted again, because each of these jobs recognises the effects of an
+/// Registers a job. A run whose shop died is retried, because each job detects the effects of an
 /// earlier attempt.
 fn register<W>(
     cron: &Scheduler,

@@ -1,10 +1,10 @@
-//! Restocks products that run out.
+//! The job that restocks products.
 
 use crate::shop::Shop;
 use lock_cron::{RunContext, RunResult};
 use std::sync::Arc;
 
-/// Restocks products. The id of the run is stored with its effect, so that a second attempt finds it.
+/// Restocks products. The run's id is stored with its effect, so a second attempt detects it.
 pub(super) async fn run(shop: Arc<Shop>, run: RunContext) -> RunResult {
     let id = run.id().to_string();
     for (sku, missing) in shop.store().running_out(shop.config.restock_below).await? {

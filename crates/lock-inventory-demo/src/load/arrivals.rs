@@ -22,7 +22,8 @@ pub enum Profile {
     },
 }
 
-/// An endless iterator over the intended starts of an open model, relative to the start of the load.
+/// An endless iterator over intended start times in an open model, relative to the start of the
+/// load.
 #[derive(Debug, Clone)]
 pub struct Arrivals {
     interval: Duration,
@@ -35,7 +36,7 @@ const BURST_LASTS: Duration = Duration::from_secs(1);
 const BURST_FACTOR: u32 = 5;
 
 impl Profile {
-    /// Returns the arrivals, or `None` in the closed model, in which the clients determine the times.
+    /// Returns the arrivals, or `None` in the closed model, where the clients determine the times.
     #[must_use]
     pub fn arrivals(self) -> Option<Arrivals> {
         let (rate, is_bursty) = match self {
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_model_has_no_arrivals_of_its_own() {
+    fn closed_model_has_no_fixed_arrivals() {
         assert!(Profile::Closed { clients: 8 }.arrivals().is_none());
     }
 }

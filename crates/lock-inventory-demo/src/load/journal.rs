@@ -1,4 +1,4 @@
-//! The journal, with one line of JSON for each order and its outcome from the client's point of view.
+//! The journal, with one line of JSON per order and its outcome from the client's point of view.
 
 use super::Outcome;
 use serde::{Deserialize, Serialize};
@@ -13,21 +13,21 @@ use std::{
 pub struct Entry {
     /// Value of the `Idempotency-Key` header.
     pub key: String,
-    /// Code of the product.
+    /// Product code.
     pub sku: String,
     /// Number of units.
     pub quantity: u32,
     /// Outcome of the order.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// Value of the `x-shop` header of the last response: name and process id of the shop.
+    /// Value of the last response's `x-shop` header: name and process id of the shop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// Intended start, in microseconds after the start of the run.
     pub start_us: u64,
     /// Time from the intended start to the end, in microseconds.
     pub latency_us: u64,
-    /// Number of times that the request was sent.
+    /// Number of times the request was sent.
     pub attempts: u32,
 }
 
@@ -39,7 +39,7 @@ impl Entry {
     }
 }
 
-/// A journal that is being written. Dropping it flushes it.
+/// A journal being written. Dropping it flushes it.
 #[derive(Debug)]
 pub struct Journal {
     file: BufWriter<File>,
@@ -75,7 +75,7 @@ impl Journal {
 /// Reads a journal.
 ///
 /// # Errors
-/// Returns [`JournalError`], which names an invalid line.
+/// Returns [`JournalError`] if the file cannot be read or a line is invalid.
 pub fn read(path: &Path) -> Result<Vec<Entry>, JournalError> {
     let lines = File::open(path).map(|file| BufReader::new(file).lines());
     let mut entries = Vec::new();
@@ -87,7 +87,7 @@ pub fn read(path: &Path) -> Result<Vec<Entry>, JournalError> {
     Ok(entries)
 }
 
-/// The reason that a journal cannot be read.
+/// An error while reading a journal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -97,9 +97,9 @@ pub enum JournalError {
     /// A line is not a valid entry.
     #[error("journal, line {line}: not an entry of `load`")]
     Line {
-        /// Number of the line, starting at 1.
+        /// Line number, starting at 1.
         line: usize,
-        /// Cause of the failure.
+        /// Underlying error.
         source: serde_json::Error,
     },
 }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn line_that_is_no_entry_is_named() {
+    fn invalid_line_is_reported_by_number() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal.jsonl");
         std::fs::write(&path, "{}\n").unwrap();

@@ -45,7 +45,8 @@ impl Latency {
     /// Returns the distribution of these latencies.
     #[must_use]
     pub fn of(latencies: impl IntoIterator<Item = Duration>) -> Self {
-        let mut histogram = Histogram::<u64>::new_with_bounds(1, MAX, 3).expect("the bounds are constants");
+        let mut histogram =
+            Histogram::<u64>::new_with_bounds(1, MAX, 3).expect("the constant bounds are valid");
         for latency in latencies {
             histogram.saturating_record(u64::try_from(latency.as_micros()).unwrap_or(MAX).max(1));
         }
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_the_latencies() {
+    fn quantiles_match_the_latencies() {
         let latency = Latency::of((1..=1_000).map(Duration::from_millis));
         assert_eq!(latency.count, 1_000);
         for (value, expected) in [(latency.p50_ms, 500.0), (latency.p99_ms, 990.0), (latency.max_ms, 1_000.0)]
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn no_latencies_have_no_distribution() {
+    fn distribution_is_empty_without_latencies() {
         assert_eq!(Latency::of([]), Latency::default());
     }
 }

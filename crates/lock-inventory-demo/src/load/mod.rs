@@ -2,11 +2,11 @@
 //!
 //! | model | arrivals | latency |
 //! | --- | --- | --- |
-//! | open, burst | at fixed times, independent of the responses | from the *intended* start, so that a stall adds to the latency of every order that arrives during it |
+//! | open, burst | at fixed times, independent of the responses | from the *intended* start, so a stall adds to the latency of every order that arrives during it |
 //! | closed | each client sends its next order after a response | from the actual start |
 //!
-//! The same seed gives the same orders, keys and arrivals. Every outcome is a line of the [journal](Entry). The command
-//! `audit` compares the journal with the ledger.
+//! The same seed gives the same orders, keys and arrivals. Every outcome is a line in the
+//! [journal](Entry). The command `audit` compares the journal with the ledger.
 
 mod arrivals;
 mod journal;

@@ -9,18 +9,18 @@ pub struct OrderMix {
     pub skus: Vec<String>,
     /// Maximum number of units in an order, at least 1.
     pub max_quantity: u32,
-    /// Prefix of every key, which distinguishes the loads on one database.
+    /// Prefix for every key, which distinguishes the loads on one database.
     pub keys: String,
-    /// Seed of the orders.
+    /// Seed for the orders.
     pub seed: u64,
 }
 
 /// An order that a client wants to place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wish {
-    /// Value of the `Idempotency-Key`, which is the same for all attempts of the order.
+    /// Value of the `Idempotency-Key`, the same for all attempts.
     pub key: String,
-    /// Code of the product.
+    /// Product code.
     pub sku: String,
     /// Number of units.
     pub quantity: u32,
@@ -40,10 +40,10 @@ impl Orders {
     /// Returns the orders of `mix`.
     ///
     /// # Panics
-    /// Panics if the mix has no product.
+    /// Panics if the mix contains no product.
     #[must_use]
     pub fn new(mix: OrderMix) -> Self {
-        assert!(!mix.skus.is_empty(), "orders are drawn from at least one product");
+        assert!(!mix.skus.is_empty(), "the mix contains no product");
         let random = StdRng::seed_from_u64(mix.seed);
         Self { mix, random, number: 0 }
     }
@@ -75,13 +75,13 @@ mod tests {
     }
 
     #[test]
-    fn seed_repeats_the_orders() {
+    fn the_same_seed_repeats_the_orders() {
         assert_eq!(orders(7), orders(7));
         assert_ne!(orders(7), orders(8));
     }
 
     #[test]
-    fn every_key_is_new_and_every_product_and_quantity_is_drawn() {
+    fn keys_are_unique_and_all_products_and_quantities_occur() {
         let orders = orders(7);
         assert_eq!(orders.iter().map(|wish| &wish.key).collect::<BTreeSet<_>>().len(), 300);
         assert_eq!(orders.iter().map(|wish| &wish.sku).collect::<BTreeSet<_>>().len(), 3);

@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
-    /// The shop confirmed the order. The ledger must have exactly one row with its key.
+    /// The shop confirmed the order. The ledger must contain exactly one row with its key.
     Acknowledged {
         /// Fencing token of the hold that sold the order; `None` without a lock.
         token: Option<i64>,
     },
-    /// The shop refused the order. The ledger must not have it.
+    /// The shop refused the order. The ledger must not contain it.
     Refused {
         /// Last word of the problem type.
         reason: String,
         /// Token of a stale write.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<i64>,
-        /// Newer token because of which a stale write was refused.
+        /// Newer token that caused the refusal of a stale write.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         newer: Option<i64>,
     },
-    /// The client does not know the outcome. The ledger may or may not have the order.
+    /// The outcome is unknown to the client. The ledger may or may not contain the order.
     Unknown {
         /// Last word of the problem type, or the failure of the connection.
         reason: String,
     },
 }
 
-/// The used members of an order's response or of a problem document.
+/// The relevant members of an order's response or of a problem document.
 #[derive(Debug, Default, Deserialize)]
 struct Body {
     #[serde(default, rename = "type")]
@@ -40,9 +40,9 @@ struct Body {
 }
 
 impl Outcome {
-    /// Reason for refusing a write: a newer holder had already read.
+    /// Reason for a refused write: a newer holder had already read the stock.
     pub const STALE: &str = "stale-holder";
-    /// Reason for refusing an order: too few units are left.
+    /// Reason for a refused order: too few units are left.
     pub const SOLD_OUT: &str = "sold-out";
 
     /// Returns the outcome of a response.
@@ -54,7 +54,8 @@ impl Outcome {
         }
         let word = body.kind.rsplit([':', '/']).next().unwrap_or_default();
         let reason = if word.is_empty() { status.as_str() } else { word }.to_owned();
-        // A handler that lost its lock, or ended before its response, may have written the order before.
+        // A handler that lost its lock, or ended before its response, may already have written the
+        // order.
         let may_be_done = match status {
             StatusCode::SERVICE_UNAVAILABLE => word.is_empty() || word == "lost",
             // Another attempt with this key is still in progress.
@@ -67,8 +68,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome of an order with an earlier attempt that was not answered. A refusal then shows nothing,
-    /// because the earlier attempt may still be carried out.
+    /// Returns the outcome of an order with an earlier attempt that got no response. A refusal is
+    /// then inconclusive, because the earlier attempt may still be executed.
     #[must_use]
     pub(super) fn after_unknown(self) -> Self {
         match self {
@@ -79,7 +80,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome in one word, with the reason if there is one.
+    /// Returns a short description of the outcome, with the reason if there is one.
     #[must_use]
     pub fn label(&self) -> String {
         match self {
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_has_the_word_of_its_type() {
+    fn refusal_contains_its_reason() {
         assert_eq!(of(409, r#"{"type":"urn:problem-type:demo:sold-out"}"#), refused("sold-out"));
         assert_eq!(of(503, r#"{"type":"urn:problem-type:distlock:timeout"}"#), refused("timeout"));
         assert_eq!(of(422, ""), refused("422"));
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_that_leaves_the_order_open_is_unknown() {
+    fn inconclusive_response_is_unknown() {
         assert_eq!(of(502, r#"{"type":"urn:problem-type:demo:bad-gateway"}"#), unknown("bad-gateway"));
         assert_eq!(of(503, r#"{"type":"urn:problem-type:distlock:lost"}"#), unknown("lost"));
         assert_eq!(of(503, "busy"), unknown("503"));

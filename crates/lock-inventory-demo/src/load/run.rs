@@ -1,4 +1,4 @@
-//! Runs a load from its first order to its last response.
+//! The run of a load, from its first order to its last response.
 
 use super::{Entry, Journal, OrderMix, Orders, Profile, Rate, Summary, send::Sender};
 use crate::http_client::HttpClient;
@@ -41,18 +41,18 @@ pub struct LoadPlan {
 pub enum Extent {
     /// After this many orders.
     Orders(u64),
-    /// After this time, at which no further order starts.
+    /// After this time. No further order starts.
     Time(Duration),
 }
 
-/// Requests that clients abort and repeat with the same key until they know the outcome.
+/// Requests that clients abort and repeat with the same key until the outcome is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Aborts {
     /// Percentage of orders whose first request is aborted, at most 100.
     pub percent: u32,
 }
 
-/// The reason that a load did not complete.
+/// An error that ended a load.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -61,7 +61,7 @@ pub enum LoadError {
     Journal(#[from] io::Error),
 }
 
-/// Runs a load and returns its summary, and its entries in the order in which the orders ended.
+/// Runs a load. Returns its summary, and its entries sorted by the end of the orders.
 ///
 /// # Errors
 /// Returns [`LoadError`] if the journal cannot be written.
@@ -102,7 +102,7 @@ pub async fn run(plan: LoadPlan) -> Result<(Summary, Vec<Entry>), LoadError> {
     Ok((Summary::of(&entries, begin.elapsed(), rate), entries))
 }
 
-/// Runs the open model: orders start at their times, regardless of the number in flight.
+/// Runs the open model. Orders start at their arrival times, regardless of the number in flight.
 async fn arrive(
     plan: &LoadPlan,
     profile: Profile,
@@ -142,7 +142,7 @@ async fn arrive(
     rate
 }
 
-/// Runs the closed model: each client waits for its response before its next order.
+/// Runs the closed model. Each client waits for its response before its next order.
 async fn closed(plan: &LoadPlan, clients: u32, sender: &Arc<Sender>, ended: mpsc::UnboundedSender<Entry>) {
     let begin = Instant::now();
     let orders = Arc::new(Mutex::new((Orders::new(plan.mix.clone()), 0_u64)));

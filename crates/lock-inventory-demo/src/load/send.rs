@@ -1,4 +1,4 @@
-//! Sends an order until its client knows the outcome or gives up.
+//! Sending of an order until its outcome is known or the client gives up.
 
 use super::{Aborts, Entry, Outcome, Wish};
 use crate::http_client::{HttpClient, SendError};
@@ -15,10 +15,10 @@ const MAX_ANSWER: usize = 64 * 1024;
 const MAX_ATTEMPTS: u32 = 20;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Time within which an aborting client aborts.
+/// Maximum time until an aborting client aborts.
 const ABORTED_WITHIN: Duration = Duration::from_millis(12);
 
-/// A client of the shops.
+/// A client that places orders at the shops.
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) client: HttpClient<Full<Bytes>>,

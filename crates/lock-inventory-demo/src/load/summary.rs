@@ -18,7 +18,7 @@ pub struct Summary {
     pub seconds: f64,
     /// Acknowledged orders per second.
     pub throughput: f64,
-    /// Latency of all orders, including refused and unanswered ones.
+    /// Latency of all orders, including refused ones and those without a response.
     pub latency: Latency,
     /// Latency of acknowledged orders.
     pub acknowledged_latency: Latency,
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rate_that_is_off_by_more_than_two_percent_is_invalid() {
+    fn rate_off_by_more_than_two_percent_is_invalid() {
         for (achieved, valid) in [(100.0, true), (98.1, true), (97.9, false), (102.1, false)] {
             assert_eq!(Rate { requested: 100.0, achieved, max_lag_ms: 0.0 }.is_valid(), valid, "{achieved}");
         }

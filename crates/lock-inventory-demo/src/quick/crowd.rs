@@ -1,4 +1,4 @@
-//! The buyers. Each places its next order after the previous one was answered.
+//! The buyers. Each places its next order after the response to the previous one.
 
 use super::{
     QuickError,
@@ -13,7 +13,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// The running counts of the responses to the buyers.
+/// The running counts of responses to the buyers.
 #[derive(Debug)]
 pub(super) struct Journal {
     tally: Mutex<Tally>,

@@ -1,7 +1,8 @@
-//! The default command: a flash sale without and one with the lock, on SQLite and an in-memory lock, and a verdict.
+//! The default command, which runs a flash sale without and one with the lock, on SQLite and an
+//! in-memory lock, and gives a verdict.
 //!
-//! The shops are the same as in [`serve`](crate::serve), but in one process. Orders go through their routes without a
-//! network.
+//! The shops are the same as in [`serve`](crate::serve), but in one process. Orders call their
+//! routes without a network.
 
 mod answer;
 mod crowd;
@@ -29,22 +30,22 @@ use progress::Progress;
 use std::{io, io::Write, path::PathBuf};
 use tokio::task::JoinError;
 
-/// The options of the sale.
+/// Options for the sale.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Number of buyers that order at the same time, 2 to 2,000.
     pub buyers: u32,
-    /// Number of shops, 1 to 64. Each has its own lock factory, as separate processes would.
+    /// Number of shops, 1 to 64. Each has its own lock factory, like a separate process.
     pub shops: u32,
     /// Number of orders.
     pub orders: u32,
     /// Number of orders whose payment takes longer than their lease.
     pub stalls: u32,
-    /// Seed of the demand and of the payment delays.
+    /// Seed for the demand and the payment delays.
     pub seed: u64,
     /// CSV file with the products; `None` for the built-in catalogue.
     pub catalogue: Option<PathBuf>,
-    /// Store of the locks.
+    /// Lock store.
     pub locks: LocksUrl,
 }
 
@@ -80,7 +81,8 @@ impl Plan {
         let size = DemandSize { orders: options.orders, stalls: options.stalls, seed: options.seed };
         let demand = Demand::draw(&catalogue, size)?;
         let locks = Locks::connect(&options.locks).await.map_err(QuickError::Locks)?;
-        // A random prefix keeps runs on the same Redis apart from each other and from applications.
+        // A random prefix separates runs on the same Redis server from each other and from
+        // applications.
         let prefix = format!("demo-{}", ProcessId::random());
         Ok(Self { options, catalogue, demand, locks, prefix })
     }
@@ -89,10 +91,10 @@ impl Plan {
 /// Runs the sales without and with the lock, measures the throughput, and writes the result to `out`.
 ///
 /// # Errors
-/// Returns [`QuickError`] if the options are not usable or a sale does not complete normally.
+/// Returns [`QuickError`] if the options are invalid or a sale does not complete.
 ///
 /// # Cancel safety
-/// Dropping this ends the sale and removes its database.
+/// Dropping this ends the sale and removes the database.
 pub async fn run(options: Options, out: &mut impl Write) -> Result<Verdict, QuickError> {
     let plan = Plan::of(options).await?;
     report::open(out, &plan)?;
@@ -104,17 +106,17 @@ pub async fn run(options: Options, out: &mut impl Write) -> Result<Verdict, Quic
     Ok(report::close(out, &plan, &without, &with, &throughput)?)
 }
 
-/// The reason that there is no verdict.
+/// An error that prevents a verdict.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuickError {
-    /// The catalogue is not usable.
+    /// The catalogue is unusable.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
-    /// The demand is not usable.
+    /// The demand is unusable.
     #[error(transparent)]
     Demand(#[from] DemandError),
-    /// Connecting to the store of the locks failed.
+    /// Connecting to the lock store failed.
     #[error("could not connect to the lock store")]
     Locks(#[source] LockError),
     /// The directory for the database could not be created.
@@ -127,15 +129,15 @@ pub enum QuickError {
     #[error(transparent)]
     Shop(#[from] ShopError),
     /// A shop gave an unexpected response.
-    #[error("a shop answered an order with {status}: {body}")]
+    #[error("a shop responded to an order with {status}: {body}")]
     Answer {
         /// Status of the response.
         status: StatusCode,
         /// Body of the response.
         body: String,
     },
-    /// An order that should stall was answered before it stalled.
-    #[error("an order was answered before it could stall")]
+    /// An order that should have stalled got an early response.
+    #[error("an order got a response before it could stall")]
     DidNotStall,
     /// No other shop acquired the lock of a stalled order.
     #[error("orders stalled until their leases expired, but no other shop acquired the lock within a minute")]

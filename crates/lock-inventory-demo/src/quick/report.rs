@@ -1,4 +1,4 @@
-//! The printed result: two tables, the worst example, inconsistencies, the verdict, and suggestions for the next steps.
+//! The printed result: two tables, the worst example, inconsistencies, the verdict, and next steps.
 
 use super::{Plan, Sale, Throughput, stall::STALLED_LEASE};
 use crate::domain::{Breach, Catalogue, Evidence, Sku, Verdict, thousands};
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// Maximum number of broken invariants that are listed. The rest is only counted.
 const LISTED: usize = 10;
 
-/// Prints a description of the sales to come.
+/// Prints a description of the planned sales.
 pub(super) fn open(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
     let options = &plan.options;
     writeln!(
@@ -78,7 +78,7 @@ systems, like the stock and the payment here, and it is only safe with the fenci
 Next: `serve` starts several shops with a dashboard, `all --quick` runs every scenario in real processes, and `--help` lists
 all commands.";
 
-/// Returns the table of the throughput, compared with the possible throughput.
+/// Returns the throughput table, with the possible throughput for comparison.
 fn speed(throughput: &Throughput) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(["throughput", "orders per second", "ratio"]);
@@ -105,7 +105,7 @@ type Value = fn(&Sale) -> String;
 fn table(without: &Sale, with: &Sale) -> Table {
     let rows: [(&str, Value); 11] = [
         ("units in stock at start", |sale| count(sale.audit.supplied)),
-        ("orders answered", |sale| thousands(sale.answered)),
+        ("orders completed", |sale| thousands(sale.answered)),
         ("orders accepted", |sale| thousands(sale.audit.orders)),
         ("sold out (refused)", |sale| thousands(sale.sold_out)),
         ("units sold", |sale| count(sale.audit.sold)),
@@ -140,7 +140,7 @@ fn wait(sale: &Sale, quantile: f64) -> String {
     }
 }
 
-/// Returns a sentence about the product that was oversold most in the sale without the lock.
+/// Returns a sentence about the most oversold product in the sale without the lock.
 fn worst(catalogue: &Catalogue, without: &Sale) -> Option<String> {
     let oversold = without.audit.breaches.iter().filter_map(|breach| match breach {
         Breach::Oversold { sku, supplied, sold } => Some((sold - supplied, sku, supplied, sold)),

@@ -31,9 +31,9 @@ pub struct Sale {
     pub strategy: Strategy,
     /// Audit of the books.
     pub audit: Audit,
-    /// Number of orders that were answered.
+    /// Number of orders with a response.
     pub answered: u64,
-    /// Number of orders for which there was too little stock.
+    /// Number of orders refused because of too little stock.
     pub sold_out: u64,
     /// Number of orders that the store refused as stale.
     pub refused: u64,
@@ -43,10 +43,10 @@ pub struct Sale {
     pub waits: Histogram<u64>,
 }
 
-/// Time that a request waits for its lock, long enough for every request to get it.
+/// Maximum wait for a lock, long enough for every request to acquire it.
 const WAIT: Duration = Duration::from_secs(120);
 
-/// Time for requests to end when a shop closes.
+/// Time limit for requests when a shop closes.
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// Opens a shop of a sale.
@@ -75,7 +75,7 @@ pub(super) async fn open(
 /// Runs a sale. With the lock, an additional shop stalls; see [`stall`].
 pub(super) async fn run(plan: &Plan, strategy: Strategy, progress: Progress) -> Result<Sale, QuickError> {
     let directory = tempfile::tempdir().map_err(QuickError::Directory)?;
-    // All shops share one store, like a database server.
+    // All shops share one store, like one database server.
     let store = Store::open(&DatabaseUrl::sqlite(&directory.path().join("shop.sqlite"))?).await?;
     store.set_up(&plan.catalogue).await?;
     let timings = Arc::new(Timings::default());

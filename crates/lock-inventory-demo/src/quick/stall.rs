@@ -1,9 +1,10 @@
-//! The stalled shop. Its lease is not renewed, and its payment does not answer until another shop holds the lock. Its
-//! write comes too late, and the store must refuse it.
+//! The stalled shop. Its lease is not renewed, and its payment does not complete until another shop
+//! holds the lock. Its write comes too late, and the store must refuse it.
 //!
-//! No step depends on a guessed duration. The stalled orders start first. The crowd enters once all of them wait at the
-//! gate. The gate opens once the store has seen a newer holder of each product. Such a holder is certain to come,
-//! because the crowd orders the same products.
+//! No step depends on a guessed duration. The stalled orders start first. The other buyers start
+//! once all stalled orders wait at the gate. The gate opens once the store has seen a newer holder
+//! for each product. There is always such a holder, because the other buyers order the same
+//! products.
 
 use super::{Plan, QuickError, crowd::Journal, sale::open};
 use crate::{
@@ -21,13 +22,13 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Lease of the stalled shop. No watchdog renews it, as in a paused process.
+/// Lease of the stalled shop. As in a paused process, no watchdog renews it.
 pub(super) const STALLED_LEASE: Duration = Duration::from_millis(250);
 
 /// Interval at which the stored fence is read.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Time limit for another shop to acquire the lock, much longer than any lease here.
+/// Time limit for another shop to acquire the lock, much longer than any lease in the sale.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The orders that hold their locks at the gate.
@@ -68,7 +69,7 @@ pub(super) async fn begin(
     Ok(Stalled { shop, gate, holds })
 }
 
-/// Opens the gate once the store has seen a newer holder of every product.
+/// Opens the gate once the store has seen a newer holder for every product.
 pub(super) async fn end(stalled: &Stalled, store: &Store) -> Result<(), QuickError> {
     let passed = async {
         for (order, token) in &stalled.holds {

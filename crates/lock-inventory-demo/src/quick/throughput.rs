@@ -1,6 +1,6 @@
-//! The throughput under the lock, compared with the possible throughput. With one product, the limit is that critical
-//! sections run one after the other. With a hundred products, the database is the limit, which the conditional update
-//! shows.
+//! The throughput under the lock, compared with the possible throughput. With one product, the
+//! limit is the sequential execution of critical sections. With a hundred products, the limit is
+//! the database, measured with the conditional update.
 
 use super::{
     Plan, QuickError,
@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 pub struct Throughput {
     /// Throughput of one product under the lock.
     pub hot: f64,
-    /// Mean time for which the lock of that product was held.
+    /// Mean time for which that product's lock was held.
     pub section: Duration,
     /// Throughput of a hundred products under their locks.
     pub spread: f64,
@@ -110,7 +110,7 @@ fn shelves(products: u32, stock: u32) -> Catalogue {
         price: Cents::new(100),
         stock: Quantity::new(stock),
     };
-    Catalogue::new((0..products).map(product).collect()).expect("the products have different codes")
+    Catalogue::new((0..products).map(product).collect()).expect("the product codes are unique")
 }
 
 fn order(number: u32, products: u32) -> Order {

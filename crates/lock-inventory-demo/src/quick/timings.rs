@@ -1,4 +1,4 @@
-//! The times that requests waited for their locks and held them, from the events of the layer.
+//! The wait and hold times of locks, from the layer's events.
 
 use hdrhistogram::Histogram;
 use lock_tower::observer::{LayerEvent, LayerObserver};
@@ -14,11 +14,11 @@ pub(super) struct Timings {
     holds: Mutex<Histogram<u64>>,
 }
 
-/// Maximum recorded time, in microseconds. Longer times count as this.
+/// Maximum recorded time, in microseconds. Longer times are recorded as this value.
 const MAX_MICROS: u64 = 600_000_000;
 
 fn histogram() -> Mutex<Histogram<u64>> {
-    Mutex::new(Histogram::new_with_bounds(1, MAX_MICROS, 3).expect("the bounds are constants"))
+    Mutex::new(Histogram::new_with_bounds(1, MAX_MICROS, 3).expect("the constant bounds are valid"))
 }
 
 impl Default for Timings {
@@ -33,7 +33,7 @@ impl Timings {
         locked(&self.waits).clone()
     }
 
-    /// Returns the mean time that a lock was held, or zero if no lock was held.
+    /// Returns the mean hold time, or zero if no lock was held.
     pub(super) fn mean_hold(&self) -> Duration {
         Duration::from_secs_f64(locked(&self.holds).mean() / 1e6)
     }

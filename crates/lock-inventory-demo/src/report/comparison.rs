@@ -1,4 +1,4 @@
-//! The section of the page that compares the strategies.
+//! The page section that compares the strategies.
 
 use super::{
     Comparison, ReportError,
@@ -7,7 +7,7 @@ use super::{
 };
 use std::collections::BTreeSet;
 
-/// Advice that the figures alone do not show.
+/// Advice that cannot be derived from the figures.
 pub(super) const WHERE_NOT: &str = "\
 <h3>Where not to use a lock</h3>
 <ul>
@@ -56,7 +56,7 @@ pub(super) fn part(all: &[Comparison]) -> Result<String, ReportError> {
             .cycle()
             .zip(these.iter().map(|one| one.title.as_str()))
             .collect();
-        html.push_str(&figure(&svg, "Latencies of the run with the median throughput.", &legend));
+        html.push_str(&figure(&svg, "Latencies in the run with the median throughput.", &legend));
     }
     html.push_str(WHERE_NOT);
     Ok(html)

@@ -17,13 +17,13 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A table of texts.
+/// An HTML table.
 pub(super) struct Table {
     html: String,
 }
 
 impl Table {
-    /// Begins a table. Each head consists of its text and its class, which is `n` above numbers.
+    /// Begins a table. Each head consists of a text and a class, `n` for numbers.
     pub(super) fn new(heads: &[(&str, &str)]) -> Self {
         let mut html = String::from("<div class=\"scroll\"><table><thead><tr>");
         for (head, class) in heads {
@@ -33,7 +33,7 @@ impl Table {
         Self { html }
     }
 
-    /// Adds a row. Each cell consists of its text and its class.
+    /// Adds a row. Each cell consists of a text and a class.
     pub(super) fn row(&mut self, cells: &[(&str, &str)]) {
         self.html.push_str("<tr>");
         for (text, class) in cells {
@@ -48,7 +48,7 @@ impl Table {
     }
 }
 
-/// Returns a chart with its caption and, if it is not empty, its legend.
+/// Returns a chart with its caption and its legend. An empty legend is omitted.
 pub(super) fn figure(svg: &str, caption: &str, legend: &[(&str, &str)]) -> String {
     let mut html = format!("<figure>{svg}");
     if !legend.is_empty() {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_stays_text() {
+    fn markup_in_text_is_escaped() {
         assert_eq!(escape(r#"<a href="x">&"#), "&lt;a href=&quot;x&quot;&gt;&amp;");
     }
 }

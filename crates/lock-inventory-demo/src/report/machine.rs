@@ -2,7 +2,7 @@
 
 use std::{fs, thread};
 
-/// Returns the model of the processor, and the number of processors that this process may use.
+/// Returns the processor model, and the number of processors available to this process.
 #[must_use]
 pub fn processor() -> String {
     let count = thread::available_parallelism().map_or(1, usize::from);

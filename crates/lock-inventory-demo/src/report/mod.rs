@@ -1,4 +1,4 @@
-//! `report.html`, a self-contained page, and `results.json`, the results that it is generated from.
+//! `report.html`, a self-contained page, and `results.json`, the results it is generated from.
 
 mod charts;
 mod comparison;
@@ -50,13 +50,13 @@ pub fn write_page(results: &Results, directory: &Path) -> Result<(), ReportError
 /// Reads the results of an earlier run.
 ///
 /// # Errors
-/// Returns [`ReportError`] if they cannot be read.
+/// Returns [`ReportError`] if the results cannot be read.
 pub fn read(path: &Path) -> Result<Results, ReportError> {
     let json = fs::read(path).map_err(ReportError::of(path))?;
     serde_json::from_slice(&json).map_err(|source| ReportError::NoResults { path: path.into(), source })
 }
 
-/// The reason that there is no report.
+/// An error while reading results or writing a report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
@@ -65,7 +65,7 @@ pub enum ReportError {
     File {
         /// Path of the file or directory.
         path: PathBuf,
-        /// Cause of the failure.
+        /// Underlying error.
         source: io::Error,
     },
     /// The file does not contain results.
@@ -73,7 +73,7 @@ pub enum ReportError {
     NoResults {
         /// Path of the file.
         path: PathBuf,
-        /// Cause of the failure.
+        /// Underlying error.
         source: serde_json::Error,
     },
     /// A chart could not be drawn.

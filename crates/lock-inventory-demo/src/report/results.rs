@@ -1,4 +1,4 @@
-//! The results of a run, which `results.json` contains and from which the page is generated.
+//! The results of a run. `results.json` contains them, and the page is generated from them.
 
 use crate::load::{Latency, Summary};
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,7 @@ pub struct ScenarioResult {
     pub strategy: String,
     /// Expected verdict.
     pub expected: String,
-    /// Expectations that do not hold. The scenario passed if there are none.
+    /// Failed expectations. The scenario passed if there are none.
     pub failures: Vec<String>,
     /// Units in stock before the first sale.
     pub initial: i64,
@@ -64,7 +64,7 @@ pub struct ScenarioResult {
     pub servers: Vec<ServerShare>,
     /// Outcomes and latencies, from the clients' point of view.
     pub load: Summary,
-    /// Writes that were refused as stale.
+    /// Writes refused as stale.
     pub stale: Vec<StaleWrite>,
     /// Stock over time.
     pub stock: Vec<StockPoint>,
@@ -89,7 +89,7 @@ impl ScenarioResult {
 /// A shop and its share of the requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerShare {
-    /// Name of the shop.
+    /// Shop name.
     pub name: String,
     /// Process id at the start.
     pub pid: u32,
@@ -123,7 +123,7 @@ pub struct StockPoint {
     pub sold: i64,
 }
 
-/// A fault and the time for which it lasted.
+/// A fault and its duration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// Start of the fault, in milliseconds after the start of the scenario.
@@ -137,7 +137,7 @@ pub struct Fault {
 /// A hold of the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// Name of the shop.
+    /// Shop name.
     pub server: String,
     /// Fencing token.
     pub token: i64,
@@ -145,7 +145,7 @@ pub struct Hold {
     pub from_ms: u64,
     /// End of the hold, in milliseconds after the start of the scenario.
     pub to_ms: u64,
-    /// `true` if its write was refused as stale.
+    /// `true` if the hold's write was refused as stale.
     pub is_stale: bool,
 }
 
@@ -167,7 +167,7 @@ pub struct StallResult {
     pub load: Summary,
     /// Duration of the stall, in milliseconds.
     pub stall_ms: u64,
-    /// Expectations that were not met.
+    /// Failed expectations.
     pub failures: Vec<String>,
 }
 
@@ -184,7 +184,7 @@ pub struct Comparison {
     pub throughput: Spread,
     /// 99th percentile of the latency, in milliseconds.
     pub p99_ms: Spread,
-    /// Latencies of the run with the median throughput.
+    /// Latencies in the run with the median throughput.
     pub latency: Latency,
     /// Findings of the audit after all rounds.
     pub failures: Vec<String>,
@@ -220,7 +220,7 @@ impl Spread {
 }
 
 impl Results {
-    /// Returns every expectation that does not hold, with the part to which it belongs.
+    /// Returns every failed expectation, with the name of its part.
     pub fn failures(&self) -> impl Iterator<Item = String> {
         let scenarios =
             self.scenarios.iter().flat_map(|one| one.failures.iter().map(move |why| (one.id.as_str(), why)));
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spread_has_the_median_and_both_ends() {
+    fn spread_contains_median_and_range() {
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0, runs: 3 });
         assert_eq!(Spread::of([4.0, 1.0]), Spread { median: 2.5, min: 1.0, max: 4.0, runs: 2 });
         assert_eq!(Spread::of([]), Spread::default());

@@ -1,4 +1,4 @@
-//! The section of the page about the scenarios.
+//! The page section about the scenarios.
 
 use super::{
     ReportError, ScenarioResult, charts,
@@ -51,7 +51,7 @@ pub(super) fn oversold(scenarios: &[ScenarioResult]) -> Result<String, ReportErr
     let svg = charts::bars("Units sold beyond the stock, per scenario", "units beyond the stock", &bars)?;
     Ok(figure(
         &svg,
-        "Rows of orders beyond the initial stock, read from the database after all processes ended.",
+        "Order rows beyond the initial stock, read from the database after all processes ended.",
         &[],
     ))
 }
@@ -92,7 +92,7 @@ pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> 
             ("bad-mark", "hold whose write was stale"),
             ("band-mark", "fault"),
         ];
-        let caption = "From the responses of the shops: a hold ends with its response and begins at the end of the \
+        let caption = "Derived from the shops' responses: a hold ends with its response and begins at the end of the \
             previous one.";
         html.push_str(&figure(&svg, caption, &legend));
     }

@@ -1,4 +1,4 @@
-//! Runs every part and collects the results.
+//! The run of every part, and the collection of results.
 
 use super::{
     comparison, jobs, run,
@@ -28,9 +28,9 @@ pub struct AllPlan {
 /// The amount of work in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// Less than three minutes for all parts.
+    /// All parts take less than three minutes.
     Quick,
-    /// Larger stocks, and longer rounds of the comparison.
+    /// Larger stocks and longer comparison rounds.
     Full,
 }
 
@@ -46,7 +46,7 @@ impl Size {
         if script.products > 1 { pieces.max(script.products * 2) } else { pieces }
     }
 
-    /// Returns the length of a round of the comparison.
+    /// Returns the length of a comparison round.
     fn round(self) -> Duration {
         match self {
             Self::Quick => Duration::from_secs(1),
@@ -58,12 +58,12 @@ impl Size {
 /// Runs the parts of `plan` and returns their results. Calls `say` with each line of progress.
 ///
 /// # Errors
-/// Returns [`ScenarioError`] if a part does not complete normally. An unexpected verdict is not an error; see
-/// [`Results::have_passed`].
+/// Returns [`ScenarioError`] if a part does not complete. An unexpected verdict is not an error;
+/// see [`Results::have_passed`].
 ///
 /// # Cancel safety
-/// Dropping this ends all shops. Private servers and files remain until `site` is dropped. On servers that the run did
-/// not start, keys and databases remain until [`Site::close`].
+/// Dropping this stops all shops. Private servers and files remain until `site` is dropped. On
+/// servers that the run did not start, keys and databases remain until [`Site::close`].
 pub async fn all(site: &Site, plan: &AllPlan, say: &(dyn Fn(&str) + Sync)) -> Result<Results, ScenarioError> {
     let (began, begin) = (UtcTime::now(), Instant::now());
     let mut results = Results { footer: footer(site, plan, began).await?, ..Results::default() };
@@ -75,7 +75,7 @@ pub async fn all(site: &Site, plan: &AllPlan, say: &(dyn Fn(&str) + Sync)) -> Re
                 false => Ok(None),
             }
         };
-        // The part about the jobs mostly waits, so it runs at the same time.
+        // The jobs part mostly waits, so it runs concurrently.
         let (done, jobs) = tokio::try_join!(scenarios(site, plan, round, &tag, say), jobs)?;
         results.scenarios.extend(done);
         if let Some(jobs) = jobs {

@@ -1,5 +1,5 @@
-//! Compares the strategies under the same load. All fleets run all the time, and the strategies take turns in each
-//! round, so that a change of the machine affects all of them.
+//! Comparison of the strategies under the same load. All fleets run throughout, and each round
+//! measures every strategy, so a change in the machine's speed affects all of them.
 
 use super::{
     site::Site,
@@ -12,7 +12,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Number of rounds, of which the median counts.
+/// Number of rounds. The median is reported.
 const ROUNDS: usize = 5;
 const CLIENTS: u32 = 32;
 /// Number of units, enough for all rounds.

@@ -1,5 +1,5 @@
-//! Faults at exact places. A shop pauses itself inside its critical section, and the following steps wait for the
-//! actions of other shops instead of fixed times.
+//! Faults at exact points. A shop pauses itself inside its critical section, and the following
+//! steps wait for actions of other shops instead of fixed times.
 
 use super::{
     script::Trouble,
@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::{task::block_in_place, time::sleep};
 
-/// Number of units that are sold before the first fault.
+/// Number of units sold before the first fault.
 const BEFORE: i64 = 10;
-/// Number of units that other shops sell before a stopped holder is resumed.
+/// Number of units sold by other shops before a stopped holder is resumed.
 const MEANWHILE: i64 = 15;
-/// Stall of the section into which a stale write falls.
+/// Stall of the section during which a stale write arrives.
 const SECTION: Duration = Duration::from_millis(1_500);
-/// Duration of a payment that is slower than the TTL of the strategy `setnx`.
+/// Duration of a payment that exceeds the TTL of the strategy `setnx`.
 const SLOW: Duration = Duration::from_millis(70);
-/// Time for which a shop is cut off from Redis.
+/// Time for which a shop is disconnected from Redis.
 const CUT: Duration = Duration::from_millis(1_500);
 /// Time limit for a shop to reach its pause.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -32,7 +32,7 @@ pub(super) struct Done {
     pub(super) killed_ms: Option<u64>,
 }
 
-/// Carries out the faults of the script while the load runs.
+/// Injects the script's faults while the load runs.
 pub(super) async fn trouble(
     trouble: Trouble,
     site: &Site,
@@ -58,7 +58,7 @@ pub(super) async fn trouble(
     Ok(done)
 }
 
-/// Carries out the faults that come before the load: slow payments.
+/// Injects the faults that precede the load, which are slow payments.
 pub(super) async fn before_load(trouble: Trouble, stage: &Stage) -> Result<(), ScenarioError> {
     if trouble == Trouble::SlowPayments {
         for shop in 0..stage.fleet.len() {
@@ -77,14 +77,14 @@ async fn pause(stage: &Stage) -> Result<Fault, ScenarioError> {
     Ok(Fault { from_ms, to_ms: stage.now_ms(), what: "shop-1 is stopped in its section".into() })
 }
 
-/// Pauses the holder until another one is between its read and its write.
+/// Pauses the holder until another holder is between its read and its write.
 async fn pause_into_section(stage: &Stage) -> Result<Fault, ScenarioError> {
     let from_ms = stop_holder(stage).await?;
     for shop in 1..stage.fleet.len() {
         stage.admin(shop, "/admin/fault", &fault("stall", SECTION, true)).await?;
     }
     stage.until_held(1..stage.fleet.len()).await?;
-    // The next holder reads immediately, but does not write before its stall ends.
+    // The next holder reads immediately, but writes only after its stall.
     sleep(SECTION / 4).await;
     stage.fleet.resume(0);
     let to_ms = stage.now_ms();
@@ -105,7 +105,7 @@ async fn kill(stage: &Stage) -> Result<(Fault, u64), ScenarioError> {
     Ok((Fault { from_ms, to_ms: stage.now_ms(), what: "shop-1 is killed in its section".into() }, killed))
 }
 
-/// Makes the first shop stop itself in its next section, and returns the time at which it was stopped.
+/// Makes the first shop stop itself in its next section. Returns the time of the stop.
 async fn stop_holder(stage: &Stage) -> Result<u64, ScenarioError> {
     let sold = stage.look().await?.sold;
     stage.until_sold(sold.max(1) + BEFORE).await?;
@@ -116,7 +116,7 @@ async fn stop_holder(stage: &Stage) -> Result<u64, ScenarioError> {
     }
 }
 
-/// Restarts Redis without its data if it is a private server, then cuts the last shop off from it.
+/// Restarts a private Redis server without its data, then disconnects the last shop from Redis.
 async fn redis(site: &Site, stage: &Stage, way: Option<&TcpProxy>) -> Result<Vec<Fault>, ScenarioError> {
     let mut faults = Vec::new();
     stage.until_sold(BEFORE).await?;
@@ -132,7 +132,11 @@ async fn redis(site: &Site, stage: &Stage, way: Option<&TcpProxy>) -> Result<Vec
         block_in_place(|| way.refuse());
         sleep(CUT).await;
         block_in_place(|| way.pass());
-        faults.push(Fault { from_ms, to_ms: stage.now_ms(), what: "shop-4 is cut off from Redis".into() });
+        faults.push(Fault {
+            from_ms,
+            to_ms: stage.now_ms(),
+            what: "shop-4 is disconnected from Redis".into(),
+        });
     }
     Ok(faults)
 }

@@ -1,5 +1,5 @@
-//! The timeline of holders, derived from the responses. A hold ends with its response and begins at the end of the
-//! previous one.
+//! The timeline of lock holders, derived from the responses. A hold ends with its response and
+//! begins at the end of the previous hold.
 
 use crate::{
     load::{Entry, Outcome},
@@ -7,8 +7,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Returns the holds of a product's lock, by token. After a stopped holder, the next hold begins at the end of the
-/// lease.
+/// Returns the holds of a product's lock, by token. After a stopped holder, the next hold begins
+/// when the lease expires.
 pub(super) fn holds(entries: &[Entry], faults: &[Fault], lease: Duration) -> Vec<Hold> {
     let mut ends: Vec<_> = entries.iter().filter_map(|entry| Some((token(entry)?, entry))).collect();
     ends.sort_by_key(|((token, _), _)| *token);
@@ -29,7 +29,7 @@ pub(super) fn holds(entries: &[Entry], faults: &[Fault], lease: Duration) -> Vec
     holds
 }
 
-/// Returns the writes that the store refused.
+/// Returns the writes refused by the store.
 pub(super) fn stale_writes(entries: &[Entry]) -> Vec<StaleWrite> {
     let stale = entries.iter().filter_map(|entry| match &entry.outcome {
         Outcome::Refused { reason, token: Some(token), newer: Some(newer) } if reason == Outcome::STALE => {

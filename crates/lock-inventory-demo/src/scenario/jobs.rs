@@ -1,5 +1,5 @@
-//! S10: the jobs of the shops while their leader is killed. Every start of a run is recorded as a row of the database
-//! before its work, so that a run that started twice has two rows.
+//! S10: the shops' jobs while their leader is killed. Every start of a run is recorded as a
+//! database row before its work, so a run that started twice has two rows.
 
 use super::{
     run::LEASE,
@@ -25,7 +25,7 @@ const PIECES: u32 = 50;
 const RESERVED: i64 = 8;
 /// Time limit for the first run, and for the runs after the kill.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Number of instants of a job to await after the kill.
+/// Number of scheduled times of a job to await after the kill.
 const AFTER: usize = 2;
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -78,7 +78,7 @@ pub(super) async fn run(site: &Site, name: &str, seed: u64) -> Result<ScenarioRe
         id: "S10".into(),
         title: "Jobs while their leader is killed".into(),
         strategy: Strategy::Fenced.name().into(),
-        expected: "each instant runs once".into(),
+        expected: "each run starts once".into(),
         failures,
         initial: audit.supplied,
         sold: audit.sold,
@@ -93,7 +93,7 @@ pub(super) async fn run(site: &Site, name: &str, seed: u64) -> Result<ScenarioRe
             Figure { name: "Starts of runs".into(), value: runs.len().to_string() },
             Figure { name: "From the kill of the leader to the next run".into(), value: value(next) },
             Figure {
-                name: "Latest start after its instant".into(),
+                name: "Longest delay of a start".into(),
                 value: value(runs.iter().map(|run| run.started_ms - run.scheduled_ms).max()),
             },
         ],
@@ -102,8 +102,8 @@ pub(super) async fn run(site: &Site, name: &str, seed: u64) -> Result<ScenarioRe
     })
 }
 
-/// Checks that every instant of every job ran once and that none is missing. Only a run whose shop was killed may have
-/// a second attempt.
+/// Checks that every scheduled time of every job ran exactly once. Only a run whose shop was killed
+/// may have a second attempt.
 fn failures(runs: &[JobRun], killed: &str) -> Vec<String> {
     let mut failures = Vec::new();
     let mut jobs = BTreeMap::<&str, BTreeMap<i64, Vec<&JobRun>>>::new();
@@ -131,7 +131,7 @@ fn failures(runs: &[JobRun], killed: &str) -> Vec<String> {
     failures
 }
 
-/// Returns the index and the name of the shop that leads.
+/// Returns the index and the name of the leading shop.
 async fn leader(stage: &Stage) -> Result<(usize, String), ScenarioError> {
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {
@@ -184,11 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn instant_that_ran_twice_or_never_is_a_failure() {
+    fn duplicate_or_missing_run_is_a_failure() {
         let once = [run(0, 1, "shop-1/7"), run(5_000, 1, "shop-1/7"), run(10_000, 1, "shop-2/8")];
         assert_eq!(failures(&once, "shop-1"), [""; 0]);
         let retried = [run(0, 1, "shop-1/7"), run(0, 2, "shop-2/8"), run(5_000, 1, "shop-2/8")];
-        assert_eq!(failures(&retried, "shop-1"), [""; 0], "the shop of the first attempt was killed");
+        assert_eq!(failures(&retried, "shop-1"), [""; 0], "the first attempt's shop was killed");
         assert_eq!(failures(&retried, "shop-3"), ["expire: the run of 0 started 2 times"]);
         let twice = [run(0, 1, "shop-1/7"), run(0, 1, "shop-2/8")];
         assert_eq!(failures(&twice, "shop-1"), ["expire: the run of 0 started 2 times"]);

@@ -24,13 +24,13 @@ pub(super) struct Evidence<'a> {
     pub(super) ended_with_holder: bool,
 }
 
-/// Returns every expectation that does not hold.
+/// Returns every failed expectation.
 pub(super) fn failures(seen: &Evidence<'_>) -> Vec<String> {
     let Evidence { script, audit, .. } = *seen;
     let mut failures = Vec::new();
     match script.verdict {
         Verdict::Oversells if audit.oversold == 0 => {
-            failures.push("it did not oversell, so this control shows nothing".to_owned());
+            failures.push("it did not oversell, so this control proves nothing".to_owned());
         }
         Verdict::Oversells => {}
         Verdict::Exact | Verdict::SellsOut if audit.oversold > 0 => {
@@ -49,7 +49,7 @@ pub(super) fn failures(seen: &Evidence<'_>) -> Vec<String> {
     if script.trouble == Trouble::BothPauses {
         failures.extend(stale(seen));
     }
-    // A shop that is stopped, killed or cut off answers fewer requests.
+    // A stopped, killed or disconnected shop serves fewer requests.
     if script.shops > 1 && matches!(script.trouble, Trouble::None | Trouble::SlowPayments | Trouble::Aborts) {
         let few = seen.servers.iter().filter(|server| server.share < SHARE);
         failures.extend(
@@ -62,7 +62,7 @@ pub(super) fn failures(seen: &Evidence<'_>) -> Vec<String> {
     failures
 }
 
-/// Returns `true` for breaches that every oversold control has.
+/// Returns `true` for breaches that occur in every oversold control.
 fn is_expected(breach: &Breach, verdict: Verdict) -> bool {
     let by_nature = matches!(
         breach,
@@ -83,7 +83,7 @@ fn stale(seen: &Evidence<'_>) -> Vec<String> {
         }
         let answers = seen.entries.iter().filter(|entry| entry.key == write.key).count();
         if answers != 1 {
-            failures.push(format!("{}: its client recorded {answers} outcomes instead of one", write.key));
+            failures.push(format!("{}: the client recorded {answers} outcomes instead of one", write.key));
         }
     }
     failures

@@ -5,7 +5,7 @@
 //! | `script` | the table of scenarios: strategy, fault and expected verdict |
 //! | `site` | the servers of a run: Redis, the databases, the directory |
 //! | `stage` | the processes of a scenario, from the first start to the audit |
-//! | `faults` | pauses, kills, restarts and partitions, each at an exact place |
+//! | `faults` | pauses, kills, restarts and partitions, each at an exact point |
 //! | `judge` | the expectations, and the rules that check them |
 //! | `holds` | the timeline of holders, derived from the responses |
 //! | `jobs` | S10: the scheduler while its leader is killed |

@@ -1,4 +1,4 @@
-//! Runs one scenario of the table, from its first process to its verdict.
+//! The run of one scenario, from its first process to its verdict.
 
 use super::{
     faults,
@@ -16,20 +16,20 @@ use lock_testkit::TcpProxy;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Lease of the locks where a fault outlasts it, short so that a stopped holder loses its lock soon.
+/// Lease in scenarios whose faults outlast it, short so a stopped holder soon loses its lock.
 pub(super) const LEASE: Duration = Duration::from_secs(1);
-/// Lease of the locks where nothing goes wrong. A busy machine may stop a process for longer than [`LEASE`].
+/// Lease in the other scenarios. A busy machine can stop a process for longer than [`LEASE`].
 const UNDISTURBED_LEASE: Duration = Duration::from_secs(10);
-/// Time that requests wait for the lock.
+/// Maximum wait for the lock.
 const WAIT: Duration = Duration::from_secs(10);
-/// Time that clients wait for a response.
+/// Time limit for a response.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Number of clients in the closed model.
 const CLIENTS: u32 = 32;
 /// Percentage of aborted requests.
 const ABORTED: Aborts = Aborts { percent: 30 };
 
-/// Runs a scenario once. `stock` is the number of units of all products together.
+/// Runs a scenario once. `stock` is the total number of units.
 pub(super) async fn run(
     site: &Site,
     script: &Script,
@@ -112,7 +112,7 @@ pub(super) async fn run(
     })
 }
 
-/// Returns the products, with the stock in equal parts.
+/// Returns the products, which share the stock equally.
 fn products(script: &Script, stock: u32) -> Vec<(String, u32)> {
     match script.products {
         1 => vec![(HOT.to_owned(), stock)],
@@ -120,8 +120,8 @@ fn products(script: &Script, stock: u32) -> Vec<(String, u32)> {
     }
 }
 
-/// Returns the number of orders, which exceeds the number of units. With many products, each of them must be ordered
-/// often enough.
+/// Returns the number of orders, which exceeds the number of units. With many products, each must
+/// be ordered often enough.
 fn orders(script: &Script, stock: u32) -> u64 {
     let stock = u64::from(stock);
     if script.products == 1 { stock * 3 / 2 } else { stock * 3 }
@@ -154,7 +154,7 @@ fn figures(entries: &[Entry], faults: &[Fault], hand_over: Option<Duration>) -> 
     let repeated = entries.iter().filter(|entry| entry.attempts > 1).count();
     if repeated > 0 {
         let value = format!("{repeated} of {}", entries.len());
-        figures.push(Figure { name: "Orders whose client aborted and repeated its request".into(), value });
+        figures.push(Figure { name: "Orders that were aborted and repeated by the client".into(), value });
     }
     figures
 }

@@ -40,7 +40,7 @@ pub struct Script {
 pub enum Trouble {
     /// No fault.
     None,
-    /// Every payment takes longer than the TTL of a lock that is not renewed.
+    /// Every payment takes longer than the TTL of an unrenewed lock.
     SlowPayments,
     /// The holder is stopped between its read and its write for longer than its lease.
     Pause,
@@ -50,7 +50,7 @@ pub enum Trouble {
     BothPauses,
     /// The holder is killed between its read and its write.
     Kill,
-    /// Redis restarts without its data; then one shop is cut off from it.
+    /// Redis restarts without its data. One shop is then disconnected from it.
     RedisTrouble,
     /// Clients abort their requests and repeat them.
     Aborts,
@@ -63,8 +63,8 @@ pub enum Verdict {
     Oversells,
     /// No unit is oversold.
     Exact,
-    /// No unit is oversold, and at least 95 % of the stock is sold. Otherwise a shop that refuses every order would
-    /// pass.
+    /// No unit is oversold, and at least 95 % of the stock is sold. A shop that refuses every order
+    /// does not pass.
     SellsOut,
 }
 
@@ -136,7 +136,7 @@ pub static SCRIPTS: [Script; 16] = [
     },
     Script {
         id: "S7",
-        title: "Redis restarted empty, then one shop cut off from it",
+        title: "Redis restarted empty, then one shop disconnected from it",
         trouble: Trouble::RedisTrouble,
         verdict: Verdict::Exact,
         ..HOT
@@ -165,7 +165,7 @@ impl Part {
         SCRIPTS.iter().map(Self::Scenario).chain([Self::Jobs, Self::Stall, Self::Comparison])
     }
 
-    /// Returns the name on the command line.
+    /// Returns the command-line name.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The servers of a run: Redis and the databases, and the directory for all files.
+//! The servers of a run (Redis and the databases), and the directory for all files.
 
 use crate::{
     fleet::{PostgresError, PostgresServer, PrivateRedis, PrivateRedisError, RedisAdmin},
@@ -16,30 +16,30 @@ use std::{
 use tempfile::TempDir;
 use url::Url;
 
-/// The servers that a run uses.
+/// The servers for a run.
 #[derive(Debug, Clone)]
 pub struct SitePlan {
     /// Path of the shop program.
     pub program: PathBuf,
     /// Address of an existing Redis server; `None` to start a private one.
     pub redis: Option<LocksUrl>,
-    /// Databases of the scenarios.
+    /// Databases for the scenarios.
     pub database: DatabasePlan,
 }
 
-/// The databases that a run uses. Each scenario has a separate database.
+/// The databases for a run. Each scenario has a separate database.
 #[derive(Debug, Clone)]
 pub enum DatabasePlan {
     /// SQLite files.
     Sqlite,
     /// Databases on a private PostgreSQL server.
     PrivatePostgres,
-    /// Databases on this PostgreSQL server, which are created and dropped. The user needs the permission to create
-    /// databases.
+    /// Databases on this PostgreSQL server, created and dropped by the run. The user needs
+    /// permission to create databases.
     Postgres(DatabaseUrl),
 }
 
-/// The servers of a run. Dropping this ends everything that was started.
+/// The running servers. Dropping this stops everything that was started.
 #[derive(Debug)]
 pub struct Site {
     pub(super) program: PathBuf,
@@ -47,7 +47,7 @@ pub struct Site {
     pub(super) private_redis: Option<PrivateRedis>,
     databases: Databases,
     id: String,
-    // This must be the last field, because the others have files in this directory.
+    // This must be the last field, because the others use files in this directory.
     directory: TempDir,
 }
 
@@ -57,7 +57,7 @@ enum Databases {
     Postgres { server: Option<PostgresServer>, url: Url, created: Mutex<Vec<String>> },
 }
 
-/// The reason that the servers of a run could not be started.
+/// An error while starting or using the servers of a run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SiteError {
@@ -67,7 +67,7 @@ pub enum SiteError {
     /// The URL of Redis is invalid.
     #[error("invalid Redis URL")]
     RedisUrl(#[from] LockError),
-    /// Redis did not answer.
+    /// Redis did not respond.
     #[error("Redis could not be reached")]
     Redis(#[from] fred::error::Error),
     /// The private PostgreSQL server did not start.
@@ -78,7 +78,7 @@ pub enum SiteError {
     Database {
         /// Attempted operation.
         attempted: &'static str,
-        /// Cause of the failure.
+        /// Underlying error.
         source: sqlx::Error,
     },
     /// The directory could not be used.
@@ -90,10 +90,10 @@ impl Site {
     /// Starts the private servers of `plan`.
     ///
     /// # Errors
-    /// Returns [`SiteError`], which names missing programs.
+    /// Returns [`SiteError`] if a program is missing or a server does not start.
     ///
     /// # Cancel safety
-    /// Dropping this ends everything that was started.
+    /// Dropping this stops everything that was started.
     pub async fn open(plan: SitePlan) -> Result<Self, SiteError> {
         let directory = tempfile::Builder::new().prefix("lock-inventory-demo-").tempdir()?;
         let (redis, private_redis) = match plan.redis {
@@ -125,7 +125,7 @@ impl Site {
         matches!(self.databases, Databases::Postgres { .. })
     }
 
-    /// Returns the address of Redis with its password, for the environment of the shops.
+    /// Returns the Redis URL with its password, for the shops' environment.
     pub(super) fn redis_url(&self) -> &str {
         self.redis.reveal().unwrap_or("memory")
     }
@@ -139,7 +139,7 @@ impl Site {
         })
     }
 
-    /// Returns the prefix of the names of all keys and databases of the run.
+    /// Returns the prefix for the names of the run's keys and databases.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
@@ -186,10 +186,10 @@ impl Site {
         }
     }
 
-    /// Removes the keys and databases of the run from servers that it did not start.
+    /// Removes the run's keys and databases from servers that the run did not start.
     ///
     /// # Errors
-    /// Returns [`SiteError`] if a server does not answer.
+    /// Returns [`SiteError`] if a server does not respond.
     pub async fn close(self) -> Result<(), SiteError> {
         if self.private_redis.is_none() {
             RedisAdmin::connect(self.redis_url()).await?.remove_keys(&self.id).await?;

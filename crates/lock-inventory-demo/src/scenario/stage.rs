@@ -27,7 +27,7 @@ use std::{
 };
 use tokio::time::{Instant, sleep};
 
-/// Code of the hot product.
+/// Product code of the hot product.
 pub(super) const HOT: &str = "HOT-1";
 /// Interval at which the stock is read.
 const SAMPLE: Duration = Duration::from_millis(50);
@@ -41,7 +41,7 @@ pub(super) struct StagePlan {
     pub(super) name: String,
     pub(super) strategy: Strategy,
     pub(super) shops: u32,
-    /// Address of Redis for the last shop, if it differs.
+    /// Redis URL for the last shop, if it differs.
     pub(super) last_shop_by: Option<String>,
     /// Products and the number of units of each.
     pub(super) products: Vec<(String, u32)>,
@@ -61,7 +61,7 @@ pub(super) struct Stage {
     pids: Vec<u32>,
 }
 
-/// The reason that a scenario did not complete.
+/// An error that ended a scenario.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
@@ -71,7 +71,7 @@ pub enum ScenarioError {
     /// A shop failed.
     #[error(transparent)]
     Fleet(#[from] FleetError),
-    /// Redis did not start again.
+    /// Redis did not restart.
     #[error(transparent)]
     Redis(#[from] PrivateRedisError),
     /// The load failed.
@@ -88,7 +88,7 @@ pub enum ScenarioError {
     Refused {
         /// Address of the shop.
         shop: SocketAddr,
-        /// Action that was requested.
+        /// Requested action.
         what: &'static str,
         /// Response of the shop.
         answer: String,
@@ -126,11 +126,11 @@ impl Stage {
     /// Requests a document from a shop.
     pub(super) async fn get(&self, address: SocketAddr, path: &str) -> Result<Value, ScenarioError> {
         let request = Request::get(path).body(Full::default()).map_err(io::Error::other)?;
-        let body = exchange(address, "answer", request).await?;
+        let body = exchange(address, "respond", request).await?;
         serde_json::from_slice(&body).map_err(|error| ScenarioError::System(error.into()))
     }
 
-    /// Returns the counters of all products together.
+    /// Returns the summed counters of all products.
     pub(super) async fn look(&self) -> Result<StockPoint, ScenarioError> {
         let products = self.store.products().await?;
         let (stock, sold) =
@@ -138,7 +138,7 @@ impl Stage {
         Ok(StockPoint { ms: self.now_ms(), stock, sold })
     }
 
-    /// Records the stock repeatedly until it is dropped.
+    /// Records the stock repeatedly until the future is dropped.
     pub(super) async fn watch(&self, points: &mut Vec<StockPoint>) -> Result<(), ScenarioError> {
         loop {
             points.push(self.look().await?);
@@ -185,7 +185,7 @@ impl Stage {
         exchange(self.fleet.status(shop).address, "take a command", request).await.map(drop)
     }
 
-    /// Returns the shares of the requests by shop.
+    /// Returns each shop's share of the requests.
     pub(super) fn shares(&self) -> Vec<ServerShare> {
         let shares = self.balancer.servers().shares();
         let all: u64 = shares.iter().map(|share| share.requests).sum();
@@ -198,7 +198,7 @@ impl Stage {
         shares.into_iter().zip(&self.pids).map(share).collect()
     }
 
-    /// Ends all shops and audits the database.
+    /// Stops all shops and audits the database.
     pub(super) async fn close(self, entries: &[Entry]) -> Result<Audit, ScenarioError> {
         let Self { fleet, balancer, store, .. } = self;
         drop(balancer);

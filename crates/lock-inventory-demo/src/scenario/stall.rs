@@ -1,4 +1,4 @@
-//! A stall of the database under an open model, at half of the capacity. A closed model would hide the stall.
+//! A database stall under an open model, at half the capacity. A closed model would hide the stall.
 
 use super::{
     site::Site,
@@ -19,15 +19,15 @@ const STALL: Duration = Duration::from_secs(2);
 const AT: Duration = Duration::from_secs(10);
 /// Duration of the load.
 const LASTS: Duration = Duration::from_secs(30);
-/// Time that requests wait for the lock, longer than the stall so that none is refused because of it.
+/// Maximum wait for the lock, longer than the stall so it does not cause refusals.
 const WAIT: Duration = Duration::from_secs(6);
 /// Time for which the capacity is measured.
 const CAPACITY: Duration = Duration::from_secs(3);
-/// Minimum of the 99th percentile, in milliseconds, which shows that the stall is measured.
+/// Minimum 99th percentile, in milliseconds, for a visible stall.
 const SHOWN_MS: f64 = 1_000.0;
 const PIECES: u32 = 1_000_000;
 
-/// Measures the capacity, then the latencies with a stall at half of the capacity.
+/// Measures the capacity, then the latencies with a stall at half the capacity.
 pub(super) async fn run(site: &Site, seed: u64) -> Result<StallResult, ScenarioError> {
     let plan = StagePlan {
         name: "stall".into(),

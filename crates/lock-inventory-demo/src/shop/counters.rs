@@ -1,4 +1,4 @@
-//! Counters of a shop since it opened.
+//! A shop's counters since it was opened.
 
 use crate::domain::Outcome;
 use lock_tower::{
@@ -27,9 +27,9 @@ pub struct Counts {
     pub sold_out: u64,
     /// Orders refused because the store had seen a newer holder.
     pub stale: u64,
-    /// Requests that did not get their lock in time.
+    /// Requests that did not acquire their lock in time.
     pub lock_timeouts: u64,
-    /// Requests that lost their lock before they ended.
+    /// Requests that lost their lock before they completed.
     pub lost: u64,
 }
 

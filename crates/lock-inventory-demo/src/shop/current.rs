@@ -1,4 +1,4 @@
-//! The strategy of a shop, which can change while orders are in flight.
+//! A shop's strategy, which can change while orders are in flight.
 
 use crate::strategy::Strategy;
 use std::{
@@ -18,7 +18,7 @@ impl Deref for StrategyInUse {
     }
 }
 
-/// The current strategy, and those that orders in flight still use.
+/// The current strategy, and strategies still used by orders in flight.
 #[derive(Debug)]
 pub(super) struct CurrentStrategy(Mutex<Strategies>);
 
@@ -33,7 +33,8 @@ impl CurrentStrategy {
         Self(Mutex::new(Strategies { current: Arc::new(strategy), earlier: Vec::new() }))
     }
 
-    /// Returns the current strategy for an order, which counts as in flight until it drops the value.
+    /// Returns the current strategy for an order. The order counts as in flight until the value is
+    /// dropped.
     pub(super) fn begin(&self) -> StrategyInUse {
         StrategyInUse(self.with(|strategies| Arc::clone(&strategies.current)))
     }
@@ -49,7 +50,7 @@ impl CurrentStrategy {
         });
     }
 
-    /// Returns `true` while orders are in flight that began before the latest change.
+    /// Returns `true` while orders from before the latest change are in flight.
     pub(super) fn is_changing(&self) -> bool {
         self.with(|strategies| {
             strategies.earlier.retain(|earlier| earlier.strong_count() > 0);
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn change_lasts_until_the_earlier_orders_end() {
+    fn change_completes_when_the_earlier_orders_end() {
         let strategy = CurrentStrategy::new(Strategy::None);
         let order = strategy.begin();
         assert!(!strategy.is_changing());
@@ -77,6 +78,6 @@ mod tests {
         assert_eq!((*order, *later, strategy.get()), (Strategy::None, Strategy::Fenced, Strategy::Fenced));
         assert!(strategy.is_changing());
         drop(order);
-        assert!(!strategy.is_changing(), "the later order has the current strategy");
+        assert!(!strategy.is_changing(), "the later order must use the current strategy");
     }
 }

@@ -1,5 +1,5 @@
-//! The products whose locks this process holds or waits for. The data comes from the events of its factory, without
-//! requests to the store.
+//! The products whose locks this process holds or waits for. The data comes from the lock factory's
+//! events, without requests to the store.
 
 use lock_core::{
     FencingToken,
@@ -10,12 +10,12 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// A product's lock as this process sees it.
+/// This process's view of a product's lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LocalLock {
-    /// Token of this process's hold, if it has one.
+    /// Token of this process's hold, if any.
     pub token: Option<FencingToken>,
-    /// Number of waiting requests of this process.
+    /// Number of this process's waiting requests.
     pub waiters: usize,
 }
 
@@ -38,7 +38,7 @@ impl Holders {
 
 impl LockObserver for Holders {
     fn on_event(&self, event: &LockEvent<'_>) {
-        // Other names are not locks of products, such as the leadership of the jobs.
+        // Ignore locks that do not belong to a product, such as the job leadership.
         let Some(sku) = event.name().as_str().strip_prefix("stock:") else { return };
         let mut locks = self.locks();
         let lock = locks.entry(sku.to_owned()).or_default();
@@ -46,7 +46,7 @@ impl LockObserver for Holders {
             LockEvent::WaitStarted { .. } => lock.waiters += 1,
             LockEvent::WaitEnded { .. } => lock.waiters = lock.waiters.saturating_sub(1),
             LockEvent::Granted { token, .. } => lock.token = Some(*token),
-            // The event of the end of a hold may arrive after the grant of the next one.
+            // The end of a hold may be reported after the grant of the next one.
             LockEvent::Ended { token, .. } if lock.token == Some(*token) => lock.token = None,
             _ => {}
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) struct Metrics {
     registry: Registry,
     meter: Meter,
-    /// Kept alive, because dropping the provider would stop the instruments.
+    /// Keeps the instruments active.
     _provider: SdkMeterProvider,
 }
 

@@ -1,4 +1,4 @@
-//! A shop, with the state that its routes and jobs share.
+//! A shop, with the state shared by its routes and jobs.
 
 mod counters;
 mod current;
@@ -37,22 +37,23 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-/// The settings of a shop.
+/// Settings for a shop.
 #[derive(Debug, Clone)]
 pub struct ShopConfig {
-    /// Name of the shop, in the ledger and in the header `x-shop`.
+    /// Shop name, used in the ledger and in the header `x-shop`.
     pub name: String,
     /// Initial strategy.
     pub strategy: Strategy,
-    /// Prefix of the names of all its locks, jobs and keys in Redis, for shops that share a Redis server with other
-    /// applications; see [`LockFactoryBuilder::prefix`](lock_core::LockFactoryBuilder::prefix). It may be empty. Shops
+    /// Prefix for the names of all locks, jobs and Redis keys, for shops that share a Redis server
+    /// with other applications; see
+    /// [`LockFactoryBuilder::prefix`](lock_core::LockFactoryBuilder::prefix). Can be empty. Shops
     /// that sell the same stock need the same prefix.
     pub prefix: String,
-    /// Options of its locks.
+    /// Lock options.
     pub options: LockOptions,
-    /// Time that a request waits for its lock.
+    /// Maximum wait for a lock.
     pub wait: Duration,
-    /// Seed of the payment delays.
+    /// Seed for the payment delays.
     pub seed: u64,
     /// Observer of the routes that acquire locks, in addition to the metrics.
     pub observer: Option<Arc<dyn LayerObserver>>,
@@ -61,7 +62,8 @@ pub struct ShopConfig {
 }
 
 impl Default for ShopConfig {
-    /// Returns a lease of 10 s, a wait of 1 s, the strategy [`Fenced`](Strategy::Fenced), and no restocking.
+    /// Returns settings with a lease of 10 s, a wait of 1 s, the strategy
+    /// [`Fenced`](Strategy::Fenced), and no restocking.
     fn default() -> Self {
         Self {
             name: "shop-1".into(),
@@ -77,7 +79,7 @@ impl Default for ShopConfig {
 }
 
 impl ShopConfig {
-    /// Returns a name with the prefix.
+    /// Returns `name` with the prefix.
     pub(crate) fn qualified(&self, name: &str) -> String {
         match &*self.prefix {
             "" => name.to_owned(),
@@ -86,7 +88,7 @@ impl ShopConfig {
     }
 }
 
-/// A shop. Several shops, in one process or in many, share only the database and the store of the locks.
+/// A shop. Several shops, in one or more processes, share only the database and the lock store.
 #[derive(Debug)]
 pub struct Shop {
     pub(crate) config: ShopConfig,
@@ -109,10 +111,10 @@ pub struct Shop {
 }
 
 impl Shop {
-    /// Opens a shop over a database that is [set up](Store::set_up).
+    /// Opens a shop on a [set-up](Store::set_up) database.
     ///
     /// # Errors
-    /// Returns [`ShopError`] if the database fails or an option of the locks is not valid.
+    /// Returns [`ShopError`] if the database fails or a lock option is invalid.
     ///
     /// # Cancel safety
     /// Dropping this leaves nothing behind.
@@ -190,7 +192,7 @@ impl Shop {
         self.strategy.get()
     }
 
-    /// Returns the strategy of an order that begins now.
+    /// Returns the strategy for an order that starts now.
     pub(crate) fn begin(&self) -> StrategyInUse {
         self.strategy.begin()
     }
@@ -199,7 +201,7 @@ impl Shop {
         self.strategy.set(strategy);
     }
 
-    /// Returns the lock of a product, with the same name as in the layer.
+    /// Returns a product's lock, with the same name as in the layer.
     pub(crate) fn lock(&self, sku: &Sku) -> Result<Lock, LockError> {
         self.locks.named(LockName::of(("stock", sku))?)
     }
@@ -226,11 +228,13 @@ impl Shop {
         }
     }
 
-    /// Waits for the handlers that still run, even those whose clients have left, and releases the locks.
+    /// Waits for running handlers, including those with disconnected clients, and releases the
+    /// locks.
     ///
     /// # Errors
-    /// Returns [`ShopError::StillBusy`] if handlers still run after `within`, and [`ShopError::LeftLocked`] if the
-    /// release of a lock was not confirmed. Such a lock expires with its lease.
+    /// Returns [`ShopError::StillBusy`] if handlers are still running after `within`, and
+    /// [`ShopError::LeftLocked`] if the release of a lock was not confirmed. That lock is freed
+    /// when its lease expires.
     pub async fn drain(&self, within: Duration) -> Result<(), ShopError> {
         self.tasks.close();
         let drained = async { tokio::join!(self.detached.drain(within), self.tasks.wait()).0 };
@@ -246,23 +250,23 @@ impl Shop {
     }
 }
 
-/// The reason that a shop could not be opened or closed.
+/// An error while opening or closing a shop.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShopError {
     /// The database failed.
     #[error("the shop's database failed")]
     Store(#[from] StoreError),
-    /// The locks are not usable.
+    /// The locks are unusable.
     #[error("the shop could not use its locks")]
     Locks(#[from] LockError),
     /// The metrics could not be set up.
     #[error("could not set up the shop's metrics")]
     Metrics(#[from] MetricsError),
-    /// Handlers still ran at the end.
+    /// Handlers were still running after the time limit.
     #[error("orders were still running {within:?} after the shop closed: look for a call without a timeout")]
     StillBusy {
-        /// Time that the shop waited.
+        /// Time limit.
         within: Duration,
     },
     /// The release of a lock was not confirmed.

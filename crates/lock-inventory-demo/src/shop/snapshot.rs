@@ -1,4 +1,5 @@
-//! The state of a shop as JSON. For any number of viewers, the database is read at most once every 200 ms.
+//! A shop's state as JSON. The database is read at most once every 200 ms, for any number of
+//! viewers.
 
 use super::Shop;
 use crate::store::StoreError;
@@ -14,7 +15,8 @@ use tokio::{sync::Mutex, time::timeout};
 /// Time for which a snapshot is reused.
 pub(crate) const FRESH: Duration = Duration::from_millis(200);
 
-/// Time limit for reading the jobs. If their store does not answer, the rest is still shown.
+/// Time limit for reading the jobs. If their store does not respond, the remaining state is still
+/// shown.
 const JOBS_WITHIN: Duration = Duration::from_millis(100);
 
 /// The latest snapshot and the latest known jobs.
@@ -46,7 +48,8 @@ impl Shop {
 
     async fn look(&self) -> Result<Value, StoreError> {
         let holders = self.holders.now();
-        // Before the stock: once no earlier order is left, the stock that is read contains all that they did.
+        // Read before the stock: if no earlier order is in flight, the stock contains the effects
+        // of all of them.
         let (strategy, changing) = (self.strategy(), self.strategy.is_changing());
         let products = self.store().products().await?;
         let stock = products.into_iter().map(|product| {

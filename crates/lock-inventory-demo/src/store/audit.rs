@@ -1,10 +1,11 @@
-//! Reads the rows for the audit, and stores its results.
+//! Reading the rows for the audit, and storing its results.
 
 use super::{Store, StoreError};
 use crate::domain::{Audit, Books, LedgerRow, RestockRow, StockRow};
 
 impl Store {
-    /// Reads the books from a consistent snapshot of all tables. Sales may continue in the meantime.
+    /// Reads the books from a consistent snapshot of all tables. Sales can continue in the
+    /// meantime.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`].
@@ -37,7 +38,7 @@ impl Store {
         })
     }
 
-    /// Stores the result of an audit, once for each run of the job.
+    /// Stores the result of an audit, once per job run.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`].
@@ -51,6 +52,6 @@ impl Store {
         .execute(&self.pool)
         .await
         .map(drop)
-        .map_err(StoreError::of("keep the audit"))
+        .map_err(StoreError::of("store the audit result"))
     }
 }

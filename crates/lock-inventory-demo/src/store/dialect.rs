@@ -1,11 +1,11 @@
-//! The differences between SQLite and PostgreSQL. All other statements are the same for both.
+//! The differences between SQLite and PostgreSQL. All other statements are identical.
 
 use super::StoreError;
 use sqlx::{AnyConnection, AnyPool, Executor, any::AnyPoolOptions, migrate::Migrator};
 use std::{fmt, path::Path, str::FromStr, time::Duration};
 use url::Url;
 
-/// Time that a statement waits for a connection, and that a SQLite connection waits for the lock of the database.
+/// Time limit for obtaining a connection, and for acquiring SQLite's database lock.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The address of a database. `Display` and `Debug` do not show the password.
@@ -26,7 +26,7 @@ static SQLITE: Migrator = sqlx::migrate!("migrations/sqlite");
 static POSTGRES: Migrator = sqlx::migrate!("migrations/postgres");
 
 impl DatabaseUrl {
-    /// Returns the address of the SQLite database in this file.
+    /// Returns the address of the SQLite database in `file`.
     ///
     /// # Errors
     /// Returns [`StoreError::Address`] for a path that is not absolute.
@@ -45,24 +45,24 @@ impl DatabaseUrl {
         sqlx::any::install_default_drivers();
         let (mut url, options) = (self.url.clone(), AnyPoolOptions::new().acquire_timeout(PATIENCE));
         let options = match self.dialect {
-            // SQLite has one writer, and nearly every statement here writes. Several connections of a process would
-            // poll for the lock of the file with pauses of up to 100 ms. With one connection, the pool serves
-            // statements in order.
+            // SQLite allows one writer, and nearly every statement writes. Several connections in
+            // one process would poll for the file lock with pauses of up to 100 ms. With one
+            // connection, the pool serves statements in order.
             Dialect::Sqlite => {
                 if !url.query_pairs().any(|(name, _)| name == "mode") {
                     url.query_pairs_mut().append_pair("mode", "rwc");
                 }
                 options.max_connections(1).after_connect(|connection, _| Box::pin(prepare(connection)))
             }
-            // Four shops fit into the 100 connections that a PostgreSQL server allows by default.
+            // Four shops stay below PostgreSQL's default limit of 100 connections.
             Dialect::Postgres => options.max_connections(20),
         };
         options.connect(url.as_str()).await
     }
 }
 
-/// Sets up a SQLite connection. WAL lets readers continue while a writer is active. With `normal`, a commit survives
-/// the end of the process, but a power failure may lose the latest commits. A real shop would set `full`.
+/// Sets up a SQLite connection. WAL allows reads during a write. With `normal`, a commit survives a
+/// process crash, but a power failure can lose the latest commits. A real shop would set `full`.
 async fn prepare(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
     connection.execute("pragma busy_timeout = 30000").await?;
     connection.execute("pragma journal_mode = wal").await?;
@@ -79,8 +79,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the statement that begins a writing transaction. SQLite acquires its write lock immediately, because a
-    /// transaction that begins with a read could fail at its first write.
+    /// Returns the statement that begins a write transaction. SQLite acquires its write lock
+    /// immediately, because a transaction that begins with a read could fail at its first write.
     pub(super) fn begin(self) -> &'static str {
         match self {
             Self::Sqlite => "begin immediate",
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_shows_its_place_and_no_secret() {
+    fn display_shows_the_location_without_secrets() {
         for (text, place) in [
             ("sqlite:///var/lib/shop.sqlite", "SQLite at /var/lib/shop.sqlite"),
             ("postgres://shop:s3cret@db/shop", "PostgreSQL at db:5432"),

@@ -6,7 +6,7 @@ use crate::domain::Sku;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The text is not a valid address of a database.
+    /// The text is not a valid database address.
     #[error(
         "invalid database address: use `sqlite:///path/to/shop.sqlite` or `postgres://user:password@host/database`"
     )]
@@ -16,7 +16,7 @@ pub enum StoreError {
     Database {
         /// Attempted action.
         attempted: &'static str,
-        /// Cause of the failure.
+        /// Underlying error.
         source: sqlx::Error,
     },
     /// The migrations failed.
@@ -27,10 +27,10 @@ pub enum StoreError {
     /// The product does not exist.
     #[error("unknown product {sku}: restart the shop after changing the catalogue")]
     NoProduct {
-        /// Code of the product.
+        /// Product code.
         sku: Sku,
     },
-    /// A stored value is not valid.
+    /// A stored value is invalid.
     #[error("the column `{column}` has the invalid value {value:?}: repair the row by hand")]
     Invalid {
         /// Name of the column.

@@ -1,7 +1,8 @@
-//! The read and the write that refuse a stale holder. **These are the two statements to copy.**
+//! The read and the write that reject a stale holder. **Copy these two statements.**
 //!
-//! Both check the token. Checking it only on the write is not enough: a stale holder can still write between the new
-//! holder's read and its write. [`write_fenced_only`](Store::write_fenced_only) shows that.
+//! Both check the token. Checking it only on the write is not enough: a stale holder can still
+//! write between the new holder's read and its write, as
+//! [`write_fenced_only`](Store::write_fenced_only) shows.
 
 use super::{
     Store, StoreError,
@@ -14,14 +15,14 @@ use lock_core::FencingToken;
 /// The result of a fenced read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// The stock. From now on, the store refuses every older holder.
+    /// The stock. The store now refuses every older holder.
     Fresh(Quantity),
     /// The store has seen a newer holder.
     Stale(Stale),
 }
 
 impl Store {
-    /// Reads the stock and stores the token with it.
+    /// Reads the stock and stores the token in the same statement.
     ///
     /// The transaction is committed when this returns, so the holder can call other systems without an open
     /// transaction.
@@ -29,7 +30,8 @@ impl Store {
     /// # Errors
     /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].
     pub async fn fenced_read(&self, sku: &Sku, mine: FencingToken) -> Result<Read, StoreError> {
-        // Reads all rows although there is at most one, because the error of a commit comes after the rows.
+        // Fetch all rows although there is at most one, because a commit error is reported after
+        // the rows.
         let rows: Vec<i64> =
             sqlx::query_scalar("update sku set fence = $1 where id = $2 and fence <= $1 returning stock")
                 .bind(mine.as_i64())
@@ -43,11 +45,11 @@ impl Store {
         }
     }
 
-    /// Writes the order, and `left` as the stock, in one transaction.
+    /// Writes the order and sets the stock to `left`, in one transaction.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`]. After a failed commit, the order may or may not
-    /// have been written. The client then repeats the request with its key.
+    /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`]. After a failed commit, the
+    /// order may or may not have been written, and the client must repeat the request with its key.
     pub async fn fenced_write(
         &self,
         entry: Entry<'_>,
@@ -59,8 +61,8 @@ impl Store {
         self.write_unless_stale(statement, entry, left, mine).await
     }
 
-    /// Writes like [`fenced_write`](Self::fenced_write), for a holder that did not store its token when it read. Do not
-    /// copy this method: it can oversell.
+    /// Writes like [`fenced_write`](Self::fenced_write), for a holder that did not store its token
+    /// on the read. Do not copy this method, because it can oversell.
     ///
     /// # Errors
     /// Fails like [`fenced_write`](Self::fenced_write).
@@ -105,7 +107,7 @@ impl Store {
         }
     }
 
-    /// Returns the newest token that the store has seen for the product.
+    /// Returns the product's newest token in the store.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].

@@ -1,4 +1,4 @@
-//! `select … for update`: the transaction stays open while the holder calls other systems.
+//! `select … for update`, with a transaction that stays open while the holder calls other systems.
 
 use super::{
     Store, StoreError, Tx,
@@ -7,7 +7,7 @@ use super::{
 };
 use crate::domain::{Quantity, Sku};
 
-/// The row of a product, locked by an open transaction. Dropping this rolls the transaction back.
+/// A product's row, locked by an open transaction. Dropping this rolls the transaction back.
 #[derive(Debug)]
 pub struct HeldRow {
     tx: Tx,
@@ -16,8 +16,8 @@ pub struct HeldRow {
 }
 
 impl Store {
-    /// Locks the row of a product and reads its stock. This occupies a connection for as long as the row is held. On
-    /// SQLite, it locks the whole database.
+    /// Locks a product's row and reads its stock. This occupies a connection while the row is held.
+    /// On SQLite, it locks the whole database.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].
@@ -40,7 +40,7 @@ impl Store {
 }
 
 impl HeldRow {
-    /// Writes the order, and `left` as the stock, and commits.
+    /// Writes the order, sets the stock to `left`, and commits.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`].

@@ -1,4 +1,5 @@
-//! The starts of job runs. Each start is recorded before the work, so that a run that started twice is visible.
+//! The starts of job runs. Each start is recorded before the work, so a run that started twice is
+//! visible.
 
 use super::{Store, StoreError};
 use sqlx::FromRow;
@@ -8,13 +9,13 @@ use sqlx::FromRow;
 pub struct JobRun {
     /// Name of the job.
     pub job: String,
-    /// Scheduled instant of the run, in milliseconds since 1970.
+    /// Scheduled time of the run, in Unix milliseconds.
     pub scheduled_ms: i64,
-    /// Number of the attempt, starting at 1.
+    /// Attempt number, starting at 1.
     pub attempt: i64,
     /// Name and process id of the shop, as in the header `x-shop`.
     pub shop: String,
-    /// Start of the attempt by the shop's clock, in milliseconds since 1970.
+    /// Start of the attempt by the shop's clock, in Unix milliseconds.
     pub started_ms: i64,
 }
 
@@ -35,7 +36,7 @@ impl Store {
         .execute(&self.pool)
         .await
         .map(drop)
-        .map_err(StoreError::of("record the run of a job"))
+        .map_err(StoreError::of("record a job run"))
     }
 
     /// Returns all starts, oldest first.
@@ -45,6 +46,6 @@ impl Store {
     pub async fn job_runs(&self) -> Result<Vec<JobRun>, StoreError> {
         let all =
             sqlx::query_as("select job, scheduled_ms, attempt, shop, started_ms from job_runs order by seq");
-        all.fetch_all(&self.pool).await.map_err(StoreError::of("read the runs of the jobs"))
+        all.fetch_all(&self.pool).await.map_err(StoreError::of("read the job runs"))
     }
 }

@@ -38,7 +38,7 @@ pub struct Store {
 type Tx = Transaction<'static, Any>;
 
 impl Store {
-    /// Connects to the database. A missing SQLite file is created.
+    /// Connects to the database. Creates a missing SQLite file.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`] if connecting fails.
@@ -50,16 +50,16 @@ impl Store {
         Ok(Self { pool, dialect: url.dialect })
     }
 
-    /// Checks that the database answers.
+    /// Checks that the database responds.
     ///
     /// # Errors
-    /// Returns [`StoreError::Database`] if it does not answer.
+    /// Returns [`StoreError::Database`] if it does not respond.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let answer = sqlx::query("select 1").execute(&self.pool).await;
         answer.map(drop).map_err(StoreError::of("reach the database"))
     }
 
-    /// Closes all connections after the statements in progress have ended.
+    /// Closes all connections after the current statements have completed.
     pub async fn close(&self) {
         self.pool.close().await;
     }

@@ -9,9 +9,9 @@ use lock_core::FencingToken;
 pub struct Entry<'a> {
     /// The client's order.
     pub order: &'a Order,
-    /// Name of the shop.
+    /// Shop name.
     pub shop: &'a str,
-    /// Token of the hold under which the order is sold; `None` without a lock.
+    /// Fencing token under which the order is sold; `None` without a lock.
     pub token: Option<FencingToken>,
 }
 
@@ -20,14 +20,14 @@ pub struct Entry<'a> {
 pub enum Written {
     /// Stock and order are committed.
     Recorded,
-    /// The ledger already has an order with this key.
+    /// The ledger already contains an order with this key.
     KeyTaken,
     /// The store has seen a newer holder.
     Stale(Stale),
 }
 
 impl Store {
-    /// Returns the receipt of the order with this key, if the ledger has it.
+    /// Returns the receipt of the order with this key, if the ledger contains it.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`] or [`StoreError::Invalid`].
@@ -44,7 +44,8 @@ impl Store {
         Ok(Some(Receipt { key: key.clone(), sku, quantity: quantity(pieces)?, token }))
     }
 
-    /// Writes an order whose units were already deducted in another system, and deducts them from the counter.
+    /// Writes an order whose units were already deducted in another system, and deducts the units
+    /// from the counter.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`].
@@ -86,8 +87,8 @@ pub(super) fn token(number: i64) -> FencingToken {
 
 /// Writes an order and ends the transaction. If the order cannot be written, the transaction is rolled back.
 ///
-/// The transaction must have written the row of the product before. The lock on that row keeps `seq` in the order of
-/// the commits.
+/// The transaction must already have written the product's row. The lock on that row keeps `seq` in
+/// commit order.
 pub(super) async fn record(mut tx: Tx, entry: Entry<'_>) -> Result<Written, sqlx::Error> {
     let Entry { order, shop, token } = entry;
     let recorded = sqlx::query(

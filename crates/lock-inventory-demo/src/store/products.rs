@@ -8,9 +8,9 @@ use sqlx::FromRow;
 /// A product with its counters.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow, Serialize)]
 pub struct ProductRow {
-    /// Code of the product.
+    /// Product code.
     pub sku: String,
-    /// Title of the product.
+    /// Product title.
     pub title: String,
     /// Price of one unit, in cents.
     pub price_cents: i64,
@@ -33,7 +33,7 @@ macro_rules! select {
 }
 
 impl Store {
-    /// Returns all products, in the order of their codes.
+    /// Returns all products, sorted by code.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`].

@@ -1,5 +1,5 @@
-//! Reservations, which take units off the stock for a limited time. The writes are relative, so they are correct with
-//! and without a lock.
+//! Reservations, which deduct units from the stock for a limited time. The writes are relative, so
+//! they are correct with and without a lock.
 
 use super::{
     Store, StoreError, Tx,
@@ -42,7 +42,7 @@ impl Store {
             if !change_stock(&mut tx, sku, -pieces, token).await? {
                 return tx.rollback().await.map(|()| None);
             }
-            // A client may repeat a reservation that was cancelled or has expired.
+            // A client can repeat a cancelled or expired reservation.
             let new = sqlx::query(
                 "insert into reservations (id, sku, quantity, cents, state, expires_at) values ($1, $2, $3, $4, 'held', \
                  $5) on conflict (id) do update set sku = $2, quantity = $3, cents = $4, state = 'held', expires_at = \
@@ -90,8 +90,8 @@ impl Store {
         write.await.map_err(StoreError::of("confirm the reservation"))
     }
 
-    /// Returns the units of an open reservation to the stock, exactly once. A holder of the product's lock passes its
-    /// token.
+    /// Returns the units of an open reservation to stock, exactly once. A holder of the product's
+    /// lock passes its token.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].
@@ -136,7 +136,7 @@ impl Store {
         row.map(reservation).transpose()
     }
 
-    /// Returns at most 1,000 open reservations that have expired at `now`, oldest first.
+    /// Returns up to 1,000 open reservations that have expired by `now`, oldest first.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`] or [`StoreError::Invalid`].
@@ -159,8 +159,9 @@ impl Store {
     }
 }
 
-/// Changes the stock, unless the result would be negative or the store has seen a newer holder. Stores the token, so
-/// that an older holder cannot overwrite the change with a value based on an earlier read.
+/// Changes the stock, unless the result would be negative or the store has seen a newer holder.
+/// Stores the token, so an older holder cannot overwrite the change with a value based on an
+/// earlier read.
 async fn change_stock(
     tx: &mut Tx,
     sku: &Sku,

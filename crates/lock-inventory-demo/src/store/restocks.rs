@@ -1,4 +1,4 @@
-//! Restocking: a job tops up products that run low.
+//! Restocking of products by a job.
 
 use super::{Store, StoreError, products::quantity};
 use crate::domain::{Quantity, Sku, Stale};
@@ -9,15 +9,15 @@ use lock_core::FencingToken;
 pub enum Changed {
     /// The change is committed.
     Done,
-    /// The change was made before, or is no longer needed.
+    /// The change was already made or is no longer needed.
     NothingToDo,
     /// The store has seen a newer holder.
     Stale(Stale),
 }
 
 impl Store {
-    /// Returns the products with fewer than `below` units, each with the number of units needed to reach its initial
-    /// stock.
+    /// Returns the products with fewer than `below` units, and the number of units needed to reach
+    /// the initial stock.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`] or [`StoreError::Invalid`].
@@ -35,7 +35,7 @@ impl Store {
         rows.into_iter().map(row).collect()
     }
 
-    /// Adds units of a product, once for each run of the job. The caller must hold the lock of the product.
+    /// Adds units of a product, once per job run. The caller must hold the product's lock.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].

@@ -1,25 +1,27 @@
-//! Creates the tables and the initial stock. Any number of shops may start with the same empty database.
+//! Creation of the tables and the initial stock. Any number of shops can start with the same empty
+//! database.
 
 use super::{Store, StoreError, dialect::Dialect};
 use crate::domain::{Catalogue, Product};
 use sqlx::AnyConnection;
 
-/// Acquires the advisory lock under which one shop at a time sets up a PostgreSQL database.
+/// The statement that acquires the advisory lock for setting up a PostgreSQL database.
 const SETUP_LOCK: &str = "select pg_advisory_xact_lock(5070212)::text";
 
 impl Store {
-    /// Creates the tables and fills an empty stock from the catalogue. Existing products stay unchanged.
+    /// Creates the tables, and fills an empty stock from the catalogue. Existing products are not
+    /// changed.
     ///
     /// # Errors
-    /// Returns [`StoreError::Migrate`] if the migrations fail, for example on a database of another version, and
-    /// [`StoreError::Database`] if another step fails.
+    /// Returns [`StoreError::Migrate`] if the migrations fail, for example on a database from
+    /// another version, and [`StoreError::Database`] if another step fails.
     ///
     /// # Cancel safety
-    /// A dropped call changes nothing.
+    /// Dropping this changes nothing.
     pub async fn set_up(&self, catalogue: &Catalogue) -> Result<(), StoreError> {
         let failed = || StoreError::of("fill the stock");
-        // One transaction covers the whole setup. On SQLite, it also excludes other shops, which sqlx's migrations
-        // alone would not do.
+        // One transaction covers the whole setup. On SQLite it also excludes other shops, which
+        // sqlx's migrations do not.
         let mut tx = self.begin().await.map_err(StoreError::of("set up the database"))?;
         if self.dialect == Dialect::Postgres {
             sqlx::query(SETUP_LOCK).execute(&mut *tx).await.map_err(StoreError::of("set up the database"))?;

@@ -1,4 +1,4 @@
-//! The read and the write without a token. Do not copy.
+//! The read and the write without a token check. Do not copy these.
 
 use super::{
     Store, StoreError,
@@ -22,7 +22,8 @@ impl Store {
         quantity(stock.ok_or_else(|| StoreError::NoProduct { sku: sku.clone() })?)
     }
 
-    /// Writes the order, and `left` as the stock, in one transaction. This overwrites every change since the read.
+    /// Writes the order and sets the stock to `left`, in one transaction. Overwrites every change
+    /// since the read.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`].

@@ -1,5 +1,5 @@
-//! One row per unit, taken with `skip locked`, so that buyers of a product do not wait for each other. PostgreSQL
-//! only.
+//! One row per unit, taken with `skip locked`, so buyers of a product do not wait for each other.
+//! PostgreSQL only.
 
 use super::{
     Store, StoreError, Tx,
@@ -15,8 +15,8 @@ pub struct HeldUnits {
 }
 
 impl Store {
-    /// Locks as many free units as the order needs and marks them with its key. Returns `None` if there are too few
-    /// units that are free and not locked by another transaction.
+    /// Locks as many free units as the order needs, and marks them with its key. Returns `None` if
+    /// there are too few free units that are not locked by another transaction.
     ///
     /// # Errors
     /// Returns [`StoreError::NeedsPostgres`] or [`StoreError::Database`].
@@ -48,8 +48,8 @@ impl Store {
 }
 
 impl HeldUnits {
-    /// Deducts the units from the counter, writes the order, and commits. The row of the product is locked only during
-    /// this step.
+    /// Deducts the units from the counter, writes the order, and commits. The product's row is
+    /// locked only during this step.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`].

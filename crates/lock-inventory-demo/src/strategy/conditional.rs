@@ -1,6 +1,7 @@
-//! No lock: one conditional statement takes the units, a reservation keeps them during the payment, and a second
-//! transaction turns the reservation into an order. This is the simplest solution if the stock is one row of one
-//! database. Buyers of a product do not wait for the payments of others.
+//! A strategy without a lock. One conditional statement takes the units, a reservation keeps them
+//! during the payment, and a second transaction turns the reservation into an order. This is the
+//! simplest solution if the stock is one row in one database. Buyers of a product do not wait for
+//! each other's payments.
 
 use super::seller::{SellError, Seller};
 use crate::{
@@ -35,7 +36,7 @@ pub(super) async fn sell(seller: &Seller, order: &Order) -> Result<Outcome, Sell
         seller.store.give_back(&reservation, ReservationState::Cancelled, None).await?;
         return Ok(Outcome::Declined);
     };
-    // A reservation that has expired in the meantime cannot be confirmed.
+    // A reservation that expired in the meantime cannot be confirmed.
     let written = seller.store.confirm(&reservation, seller.entry(order, None)).await?;
     seller.conclude(order, None, payment, written.unwrap_or(Written::KeyTaken)).await
 }

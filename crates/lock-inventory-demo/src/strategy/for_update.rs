@@ -1,5 +1,5 @@
-//! No lock: a transaction locks the row and stays open during the payment. Every waiter occupies a database connection.
-//! On SQLite, all other writes wait.
+//! A strategy without a distributed lock. A transaction locks the row and stays open during the
+//! payment. Every waiter occupies a database connection. On SQLite, all other writes wait.
 
 use super::seller::{SellError, Seller};
 use crate::domain::{Order, Outcome};

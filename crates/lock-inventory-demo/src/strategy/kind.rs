@@ -3,30 +3,33 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// A strategy by which orders are sold.
+/// A strategy for selling orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
-    /// Read, pay, write. Oversells.
+    /// Read, pay and write without a lock. Oversells.
     None,
-    /// The same under a mutex in each process. Oversells with two processes.
+    /// Read, pay and write under a mutex in each process. Oversells with two processes.
     Mutex,
-    /// The same under `SET NX PX` and a plain `DEL`. Oversells if a section takes longer than the TTL.
+    /// Read, pay and write under `SET NX PX` and a plain `DEL`. Oversells if a section takes longer
+    /// than the TTL.
     Setnx,
-    /// The same under the distributed lock. Oversells if a holder is paused past its lease.
+    /// Read, pay and write under the distributed lock. Oversells if a holder is paused past its
+    /// lease.
     Lock,
     /// The distributed lock with a token that is checked only on the write. Oversells in the same case, but more
     /// rarely.
     LockWriteFence,
-    /// The distributed lock with a token that is checked on the read and on the write. **The one to copy.**
+    /// The distributed lock with a token that is checked on the read and on the write. **Copy this
+    /// strategy.**
     Fenced,
-    /// No lock: `update … where stock >= q`, then the payment, then the order.
+    /// Without a lock: `update … where stock >= q`, then the payment, then the order.
     Conditional,
-    /// No lock: a transaction that locks the row during the payment.
+    /// Without a distributed lock: a transaction that locks the row during the payment.
     ForUpdate,
-    /// No lock: one row per unit, taken with `skip locked`. PostgreSQL only.
+    /// Without a lock: one row per unit, taken with `skip locked`. PostgreSQL only.
     Units,
-    /// No lock: the stock in Redis, deducted by a script.
+    /// Without a lock: the stock in Redis, deducted by a script.
     RedisLua,
 }
 
@@ -45,7 +48,7 @@ impl Strategy {
         Self::RedisLua,
     ];
 
-    /// Returns the name on the command line.
+    /// Returns the command-line name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -62,7 +65,7 @@ impl Strategy {
         }
     }
 
-    /// Returns `true` if the route must hold the lock of the product.
+    /// Returns `true` if the route must hold the product's lock.
     #[must_use]
     pub const fn needs_lock(self) -> bool {
         matches!(self, Self::Lock | Self::LockWriteFence | Self::Fenced)
@@ -80,7 +83,8 @@ impl Strategy {
         matches!(self, Self::Units)
     }
 
-    /// Returns `true` if the strategy keeps its own count of the stock, so that a running shop cannot switch to it.
+    /// Returns `true` if the strategy keeps its own stock count. A running shop cannot switch to
+    /// it.
     #[must_use]
     pub const fn keeps_own_stock(self) -> bool {
         matches!(self, Self::Units | Self::RedisLua)

@@ -1,8 +1,9 @@
-//! The strategies by which orders are sold, one file each. `fenced.rs` is the one to copy; several others are wrong on
-//! purpose.
+//! The strategies for selling orders, one file each. Copy `fenced.rs`. Several others are
+//! deliberately incorrect.
 //!
-//! All of them do the same work: read the stock, call the payment service, write the stock and the order. The written
-//! stock is an absolute value computed from the read, because a relative `stock - 1` would hide a lost update.
+//! All strategies read the stock, call the payment service, and write the stock and the order. The
+//! written stock is an absolute value computed from the read, because a relative `stock - 1` would
+//! hide a lost update.
 
 mod conditional;
 mod fenced;

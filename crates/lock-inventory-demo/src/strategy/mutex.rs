@@ -1,4 +1,5 @@
-//! A mutex for each product inside the process. It is correct on one server, and therefore on every laptop.
+//! A per-product mutex inside the process. Correct on a single server only, which includes a
+//! developer's machine.
 
 use super::{
     sections,
@@ -10,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The mutexes of a process, at most one for each product of the catalogue.
+/// The mutexes of a process, at most one per product in the catalogue.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Mutexes(Arc<Mutex<HashMap<Sku, Arc<tokio::sync::Mutex<()>>>>>);
 

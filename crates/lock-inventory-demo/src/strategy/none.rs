@@ -1,4 +1,4 @@
-//! No exclusion at all. During the payment, other orders read the same stock, and the last write wins.
+//! No exclusion. During the payment, other orders read the same stock, and the last write wins.
 
 use super::{
     sections,

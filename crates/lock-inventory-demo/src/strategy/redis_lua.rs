@@ -1,5 +1,6 @@
-//! No lock: a script deducts the stock in Redis, and the order is written afterwards. This is fast, but the two can
-//! diverge: a shop that dies in between loses units, and a Redis server that loses its data sells them twice.
+//! A strategy without a lock. A script deducts the stock in Redis, and the order is written
+//! afterwards. This is fast, but the two can diverge: if a shop dies in between, units are lost,
+//! and if Redis loses its data, units are sold twice.
 
 use super::seller::{SellError, Seller};
 use crate::domain::{Order, Outcome, Quantity, Sku};
@@ -25,7 +26,7 @@ const TAKE: &str = "local stock = redis.call('get', KEYS[1]) \
                     redis.call('decrby', KEYS[1], ARGV[1]) return 1";
 
 impl RedisStock {
-    /// Connects to Redis. The names of all keys start with `prefix`.
+    /// Connects to Redis. All key names start with `prefix`.
     ///
     /// # Errors
     /// Returns fred's error, without the address.
@@ -84,7 +85,7 @@ impl RedisStock {
 
 impl fmt::Debug for RedisStock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The client is left out, because its configuration may contain a password.
+        // Omit the client, because its configuration may contain a password.
         f.debug_struct("RedisStock").field("prefix", &self.prefix).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The critical section without a token. It is correct only if nothing else writes in the meantime.
+//! The critical section without a token check. Correct only without concurrent writes.
 
 use super::seller::{SellError, Seller};
 use crate::domain::{Order, Outcome};

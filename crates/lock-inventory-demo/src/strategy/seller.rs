@@ -1,4 +1,4 @@
-//! The parts that every strategy uses, and the steps that all strategies share.
+//! The resources and steps shared by all strategies.
 
 use super::{
     Strategy, conditional, fenced, for_update, lock, mutex::Mutexes, none, redis_lua, redis_lua::RedisStock,
@@ -12,7 +12,7 @@ use crate::{
 use lock_core::FencingToken;
 use lock_fred::fred;
 
-/// The store, the payment service and the Redis connection of a shop. Clones share them.
+/// A shop's store, payment service and Redis connection. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Seller {
     pub(super) shop: String,
@@ -43,7 +43,7 @@ impl Seller {
         &self.payments
     }
 
-    /// Returns `true` if strategies that send their own commands to Redis can be used.
+    /// Returns `true` if strategies that send their own Redis commands can be used.
     #[must_use]
     pub fn has_redis(&self) -> bool {
         self.redis.is_some()
@@ -53,19 +53,21 @@ impl Seller {
     /// must hold the lock and pass its token.
     ///
     /// # Errors
-    /// Returns [`SellError`] if the outcome is unknown. The client then repeats the request with its key.
+    /// Returns [`SellError`] if the outcome is unknown. The client must then repeat the request
+    /// with its key.
     ///
     /// # Cancel safety
-    /// A dropped call may have taken a payment without writing the order. Run it in a task that the client cannot
-    /// cancel.
+    /// If this is dropped, a payment may have been taken without an order. Run it in a task that
+    /// the client cannot cancel.
     pub async fn sell(
         &self,
         strategy: Strategy,
         order: &Order,
         token: Option<FencingToken>,
     ) -> Result<Outcome, SellError> {
-        // The lock does not make requests idempotent; the ledger does. Reading it under the lock ensures that the
-        // second of two requests with one key finds the order of the first.
+        // The ledger makes requests idempotent; the lock does not. Reading the ledger under the
+        // lock ensures that the second of two requests with the same key finds the first one's
+        // order.
         if let Some(receipt) = self.store.receipt(&order.key).await? {
             return Ok(receipt.repeated_by(order));
         }
@@ -88,7 +90,8 @@ impl Seller {
         Entry { order, shop: &self.shop, token }
     }
 
-    /// Converts the result of a write into the outcome. Refunds the payment if the write was not recorded.
+    /// Converts the result of a write into an outcome. Refunds the payment if the write was not
+    /// recorded.
     pub(crate) async fn conclude(
         &self,
         order: &Order,
@@ -102,7 +105,8 @@ impl Seller {
         self.payments.refund(payment).await;
         match written {
             Written::Stale(stale) => Ok(Outcome::Stale(stale)),
-            // Another request with this key was faster: for a different product, or at a shop without the lock.
+            // A concurrent request with this key was faster, either for a different product or at a
+            // shop without the lock.
             _ => match self.store.receipt(&order.key).await? {
                 Some(receipt) => Ok(receipt.repeated_by(order)),
                 None => Ok(Outcome::InProgress),
@@ -115,7 +119,7 @@ impl Seller {
     }
 }
 
-/// The reason why the outcome of an order is unknown.
+/// An error after which the outcome of an order is unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SellError {
@@ -123,7 +127,7 @@ pub enum SellError {
     #[error("could not read or write the stock")]
     Store(#[from] StoreError),
     /// A command that the strategy sent to Redis failed.
-    #[error("Redis could not be queried")]
+    #[error("the Redis command failed")]
     Redis(#[from] fred::error::Error),
     /// The strategy needs Redis.
     #[error("this strategy keeps its data in Redis: set --locks to the address of a Redis server")]

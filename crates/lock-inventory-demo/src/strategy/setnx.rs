@@ -1,7 +1,8 @@
-//! The lock that many teams write first: `SET key 1 NX PX ttl`, and `DEL key` at the end.
+//! A common homemade lock: `SET key 1 NX PX ttl`, with `DEL key` at the end.
 //!
-//! It has two faults. It is not renewed, so a section that takes longer than the TTL overlaps the next one. Its `DEL`
-//! then deletes the lock of the next section, which admits a third one.
+//! This lock has two faults. It is not renewed, so a section that takes longer than the TTL
+//! overlaps the next one. Its `DEL` then deletes the next section's lock, which admits a third
+//! section.
 
 use super::{
     sections,

@@ -1,4 +1,5 @@
-//! No lock: one row per unit, taken with `skip locked`. Buyers of a product do not wait for each other.
+//! A strategy without a lock. Each unit has a row, taken with `skip locked`. Buyers of a product do
+//! not wait for each other.
 
 use super::seller::{SellError, Seller};
 use crate::domain::{Order, Outcome};

@@ -1,4 +1,4 @@
-//! A dashboard with a simulated fleet: a few numbers that change ten times a second.
+//! A dashboard with a simulated fleet, whose numbers change ten times a second.
 
 use lock_inventory_demo::dashboard::{
     Action, Actions, JobInfo, LoadInfo, LogEntry, LogKind, ProductInfo, Publisher, Reach, Request,
@@ -7,7 +7,7 @@ use lock_inventory_demo::dashboard::{
 use std::{net::SocketAddr, time::Duration};
 use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
 
-/// A running dashboard. Dropping it closes its port and the streams of its pages.
+/// A running dashboard. Dropping it closes its port and its pages' streams.
 pub(crate) struct Fixture {
     pub(crate) address: SocketAddr,
     tasks: [JoinHandle<()>; 2],

@@ -1,4 +1,4 @@
-//! The dashboard in a headless Chromium: `cargo test -p lock-inventory-demo --test browser`.
+//! Tests of the dashboard in headless Chromium: `cargo test -p lock-inventory-demo --test browser`.
 
 // Tests may unwrap.
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! The page with numbers that the test controls.
+//! Tests of the page with simulated numbers.
 
 use crate::fixture::Fixture;
 use lock_browser::{Browser, ColorScheme, Key, Screen};
@@ -14,7 +14,7 @@ async fn opened(fixture: &Fixture) -> Browser {
     browser
 }
 
-/// Moves the focus with Tab until it is on the element of `selector`.
+/// Presses Tab until the element that matches `selector` has the focus.
 async fn tab_to(browser: &Browser, selector: &str) {
     for _ in 0..40 {
         browser.press(Key::Tab).await.unwrap();

@@ -1,4 +1,5 @@
-//! The dashboard with real processes: `serve` with its servers, its balancer and a private redis-server.
+//! Tests of the dashboard with real processes: `serve` with its servers, its balancer and a private
+//! redis-server.
 
 use crate::page::STATE_OF_SHOP_2;
 use lock_browser::{Browser, ColorScheme, Device, Screen};
@@ -9,7 +10,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// A running `serve`. Dropping this ends it and everything that it started.
+/// A running `serve`. Dropping this stops it and everything it started.
 struct Program {
     child: Child,
     url: String,
@@ -24,7 +25,7 @@ impl Program {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let url = lines.find_map(|line| Some(line.strip_prefix("dashboard")?.trim().to_owned()));
-        Self { child, url: url.expect("it prints the address of the page") }
+        Self { child, url: url.expect("missing page address") }
     }
 
     fn stop(&mut self) -> Option<i32> {
@@ -51,7 +52,7 @@ async fn choose(browser: &Browser, strategy: &str) {
     browser.wait_for(&changed).await.unwrap();
 }
 
-/// Returns the expression for a number on the page.
+/// Returns a JavaScript expression for a number on the page.
 fn number(selector: &str) -> String {
     format!("Number(document.querySelector('{selector}').textContent.replace(/\\D/g, ''))")
 }
@@ -78,7 +79,7 @@ async fn page_drives_real_servers() {
 
     browser.click("[aria-label='Pause shop-2']").await.unwrap();
     browser.wait_for(&format!("{STATE_OF_SHOP_2} === '‖ paused'")).await.unwrap();
-    // The others may wait for it: it may have been paused while it held the write lock of SQLite.
+    // The other servers may be waiting, because the server may hold SQLite's write lock.
     browser.click("[aria-label='Resume shop-2']").await.unwrap();
     browser.wait_for(&format!("{STATE_OF_SHOP_2} === '● running'")).await.unwrap();
     let sold = browser.value(&number("#sold")).await.unwrap();
@@ -103,7 +104,7 @@ async fn page_drives_real_servers() {
     browser.wait_for("document.querySelector('#link').textContent === '○ Reconnecting'").await.unwrap();
 }
 
-/// Writes screenshots of the page to the directory in the environment variable `PICTURES`, if it is set.
+/// Writes screenshots of the page to the directory in the environment variable `PICTURES`, if set.
 async fn pictures(browser: &Browser, name: &str) {
     let Some(folder) = std::env::var_os("PICTURES").map(PathBuf::from) else { return };
     let phone = Screen { height: 2700, ..Screen::PHONE };

@@ -1,4 +1,4 @@
-//! The audit finds every inconsistency.
+//! Tests that the audit detects every inconsistency.
 
 use crate::support::{Shelf, catalogue, entry, order, pieces, sku};
 use lock_core::FencingToken;
@@ -27,7 +27,7 @@ async fn audit(shelf: &Shelf) -> Audit {
 }
 
 #[tokio::test]
-async fn books_that_add_up_pass() {
+async fn consistent_books_pass() {
     for shelf in Shelf::both(&catalogue(2, 5)).await {
         sold(&shelf).await;
         let expected = Audit { supplied: 10, orders: 3, sold: 3, oversold: 0, breaches: Vec::new() };
@@ -36,7 +36,7 @@ async fn books_that_add_up_pass() {
 }
 
 #[tokio::test]
-async fn every_corrupted_row_is_found() {
+async fn every_corrupted_row_is_detected() {
     type Expected = fn(&Breach) -> bool;
     let cases: [(&str, Expected); 8] = [
         ("update sku set stock = 3 where id = 'P-0'", |b| matches!(b, Breach::CounterIsOff { stock: 3, .. })),
@@ -67,7 +67,7 @@ async fn every_corrupted_row_is_found() {
 }
 
 #[tokio::test]
-async fn order_that_was_refused_and_is_in_the_ledger_is_found() {
+async fn refused_order_in_the_ledger_is_detected() {
     let shelf = Shelf::sqlite(&catalogue(1, 5)).await;
     sold(&shelf).await;
     let books = shelf.store.books().await.unwrap();
@@ -81,13 +81,13 @@ async fn order_that_was_refused_and_is_in_the_ledger_is_found() {
     assert_eq!(
         breaches,
         [Breach::NotAcknowledged { order: "a".into() }],
-        "an unknown outcome may go either way"
+        "an unknown outcome must allow both results"
     );
-    assert_eq!(Audit::of(&books, None).breaches, [], "without the clients the books add up");
+    assert_eq!(Audit::of(&books, None).breaches, [], "without the clients, the books are consistent");
 }
 
 #[test]
-fn duplicates_and_unknown_products_are_found() {
+fn duplicates_and_unknown_products_are_detected() {
     use lock_inventory_demo::domain::{Books, LedgerRow};
     let row = LedgerRow { order: "a".into(), sku: "X".into(), quantity: 1, token: None };
     let books = Books { ledger: vec![row.clone(), row], ..Books::default() };

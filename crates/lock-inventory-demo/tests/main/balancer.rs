@@ -1,4 +1,5 @@
-//! The balancer with small servers: the order of servers, dead servers, and requests that may have been delivered.
+//! Tests of the balancer with small servers: the server order, dead servers, and possibly delivered
+//! requests.
 
 use axum::{Router, body::Body, extract::State, routing::any};
 use bytes::Bytes;
@@ -32,7 +33,7 @@ async fn serve(router: Router) -> SocketAddr {
     address
 }
 
-/// Starts a server that answers with this text.
+/// Starts a server that responds with this text.
 async fn saying(text: &'static str) -> SocketAddr {
     serve(Router::new().fallback(any(move || async move { text }))).await
 }
@@ -93,7 +94,7 @@ async fn request_without_a_server_is_refused() {
 }
 
 #[tokio::test]
-async fn request_that_may_have_been_delivered_is_not_sent_again() {
+async fn possibly_delivered_request_is_not_resent() {
     let listener = TcpListener::bind(ANY).await.unwrap();
     let address = listener.local_addr().unwrap();
     let arrived = Arc::new(AtomicU32::new(0));
@@ -118,7 +119,7 @@ async fn request_that_may_have_been_delivered_is_not_sent_again() {
 
 #[tokio::test]
 async fn bodies_stream_in_both_directions() {
-    // The server echoes the request body part by part.
+    // The server echoes the request body in parts.
     let echo = |body: Body| async move { Body::from_stream(body.into_data_stream()) };
     let balancer = balancer(&[("echo", serve(Router::new().fallback(any(echo))).await)]).await;
     let go_on = Arc::new(Notify::new());
@@ -131,7 +132,11 @@ async fn bodies_stream_in_both_directions() {
     let client = HttpClient::<Body>::new(balancer.address());
     let request = Request::post("/").body(Body::from_stream(parts)).unwrap();
     let mut answer = client.send(request).await.unwrap().into_body().into_data_stream();
-    assert_eq!(answer.next().await.unwrap().unwrap(), "part 0", "before the request has ended");
+    assert_eq!(
+        answer.next().await.unwrap().unwrap(),
+        "part 0",
+        "the response must start before the request has ended"
+    );
     go_on.notify_one();
     assert_eq!(answer.next().await.unwrap().unwrap(), "part 1");
     assert!(answer.next().await.is_none());

@@ -12,7 +12,7 @@ fn the_built_in_catalogue_is_realistic() {
     let catalogue = parse(DEFAULT.as_bytes()).unwrap();
     assert!(catalogue.products().len() >= 300);
     let titles: BTreeSet<_> = catalogue.products().iter().map(|product| &product.title).collect();
-    assert_eq!(titles.len(), catalogue.products().len(), "no two products have the same title");
+    assert_eq!(titles.len(), catalogue.products().len(), "product titles must be unique");
     assert!(
         catalogue.products().iter().all(|product| !product.category.is_empty() && product.stock.get() > 0)
     );
@@ -37,7 +37,7 @@ fn a_bad_row_is_reported_with_its_line_and_a_remedy() {
     ];
     for (row, expected) in cases {
         let refusal = refusal(&format!("{HEADER}\nA-1,Coffee,Drinks,1290,84\n{row}\n"));
-        assert!(refusal.contains(expected), "`{row}` says `{refusal}`, not `{expected}`");
+        assert!(refusal.contains(expected), "`{row}`: expected `{expected}`, got `{refusal}`");
     }
 }
 
@@ -65,7 +65,7 @@ fn a_file_without_a_column_or_without_products_is_refused() {
 }
 
 #[test]
-fn columns_may_come_in_any_order_and_with_others() {
+fn columns_can_have_any_order_and_extras_are_ignored() {
     let text =
         "stock,colour,sku,price_cents,category,title\r\n84,black,A-1,1290,Drinks,\"Coffee, ground\"\r\n";
     let catalogue = parse(text.as_bytes()).unwrap();

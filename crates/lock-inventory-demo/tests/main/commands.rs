@@ -1,4 +1,4 @@
-//! The parts as separate commands: shops, a balancer, a load, an audit, chaos and a report.
+//! Tests of the separate commands: shops, a balancer, a load, an audit, chaos and a report.
 
 use crate::{
     program::{command, text},
@@ -41,7 +41,7 @@ impl Drop for Balancer {
     }
 }
 
-/// Runs a command that must succeed, and returns its output.
+/// Runs a command and returns its output. Fails unless the command succeeds.
 fn succeed(arguments: &[&str]) -> String {
     let Output { status, stdout, stderr } = command(arguments).output().unwrap();
     assert!(status.success(), "{arguments:?}: {}{}", text(&stdout), text(&stderr));
@@ -62,7 +62,11 @@ async fn load_through_a_balancer_sells_out_and_passes_the_audit() {
     assert_eq!(summary["acknowledged"], 40, "{summary}");
     let served = fs::read_to_string(journal).unwrap();
     for shop in &shops {
-        assert!(served.contains(&format!("/{}\"", shop.ready.pid)), "the journal names {:?}", shop.ready);
+        assert!(
+            served.contains(&format!("/{}\"", shop.ready.pid)),
+            "the journal does not name {:?}",
+            shop.ready
+        );
     }
     let audit = succeed(&["audit", "--database", shelf.url.reveal(), "--journal", journal]);
     assert!(audit.contains("40 orders, 40 units sold of 40, 0 oversold, 0 breaches"), "{audit}");
@@ -86,7 +90,7 @@ fn chaos_repeats_a_scenario_and_counts_the_failures() {
 }
 
 #[test]
-fn report_of_earlier_results_is_the_page_of_their_run() {
+fn report_of_earlier_results_equals_the_original_page() {
     let [run, later] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     succeed(&["all", "--quick", "--only", "S0", "--out", run.path().to_str().unwrap()]);
     let results = run.path().join("results.json");
@@ -97,7 +101,7 @@ fn report_of_earlier_results_is_the_page_of_their_run() {
 }
 
 #[test]
-fn report_of_a_file_that_is_no_result_says_so() {
+fn report_of_an_invalid_file_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("results.json");
     fs::write(&file, "[]").unwrap();

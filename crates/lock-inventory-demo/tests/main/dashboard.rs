@@ -1,4 +1,4 @@
-//! The routes of the dashboard: the requests that they answer and the actions that they accept.
+//! Tests of the dashboard's routes: allowed requests and actions.
 
 use axum::{Router, body::Body, http::Request};
 use futures_util::StreamExt;
@@ -76,11 +76,11 @@ async fn actions_are_refused_from_another_origin() {
     for (headers, expected) in refused {
         assert_eq!(status(&router, "POST", "/strategy", headers).await, expected, "{headers:?}");
     }
-    assert!(requests.try_recv().is_err(), "no action was taken");
+    assert!(requests.try_recv().is_err(), "an action was executed");
 }
 
 #[tokio::test]
-async fn actions_of_the_own_page_are_accepted() {
+async fn actions_from_the_own_page_are_accepted() {
     let (router, _publisher, mut requests) = dashboard("", "127.0.0.1");
     let taken = tokio::spawn(async move {
         let mut actions = Vec::new();
@@ -95,7 +95,7 @@ async fn actions_of_the_own_page_are_accepted() {
     assert_eq!(status(&router, "POST", "/strategy", &own).await, 204);
     assert_eq!(status(&router, "POST", "/servers/shop-2/pause", &older).await, 204);
     assert_eq!(status(&router, "POST", "/servers/shop-2/dance", &own).await, 404);
-    assert_eq!(status(&router, "POST", "/load", &own).await, 422, "the body has no `on`");
+    assert_eq!(status(&router, "POST", "/load", &own).await, 422, "the body does not contain `on`");
     assert_eq!(status(&router, "GET", "/strategy", &own).await, 405);
     drop(router);
     let pause = Action::Server("shop-2".into(), ServerAction::Pause);
@@ -103,7 +103,7 @@ async fn actions_of_the_own_page_are_accepted() {
 }
 
 #[tokio::test]
-async fn page_is_complete_and_ends_no_script_early() {
+async fn page_is_complete_and_its_json_is_escaped() {
     let (router, _publisher, _requests) = dashboard("</script><script>alert(1)</script>", "127.0.0.1");
     let request = Request::get("/").header("host", "127.0.0.1").body(Body::empty()).unwrap();
     let response = router.oneshot(request).await.unwrap();
@@ -112,7 +112,7 @@ async fn page_is_complete_and_ends_no_script_early() {
     let page = std::str::from_utf8(&body).unwrap();
     assert!(
         !page.contains("alert(1)</script>") && !page.contains("{{"),
-        "everything is filled in and escaped"
+        "a placeholder or an unescaped character is left"
     );
     let nonce = policy.split("script-src 'nonce-").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
     assert_eq!(page.matches(&format!("nonce=\"{nonce}\"")).count(), 3);

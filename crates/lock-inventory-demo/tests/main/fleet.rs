@@ -1,4 +1,5 @@
-//! Shop processes start together, pause, die and come back, and none is left at the end.
+//! Tests of shop processes, which start together, pause, are killed and restart, and of their
+//! cleanup.
 
 use lock_inventory_demo::{
     balancer::Servers,
@@ -36,7 +37,7 @@ fn pids(fleet: &Fleet) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn shops_start_together_and_end_in_order() {
+async fn shops_start_together_and_shut_down_gracefully() {
     let (fleet, _directory) = fleet(SHOP, 3).await;
     let fleet = fleet.unwrap();
     let names: Vec<_> = fleet.statuses().into_iter().map(|shop| shop.name).collect();
@@ -48,7 +49,7 @@ async fn shops_start_together_and_end_in_order() {
 }
 
 #[tokio::test]
-async fn stopped_shop_is_seen_and_ends_with_the_fleet() {
+async fn suspended_shop_is_detected_and_ends_with_the_fleet() {
     let (fleet, _directory) = fleet(SHOP, 2).await;
     let fleet = fleet.unwrap();
     fleet.pause(1);
@@ -63,7 +64,7 @@ async fn stopped_shop_is_seen_and_ends_with_the_fleet() {
 }
 
 #[tokio::test]
-async fn shop_that_ignores_every_request_to_end_is_killed() {
+async fn shop_that_ignores_shutdown_requests_is_killed() {
     let stubborn =
         SHOP.replace("exit 0' TERM", "' TERM").replace("read -r _; exit 0", "while :; do sleep 0.1; done");
     let (fleet, _directory) = fleet(&stubborn, 1).await;
@@ -74,7 +75,7 @@ async fn shop_that_ignores_every_request_to_end_is_killed() {
 }
 
 #[tokio::test]
-async fn killed_shop_comes_back_under_its_name() {
+async fn killed_shop_restarts_under_its_name() {
     let directory = tempfile::tempdir().unwrap();
     let servers = Servers::default();
     let fleet = Fleet::start(vec![shell(SHOP); 2], servers.clone(), directory.path()).await.unwrap();
@@ -88,7 +89,7 @@ async fn killed_shop_comes_back_under_its_name() {
 }
 
 #[tokio::test]
-async fn shop_that_fails_ends_the_others_and_its_log_is_quoted() {
+async fn failing_shop_stops_the_others_and_its_log_is_quoted() {
     // The second shop's name is the argument after `--shop`.
     let script = format!(r#"if [ "$1" = shop-2 ]; then echo 'no stock' >&2; exit 3; fi; {SHOP}"#);
     let (fleet, directory) = fleet(&script, 2).await;
@@ -114,7 +115,7 @@ fn processes_in(directory: &Path) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn private_postgres_answers_and_leaves_nothing() {
+async fn private_postgres_responds_and_leaves_nothing_behind() {
     let server = PostgresServer::start().await.unwrap();
     assert!(server.version().contains("PostgreSQL"), "{}", server.version());
     let address = server.url().rsplit('@').next().unwrap().split('/').next().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! The records of idempotency keys in PostgreSQL, against the contract of their stores.
+//! Tests of the PostgreSQL idempotency store against the store contract.
 
 use crate::support::empty_postgres;
 use lock_tower::idempotency::PostgresIdempotencyStore;
@@ -18,9 +18,9 @@ async fn postgres() -> PostgresIdempotencyStore {
     store
 }
 
-/// The first servers of an application start together.
+/// An application's first servers may start concurrently.
 #[tokio::test]
-async fn servers_that_start_together_create_the_table() {
+async fn concurrent_servers_create_the_table() {
     for _ in 0..10 {
         let pool = PgPool::connect(empty_postgres().await.reveal()).await.unwrap();
         let store = PostgresIdempotencyStore::new(pool);

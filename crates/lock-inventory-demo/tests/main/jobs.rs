@@ -1,4 +1,4 @@
-//! The jobs, with two schedulers that share a store.
+//! Tests of the jobs, with two schedulers that share a store.
 
 use crate::support::{Client, Shelf, catalogue, config, entry, order, pieces, shop, sku};
 use axum::http::StatusCode;
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
-/// Two shops with running schedulers. They shut down in order when `stop` is sent.
+/// Two shops with running schedulers. They shut down gracefully when `stop` is sent.
 struct Nodes {
     crons: Vec<Scheduler>,
     running: Vec<JoinHandle<()>>,
@@ -66,7 +66,7 @@ impl Nodes {
 }
 
 #[tokio::test]
-async fn expired_reservation_gives_its_pieces_back_once() {
+async fn expired_reservation_returns_its_units_once() {
     let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
     let nodes = Nodes::start(&shelf).await;
     let reservation = |id: &str, expires_at| Reservation {
@@ -83,7 +83,7 @@ async fn expired_reservation_gives_its_pieces_back_once() {
         (nodes.crons[0].trigger(EXPIRE).await.unwrap(), nodes.crons[1].trigger(EXPIRE).await.unwrap());
     nodes.ended(EXPIRE, one).await;
     nodes.ended(EXPIRE, two).await;
-    assert_eq!(shelf.stock().await, 8, "the future reservation still keeps two");
+    assert_eq!(shelf.stock().await, 8, "the future reservation must still keep two units");
     let state = async |id| shelf.store.reservation(id).await.unwrap().unwrap().state;
     assert_eq!(
         (state("past").await, state("future").await),
@@ -93,7 +93,7 @@ async fn expired_reservation_gives_its_pieces_back_once() {
 }
 
 #[tokio::test]
-async fn restock_fills_a_product_up_that_runs_out() {
+async fn restock_refills_a_product_that_runs_out() {
     let shelf = Shelf::sqlite(&catalogue(2, 10)).await;
     let nodes = Nodes::start(&shelf).await;
     assert_eq!(nodes.client.order("a", 9).await.status, StatusCode::CREATED);
@@ -104,14 +104,14 @@ async fn restock_fills_a_product_up_that_runs_out() {
     assert_eq!(
         nodes.client.order("b", 10).await.status,
         StatusCode::CREATED,
-        "the fence lets the next holder in"
+        "the fence must accept the next holder"
     );
     assert_eq!(nodes.run(AUDIT).await, RunOutcome::Succeeded);
     nodes.end().await;
 }
 
 #[tokio::test]
-async fn audit_fails_when_the_books_do_not_add_up() {
+async fn audit_fails_if_the_books_are_inconsistent() {
     let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
     let nodes = Nodes::start(&shelf).await;
     let one = order("one");

@@ -1,4 +1,5 @@
-//! The load generator with small servers: stalls are visible, and outcomes match the answers of the server.
+//! Tests of the load generator with small servers: stalls are visible, and outcomes match the
+//! server's responses.
 
 use axum::{Json, Router, extract::State, http::HeaderMap, response::IntoResponse, routing::post};
 use http::StatusCode;
@@ -60,7 +61,7 @@ fn plan(target: SocketAddr, profile: Profile, extent: Extent) -> LoadPlan {
 }
 
 #[tokio::test]
-async fn stall_is_seen_by_all_orders_of_the_open_model_and_by_one_client_of_the_closed() {
+async fn stall_delays_all_orders_in_the_open_model_only() {
     let stall = Duration::from_secs(1);
     let shop = || serve(Shop { stall_at: Some(50), stall, ..Shop::default() });
     let slow = |entries: &[load::Entry]| entries.iter().filter(|entry| entry.latency_us > 300_000).count();
@@ -74,11 +75,11 @@ async fn stall_is_seen_by_all_orders_of_the_open_model_and_by_one_client_of_the_
     let (_shop, address) = shop().await;
     let closed = plan(address, Profile::Closed { clients: 1 }, Extent::Orders(250));
     let (_, entries) = load::run(closed).await.unwrap();
-    assert_eq!(slow(&entries), 1, "coordinated omission");
+    assert_eq!(slow(&entries), 1, "the closed model must hide the stall (coordinated omission)");
 }
 
 #[tokio::test]
-async fn journal_has_a_line_for_every_order() {
+async fn journal_contains_a_line_per_order() {
     let (_shop, address) = serve(Shop::default()).await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("journal.jsonl");
@@ -102,7 +103,7 @@ async fn aborted_orders_are_sent_again_with_their_key() {
     let (summary, entries) = load::run(plan).await.unwrap();
     assert_eq!(summary.acknowledged, 200);
     assert!(entries.iter().any(|entry| entry.attempts > 1));
-    assert_eq!(shop.keys.lock().unwrap().len(), 200, "one key per order");
+    assert_eq!(shop.keys.lock().unwrap().len(), 200, "expected one key per order");
 }
 
 #[tokio::test]

@@ -1,13 +1,13 @@
-//! Tests of the application, by part.
+//! Integration tests of the application.
 
-// Shared test code may unwrap, too.
+// Shared test code may also unwrap.
 #![allow(clippy::unwrap_used)]
 
 mod audit;
 mod audit_command;
 mod balancer;
 mod catalogue;
-#[cfg(target_os = "linux")] // as `serve`
+#[cfg(target_os = "linux")] // like `serve`
 mod commands;
 mod dashboard;
 mod fleet;

@@ -1,4 +1,4 @@
-//! The program as users run it: arguments in, text and an exit code out.
+//! Tests of the program's command line: arguments, output and exit codes.
 
 use clap::{CommandFactory, Parser};
 use lock_inventory_demo::cli::Cli;
@@ -41,7 +41,7 @@ fn a_value_out_of_range_is_refused_with_the_range() {
     ];
     for (arguments, cure) in cases {
         let refusal = refusal(&arguments);
-        assert!(refusal.contains(cure) && refusal.contains(arguments[0]), "{arguments:?} says {refusal}");
+        assert!(refusal.contains(cure) && refusal.contains(arguments[0]), "{arguments:?}: {refusal}");
     }
 }
 
@@ -51,14 +51,14 @@ fn a_small_run_ends_with_a_table_and_a_verdict() {
     let (out, err) = (text(&ran.stdout), text(&ran.stderr));
     assert!(ran.status.success(), "{out}{err}");
     for expected in ["without lock", "with lock", "oversold units", "the store refused all 2 writes"] {
-        assert!(out.contains(expected), "`{expected}` is in {out}");
+        assert!(out.contains(expected), "`{expected}` is missing in {out}");
     }
-    assert!(err.contains("with lock: 1,500 of 1,500 orders answered"), "a pipe gets plain lines: {err}");
-    assert!(!err.contains('\u{1b}') && !out.contains('\u{1b}'), "and no escape codes");
+    assert!(err.contains("with lock: 1,500 of 1,500 orders completed"), "a pipe must get plain lines: {err}");
+    assert!(!err.contains('\u{1b}') && !out.contains('\u{1b}'), "a pipe must get no escape codes");
 }
 
 #[test]
-fn a_sale_that_could_show_nothing_is_refused() {
+fn a_sale_without_excess_demand_is_refused() {
     let ran = program(&["--orders", "3"]);
     assert_eq!(ran.status.code(), Some(2));
     assert!(text(&ran.stderr).contains("raise --orders"), "{}", text(&ran.stderr));

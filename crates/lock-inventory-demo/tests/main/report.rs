@@ -1,4 +1,4 @@
-//! The report is one self-contained file with every figure of the results.
+//! Tests that the report is one self-contained file with every figure in the results.
 
 use lock_inventory_demo::{
     load::{Latency, Summary},
@@ -56,7 +56,7 @@ fn results() -> Results {
 }
 
 #[test]
-fn page_has_the_figures_and_loads_nothing() {
+fn page_contains_the_figures_and_loads_nothing() {
     let page = report::page(&results()).unwrap();
     for figure in
         ["4711", "25.0 %", "s5-9", ">41<", ">43<", "2 × Abacus", "7.0.15", "Where not to use a lock", "<svg"]
@@ -65,7 +65,7 @@ fn page_has_the_figures_and_loads_nothing() {
     }
     for foreign in ["http://", "https://", "<script", "<link", "@import", "src="] {
         let page = page.replace("http://www.w3.org/2000/svg", "");
-        assert!(!page.contains(foreign), "the page has `{foreign}`");
+        assert!(!page.contains(foreign), "the page contains `{foreign}`");
     }
     assert!(!page.contains("<between>") && page.contains("&lt;between&gt;"));
 }
@@ -77,13 +77,13 @@ fn every_colour_of_a_chart_has_a_dark_variant() {
     for attribute in ["fill", "stroke"] {
         for part in body.split(&format!("{attribute}=\"#")).skip(1) {
             let rule = format!("[{attribute}=\"#{}\"]", &part[..6]);
-            assert!(style.contains(&rule), "{rule} is not in the style");
+            assert!(style.contains(&rule), "{rule} is missing in the style");
         }
     }
 }
 
 #[test]
-fn failed_expectation_comes_first() {
+fn failed_expectations_are_listed_first() {
     let mut results = results();
     results.scenarios[0].failures.push("it oversold 3 units".into());
     let page = report::page(&results).unwrap();
@@ -92,7 +92,7 @@ fn failed_expectation_comes_first() {
 }
 
 #[test]
-fn written_results_make_the_same_page() {
+fn written_results_give_the_same_page() {
     let directory = tempfile::tempdir().unwrap();
     report::write(&results(), directory.path()).unwrap();
     let read = report::read(&directory.path().join(report::RESULTS)).unwrap();

@@ -1,4 +1,4 @@
-//! The routes: validation of requests, and the effects of repeated and abandoned requests.
+//! Tests of the routes: request validation, and the effects of repeated and abandoned requests.
 
 use crate::support::{Client, Shelf, catalogue, config, lone_shop, order_request, shop, short_lease};
 use axum::{
@@ -29,7 +29,7 @@ const EMBEDDED: [Strategy; 7] = [
 ];
 
 #[tokio::test]
-async fn repeated_key_gives_the_same_answer_and_another_payload_is_refused() {
+async fn repeated_key_returns_the_same_receipt_for_the_same_payload() {
     for strategy in EMBEDDED {
         let shelf = Shelf::sqlite(&catalogue(2, 10)).await;
         let shop = lone_shop(&shelf, strategy).await;
@@ -76,7 +76,7 @@ async fn concurrent_requests_with_one_key_deduct_once() {
             }
         }
         assert_eq!((created, shelf.stock().await, shelf.keys().await.len()), (1, 9, 1), "{strategy}");
-        assert_eq!(shop.seller().payments().taken(), 250, "{strategy}: the other payments went back");
+        assert_eq!(shop.seller().payments().taken(), 250, "{strategy}: the other payments must be refunded");
     }
 }
 
@@ -109,7 +109,7 @@ async fn declined_payment_sells_nothing() {
 }
 
 #[tokio::test]
-async fn bad_input_is_refused_at_the_edge() {
+async fn invalid_input_is_refused_early() {
     let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
     let shop = lone_shop(&shelf, Strategy::Fenced).await;
     let client = Client::of(&shop);
@@ -142,7 +142,7 @@ async fn bad_input_is_refused_at_the_edge() {
     assert_eq!(
         large.status,
         StatusCode::PAYLOAD_TOO_LARGE,
-        "by the layer that reads the body before the lock"
+        "the layer that reads the body must reject it before the lock"
     );
     assert_eq!(shelf.keys().await.len(), 0);
 }
@@ -153,7 +153,7 @@ fn order_body(key: &str, body: String) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn only_orders_of_strategies_with_a_lock_wait_for_it() {
+async fn only_strategies_with_a_lock_wait_for_it() {
     let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
     let locks = Locks::in_memory();
     let quick =
@@ -187,7 +187,7 @@ async fn stale_section(strategy: Strategy) -> (Shelf, crate::support::Reply, u64
     let late = tokio::spawn(async move { client.order("late", 1).await });
     gate.arrived(1).await;
     let current = Client::of(&healthy).order("current", 1).await;
-    assert_eq!(current.status, StatusCode::CREATED, "the lock passes on: {current:?}");
+    assert_eq!(current.status, StatusCode::CREATED, "another shop must acquire the lock: {current:?}");
     gate.open();
     let late = late.await.unwrap();
     let taken = paused.seller().payments().taken();
@@ -197,25 +197,29 @@ async fn stale_section(strategy: Strategy) -> (Shelf, crate::support::Reply, u64
 }
 
 #[tokio::test]
-async fn stale_holder_is_refused_and_not_acknowledged_with_the_fence() {
+async fn stale_holder_is_refused_with_the_fence() {
     let (shelf, late, taken) = stale_section(Strategy::Fenced).await;
     assert_eq!((late.status, late.reason()), (StatusCode::SERVICE_UNAVAILABLE, "stale-holder".into()));
     let json = late.json();
     assert!(json["token"].as_u64().unwrap() < json["newer"].as_u64().unwrap(), "{json}");
     assert!(late.headers.contains_key("retry-after"));
     assert_eq!((shelf.keys().await, shelf.stock().await), (vec!["current".to_owned()], 9));
-    assert_eq!(taken, 0, "the payment of the refused order went back");
+    assert_eq!(taken, 0, "the refused order's payment must be refunded");
 }
 
 #[tokio::test]
 async fn stale_holder_oversells_without_the_fence() {
     let (shelf, late, _) = stale_section(Strategy::Lock).await;
     assert_eq!(late.status, StatusCode::CREATED, "{late:?}");
-    assert_eq!((shelf.keys().await.len(), shelf.stock().await), (2, 9), "two orders, one unit less");
+    assert_eq!(
+        (shelf.keys().await.len(), shelf.stock().await),
+        (2, 9),
+        "expected two orders and one unit less"
+    );
 }
 
 #[tokio::test]
-async fn client_that_leaves_does_not_stop_an_order() {
+async fn disconnected_client_does_not_stop_an_order() {
     for strategy in [Strategy::None, Strategy::Fenced, Strategy::Conditional] {
         let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
         let gate = Arc::new(Gate::default());
@@ -244,7 +248,11 @@ async fn reservation_becomes_an_order_once() {
 
     let confirm = format!("/reservations/{id}/confirm");
     assert_eq!(client.post(&confirm, json!({})).await.status, StatusCode::CREATED);
-    assert_eq!(client.post(&confirm, json!({})).await.status, StatusCode::OK, "a repetition finds the order");
+    assert_eq!(
+        client.post(&confirm, json!({})).await.status,
+        StatusCode::OK,
+        "a repeated request must find the order"
+    );
     assert_eq!((shelf.stock().await, shelf.keys().await), (7, vec![id.clone()]));
     assert_eq!(shop.seller().payments().taken(), 750);
     let cancel = Request::delete(format!("/reservations/{id}")).body(Body::empty()).unwrap();
@@ -252,7 +260,7 @@ async fn reservation_becomes_an_order_once() {
 }
 
 #[tokio::test]
-async fn cancelled_reservation_gives_its_pieces_back_once() {
+async fn cancelled_reservation_returns_its_units_once() {
     let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
     let client = Client::of(&lone_shop(&shelf, Strategy::Fenced).await);
     let made = client.post("/skus/P-0/reservations", json!({"quantity": 3, "seconds": 60})).await;
@@ -275,7 +283,7 @@ async fn cancelled_reservation_gives_its_pieces_back_once() {
 }
 
 #[tokio::test]
-async fn reservations_of_orders_are_not_found_by_the_route() {
+async fn reservations_of_orders_are_hidden_from_the_route() {
     let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
     let client = Client::of(&lone_shop(&shelf, Strategy::Conditional).await);
     assert_eq!(client.order("key", 1).await.status, StatusCode::CREATED);
@@ -284,7 +292,7 @@ async fn reservations_of_orders_are_not_found_by_the_route() {
 }
 
 #[tokio::test]
-async fn admin_routes_exist_only_when_they_are_opened() {
+async fn admin_routes_exist_only_if_enabled() {
     let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
     let shop = lone_shop(&shelf, Strategy::Fenced).await;
     let closed = Client(router(shop.clone(), Admin::Closed));
@@ -344,7 +352,7 @@ async fn state_shows_stock_holder_and_counters() {
 }
 
 #[tokio::test]
-async fn metrics_have_the_locks_and_the_orders() {
+async fn metrics_contain_locks_and_orders() {
     let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
     let client = Client::of(&lone_shop(&shelf, Strategy::Fenced).await);
     client.order("a", 1).await;
@@ -354,13 +362,13 @@ async fn metrics_have_the_locks_and_the_orders() {
         "lock_acquire_duration_seconds_count",
         r#"http_route="/skus/{sku}/orders""#,
     ] {
-        assert!(metrics.contains(line), "`{line}` is in {metrics}");
+        assert!(metrics.contains(line), "`{line}` is missing in {metrics}");
     }
-    assert!(!metrics.contains("P-0"), "names of locks are no labels: there is no bound to them");
+    assert!(!metrics.contains("P-0"), "lock names must not be labels, because their number is unbounded");
 }
 
 #[tokio::test]
-async fn shop_without_its_database_is_alive_and_not_ready() {
+async fn shop_without_database_is_live_but_not_ready() {
     let shelf = Shelf::sqlite(&catalogue(1, 10)).await;
     let client = Client::of(&lone_shop(&shelf, Strategy::Fenced).await);
     let ready = client.get("/health/ready").await;

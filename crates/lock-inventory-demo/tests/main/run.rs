@@ -1,4 +1,4 @@
-//! The program in a separate process, and the absence of remains after it.
+//! The program in a separate process, and checks for leftover processes and files.
 
 use crate::program::command;
 use std::{
@@ -14,14 +14,15 @@ use tempfile::TempDir;
 /// Time limit for every wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// A run of the program with a separate directory for temporary files, by which its remains are found.
+/// A run of the program with a separate temporary directory, which identifies leftover processes
+/// and files.
 pub(crate) struct Run {
     child: Child,
     stderr: BufReader<ChildStderr>,
     directory: TempDir,
 }
 
-/// Child process, killed at the end of the test even if the test fails.
+/// Kills the child process at the end of the test, even if the test fails.
 impl Drop for Run {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -46,29 +47,29 @@ impl Run {
         Self { child, stderr, directory }
     }
 
-    /// Waits until a line of the progress begins with `word`.
+    /// Waits until a progress line begins with `word`.
     pub(crate) fn says(&mut self, word: &str) {
         let begins = self.stderr.by_ref().lines().map_while(Result::ok).any(|line| line.starts_with(word));
-        assert!(begins, "it ended and never said `{word}`");
+        assert!(begins, "the run ended without printing `{word}`");
     }
 
     pub(crate) fn signal(&self, name: &str) {
         signal(name, self.child.id());
     }
 
-    /// Returns the shops of the run, by their logs in its directory.
+    /// Returns the shops of the run, identified by their logs in the directory.
     pub(crate) fn shops(&self) -> Vec<u32> {
         shops_in(self.directory.path())
     }
 
-    /// Waits until some of its shops satisfy `is`, and returns one of them.
+    /// Waits until a shop of the run satisfies `is`, and returns it.
     pub(crate) fn until_shop(&self, is: impl Fn(u32) -> bool) -> u32 {
         let begin = Instant::now();
         loop {
             if let Some(shop) = self.shops().into_iter().find(|shop| is(*shop)) {
                 return shop;
             }
-            assert!(begin.elapsed() < PATIENCE, "no shop is like this");
+            assert!(begin.elapsed() < PATIENCE, "no shop satisfies the condition");
             sleep(Duration::from_millis(2));
         }
     }
@@ -80,7 +81,7 @@ impl Run {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(begin.elapsed() < PATIENCE, "it does not end");
+            assert!(begin.elapsed() < PATIENCE, "the process does not exit");
             sleep(Duration::from_millis(5));
         };
         let mut err = String::new();
@@ -91,7 +92,7 @@ impl Run {
 }
 
 impl Ended {
-    /// Asserts that no shop, no server and no file is left.
+    /// Asserts that no shop, server or file is left.
     pub(crate) fn leaves_nothing(&self) {
         assert_eq!(shops_in(self.directory.path()), [0; 0]);
         assert_eq!(working_in(self.directory.path()), [0; 0]);
@@ -99,7 +100,7 @@ impl Ended {
         assert!(files.is_empty(), "{files:?}");
     }
 
-    /// Waits until no shop is left, since shops may still be ending.
+    /// Waits until no shop is left, because shops may still be exiting.
     pub(crate) fn leaves_no_shop(&self) {
         let begin = Instant::now();
         while !shops_in(self.directory.path()).is_empty() {
@@ -113,7 +114,7 @@ pub(crate) fn signal(name: &str, process: u32) {
     assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
 }
 
-/// Returns `true` if the process is stopped by a signal.
+/// Returns `true` if the process is suspended by a signal.
 pub(crate) fn is_stopped(process: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
@@ -134,7 +135,7 @@ fn shops_in(directory: &Path) -> Vec<u32> {
     })
 }
 
-/// Returns the private servers of the run, by their working directories.
+/// Returns the run's private servers, identified by their working directories.
 fn working_in(directory: &Path) -> Vec<u32> {
     processes(|process| fs::read_link(process.join("cwd")).is_ok_and(|at| at.starts_with(directory)))
 }

@@ -1,4 +1,4 @@
-//! Every strategy under load: the unsafe strategies oversell, the others sell out exactly.
+//! Tests of every strategy under load. Unsafe strategies oversell, and the others sell out exactly.
 
 use crate::support::{Client, Shelf, catalogue, config, shop};
 use axum::http::StatusCode;
@@ -29,7 +29,7 @@ async fn rush(shelf: &Shelf, shops: &[Arc<Shop>]) -> Audit {
     Audit::of(&shelf.store.books().await.unwrap(), None)
 }
 
-/// Opens two shops that share a stock like two processes.
+/// Opens two shops that share a stock, like two processes.
 async fn two(shelf: &Shelf, strategy: Strategy) -> [Arc<Shop>; 2] {
     let locks = Locks::in_memory();
     let open = || shop(shelf, &locks, config(strategy), Faults::default());
@@ -84,7 +84,7 @@ async fn script_in_redis_sells_out_exactly() {
 }
 
 #[tokio::test]
-async fn setnx_oversells_when_a_section_outlives_the_ttl() {
+async fn setnx_oversells_if_a_section_outlives_the_ttl() {
     let redis = RedisServer::start();
     let shelf = Shelf::sqlite(&catalogue(1, STOCK)).await;
     let (faults, ttl) = (Faults::default(), u64::try_from(SETNX_TTL.as_millis()).unwrap());

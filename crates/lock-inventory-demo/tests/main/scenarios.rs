@@ -1,4 +1,5 @@
-//! The scenarios in real processes, on SQLite and on PostgreSQL, and the ways in which a run can end.
+//! Tests of the scenarios in real processes, on SQLite and PostgreSQL, and of the ways a run can
+//! end.
 
 use crate::run::{Run, is_stopped};
 use lock_inventory_demo::{
@@ -37,13 +38,13 @@ async fn controls_oversell_and_fenced_locks_do_not_on_sqlite() {
     all_pass(&results);
     let fenced = results.scenarios.iter().find(|one| one.id == "S5").unwrap();
     assert!(fenced.stale.iter().all(|write| write.newer > write.token), "{:?}", fenced.stale);
-    assert!(fenced.holds.iter().any(|hold| hold.is_stale), "the timeline shows the stale holder");
+    assert!(fenced.holds.iter().any(|hold| hold.is_stale), "the timeline does not show the stale holder");
     let hot = results.scenarios.iter().find(|one| one.id == "S3").unwrap();
     assert_eq!(hot.servers.len(), 4);
     let page = report::page(&results).unwrap();
     for server in &hot.servers {
         assert!(server.share >= 0.15, "{server:?}");
-        assert!(page.contains(&format!(">{}<", server.pid)), "the page names {server:?}");
+        assert!(page.contains(&format!(">{}<", server.pid)), "the page does not name {server:?}");
     }
 }
 
@@ -51,11 +52,14 @@ async fn controls_oversell_and_fenced_locks_do_not_on_sqlite() {
 async fn controls_oversell_and_fenced_locks_do_not_on_postgres() {
     let results = results(DatabasePlan::PrivatePostgres, scenarios(), runs()).await;
     all_pass(&results);
-    assert!(results.scenarios.iter().any(|one| one.strategy == "units"), "skip locked is tried there");
+    assert!(
+        results.scenarios.iter().any(|one| one.strategy == "units"),
+        "the strategy `units` must run on PostgreSQL"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stall_of_the_database_shows_in_the_open_model() {
+async fn database_stall_is_visible_in_the_open_model() {
     let results = results(DatabasePlan::Sqlite, vec![Part::Stall], 1).await;
     all_pass(&results);
     let stall = results.stall.unwrap();
@@ -63,7 +67,7 @@ async fn stall_of_the_database_shows_in_the_open_model() {
 }
 
 #[test]
-fn run_that_is_interrupted_leaves_nothing() {
+fn interrupted_run_leaves_nothing_behind() {
     let redis = RedisServer::start();
     let mut run = Run::start(&["all", "--quick", "--only", "S0,S3,S5", "--redis", &redis.url()], &[]);
     run.says("S0");
@@ -76,7 +80,7 @@ fn run_that_is_interrupted_leaves_nothing() {
 }
 
 #[test]
-fn run_that_ends_while_a_shop_is_stopped_leaves_nothing() {
+fn run_with_a_suspended_shop_leaves_nothing_behind() {
     let redis = RedisServer::start();
     let run = Run::start(&["all", "--quick", "--only", "S4", "--redis", &redis.url()], &[]);
     run.until_shop(is_stopped);
@@ -88,7 +92,7 @@ fn run_that_ends_while_a_shop_is_stopped_leaves_nothing() {
 }
 
 #[test]
-fn shops_of_a_killed_run_end() {
+fn shops_of_a_killed_run_exit() {
     let redis = RedisServer::start();
     let run = Run::start(&["all", "--quick", "--only", "S3", "--redis", &redis.url()], &[]);
     run.until_shop(|_| true);

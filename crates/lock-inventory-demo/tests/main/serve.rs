@@ -1,4 +1,4 @@
-//! Shop processes: start, pause and shutdown.
+//! Tests of shop processes: start, pause and shutdown.
 
 use crate::support::{Shelf, catalogue};
 use lock_inventory_demo::serve::Ready;
@@ -41,7 +41,7 @@ impl Process {
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let ready: Ready =
-            serde_json::from_str(&line).unwrap_or_else(|_| panic!("`{line}` is the first line"));
+            serde_json::from_str(&line).unwrap_or_else(|_| panic!("unexpected first line: `{line}`"));
         assert_eq!((&*ready.shop, ready.pid), (name, child.id()));
         Self { child, ready }
     }
@@ -56,7 +56,7 @@ impl Process {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(begin.elapsed() < PATIENCE, "it does not end");
+            assert!(begin.elapsed() < PATIENCE, "the process does not exit");
             sleep(Duration::from_millis(5));
         }
     }
@@ -74,7 +74,7 @@ impl Process {
         assert_eq!(ask(self.ready.listening, "POST", "/admin/fault", Some(fault)).0, 204);
     }
 
-    /// Orders a unit of `P-0` in a thread.
+    /// Orders a unit of `P-0` from another thread.
     fn order(&self, key: &str) -> JoinHandle<(u16, Value)> {
         let (at, key) = (self.ready.listening, key.to_owned());
         thread::spawn(move || {
@@ -122,7 +122,7 @@ fn holds_lock(process: &Process) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sigterm_ends_requests_jobs_and_locks_in_order() {
+async fn sigterm_drains_requests_jobs_and_locks_in_order() {
     let (redis, shelf) = (RedisServer::start(), Shelf::sqlite(&catalogue(1, 10)).await);
     let mut first = Process::start("first", &shelf, &redis, &[]);
     until("the only shop leads", || first.state()["leader"] == true);
@@ -138,24 +138,24 @@ async fn sigterm_ends_requests_jobs_and_locks_in_order() {
     }
 
     first.signal(Signal::TERM);
-    until("it accepts no more", || TcpStream::connect(first.ready.listening).is_err());
-    until("the jobs have passed on", || second.state()["leader"] == true);
-    assert_eq!(order.join().unwrap().0, 201, "a request in flight ends");
+    until("the shop stops accepting connections", || TcpStream::connect(first.ready.listening).is_err());
+    until("the second shop leads the jobs", || second.state()["leader"] == true);
+    assert_eq!(order.join().unwrap().0, 201, "a request in flight must complete");
     assert!(first.ended().success());
-    assert_eq!(locks(&redis, ":stock:"), [""; 0], "its locks are released");
+    assert_eq!(locks(&redis, ":stock:"), [""; 0], "the shop's locks must be released");
     events.read_to_string(&mut stream).unwrap(); // the stream ends
     assert_eq!(second.order("after").join().unwrap().0, 201);
     assert_eq!(shelf.keys().await, ["under-way", "after"]);
 }
 
-/// Returns the keys of locks on Redis whose names contain `part`.
+/// Returns the lock keys on Redis whose names contain `part`.
 fn locks(redis: &RedisServer, part: &str) -> Vec<String> {
     let is_lock = |key: &String| key.contains(part) && !key.contains("token");
     redis.keys().into_iter().filter(is_lock).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shop_ends_when_its_parent_does() {
+async fn shop_exits_with_its_parent() {
     let (redis, shelf) = (RedisServer::start(), Shelf::sqlite(&catalogue(1, 10)).await);
     let mut process = Process::start("shop", &shelf, &redis, &[]);
     drop(process.child.stdin.take());
@@ -170,11 +170,11 @@ async fn pause(strategy: &str) -> (Shelf, u16, Value) {
     let healthy = Process::start("healthy", &shelf, &redis, &options);
     paused.arm(json!({"kind": "pause", "once": true}));
     let late = paused.order("late");
-    until("it has stopped itself", || paused.is_stopped());
+    until("the shop has suspended itself", || paused.is_stopped());
     assert_eq!(
         healthy.order("current").join().unwrap().0,
         201,
-        "the lease expires, and another shop acquires the lock"
+        "another shop must acquire the lock after the lease expired"
     );
     paused.signal(Signal::CONT);
     let (status, body) = late.join().unwrap();
@@ -193,24 +193,28 @@ async fn paused_holder_is_refused_by_the_fence() {
 async fn paused_holder_oversells_without_the_fence() {
     let (shelf, status, body) = pause("lock").await;
     assert_eq!(status, 201, "{body}");
-    assert_eq!((shelf.keys().await.len(), shelf.stock().await), (2, 9), "two orders, one unit less");
+    assert_eq!(
+        (shelf.keys().await.len(), shelf.stock().await),
+        (2, 9),
+        "expected two orders and one unit less"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shop_without_its_redis_is_not_ready() {
+async fn shop_without_redis_is_not_ready() {
     let (redis, shelf) = (RedisServer::start(), Shelf::sqlite(&catalogue(1, 10)).await);
     let process = Process::start("shop", &shelf, &redis, &[]);
     let ready = || ask(process.ready.listening, "GET", "/health/ready", None);
     assert_eq!(ready().0, 200);
     redis.stop();
-    until("it is no longer ready", || ready().0 == 503);
+    until("the shop is no longer ready", || ready().0 == 503);
     assert_eq!(ready().1["locks"], "unavailable");
     redis.restart();
-    until("it is ready again", || ready().0 == 200);
+    until("the shop is ready again", || ready().0 == 200);
 }
 
 #[test]
-fn wrong_options_are_refused_without_secrets() {
+fn invalid_options_are_refused_without_secrets() {
     let refuse = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lock-inventory-demo"));
         let ended =
@@ -229,6 +233,6 @@ fn wrong_options_are_refused_without_secrets() {
         (["--locks", "redis://:s3cret@127.0.0.1:1"], "could not connect to the lock store"),
     ] {
         let said = refuse(&arguments);
-        assert!(said.contains(remedy), "{arguments:?} says {said}");
+        assert!(said.contains(remedy), "{arguments:?}: {said}");
     }
 }

@@ -1,4 +1,4 @@
-//! The statements of the store, on SQLite and on PostgreSQL.
+//! Tests of the store's statements, on SQLite and PostgreSQL.
 
 use crate::support::{Shelf, catalogue, empty_postgres, entry, order, pieces, sku};
 use futures_util::future::join_all;
@@ -36,7 +36,7 @@ async fn read_by_an_older_holder_is_refused() {
         assert_eq!(
             store.fenced_read(&sku(0), NEW).await.unwrap(),
             fresh(10),
-            "the same holder may read again"
+            "the same holder can read again"
         );
         assert_eq!(store.fence(&sku(0)).await.unwrap(), NEW);
     }
@@ -55,7 +55,7 @@ async fn stale_write_between_the_new_read_and_write_is_refused() {
         assert_eq!(
             (shelf.stock().await, shelf.keys().await.len()),
             (10, 0),
-            "a refused write leaves nothing"
+            "a refused write must leave no effects"
         );
 
         let written = store.fenced_write(entry(&current, Some(8)), pieces(9), NEW).await.unwrap();
@@ -65,20 +65,24 @@ async fn stale_write_between_the_new_read_and_write_is_refused() {
 }
 
 #[tokio::test]
-async fn fence_on_the_write_alone_lets_a_stale_write_land_between_read_and_write() {
+async fn fence_on_writes_only_admits_a_stale_write_after_a_read() {
     for shelf in Shelf::both(&catalogue(1, 10)).await {
         let store = &shelf.store;
         let (late, current) = (order("late"), order("current"));
-        assert_eq!(store.read(&sku(0)).await.unwrap(), pieces(10), "the old holder reads");
-        assert_eq!(store.read(&sku(0)).await.unwrap(), pieces(10), "the new holder reads");
+        assert_eq!(store.read(&sku(0)).await.unwrap(), pieces(10), "unexpected stock for the old holder");
+        assert_eq!(store.read(&sku(0)).await.unwrap(), pieces(10), "unexpected stock for the new holder");
         let first = store.write_fenced_only(entry(&late, Some(7)), pieces(9), OLD).await.unwrap();
         let second = store.write_fenced_only(entry(&current, Some(8)), pieces(9), NEW).await.unwrap();
         assert_eq!((first, second), (Written::Recorded, Written::Recorded));
-        assert_eq!((shelf.stock().await, shelf.keys().await.len()), (9, 2), "two orders, one unit less");
+        assert_eq!(
+            (shelf.stock().await, shelf.keys().await.len()),
+            (9, 2),
+            "expected two orders and one unit less"
+        );
 
         let after = order("after");
         let third = store.write_fenced_only(entry(&after, Some(7)), pieces(8), OLD).await.unwrap();
-        assert_eq!(third, Written::Stale(STALE), "only a write after the new one is refused");
+        assert_eq!(third, Written::Stale(STALE), "a stale write after the new write must be refused");
     }
 }
 
@@ -88,7 +92,11 @@ async fn unfenced_write_overwrites_changes_since_its_read() {
         let (mine, theirs) = (order("mine"), order("theirs"));
         shelf.store.write(entry(&mine, None), pieces(9)).await.unwrap();
         shelf.store.write(entry(&theirs, None), pieces(9)).await.unwrap();
-        assert_eq!((shelf.stock().await, shelf.keys().await.len()), (9, 2), "two orders, one unit less");
+        assert_eq!(
+            (shelf.stock().await, shelf.keys().await.len()),
+            (9, 2),
+            "expected two orders and one unit less"
+        );
     }
 }
 
@@ -102,7 +110,7 @@ async fn write_without_a_read_is_refused() {
 }
 
 #[tokio::test]
-async fn taken_key_rolls_the_stock_back() {
+async fn duplicate_key_rolls_back_the_stock_change() {
     for shelf in Shelf::both(&catalogue(1, 10)).await {
         let store = &shelf.store;
         let once = order("once");
@@ -117,7 +125,7 @@ async fn taken_key_rolls_the_stock_back() {
 }
 
 #[tokio::test]
-async fn held_row_keeps_others_from_reading_for_a_write() {
+async fn held_row_blocks_other_reads_for_update() {
     for shelf in Shelf::both(&catalogue(1, 10)).await {
         let first = shelf.store.hold_row(&sku(0)).await.unwrap();
         assert_eq!(first.stock, pieces(10));
@@ -126,12 +134,12 @@ async fn held_row_keeps_others_from_reading_for_a_write() {
         tokio::task::yield_now().await;
         let one = order("one");
         assert_eq!(first.write(entry(&one, None), pieces(9)).await.unwrap(), Written::Recorded);
-        assert_eq!(second.await.unwrap(), pieces(9), "the second reader waited for the write");
+        assert_eq!(second.await.unwrap(), pieces(9), "the second reader must wait for the write");
     }
 }
 
 #[tokio::test]
-async fn units_are_taken_side_by_side_and_never_twice() {
+async fn units_are_taken_concurrently_and_never_twice() {
     let shelf = Shelf::postgres(&catalogue(1, 3)).await;
     let mut two = order("two");
     two.quantity = pieces(2);
@@ -140,11 +148,11 @@ async fn units_are_taken_side_by_side_and_never_twice() {
     let second = shelf.store.hold_units(&one).await.unwrap().unwrap();
     assert!(
         shelf.store.hold_units(&more).await.unwrap().is_none(),
-        "all three are held, and it does not wait"
+        "all three units are held, and the call must not wait"
     );
     assert_eq!(second.write(entry(&one, None)).await.unwrap(), Written::Recorded);
     first.give_back().await.unwrap();
-    assert!(shelf.store.hold_units(&more).await.unwrap().is_some(), "released units are free again");
+    assert!(shelf.store.hold_units(&more).await.unwrap().is_some(), "released units must be free again");
     assert_eq!((shelf.stock().await, shelf.keys().await), (2, vec!["one".to_owned()]));
 
     let sqlite = Shelf::sqlite(&catalogue(1, 3)).await;
@@ -174,12 +182,12 @@ async fn reservation_ends_once() {
         assert_eq!(
             (confirmed, shelf.keys().await.len()),
             (None, 0),
-            "a cancelled or expired reservation cannot be confirmed"
+            "a cancelled or expired reservation must not be confirmed"
         );
         assert_eq!(
             store.reserve(&kept, None).await.unwrap(),
             Reserved::Held,
-            "an ended id may be used again"
+            "the id of an ended reservation can be used again"
         );
         assert_eq!(store.confirm(&kept, entry(&paid, None)).await.unwrap(), Some(Written::Recorded));
         assert_eq!((shelf.stock().await, due(1_000).await), (6, vec![]));
@@ -188,14 +196,14 @@ async fn reservation_ends_once() {
 }
 
 #[tokio::test]
-async fn reservation_refuses_an_older_holder_and_makes_one_stale() {
+async fn reservation_checks_and_advances_the_fence() {
     for shelf in Shelf::both(&catalogue(1, 10)).await {
         let store = &shelf.store;
         let late = order("late");
         store.fenced_read(&sku(0), OLD).await.unwrap();
         assert_eq!(store.reserve(&reservation("new", 1), Some(NEW)).await.unwrap(), Reserved::Held);
         let written = store.fenced_write(entry(&late, Some(7)), pieces(9), OLD).await.unwrap();
-        assert_eq!(written, Written::Stale(STALE), "the stale write would overwrite the reservation");
+        assert_eq!(written, Written::Stale(STALE), "a stale write must not overwrite the reservation");
         assert_eq!(store.reserve(&reservation("old", 1), Some(OLD)).await.unwrap(), Reserved::Stale(STALE));
         let back =
             store.give_back(&reservation("new", 1), ReservationState::Expired, Some(OLD)).await.unwrap();
@@ -233,6 +241,6 @@ async fn many_shops_set_up_one_empty_database() {
         let stores = join_all((0..8).map(|_| open())).await;
         assert_eq!(stores[7].products().await.unwrap().len(), 3, "{url}");
         stores[0].set_up(&catalogue(5, 1)).await.unwrap();
-        assert_eq!(stores[0].products().await.unwrap().len(), 3, "an existing stock stays");
+        assert_eq!(stores[0].products().await.unwrap().len(), 3, "an existing stock must not change");
     }
 }

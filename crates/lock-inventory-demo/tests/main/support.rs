@@ -36,7 +36,7 @@ pub(crate) struct Shelf {
     _directory: Option<TempDir>,
 }
 
-/// The PostgreSQL server of all tests in this process. It ends with the process.
+/// The PostgreSQL server shared by all tests in this process. It ends with the process.
 static POSTGRES: OnceCell<PostgresServer> = OnceCell::const_new();
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
@@ -72,11 +72,11 @@ impl Shelf {
         self.store.books().await.unwrap().ledger.into_iter().map(|row| row.order).collect()
     }
 
-    /// Corrupts the database with a statement that no product code contains.
+    /// Corrupts the database with a statement.
     pub(crate) async fn corrupt(&self, sql: &'static str) {
         let pool = AnyPool::connect(self.url.reveal()).await.unwrap();
         let done = sqlx::query(sql).execute(&pool).await.unwrap();
-        assert!(done.rows_affected() > 0, "`{sql}` changes something");
+        assert!(done.rows_affected() > 0, "`{sql}` changed nothing");
         pool.close().await;
     }
 }
@@ -122,7 +122,7 @@ pub(crate) fn pieces(count: u32) -> Quantity {
     Quantity::new(count)
 }
 
-/// Returns the settings of a shop whose requests wait long enough for every test.
+/// Returns settings for a shop whose requests wait long enough for every test.
 pub(crate) fn config(strategy: Strategy) -> ShopConfig {
     ShopConfig { strategy, wait: Duration::from_secs(60), ..ShopConfig::default() }
 }
@@ -136,7 +136,7 @@ pub(crate) async fn lone_shop(shelf: &Shelf, strategy: Strategy) -> Arc<Shop> {
     shop(shelf, &Locks::in_memory(), config(strategy), Faults::default()).await
 }
 
-/// Returns options with which a lock is lost soon, because it is not renewed, as in a paused process.
+/// Returns options for a short lease without renewal, as in a paused process.
 pub(crate) fn short_lease() -> LockOptions {
     LockOptions::new().fixed_lease(Duration::from_millis(100))
 }
@@ -144,7 +144,7 @@ pub(crate) fn short_lease() -> LockOptions {
 /// The routes of a shop, called without a network.
 pub(crate) struct Client(pub(crate) Router);
 
-/// The answer to a request.
+/// The response to a request.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -157,7 +157,7 @@ impl Reply {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{self:?}"))
     }
 
-    /// Returns the word of a refusal.
+    /// Returns the reason of an error response.
     pub(crate) fn reason(&self) -> String {
         assert_eq!(self.headers["content-type"], "application/problem+json", "{self:?}");
         let json = self.json();

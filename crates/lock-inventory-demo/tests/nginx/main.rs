@@ -1,4 +1,4 @@
-//! The shops behind nginx: `cargo test -p lock-inventory-demo --test nginx`.
+//! Tests of the shops behind nginx: `cargo test -p lock-inventory-demo --test nginx`.
 
 // Tests may unwrap.
 #![allow(clippy::unwrap_used)]
@@ -20,13 +20,13 @@ const CLIENTS: usize = 8;
 const ORDERS_EACH: usize = 50;
 
 #[test]
-fn file_of_compose_is_valid() {
+fn compose_file_is_valid() {
     let checked = Nginx::check(&["127.0.0.1:8080".parse().unwrap()]);
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn four_shops_share_the_requests_and_none_fails() {
+async fn four_shops_share_the_requests_without_failures() {
     let redis = PrivateRedis::start().await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let database = format!("sqlite://{}", directory.path().join("shop.sqlite").display());
@@ -49,10 +49,13 @@ async fn four_shops_share_the_requests_and_none_fails() {
             *shares.entry(shop).or_default() += 1;
         }
     }
-    println!("answers by shop: {shares:?}");
+    println!("responses by shop: {shares:?}");
     assert_eq!(shares.len(), 4, "{shares:?}");
     let least = CLIENTS * ORDERS_EACH * 15 / 100;
-    assert!(shares.values().all(|share| *share >= least), "{shares:?}, each at least {least}");
+    assert!(
+        shares.values().all(|share| *share >= least),
+        "expected at least {least} for each shop: {shares:?}"
+    );
     fleet.stop().await.unwrap();
 }
 
@@ -64,7 +67,7 @@ async fn sku(client: &HttpClient<Full<Bytes>>) -> String {
     products[0]["sku"].as_str().unwrap().to_owned()
 }
 
-/// Places orders one after the other, and returns the shop that answered each order.
+/// Places orders one after the other, and returns the shop that handled each order.
 async fn orders(client: Arc<HttpClient<Full<Bytes>>>, sku: String, number: usize) -> Vec<String> {
     let mut shops = Vec::new();
     for order in 0..ORDERS_EACH {

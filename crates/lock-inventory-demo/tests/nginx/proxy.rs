@@ -32,10 +32,10 @@ impl Nginx {
             .arg(file)
             .args(["-g", "daemon off;"])
             .current_dir(home.path())
-            .stdout(Stdio::null()) // a line for each request
+            .stdout(Stdio::null()) // one line per request
             .process_group(0)
             .spawn()
-            .expect("nginx is on the PATH");
+            .expect("nginx not found on the PATH");
         let nginx = Self { address, master, _home: home };
         while TcpStream::connect(nginx.address).is_err() {
             std::thread::sleep(Duration::from_millis(20));
@@ -43,7 +43,7 @@ impl Nginx {
         nginx
     }
 
-    /// Lets nginx check the configuration without starting, with `shops` instead of the containers.
+    /// Validates the configuration without starting nginx, with `shops` instead of the containers.
     pub(crate) fn check(shops: &[SocketAddr]) -> Output {
         let home = tempfile::tempdir().unwrap();
         let file = written(&home, &configuration(&home, shops, unused_address()));
@@ -53,7 +53,7 @@ impl Nginx {
             .arg(file)
             .current_dir(home.path())
             .output()
-            .expect("nginx is on the PATH")
+            .expect("nginx not found on the PATH")
     }
 }
 
@@ -66,11 +66,11 @@ impl Drop for Nginx {
     }
 }
 
-/// Returns the configuration, with local addresses and directories instead of those of the containers.
+/// Returns the configuration with local addresses and directories.
 fn configuration(home: &TempDir, shops: &[SocketAddr], address: SocketAddr) -> String {
     let (own, container): (Vec<_>, Vec<_>) =
         CONFIGURATION.lines().partition(|line| !line.trim().starts_with("server shop-"));
-    assert!(container.len() == 3 && own.len() > 3, "the shops of compose.yaml");
+    assert!(container.len() == 3 && own.len() > 3, "expected the shops of compose.yaml");
     let options = container[0].split_once(":8080").unwrap().1;
     let shops: String = shops.iter().map(|shop| format!("server {shop}{options}\n")).collect();
     let replaced = [
@@ -79,7 +79,7 @@ fn configuration(home: &TempDir, shops: &[SocketAddr], address: SocketAddr) -> S
         ("/tmp/", format!("{}/", home.path().display())),
     ];
     replaced.iter().fold(own.join("\n"), |text, (from, to)| {
-        assert!(text.contains(from), "the file has {from}");
+        assert!(text.contains(from), "the file does not contain {from}");
         text.replace(from, to)
     })
 }

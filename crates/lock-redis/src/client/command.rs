@@ -1,10 +1,11 @@
-//! A command: a name and its arguments, all of them strings.
+//! A command, which consists of a name and arguments, all of them strings.
 
 use std::{borrow::Cow, time::Duration};
 
 /// A command for [`Connection::call`](super::Connection::call).
 ///
-/// It owns its arguments, since a client library may keep a request beyond the call. Static strings are not copied.
+/// A command owns its arguments, because a client library may keep a request beyond the call.
+/// Static strings are not copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     name: &'static str,
@@ -80,7 +81,7 @@ impl Command {
         &self.arguments
     }
 
-    /// Returns the arguments so that they can be sent without a copy.
+    /// Returns the arguments, which can be sent without a copy.
     #[must_use]
     pub fn into_arguments(self) -> Vec<Cow<'static, str>> {
         self.arguments

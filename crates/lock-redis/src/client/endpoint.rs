@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
-/// One server and one of its databases.
+/// A server and one of its databases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// The server.
@@ -37,7 +37,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// A user name and a password. They are never printed.
+/// A user name and a password, which are never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// The user name. `None` is the default user.

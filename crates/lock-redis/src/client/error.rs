@@ -1,22 +1,22 @@
-//! Errors of a client. Their texts may quote a password, since servers do. They are printed only after this crate has
-//! removed the secrets.
+//! Client errors. The texts may quote a password, as servers do. They are printed only after this
+//! crate has removed the secrets.
 
 use std::fmt;
 
-/// The failure of a call.
+/// An error from a call.
 #[derive(Clone, PartialEq, Eq)]
 pub enum CallError {
     /// The command was certainly not sent.
     NotSent(String),
-    /// The server answered with this error message.
+    /// The server replied with this error message.
     Refused(String),
-    /// The command was or may have been sent, and no answer will come. It may have been executed.
+    /// The command was or may have been sent, and no reply will arrive. It may have been executed.
     Lost(String),
-    /// The answer cannot be decoded.
+    /// The reply cannot be decoded.
     Unreadable(String),
 }
 
-/// Prints the variant only.
+/// Formats the variant only.
 impl fmt::Debug for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -28,14 +28,14 @@ impl fmt::Debug for CallError {
     }
 }
 
-/// The failure to open a connection.
+/// An error from opening a connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DialError {
     pub(crate) kind: DialErrorKind,
     pub(crate) message: String,
 }
 
-/// The reason why a connection could not be opened.
+/// The kind of a [`DialError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DialErrorKind {
     /// Connection refused: nothing listens at the address.
@@ -44,17 +44,17 @@ pub enum DialErrorKind {
     Unreachable,
     /// The connection closed before it was ready.
     Closed,
-    /// The certificate of the server is not trusted.
+    /// The server's certificate is not trusted.
     Certificate,
     /// TLS failed for another reason.
     Tls,
-    /// The server answered with an error, which is the message.
+    /// The server replied with an error, which is the message.
     Refused,
     /// The peer does not speak the Redis protocol.
     NotRedis,
     /// The client rejects the settings.
     Settings,
-    /// No answer came in time.
+    /// No reply arrived in time.
     TimedOut,
 }
 
@@ -66,7 +66,7 @@ impl DialError {
     }
 }
 
-/// Prints the kind only.
+/// Formats the kind only.
 impl fmt::Debug for DialError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DialError").field("kind", &self.kind).finish_non_exhaustive()

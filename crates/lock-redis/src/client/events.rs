@@ -1,9 +1,9 @@
-//! Events of a connection that are not replies: messages, and its end.
+//! Connection events other than replies: messages, and the end of the connection.
 
 use std::{fmt, sync::Arc};
 use tokio::sync::SetOnce;
 
-/// A sink for the messages and the end of a connection. Dropping it reports the end as well.
+/// A sink for the messages and the end of a connection. Dropping it also reports the end.
 ///
 /// No method blocks.
 pub struct Events {
@@ -23,21 +23,21 @@ impl Events {
         Self { end, listener }
     }
 
-    /// Reports a message on a channel. Its content does not matter.
+    /// Reports a message on a channel. The content is ignored.
     pub fn message(&self, channel: &str) {
         if let Some(listener) = &self.listener {
             listener.message(channel);
         }
     }
 
-    /// Reports that messages were dropped because they came faster than they were read.
+    /// Reports that messages were dropped because they arrived faster than they were read.
     pub fn missed(&self) {
         if let Some(listener) = &self.listener {
             listener.missed();
         }
     }
 
-    /// Reports that the connection has ended, and why.
+    /// Reports the end of the connection and its reason.
     pub fn ended(self, reason: impl Into<String>) {
         let _ = self.end.set(reason.into());
     }

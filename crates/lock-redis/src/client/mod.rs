@@ -1,7 +1,8 @@
-//! The interface to a client library, for the crates that implement it.
+//! The interface to a client library, implemented by client crates.
 //!
-//! A [`Client`] dials one endpoint. The [`Connection`] that it returns is never repaired: once it has ended, this
-//! crate dials again by its own rules. A client knows nothing of scripts, retries, back-off, URLs or topologies.
+//! A [`Client`] dials one endpoint. The returned [`Connection`] is never repaired: once it has
+//! ended, this crate dials again by its own rules. Scripts, retries, back-off, URLs and topologies
+//! are handled outside the client.
 
 mod command;
 mod endpoint;
@@ -29,19 +30,19 @@ pub trait Client: Default + Send + Sync + 'static {
     /// The type of its connections.
     type Connection: Connection;
 
-    /// The way to secure its connections, if TLS was built in.
+    /// The function that secures connections, if TLS was built in.
     const TLS: TlsSupport<Self>;
 
-    /// Returns `true` if its connections are secured.
+    /// Returns `true` if the client's connections are secured.
     fn is_secured(&self) -> bool;
 
     /// Opens one connection, logs in and selects the database. It tries only once.
     ///
-    /// The connection reports its messages and its end to `events`, on the current tokio runtime, and ends with that
-    /// runtime. The dial needs no time limit of its own, since this crate sets one.
+    /// The connection reports its messages and its end to `events`, on the current tokio runtime,
+    /// and ends with that runtime. The dial needs no time limit, because this crate sets one.
     ///
     /// # Errors
-    /// [`DialError`]. Nothing is left open.
+    /// Returns [`DialError`]. Nothing is left open.
     ///
     /// # Cancel safety
     /// Dropping the future closes everything that was opened.
@@ -58,35 +59,36 @@ pub trait Client: Default + Send + Sync + 'static {
 pub enum PubSub {
     /// `SUBSCRIBE`.
     Plain,
-    /// `SSUBSCRIBE`, in a cluster with Redis 7 or later. Each channel belongs to a slot and therefore needs a command
-    /// of its own.
+    /// `SSUBSCRIBE`, in a cluster with Redis 7 or later. Each channel belongs to a slot and
+    /// therefore needs a separate command.
     Sharded,
 }
 
 /// A connection to one server. It closes when dropped.
 ///
-/// Any number of calls may be under way at once. They are sent in the order in which their futures are first polled.
-/// A call is sent at most once, at its first poll, and needs no runtime for that. Dropping its future does not
-/// disturb other calls; a request that was already sent may still be executed.
+/// Any number of calls can be in progress. They are sent in the order in which their futures are
+/// first polled. A call is sent at most once, at its first poll, and needs no runtime for that.
+/// Dropping its future does not disturb other calls; a request that was already sent may still be
+/// executed.
 pub trait Connection: Send + Sync + 'static {
     /// Sends one command and returns its reply.
     ///
     /// # Errors
-    /// [`CallError`], which says whether the command may have been executed. After [`CallError::Lost`] the connection
-    /// is no longer used.
+    /// Returns [`CallError`], which reports if the command may have been executed. After
+    /// [`CallError::Lost`], the connection is no longer used.
     fn call(&self, command: Command) -> impl Future<Output = Result<Reply, CallError>> + Send;
 
-    /// Sends commands with no other command between them and returns their replies in order. A command that the
-    /// server refuses yields a [`Reply::Error`].
+    /// Sends commands without other commands in between, and returns their replies in order. A
+    /// rejected command yields a [`Reply::Error`].
     ///
     /// # Errors
-    /// As [`call`](Self::call), for all commands together.
+    /// Returns the errors of [`call`](Self::call), for all commands together.
     fn pipeline(&self, commands: Vec<Command>) -> impl Future<Output = Result<Vec<Reply>, CallError>> + Send;
 
     /// Subscribes to channels, and returns once the server has acknowledged all of them.
     ///
     /// # Errors
-    /// As [`call`](Self::call). The set of subscriptions is then unknown.
+    /// Returns the errors of [`call`](Self::call). The set of subscriptions is then unknown.
     fn subscribe(
         &self,
         kind: PubSub,
@@ -96,7 +98,7 @@ pub trait Connection: Send + Sync + 'static {
     /// Ends subscriptions, and returns once the server has acknowledged it.
     ///
     /// # Errors
-    /// As [`subscribe`](Self::subscribe).
+    /// Returns the errors of [`subscribe`](Self::subscribe).
     fn unsubscribe(
         &self,
         kind: PubSub,

@@ -1,4 +1,4 @@
-//! Replies of servers.
+//! Server replies.
 
 use bytes::Bytes;
 use std::str;

@@ -10,10 +10,11 @@ use rustls::{
 use rustls_native_certs::load_native_certs;
 use std::sync::Arc;
 
-/// Converts the settings for a client that uses rustls.
+/// Converts the settings to a rustls configuration.
 ///
 /// # Errors
-/// [`BackendErrorKind::Misconfigured`] if a certificate or the key is unusable, or if the system trusts no authority.
+/// Returns [`BackendErrorKind::Misconfigured`] if a certificate or the key is unusable, or if the
+/// system trusts no authority.
 pub fn rustls_config(tls: &Tls) -> Result<ClientConfig, BackendError> {
     // The provider is explicit, because a process-wide default would depend on the other linked crates.
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -1,9 +1,10 @@
-//! TLS settings: the trusted authorities and the client certificate. The client library acts on them.
+//! TLS settings: the trusted authorities and the client certificate. They are applied by the client
+//! library.
 
 use lock_core::backend::BackendError;
 use std::fmt;
 
-/// TLS settings of a `rediss://` connection: the trusted authorities and the client certificate.
+/// TLS settings for a `rediss://` connection: the trusted authorities and the client certificate.
 ///
 /// The server's certificate is always verified: its chain, its name and its dates.
 #[derive(Clone, PartialEq, Eq)]
@@ -66,10 +67,11 @@ impl fmt::Debug for ClientCertificate {
     }
 }
 
-/// The way to secure the connections of a client, if TLS was built in.
+/// The TLS support of a client.
 #[derive(Debug, Clone, Copy)]
 pub enum TlsSupport<C> {
-    /// TLS is available. The function secures all later dials; it reads certificates and connects to nothing.
+    /// TLS is available. The function secures all later dials. It reads certificates and opens no
+    /// connection.
     BuiltIn(fn(&mut C, &Tls) -> Result<(), BackendError>),
     /// TLS is missing. The text names the feature that adds it, for example "the `tls` feature of lock-fred".
     Missing(&'static str),

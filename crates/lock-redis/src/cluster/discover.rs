@@ -15,12 +15,12 @@ use lock_core::backend::{BackendError, ProcessId};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::SetOnce, time::timeout};
 
-/// The maximum number of nodes asked at once.
+/// The maximum number of nodes queried concurrently.
 const ASKED: usize = 7;
-/// The time limit for their answers.
+/// The time limit for their replies.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// Asks the addresses that the program supplied. One that knows the slots is enough.
+/// Queries the addresses supplied by the program. One that returns the slots is enough.
 pub(super) async fn by_seeds<C: Client>(settings: &Settings<C>) -> Result<View, BackendError> {
     let mut answers: FuturesUnordered<_> = settings.seeds.iter().map(|seed| ask(settings, seed)).collect();
     let mut errors = Vec::new();
@@ -54,8 +54,8 @@ async fn ask<C: Client>(settings: &Settings<C>, seed: &Server) -> Result<View, B
     timeout(settings.limit, question).await.map_err(|_| silent())?
 }
 
-/// Asks some nodes and returns the view that more than half of the answers share. So a node that was down for a while
-/// and does not know its successor yet cannot redirect to itself.
+/// Queries some nodes and returns the view shared by more than half of the replies. A node that was
+/// down and has not discovered its successor therefore cannot redirect to itself.
 pub(super) async fn by_nodes<C: Client>(cluster: &Cluster<C>) -> Option<View> {
     let nodes = cluster.nodes();
     let connected = nodes.iter().filter(|node| node.shared.connection.is_up()).take(ASKED);

@@ -1,17 +1,17 @@
-//! Redis Cluster. Each node has a request connection, a wake-up connection, a pipeline and a clock of its own. The
-//! slot of a name determines its node.
+//! Redis Cluster. Each node has its own request connection, wake-up connection, pipeline and clock.
+//! The slot of a name determines its node.
 //!
 //! ```text
-//!   operation ─▶ slot ─▶ node ─▶ its pipeline ─▶ answered
+//!   operation ─▶ slot ─▶ node ─▶ its pipeline ─▶ completed
 //!                         ▲          │ MOVED, ASK, TRYAGAIN
 //!                         └── redirected operations, each by itself
 //!
 //!   MOVED, a lost connection, 10 s ─▶ read the slots ─▶ subscribe to names whose slot moved at their new node
 //! ```
 //!
-//! A redirected operation was not executed, so it is sent again while its caller waits. No hold ends because of it.
-//! `CLUSTERDOWN` is treated like a lost connection, since a client library may fail all requests under way with it. The
-//! lock repeats the requests that are safe to repeat.
+//! A redirected operation was not executed, so it is sent again while its caller waits. No hold
+//! ends because of it. `CLUSTERDOWN` is treated like a lost connection, since a client library may
+//! fail all requests in progress with it. The lock repeats the requests that are safe to repeat.
 
 mod discover;
 mod node;
@@ -140,7 +140,7 @@ impl<C: Client> Drop for ClusterHandle<C> {
 }
 
 impl<C: Client> Cluster<C> {
-    /// Accepts an operation. It is answered later, never during this call.
+    /// Accepts an operation. It completes later, never during this call.
     pub(crate) fn submit(&self, operation: Operation) {
         let slot = slot(&operation);
         match self.owner(slot) {
@@ -197,7 +197,7 @@ impl<C: Client> Cluster<C> {
         self.pubsub
     }
 
-    /// Asks for the slots to be read again.
+    /// Requests another read of the slots.
     pub(crate) fn look(&self) {
         self.look.notify_one();
     }

@@ -20,17 +20,17 @@ use tokio::time::{Instant, sleep};
 
 /// The pause between two attempts while the nodes disagree or the keys of a slot are on two nodes.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(40));
-/// The number of redirections followed without a pause, so that two nodes that name each other are not asked in a tight
-/// loop.
+/// The number of redirections followed without a pause. It prevents a tight loop between two nodes
+/// that redirect to each other.
 const AT_ONCE: usize = 2;
-/// The time limit of requests without a limit of their own.
+/// The time limit for requests without their own limit.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An operation, and the redirection with which a node answered it.
+/// An operation, and the redirection with which a node rejected it.
 pub(crate) struct Redirected {
     pub(crate) operation: Operation,
     pub(crate) redirection: Redirection,
-    /// The node that answered, if one was asked.
+    /// The node that replied, if one was queried.
     pub(crate) by: Option<Server>,
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn run<C: Client>(
 }
 
 impl<C: Client> Cluster<C> {
-    /// Returns the node to ask next, after a pause if necessary.
+    /// Returns the next node, after a pause if necessary.
     async fn next(
         &self,
         slot: u16,

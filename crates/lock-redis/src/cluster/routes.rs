@@ -21,13 +21,14 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// The time for which a node without slots is kept, since operations may still be under way there.
+/// The time for which a node without slots is kept, since operations may still be in progress
+/// there.
 const UNUSED: Duration = Duration::from_secs(10);
 
 /// Some of the nodes.
 type Nodes<C> = Vec<Arc<Node<C>>>;
 
-/// The node that was asked to subscribe to a channel, and its pending acknowledgement.
+/// The node that received a subscription, and the pending acknowledgement.
 pub(super) type BegunWatch<C> = (Arc<Node<C>>, Acknowledgement);
 
 pub(super) struct Routes<C: Client> {

@@ -34,8 +34,8 @@ fn crc16(bytes: &[u8]) -> u16 {
 pub(crate) struct View(Vec<(RangeInclusive<u16>, Server)>);
 
 impl View {
-    /// Reads the reply to `CLUSTER SLOTS` from the node `asked`. If a node does not know its own address, `asked` is
-    /// used.
+    /// Reads the reply to `CLUSTER SLOTS` from the node `asked`. If a node omits its own address,
+    /// `asked` is used.
     pub(crate) fn read(reply: &Reply, asked: &Server) -> Option<Self> {
         let Reply::List(ranges) = reply else { return None };
         let mut view = ranges.iter().map(|range| Self::range(range, asked)).collect::<Option<Vec<_>>>()?;
@@ -100,7 +100,7 @@ impl Redirection {
         }
     }
 
-    /// Returns the server that the redirection names. `by` is the server that answered.
+    /// Returns the server named by the redirection. `by` is the server that replied.
     pub(crate) fn server(&self, by: &Server) -> Option<Server> {
         match self {
             Self::Moved { host, port, .. } | Self::Ask { host, port } => Some(named(host, *port, by)),

@@ -27,7 +27,7 @@ pub(crate) struct Dialer<C> {
     pub(crate) lost: Option<Arc<Notify>>,
 }
 
-/// The server to dial. Each dial may lead to a different one.
+/// The server to dial. Each dial can lead to a different server.
 pub(crate) enum Target<C> {
     /// Always this server.
     Fixed(Endpoint),
@@ -88,7 +88,7 @@ impl<C: Client> Dialer<C> {
         Ok(dialled)
     }
 
-    /// Returns the error of a dial that was not answered within the limit.
+    /// Returns the error of a dial without a reply within the limit.
     pub(crate) fn nobody_answers(&self, server: Option<&Server>) -> BackendError {
         match (server, &self.target) {
             (Some(server), _) => self.failed(server, &DialError::silent(self.limit)),
@@ -102,7 +102,7 @@ impl<C: Client> Dialer<C> {
     }
 }
 
-/// Checks that the server is a master, since the sentinels' answer may be outdated.
+/// Checks that the server is a master, because the sentinels' reply may be outdated.
 async fn is_master<T: crate::client::Connection>(dialled: &Dialled<T>) -> Result<(), BackendError> {
     let question = Command::new("INFO", vec!["replication".into()]);
     match answered("info", pin!(dialled.call(question))).await {
@@ -117,8 +117,8 @@ async fn is_master<T: crate::client::Connection>(dialled: &Dialled<T>) -> Result
 }
 
 impl DialError {
-    /// Creates the error for no answer within this time.
+    /// Creates the error for a missing reply within this time.
     pub(crate) fn silent(limit: Duration) -> Self {
-        Self::new(DialErrorKind::TimedOut, format!("no answer within {limit:?}"))
+        Self::new(DialErrorKind::TimedOut, format!("no reply within {limit:?}"))
     }
 }

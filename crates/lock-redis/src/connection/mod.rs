@@ -28,8 +28,8 @@ use tokio::{
 /// The time for which a request waits for a connection that is being dialled.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
-/// The time after which a single request without an answer fails while others are answered. It backs up the operation
-/// timeouts of the locks.
+/// The time after which a single request without a reply fails while others succeed. It backs up
+/// the operation timeouts of the locks.
 pub(crate) const NO_ANSWER_AFTER: Duration = Duration::from_secs(30);
 
 /// A connection that is dialled again when it ends. Requests fail while there is none; they are never sent twice.
@@ -253,7 +253,7 @@ impl<T: Connection> Dialled<T> {
         self.answer(pin!(self.connection.pipeline(commands))).await
     }
 
-    /// Waits for the answer to one request, or for the end of the connection.
+    /// Waits for the reply to one request, or for the end of the connection.
     async fn answer<R, F>(&self, request: Pin<&mut F>) -> Result<R, Unanswered>
     where
         F: Future<Output = Result<R, CallError>>,
@@ -266,7 +266,7 @@ impl<T: Connection> Dialled<T> {
         };
         match &answer {
             Err(CallError::NotSent(_)) => {}
-            // Ends the other requests under way immediately as well.
+            // Also ends the other pending requests immediately.
             Err(CallError::Lost(reason)) => drop(self.end.set(reason.clone())),
             Ok(_) | Err(CallError::Refused(_) | CallError::Unreadable(_)) => sent.heard(),
         }

@@ -16,8 +16,8 @@ use tokio::{
 const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(150), Duration::from_millis(250));
 /// The maximum pause after the server refused a dial, since the login or the server must be changed first.
 const REFUSED_DIAL_PAUSE: Duration = Duration::from_secs(1);
-/// The pauses between two replacements of open connections. The address may lead to a replica for a long time. Holders
-/// then still receive answers from it, and notice if it is promoted in place.
+/// The pauses between two replacements of open connections. The address may lead to a replica for a
+/// long time. Holders then still receive replies from it, and detect if it is promoted in place.
 const REPLACEMENTS: Pauses = Pauses::new(Duration::from_millis(200), Duration::from_secs(2));
 /// The interval of pings. NATs and firewalls silently forget quiet connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -58,7 +58,8 @@ impl<C: Client> Supervisor<C> {
                 lost.notify_one();
             }
             log(&reason, &dialled);
-            // A server that became a replica may still answer requests under way during this pause.
+            // A server that became a replica may still answer requests in progress during this
+            // pause.
             sleep(reconnect_pause()).await;
             let _ = dialled.end.set("replaced by another connection".to_owned());
             drop(dialled);

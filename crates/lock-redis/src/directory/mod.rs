@@ -1,7 +1,8 @@
-//! The cards of processes and the list of held locks, on Redis.
+//! Process cards and the list of held locks, on Redis.
 //!
-//! They use plain commands: the permissions for a script would be checked on connecting, and these are optional. A
-//! command fails if its slot is moving; the card is written again with its next renewal.
+//! Both use plain commands, because the permissions for scripts are checked on connecting and these
+//! features are optional. A command fails if its slot is moving; the card is written again with its
+//! next renewal.
 
 mod card;
 mod scan;
@@ -68,7 +69,7 @@ impl<C: Client> Directory for RedisBackend<C> {
                 false
             }
             Err(_) if found.pages == 0 => {
-                let message = format!("list on redis: no answer within {:?}", limits.time());
+                let message = format!("list on redis: no reply within {:?}", limits.time());
                 return Err(BackendError::new(BackendErrorKind::Timeout, Applied::No, message));
             }
             Err(_) => true,

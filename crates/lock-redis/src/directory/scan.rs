@@ -17,7 +17,7 @@ const WHAT: &str = "list";
 pub(super) struct Found {
     pub(super) names: BTreeSet<LockName>,
     max: usize,
-    /// The number of answered pages.
+    /// The number of pages read.
     pub(super) pages: u64,
     /// Set once there are more names than the limit.
     pub(super) is_full: bool,

@@ -64,7 +64,8 @@ fn possibly_executed_requests_are_unknown() {
     }
 }
 
-/// The word must come from the server and be in its place: the name of a lock or a script may contain it as well.
+/// The word must come from the server and be in its place, because the name of a lock or a script
+/// can also contain it.
 #[test]
 fn condition_is_read_from_the_first_word() {
     let conditions = |text: &str| {
@@ -124,7 +125,7 @@ fn failed_dial_has_a_reason_and_a_remedy() {
     let users = dialled(false, Refused, "ERR wrong number of arguments for 'auth' command").to_string();
     assert!(users.contains("too old to have users"), "{users}");
     assert!(!dialled(false, Refused, "ERR DB index is out of range").is_retryable());
-    let silent = dialled(false, TimedOut, "no answer within 5s");
+    let silent = dialled(false, TimedOut, "no reply within 5s");
     assert_eq!((silent.kind(), silent.is_retryable()), (Kind::Timeout, true));
     assert!(silent.to_string().contains("running there?"), "{silent}");
 }
@@ -138,9 +139,9 @@ fn unknown_command_is_named_without_its_arguments() {
     ] {
         assert_eq!(
             dialled(false, DialErrorKind::Refused, unknown).to_string(),
-            "connect to redis at cache:1: it does not know HELLO: is it older than 6.0, or a proxy?"
+            "connect to redis at cache:1: unknown command HELLO: is the server older than 6.0, or a proxy?"
         );
         let asked = BackendError::from(server_error("ping", unknown)).to_string();
-        assert!(asked.starts_with("ping on redis: it does not know HELLO: is it"), "{asked}");
+        assert!(asked.starts_with("ping on redis: unknown command HELLO: is the server"), "{asked}");
     }
 }

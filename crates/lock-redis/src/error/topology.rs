@@ -1,5 +1,5 @@
-//! Errors of sentinels that name no master, and of addresses that lead to no cluster. Each contains the node and the
-//! remedy.
+//! Errors for sentinels that name no master, and for addresses that lead to no cluster. Each
+//! contains the node and the remedy.
 
 use super::{classify, connecting, first_words, remedy, unknown_command};
 use crate::client::{CallError, DialError, DialErrorKind, Server};
@@ -25,7 +25,7 @@ pub(crate) fn superseded(server: &Server) -> BackendError {
 pub(crate) enum NoMaster {
     Dial(DialError),
     Call(CallError),
-    /// It does not monitor a master with this name.
+    /// The sentinel does not monitor a master with this name.
     Unknown,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn no_master(master: &str, tls: bool, failed: &[(&Server, NoMaster)])
         Some(error) => error.clone(),
         None => {
             let each: Vec<_> = errors.iter().map(BackendError::to_string).collect();
-            let message = format!("find the master {master:?}: no sentinel answered: {}", each.join("; "));
+            let message = format!("find the master {master:?}: no sentinel responded: {}", each.join("; "));
             BackendError::new(Kind::Unavailable, Applied::No, message)
         }
     }
@@ -47,7 +47,7 @@ fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) ->
     let said = |details: &str| -> (BackendErrorKind, String) {
         match classify(details).0 {
             kind @ Kind::Denied if details.contains("NOPERM") => {
-                (kind, format!("{}: grant the user the right to run `SENTINEL`", first_words(details)))
+                (kind, format!("{}: grant the user permission to run `SENTINEL`", first_words(details)))
             }
             kind @ Kind::Denied => (
                 kind,
@@ -75,7 +75,7 @@ fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) ->
         NoMaster::Call(CallError::NotSent(why) | CallError::Lost(why)) => (Kind::Unavailable, why.clone()),
         NoMaster::Call(CallError::Unreadable(why)) => (Kind::Protocol, why.clone()),
     };
-    BackendError::new(kind, Applied::No, format!("ask the sentinel {sentinel}: {text}"))
+    BackendError::new(kind, Applied::No, format!("query the sentinel {sentinel}: {text}"))
 }
 
 /// Returns the error if no address led to a cluster: the first one that a retry cannot cure, or otherwise a summary.
@@ -84,7 +84,7 @@ pub(crate) fn no_cluster(errors: Vec<BackendError>) -> BackendError {
         Some(error) => error.clone(),
         None => {
             let each: Vec<_> = errors.iter().map(BackendError::to_string).collect();
-            let message = format!("find the nodes of the cluster: none answered: {}", each.join("; "));
+            let message = format!("find the nodes of the cluster: none responded: {}", each.join("; "));
             BackendError::new(Kind::Unavailable, Applied::No, message)
         }
     }
@@ -103,13 +103,13 @@ pub(crate) fn asking_for_slots(server: &Server, error: &CallError) -> BackendErr
         CallError::NotSent(why) | CallError::Lost(why) => (Kind::Unavailable, why.clone()),
         CallError::Unreadable(why) => (Kind::Protocol, why.clone()),
     };
-    BackendError::new(kind, Applied::No, format!("ask {server} for the slots of its cluster: {text}"))
+    BackendError::new(kind, Applied::No, format!("read the cluster slots from {server}: {text}"))
 }
 
 /// Returns the error for a node that has not joined any other node.
 pub(crate) fn without_slots(server: &Server) -> BackendError {
     let message = format!(
-        "ask {server} for the slots of its cluster: no slot is served: join the nodes and assign the slots to them"
+        "read the cluster slots from {server}: no slot is served: join the nodes and assign the slots to them"
     );
     BackendError::new(Kind::Misconfigured, Applied::No, message)
 }

@@ -1,7 +1,8 @@
-//! Repeated requests of schedulers: those of many groups share a call.
+//! Repeated requests of schedulers. Requests of many groups share a call.
 //!
-//! A request waits a moment for others, since the schedulers of one process send theirs at the same time. Claims never
-//! wait. The callers of a batch drive it together, so that it continues when one of them is dropped.
+//! A request waits briefly for others, because the schedulers of one process send theirs at the
+//! same time. Claims never wait. The callers of a batch drive it together, so it continues when one
+//! of them is dropped.
 
 use crate::{
     backend::RedisBackend,
@@ -108,7 +109,7 @@ impl OpenBatch {
     }
 }
 
-/// Waits for further requests, sends all of them, and answers each.
+/// Waits for further requests, sends all of them, and completes each.
 async fn gather_and_send<C: Client>(redis: RedisBackend<C>, requests: Arc<Mutex<Requests>>) {
     let begun = Instant::now();
     let mut seen = 0;

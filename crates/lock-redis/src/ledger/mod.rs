@@ -409,7 +409,7 @@ fn fingerprints(jobs: &[Registration]) -> impl Iterator<Item = String> + '_ {
     jobs.iter().map(|registration| fingerprint(registration.schedule))
 }
 
-/// Formats a fingerprint with a fixed length, so that texts sort like the numbers.
+/// Formats a fingerprint with a fixed length, so texts sort like the numbers.
 fn fingerprint(schedule: u64) -> String {
     format!("{schedule:016x}")
 }

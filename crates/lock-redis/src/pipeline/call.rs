@@ -1,5 +1,5 @@
-//! A call under way: a future of the client library. Its sender polls it once; afterwards the task of the connection
-//! does.
+//! A call in progress, which is a future of the client library. The sender polls it once, and
+//! afterwards the connection's task polls it.
 
 use super::{
     exchange::{Answered, exchange},
@@ -18,7 +18,7 @@ use std::{
 };
 use tokio::time::Instant;
 
-/// A call under way. Dropping it answers each of its operations with an unknown outcome.
+/// A call in progress. Dropping it completes each of its operations with an unknown outcome.
 pub(super) struct Call {
     exchange: BoxFuture<'static, Vec<Answered>>,
     progress: Arc<Progress>,
@@ -59,7 +59,7 @@ impl Call {
         Self { exchange, progress, since: Instant::now() }
     }
 
-    /// Polls if progress is possible, and returns the answers once they have arrived.
+    /// Polls if progress is possible, and returns the replies once they have arrived.
     pub(super) fn poll(&mut self) -> Option<Vec<Answered>> {
         if !self.progress.ready.swap(false, Ordering::SeqCst) {
             return None;
@@ -78,7 +78,7 @@ impl Call {
         if panicked { Some(Vec::new()) } else { answers }
     }
 
-    /// Sends the call from outside the task. An immediate answer is left to the task.
+    /// Sends the call from outside the task. An immediate reply is left to the task.
     pub(super) fn send_in_place(&mut self) {
         if let Some(answers) = self.poll() {
             self.exchange = Box::pin(ready(answers));

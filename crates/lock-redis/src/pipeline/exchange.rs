@@ -19,7 +19,8 @@ use tokio::time::Instant;
 /// An operation and its reply.
 pub(super) type Answered = (Operation, Result<ScriptReply, RequestError>);
 
-/// Sends the operations in one call at the first poll. Dropping the future answers each with an unknown outcome.
+/// Sends the operations in one call at the first poll. Dropping the future completes each with an
+/// unknown outcome.
 pub(super) async fn exchange<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
@@ -126,7 +127,7 @@ async fn batch<C: Client>(
 
 /// The time allowed for replicas while the server's clock is unknown.
 const UNKNOWN_CLOCK: Duration = Duration::from_millis(500);
-/// The maximum time allowed for replicas: a connection without an answer for 2 s counts as dead.
+/// The maximum time allowed for replicas: a connection without a reply for 2 s counts as dead.
 const MAX_WAIT: Duration = Duration::from_millis(1_500);
 
 /// Returns the delivery. Replicas acknowledge operations that grant or extend a lease, within half of its remaining

@@ -3,11 +3,12 @@
 //! ```text
 //!   submit ──▶ queue ──▶ call ──▶ exchange ──▶ the client library
 //!                ▲         │
-//!                └─ task ◀─┘ answered: completes the operations and sends those submitted meanwhile
+//!                └─ task ◀─┘ replied: completes the operations and sends those submitted meanwhile
 //! ```
 //!
-//! While no call is under way, `submit` sends in place: it polls the future of the client library once, which takes the
-//! command, and leaves the call to the task. From then on nothing depends on the caller.
+//! While no call is in progress, `submit` sends in place: it polls the future of the client library
+//! once, which takes the command, and leaves the call to the task. From then on nothing depends on
+//! the caller.
 //!
 //! The mutex guards plain data. Neither the client library nor completions are called while it is held.
 
@@ -84,7 +85,7 @@ impl<C: Client> RequestPipeline<C> {
         Self { shared, state, waker, runtime: Handle::current().id(), task }
     }
 
-    /// Accepts an operation. It is answered later, never during this call.
+    /// Accepts an operation. It completes later, never during this call.
     pub(crate) fn submit(&self, operation: Operation) {
         let mut state = lock(&self.state);
         if state.closed {
@@ -143,7 +144,7 @@ pub(crate) fn fail_elsewhere(operation: Operation) {
     });
 }
 
-/// Answers outside the submitting call: in the caller's runtime, or in a thread.
+/// Completes the operation outside the submitting call, in the caller's runtime or in a thread.
 fn elsewhere(answer: impl FnOnce() + Send + 'static) {
     let answer = || contained(answer);
     match Handle::try_current() {

@@ -1,4 +1,5 @@
-//! Translation of an operation into the keys and arguments of its script, and of the reply into its answer.
+//! Translation of an operation into the keys and arguments of its script, and of the script's reply
+//! into the operation's result.
 
 use crate::{
     client::{PubSub, Reply as RawReply},
@@ -122,7 +123,7 @@ pub(super) fn write_arguments(
     }
 }
 
-/// Expands the reply of a script that answered with the time alone.
+/// Expands a script reply that contains only the time.
 pub(super) fn in_full(operation: &Operation, reply: RawReply) -> RawReply {
     let RawReply::Integer(now) = reply else { return reply };
     match operation {
@@ -169,15 +170,15 @@ pub(super) fn not_after(operation: &Operation) -> Option<UtcTime> {
 /// Returns `true` if an operation is still worth sending after waiting this long: its caller is still waiting, and its
 /// time has not passed.
 ///
-/// An operation that was late from the beginning is sent: the server answers *late* and reports its clock.
+/// An operation that was late from the start is sent, because the reply reports the server's clock.
 pub(crate) fn is_worth_sending(operation: &Operation, server: Option<UtcTime>, waited: Duration) -> bool {
     let late = || Some(server?.as_micros().saturating_sub(not_after(operation)?.as_micros()));
     let waited = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
     operation.is_wanted() && late().is_none_or(|late| late == 0 || late >= waited)
 }
 
-/// Answers an operation with the reply of its script. The completion runs code of the lock. A panic in it does not
-/// affect the next operation.
+/// Completes an operation with the reply of its script. The completion runs the lock's code. A
+/// panic in it does not affect the next operation.
 pub(crate) fn complete(operation: Operation, reply: Result<ScriptReply, RequestError>) {
     fn answer<T>(
         reply: Result<ScriptReply, RequestError>,
@@ -212,7 +213,7 @@ pub(super) fn contained(run: impl FnOnce()) {
     }
 }
 
-/// The operations of one call. Dropping it answers each of them with an unknown outcome.
+/// The operations of one call. Dropping it completes each of them with an unknown outcome.
 pub(crate) struct Operations(Vec<Operation>);
 
 impl Operations {

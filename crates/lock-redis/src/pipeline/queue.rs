@@ -1,18 +1,19 @@
 //! The queue that decides when to send. It only holds data; its callers send.
 //!
-//! An operation is sent immediately while at most one call is under way. Each further call under way doubles the number
-//! of operations that must gather before the next call. So single operations never wait, and many share the cost of a
-//! call. No timer is involved: every answer allows further calls.
+//! An operation is sent immediately while at most one call is in progress. Each further call in
+//! progress doubles the number of operations that must gather before the next call. Single
+//! operations therefore never wait, and many share the cost of a call. No timer is involved: every
+//! reply allows further calls.
 
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;
 
 /// The maximum number of operations in a call. Such a call blocks the server for about 0.1 ms.
 pub(super) const MAX_BATCH: usize = 32;
-/// The maximum number of calls under way.
+/// The maximum number of calls in progress.
 const MAX_CALLS: usize = 8;
 
-/// The waiting operations and the number of calls under way.
+/// The waiting operations and the number of calls in progress.
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     waiting: VecDeque<Queued<T>>,
@@ -33,12 +34,12 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Returns `true` if nothing is waiting or under way.
+    /// Returns `true` if nothing is waiting or in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.calls == 0
     }
 
-    /// Adds an operation. Returns `true` if this one allows a call, so that the task must be woken.
+    /// Adds an operation. Returns `true` if it allows a call, in which case the task must be woken.
     pub(super) fn push(&mut self, operation: T, since: Instant) -> bool {
         let before = self.may_send();
         self.waiting.push_back(Queued { operation, since });
@@ -51,7 +52,7 @@ impl<T> Queue<T> {
         self.calls < MAX_CALLS && self.waiting.len() >= enough
     }
 
-    /// Takes the operations of the next call if one may be sent now. It counts as under way.
+    /// Takes the operations of the next call if one may be sent now. It counts as in progress.
     pub(super) fn next_call(&mut self) -> Option<Vec<Queued<T>>> {
         if !self.may_send() {
             return None;
@@ -122,7 +123,7 @@ mod tests {
         assert_eq!(next(&mut queue), Some((0..32).collect()));
         assert_eq!(next(&mut queue), None, "eight are too few with five calls under way");
         queue.end_calls(1);
-        assert_eq!(next(&mut queue), Some((32..40).collect()), "an answer allows the call");
+        assert_eq!(next(&mut queue), Some((32..40).collect()), "a reply allows the call");
         queue.end_calls(5);
         assert!(queue.is_idle());
     }

@@ -1,4 +1,4 @@
-//! The task of the connection: it finishes calls, answers operations, and sends those that were submitted in the
+//! The connection's task. It finishes calls, completes operations, and sends those submitted in the
 //! meantime.
 
 use super::{
@@ -31,8 +31,8 @@ const MAX_ROUNDS: usize = 32;
 /// The interval of checks for unanswered calls.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Owns the calls under way. Dropping it answers the remaining operations: sent ones as unknown, others as not
-/// applied.
+/// The owner of the calls in progress. Dropping it completes the remaining operations, sent ones as
+/// unknown and others as not applied.
 pub(super) struct Task<C: Client> {
     pub(super) shared: Arc<Shared<C>>,
     pub(super) state: Arc<Mutex<State>>,
@@ -58,7 +58,8 @@ impl<C: Client> Task<C> {
         Self { shared, state, waker, calls: Vec::new(), reconnection: None, look: Box::pin(sleep(LOOK)) }
     }
 
-    /// Takes over the calls that were sent in place, and answers the operations of finished calls.
+    /// Takes over the calls that were sent in place, and completes the operations of finished
+    /// calls.
     fn finish_calls(&mut self) {
         self.calls.append(&mut lock(&self.state).sent_in_place);
         let mut answered = Vec::new();
@@ -146,7 +147,7 @@ impl<C: Client> Task<C> {
         }
     }
 
-    /// Gives up calls without an answer on a connection that is alive.
+    /// Abandons calls without a reply on a live connection.
     fn give_up_calls(&mut self, context: &mut Context<'_>) {
         while self.look.as_mut().poll(context).is_ready() {
             let now = Instant::now();

@@ -1,4 +1,5 @@
-//! Connecting to the nodes of a quorum. A majority must answer; the other nodes are dialled until they answer.
+//! Connecting to quorum nodes. A majority must respond. The other nodes are dialled until they
+//! respond.
 
 use super::node::accepted;
 use crate::{
@@ -24,7 +25,7 @@ use lock_core::{
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::watch, time::sleep};
 
-/// Time for which the remaining nodes may still answer after a majority has answered.
+/// Time limit for the remaining nodes after a majority has responded.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A server that is to become a node.
@@ -43,18 +44,21 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Connects to the nodes of a `redlock://` address and checks each of them. The options apply to each node;
     /// `replicas` is not allowed. [`lock_core::quorum`] describes how a majority decides.
     ///
-    /// Connecting succeeds if a majority answers. It then waits at most 1 s longer for the remaining nodes. A node that
-    /// cannot be reached is dialled until it answers; its permissions are not tested in advance.
+    /// Connecting succeeds if a majority responds. It then waits up to 1 s longer for the remaining
+    /// nodes. An unreachable node is dialled until it responds, and its permissions are not tested
+    /// in advance.
     ///
-    /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime, and end with it. Give the
-    /// worker to the factory as well, or use [`connect_store`](Self::connect_store).
+    /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime, and
+    /// end with it. Also pass the worker to the factory, or use
+    /// [`connect_store`](Self::connect_store).
     ///
     /// # Errors
-    /// Each error names the node. Returns [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) with
-    /// the reason of each node if no majority answers in time. Returns
-    /// [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if any node rejects the password, lacks a
-    /// permission, has an untrusted certificate, or is a replica, a sentinel, a cluster node or the same server as
-    /// another node.
+    /// Each error names the node. Returns
+    /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) with the reason of
+    /// each node if no majority responds in time. Returns
+    /// [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if any node rejects the
+    /// password, lacks a permission, has an untrusted certificate, or is a replica, a sentinel, a
+    /// cluster node or the same server as another node.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connections.
@@ -111,7 +115,8 @@ impl<C: Client> RedisBackend<C> {
     /// Connects to `redlock://[user:password@]host[:port],…[/database]` with the defaults of [`RedisBackendBuilder`].
     ///
     /// # Errors
-    /// As [`RedisBackendBuilder::from_url`] and [`RedisBackendBuilder::connect_quorum`].
+    /// Returns the errors of [`RedisBackendBuilder::from_url`] and
+    /// [`RedisBackendBuilder::connect_quorum`].
     ///
     /// # Cancel safety
     /// Dropping the future closes the connections.
@@ -160,7 +165,7 @@ async fn connect<C: Client>(
     Ok(nodes)
 }
 
-/// Connects to a node and checks that it may be one.
+/// Connects to a server and checks that it can be a quorum node.
 async fn open<C: Client>(
     Candidate { server, dialer }: &Candidate<C>,
     NodeSettings { rules, worker }: &NodeSettings,
@@ -174,7 +179,7 @@ async fn open<C: Client>(
     Ok(backend)
 }
 
-/// Returns a node that is dialled in the background until it answers.
+/// Returns a node that is dialled in the background until it responds.
 fn begin<C: Client>(
     Candidate { dialer, .. }: &Candidate<C>,
     NodeSettings { rules, worker }: &NodeSettings,
@@ -201,7 +206,7 @@ fn no_majority<C>(
         NodeVote::new(candidate.server.to_string(), kind)
     });
     let message = format!(
-        "connect to the quorum: {} of {} nodes answered, but {majority} are required: {}",
+        "connect to the quorum: {} of {} nodes responded, but {majority} are required: {}",
         opened.len() - each.len(),
         opened.len(),
         each.join("; ")
@@ -229,7 +234,7 @@ fn all_differ<C: Client>(nodes: &[(Server, RedisBackend<C>)]) -> Result<(), Back
         let Some(AcceptedNode { run_id: run, .. }) = dialled.accepted.get() else { continue };
         if let Some((_, other)) = seen.iter().find(|(known, _)| known == run) {
             return Err(misconfigured(&format!(
-                "the nodes {other} and {server} of the quorum are the same server: use a separate server for each node"
+                "the quorum nodes {other} and {server} are the same server: use a separate server for each node"
             )));
         }
         seen.push((run.clone(), server));

@@ -27,8 +27,8 @@ use tokio::time::Instant;
 /// Maximum number of leases that one script extends. Such a script blocks the server for about 0.1 ms.
 const MAX_EXTENSIONS: usize = 32;
 
-/// A backend of one independent server, created from a `redis://` address without `replicas(n)`, can be a node. On
-/// clusters and on masters behind sentinels, each of these operations fails.
+/// A backend for one independent server, created from a `redis://` address without `replicas(n)`,
+/// can be a node. On clusters and on masters behind sentinels, these operations fail.
 #[async_trait]
 impl<C: Client> QuorumNode for RedisBackend<C> {
     async fn propose(&self, p: Proposal) -> Result<NodeReply<Vote>, BackendError> {
@@ -81,8 +81,8 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
         Ok(server.ask(&HEAL, 3, write, None).await?.healed()?)
     }
 
-    /// Bypasses the pipeline, which would hold the release back behind unanswered calls to a slow node while later
-    /// proposals are sent.
+    /// Bypasses the pipeline, which would delay the release behind pending calls to a slow node
+    /// while later proposals are sent.
     async fn free(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
         let server = self.node()?;
         let channel = match r.notify {
@@ -141,9 +141,9 @@ impl<C: Client> Shared<C> {
         self.ask(&EXTEND, 1 + items.len(), write, None).await?.extended(items.len())
     }
 
-    /// Runs a script of a node and updates the estimate of the server's clock from the reply. `write` writes the keys
-    /// and arguments. `usual` is the word and the number that a reply with the time alone stands for. The call has no
-    /// timeout of its own, because the quorum limits its time.
+    /// Runs a script of a node and updates the estimate of the server's clock from the reply.
+    /// `write` writes the keys and arguments. `usual` is the word and the number that a reply with
+    /// the time alone stands for. The call has no timeout, because the quorum limits its time.
     async fn ask(
         &self,
         script: &'static Script,

@@ -1,4 +1,4 @@
-//! Parsing of the replies of a node's scripts.
+//! Parsing of the script replies of a node.
 
 use crate::{
     error::{RequestError, refused_by_script, server_error, unexpected_reply},
@@ -7,7 +7,7 @@ use crate::{
 use lock_core::quorum::{Extended, Healed, NodeReply, Vote};
 use std::time::Duration;
 
-/// Number of parts in the answer to one extension.
+/// Number of parts in the reply to one extension.
 const PER_ITEM: usize = 2;
 
 impl ScriptReply {
@@ -38,7 +38,7 @@ impl ScriptReply {
         self.of_node(outcome)
     }
 
-    /// Returns the answers to this many extensions, in their order.
+    /// Returns the replies to this many extensions, in order.
     pub(crate) fn extended(
         self,
         items: usize,

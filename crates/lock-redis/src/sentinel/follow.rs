@@ -1,8 +1,9 @@
-//! Follows the master: leaves the old one as soon as the sentinels name another, even if it still answers.
+//! The task that follows the master. It leaves the old master as soon as the sentinels name
+//! another, even if the old one still responds.
 //!
 //! ```text
 //!   a sentinel publishes `+switch-master` ─┐
-//!   a sentinel was connected to again      ─┼─▶ ask the sentinels ─▶ another master? ─▶ replace the connections
+//!   a sentinel was connected to again      ─┼─▶ query the sentinels ─▶ another master? ─▶ replace the connections
 //!   30 s have passed                       ─┘
 //! ```
 
@@ -18,7 +19,7 @@ use tokio::{sync::Notify, task::JoinHandle, time::timeout};
 
 /// The channel on which a sentinel announces another master.
 const CHANNEL: &str = "+switch-master";
-/// The maximum time between two questions if no announcement arrives.
+/// The maximum time between two queries if no announcement arrives.
 const LOOK: Duration = Duration::from_secs(30);
 /// The time limit of a ping and of a subscription. A silent connection is noticed and replaced within it.
 const ANSWER: Duration = Duration::from_secs(3);

@@ -1,8 +1,8 @@
 //! The sentinels of a master: its current address, and announcements of a new master.
 //!
-//! All sentinels are asked at once, each over a connection for one question. A master named by the majority is accepted
-//! immediately. Otherwise the remaining answers are awaited, so that a sentinel that was cut off from its peers cannot
-//! lead back to an old master.
+//! All sentinels are queried concurrently, each over a separate connection. A master named by the
+//! majority is accepted immediately. Otherwise the remaining replies are awaited, so a sentinel
+//! that was disconnected from its peers cannot lead back to an old master.
 
 mod follow;
 
@@ -31,24 +31,24 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-/// The time within which other sentinels may contradict those that have already answered.
+/// The time within which other sentinels can contradict those that have already replied.
 const CONTRADICTION: Duration = Duration::from_millis(500);
 
 /// The sentinels of one master.
 pub(crate) struct Sentinels<C> {
     client: Arc<C>,
     address: SentinelAddress,
-    /// The time limit of each question.
+    /// The time limit for each query.
     limit: Duration,
     next: AtomicUsize,
-    /// The master that the follower saw last.
+    /// The master last seen by the follower.
     latest: watch::Sender<Option<Server>>,
 }
 
-/// The answer of one sentinel.
+/// One sentinel's reply.
 enum Answer {
     Master(Server),
-    /// It does not monitor a master with this name.
+    /// The sentinel does not monitor a master with this name.
     Unknown,
 }
 
@@ -62,7 +62,7 @@ impl<C: Client> Sentinels<C> {
         &self.address.credentials
     }
 
-    /// Asks the sentinels for the master.
+    /// Queries the sentinels for the master.
     pub(crate) async fn master(&self) -> Result<Endpoint, BackendError> {
         let sentinels = &self.address.sentinels;
         let mut answers: FuturesUnordered<_> =
@@ -101,8 +101,8 @@ impl<C: Client> Sentinels<C> {
         }
     }
 
-    /// Returns once the follower learns that the sentinels name a master other than this one. Otherwise a dial to a
-    /// master that hangs would use up its whole time limit.
+    /// Returns once the follower detects that the sentinels name another master. Otherwise a dial
+    /// to a master that hangs would use up its whole time limit.
     pub(crate) async fn leave(&self, master: &Server) {
         let mut latest = self.latest.subscribe();
         loop {
@@ -115,7 +115,7 @@ impl<C: Client> Sentinels<C> {
         }
     }
 
-    /// Publishes the master to the dials under way.
+    /// Publishes the master to the dials in progress.
     fn saw(&self, master: &Server) {
         self.latest.send_if_modified(|latest| {
             let is_new = latest.as_ref() != Some(master);
@@ -150,7 +150,7 @@ impl<C: Client> Sentinels<C> {
         match timeout(self.limit, question).await.map_err(|_| silent())?? {
             Reply::Nil => Ok(Answer::Unknown),
             reply => address(&reply).map(Answer::Master).ok_or_else(|| {
-                NoMaster::Call(CallError::Unreadable("its answer is not an address".to_owned()))
+                NoMaster::Call(CallError::Unreadable("the reply is not an address".to_owned()))
             }),
         }
     }

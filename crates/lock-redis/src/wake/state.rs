@@ -17,7 +17,7 @@ const MAX_CHANNELS: usize = 1_000;
 /// other names their connection.
 const REFUSED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// The pending answer to a subscription.
+/// The pending reply to a subscription.
 pub(crate) type Acknowledgement = oneshot::Receiver<Result<(), BackendError>>;
 
 /// The channels of all names for which this process waits. The cost of each step depends on the size of the change, not
@@ -60,8 +60,8 @@ pub(super) struct Batch {
 }
 
 impl SubscriptionState {
-    /// Adds the channel of a name. The answer arrives once the server has acknowledged it or the subscription has
-    /// failed.
+    /// Adds the channel of a name. The reply arrives once the server has acknowledged it or the
+    /// subscription has failed.
     ///
     /// # Errors
     /// The server refused the channel recently. Nothing is added.
@@ -96,8 +96,8 @@ impl SubscriptionState {
         }
     }
 
-    /// Adds the channel of a name whose subscription was at another server. No caller waits for the answer, so a
-    /// failure does not end the subscription.
+    /// Adds the channel of a lock whose subscription was on another server. No caller waits for the
+    /// reply, so a failure does not end the subscription.
     pub(super) fn adopt(&mut self, channel: String, name: LockName) {
         self.refused.remove(&channel);
         if !self.unwanted.remove(&channel) && !self.standing.contains(&channel) {
@@ -298,8 +298,12 @@ mod tests {
         }
         assert!(names.iter().all(|name| name == "c7" || state.standing.contains(name)));
         let again = state.want("c7".into(), (SubscriberId::new(1), name("c7")));
-        assert!(again.is_err(), "a second watch gets the recent answer");
-        assert_eq!(state.next_batch(), Batch::default(), "the others keep their connection");
+        assert!(again.is_err(), "a second subscription must get the recent reply");
+        assert_eq!(
+            state.next_batch(),
+            Batch::default(),
+            "the other subscriptions must keep their connection"
+        );
         state.refused.values_mut().for_each(|(until, _)| *until = Instant::now());
         let _answer = want(&mut state, "c7", "c7");
         assert_eq!(state.next_batch().subscribe, ["c7"], "permissions may have been granted");
@@ -311,7 +315,11 @@ mod tests {
         let mut answer = want(&mut state, "a", "a");
         let batch = state.next_batch();
         let down = error::Unanswered::ConnectionLost.during("subscribe");
-        assert_eq!(state.failed(batch, &down), [(SubscriberId::new(1), name("a"))], "this watch has ended");
+        assert_eq!(
+            state.failed(batch, &down),
+            [(SubscriberId::new(1), name("a"))],
+            "the subscription must end"
+        );
         assert_eq!(answered(&mut answer), Some(false));
         assert_eq!(subscribe(&state.next_batch()), ["a"]);
         let batch = state.next_batch();

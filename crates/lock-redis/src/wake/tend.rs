@@ -112,7 +112,7 @@ async fn settle<C: Client>(
                 let retryable = is_moved || error.is_retryable();
                 log(&error, logged);
                 shared.fail(batch, &error);
-                // A late answer would be taken for the answer to the next batch.
+                // A late reply would be treated as the reply to the next batch.
                 connection.replace(ReplaceReason::SubscriptionFailed);
                 return if retryable { Settled::No } else { Settled::Refused };
             }

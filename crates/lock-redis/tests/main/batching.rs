@@ -26,7 +26,7 @@ fn gather(client: &Scripted, mut answers: impl FnMut(&Arrived) -> Answer + Send 
     });
 }
 
-/// Returns the answers to acquires that share a call.
+/// Returns the replies to acquires that share a call.
 async fn acquire_together(
     client: &Scripted,
     backend: &Backed,
@@ -244,8 +244,8 @@ async fn unwanted_operations_are_not_sent() {
     assert!(!server.arrived.iter().any(|asked| asked.arguments.iter().any(|argument| argument == "a")));
 }
 
-/// An operation whose time ends while it waits is certainly not executed. One that was late from the beginning is sent,
-/// because the answer reports the server's clock.
+/// An operation whose time ends while it waits is certainly not executed. One that was late from
+/// the beginning is sent, because the reply reports the server's clock.
 #[tokio::test(start_paused = true)]
 async fn operations_whose_time_ended_in_the_queue_are_not_sent() {
     let (client, backend) = warm().await;

@@ -50,7 +50,7 @@ async fn failed_dial_names_the_remedy() {
         (DialErrorKind::Closed, "Connection reset by peer", Kind::Unavailable, "write `rediss://`"),
         (DialErrorKind::Refused, "WRONGPASS invalid", Kind::Denied, "use the correct user and password"),
         (DialErrorKind::Refused, "LOADING in progress", Kind::Unavailable, "LOADING"),
-        (DialErrorKind::NotRedis, "HTTP/1.1 400", Kind::Misconfigured, "is it a Redis server"),
+        (DialErrorKind::NotRedis, "HTTP/1.1 400", Kind::Misconfigured, "is this a Redis server"),
     ] {
         client.server().dial = Dial::Failed(dial, message);
         is_refused(&client, kind, says).await;
@@ -71,7 +71,7 @@ async fn silent_server_is_an_error_at_the_limit() {
     let begin = Instant::now();
     let error = client.builder().connect_timeout(limit).connect().await.map(drop).unwrap_err();
     assert_eq!((error.kind(), begin.elapsed()), (LockErrorKind::Unavailable, limit), "{error}");
-    assert!(error.backend_error().unwrap().to_string().contains("no answer within 700ms: is a Redis server"));
+    assert!(error.backend_error().unwrap().to_string().contains("no reply within 700ms: is a Redis server"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -85,7 +85,7 @@ async fn request_on_an_ended_connection_is_unknown() {
     assert_eq!(client.server().count(|asked| asked.runs("acquire")), 4, "each is sent once");
 }
 
-/// The first request to learn of the loss ends the others under way.
+/// The first request to learn of the loss ends the others in progress.
 #[tokio::test(start_paused = true)]
 async fn lost_request_ends_the_connection_for_all() {
     let (client, backend) = connected().await;

@@ -53,7 +53,7 @@ pub(crate) fn release_request(lock: &str) -> ReleaseRequest {
     ReleaseRequest { name: name(lock), lease: lease(), depth_left: 0, notify: NotifyWaiters::Yes }
 }
 
-/// Submits an acquire and returns the future of its answer.
+/// Submits an acquire and returns the future of its reply.
 pub(crate) fn submit(backend: &Backed, lock: &str) -> Answer<Acquired> {
     let (completion, answer) = Completion::channel();
     backend.submit(Operation::Acquire(acquisition(lock), completion));

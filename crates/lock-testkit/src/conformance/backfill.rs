@@ -1,4 +1,5 @@
-//! Backfills: past instants run one at a time, oldest first, and the schedule is not affected.
+//! Backfill properties. Past scheduled times run one at a time, oldest first, without affecting the
+//! schedule.
 
 use super::{
     LedgerHarness,
@@ -14,7 +15,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 impl LedgerFixture {
-    /// Returns a backfill of the instants up to this one.
+    /// Returns a backfill of the scheduled times up to this one.
     fn past(&self, last: u64) -> BackfillRequest {
         BackfillRequest {
             id: *ProcessId::random().as_uuid(),
@@ -39,21 +40,25 @@ impl LedgerFixture {
 
     async fn backfills(&self) -> Vec<Backfill> {
         let controls = self.client().controls(self.job.group.clone(), u64::MAX).await;
-        match controls.expect("the ledger answers").outcome {
+        match controls.expect("ledger call failed").outcome {
             FleetControls::Changed { backfills, .. } => backfills,
-            other => panic!("no group has that revision: {other:?}"),
+            other => panic!("unexpected reply to an unknown revision: {other:?}"),
         }
     }
 }
 
-/// Each node reads the request and its progress. Nothing of it moves the watermark.
+/// Each node reads the backfill's request and progress. A backfill does not move the watermark.
 pub async fn a_backfill_runs_in_order_and_decides_no_instant(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "backfill").await;
     let live = ledger.claim(20).await;
     ledger.end(&live, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     let (request, before) = (ledger.past(9), ledger.watermark(SCHEDULE).await);
     let revision = ledger.command(JobCommand::Backfill(request.clone())).await;
-    assert_eq!(ledger.command(JobCommand::Backfill(request.clone())).await, revision, "twice is once");
+    assert_eq!(
+        ledger.command(JobCommand::Backfill(request.clone())).await,
+        revision,
+        "a repeated request must have no effect"
+    );
     for (done, millis) in [3, 6, 9].into_iter().enumerate() {
         let read = ledger.backfills().await.remove(0);
         assert_eq!((read.id, &read.job), (request.id, &ledger.job.name));
@@ -66,16 +71,16 @@ pub async fn a_backfill_runs_in_order_and_decides_no_instant(h: &impl LedgerHarn
         let earlier = ledger.request(ledger.run_of(request.id, millis - 1));
         let refused = ledger.send(earlier).await;
         let expected = if done < 2 { ClaimReply::Superseded } else { ClaimReply::Duplicate };
-        assert_eq!(refused, expected, "the mark never falls");
+        assert_eq!(refused, expected, "backfill progress must not decrease");
         assert_eq!(ledger.history().await[0].run, run.run);
     }
-    assert_eq!(ledger.backfills().await, [], "the last one ends it");
+    assert_eq!(ledger.backfills().await, [], "the last run must end the backfill");
     assert_eq!(ledger.watermark(SCHEDULE).await, before);
     assert_eq!(ledger.command(JobCommand::Backfill(request)).await, ledger.revision().await);
-    assert_eq!(ledger.backfills().await, [], "a late repeat begins nothing");
+    assert_eq!(ledger.backfills().await, [], "a late repeat must not start a backfill");
 }
 
-/// Only one of its runs is open, even without a node.
+/// Only one run of a backfill is open, even if its node is gone.
 pub async fn runs_of_a_backfill_do_not_overlap(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "one-at-a-time").await;
     let id = ledger.backfill(9).await;
@@ -83,14 +88,14 @@ pub async fn runs_of_a_backfill_do_not_overlap(h: &impl LedgerHarness) {
     let first = ledger.granted(ClaimRequest { lease: SHORT, ..of(3) }).await;
     assert_eq!(ledger.send(of(6)).await, ClaimReply::Busy { running: 1 });
     h.pass(PAST_SHORT).await;
-    assert_eq!(ledger.send(of(6)).await, ClaimReply::Busy { running: 1 }, "it may be continued");
+    assert_eq!(ledger.send(of(6)).await, ClaimReply::Busy { running: 1 }, "the open run may be continued");
     let retry = ledger.granted(ledger.after(&first, 1)).await;
     assert_eq!((retry.run, retry.attempt), (first.run, 2));
     ledger.end(&retry, RunOutcome::Failed, AfterAttempt::Finish).await;
     ledger.granted(of(6)).await;
 }
 
-/// A backfill waits where the overlap rule skips an instant or replaces a run.
+/// A backfill waits in cases where the overlap rule would skip a scheduled time or replace a run.
 pub async fn a_backfill_waits_for_other_runs(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "waits").await;
     let live = ledger.claim(20).await;
@@ -100,11 +105,15 @@ pub async fn a_backfill_waits_for_other_runs(h: &impl LedgerHarness) {
     for overlap in [OverlapRule::Skip, OverlapRule::Queue, OverlapRule::Replace, one] {
         assert_eq!(ledger.send(of(overlap)).await, ClaimReply::Busy { running: 1 }, "{overlap:?}");
     }
-    assert_eq!(ledger.renew(&live, SHORT).await, lock_ledger::RunRenewal::Renewed, "it is not replaced");
+    assert_eq!(
+        ledger.renew(&live, SHORT).await,
+        lock_ledger::RunRenewal::Renewed,
+        "the run must not be replaced"
+    );
     ledger.granted(of(TWO)).await;
 }
 
-/// A pause stops it, and a resume loses none of its instants.
+/// A pause stops a backfill. After a resume, no scheduled time is lost.
 pub async fn a_paused_job_runs_no_backfill(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "paused").await;
     let id = ledger.backfill(9).await;
@@ -120,15 +129,15 @@ pub async fn a_backfill_can_be_cancelled(h: &impl LedgerHarness) {
     let id = ledger.backfill(9).await;
     let run = ledger.granted(ledger.request(ledger.run_of(id, 3))).await;
     let before = ledger.revision().await;
-    assert!(ledger.command(JobCommand::CancelBackfill(id)).await > before, "leaders hear of it");
+    assert!(ledger.command(JobCommand::CancelBackfill(id)).await > before, "the revision must change");
     assert_eq!(ledger.backfills().await, []);
     ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     assert_eq!(ledger.send(ledger.request(ledger.run_of(id, 6))).await, ClaimReply::Duplicate);
     let again = ledger.client().command(ledger.job.clone(), JobCommand::CancelBackfill(id)).await;
-    assert_eq!(again.expect("the ledger answers").outcome, CommandReply::Gone);
+    assert_eq!(again.expect("ledger call failed").outcome, CommandReply::Gone);
 }
 
-/// Neither an instant after its last one, nor one in the future.
+/// A backfill runs no scheduled time after its last one, and none in the future.
 pub async fn a_backfill_stays_within_its_range(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "range").await;
     let id = ledger.backfill(9).await;
@@ -138,7 +147,7 @@ pub async fn a_backfill_stays_within_its_range(h: &impl LedgerHarness) {
     assert!(matches!(early, ClaimReply::Early { .. }), "{early:?}");
 }
 
-/// Backfills that wait for each other do not fill the store.
+/// The number of waiting backfills is limited.
 pub async fn backfills_are_bounded(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "many").await;
     for _ in 0..MAX_BACKFILLS_PER_JOB {
@@ -146,5 +155,5 @@ pub async fn backfills_are_bounded(h: &impl LedgerHarness) {
     }
     let command = JobCommand::Backfill(ledger.past(9));
     let one_more = ledger.client().command(ledger.job.clone(), command).await;
-    assert_eq!(one_more.expect("the ledger answers").outcome, CommandReply::Full);
+    assert_eq!(one_more.expect("ledger call failed").outcome, CommandReply::Full);
 }

@@ -1,4 +1,4 @@
-//! Controls: a command from one node takes effect on all of them.
+//! Control properties. A command from one node takes effect on all nodes.
 
 use super::{
     LedgerHarness,
@@ -20,14 +20,14 @@ fn trigger(id: uuid::Uuid) -> JobCommand {
     JobCommand::Trigger { id, life: LONG, payload: None }
 }
 
-/// After a resume, instants that came due during the pause are not started.
+/// After a resume, scheduled times that passed during the pause are not started.
 pub async fn a_paused_job_starts_and_makes_up_nothing(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "pause").await;
     let paused = ledger.command(JobCommand::Pause(PauseNote::default())).await;
     assert_eq!(
         ledger.command(JobCommand::Pause(PauseNote::default())).await,
         paused,
-        "a repeated command has no further effect"
+        "a repeated command must have no further effect"
     );
     let request = ClaimRequest { revision: paused, ..ledger.request(ledger.instant(1)) };
     assert_eq!(ledger.send(request.clone()).await, ClaimReply::Paused);
@@ -37,16 +37,16 @@ pub async fn a_paused_job_starts_and_makes_up_nothing(h: &impl LedgerHarness) {
     assert_eq!(ledger.send(request).await, ClaimReply::Superseded);
 }
 
-/// The note of a pause is shown until the job is resumed. Another note replaces it.
+/// The note of a pause is kept until the job is resumed. A new note replaces it.
 pub async fn a_pause_keeps_its_note(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "note").await;
     let note = |text: &str| PauseNote { actor: "ann \"ü\"".to_owned(), text: text.to_owned() };
     let read = async || match ledger.client().controls(ledger.job.group.clone(), u64::MAX).await {
         Ok(reply) => match reply.outcome {
             FleetControls::Changed { jobs, .. } => jobs[0].1.note.clone(),
-            other => panic!("no group has that revision: {other:?}"),
+            other => panic!("unexpected reply to an unknown revision: {other:?}"),
         },
-        Err(error) => panic!("the ledger answers: {error}"),
+        Err(error) => panic!("ledger call failed: {error}"),
     };
     ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let noted = ledger.command(JobCommand::Pause(note("the bank is closed"))).await;
@@ -54,7 +54,7 @@ pub async fn a_pause_keeps_its_note(h: &impl LedgerHarness) {
     assert_eq!(
         ledger.command(JobCommand::Pause(note("the bank is closed"))).await,
         noted,
-        "a repeated command has no further effect"
+        "a repeated command must have no further effect"
     );
     ledger.command(JobCommand::Pause(note("{[\\"))).await;
     assert_eq!(read().await, note("{[\\"));
@@ -70,37 +70,41 @@ pub async fn changed_controls_outdate_a_claim(h: &impl LedgerHarness) {
     assert_eq!(
         ledger.command(JobCommand::Replace("@hourly".to_owned())).await,
         revision,
-        "a repeated command has no further effect"
+        "a repeated command must have no further effect"
     );
     assert_eq!(ledger.send(request).await, ClaimReply::Outdated);
     let known = ClaimRequest { revision, ..ledger.request(ledger.instant(1)) };
-    assert_eq!(ledger.send(known).await, ClaimReply::Superseded, "the new schedule starts now");
+    assert_eq!(ledger.send(known).await, ClaimReply::Superseded, "the new schedule must start now");
     assert!(ledger.command(JobCommand::Restore).await > revision);
 }
 
-/// All controls are sent, with a revision that makes the next read cheap.
+/// All controls are returned, with a revision that makes an unchanged read cheap.
 pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "controls").await;
     let read = |known| ledger.client().controls(ledger.job.group.clone(), known);
-    let FleetControls::Changed { revision, created, .. } = read(0).await.expect("the ledger answers").outcome
+    let FleetControls::Changed { revision, created, .. } = read(0).await.expect("ledger call failed").outcome
     else {
-        panic!("a job was registered")
+        panic!("expected changed controls")
     };
-    assert_eq!(created, Some(UtcTime::from_millis(ledger.begin.as_millis())), "at its registration");
-    assert_eq!(read(revision).await.expect("the ledger answers").outcome, FleetControls::Unchanged);
+    assert_eq!(
+        created,
+        Some(UtcTime::from_millis(ledger.begin.as_millis())),
+        "the group was created at the registration"
+    );
+    assert_eq!(read(revision).await.expect("ledger call failed").outcome, FleetControls::Unchanged);
     ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let schedule = Some("0 2 * * *".to_owned());
     let of_job = ledger.command(JobCommand::Replace("0 2 * * *".to_owned())).await;
     let (first, second) = (id(), id());
     ledger.command(trigger(first)).await;
-    // With equal timestamps, neither would be the older one.
+    // Without a difference in time, the triggers would have no order.
     h.pass(std::time::Duration::from_millis(1)).await;
     let last = ledger.command(trigger(second)).await;
-    assert_eq!(ledger.command(trigger(first)).await, last, "a repeated command has no further effect");
+    assert_eq!(ledger.command(trigger(first)).await, last, "a repeated command must have no further effect");
     let FleetControls::Changed { revision, jobs, triggers, .. } =
-        read(0).await.expect("the ledger answers").outcome
+        read(0).await.expect("ledger call failed").outcome
     else {
-        panic!("they have changed")
+        panic!("expected changed controls")
     };
     assert_eq!(revision, last);
     assert_eq!(
@@ -112,30 +116,31 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     );
     let ids: Vec<_> = triggers.iter().map(|Trigger { id, job, .. }| (*id, job.clone())).collect();
     assert_eq!(ids, [(first, ledger.job.name.clone()), (second, ledger.job.name.clone())]);
-    assert_eq!(read(revision).await.expect("the ledger answers").outcome, FleetControls::Unchanged);
+    assert_eq!(read(revision).await.expect("ledger call failed").outcome, FleetControls::Unchanged);
     ledger.command(JobCommand::Resume).await;
     ledger.command(JobCommand::Restore).await;
-    let FleetControls::Changed { jobs, .. } = read(revision).await.expect("the ledger answers").outcome
+    let FleetControls::Changed { jobs, .. } = read(revision).await.expect("ledger call failed").outcome
     else {
-        panic!("they have changed")
+        panic!("expected changed controls")
     };
     assert!(!jobs[0].1.paused && jobs[0].1.schedule.is_none(), "{jobs:?}");
 }
 
-/// Controls from before a loss of data are set again. Those of the highest revision win, and so does any command since.
+/// Controls from before a loss of data can be restored. The highest revision wins, and so does any
+/// command issued since the loss.
 pub async fn reinstated_controls_win_by_their_revision(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "reinstate").await;
-    let lost = JobId { group: ledger.job.group.clone(), name: LockName::new("lost").expect("a good name") };
+    let lost = JobId { group: ledger.job.group.clone(), name: LockName::new("lost").expect("valid name") };
     let send = async |command: JobCommand| {
-        let reply = ledger.client().command(lost.clone(), command).await.expect("the ledger answers").outcome;
+        let reply = ledger.client().command(lost.clone(), command).await.expect("ledger call failed").outcome;
         assert!(matches!(reply, CommandReply::Accepted { .. }), "{reply:?}");
     };
     let read = async || match ledger.client().controls(lost.group.clone(), u64::MAX).await {
         Ok(reply) => match reply.outcome {
-            FleetControls::Changed { mut jobs, .. } => jobs.pop().expect("it has controls").1,
-            other => panic!("no group has that revision: {other:?}"),
+            FleetControls::Changed { mut jobs, .. } => jobs.pop().expect("the job has controls").1,
+            other => panic!("unexpected reply to an unknown revision: {other:?}"),
         },
-        Err(error) => panic!("the ledger answers: {error}"),
+        Err(error) => panic!("ledger call failed: {error}"),
     };
     let note = PauseNote { actor: "ann \"ü\"".to_owned(), text: "{[".to_owned() };
     let paused = JobControls { revision: 7, paused: true, note, schedule: None };
@@ -144,26 +149,27 @@ pub async fn reinstated_controls_win_by_their_revision(h: &impl LedgerHarness) {
         send(JobCommand::Reinstate(sent.clone())).await;
         assert_eq!(read().await, *kept);
     }
-    // The clock of the lost store was ahead.
+    // The lost store's clock was ahead.
     let ahead = JobControls { revision: ledger.begin.as_millis() + 3_600_000, ..paused.clone() };
     send(JobCommand::Reinstate(ahead.clone())).await;
     send(JobCommand::Resume).await;
     send(JobCommand::Reinstate(ahead)).await;
-    assert!(!read().await.paused, "the resume came since");
+    assert!(!read().await.paused, "the later resume must win");
     let job = Registration { job: lost.name.clone(), schedule: SCHEDULE };
-    let known = ledger.client().register(lost.group.clone(), vec![job]).await.expect("the ledger answers");
+    let known = ledger.client().register(lost.group.clone(), vec![job]).await.expect("ledger call failed");
     assert_eq!(known.outcome[0].status, JobStatus::Existing);
-    assert!(known.outcome[0].watermark >= ledger.begin, "nothing is made up for");
-    // The job is not paused, and yet the resume is newer than any pause from before.
+    assert!(known.outcome[0].watermark >= ledger.begin, "no scheduled time must be caught up");
+    // The job is not paused, but the resume is newer than any pause before the loss.
     ledger.command(JobCommand::Resume).await;
     let command = JobCommand::Reinstate(paused.clone());
     ledger.command(command).await;
-    let controls = ledger.client().controls(lost.group.clone(), u64::MAX).await.expect("the ledger answers");
-    let FleetControls::Changed { jobs, .. } = controls.outcome else { panic!("no group has that revision") };
+    let controls = ledger.client().controls(lost.group.clone(), u64::MAX).await.expect("ledger call failed");
+    let FleetControls::Changed { jobs, .. } = controls.outcome else { panic!("expected changed controls") };
     assert!(jobs.iter().all(|(_, controls)| !controls.paused), "{jobs:?}");
 }
 
-/// A revision is at least the server's current time, so that a revision from before a loss of data never recurs.
+/// A revision is at least the server's current time, so a revision from before a loss of data never
+/// recurs.
 pub async fn a_revision_is_at_least_the_time(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "revision").await;
     let begin = ledger.begin.as_millis();
@@ -171,11 +177,11 @@ pub async fn a_revision_is_at_least_the_time(h: &impl LedgerHarness) {
         [JobCommand::Pause(PauseNote::default()), trigger(id()), JobCommand::Resume, JobCommand::Reset]
     {
         let revision = ledger.command(command.clone()).await;
-        assert!(revision > begin, "{command:?} returned {revision}, started at {begin}");
+        assert!(revision > begin, "{command:?} returned {revision}, but the test started at {begin}");
     }
 }
 
-/// A triggered run is independent: it starts even while the job is paused, and does not affect instants.
+/// A triggered run starts even while the job is paused, and does not affect scheduled times.
 pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "trigger").await;
     ledger.command(JobCommand::Pause(PauseNote::default())).await;
@@ -183,7 +189,7 @@ pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl LedgerHar
     ledger.command(trigger(id)).await;
     let run = RunId::Triggered(id);
     let foreign = ledger.request(RunId::Triggered(*ProcessId::random().as_uuid()));
-    assert_eq!(ledger.send(foreign).await, ClaimReply::Duplicate, "no command created that trigger");
+    assert_eq!(ledger.send(foreign).await, ClaimReply::Duplicate, "no command created this trigger");
     let request = ledger.request(run);
     let triggered = ledger.granted(request.clone()).await;
     assert_eq!(
@@ -195,7 +201,7 @@ pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl LedgerHar
     assert_eq!(
         ledger.send(ledger.request(run)).await,
         ClaimReply::Duplicate,
-        "the command was delivered twice, far apart"
+        "the command was delivered a second time"
     );
     ledger.end(&triggered, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     assert_eq!(ledger.send(ledger.request(run)).await, ClaimReply::Duplicate);
@@ -203,8 +209,8 @@ pub async fn a_trigger_is_claimed_once_and_decides_no_instant(h: &impl LedgerHar
     assert_eq!(ledger.watermark(SCHEDULE).await, Some(ledger.begin));
 }
 
-/// A trigger command that is delivered again, during the run or after its end, has no effect. Otherwise it would wait
-/// forever, or start once the history no longer has the run.
+/// A trigger command that is delivered again, during the run or after its end, has no effect.
+/// Otherwise it would wait forever, or start once the history no longer contains the run.
 pub async fn a_repeated_trigger_starts_once(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "trigger-again").await;
     let id = id();
@@ -217,10 +223,10 @@ pub async fn a_repeated_trigger_starts_once(h: &impl LedgerHarness) {
         .client()
         .controls(ledger.job.group.clone(), u64::MAX)
         .await
-        .expect("the ledger answers")
+        .expect("ledger call failed")
         .outcome;
-    let FleetControls::Changed { triggers, .. } = controls else { panic!("all of them are sent") };
-    assert_eq!(triggers, [], "the trigger is no longer waiting");
+    let FleetControls::Changed { triggers, .. } = controls else { panic!("expected changed controls") };
+    assert_eq!(triggers, [], "the trigger must no longer be waiting");
     for millis in 1..=100 {
         let other = ledger.claim(millis).await;
         ledger.end(&other, RunOutcome::Succeeded, AfterAttempt::Finish).await;
@@ -228,19 +234,19 @@ pub async fn a_repeated_trigger_starts_once(h: &impl LedgerHarness) {
     assert_eq!(ledger.send(ledger.request(RunId::Triggered(id))).await, ClaimReply::Duplicate);
 }
 
-/// Triggers that no node starts neither fill the store nor crowd out those of other jobs.
+/// The number of waiting triggers is limited per job.
 pub async fn triggers_are_bounded(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "full").await;
     for _ in 0..MAX_TRIGGERS_PER_JOB {
         ledger.command(trigger(id())).await;
     }
     let one_more = ledger.client().command(ledger.job.clone(), trigger(id())).await;
-    assert_eq!(one_more.expect("the ledger answers").outcome, CommandReply::Full);
-    let name = LockName::new("other").expect("a good name");
+    assert_eq!(one_more.expect("ledger call failed").outcome, CommandReply::Full);
+    let name = LockName::new("other").expect("valid name");
     let registration = Registration { job: name.clone(), schedule: SCHEDULE };
-    ledger.client().register(ledger.job.group.clone(), vec![registration]).await.expect("the ledger answers");
+    ledger.client().register(ledger.job.group.clone(), vec![registration]).await.expect("ledger call failed");
     let other = JobId { name, ..ledger.job.clone() };
-    let of_other = ledger.client().command(other, trigger(id())).await.expect("the ledger answers");
+    let of_other = ledger.client().command(other, trigger(id())).await.expect("ledger call failed");
     assert!(matches!(of_other.outcome, CommandReply::Accepted { .. }), "{of_other:?}");
 }
 
@@ -258,7 +264,7 @@ pub async fn a_trigger_expires(h: &impl LedgerHarness) {
     assert_eq!(
         ledger.send(ledger.request(run)).await,
         ClaimReply::Duplicate,
-        "the trigger is no longer waiting"
+        "the trigger must no longer be waiting"
     );
     let skipped = &ledger.history().await[0];
     assert_eq!((skipped.run, skipped.outcome), (run, RunOutcome::Skipped));
@@ -273,34 +279,37 @@ pub async fn a_trigger_can_be_cancelled(h: &impl LedgerHarness) {
     assert!(ledger.command(JobCommand::CancelTrigger(id)).await > before, "leaders are notified");
     assert_eq!(ledger.send(ledger.request(RunId::Triggered(id))).await, ClaimReply::Duplicate);
     let again = ledger.client().command(ledger.job.clone(), JobCommand::CancelTrigger(id)).await;
-    assert_eq!(again.expect("the ledger answers").outcome, CommandReply::Gone);
+    assert_eq!(again.expect("ledger call failed").outcome, CommandReply::Gone);
 }
 
-/// An operator can take back what a clock that was ahead has decided, and nothing starts twice.
+/// A reset undoes decisions made while the clock was ahead. No run starts twice.
 pub async fn a_reset_ends_a_watermark_in_the_future(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "reset").await;
     let run = ledger.claim(100).await;
     let revision = ledger.command(JobCommand::Reset).await;
-    let now = ledger.watermark(SCHEDULE).await.expect("it is known");
-    assert!(now > run.run.scheduled().expect("an instant"), "the watermark is now, not earlier: {now:?}");
+    let now = ledger.watermark(SCHEDULE).await.expect("the watermark exists");
+    assert!(
+        now > run.run.scheduled().expect("the run has a scheduled time"),
+        "the watermark must be the current time: {now:?}"
+    );
     let of = |millis| ClaimRequest { revision, ..ledger.request(ledger.instant(millis)) };
-    assert_eq!(ledger.send(of(120)).await, ClaimReply::Superseded, "missed instants stay missed");
-    assert_eq!(ledger.send(of(100)).await, ClaimReply::Duplicate, "an open run is not started again");
-    assert!(ledger.command(JobCommand::Reset).await > revision, "each command raises the revision");
+    assert_eq!(ledger.send(of(120)).await, ClaimReply::Superseded, "missed times must stay missed");
+    assert_eq!(ledger.send(of(100)).await, ClaimReply::Duplicate, "an open run must not be started again");
+    assert!(ledger.command(JobCommand::Reset).await > revision, "each command must raise the revision");
 }
 
 /// A command for a misspelt name is refused and stores nothing.
 pub async fn an_unknown_job_takes_no_commands(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "unknown").await;
-    let job = JobId { name: LockName::new("unknown").expect("a good name"), ..ledger.job.clone() };
+    let job = JobId { name: LockName::new("unknown").expect("valid name"), ..ledger.job.clone() };
     let revision = ledger.revision().await;
     for command in
         [JobCommand::Pause(PauseNote::default()), JobCommand::Replace("@daily".to_owned()), trigger(id())]
     {
-        let answer = ledger.client().command(job.clone(), command).await.expect("the ledger answers").outcome;
+        let answer = ledger.client().command(job.clone(), command).await.expect("ledger call failed").outcome;
         assert_eq!(answer, CommandReply::Unregistered);
     }
     let group = ledger.job.group.clone();
-    let controls = ledger.client().controls(group, revision).await.expect("the ledger answers").outcome;
+    let controls = ledger.client().controls(group, revision).await.expect("ledger call failed").outcome;
     assert_eq!(controls, FleetControls::Unchanged);
 }

@@ -1,4 +1,5 @@
-//! Releases: a lock is freed by its own lease, or by force from the holder that was seen.
+//! Release properties. A lock is freed by its own lease, or by a forced release of an observed
+//! holder.
 
 use super::{
     Harness,
@@ -15,7 +16,7 @@ const TAKEN: Released = Released::Gone { held_by_other: true };
 
 async fn force(backend: &Arc<dyn Backend>, name: &LockName, seen: &str) -> ForceReleased {
     let request = ForceReleaseRequest { name: name.clone(), seen: seen.to_owned() };
-    backend.force_release(request).await.expect("a forced release on a healthy store is answered").outcome
+    backend.force_release(request).await.expect("forced release failed on a healthy store").outcome
 }
 
 /// A released lock can be acquired.
@@ -29,7 +30,7 @@ pub async fn a_released_lock_is_free_for_the_next(h: &impl Harness) {
     b.must_hold(&name, 1).await;
 }
 
-/// A release that is repeated after a lost reply is answered with *gone*.
+/// A release repeated after a lost reply returns `Gone`.
 pub async fn a_repeated_release_says_gone(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("release-twice"));
     let a = Contender::new(&backend);
@@ -38,7 +39,7 @@ pub async fn a_repeated_release_says_gone(h: &impl Harness) {
     assert_eq!(a.release(&name, 0).await, GONE);
 }
 
-/// A repeated release leaves the next holder alone.
+/// A repeated release does not affect the next holder.
 pub async fn a_repeated_release_leaves_the_next_holder_alone(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("release-after-next"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -49,7 +50,7 @@ pub async fn a_repeated_release_leaves_the_next_holder_alone(h: &impl Harness) {
     b.must_hold(&name, 1).await;
 }
 
-/// Releasing a lock that was never taken is answered with *gone* and writes nothing.
+/// Releasing a lock that was never taken returns `Gone` and writes nothing.
 pub async fn releasing_what_was_never_taken_says_gone(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("never-taken"));
     for depth_left in [0, 1] {
@@ -69,7 +70,7 @@ pub async fn a_release_never_touches_anothers_lease(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// A release after the end of its lease reports that and does not free the next holder.
+/// A release after the lease has expired reports that, and does not free the next holder's lock.
 pub async fn a_release_after_the_end_leaves_the_next_holder_alone(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("release-late"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -81,7 +82,7 @@ pub async fn a_release_after_the_end_leaves_the_next_holder_alone(h: &impl Harne
     b.must_hold(&name, 1).await;
 }
 
-/// Releases match acquires: a release to a depth keeps the lease and its expiry, and the last one frees the lock.
+/// A release to a depth above 0 keeps the lease and its expiry. The last release frees the lock.
 pub async fn a_release_to_a_depth_keeps_the_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("kept"));
     let a = Contender::new(&backend);
@@ -95,7 +96,7 @@ pub async fn a_release_to_a_depth_keeps_the_lease(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// A forced release frees the lock of the holder that was seen, at any depth. That holder finds its lease gone.
+/// A forced release frees the observed holder's lock at any depth. The holder's lease is then gone.
 pub async fn a_forced_release_frees_the_holder_that_was_seen(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("force"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -109,7 +110,7 @@ pub async fn a_forced_release_frees_the_holder_that_was_seen(h: &impl Harness) {
     b.take(&name, LONG).await;
 }
 
-/// A forced release that is repeated after a lost reply does not free the next holder.
+/// A forced release repeated after a lost reply does not free the next holder's lock.
 pub async fn a_repeated_forced_release_leaves_the_next_holder_alone(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("force-twice"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));

@@ -1,4 +1,4 @@
-//! The interface of the suite to a backend: creating stores and letting time pass.
+//! The traits through which the suite creates stores and advances time.
 
 use lock_core::{
     LockName, Store,
@@ -15,19 +15,21 @@ use std::{
     time::Duration,
 };
 
-/// Access to a backend for the suite. One value is created per test, inside the test's runtime.
+/// Gives the suite access to a backend. One value is created per test, inside the test's runtime.
 pub trait Harness: Send + Sync {
-    /// Returns a client of a store. Expensive stores may be shared by all tests, because their names do not collide.
+    /// Returns a client for a store. Tests can share a store, because their lock names do not
+    /// collide.
     fn store(&self) -> impl Future<Output = Store> + Send;
 
-    /// Returns another client of the store behind `of`, as another process would have one. Returns the same client if
-    /// there is no such thing.
+    /// Returns another client for the store behind `of`, like that of another process. Returns the
+    /// same client if the store supports only one.
     fn another(&self, of: &Store) -> impl Future<Output = Store> + Send {
         let again = of.clone();
         async move { again }
     }
 
-    /// Returns the clock for the factories of a test. With paused time it has to follow that time.
+    /// Returns the clock for the factories of a test. With paused time, the clock must follow
+    /// tokio's time.
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(BootClock::new())
     }
@@ -37,27 +39,28 @@ pub trait Harness: Send + Sync {
         fresh_name(hint)
     }
 
-    /// Lets time pass. A store that runs on real time needs real time; with tokio's paused time this returns
-    /// immediately.
+    /// Waits for `duration`. A store on real time needs a real wait. With tokio's paused time, this
+    /// returns immediately.
     fn pass(&self, duration: Duration) -> impl Future<Output = ()> + Send {
         tokio::time::sleep(duration)
     }
 }
 
-/// Access to a run ledger for the second suite. One value is created per test, inside the test's runtime.
+/// Gives the second suite access to a run ledger. One value is created per test, inside the test's
+/// runtime.
 pub trait LedgerHarness: Send + Sync {
-    /// Returns a client of a ledger. Expensive ledgers may be shared by all tests, because their groups do not
+    /// Returns a client for a ledger. Tests can share a ledger, because their groups do not
     /// collide.
     fn ledger(&self) -> impl Future<Output = Arc<dyn RunLedger>> + Send;
 
-    /// Returns another client of the ledger behind `of`, as another process would have one. Returns the same client
-    /// if there is no such thing.
+    /// Returns another client for the ledger behind `of`, like that of another process. Returns the
+    /// same client if the ledger supports only one.
     fn another_ledger(&self, of: &Arc<dyn RunLedger>) -> impl Future<Output = Arc<dyn RunLedger>> + Send {
         let again = of.clone();
         async move { again }
     }
 
-    /// Lets time pass, as [`Harness::pass`] does.
+    /// Waits for `duration`, like [`Harness::pass`].
     fn pass(&self, duration: Duration) -> impl Future<Output = ()> + Send {
         tokio::time::sleep(duration)
     }
@@ -69,5 +72,5 @@ pub(super) fn fresh_name(hint: &str) -> LockName {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let run = RUN.get_or_init(ProcessId::random);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    LockName::new(format!("conformance:{run}:{number}:{hint}")).expect("hints of the suite make valid names")
+    LockName::new(format!("conformance:{run}:{number}:{hint}")).expect("the hint forms a valid name")
 }

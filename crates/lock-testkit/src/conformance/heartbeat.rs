@@ -1,4 +1,4 @@
-//! Heartbeats: the record of live nodes, and what a node reads with each of them.
+//! Heartbeat properties: the list of live nodes, and the data returned with each heartbeat.
 
 use super::{
     LedgerHarness,
@@ -24,7 +24,7 @@ fn node(name: &str, room: u32) -> LiveNode {
 
 async fn heartbeat(ledger: &LedgerFixture, node: &LiveNode, lease: Duration) -> Vec<LiveNode> {
     let request = request(ledger, node, lease);
-    ledger.client().heartbeat(request).await.expect("the ledger answers").outcome.nodes
+    ledger.client().heartbeat(request).await.expect("ledger call failed").outcome.nodes
 }
 
 fn request(ledger: &LedgerFixture, node: &LiveNode, lease: Duration) -> HeartbeatRequest {
@@ -32,7 +32,7 @@ fn request(ledger: &LedgerFixture, node: &LiveNode, lease: Duration) -> Heartbea
     HeartbeatRequest { group, node, lease, known: 0, watermarks: Vec::new() }
 }
 
-/// Each node reads its own record and those of the others. A later heartbeat replaces the record.
+/// A heartbeat returns the records of all live nodes. A later heartbeat replaces a node's record.
 pub async fn a_heartbeat_lists_the_live_nodes(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "nodes").await;
     let mut nodes = [node("a \"quoted\" ü", 0), node("", u32::MAX), node("c", 7)];
@@ -45,10 +45,10 @@ pub async fn a_heartbeat_lists_the_live_nodes(h: &impl LedgerHarness) {
     nodes.sort_by_key(|node| node.id);
     assert_eq!(read, nodes);
     let group = LedgerFixture::new(h, "nodes").await;
-    assert_eq!(heartbeat(&group, &nodes[0], LONG).await, nodes[..1], "a group does not affect another");
+    assert_eq!(heartbeat(&group, &nodes[0], LONG).await, nodes[..1], "groups must not affect each other");
 }
 
-/// A node that dies or leaves receives no further runs.
+/// A node that dies or leaves is removed from the list.
 pub async fn a_node_without_heartbeats_is_forgotten(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "dead").await;
     let [a, b, c] = ["a", "b", "c"].map(|name| node(name, 1));
@@ -58,25 +58,25 @@ pub async fn a_node_without_heartbeats_is_forgotten(h: &impl LedgerHarness) {
     assert_eq!(all.len(), 3);
     assert_eq!(heartbeat(&ledger, &b, Duration::ZERO).await.len(), 2, "the node left immediately");
     h.pass(PAST_SHORT).await;
-    assert_eq!(heartbeat(&ledger, &c, LONG).await, [c], "its lease has ended");
+    assert_eq!(heartbeat(&ledger, &c, LONG).await, [c], "the node's lease has expired");
 }
 
 /// A heartbeat reads the same controls and watermarks as the separate reads.
 pub async fn a_heartbeat_reads_controls_and_watermarks(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "reads").await;
     ledger.claim(3).await;
-    let jobs = [&ledger.job.name, &LockName::new("unknown").expect("a good name")]
+    let jobs = [&ledger.job.name, &LockName::new("unknown").expect("valid name")]
         .map(|job| Registration { job: job.clone(), schedule: SCHEDULE });
     let of = |known| HeartbeatRequest {
         known,
         watermarks: jobs.to_vec(),
         ..request(&ledger, &node("a", 1), LONG)
     };
-    let read = async |known| ledger.client().heartbeat(of(known)).await.expect("the ledger answers").outcome;
+    let read = async |known| ledger.client().heartbeat(of(known)).await.expect("ledger call failed").outcome;
     let HeartbeatReply { controls, watermarks, .. } = read(ledger.revision().await).await;
     assert_eq!((controls, watermarks), (FleetControls::Unchanged, vec![ledger.instant(3).scheduled(), None]));
     let paused = ledger.command(JobCommand::Pause(PauseNote::default())).await;
-    let changed = ledger.client().controls(ledger.job.group.clone(), 0).await.expect("the ledger answers");
+    let changed = ledger.client().controls(ledger.job.group.clone(), 0).await.expect("ledger call failed");
     assert_eq!(read(0).await.controls, changed.outcome);
     assert_eq!(read(paused).await.controls, FleetControls::Unchanged);
 }

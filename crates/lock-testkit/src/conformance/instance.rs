@@ -1,4 +1,4 @@
-//! Instances: jobs whose definitions are in the ledger.
+//! Properties of instances, which are jobs with definitions in the ledger.
 
 use super::{
     LedgerHarness,
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// A revision that no group has.
 const UNKNOWN: u64 = u64::MAX;
 
-/// An instance in a group of its own, and its first definition.
+/// An instance in a separate group, and its first definition.
 pub(super) struct InstanceFixture {
     pub(super) ledger: LedgerFixture,
     pub(super) definition: Definition,
@@ -27,7 +27,7 @@ impl InstanceFixture {
     /// Creates a fixture whose instance is not added yet.
     pub(super) async fn new(h: &impl LedgerHarness, hint: &str) -> Self {
         let mut ledger = LedgerFixture::new(h, hint).await;
-        ledger.job.name = LockName::new("import/tenant-7").expect("a good name");
+        ledger.job.name = LockName::new("import/tenant-7").expect("valid name");
         let definition = Definition {
             schedule: "* * * * * *".to_owned(),
             dst: "run_once first".to_owned(),
@@ -37,7 +37,7 @@ impl InstanceFixture {
         Self { ledger, definition }
     }
 
-    /// Adds the instance, and lets its first instants come.
+    /// Adds the instance, and waits until its first scheduled times are due.
     pub(super) async fn added(h: &impl LedgerHarness, hint: &str) -> Self {
         let mut fixture = Self::new(h, hint).await;
         assert_eq!(fixture.add().await, AddReply::Added);
@@ -55,32 +55,32 @@ impl InstanceFixture {
     async fn add_as(&self, name: &LockName) -> AddReply {
         let job = JobId { group: self.ledger.job.group.clone(), name: name.clone() };
         let request = AddRequest { job, definition: self.definition.clone(), added_by: "node".to_owned() };
-        self.ledger.client().add(request).await.expect("the ledger answers").outcome
+        self.ledger.client().add(request).await.expect("ledger call failed").outcome
     }
 
     pub(super) async fn remove(&self, removal: Removal) -> RemoveReply {
         let job = self.ledger.job.clone();
-        self.ledger.client().remove(job, removal).await.expect("the ledger answers").outcome
+        self.ledger.client().remove(job, removal).await.expect("ledger call failed").outcome
     }
 
     async fn read(&self, known: u64) -> Instances {
         let group = self.ledger.job.group.clone();
-        self.ledger.client().instances(group, known).await.expect("the ledger answers").outcome
+        self.ledger.client().instances(group, known).await.expect("ledger call failed").outcome
     }
 
     /// Reads all instances, and their revision.
     pub(super) async fn all(&self) -> (u64, Vec<Instance>) {
         match self.read(UNKNOWN).await {
             Instances::All { revision, instances } => (revision, instances),
-            other => panic!("no group has that revision: {other:?}"),
+            other => panic!("unexpected reply to an unknown revision: {other:?}"),
         }
     }
 
-    /// Returns a claim by the current definition.
+    /// Returns a claim planned with the current definition.
     pub(super) async fn request(&self, run: RunId) -> ClaimRequest {
         let (_, instances) = self.all().await;
         let of = instances.iter().find(|instance| instance.name == self.ledger.job.name);
-        let definition = of.expect("the instance is there").revision;
+        let definition = of.expect("the instance exists").revision;
         ClaimRequest { schedule: 0, definition, ..self.ledger.request(run) }
     }
 
@@ -92,17 +92,17 @@ impl InstanceFixture {
         self.ledger.end(run, RunOutcome::Succeeded, AfterAttempt::Finish).await
     }
 
-    /// Checks that the store has nothing of the instance.
+    /// Checks that the store contains no data of the instance.
     pub(super) async fn assert_nothing_left(&self) {
         let ledger = &self.ledger;
-        assert_eq!(ledger.watermark(0).await, None, "no watermark is left");
-        assert_eq!(ledger.open_runs().await, [], "no open run is left");
-        assert_eq!(ledger.history().await, [], "no history is left");
-        assert_eq!(self.all().await.1, [], "no definition is left");
+        assert_eq!(ledger.watermark(0).await, None, "a watermark is left");
+        assert_eq!(ledger.open_runs().await, [], "an open run is left");
+        assert_eq!(ledger.history().await, [], "a history is left");
+        assert_eq!(self.all().await.1, [], "a definition is left");
     }
 }
 
-/// Every node reads the definition, its origin and its revision.
+/// Every node reads the definition, the adding node, and the revision.
 pub async fn an_added_instance_is_read_by_all(h: &impl LedgerHarness) {
     let fixture = InstanceFixture::new(h, "instances").await;
     assert_eq!(fixture.all().await, (0, vec![]));
@@ -111,7 +111,7 @@ pub async fn an_added_instance_is_read_by_all(h: &impl LedgerHarness) {
     assert_eq!(fixture.add().await, AddReply::Added);
     let (revision, instances) = fixture.all().await;
     let [Instance { name, definition, revision: of_one, added_by, added_at, .. }] = &instances[..] else {
-        panic!("one instance: {instances:?}");
+        panic!("expected one instance: {instances:?}");
     };
     assert_eq!((name, definition), (&fixture.ledger.job.name, &fixture.definition));
     assert_eq!((added_by.as_str(), *of_one), ("node", revision));
@@ -127,21 +127,21 @@ pub async fn an_added_instance_is_read_by_all(h: &impl LedgerHarness) {
     };
     let group = fixture.ledger.job.group.clone();
     let request = HeartbeatRequest { group, node, lease: SHORT, known: 0, watermarks: vec![] };
-    let heartbeat = another.heartbeat(request).await.expect("the ledger answers").outcome;
-    assert_eq!(heartbeat.instances, revision, "a heartbeat shows that there is something to read");
+    let heartbeat = another.heartbeat(request).await.expect("ledger call failed").outcome;
+    assert_eq!(heartbeat.instances, revision, "a heartbeat must return the new revision");
 }
 
-/// The reply to an add may be lost: the request is sent again.
+/// The reply to an add may be lost, in which case the request is sent again.
 pub async fn a_repeated_add_changes_nothing(h: &impl LedgerHarness) {
     let fixture = InstanceFixture::added(h, "repeated").await;
     let before = fixture.all().await;
     let claimed = fixture.claim(fixture.ledger.instant(1)).await;
     assert_eq!(fixture.add().await, AddReply::Unchanged);
     assert_eq!(fixture.all().await, before);
-    assert_eq!(fixture.ledger.watermark(0).await, claimed.run.scheduled(), "the watermark stays");
+    assert_eq!(fixture.ledger.watermark(0).await, claimed.run.scheduled(), "the watermark must not change");
 }
 
-/// A node that has not read the new definition starts nothing.
+/// A claim from a node that has not read the new definition is refused.
 pub async fn a_changed_definition_outdates_a_claim(h: &impl LedgerHarness) {
     let mut fixture = InstanceFixture::added(h, "outdated").await;
     let old = fixture.request(fixture.ledger.instant(2)).await;
@@ -153,7 +153,8 @@ pub async fn a_changed_definition_outdates_a_claim(h: &impl LedgerHarness) {
     fixture.claim(old.run).await;
 }
 
-/// Missed instants of the old schedule stay missed. Those of a schedule that stays are still made up for.
+/// After a change of the schedule, missed times of the old schedule stay missed. After a change of
+/// the payload only, missed times are still caught up.
 pub async fn a_changed_schedule_starts_now_and_a_payload_does_not(h: &impl LedgerHarness) {
     let mut fixture = InstanceFixture::added(h, "changed").await;
     let before = fixture.ledger.watermark(0).await;
@@ -168,10 +169,10 @@ pub async fn a_changed_schedule_starts_now_and_a_payload_does_not(h: &impl Ledge
     let changed = fixture.ledger.watermark(0).await;
     h.pass(Duration::from_millis(5)).await;
     fixture.add().await;
-    assert!(fixture.ledger.watermark(0).await > changed, "its policy belongs to the schedule");
+    assert!(fixture.ledger.watermark(0).await > changed, "the DST policy is part of the schedule");
 }
 
-/// An instance that returns starts from then on.
+/// An instance that is added again starts at that time.
 pub async fn an_added_instance_never_runs_for_the_past(h: &impl LedgerHarness) {
     for removal in [Removal::KeepRecord, Removal::Forget] {
         let fixture = InstanceFixture::added(h, "returns").await;
@@ -183,7 +184,7 @@ pub async fn an_added_instance_never_runs_for_the_past(h: &impl LedgerHarness) {
     }
 }
 
-/// Without a definition, nothing is started and no command is taken. The history stays.
+/// Without a definition, no run starts and no command is accepted. The history stays.
 pub async fn a_removed_instance_is_not_claimed(h: &impl LedgerHarness) {
     let fixture = InstanceFixture::added(h, "removed").await;
     let run = fixture.claim(fixture.ledger.instant(1)).await;
@@ -192,7 +193,11 @@ pub async fn a_removed_instance_is_not_claimed(h: &impl LedgerHarness) {
     let trigger = *lock_core::backend::ProcessId::random().as_uuid();
     fixture.ledger.command(JobCommand::Trigger { id: trigger, life: SHORT * 100, payload: None }).await;
     assert_eq!(fixture.remove(Removal::KeepRecord).await, RemoveReply::Removed);
-    assert_eq!(fixture.remove(Removal::KeepRecord).await, RemoveReply::Unknown, "a repeat changes nothing");
+    assert_eq!(
+        fixture.remove(Removal::KeepRecord).await,
+        RemoveReply::Unknown,
+        "a repeat must change nothing"
+    );
     assert_eq!(fixture.ledger.send(request.clone()).await, ClaimReply::Outdated);
     let triggered = ClaimRequest { run: RunId::Triggered(trigger), ..request };
     assert_eq!(fixture.ledger.send(triggered.clone()).await, ClaimReply::Outdated);
@@ -201,16 +206,16 @@ pub async fn a_removed_instance_is_not_claimed(h: &impl LedgerHarness) {
         .client()
         .command(fixture.ledger.job.clone(), JobCommand::Pause(PauseNote::default()))
         .await;
-    assert_eq!(command.expect("the ledger answers").outcome, lock_ledger::CommandReply::Unregistered);
+    assert_eq!(command.expect("ledger call failed").outcome, lock_ledger::CommandReply::Unregistered);
     assert_eq!(fixture.ledger.outcomes().await, [RunOutcome::Succeeded]);
     fixture.add().await;
     let definition = fixture.all().await.1[0].revision;
     let again = ClaimRequest { definition, ..triggered };
-    assert_eq!(fixture.ledger.send(again).await, ClaimReply::Duplicate, "the trigger is withdrawn");
+    assert_eq!(fixture.ledger.send(again).await, ClaimReply::Duplicate, "the trigger must be withdrawn");
 }
 
-/// A run that is open when its instance is removed continues, with its further attempts. The summary is removed
-/// immediately.
+/// A run that is open when its instance is removed continues, including its retries. The summary is
+/// removed immediately.
 pub async fn a_removed_instance_ends_its_open_run(h: &impl LedgerHarness) {
     let fixture = InstanceFixture::added(h, "open").await;
     let ended = fixture.claim(fixture.ledger.instant(1)).await;
@@ -224,10 +229,10 @@ pub async fn a_removed_instance_ends_its_open_run(h: &impl LedgerHarness) {
     assert_eq!(fixture.finish(&second).await, EndReply::Recorded);
     let outcomes = [RunOutcome::Succeeded, RunOutcome::Failed, RunOutcome::Succeeded];
     assert_eq!(fixture.ledger.outcomes().await, outcomes);
-    assert_eq!(summaries(&fixture.ledger).await, [], "the end of the run does not restore the summary");
+    assert_eq!(summaries(&fixture.ledger).await, [], "the end of the run must not restore the summary");
 }
 
-/// Nothing that comes late brings a forgotten job back.
+/// Late requests do not restore a forgotten job.
 pub async fn a_forgotten_instance_leaves_nothing(h: &impl LedgerHarness) {
     let fixture = InstanceFixture::added(h, "forgotten").await;
     let ended = fixture.claim(fixture.ledger.instant(1)).await;
@@ -237,7 +242,7 @@ pub async fn a_forgotten_instance_leaves_nothing(h: &impl LedgerHarness) {
     fixture.ledger.command(JobCommand::Pause(PauseNote::default())).await;
     let revision = fixture.ledger.revision().await;
     assert_eq!(fixture.remove(Removal::Forget).await, RemoveReply::Removed);
-    assert!(fixture.ledger.revision().await > revision, "its controls are removed");
+    assert!(fixture.ledger.revision().await > revision, "the controls must be removed");
     fixture.assert_nothing_left().await;
     assert_eq!(fixture.ledger.renew(&open, SHORT).await, RunRenewal::Gone);
     assert_eq!(fixture.finish(&open).await, EndReply::Gone);
@@ -250,16 +255,15 @@ pub async fn a_forgotten_instance_leaves_nothing(h: &impl LedgerHarness) {
     assert_eq!(
         fixture.remove(Removal::Forget).await,
         RemoveReply::Removed,
-        "a removed instance has a record"
+        "a removed instance must keep its record"
     );
     fixture.assert_nothing_left().await;
 }
 
-/// A reader whose revision is recorded reads what has changed since then.
+/// A reader with a recorded revision reads the changes since that revision.
 pub async fn a_reader_learns_what_has_changed(h: &impl LedgerHarness) {
     let mut fixture = InstanceFixture::new(h, "changes").await;
-    let names: Vec<_> =
-        (10..90).map(|n| LockName::new(format!("import/{n}")).expect("a good name")).collect();
+    let names: Vec<_> = (10..90).map(|n| LockName::new(format!("import/{n}")).expect("valid name")).collect();
     for name in &names {
         assert_eq!(fixture.add_as(name).await, AddReply::Added);
     }
@@ -278,7 +282,7 @@ pub async fn a_reader_learns_what_has_changed(h: &impl LedgerHarness) {
     fixture.ledger.job.name = names[3].clone();
     fixture.remove(Removal::KeepRecord).await;
     let Instances::Changed { revision, instances, removed } = fixture.read(known).await else {
-        panic!("the changes are recorded");
+        panic!("expected a list of changes");
     };
     assert!(revision > known);
     assert_eq!(
@@ -290,12 +294,13 @@ pub async fn a_reader_learns_what_has_changed(h: &impl LedgerHarness) {
     assert_eq!((revision_of_all, all.len()), (revision, 78));
     let first = all[0].revision;
     let Instances::Changed { instances, .. } = fixture.read(first).await else {
-        panic!("all changes are recorded");
+        panic!("expected a list of all changes");
     };
-    assert_eq!(instances.len(), 77, "only the changes after the first one");
+    assert_eq!(instances.len(), 77, "expected only the changes after the first one");
 }
 
-/// Texts with quotes, line ends and letters of all alphabets, and the largest payload.
+/// Texts with quotes, line breaks and non-ASCII letters are stored unchanged, and so is the largest
+/// payload.
 pub async fn texts_of_every_shape_are_stored(h: &impl LedgerHarness) {
     let mut fixture = InstanceFixture::new(h, "texts").await;
     for payload in ["\"\\ \u{1}\n/{}[]\" ü 語 \u{1f980}".to_owned(), String::new(), "x".repeat(64 * 1024)] {

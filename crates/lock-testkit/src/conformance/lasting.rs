@@ -1,4 +1,4 @@
-//! Durations of leases: as long as requested, longer when renewed, never shorter, and not a moment longer.
+//! Lease duration properties. A lease lasts as long as requested, and renewals only extend it.
 
 use super::{
     Harness,
@@ -10,30 +10,31 @@ use std::time::Duration;
 /// The maximum error of rounding to milliseconds at both ends.
 const ROUNDING: Duration = Duration::from_millis(5);
 
-/// By the server's own clock, a lease exists until its end and not after it.
+/// By the server's clock, a lease exists for exactly its duration.
 pub async fn a_lease_lasts_as_long_as_asked_and_no_longer(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("lasts"));
-    // A server may pause between the operation and reading its clock, so each moment is bracketed by two times.
+    // A server may pause between an operation and reading its clock, so each event is bracketed by
+    // two times.
     let before = look(&backend, &name).await.now;
     let reply = Contender::new(&backend).acquire_reply(&name, SHORT).await;
-    assert!(matches!(reply.outcome, Acquired::Granted { .. }), "a free lock is granted");
+    assert!(matches!(reply.outcome, Acquired::Granted { .. }), "expected a grant for a free lock");
     let step = SHORT / 20;
     for _ in 0..60 {
         let earliest = look(&backend, &name).await.now;
         let seen = look(&backend, &name).await;
         if seen.outcome == Inspected::Free {
             let passed = seen.now.since(before);
-            assert!(passed + ROUNDING >= SHORT, "a lease of {SHORT:?} ended after {passed:?}");
+            assert!(passed + ROUNDING >= SHORT, "a lease of {SHORT:?} expired after {passed:?}");
             return;
         }
         let passed = earliest.since(reply.now);
-        assert!(passed <= SHORT + ROUNDING, "a lease of {SHORT:?} was still there after {passed:?}");
+        assert!(passed <= SHORT + ROUNDING, "a lease of {SHORT:?} still existed after {passed:?}");
         h.pass(step).await;
     }
-    panic!("a lease of {SHORT:?} never ended");
+    panic!("a lease of {SHORT:?} never expired");
 }
 
-/// The lock of a dead holder can be acquired once its lease has ended.
+/// The lock of a dead holder can be acquired once the lease has expired.
 pub async fn an_ended_lease_is_free_for_the_next(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("ended"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -45,7 +46,7 @@ pub async fn an_ended_lease_is_free_for_the_next(h: &impl Harness) {
     b.must_hold(&name, 1).await;
 }
 
-/// A renewal after the end does not revive the lease, even if no other lease has the lock.
+/// A renewal after the expiry does not revive the lease, even if the lock is free.
 pub async fn an_ended_lease_cannot_be_renewed(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("ended-renew"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -58,7 +59,7 @@ pub async fn an_ended_lease_cannot_be_renewed(h: &impl Harness) {
     b.must_last(&name, 1, LONG).await;
 }
 
-/// A re-entry after the end does not revive the lease.
+/// A re-entry after the expiry does not revive the lease.
 pub async fn an_ended_lease_cannot_be_re_entered(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("ended-re-entry"));
     let a = Contender::new(&backend);
@@ -68,7 +69,7 @@ pub async fn an_ended_lease_cannot_be_re_entered(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// A renewed lease outlasts its original end.
+/// A renewed lease outlasts its original expiry.
 pub async fn a_renewed_lease_outlives_its_first_end(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("renewed"));
     let a = Contender::new(&backend);
@@ -88,7 +89,7 @@ pub async fn a_renewal_keeps_the_depth(h: &impl Harness) {
     a.must_hold(&name, 4).await;
 }
 
-/// A renewal that overtakes its acquire, or comes after the release, creates nothing.
+/// A renewal that arrives before its acquire or after the release creates nothing.
 pub async fn a_renewal_never_creates(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("renewed-never-taken"));
     let a = Contender::new(&backend);
@@ -100,7 +101,7 @@ pub async fn a_renewal_never_creates(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// A renewal of another lease is answered with *gone* and does not extend it.
+/// A renewal of a lock held by another lease returns `Gone` and does not extend that lease.
 pub async fn a_renewal_does_not_touch_anothers_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("renewed-other"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -118,7 +119,7 @@ pub async fn a_shorter_renewal_does_not_lower_the_expiry(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// An inner hold of one second does not shorten an outer one of thirty.
+/// A re-entry with a shorter duration does not shorten the lease.
 pub async fn a_shorter_re_entry_does_not_lower_the_expiry(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("shorter-re-entry"));
     let a = Contender::new(&backend);
@@ -136,7 +137,7 @@ pub async fn a_shorter_repeat_does_not_lower_the_expiry(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// Many renewals in one call are answered in order, and no item affects another.
+/// The replies to many renewals in one call are in order, and no item affects another.
 pub async fn many_renewals_answer_in_order_and_each_for_itself(h: &impl Harness) {
     const MANY: usize = 120;
     let backend = h.store().await.backend;
@@ -152,11 +153,11 @@ pub async fn many_renewals_answer_in_order_and_each_for_itself(h: &impl Harness)
         items.push(a.renewal(name, LONG * 3));
     }
     let answers = backend.renew(items).await;
-    assert_eq!(answers.len(), MANY, "one answer per item");
+    assert_eq!(answers.len(), MANY, "expected one reply per item");
     for (number, answer) in answers.into_iter().enumerate() {
         let expected = if number % 3 == 0 { Renewed::Renewed } else { Renewed::Gone };
-        let answer = answer.expect("a renewal on a healthy store is answered");
-        assert_eq!(answer.outcome, expected, "the answer to item {number}");
+        let answer = answer.expect("renewal failed on a healthy store");
+        assert_eq!(answer.outcome, expected, "wrong reply to item {number}");
     }
     a.must_last(&names[0], 1, LONG * 3).await;
     other.must_last(&names[1], 1, LONG).await;
@@ -175,13 +176,14 @@ pub async fn each_renewal_has_its_own_duration(h: &impl Harness) {
     a.must_last(&y, 1, LONG * 3).await;
 }
 
-/// A call without renewals returns no answers.
+/// A call without renewals returns no replies.
 pub async fn renewing_nothing_answers_nothing(h: &impl Harness) {
     let backend = h.store().await.backend;
     assert!(backend.renew(Vec::new()).await.is_empty());
 }
 
-/// A lease of two months, which exceeds 32 bits of milliseconds, is kept in full and can be released.
+/// A lease of two months, which exceeds 32 bits of milliseconds, is stored exactly and can be
+/// released.
 pub async fn a_lease_of_months_is_kept_whole(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("months"));
     let months = Duration::from_secs(60 * 24 * 3600);

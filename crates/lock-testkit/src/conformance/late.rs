@@ -1,4 +1,4 @@
-//! Requests that arrive too late, or whose caller has gone: they leave no unknown lease behind.
+//! Properties of late requests and dropped calls, which must not leave an unknown lease behind.
 
 use super::{
     Harness,
@@ -16,13 +16,13 @@ use std::{
     time::Duration,
 };
 
-/// Returns an acquire that should have been executed a second ago, by the server's clock.
+/// Returns an acquire whose `not_after` is one second ago by the server's clock.
 async fn late(a: &Contender, backend: &Arc<dyn Backend>, name: &LockName, floor: Floor) -> AcquireRequest {
     let not_after = look(backend, name).await.now - Duration::from_secs(1);
     AcquireRequest { not_after, ..a.request(name, LONG * 3, next(0, floor)).await }
 }
 
-/// An acquire that is delivered after its time reports that and creates nothing.
+/// An acquire that arrives after its `not_after` returns `Late` and creates nothing.
 pub async fn a_late_acquire_creates_nothing(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("late"));
     let a = Contender::new(&backend);
@@ -31,7 +31,7 @@ pub async fn a_late_acquire_creates_nothing(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// A late acquire draws no token, and its floor has no effect.
+/// A late acquire draws no token, and its token floor has no effect.
 pub async fn a_late_acquire_draws_no_token(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("late-token"));
     let a = Contender::new(&backend);
@@ -44,8 +44,8 @@ pub async fn a_late_acquire_draws_no_token(h: &impl Harness) {
     assert!(after.first < far, "the late acquire raised the counter: {after:?} is past {far:?}");
 }
 
-/// A renewal or re-entry that is delivered after its time reports that and extends nothing. Otherwise it would keep a
-/// lease alive whose cleanup has already ended.
+/// A renewal or re-entry that arrives after its `not_after` returns `Late` and extends nothing.
+/// Otherwise it would keep a lease alive whose cleanup has already ended.
 pub async fn a_late_renewal_or_re_entry_lengthens_nothing(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("late-renewal"));
     let a = Contender::new(&backend);
@@ -54,17 +54,21 @@ pub async fn a_late_renewal_or_re_entry_lengthens_nothing(h: &impl Harness) {
 
     let item = RenewRequest { not_after, ..a.renewal(&name, LONG * 3) };
     let mut answers = backend.renew(vec![item]).await;
-    assert_eq!(answers.remove(0).expect("a renewal on a healthy store is answered").outcome, Renewed::Late);
+    assert_eq!(answers.remove(0).expect("renewal failed on a healthy store").outcome, Renewed::Late);
 
     let reentry =
         AcquireRequest { not_after, ..a.request(&name, LONG * 3, AcquireMode::Reenter { depth: 2 }).await };
     assert_eq!(a.send(reentry).await.outcome, Acquired::Late);
 
-    let seen = held(&backend, &name).await.expect("the lease is there");
-    assert!(seen.depth == 1 && seen.remaining.is_some_and(|left| left <= LONG), "changed to {seen:?}");
+    let seen = held(&backend, &name).await.expect("the lease exists");
+    assert!(
+        seen.depth == 1 && seen.remaining.is_some_and(|left| left <= LONG),
+        "the hold changed to {seen:?}"
+    );
 }
 
-/// A late request is reported as late even if the lock is taken: an old `not_after` is not mistaken for contention.
+/// A late request returns `Late` even if the lock is held, so a late request is not mistaken for
+/// contention.
 pub async fn a_late_acquire_of_a_taken_lock_is_late(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("late-taken"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -76,7 +80,7 @@ pub async fn a_late_acquire_of_a_taken_lock_is_late(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// A *late* answer does not use up the lease id: the same one is granted when it asks in time.
+/// A lease id can be used again after a `Late` reply.
 pub async fn a_late_lease_id_may_ask_again_in_time(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("late-again"));
     let a = Contender::new(&backend);
@@ -86,8 +90,8 @@ pub async fn a_late_lease_id_may_ask_again_in_time(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// Calls that are dropped after their first poll may or may not be executed. They disturb no other call, and a lock
-/// that they took can be released.
+/// Calls dropped after their first poll may or may not be executed. They do not disturb other
+/// calls, and a lock they took can be released.
 pub async fn dropped_calls_disturb_nobody(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("dropped"));
     let holder = Contender::new(&backend);
@@ -100,7 +104,7 @@ pub async fn dropped_calls_disturb_nobody(h: &impl Harness) {
         poll_once(backend.inspect(one_off.clone())).await;
         let undone = dropped.release(&one_off, 0).await;
         let free = matches!(undone, Released::Released { .. } | Released::Gone { held_by_other: false });
-        assert!(free, "no other lease was involved: {undone:?}");
+        assert!(free, "unexpected reply without another holder: {undone:?}");
     }
     holder.must_hold(&name, 1).await;
     holder.free(&name).await;

@@ -1,4 +1,4 @@
-//! A job in a ledger, and the requests that the properties send for it.
+//! A fixture with a job in a ledger, and requests for the job.
 
 use super::{
     LedgerHarness,
@@ -15,12 +15,12 @@ use std::{sync::Arc, time::Duration};
 
 /// Allows two open runs.
 pub(super) const TWO: OverlapRule = OverlapRule::Allow { max: 2 };
-/// The fingerprint of the schedule of the job.
+/// The fingerprint of the job's schedule.
 pub(super) const SCHEDULE: u64 = 7;
 /// Allows any number of open runs.
 pub(super) const MANY: OverlapRule = OverlapRule::Allow { max: u32::MAX };
 
-/// A job in a group of its own, registered a moment ago, so that its first instants are due.
+/// A recently registered job in a separate group, whose first scheduled times are due.
 pub(super) struct LedgerFixture {
     pub(super) client: Arc<dyn RunLedger>,
     pub(super) job: JobId,
@@ -41,13 +41,13 @@ pub(super) struct Run {
 impl LedgerFixture {
     pub(super) async fn new(h: &impl LedgerHarness, hint: &str) -> Self {
         let ledger = h.ledger().await;
-        let group = GroupName::new(fresh_name(hint)).expect("names of the suite have no brace");
-        let name = LockName::new("job").expect("a good name");
+        let group = GroupName::new(fresh_name(hint)).expect("the name forms a valid group name");
+        let name = LockName::new("job").expect("valid name");
         let job = JobId { group, name };
         let registration = Registration { job: job.name.clone(), schedule: SCHEDULE };
         let reply = ledger.register(job.group.clone(), vec![registration]).await;
-        let begin = reply.expect("the ledger answers").outcome[0].watermark;
-        // The first 150 ms after the watermark are in the past afterwards.
+        let begin = reply.expect("ledger call failed").outcome[0].watermark;
+        // After this, the first 150 ms after the watermark are in the past.
         h.pass(Duration::from_millis(160)).await;
         Self { client: ledger, job, begin }
     }
@@ -56,7 +56,8 @@ impl LedgerFixture {
         &*self.client
     }
 
-    /// Returns the instant this many milliseconds after the watermark. Those up to 150 are due.
+    /// Returns the run scheduled this many milliseconds after the watermark. Times up to 150 ms are
+    /// due.
     pub(super) fn instant(&self, millis: u64) -> RunId {
         RunId::Scheduled(self.begin + Duration::from_millis(millis))
     }
@@ -65,23 +66,23 @@ impl LedgerFixture {
     pub(super) async fn register(&self, schedule: u64) -> RegisteredJob {
         let registration = Registration { job: self.job.name.clone(), schedule };
         let reply = self.client().register(self.job.group.clone(), vec![registration]).await;
-        reply.expect("the ledger answers").outcome[0]
+        reply.expect("ledger call failed").outcome[0]
     }
 
-    /// Reads the watermark of the job with a schedule.
+    /// Reads the job's watermark for a schedule.
     pub(super) async fn watermark(&self, schedule: u64) -> Option<UtcTime> {
         let registration = Registration { job: self.job.name.clone(), schedule };
         let reply = self.client().watermarks(self.job.group.clone(), vec![registration]).await;
-        reply.expect("the ledger answers").outcome[0]
+        reply.expect("ledger call failed").outcome[0]
     }
 
-    /// Skips consecutive instants.
+    /// Skips consecutive scheduled times.
     pub(super) async fn skip(&self, first: u64, last: u64, count: u32) -> ClaimReply {
         let skip = Skip { first: self.instant(first), count, detail: "missed".to_owned() };
         self.send(ClaimRequest { skip: Some(skip), ..self.request(self.instant(last)) }).await
     }
 
-    /// Returns a first claim that is skipped if other runs are open.
+    /// Returns a first claim, which is skipped if other runs are open.
     pub(super) fn request(&self, run: RunId) -> ClaimRequest {
         ClaimRequest {
             job: self.job.clone(),
@@ -102,7 +103,8 @@ impl LedgerFixture {
         }
     }
 
-    /// Returns a claim of another attempt after this one, with the same budget for failures and for orphanings.
+    /// Returns a claim for the attempt after this one, with the same budget for failures and
+    /// orphanings.
     pub(super) fn after(&self, run: &Run, budget: u32) -> ClaimRequest {
         self.after_each(run, budget, budget)
     }
@@ -113,17 +115,17 @@ impl LedgerFixture {
     }
 
     pub(super) async fn send(&self, request: ClaimRequest) -> ClaimReply {
-        self.client().claim(request).await.expect("the ledger answers").outcome
+        self.client().claim(request).await.expect("ledger call failed").outcome
     }
 
-    /// Sends a claim that must be granted.
+    /// Sends a claim. Fails unless it is granted.
     pub(super) async fn granted(&self, request: ClaimRequest) -> Run {
         let (run, claim) = (request.run, request.claim);
         match self.send(request).await {
             ClaimReply::Claimed { token, attempt, failures, .. } => {
                 Run { run, claim, token, attempt, failures }
             }
-            other => panic!("{run} is due and free: it is claimed, not {other:?}"),
+            other => panic!("expected a claim of {run}, got {other:?}"),
         }
     }
 
@@ -131,7 +133,7 @@ impl LedgerFixture {
         self.granted(self.request(self.instant(millis))).await
     }
 
-    /// Claims a run and lets its lease end.
+    /// Claims a run and lets its lease expire.
     pub(super) async fn orphan(&self, h: &impl LedgerHarness, millis: u64) -> Run {
         let request = ClaimRequest { lease: SHORT, ..self.request(self.instant(millis)) };
         let run = self.granted(request).await;
@@ -160,20 +162,20 @@ impl LedgerFixture {
             then,
             history: DEFAULT_HISTORY,
         };
-        self.client().end(request).await.expect("the ledger answers").outcome
+        self.client().end(request).await.expect("ledger call failed").outcome
     }
 
     pub(super) async fn renew(&self, run: &Run, lease: Duration) -> RunRenewal {
         let item = RenewRun { job: self.job.name.clone(), run: run.run, claim: run.claim, lease };
-        self.client().renew(self.job.group.clone(), vec![item]).await.expect("the ledger answers").outcome[0]
+        self.client().renew(self.job.group.clone(), vec![item]).await.expect("ledger call failed").outcome[0]
     }
 
     pub(super) async fn open_runs(&self) -> Vec<OpenRun> {
-        self.client().open_runs(self.job.group.clone()).await.expect("the ledger answers").outcome
+        self.client().open_runs(self.job.group.clone()).await.expect("ledger call failed").outcome
     }
 
     pub(super) async fn history(&self) -> Vec<Attempt> {
-        self.client().history(self.job.clone(), usize::MAX >> 12).await.expect("the ledger answers").outcome
+        self.client().history(self.job.clone(), usize::MAX >> 12).await.expect("ledger call failed").outcome
     }
 
     /// Lists the outcomes in the history, newest first.
@@ -184,17 +186,17 @@ impl LedgerFixture {
     /// Reads the revision of the group's controls.
     pub(super) async fn revision(&self) -> u64 {
         let orders = self.client().controls(self.job.group.clone(), u64::MAX).await;
-        match orders.expect("the ledger answers").outcome {
+        match orders.expect("ledger call failed").outcome {
             FleetControls::Changed { revision, .. } => revision,
-            other => panic!("no group has that revision: {other:?}"),
+            other => panic!("unexpected reply to an unknown revision: {other:?}"),
         }
     }
 
-    /// Sends a command that must be accepted.
+    /// Sends a command. Fails unless it is accepted.
     pub(super) async fn command(&self, command: JobCommand) -> u64 {
-        match self.client().command(self.job.clone(), command).await.expect("the ledger answers").outcome {
+        match self.client().command(self.job.clone(), command).await.expect("ledger call failed").outcome {
             CommandReply::Accepted { revision } => revision,
-            other => panic!("a command for a known job is accepted, not {other:?}"),
+            other => panic!("expected the command to be accepted, got {other:?}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The list of all properties. A test proves that it is complete.
+//! The list of all properties. A test checks that it is complete.
 
 /// Calls `$crate::$then!` with its arguments and the list.
 #[doc(hidden)]
@@ -116,7 +116,7 @@ macro_rules! each_property {
     };
 }
 
-/// The same for the properties of a run ledger.
+/// Calls `$crate::$then!` with its arguments and the list of run ledger properties.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! each_ledger_property {
@@ -230,9 +230,9 @@ macro_rules! each_ledger_property {
 /// Generates one named test per property of the suite: `conformance!(harness)`, or, with arguments for
 /// `#[tokio::test]`, `conformance!(harness, start_paused = true)`.
 ///
-/// The expression is evaluated in every test. The calling crate needs tokio with the features `macros` and `rt`. Use a
-/// separate module to keep the test names apart. See [the module with this name](mod@crate::conformance) for an
-/// example.
+/// The expression is evaluated in every test. The calling crate needs tokio with the features
+/// `macros` and `rt`. Put each suite in a separate module to avoid name collisions. See [the
+/// `conformance` module](mod@crate::conformance) for an example.
 #[macro_export]
 macro_rules! conformance {
     ($harness:expr $(, $($argument:tt)*)?) => {
@@ -240,7 +240,8 @@ macro_rules! conformance {
     };
 }
 
-/// The same as [`conformance!`](crate::conformance!), for the run ledger of a store.
+/// Generates one named test per property of a run ledger, like
+/// [`conformance!`](crate::conformance!) does for a store.
 #[macro_export]
 macro_rules! ledger_conformance {
     ($harness:expr $(, $($argument:tt)*)?) => {
@@ -275,10 +276,10 @@ macro_rules! property_names {
     };
 }
 
-/// Every property as `module::name`, in the order of the list.
+/// The names of all store properties as `module::name`, in declaration order.
 pub const NAMES: &[&str] = each_property!(property_names,);
 
-/// Every property of a run ledger, in the same form.
+/// The names of all run ledger properties as `module::name`, in declaration order.
 pub const LEDGER_NAMES: &[&str] = each_ledger_property!(property_names,);
 
 #[cfg(test)]
@@ -287,7 +288,7 @@ mod tests {
     use std::{collections::BTreeSet, fs, path::Path};
 
     #[test]
-    fn no_property_is_left_out_of_the_list() {
+    fn the_list_contains_every_property() {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
         let mut written = BTreeSet::new();
         for entry in fs::read_dir(&sources).unwrap() {
@@ -302,11 +303,11 @@ mod tests {
         }
         let listed: BTreeSet<_> = NAMES.iter().chain(LEDGER_NAMES).map(|&name| name.to_owned()).collect();
         assert_eq!(written, listed);
-        assert!(listed.len() > 50, "the sources were found");
+        assert!(listed.len() > 50, "found too few properties in the sources");
     }
 
     #[test]
-    fn no_name_is_doubled() {
+    fn every_name_is_unique() {
         for list in [NAMES, LEDGER_NAMES] {
             let names: BTreeSet<_> = list.iter().map(|name| name.split("::").last()).collect();
             assert_eq!(names.len(), list.len());

@@ -1,4 +1,4 @@
-//! A wake-up listener that counts the releases it is notified of.
+//! A wake-up listener that counts its notifications.
 
 use super::Harness;
 use lock_core::{
@@ -37,10 +37,10 @@ impl WakeListener for Heard {
 }
 
 impl Listener {
-    /// Registers a listener. Returns `None` if the store does not push, since there are no wake-ups then.
+    /// Registers a listener. Returns `None` if the store does not push wake-ups.
     pub(super) fn register(store: &Store) -> Option<Self> {
         let Some(subscriptions) = store.subscriptions.clone() else {
-            eprintln!("{} is polled: its wake-ups are not expected", store.backend.capabilities().name);
+            eprintln!("{} does not push: skipping wake-up checks", store.backend.capabilities().name);
             return None;
         };
         let heard = Arc::new(Heard::default());
@@ -49,7 +49,7 @@ impl Listener {
         Some(Self { subscriptions, id, heard })
     }
 
-    /// Registers a listener and subscribes to a name.
+    /// Registers a listener and subscribes to a lock.
     pub(super) async fn watching(store: &Store, name: &LockName) -> Option<Self> {
         let listener = Self::register(store)?;
         listener.watch(name).await;
@@ -58,12 +58,12 @@ impl Listener {
 
     pub(super) async fn watch(&self, name: &LockName) {
         let subscribed = self.subscriptions.subscribe(self.id, name.clone()).await;
-        subscribed.expect("a subscription on a healthy store is acknowledged");
+        subscribed.expect("subscribing failed on a healthy store");
     }
 
     pub(super) async fn unwatch(&self, name: &LockName) {
         let ended = self.subscriptions.unsubscribe(self.id, name.clone()).await;
-        ended.expect("the end of a subscription on a healthy store is answered");
+        ended.expect("unsubscribing failed on a healthy store");
     }
 
     /// Returns the number of wake-ups for this lock.
@@ -71,7 +71,7 @@ impl Listener {
         self.heard.freed.lock().unwrap_or_else(PoisonError::into_inner).iter().filter(|n| *n == name).count()
     }
 
-    /// Waits until there were this many wake-ups for this lock.
+    /// Waits until this many wake-ups for this lock have arrived.
     pub(super) async fn must_hear(&self, h: &impl Harness, name: &LockName, times: usize) {
         for _ in 0..STEPS {
             if self.count(name) >= times {
@@ -79,13 +79,13 @@ impl Listener {
             }
             h.pass(STEP).await;
         }
-        panic!("{name} was freed {times} time(s), but only {} wake-up(s) came", self.count(name));
+        panic!("{name} was freed {times} time(s), but only {} wake-up(s) arrived", self.count(name));
     }
 
-    /// Waits a little, and fails if there were more wake-ups for this lock than this.
+    /// Waits briefly, and fails if more than this many wake-ups for this lock have arrived.
     pub(super) async fn must_not_hear_more(&self, h: &impl Harness, name: &LockName, times: usize) {
         h.pass(QUIET).await;
         let heard = self.count(name);
-        assert!(heard <= times, "{heard} wake-up(s) for {name}, but only {times} are expected");
+        assert!(heard <= times, "{heard} wake-up(s) for {name}, expected at most {times}");
     }
 }

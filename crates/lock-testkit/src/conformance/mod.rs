@@ -1,6 +1,7 @@
-//! The suite that every backend passes: one function per property, one named test per function.
+//! The conformance suite for backends, with one function per property and one named test per
+//! function.
 //!
-//! A backend implements a harness that creates a store, and gets the tests:
+//! A backend implements a harness that creates a store. The macro generates the tests:
 //!
 //! ```
 //! use lock_core::{MemoryBackend, Store, clock::{Clock, TestClock}};
@@ -25,13 +26,14 @@
 //! # fn main() {}
 //! ```
 //!
-//! The properties form two groups: the answers of a store (the store rules, through the
-//! [`Backend`](lock_core::backend::Backend) trait), and the behaviour that users see on top of it (through
-//! [`LockFactory`](lock_core::LockFactory) and its guards). A property that does not hold panics with a sentence that
-//! says so. [`NAMES`] lists them all.
+//! The properties form two groups: the store rules, tested through the
+//! [`Backend`](lock_core::backend::Backend) trait, and the behaviour visible to users, tested
+//! through [`LockFactory`](lock_core::LockFactory) and its guards. A violated property panics with
+//! a message. [`NAMES`] lists all properties.
 //!
-//! A [run ledger](lock_ledger::RunLedger) passes a second suite, [`ledger_conformance!`](crate::ledger_conformance),
-//! with a [`LedgerHarness`]; [`LEDGER_NAMES`] lists its properties.
+//! The second suite, [`ledger_conformance!`](crate::ledger_conformance), tests a [run
+//! ledger](lock_ledger::RunLedger) through a [`LedgerHarness`]. [`LEDGER_NAMES`] lists its
+//! properties.
 
 mod harness;
 mod ledger_fixture;

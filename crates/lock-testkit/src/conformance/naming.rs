@@ -1,4 +1,5 @@
-//! Names are untrusted text: every valid `LockName` is exactly one lock.
+//! Naming properties. Names are untrusted text, and every valid `LockName` refers to exactly one
+//! lock.
 
 use super::{
     Harness,
@@ -7,7 +8,8 @@ use super::{
 };
 use lock_core::LockName;
 
-/// Texts that break naive code: where a name is spliced, matched as a pattern, truncated, or counted in characters.
+/// Texts that break code which splices names, matches them as patterns, truncates them, or counts
+/// characters.
 const SHAPES: [&str; 10] = [
     "{eu}:42",
     "before{tag}after",
@@ -21,8 +23,8 @@ const SHAPES: [&str; 10] = [
     "a:b::c",
 ];
 
-/// Returns names of every shape: with hash tags, in other scripts, with pattern characters, quotes and spaces, and
-/// one of maximum length.
+/// Returns names with hash tags, non-Latin letters, pattern characters, quotes and spaces, and one
+/// of maximum length.
 fn names(h: &impl Harness) -> Vec<LockName> {
     let mut names: Vec<_> = SHAPES.into_iter().map(|shape| h.name(shape)).collect();
     let start = h.name("longest");
@@ -31,7 +33,7 @@ fn names(h: &impl Harness) -> Vec<LockName> {
     names
 }
 
-/// Names of every shape can be locked, inspected, renewed and released.
+/// Names with unusual characters can be locked, inspected, renewed and released.
 pub async fn names_of_every_shape_are_locked_and_freed(h: &impl Harness) {
     let backend = h.store().await.backend;
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -46,7 +48,7 @@ pub async fn names_of_every_shape_are_locked_and_freed(h: &impl Harness) {
     }
 }
 
-/// Names of every shape can be subscribed to.
+/// Names with unusual characters can be subscribed to.
 pub async fn names_of_every_shape_are_watched(h: &impl Harness) {
     let store = h.store().await;
     let a = Contender::new(&store.backend);
@@ -58,7 +60,7 @@ pub async fn names_of_every_shape_are_watched(h: &impl Harness) {
     }
 }
 
-/// Names with the same hash tag are served by one node of a cluster, but are different locks.
+/// Names with the same hash tag are on one cluster node, but are different locks.
 pub async fn names_with_one_hash_tag_are_different_locks(h: &impl Harness) {
     let backend = h.store().await.backend;
     let tagged = h.name("{eu}");
@@ -97,5 +99,5 @@ pub async fn a_name_is_never_a_pattern(h: &impl Harness) {
 }
 
 fn sibling(name: &LockName, suffix: &str) -> LockName {
-    LockName::new(format!("{name}{suffix}")).expect("the suite's suffixes are allowed")
+    LockName::new(format!("{name}{suffix}")).expect("the suffix forms a valid name")
 }

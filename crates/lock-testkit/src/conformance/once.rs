@@ -1,4 +1,4 @@
-//! Instances that run once.
+//! Properties of instances that run once.
 
 use super::{LedgerHarness, instance::InstanceFixture};
 use lock_core::clock::UtcTime;
@@ -8,13 +8,13 @@ use lock_ledger::{
 };
 use std::time::Duration;
 
-/// A life that no test outlasts.
+/// A retention time that exceeds any test.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Creates an instance that is to run once, at this instant.
+/// Creates an instance that runs once, at this time.
 async fn once(h: &impl LedgerHarness, hint: &str, at: RunId, kept: Duration) -> InstanceFixture {
     let mut fixture = InstanceFixture::new(h, hint).await;
-    fixture.definition.once = Some(Once { at: at.scheduled().expect("an instant"), kept });
+    fixture.definition.once = Some(Once { at: at.scheduled().expect("the run has a scheduled time"), kept });
     assert_eq!(fixture.add().await, AddReply::Added);
     fixture
 }
@@ -23,7 +23,7 @@ fn instant(millis: u64) -> RunId {
     RunId::at_millis(millis)
 }
 
-/// The instant may have passed when the request arrives.
+/// The scheduled time may have passed when the request arrives.
 pub async fn an_instant_in_the_past_runs_once(h: &impl LedgerHarness) {
     let fixture = once(h, "past", instant(7_000), LONG).await;
     let run = fixture.claim(instant(7_000)).await;
@@ -35,7 +35,8 @@ pub async fn an_instant_in_the_past_runs_once(h: &impl LedgerHarness) {
     assert_eq!(fixture.ledger.outcomes().await, [RunOutcome::Succeeded]);
 }
 
-/// Within that time, no request runs it again, whatever its instant. After it, nothing is left.
+/// An instance that has run cannot be added again within its retention time, at any scheduled time.
+/// Afterwards, no data is left.
 pub async fn a_run_keeps_its_name_for_a_while(h: &impl LedgerHarness) {
     let kept = Duration::from_millis(400);
     let mut fixture = once(h, "kept", instant(7_000), kept).await;
@@ -52,7 +53,7 @@ pub async fn a_run_keeps_its_name_for_a_while(h: &impl LedgerHarness) {
     fixture.claim(instant(9_000)).await;
 }
 
-/// An instant that is skipped is decided.
+/// A skipped one-time run counts as decided.
 pub async fn a_skipped_run_has_run(h: &impl LedgerHarness) {
     let fixture = once(h, "skipped", instant(7_000), LONG).await;
     let skip = Skip { first: instant(7_000), count: 1, detail: "missed".to_owned() };
@@ -62,7 +63,7 @@ pub async fn a_skipped_run_has_run(h: &impl LedgerHarness) {
     assert_eq!(fixture.all().await.1, []);
 }
 
-/// Before its run, an instance may be moved to any instant, even to an earlier one.
+/// Before its run, an instance can be moved to any time, even to an earlier one.
 pub async fn another_instant_replaces_the_first(h: &impl LedgerHarness) {
     let mut fixture = once(h, "moved", instant(7_000), LONG).await;
     for at in [9_000, 3_000] {
@@ -71,10 +72,10 @@ pub async fn another_instant_replaces_the_first(h: &impl LedgerHarness) {
     }
     fixture.claim(instant(3_000)).await;
     fixture.definition.once = Some(Once { at: UtcTime::from_millis(5_000), kept: LONG });
-    assert_eq!(fixture.add().await, AddReply::AlreadyRun, "its run has started");
+    assert_eq!(fixture.add().await, AddReply::AlreadyRun, "the run has started");
 }
 
-/// A job that is resumed after its only instant runs late.
+/// A job that is resumed after its only scheduled time runs late.
 pub async fn a_pause_does_not_miss_the_instant(h: &impl LedgerHarness) {
     let fixture = once(h, "paused", instant(7_000), LONG).await;
     fixture.ledger.command(JobCommand::Pause(PauseNote::default())).await;
@@ -83,7 +84,7 @@ pub async fn a_pause_does_not_miss_the_instant(h: &impl LedgerHarness) {
     fixture.ledger.granted(request).await;
 }
 
-/// It is as if it had never been added. One whose run is open keeps its name.
+/// A removed instance can be added again as new. While its run is open, it keeps its name.
 pub async fn a_removed_one_leaves_nothing(h: &impl LedgerHarness) {
     let fixture = once(h, "removed", instant(7_000), LONG).await;
     assert_eq!(fixture.remove(Removal::KeepRecord).await, RemoveReply::Removed);
@@ -94,5 +95,9 @@ pub async fn a_removed_one_leaves_nothing(h: &impl LedgerHarness) {
     fixture.finish(&run).await;
     assert_eq!(fixture.add().await, AddReply::AlreadyRun);
     assert_eq!(fixture.remove(Removal::Forget).await, RemoveReply::Removed);
-    assert_eq!(fixture.add().await, AddReply::Added, "a forgotten instance is new when it is added again");
+    assert_eq!(
+        fixture.add().await,
+        AddReply::Added,
+        "a forgotten instance must be new when it is added again"
+    );
 }

@@ -1,4 +1,4 @@
-//! Overlap: claims while other runs of the job are open.
+//! Overlap properties: claims while other runs of the job are open.
 
 use super::{
     LedgerHarness,
@@ -7,7 +7,8 @@ use super::{
 };
 use lock_ledger::{AfterAttempt, ClaimReply, ClaimRequest, OverlapRule, RunOutcome, RunRenewal};
 
-/// A skipped instant is decided: the next leader does not start it either, even if no other run is open.
+/// A skipped scheduled time is decided. The next leader does not start it, even if no other run is
+/// open.
 pub async fn an_open_run_skips_the_next_for_good(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "skip").await;
     let first = ledger.claim(1).await;
@@ -19,7 +20,7 @@ pub async fn an_open_run_skips_the_next_for_good(h: &impl LedgerHarness) {
     assert_eq!(ledger.claim(3).await.attempt, 1);
 }
 
-/// A skip that is repeated after a lost reply does not start the run.
+/// A skip repeated after a lost reply does not start the run.
 pub async fn a_repeated_skip_stays_a_skip(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "skip-again").await;
     let first = ledger.claim(1).await;
@@ -31,12 +32,12 @@ pub async fn a_repeated_skip_stays_a_skip(h: &impl LedgerHarness) {
     assert_eq!(
         ledger.send(request).await,
         ClaimReply::Duplicate,
-        "the skipped run does not start once the earlier run has ended"
+        "the skipped run must not start after the earlier run has ended"
     );
     assert_eq!(ledger.history().await.iter().map(|entry| entry.count).collect::<Vec<_>>(), [1, 1]);
 }
 
-/// A queued run is not claimed. A later request gets it.
+/// A queued run is not claimed until a later request.
 pub async fn a_queued_run_waits_and_decides_nothing(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "queue").await;
     let queue =
@@ -44,13 +45,13 @@ pub async fn a_queued_run_waits_and_decides_nothing(h: &impl LedgerHarness) {
     let first = ledger.granted(queue(1)).await;
     assert_eq!(ledger.send(queue(2)).await, ClaimReply::Busy { running: 1 });
     assert_eq!(ledger.send(queue(3)).await, ClaimReply::Busy { running: 1 });
-    assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Renewed, "the run is not asked to end");
+    assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Renewed, "the run must not be told to stop");
     ledger.end(&first, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     ledger.granted(queue(2)).await;
-    assert_eq!(ledger.history().await.len(), 1, "a refused claim leaves no trace");
+    assert_eq!(ledger.history().await.len(), 1, "a refused claim must leave no record");
 }
 
-/// The renewal of a run asks it to end, and the next run starts once it has ended.
+/// A run to be replaced is told to stop by its next renewal. The next run starts once it has ended.
 pub async fn a_replaced_run_is_asked_to_end(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "replace").await;
     let replace =
@@ -64,7 +65,7 @@ pub async fn a_replaced_run_is_asked_to_end(h: &impl LedgerHarness) {
     assert_eq!(ledger.renew(&second, LONG).await, RunRenewal::Renewed);
 }
 
-/// The bound is enforced in the same step as the claim.
+/// The limit is enforced atomically with the claim.
 pub async fn open_runs_are_bounded(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "allow").await;
     let allow = |millis| ClaimRequest { overlap: TWO, ..ledger.request(ledger.instant(millis)) };

@@ -1,4 +1,4 @@
-//! Payloads of triggers: every attempt of a run has that of its trigger.
+//! Payload properties. Every attempt of a triggered run gets the trigger's payload.
 
 use super::{
     LedgerHarness,
@@ -24,19 +24,19 @@ impl LedgerFixture {
         RunId::Triggered(id)
     }
 
-    /// Sends a claim that must be granted, and returns its payload.
+    /// Sends a claim and returns its payload. Fails unless the claim is granted.
     async fn granted_with(&self, request: ClaimRequest) -> (Run, Option<String>) {
         let (run, claim) = (request.run, request.claim);
         match self.send(request).await {
             ClaimReply::Claimed { token, attempt, failures, payload } => {
                 (Run { run, claim, token, attempt, failures }, payload)
             }
-            other => panic!("{run} is free: it is claimed, not {other:?}"),
+            other => panic!("expected a claim of {run}, got {other:?}"),
         }
     }
 }
 
-/// Strings of all shapes are returned unchanged, including to a repeated claim.
+/// Payloads with any characters are returned unchanged, also to a repeated claim.
 pub async fn a_claim_has_the_payload_of_its_trigger(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "payload").await;
     for text in ["null", "\"\\ \u{1}\n/{}[]\" ü 語 \u{1f980}", &"x".repeat(64 * 1024)] {
@@ -49,13 +49,13 @@ pub async fn a_claim_has_the_payload_of_its_trigger(h: &impl LedgerHarness) {
         ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     }
     let (run, payload) = ledger.granted_with(ledger.request(ledger.trigger(None).await)).await;
-    assert_eq!(payload, None, "each trigger has its own");
+    assert_eq!(payload, None, "each trigger must have its own payload");
     ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     let (_, payload) = ledger.granted_with(ledger.request(ledger.instant(1))).await;
-    assert_eq!(payload, None, "an instant has none");
+    assert_eq!(payload, None, "a scheduled run must have no payload");
 }
 
-/// A retry, also that of another node after the death of the first, is of the same request.
+/// A retry gets the same payload, even on another node after the death of the first.
 pub async fn every_attempt_has_the_payload(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "payload-again").await;
     let request = ledger.request(ledger.trigger(Some("7")).await);
@@ -71,7 +71,7 @@ pub async fn every_attempt_has_the_payload(h: &impl LedgerHarness) {
     assert_eq!(payload.as_deref(), Some("7"));
 }
 
-/// The payload of a withdrawn trigger is not that of a later one.
+/// The payload of a withdrawn trigger is not passed to a later one.
 pub async fn a_withdrawn_trigger_leaves_no_payload(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "payload-gone").await;
     let id = *ProcessId::random().as_uuid();
@@ -82,20 +82,20 @@ pub async fn a_withdrawn_trigger_leaves_no_payload(h: &impl LedgerHarness) {
     assert_eq!(payload, None);
 }
 
-/// Payloads that no node reads do not fill the store.
+/// The number of waiting triggers with payloads is limited.
 pub async fn waiting_payloads_are_bounded(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "payload-full").await;
     let mut jobs = vec![ledger.job.clone()];
     for other in ["b", "c", "d"] {
-        let name = LockName::new(other).expect("a good name");
+        let name = LockName::new(other).expect("valid name");
         let registration = Registration { job: name.clone(), schedule: SCHEDULE };
         let group = ledger.job.group.clone();
-        ledger.client().register(group, vec![registration]).await.expect("the ledger answers");
+        ledger.client().register(group, vec![registration]).await.expect("ledger call failed");
         jobs.push(JobId { name, ..ledger.job.clone() });
     }
     let send = async |job: &JobId, payload| {
         let command = trigger(*ProcessId::random().as_uuid(), payload);
-        ledger.client().command(job.clone(), command).await.expect("the ledger answers").outcome
+        ledger.client().command(job.clone(), command).await.expect("ledger call failed").outcome
     };
     for number in 0..MAX_TRIGGER_PAYLOADS {
         let reply = send(&jobs[number / MAX_TRIGGERS_PER_JOB], Some("7")).await;

@@ -1,4 +1,4 @@
-//! Pools: claims while other runs of the pool are open, of any job of the group.
+//! Pool properties: claims while other runs in the pool are open, from any job of the group.
 
 use super::{
     LedgerHarness,
@@ -12,49 +12,51 @@ use lock_ledger::{
 };
 use std::time::Duration;
 
-/// Two jobs of a group, whose requests name the pool `heavy`.
+/// Two jobs in a group, both in the pool `heavy`.
 struct PoolFixture {
     ledger: LedgerFixture,
     other: JobId,
-    /// The first watermark of the other job.
+    /// The other job's first watermark.
     begin: UtcTime,
 }
 
 fn heavy(max: u32) -> Option<PoolLimit> {
-    Some(PoolLimit { name: LockName::new("heavy").expect("a good name"), max })
+    Some(PoolLimit { name: LockName::new("heavy").expect("valid name"), max })
 }
 
 impl PoolFixture {
     async fn new(h: &impl LedgerHarness, hint: &str) -> Self {
         let ledger = LedgerFixture::new(h, hint).await;
-        let name = LockName::new("other").expect("a good name");
+        let name = LockName::new("other").expect("valid name");
         let other = JobId { group: ledger.job.group.clone(), name };
         let registration = Registration { job: other.name.clone(), schedule: SCHEDULE };
         let reply = ledger.client().register(other.group.clone(), vec![registration]).await;
-        let begin = reply.expect("the ledger answers").outcome[0].watermark;
+        let begin = reply.expect("ledger call failed").outcome[0].watermark;
         h.pass(Duration::from_millis(10)).await;
         Self { ledger, other, begin }
     }
 
-    /// Returns a claim of the first job, of the instant this many milliseconds after its watermark.
+    /// Returns a claim for the first job's run scheduled this many milliseconds after the job's
+    /// watermark.
     fn first(&self, millis: u64, max: u32) -> ClaimRequest {
         ClaimRequest { overlap: MANY, pool: heavy(max), ..self.ledger.request(self.ledger.instant(millis)) }
     }
 
-    /// Returns the same for the other job.
+    /// Returns a claim for the other job's run scheduled this many milliseconds after the job's
+    /// watermark.
     fn second(&self, millis: u64, max: u32) -> ClaimRequest {
         let run = RunId::Scheduled(self.begin + Duration::from_millis(millis));
         ClaimRequest { job: self.other.clone(), run, ..self.first(millis, max) }
     }
 
-    /// Returns a claim of another attempt of a run of the first job.
+    /// Returns a claim for the next attempt of the first job's run.
     fn after(&self, run: &Run, max: u32) -> ClaimRequest {
         ClaimRequest { overlap: MANY, pool: heavy(max), ..self.ledger.after(run, 9) }
     }
 
     async fn assert_full(&self, request: ClaimRequest, running: u32) {
         let reply = self.ledger.send(request).await;
-        assert_eq!(reply, ClaimReply::PoolFull { running }, "the pool is full");
+        assert_eq!(reply, ClaimReply::PoolFull { running }, "the pool must be full");
     }
 
     async fn finish(&self, run: &Run) {
@@ -62,7 +64,7 @@ impl PoolFixture {
     }
 }
 
-/// The bound is enforced over the jobs of the group, in the same step as the claim.
+/// The limit covers all jobs of the group and is enforced atomically with the claim.
 pub async fn open_runs_of_a_pool_are_bounded(h: &impl LedgerHarness) {
     let pool = PoolFixture::new(h, "pool").await;
     let first = pool.ledger.granted(pool.first(1, 2)).await;
@@ -76,18 +78,19 @@ pub async fn open_runs_of_a_pool_are_bounded(h: &impl LedgerHarness) {
     assert_eq!(open, [(); 2].map(|()| heavy(2).map(|pool| pool.name)));
 }
 
-/// Runs of other pools, and those without one, neither count nor are bounded.
+/// Runs in other pools or without a pool do not count and are not limited.
 pub async fn a_pool_bounds_only_its_runs(h: &impl LedgerHarness) {
     let pool = PoolFixture::new(h, "pool-other").await;
     pool.ledger.granted(pool.first(1, 1)).await;
     pool.ledger.granted(ClaimRequest { pool: None, ..pool.first(2, 1) }).await;
-    let light = LockName::new("light").expect("a good name");
+    let light = LockName::new("light").expect("valid name");
     let light = ClaimRequest { pool: Some(PoolLimit { name: light, max: 1 }), ..pool.second(1, 1) };
     pool.ledger.granted(light).await;
     pool.assert_full(pool.first(3, 1), 1).await;
 }
 
-/// A refused instant is not decided, and a refused trigger still waits. Both start when there is a place.
+/// A refused scheduled time is not decided, and a refused trigger keeps waiting. Both start when
+/// the pool has room.
 pub async fn a_full_pool_decides_nothing(h: &impl LedgerHarness) {
     let pool = PoolFixture::new(h, "pool-full").await;
     let first = pool.ledger.granted(pool.first(1, 1)).await;
@@ -107,7 +110,7 @@ pub async fn a_full_pool_decides_nothing(h: &impl LedgerHarness) {
     }
 }
 
-/// A claim that asks for a skip, or that the overlap rule skips, needs no place.
+/// A claim that requests a skip, or that the overlap rule skips, needs no place in the pool.
 pub async fn a_skip_needs_no_place(h: &impl LedgerHarness) {
     let pool = PoolFixture::new(h, "pool-skip").await;
     pool.ledger.granted(pool.first(1, 1)).await;
@@ -127,7 +130,7 @@ pub async fn a_repeated_claim_keeps_its_place(h: &impl LedgerHarness) {
     assert_eq!(pool.ledger.send(request).await, again);
 }
 
-/// A run that waits for its next attempt fills its place, so that the attempt needs no other one.
+/// A run that waits for its next attempt keeps its place, so the attempt needs no additional one.
 pub async fn a_waiting_run_keeps_its_place(h: &impl LedgerHarness) {
     let pool = PoolFixture::new(h, "pool-waiting").await;
     let first = pool.ledger.granted(pool.first(1, 1)).await;
@@ -139,20 +142,21 @@ pub async fn a_waiting_run_keeps_its_place(h: &impl LedgerHarness) {
     pool.ledger.granted(pool.second(1, 1)).await;
 }
 
-/// The place of a run whose node died is free when its lease has ended, and its next attempt needs one.
+/// When the lease of a dead node's run expires, its place becomes free. The next attempt needs a
+/// place.
 pub async fn an_orphan_takes_no_place(h: &impl LedgerHarness) {
     let pool = PoolFixture::new(h, "pool-orphan").await;
     let orphan = pool.ledger.granted(ClaimRequest { lease: SHORT, ..pool.first(1, 1) }).await;
     h.pass(PAST_SHORT).await;
     let taken = pool.ledger.granted(pool.first(2, 1)).await;
     pool.assert_full(pool.after(&orphan, 1), 1).await;
-    assert_eq!(pool.ledger.outcomes().await, [], "a refused attempt records no end of the one before");
+    assert_eq!(pool.ledger.outcomes().await, [], "a refused attempt must not end the previous one");
     pool.finish(&taken).await;
     let next = pool.ledger.granted(pool.after(&orphan, 1)).await;
     assert!(next.attempt == 2 && next.token > orphan.token, "{next:?} after {orphan:?}");
 }
 
-/// A released run leaves its place, and needs one to continue.
+/// A released run gives up its place, and needs a place to continue.
 pub async fn a_released_run_leaves_its_place(h: &impl LedgerHarness) {
     for then in [AfterAttempt::Reassign, AfterAttempt::Requeue] {
         let pool = PoolFixture::new(h, "pool-released").await;
@@ -166,7 +170,7 @@ pub async fn a_released_run_leaves_its_place(h: &impl LedgerHarness) {
     }
 }
 
-/// A claim is judged by the limit that it names, whatever other claims have named.
+/// A claim is checked against its own limit, regardless of the limits in other claims.
 pub async fn each_claim_is_judged_by_its_own_limit(h: &impl LedgerHarness) {
     let pool = PoolFixture::new(h, "pool-limits").await;
     for millis in 1..=3 {
@@ -177,7 +181,8 @@ pub async fn each_claim_is_judged_by_its_own_limit(h: &impl LedgerHarness) {
     pool.ledger.granted(pool.second(1, 4)).await;
 }
 
-/// An attempt takes a place in the pool of its own claim, not in that of the attempt before.
+/// An attempt takes a place in the pool of its own claim, regardless of the previous attempt's
+/// pool.
 pub async fn an_attempt_is_in_the_pool_of_its_claim(h: &impl LedgerHarness) {
     let pool = PoolFixture::new(h, "pool-left").await;
     let first = pool.ledger.granted(pool.first(1, 1)).await;

@@ -1,4 +1,5 @@
-//! Concurrent requests: one wins, and the answers are consistent with some order.
+//! Properties of concurrent requests. One request wins, and the replies are consistent with some
+//! order.
 
 use super::{
     Harness,
@@ -10,7 +11,8 @@ use tokio::task::JoinSet;
 
 const MANY: usize = 32;
 
-/// Of many simultaneous acquires exactly one is granted; where votes can split, at most one.
+/// Of many simultaneous acquires, exactly one is granted. If votes can split, at most one is
+/// granted.
 pub async fn of_many_acquires_at_once_one_is_granted(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("race"));
     let other = h.another(&store).await.backend;
@@ -21,11 +23,11 @@ pub async fn of_many_acquires_at_once_one_is_granted(h: &impl Harness) {
     }
     let (mut winners, mut split) = (Vec::new(), false);
     while let Some(finished) = race.join_next().await {
-        match finished.expect("no contender panics") {
+        match finished.expect("a contender panicked") {
             (Acquired::Granted { .. }, winner) => winners.push(winner),
             (Acquired::Busy { .. }, _) => {}
             (Acquired::Contended { .. }, _) => split = true,
-            (strange, _) => panic!("granted, busy or contended, not {strange:?}"),
+            (strange, _) => panic!("expected `Granted`, `Busy` or `Contended`, got {strange:?}"),
         }
     }
     assert!(winners.len() <= 1, "{} winners: {winners:?}", winners.len());
@@ -35,7 +37,7 @@ pub async fn of_many_acquires_at_once_one_is_granted(h: &impl Harness) {
     }
 }
 
-/// One acquire that is sent many times at once is one hold, and no token is granted twice.
+/// An acquire sent many times concurrently creates one hold, and no token is granted twice.
 pub async fn one_acquire_sent_many_times_at_once_is_one_hold(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("race-repeat"));
     let a = Contender::new(&backend);
@@ -46,15 +48,15 @@ pub async fn one_acquire_sent_many_times_at_once_is_one_hold(h: &impl Harness) {
     }
     let mut tokens = BTreeSet::new();
     while let Some(finished) = race.join_next().await {
-        tokens.insert(granted(finished.expect("no repeat panics")).first);
+        tokens.insert(granted(finished.expect("a repeated acquire panicked")).first);
     }
-    assert_eq!(tokens.len(), MANY, "every answer has its own token");
+    assert_eq!(tokens.len(), MANY, "every reply must have its own token");
     a.must_hold(&name, 1).await;
     a.free(&name).await;
     must_be_free(&backend, &name).await;
 }
 
-/// Of many equal simultaneous releases exactly one frees the lock.
+/// Of many identical simultaneous releases, exactly one frees the lock.
 pub async fn of_many_releases_at_once_one_frees(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("race-release"));
     let a = Contender::new(&backend);
@@ -66,17 +68,17 @@ pub async fn of_many_releases_at_once_one_frees(h: &impl Harness) {
     }
     let mut freed = 0;
     while let Some(finished) = race.join_next().await {
-        match finished.expect("no release panics") {
+        match finished.expect("a release panicked") {
             Released::Released { .. } => freed += 1,
             Released::Gone { held_by_other: false } => {}
-            strange => panic!("released or gone, not {strange:?}"),
+            strange => panic!("expected `Released` or `Gone`, got {strange:?}"),
         }
     }
-    assert_eq!(freed, 1, "one of the releases frees the lock");
+    assert_eq!(freed, 1, "exactly one release must free the lock");
     must_be_free(&backend, &name).await;
 }
 
-/// Simultaneous acquires of different names do not affect one another.
+/// Simultaneous acquires of different locks do not affect each other.
 pub async fn many_names_at_once_are_all_granted(h: &impl Harness) {
     let backend = h.store().await.backend;
     let mut race = JoinSet::new();
@@ -89,6 +91,6 @@ pub async fn many_names_at_once_are_all_granted(h: &impl Harness) {
         });
     }
     while let Some(finished) = race.join_next().await {
-        finished.expect("every name is taken, held and freed");
+        finished.expect("a task panicked");
     }
 }

@@ -1,4 +1,4 @@
-//! Retries: further attempts of a run after a failure or the death of a node.
+//! Retry properties: further attempts of a run after a failure or the death of a node.
 
 use super::{
     LedgerHarness,
@@ -9,7 +9,8 @@ use lock_ledger::{
     AfterAttempt, ClaimReply, ClaimRequest, EndReply, OverlapRule, RunOutcome, RunRenewal, RunState,
 };
 
-/// The run stays the same, with the next attempt number and a higher token. Later instants do not change that.
+/// A retry belongs to the same run, with the next attempt number and a higher token, even after
+/// later scheduled times.
 pub async fn a_failed_attempt_is_followed_by_another(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "retry").await;
     let first = ledger.claim(1).await;
@@ -26,7 +27,7 @@ pub async fn a_failed_attempt_is_followed_by_another(h: &impl LedgerHarness) {
     assert_eq!(ledger.claim(2).await.attempt, 1);
 }
 
-/// The run of a dead node is recorded as abandoned and restarted. The old attempt cannot be renewed.
+/// A dead node's run is recorded as abandoned and restarted. The old attempt cannot be renewed.
 pub async fn an_orphan_is_followed_by_another(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "abandoned").await;
     let first = ledger.orphan(h, 1).await;
@@ -41,7 +42,7 @@ pub async fn an_orphan_is_followed_by_another(h: &impl LedgerHarness) {
     assert_eq!(ledger.outcomes().await, [RunOutcome::Succeeded, RunOutcome::Abandoned]);
 }
 
-/// While the first attempt is renewed, the body of the run is not started a second time.
+/// An attempt that is being renewed cannot be retried.
 pub async fn an_attempt_under_way_is_not_followed(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "under-way").await;
     let first = ledger.claim(1).await;
@@ -49,7 +50,8 @@ pub async fn an_attempt_under_way_is_not_followed(h: &impl LedgerHarness) {
     assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Renewed);
 }
 
-/// No attempt follows the last one, or one that is not the named one.
+/// A retry is refused after the last allowed attempt, or if it names an attempt other than the
+/// latest.
 pub async fn attempts_are_bounded(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "bounded").await;
     let first = ledger.claim(1).await;
@@ -59,14 +61,15 @@ pub async fn attempts_are_bounded(h: &impl LedgerHarness) {
     assert_eq!(
         ledger.send(ledger.after(&first, 9)).await,
         ClaimReply::Gone,
-        "another attempt already followed the first"
+        "the first attempt was already retried"
     );
     ledger.end(&second, RunOutcome::Failed, AfterAttempt::Finish).await;
     assert_eq!(ledger.send(ledger.after(&second, 9)).await, ClaimReply::Gone, "the run has ended");
     assert_eq!(ledger.open_runs().await, []);
 }
 
-/// A run that kills its nodes does not use up the retries for failures, nor vice versa.
+/// Orphaned attempts do not use the retry budget for failures, and failures do not use the budget
+/// for orphanings.
 pub async fn failures_and_orphanings_have_separate_budgets(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "budgets").await;
     let first = ledger.orphan(h, 1).await;
@@ -94,7 +97,7 @@ pub async fn failures_and_orphanings_have_separate_budgets(h: &impl LedgerHarnes
     assert_eq!((fourth.attempt, fourth.failures), (4, 1));
 }
 
-/// An interrupted attempt is recorded, and any node may follow it immediately.
+/// An interrupted attempt is recorded, and any node can retry it immediately.
 pub async fn a_reassigned_attempt_is_followed_at_once(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "reassign").await;
     let before = ledger.revision().await;
@@ -108,24 +111,28 @@ pub async fn a_reassigned_attempt_is_followed_at_once(h: &impl LedgerHarness) {
     assert_eq!(ledger.outcomes().await, [RunOutcome::Cancelled]);
     assert_eq!(ledger.open_runs().await[0].state, RunState::Released);
     assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Gone);
-    assert!(ledger.revision().await > before.max(ledger.begin.as_millis()), "leaders look immediately");
+    assert!(ledger.revision().await > before.max(ledger.begin.as_millis()), "the revision must change");
     assert_eq!(
         ledger.send(ledger.after_each(&first, 9, 0)).await,
         ClaimReply::Gone,
-        "the interruption counts as an orphaning"
+        "the interruption must count as an orphaning"
     );
     let second = ledger.granted(ledger.after_each(&first, 0, 1)).await;
     assert!(second.attempt == 2 && second.token > first.token, "{second:?} after {first:?}");
-    assert_eq!(ledger.outcomes().await, [RunOutcome::Cancelled], "the attempt was not abandoned");
+    assert_eq!(ledger.outcomes().await, [RunOutcome::Cancelled], "the attempt must not count as abandoned");
 }
 
-/// An attempt whose body has not begun leaves no record and uses no budget.
+/// An attempt whose body has not started leaves no record and uses no budget.
 pub async fn a_requeued_attempt_is_the_same_attempt(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "requeue").await;
     let first = ledger.claim(1).await;
     assert_eq!(ledger.end(&first, RunOutcome::Cancelled, AfterAttempt::Requeue).await, EndReply::Recorded);
     assert_eq!(ledger.open_runs().await[0].state, RunState::Released);
-    assert_eq!(ledger.send(ledger.request(first.run)).await, ClaimReply::Duplicate, "the instant is decided");
+    assert_eq!(
+        ledger.send(ledger.request(first.run)).await,
+        ClaimReply::Duplicate,
+        "the scheduled time must be decided"
+    );
     let again = ledger.granted(ledger.after_each(&first, 0, 0)).await;
     assert!(again.attempt == 1 && again.token > first.token, "{again:?} after {first:?}");
     assert_eq!(ledger.history().await, []);
@@ -133,11 +140,11 @@ pub async fn a_requeued_attempt_is_the_same_attempt(h: &impl LedgerHarness) {
     ledger.end(&again, RunOutcome::Cancelled, AfterAttempt::Requeue).await;
     assert_eq!(ledger.open_runs().await[0].state, RunState::Released);
     let retry = ledger.granted(ledger.after_each(&again, 1, 0)).await;
-    assert_eq!((retry.attempt, retry.failures), (2, 1), "a requeued back-off is a retry");
+    assert_eq!((retry.attempt, retry.failures), (2, 1), "a requeued retry must stay a retry");
     assert_eq!(ledger.outcomes().await, [RunOutcome::Failed]);
 }
 
-/// A run between two attempts is still open: the next run overlaps with it.
+/// A run between two attempts is still open, so the next run overlaps with it.
 pub async fn a_waiting_run_is_open(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "waits").await;
     let first = ledger.claim(1).await;
@@ -151,11 +158,11 @@ pub async fn a_waiting_run_is_open(h: &impl LedgerHarness) {
     assert_eq!(
         outcomes,
         [RunOutcome::Skipped, RunOutcome::Failed],
-        "giving up an ended attempt does not end it twice"
+        "an ended attempt must not be ended twice"
     );
 }
 
-/// The retry of an orphan waits for the later run that replaced it.
+/// An orphan's retry waits for the later run that replaced it.
 pub async fn an_old_attempt_does_not_join_a_later_run(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "old").await;
     let old = ledger.orphan(h, 1).await;
@@ -164,7 +171,7 @@ pub async fn an_old_attempt_does_not_join_a_later_run(h: &impl LedgerHarness) {
         let request = ClaimRequest { overlap, ..ledger.after(&old, 2) };
         assert_eq!(ledger.send(request).await, ClaimReply::Busy { running: 1 });
     }
-    assert_eq!(ledger.renew(&later, LONG).await, RunRenewal::Renewed, "the later run is not replaced");
+    assert_eq!(ledger.renew(&later, LONG).await, RunRenewal::Renewed, "the later run must not be replaced");
     ledger.end(&later, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     assert_eq!(ledger.granted(ledger.after(&old, 2)).await.attempt, 2);
 }

@@ -1,4 +1,5 @@
-//! Open runs: only the claim of a run renews and ends it, and its end is recorded once.
+//! Properties of open runs. Only a run's own claim can renew and end it, and its end is recorded
+//! once.
 
 use super::{
     LedgerHarness,
@@ -10,7 +11,7 @@ use lock_ledger::{
     RunRenewal, RunState,
 };
 
-/// A live node renews its runs. A shorter lease does not bring the end forward.
+/// A renewed run outlasts its original lease. A renewal with a shorter lease does not shorten it.
 pub async fn a_renewed_run_outlives_its_first_end(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "renewed").await;
     let run = ledger.granted(ClaimRequest { lease: RENEWED, ..ledger.request(ledger.instant(1)) }).await;
@@ -22,7 +23,7 @@ pub async fn a_renewed_run_outlives_its_first_end(h: &impl LedgerHarness) {
     assert!(open[0].remaining <= LONG && open[0].remaining > SHORT, "{:?} remain", open[0].remaining);
 }
 
-/// A node that was suspended for too long cannot regain a run that others may have taken over.
+/// An expired run cannot be renewed, because another node may have taken it over.
 pub async fn an_expired_run_is_not_revived(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "over").await;
     let run = ledger.orphan(h, 1).await;
@@ -30,7 +31,7 @@ pub async fn an_expired_run_is_not_revived(h: &impl LedgerHarness) {
     assert_eq!(ledger.open_runs().await[0].state, RunState::Orphaned);
 }
 
-/// Another claim can neither end nor renew the run.
+/// Another claim can neither renew nor end the run.
 pub async fn only_its_claim_renews_and_ends_a_run(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "own").await;
     let run = ledger.claim(1).await;
@@ -45,7 +46,7 @@ pub async fn only_its_claim_renews_and_ends_a_run(h: &impl LedgerHarness) {
     assert_eq!(ledger.history().await, []);
 }
 
-/// A repeat after a lost reply neither duplicates an end nor changes it.
+/// An end repeated after a lost reply is neither duplicated nor changed.
 pub async fn a_repeated_end_is_recorded_once(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "twice").await;
     let run = ledger.claim(1).await;
@@ -69,7 +70,7 @@ pub async fn the_last_hundred_attempts_are_remembered(h: &impl LedgerHarness) {
         assert_eq!(attempt.run, ledger.instant(millis));
         assert!(attempt.ended >= attempt.started && attempt.token.get() > 0, "{attempt:?}");
     }
-    let last = ledger.client().history(ledger.job.clone(), 2).await.expect("the ledger answers").outcome;
+    let last = ledger.client().history(ledger.job.clone(), 2).await.expect("ledger call failed").outcome;
     assert_eq!(last[..], history[..2]);
 }
 
@@ -95,7 +96,7 @@ pub async fn texts_of_every_shape_are_kept(h: &impl LedgerHarness) {
     }
 }
 
-/// The scheduler chooses the length of the history.
+/// The scheduler determines the length of the history.
 pub async fn a_history_is_as_long_as_asked(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "length").await;
     for millis in 1..=9 {
@@ -103,7 +104,7 @@ pub async fn a_history_is_as_long_as_asked(h: &impl LedgerHarness) {
         let (job, run, claim, detail) = (ledger.job.clone(), run.run, run.claim, String::new());
         let (outcome, then) = (RunOutcome::Succeeded, AfterAttempt::Finish);
         let end = EndRequest { job, run, claim, outcome, detail, then, history: 3 };
-        ledger.client().end(end).await.expect("the ledger answers");
+        ledger.client().end(end).await.expect("ledger call failed");
     }
     let kept: Vec<_> = ledger.history().await.into_iter().map(|entry| entry.run).collect();
     assert_eq!(kept, [9, 8, 7].map(|millis| ledger.instant(millis)));

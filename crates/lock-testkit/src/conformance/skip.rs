@@ -1,9 +1,9 @@
-//! Skips: instants that are decided without being started, once per fleet.
+//! Skip properties. A skipped scheduled time is decided without a run, once per fleet.
 
 use super::{LedgerHarness, ledger_fixture::LedgerFixture};
 use lock_ledger::{AfterAttempt, ClaimReply, ClaimRequest, RunOutcome, Skip};
 
-/// The next leader neither starts a skipped instant nor counts it again.
+/// The next leader neither starts a skipped scheduled time nor counts it again.
 pub async fn a_skip_moves_the_watermark(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "skip-row").await;
     assert_eq!(ledger.skip(1, 20, 20).await, ClaimReply::Skipped);
@@ -11,18 +11,18 @@ pub async fn a_skip_moves_the_watermark(h: &impl LedgerHarness) {
     assert_eq!(
         ledger.skip(1, 20, 20).await,
         ClaimReply::Duplicate,
-        "another leader does not count the skips again"
+        "another leader must not count the skips again"
     );
     assert_eq!(ledger.skip(1, 19, 19).await, ClaimReply::Superseded);
     let history = ledger.history().await;
-    let [row] = &history[..] else { panic!("one entry: {history:?}") };
+    let [row] = &history[..] else { panic!("expected one entry: {history:?}") };
     assert_eq!((row.outcome, row.count, &*row.detail), (RunOutcome::Skipped, 20, "missed"));
     assert_eq!((row.first, row.run), (ledger.instant(1), ledger.instant(20)));
     assert_eq!(ledger.open_runs().await, []);
     ledger.claim(21).await;
 }
 
-/// A skip that is repeated after a lost reply counts once.
+/// A skip repeated after a lost reply counts once.
 pub async fn a_repeated_row_counts_once(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "skip-repeat").await;
     let skip = Skip { first: ledger.instant(1), count: 3, detail: "missed".to_owned() };
@@ -34,7 +34,7 @@ pub async fn a_repeated_row_counts_once(h: &impl LedgerHarness) {
     assert_eq!(counts, [3]);
 }
 
-/// Skips do not push earlier failures out of the history.
+/// Adjacent skips share one entry, so they do not push earlier failures out of the history.
 pub async fn adjacent_skips_are_one_entry(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "fold").await;
     let first = ledger.claim(1).await;

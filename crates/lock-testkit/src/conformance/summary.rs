@@ -1,4 +1,4 @@
-//! The summary of a group: descriptions, live nodes and the latest outcomes of each job.
+//! Properties of a group's summary: descriptions, live nodes, and the latest outcomes of each job.
 
 use super::{
     LedgerHarness,
@@ -20,11 +20,11 @@ async fn describe(ledger: &LedgerFixture, job: &LockName, schedule: &str) {
     let alert_after = (schedule == "@daily").then_some(ALERT_AFTER);
     let (schedule, dst) = (schedule.to_owned(), "skip first".to_owned());
     let description = JobDescription { job: job.clone(), schedule, dst, terms, alert_after };
-    ledger.client().describe(ledger.job.group.clone(), vec![description]).await.expect("the ledger answers");
+    ledger.client().describe(ledger.job.group.clone(), vec![description]).await.expect("ledger call failed");
 }
 
 pub(super) async fn summaries(ledger: &LedgerFixture) -> Vec<JobSummary> {
-    ledger.client().summary(ledger.job.group.clone()).await.expect("the ledger answers").outcome.jobs
+    ledger.client().summary(ledger.job.group.clone()).await.expect("ledger call failed").outcome.jobs
 }
 
 async fn summary(ledger: &LedgerFixture) -> JobSummary {
@@ -37,18 +37,23 @@ async fn finish(ledger: &LedgerFixture, millis: u64, outcome: RunOutcome) -> Run
     run
 }
 
-/// A description is kept for display. That of an unknown job creates nothing.
+/// A registered job's description is kept for display. The description of an unknown job creates
+/// nothing.
 pub async fn a_registered_job_is_described(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "described").await;
     assert_eq!(summaries(&ledger).await, []);
-    let unknown = LockName::new("unknown").expect("a good name");
+    let unknown = LockName::new("unknown").expect("valid name");
     describe(&ledger, &unknown, "@daily").await;
     describe(&ledger, &ledger.job.name, "@daily").await;
     let first = summary(&ledger).await;
     assert_eq!((&first.job, &*first.schedule), (&ledger.job.name, "@daily"));
     assert_eq!((&*first.dst, &*first.terms), ("skip first", "[\"@daily\"]"));
     assert_eq!(first.alert_after, Some(ALERT_AFTER));
-    assert_eq!(first.since, Some(UtcTime::from_millis(ledger.begin.as_millis())), "its registration");
+    assert_eq!(
+        first.since,
+        Some(UtcTime::from_millis(ledger.begin.as_millis())),
+        "the time of the registration"
+    );
     assert!(first.described >= ledger.begin && first.recent.is_empty());
     finish(&ledger, 1, RunOutcome::Succeeded).await;
     h.pass(Duration::from_millis(2)).await;
@@ -57,14 +62,14 @@ pub async fn a_registered_job_is_described(h: &impl LedgerHarness) {
     assert_eq!(second.schedule, "CRON_TZ=Asia/Tokyo \"ü\"");
     assert!(second.described > first.described);
     assert_eq!((second.alert_after, second.since), (None, first.since));
-    assert_eq!(second.recent, [RunOutcome::Succeeded], "a new description keeps the outcomes");
-    assert_eq!(summaries(&ledger).await.len(), 1, "an unknown job has no description");
+    assert_eq!(second.recent, [RunOutcome::Succeeded], "a new description must keep the outcomes");
+    assert_eq!(summaries(&ledger).await.len(), 1, "an unknown job must have no description");
 }
 
-/// A kind is no job: it is described without a registration, and a description registers nothing.
+/// A kind is described without a registration, and its description does not register a job.
 pub async fn a_kind_is_described(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "kinds").await;
-    let kind = LockName::new("import/").expect("a good name");
+    let kind = LockName::new("import/").expect("valid name");
     describe(&ledger, &kind, "@hourly").await;
     h.pass(Duration::from_millis(2)).await;
     describe(&ledger, &kind, "@daily").await;
@@ -73,13 +78,14 @@ pub async fn a_kind_is_described(h: &impl LedgerHarness) {
     assert_eq!((described.alert_after, described.since), (Some(ALERT_AFTER), None));
     let registration = Registration { job: kind, schedule: 1 };
     let watermarks = ledger.client().watermarks(ledger.job.group.clone(), vec![registration]).await;
-    assert_eq!(watermarks.expect("the ledger answers").outcome, [None]);
+    assert_eq!(watermarks.expect("ledger call failed").outcome, [None]);
     describe(&ledger, &ledger.job.name, "@daily").await;
     let names: Vec<_> = summaries(&ledger).await.into_iter().map(|of| of.job.to_string()).collect();
     assert!(names.is_sorted() && names.len() == 2, "{names:?}");
 }
 
-/// The last outcomes are known without a read of each history, and so is the beginning of a failure.
+/// A summary contains the latest outcomes and the start of a failure, so no histories need to be
+/// read.
 pub async fn a_summary_has_the_latest_outcomes(h: &impl LedgerHarness) {
     use RunOutcome::{Cancelled, Failed, Panicked, Skipped, Succeeded};
     let ledger = LedgerFixture::new(h, "outcomes").await;
@@ -99,7 +105,7 @@ pub async fn a_summary_has_the_latest_outcomes(h: &impl LedgerHarness) {
     ledger.skip(7, 7, 1).await;
     let failed = summary(&ledger).await;
     assert_eq!(failed.recent, [Skipped, Cancelled, Failed, Panicked, Succeeded]);
-    assert_eq!(failed.last.map(|last| last.outcome), Some(Cancelled), "a skip is not an attempt");
+    assert_eq!(failed.last.map(|last| last.outcome), Some(Cancelled), "a skip must not count as an attempt");
     assert_eq!((failed.failing_since, failed.last_success), (failing, succeeded.last_success));
     assert_ne!(
         ledger.history().await.iter().find(|entry| entry.claim == run.claim).map(|e| e.ended),
@@ -113,7 +119,7 @@ pub async fn a_summary_has_the_latest_outcomes(h: &impl LedgerHarness) {
     assert_eq!(healthy.failing_since, None);
 }
 
-/// An attempt whose node died counts as failed when another one follows it.
+/// An attempt whose node died counts as failed once it is retried.
 pub async fn an_abandoned_attempt_is_in_the_summary(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "abandoned").await;
     let orphan = ledger.orphan(h, 1).await;
@@ -123,7 +129,7 @@ pub async fn an_abandoned_attempt_is_in_the_summary(h: &impl LedgerHarness) {
     assert_eq!(abandoned.failing_since, Some(ledger.history().await[0].ended));
 }
 
-/// The summary lists the nodes that the last heartbeat lists, without being one.
+/// A summary lists the same nodes as the last heartbeat, and does not count as a heartbeat.
 pub async fn a_summary_lists_the_live_nodes(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "summary").await;
     let id = *ProcessId::random().as_uuid();
@@ -131,14 +137,14 @@ pub async fn a_summary_lists_the_live_nodes(h: &impl LedgerHarness) {
     let heartbeat = async |lease| {
         let (group, node) = (ledger.job.group.clone(), node.clone());
         let request = HeartbeatRequest { group, node, lease, known: 0, watermarks: Vec::new() };
-        ledger.client().heartbeat(request).await.expect("the ledger answers")
+        ledger.client().heartbeat(request).await.expect("ledger call failed")
     };
     let read = async || {
-        ledger.client().summary(ledger.job.group.clone()).await.expect("the ledger answers").outcome.nodes
+        ledger.client().summary(ledger.job.group.clone()).await.expect("ledger call failed").outcome.nodes
     };
     heartbeat(LONG).await;
     assert_eq!(read().await, std::slice::from_ref(&node));
     heartbeat(super::contender::SHORT).await;
     h.pass(super::contender::PAST_SHORT).await;
-    assert_eq!(read().await, [], "its lease has ended");
+    assert_eq!(read().await, [], "the node's lease has expired");
 }

@@ -1,4 +1,5 @@
-//! Acquires: one lease at a time, once for any number of repeats, and re-entries only while the lease exists.
+//! Acquire properties. One lease at a time holds a lock, repeats have no further effect, and
+//! re-entries need an existing lease.
 
 use super::{
     Harness,
@@ -6,7 +7,7 @@ use super::{
 };
 use lock_core::backend::{Acquired, ProcessId};
 
-/// A free lock is granted, and stored with the requesting lease at depth 1.
+/// A free lock is granted, and the requesting lease is stored at depth 1.
 pub async fn a_free_lock_is_granted(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("free"));
     must_be_free(&backend, &name).await;
@@ -15,7 +16,7 @@ pub async fn a_free_lock_is_granted(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// Another lease gets `Busy` with the remaining time.
+/// An acquire of a held lock returns `Busy` with the remaining time.
 pub async fn a_taken_lock_is_busy_and_says_for_how_long(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("busy"));
     Contender::new(&store.backend).take(&name, LONG).await;
@@ -23,15 +24,15 @@ pub async fn a_taken_lock_is_busy_and_says_for_how_long(h: &impl Harness) {
     match Contender::new(&other).acquire(&name, LONG).await {
         Acquired::Busy { remaining, .. } => {
             if let Some(remaining) = remaining {
-                assert!(remaining <= LONG, "the lease has at most {LONG:?} left, not {remaining:?}");
-                assert!(remaining > LONG / 2, "the lease has about {LONG:?} left, not {remaining:?}");
+                assert!(remaining <= LONG, "more than {LONG:?} left: {remaining:?}");
+                assert!(remaining > LONG / 2, "less than half of {LONG:?} left: {remaining:?}");
             }
         }
-        other => panic!("acquiring a taken lock is answered with busy, not {other:?}"),
+        other => panic!("expected `Busy` for a held lock, got {other:?}"),
     }
 }
 
-/// A request for a taken lock changes neither its holder, nor its depth, nor its expiry.
+/// An acquire of a held lock does not change its holder, depth or expiry.
 pub async fn a_busy_answer_writes_nothing(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("busy-writes-nothing"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -42,7 +43,7 @@ pub async fn a_busy_answer_writes_nothing(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// Two leases of one process are unrelated for the store.
+/// The store treats two leases of one process as unrelated.
 pub async fn two_leases_of_one_process_exclude_one_another(h: &impl Harness) {
     let (backend, name, process) = (h.store().await.backend, h.name("one-process"), ProcessId::random());
     let (a, b) = (Contender::of(&backend, process), Contender::of(&backend, process));
@@ -51,7 +52,8 @@ pub async fn two_leases_of_one_process_exclude_one_another(h: &impl Harness) {
     a.must_hold(&name, 1).await;
 }
 
-/// A lease is a name and an id: the same id may hold two locks, and releases them one by one.
+/// A lease is identified by name and id. The same id can hold two locks and release them
+/// separately.
 pub async fn one_lease_id_on_two_names_is_two_leases(h: &impl Harness) {
     let (backend, x, y) = (h.store().await.backend, h.name("x"), h.name("y"));
     let a = Contender::new(&backend);
@@ -62,7 +64,7 @@ pub async fn one_lease_id_on_two_names_is_two_leases(h: &impl Harness) {
     a.must_hold(&y, 1).await;
 }
 
-/// An acquire that is repeated after a lost reply is the same acquire: one release frees the lock.
+/// An acquire repeated after a lost reply is the same hold, so one release frees the lock.
 pub async fn a_repeated_acquire_is_freed_by_one_release(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("repeat"));
     let a = Contender::new(&backend);
@@ -73,7 +75,7 @@ pub async fn a_repeated_acquire_is_freed_by_one_release(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// A late repeat, after a re-entry, does not lower the depth.
+/// An acquire repeated after a re-entry does not reduce the depth.
 pub async fn a_repeated_acquire_keeps_the_depth(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("repeat-depth"));
     let a = Contender::new(&backend);
@@ -92,7 +94,7 @@ pub async fn a_repeated_acquire_raises_the_expiry(h: &impl Harness) {
     a.must_last(&name, 1, LONG * 3).await;
 }
 
-/// Depths are absolute: a re-entry that is sent twice counts once.
+/// Depths are absolute, so a re-entry that is sent twice counts once.
 pub async fn a_re_entry_sets_the_absolute_depth(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("depth"));
     let a = Contender::new(&backend);
@@ -112,7 +114,8 @@ pub async fn a_re_entry_raises_the_expiry(h: &impl Harness) {
     a.must_last(&name, 2, LONG * 3).await;
 }
 
-/// A re-entry that overtakes its acquire, or comes after the release, is answered with *gone* and creates no key.
+/// A re-entry that arrives before its acquire or after the release returns `Gone` and creates no
+/// key.
 pub async fn a_re_entry_of_a_gone_lease_creates_nothing(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("re-entry-gone"));
     let a = Contender::new(&backend);
@@ -124,7 +127,7 @@ pub async fn a_re_entry_of_a_gone_lease_creates_nothing(h: &impl Harness) {
     must_be_free(&backend, &name).await;
 }
 
-/// A re-entry into another lease is answered with *gone* and does not touch it.
+/// A re-entry into another lease returns `Gone` and does not change that lease.
 pub async fn a_re_entry_does_not_touch_anothers_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("re-entry-other"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));

@@ -17,12 +17,13 @@ use std::{
     time::Duration,
 };
 
-/// A lease whose end properties wait for.
+/// A lease short enough for tests to wait for its expiry.
 pub(super) const LEASE: Duration = Duration::from_secs(1);
-/// A lease that a watchdog can renew even on a slow machine, and whose renewals properties wait for.
+/// A lease long enough for a watchdog to renew on a slow machine, and short enough for tests to
+/// wait for renewals.
 pub(super) const KEPT: Duration = Duration::from_secs(4);
-/// The time limit of anything that may hang. Shorter than the default lease, so that its end is not mistaken for a
-/// release.
+/// The time limit for operations that can hang. It is shorter than the default lease, so an expiry
+/// is not mistaken for a release.
 pub(super) const SOON: Duration = Duration::from_secs(20);
 
 /// Two processes and their shared state.
@@ -35,7 +36,7 @@ pub(super) struct Team {
     woken: Arc<Woken>,
 }
 
-/// Counts the wake-ups for waiters, and the polls that waiters made on their own.
+/// Counts wake-ups, and polls that waiters made without one.
 #[derive(Debug, Default)]
 struct Woken {
     messages: AtomicUsize,
@@ -70,7 +71,7 @@ impl Team {
         let factory = |store: Store| {
             let builder = LockFactory::builder(store).clock(clock.clone()).options(options);
             let builder = builder.observer(woken.clone());
-            builder.build().expect("the suite's options fit together")
+            builder.build().expect("the options are consistent")
         };
         let (a, b) = (factory(store), factory(other));
         Self { a, b, clock, name, pushes, woken }
@@ -92,10 +93,10 @@ impl Team {
     }
 
     pub(super) async fn inspect(&self) -> Inspection {
-        self.a.inspect(&self.name).await.expect("an inspection on a healthy store is answered")
+        self.a.inspect(&self.name).await.expect("inspection failed on a healthy store")
     }
 
-    /// Waits until the store has no holder, since background work takes a moment.
+    /// Waits until the store reports no holder. Releases in the background take some time.
     pub(super) async fn must_become_free(&self, h: &impl Harness) {
         let free = async {
             while self.stored().await.is_some() {
@@ -105,8 +106,8 @@ impl Team {
         within(h, SOON, "the lock becomes free", free).await;
     }
 
-    /// Waits for a waiter of another process that a release must wake. If the backend can push, no waiter may poll
-    /// without any message.
+    /// Waits for another process's waiter, which a release must wake. If the backend pushes
+    /// wake-ups, the waiter must not have polled without one.
     pub(super) async fn must_be_woken(&self, h: &impl Harness, waiter: Waiter) -> LockGuard {
         let guard = within(h, SOON, "a release wakes the waiter", waiter).await;
         let (messages, polls) = (self.woken.messages.load(SeqCst), self.woken.polls.load(SeqCst));
@@ -114,22 +115,22 @@ impl Team {
             !self.pushes || messages > 0 || polls == 0,
             "no wake-up arrived: the waiter polled {polls} time(s)"
         );
-        guard.expect("the waiter lives").expect("the waiter gets the lock")
+        guard.expect("the waiter panicked").expect("the waiter failed to acquire the lock")
     }
 }
 
-/// Returns the lock of that name.
+/// Returns the lock with this name.
 pub(super) fn named(factory: &LockFactory, name: &LockName) -> Lock {
-    factory.named(name).expect("a lock name is a lock name")
+    factory.named(name).expect("valid lock name")
 }
 
-/// Acquires the lock, which must succeed.
+/// Acquires the lock. Fails on an error.
 pub(super) async fn get(lock: &Lock) -> LockGuard {
-    lock.acquire().await.expect("a lock on a healthy store is acquired")
+    lock.acquire().await.expect("acquire failed on a healthy store")
 }
 
-/// Tries to acquire the lock, which must not fail. On a busy machine an answer may come after the operation timeout, so
-/// a try without an answer is repeated a few times.
+/// Tries to acquire the lock. Fails on an error. On a busy machine a reply can arrive after the
+/// operation timeout, so a try without a reply is repeated a few times.
 pub(super) async fn attempt(lock: &Lock) -> Option<LockGuard> {
     let mut tried = lock.try_acquire().await;
     for _ in 0..4 {
@@ -138,10 +139,10 @@ pub(super) async fn attempt(lock: &Lock) -> Option<LockGuard> {
             _ => break,
         }
     }
-    tried.expect("a try on a healthy store is answered")
+    tried.expect("try_acquire failed on a healthy store")
 }
 
-/// Fails unless another holder has the lock.
+/// Fails unless another holder holds the lock.
 pub(super) async fn must_not_get(lock: &Lock) {
     let guard = attempt(lock).await;
     assert!(guard.is_none(), "two holders of {}: the other, and {guard:?}", lock.name());
@@ -153,7 +154,7 @@ pub(super) type Waiter = tokio::task::JoinHandle<Result<LockGuard, LockError>>;
 /// Starts an acquire and waits until it is queued in its factory.
 pub(super) async fn queue_up(h: &impl Harness, factory: &LockFactory, lock: &Lock) -> Waiter {
     let waiting = || async {
-        let seen = factory.inspect(lock.name()).await.expect("an inspection on a healthy store is answered");
+        let seen = factory.inspect(lock.name()).await.expect("inspection failed on a healthy store");
         seen.local.map_or(0, |local| local.waiters)
     };
     let before = waiting().await;
@@ -177,6 +178,6 @@ pub(super) async fn within<T>(
     tokio::select! {
         biased;
         done = work => done,
-        () = h.pass(time) => panic!("{what} within {time:?}: it did not"),
+        () = h.pass(time) => panic!("timed out after {time:?} waiting until {what}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Fencing tokens: the token of a grant exceeds all that were granted or reserved before.
+//! Fencing token properties. The token of a grant exceeds all earlier granted and reserved tokens.
 
 use super::{
     Harness,
@@ -14,54 +14,53 @@ pub async fn tokens_grow_from_holder_to_holder(h: &impl Harness) {
     for round in 0..10 {
         let a = Contender::new(if round % 2 == 0 { &store.backend } else { &other });
         let tokens = a.take(&name, LONG).await;
-        assert!(tokens.first > last, "{tokens:?} is greater than {last:?}");
+        assert!(tokens.first > last, "{tokens:?} must be greater than {last:?}");
         last = tokens.last;
         a.free(&name).await;
     }
 }
 
-/// The end of an unreleased lease does not restart the tokens.
+/// The expiry of an unreleased lease does not reset the tokens.
 pub async fn tokens_grow_over_the_end_of_a_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("grow-end"));
     let before = Contender::new(&backend).take_with(&name, SHORT, 10, None).await;
     h.pass(PAST_SHORT).await;
     let after = Contender::new(&backend).take(&name, LONG).await;
-    assert!(after.first > before.last, "{after:?} is greater than {before:?}");
+    assert!(after.first > before.last, "{after:?} must be greater than {before:?}");
 }
 
-/// A repeat draws new tokens: of two replies to one acquire, the client uses one and never saw the other.
+/// A repeated acquire draws new tokens. The client uses one of the two replies and discards the
+/// other.
 pub async fn tokens_grow_over_a_repeat(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("grow-repeat"));
     let a = Contender::new(&backend);
     let before = a.take_with(&name, LONG, 10, None).await;
     let after = a.take_with(&name, LONG, 10, None).await;
-    assert!(after.first > before.last, "{after:?} is greater than {before:?}");
+    assert!(after.first > before.last, "{after:?} must be greater than {before:?}");
 }
 
-/// Acquires of a taken lock and re-entries do not disturb the tokens: they still increase.
+/// Tokens increase even if acquires of a held lock and re-entries occur in between.
 pub async fn tokens_grow_over_busy_answers_and_re_entries(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("grow-busy"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
     let before = a.take(&name, LONG).await;
-    assert!(
-        matches!(b.acquire(&name, LONG).await, Acquired::Busy { .. }),
-        "acquiring a taken lock is answered with busy"
-    );
+    assert!(matches!(b.acquire(&name, LONG).await, Acquired::Busy { .. }), "expected `Busy` for a held lock");
     assert_eq!(a.keep(&name, 2, LONG).await, Acquired::Reentered);
     a.free(&name).await;
     let after = b.take(&name, LONG).await;
-    assert!(after.first > before.last, "{after:?} is greater than {before:?}");
+    assert!(after.first > before.last, "{after:?} must be greater than {before:?}");
 }
 
-/// A range has at least one token and at most the requested number more, and the next grant is beyond its end.
+/// A range contains at least one token and at most the requested number more. The next grant is
+/// beyond its end.
 pub async fn a_range_is_no_longer_than_asked_and_is_never_given_again(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("range"));
     let mut end = FencingToken::new(0);
     for reserve in [0, 5, 100, 1, u32::MAX, 0] {
         let a = Contender::new(&backend);
         let Tokens { first, last } = a.take_with(&name, LONG, reserve, None).await;
-        assert!(first > end, "{first:?} is past the last range, which ended at {end:?}");
-        assert!(first <= last, "a range has a first token: {first:?} to {last:?}");
+        assert!(first > end, "{first:?} must exceed the last range, which ended at {end:?}");
+        assert!(first <= last, "empty range: {first:?} to {last:?}");
         let drawn = last.get() - first.get();
         assert!(drawn <= reserve.into(), "{drawn} tokens reserved, {reserve} requested");
         end = last;
@@ -69,7 +68,8 @@ pub async fn a_range_is_no_longer_than_asked_and_is_never_given_again(h: &impl H
     }
 }
 
-/// A caller that continues a sequence lost by a store passes its last token, and gets greater ones from then on.
+/// A caller that continues a lost sequence passes its last token as the floor, and receives greater
+/// tokens from then on.
 pub async fn tokens_exceed_the_floor(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("floor"));
     let a = Contender::new(&backend);
@@ -77,10 +77,10 @@ pub async fn tokens_exceed_the_floor(h: &impl Harness) {
     a.free(&name).await;
     let floor = FencingToken::new(before.last.get() + 5_000_000);
     let lifted = a.take_with(&name, LONG, 10, Some(floor)).await;
-    assert!(lifted.first > floor, "{lifted:?} is past the floor {floor:?}");
+    assert!(lifted.first > floor, "{lifted:?} must exceed the floor {floor:?}");
     a.free(&name).await;
     let after = a.take(&name, LONG).await;
-    assert!(after.first > lifted.last, "{after:?} is greater than {lifted:?}, although it sets no floor");
+    assert!(after.first > lifted.last, "{after:?} must be greater than {lifted:?}, even without a floor");
 }
 
 /// A floor below the current tokens does not lower them.
@@ -90,13 +90,13 @@ pub async fn a_low_floor_changes_nothing(h: &impl Harness) {
     let before = a.take(&name, LONG).await;
     a.free(&name).await;
     let after = a.take_with(&name, LONG, 0, Some(FencingToken::new(1))).await;
-    assert!(after.first > before.last, "{after:?} is greater than {before:?}");
+    assert!(after.first > before.last, "{after:?} must be greater than {before:?}");
 }
 
-/// Tokens can be stored: they fit into an SQL `BIGINT` and a double.
+/// Tokens fit into an SQL `BIGINT` and a double.
 pub async fn tokens_fit_a_database(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("bigint"));
     let tokens = Contender::new(&backend).take_with(&name, LONG, 100, None).await;
-    assert!(tokens.first.get() > 0, "a resource that has seen nothing remembers 0");
-    assert!(tokens.last.get() < 1 << 53, "{tokens:?} fits into a double");
+    assert!(tokens.first.get() > 0, "a resource without writes stores 0");
+    assert!(tokens.last.get() < 1 << 53, "{tokens:?} does not fit into a double");
 }

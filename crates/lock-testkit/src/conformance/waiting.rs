@@ -1,4 +1,5 @@
-//! Waiters: they are woken by releases and expiries, keep their order, and leave nothing behind when dropped.
+//! Waiter properties. Waiters are woken by releases and expiries, keep their order, and leave
+//! nothing behind when dropped.
 
 use super::{
     Harness,
@@ -7,45 +8,45 @@ use super::{
 use lock_core::LockErrorKind;
 use std::time::Duration;
 
-/// A waiter gets the lock when another process releases it, long before the end of the lease.
+/// A waiter gets the lock when another process releases it, long before the lease expires.
 pub async fn a_waiter_is_woken_by_a_release_elsewhere(h: &impl Harness) {
     let team = Team::new(h, "woken").await;
     let guard = get(&team.lock_a()).await;
     let waiter = queue_up(h, &team.b, &team.lock_b()).await;
     h.pass(Duration::from_millis(100)).await;
-    assert!(!waiter.is_finished(), "the lock is held");
+    assert!(!waiter.is_finished(), "the waiter must wait while the lock is held");
     let before = guard.fencing_token();
-    guard.release().await.expect("a release is answered");
+    guard.release().await.expect("release failed");
     let next = team.must_be_woken(h, waiter).await;
     assert!(next.fencing_token() > before);
 }
 
-/// A waiter gets the lock once the lease of a silent holder has ended.
+/// A waiter gets the lock once the lease of an unresponsive holder has expired.
 pub async fn a_waiter_gets_the_lock_when_the_lease_ends(h: &impl Harness) {
     let team = Team::new(h, "lease-ends").await;
-    let lost = get(&team.lock_a().with_fixed_lease(LEASE).expect("the lease is allowed")).await;
+    let lost = get(&team.lock_a().with_fixed_lease(LEASE).expect("valid lease")).await;
     let next = within(h, LEASE + SOON, "the waiter gets the lock", get(&team.lock_b())).await;
     assert!(!lost.is_held(), "two valid holders");
     assert!(next.fencing_token() > lost.fencing_token());
 }
 
-/// A dropped waiter leaves nothing behind: no lease and no place in the queue.
+/// A dropped waiter leaves neither a lease nor a place in the queue behind.
 pub async fn a_dropped_waiter_leaves_nothing(h: &impl Harness) {
     let team = Team::new(h, "dropped-waiter").await;
     let guard = get(&team.lock_a()).await;
     let waiter = queue_up(h, &team.b, &team.lock_b()).await;
     waiter.abort();
-    assert!(waiter.await.is_err(), "the waiter is gone");
-    guard.release().await.expect("a release is answered");
+    assert!(waiter.await.is_err(), "the waiter must be cancelled");
+    guard.release().await.expect("release failed");
     h.pass(Duration::from_millis(100)).await;
-    // The pending attempt of the waiter may still be granted. It is then released.
+    // The waiter's pending attempt may still be granted. The lock is then released.
     team.must_become_free(h).await;
     let forgotten = async {
         while team.b.active_locks() > 0 {
             h.pass(Duration::from_millis(50)).await;
         }
     };
-    within(h, SOON, "the store dropped the name", forgotten).await;
+    within(h, SOON, "the factory drops the lock's entry", forgotten).await;
 }
 
 /// A dropped waiter does not block those behind it.
@@ -55,7 +56,7 @@ pub async fn a_dropped_waiter_lets_others_pass(h: &impl Harness) {
     let first = queue_up(h, &team.b, &team.lock_b()).await;
     let second = queue_up(h, &team.b, &team.lock_b()).await;
     first.abort();
-    guard.release().await.expect("a release is answered");
+    guard.release().await.expect("release failed");
     drop(team.must_be_woken(h, second).await);
 }
 
@@ -68,13 +69,13 @@ pub async fn waiters_of_one_process_keep_their_order(h: &impl Harness) {
         queue.push(queue_up(h, &team.a, &team.lock_a()).await);
     }
     let mut last = guard.fencing_token();
-    guard.release().await.expect("a release is answered");
+    guard.release().await.expect("release failed");
     for waiter in queue {
         let turn = within(h, SOON, "the next waiter acquires the lock", waiter).await;
-        let next = turn.expect("the waiter lives").expect("the waiter gets the lock");
-        assert!(next.fencing_token() > last, "{:?} is greater than {last:?}", next.fencing_token());
+        let next = turn.expect("the waiter panicked").expect("the waiter failed to acquire the lock");
+        assert!(next.fencing_token() > last, "{:?} must be greater than {last:?}", next.fencing_token());
         last = next.fencing_token();
-        next.release().await.expect("a release is answered");
+        next.release().await.expect("release failed");
     }
 }
 
@@ -84,13 +85,13 @@ pub async fn a_try_does_not_overtake_a_waiter(h: &impl Harness) {
     let guard = get(&team.lock_a()).await;
     let waiter = queue_up(h, &team.b, &team.lock_b()).await;
     must_not_get(&team.lock_b()).await;
-    guard.release().await.expect("a release is answered");
+    guard.release().await.expect("release failed");
     let next = team.must_be_woken(h, waiter).await;
     must_not_get(&team.lock_b()).await;
     drop(next);
 }
 
-/// A process with a long queue does not starve others: they get a turn before its queue ends.
+/// A process with a long queue does not starve others. They get the lock before its queue is empty.
 pub async fn a_busy_process_lets_others_have_a_turn(h: &impl Harness) {
     let team = Team::new(h, "turns").await;
     let greedy = {
@@ -101,7 +102,7 @@ pub async fn a_busy_process_lets_others_have_a_turn(h: &impl Harness) {
                 loop {
                     let guard = get(&lock).await;
                     tokio::time::sleep(work).await;
-                    guard.release().await.expect("a release is answered");
+                    guard.release().await.expect("release failed");
                 }
             })
         }
@@ -110,8 +111,8 @@ pub async fn a_busy_process_lets_others_have_a_turn(h: &impl Harness) {
     h.pass(Duration::from_millis(50)).await;
     for _ in 0..3 {
         let turn =
-            within(h, Duration::from_secs(20), "the other process gets a turn", get(&team.lock_b())).await;
-        turn.release().await.expect("a release is answered");
+            within(h, Duration::from_secs(20), "the other process gets the lock", get(&team.lock_b())).await;
+        turn.release().await.expect("release failed");
     }
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
@@ -122,7 +123,7 @@ pub async fn a_shutdown_ends_every_wait(h: &impl Harness) {
     let _guard = get(&team.lock_a()).await;
     let waiter = queue_up(h, &team.b, &team.lock_b()).await;
     let report = within(h, SOON * 3, "the shutdown completes", team.b.shutdown()).await;
-    assert!(report.is_clean(), "a waiter leaves nothing to release: {report:?}");
-    let ended = within(h, SOON, "the wait ends", waiter).await.expect("the waiter lives");
+    assert!(report.is_clean(), "the shutdown was not clean: {report:?}");
+    let ended = within(h, SOON, "the wait ends", waiter).await.expect("the waiter panicked");
     assert_eq!(ended.expect_err("the factory is shut down").kind(), LockErrorKind::ShutDown);
 }

@@ -1,7 +1,8 @@
-//! Wake-ups: a subscriber hears of every release of its names after the acknowledgement, and of nothing else.
+//! Wake-up properties. After the acknowledgement, a subscriber is notified of every release of its
+//! locks, and of nothing else.
 //!
-//! Correctness never depends on wake-ups; only waiting times do. A backend without subscriptions has no wake-ups to
-//! test.
+//! Correctness never depends on wake-ups; only waiting times do. Backends without subscriptions
+//! skip these checks.
 
 use super::{
     Harness,
@@ -10,21 +11,23 @@ use super::{
 };
 use lock_core::backend::{ForceReleaseRequest, ForceReleased, NotifyWaiters, Released};
 
-/// A release after the acknowledgement wakes subscribers, even of another client.
+/// A release after the acknowledgement wakes subscribers, including those of another client.
 pub async fn a_release_wakes_who_watches(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("wake"));
     let other = h.another(&store).await;
     let Some(listener) = Listener::watching(&other, &name).await else { return };
     let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
-    assert_eq!(listener.count(&name), 0, "an acquire wakes no waiter");
+    assert_eq!(listener.count(&name), 0, "an acquire must not wake a waiter");
     let released = a.release(&name, 0).await;
-    let Released::Released { listeners } = released else { panic!("{name} was held: {released:?}") };
-    assert_ne!(listeners, Some(0), "somebody listens");
+    let Released::Released { listeners } = released else {
+        panic!("expected {name} to be released, got {released:?}")
+    };
+    assert_ne!(listeners, Some(0), "there must be a listener");
     listener.must_hear(h, &name, 1).await;
 }
 
-/// Every release wakes, not only the first.
+/// Every release wakes subscribers, including later ones.
 pub async fn every_release_wakes(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("wake-again"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -46,7 +49,7 @@ pub async fn no_wake_up_before_watching(h: &impl Harness) {
     listener.must_not_hear_more(h, &name, 0).await;
 }
 
-/// After the end of a subscription there are no further wake-ups, and it can be made again.
+/// After an unsubscribe there are no further wake-ups, and the listener can subscribe again.
 pub async fn no_wake_up_after_unwatching(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("unwatch"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -73,7 +76,7 @@ pub async fn unwatching_what_is_not_watched_is_harmless(h: &impl Harness) {
     listener.must_hear(h, &name, 1).await;
 }
 
-/// A release that keeps the lease wakes no waiter, since the lock is not free.
+/// A partial release wakes no waiter, because the lock is not free.
 pub async fn a_release_to_a_depth_wakes_nobody(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("kept-quiet"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -86,18 +89,21 @@ pub async fn a_release_to_a_depth_wakes_nobody(h: &impl Harness) {
     listener.must_hear(h, &name, 1).await;
 }
 
-/// A release that asks for no notification wakes no waiter. The undo of a lost quorum round uses it.
+/// A release without notification wakes no waiter. It is used to undo a lost quorum round.
 pub async fn a_release_without_publishing_wakes_nobody(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("silent"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
     let a = Contender::new(&store.backend);
     a.take(&name, LONG).await;
     let released = a.release_with(&name, 0, NotifyWaiters::No).await;
-    assert!(matches!(released, Released::Released { .. }), "{name} was held: {released:?}");
+    assert!(
+        matches!(released, Released::Released { .. }),
+        "expected {name} to be released, got {released:?}"
+    );
     listener.must_not_hear_more(h, &name, 0).await;
 }
 
-/// A release that freed nothing, such as a repeat after a lost reply, wakes no waiter.
+/// A release that frees nothing, such as a repeat after a lost reply, wakes no waiter.
 pub async fn a_release_that_frees_nothing_wakes_nobody(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("gone-quiet"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -110,7 +116,7 @@ pub async fn a_release_that_frees_nothing_wakes_nobody(h: &impl Harness) {
     listener.must_not_hear_more(h, &name, 1).await;
 }
 
-/// A forced release wakes like any other, unless it changed nothing.
+/// A forced release wakes subscribers if it freed the lock.
 pub async fn a_forced_release_wakes(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("forced"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -118,14 +124,15 @@ pub async fn a_forced_release_wakes(h: &impl Harness) {
     a.take(&name, LONG).await;
     let force = ForceReleaseRequest { name: name.clone(), seen: a.lease().to_string() };
     for expected in [ForceReleased::Released, ForceReleased::HolderChanged] {
-        let forced = store.backend.force_release(force.clone()).await.expect("a forced release is answered");
+        let forced = store.backend.force_release(force.clone()).await.expect("forced release failed");
         assert_eq!(forced.outcome, expected);
     }
     listener.must_hear(h, &name, 1).await;
     listener.must_not_hear_more(h, &name, 1).await;
 }
 
-/// Two equal subscriptions count as one: one wake-up per release, and one unsubscribe ends it.
+/// Two identical subscriptions count as one. Each release causes one wake-up, and one unsubscribe
+/// ends both.
 pub async fn watching_twice_is_watching_once(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("watch-twice"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -141,7 +148,7 @@ pub async fn watching_twice_is_watching_once(h: &impl Harness) {
     listener.must_not_hear_more(h, &name, 1).await;
 }
 
-/// A release wakes the subscribers of its own name only.
+/// A release wakes only the subscribers of its own lock.
 pub async fn a_wake_up_carries_the_right_name(h: &impl Harness) {
     let (store, x, y) = (h.store().await, h.name("wake-x"), h.name("wake-y"));
     let Some(listener) = Listener::watching(&store, &x).await else { return };
@@ -154,7 +161,8 @@ pub async fn a_wake_up_carries_the_right_name(h: &impl Harness) {
     listener.must_not_hear_more(h, &x, 0).await;
 }
 
-/// Two subscribers of one client are both woken, and one can leave without affecting the other.
+/// Two subscribers of one client are both woken, and one can unsubscribe without affecting the
+/// other.
 pub async fn two_subscribers_are_independent(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("two-ears"));
     let Some(first) = Listener::watching(&store, &name).await else { return };
@@ -171,7 +179,7 @@ pub async fn two_subscribers_are_independent(h: &impl Harness) {
     first.must_not_hear_more(h, &name, 1).await;
 }
 
-/// A factory that vanished without unsubscribing does not affect the others.
+/// A factory that is gone without unsubscribing does not affect others.
 pub async fn a_subscriber_that_is_gone_is_no_harm(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("gone-ear"));
     let Some(gone) = Listener::watching(&store, &name).await else { return };

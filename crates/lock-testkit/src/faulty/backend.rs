@@ -1,4 +1,4 @@
-//! The backend trait. Operations with planned faults go through [`carry_out`].
+//! The `Backend` implementation. Operations with planned faults go through [`carry_out`].
 
 use super::{FaultyBackend, call::carry_out, fault::Op, fault_plan::FaultPlan};
 use async_trait::async_trait;
@@ -63,7 +63,7 @@ impl Backend for FaultyBackend {
     }
 }
 
-/// The subscriptions of a [`FaultyBackend`] whose store pushes.
+/// The subscriptions of a [`FaultyBackend`] whose store pushes wake-ups.
 struct FaultySubscriptions {
     inner: Arc<dyn Subscriptions>,
     plan: Arc<FaultPlan>,

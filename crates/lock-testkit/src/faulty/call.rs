@@ -1,4 +1,4 @@
-//! The course of one call: gate, fault, gate.
+//! The stages of one call: gate, fault, gate.
 
 use super::{
     fault::{Fault, Kept, Op},
@@ -11,8 +11,8 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// Executes a call. `apply` calls the inner backend as often as the fault requires; `fail` turns an error into an
-/// answer.
+/// Executes a call. `apply` calls the inner backend as often as the fault requires. `fail` turns an
+/// error into a reply.
 pub(super) async fn carry_out<T, F>(
     plan: &Arc<FaultPlan>,
     op: Op,
@@ -50,7 +50,7 @@ where
         Fault::LoseRequest => lost("planned fault: the request was lost"),
         Fault::ApplyThenLose => {
             once().await;
-            lost("planned fault: the answer was lost")
+            lost("planned fault: the reply was lost")
         }
         Fault::Hang => pending().await,
         Fault::ApplyThenHang => {

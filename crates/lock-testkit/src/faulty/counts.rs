@@ -1,4 +1,4 @@
-//! Counters of calls: begun, applied and under way.
+//! Counters of calls that were started, were applied, or are in progress.
 
 use super::fault::Op;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -16,7 +16,7 @@ struct OpCounts {
     most: AtomicUsize,
 }
 
-/// A call under way. Dropping it ends the call.
+/// A call in progress. Dropping it ends the call.
 pub(super) struct UnderWay<'a>(&'a OpCounts);
 
 impl Counts {

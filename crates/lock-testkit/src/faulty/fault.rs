@@ -1,9 +1,9 @@
-//! The faults of a call.
+//! The faults that can be injected into a call.
 
 use lock_core::backend::BackendErrorKind;
 use std::time::Duration;
 
-/// The operations that can have faults. A fault of a renewal affects the whole call with all its items.
+/// The operations that can have faults. A fault in a renewal affects all items of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// [`Backend::acquire`](lock_core::backend::Backend::acquire).
@@ -56,52 +56,55 @@ impl Op {
     ];
 }
 
-/// A fault of one call. The backend has no timeouts of its own; its callers do.
+/// A fault that affects one call. The backend has no timeouts; its callers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// No fault. A placeholder in a script, so that for example only the third call fails.
+    /// No fault. Serves as a placeholder in a script, for example to fail only the third call.
     None,
-    /// Delays the request: it is applied after this time, then answered.
+    /// Delays the request: it is applied after this time, and the reply follows.
     Delay(Duration),
-    /// Delays the answer: the request is applied immediately and answered after this time.
+    /// Delays the reply: the request is applied immediately, and the reply is sent after this time.
     SlowAnswer(Duration),
-    /// Certainly not applied: returns an error of this kind with [`Applied::No`](lock_core::backend::Applied::No).
+    /// Fails the request without applying it. Returns an error of this kind with
+    /// [`Applied::No`](lock_core::backend::Applied::No).
     FailBefore(BackendErrorKind),
-    /// Refused: not applied, with an error of this kind and [`Applied::No`](lock_core::backend::Applied::No). Meant
-    /// for kinds that are not retryable; random faults never draw it.
+    /// Refuses the request without applying it. Returns an error of this kind with
+    /// [`Applied::No`](lock_core::backend::Applied::No). Intended for kinds that are not retryable.
+    /// Never drawn by random faults.
     Refuse(BackendErrorKind),
-    /// Loses the request: not applied, but the caller cannot know. Kind `Timeout`,
+    /// Loses the request without applying it. Returns an error of kind `Timeout` with
     /// [`Applied::Unknown`](lock_core::backend::Applied::Unknown).
     LoseRequest,
-    /// Loses the answer: applied, then kind `Timeout`, [`Applied::Unknown`](lock_core::backend::Applied::Unknown).
+    /// Applies the request and loses the reply. Returns an error of kind `Timeout` with
+    /// [`Applied::Unknown`](lock_core::backend::Applied::Unknown).
     ApplyThenLose,
-    /// Never applied and never answered.
+    /// Never applies the request and never replies.
     Hang,
-    /// Applied immediately but never answered.
+    /// Applies the request immediately and never replies.
     ApplyThenHang,
-    /// Applied, after which the backend panics. Random faults never draw it.
+    /// Applies the request, then panics. Never drawn by random faults.
     ApplyThenPanic,
-    /// Delivered twice, back to back. One of the two answers is returned.
+    /// Delivers the request twice in a row, and returns one of the two replies.
     Twice(Kept),
-    /// Never answered, but applied after this time, even if the caller gives up first. The call spawns a task for it,
-    /// which ends once it is applied, or with the runtime.
+    /// Applies the request after this time, even if the caller gives up first, and never replies.
+    /// The call spawns a task that ends after applying the request, or with the runtime.
     Late(Duration),
 }
 
-/// The answer that arrives for a request that was delivered twice.
+/// The reply that is returned for a request delivered twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kept {
-    /// The answer to the first delivery.
+    /// The reply to the first delivery.
     First,
-    /// The answer to the second delivery.
+    /// The reply to the second delivery.
     Second,
 }
 
 /// The position of a [`Gate`](super::Gate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Before the operation is applied. A call that is dropped here is never applied.
+    /// Before the operation is applied. A call dropped here is never applied.
     Before,
-    /// After the operation was applied or failed, and before the caller is answered.
+    /// After the operation was applied or failed, and before the caller receives the reply.
     After,
 }

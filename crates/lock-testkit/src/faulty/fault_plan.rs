@@ -48,7 +48,7 @@ impl FaultPlan {
         f(&mut self.plan.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the fate of a call that begins now.
+    /// Returns the fate of a call that starts now.
     pub(super) fn fate(&self, op: Op) -> Fate {
         self.edit(|plan| {
             let own = plan.of(op);
@@ -90,7 +90,8 @@ pub(super) struct Dice {
     probability: f64,
 }
 
-/// The longest random delay, in ms. It exceeds the operation timeouts of tests, but not their patience.
+/// The longest random delay, in ms. It exceeds the tests' operation timeouts, but not their overall
+/// time limits.
 const MAX_MILLIS: u64 = 3_000;
 
 impl Dice {
@@ -117,7 +118,7 @@ impl Dice {
             6 => Fault::ApplyThenHang,
             7 => Fault::Twice(Kept::First),
             8 => Fault::Twice(Kept::Second),
-            // Subscriptions are sent in order on one connection, so a late one is not overtaken.
+            // Subscriptions are sent in order on one connection, so none can overtake a late one.
             _ if matches!(op, Op::Subscribe | Op::Unsubscribe) => Fault::LoseRequest,
             _ => Fault::Late(time),
         })

@@ -1,11 +1,11 @@
-//! A gate that stops one call, so that a test can continue at exactly that point.
+//! A gate that stops one call at a defined point.
 
 use std::fmt;
 use tokio::sync::watch;
 
 /// A point at which one call of a [`FaultyBackend`](super::FaultyBackend) stops until the gate is opened.
 ///
-/// Dropping it opens it, so that a failing test leaves no call waiting.
+/// Dropping the gate opens it, so a failing test leaves no call waiting.
 pub struct Gate {
     state: watch::Sender<State>,
 }
@@ -33,7 +33,7 @@ impl Gate {
     /// Returns once a call has arrived at this gate.
     ///
     /// # Cancel safety
-    /// It only observes, so dropping it changes nothing.
+    /// This method is cancel safe. It only observes the gate.
     pub async fn reached(&self) {
         self.until(|state| state.reached).await;
     }
@@ -51,7 +51,7 @@ impl Gate {
 
     async fn until(&self, reached: impl FnMut(&State) -> bool) {
         let mut state = self.state.subscribe();
-        state.wait_for(reached).await.expect("a gate holds a sender of its own");
+        state.wait_for(reached).await.expect("the gate holds a sender");
     }
 }
 
@@ -60,7 +60,7 @@ impl Bar {
     pub(super) async fn pass(&self) {
         self.state.send_modify(|state| state.reached = true);
         let mut state = self.state.subscribe();
-        state.wait_for(|state| state.open).await.expect("a bar holds a sender of its own");
+        state.wait_for(|state| state.open).await.expect("the bar holds a sender");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The run ledger. Operations with planned faults go through [`carry_out`].
+//! The `RunLedger` implementation. Operations with planned faults go through [`carry_out`].
 
 use super::{call::carry_out, fault::Op, fault_plan::FaultPlan};
 use async_trait::async_trait;

@@ -24,12 +24,13 @@ use std::{fmt, sync::Arc};
 
 /// A backend with injected faults. Clones share the plan: pass one to a factory and keep one to control it.
 ///
-/// A call of an operation with faults (see [`Op`]) takes the first of these that exists: the oldest fault [set for
-/// the next call](FaultyBackend::next), the [permanent](FaultyBackend::always) one, a [random](FaultyBackend::random)
-/// one. Everything else is passed on: listeners, `inspect`, `force_release`, `server_now`, `capabilities`.
+/// A call to an operation listed in [`Op`] gets the oldest fault [set for the next
+/// call](FaultyBackend::next), otherwise the [permanent](FaultyBackend::always) fault, otherwise a
+/// [random](FaultyBackend::random) one. Listeners, `inspect`, `force_release`, `server_now` and
+/// `capabilities` are forwarded without faults.
 ///
-/// Dropping a call ends it at its current point: an operation that was not applied yet is not applied later, except
-/// by [`Fault::Late`].
+/// Dropping a call ends it at its current stage. An operation that has not been applied is not
+/// applied later, except with [`Fault::Late`].
 #[derive(Clone)]
 pub struct FaultyBackend {
     inner: Store,
@@ -37,29 +38,31 @@ pub struct FaultyBackend {
 }
 
 impl FaultyBackend {
-    /// Wraps `inner`, without any faults at first.
+    /// Wraps `inner`, initially without faults.
     #[must_use]
     pub fn new(inner: impl Into<Store>) -> Self {
         Self { inner: inner.into(), plan: Arc::default() }
     }
 
-    /// Wraps a run ledger, with the faults that are planned here.
+    /// Wraps a run ledger, which shares this backend's fault plan.
     #[must_use]
     pub fn ledger(&self, inner: impl RunLedger) -> FaultyLedger {
         FaultyLedger { inner: Arc::new(inner), plan: self.plan.clone() }
     }
 
-    /// Sets the fault of the next call of `op`. Repeated calls queue their faults, one per call, oldest first.
+    /// Sets the fault for the next call to `op`. Repeated calls queue their faults, one per call,
+    /// oldest first.
     pub fn next(&self, op: Op, fault: Fault) {
         self.plan.edit(|plan| plan.of(op).next.push_back(fault));
     }
 
-    /// Sets the faults of the next calls of `op`, one each.
+    /// Sets the faults for the next calls to `op`, one per call.
     pub fn script(&self, op: Op, faults: impl IntoIterator<Item = Fault>) {
         self.plan.edit(|plan| plan.of(op).next.extend(faults));
     }
 
-    /// Sets the fault of every call of `op` until [`heal`](FaultyBackend::heal), unless one is set for the next call.
+    /// Sets the fault for every call to `op` until [`heal`](FaultyBackend::heal), unless one is set
+    /// for the next call.
     pub fn always(&self, op: Op, fault: Fault) {
         self.plan.edit(|plan| plan.of(op).always = Some(fault));
     }
@@ -69,9 +72,10 @@ impl FaultyBackend {
         Op::ALL.into_iter().for_each(|op| self.always(op, fault));
     }
 
-    /// Gives each future call a random fault with this probability, from 0 to 1. The faults are drawn from the seed,
-    /// so the same calls in the same order get the same faults. [`Fault::Refuse`] is never drawn, because clients
-    /// treat it as final, nor is [`Fault::Late`] for subscriptions, which stores keep in order.
+    /// Injects a random fault into each future call with the given probability, from 0 to 1. The
+    /// seed determines the faults: the same calls in the same order get the same faults.
+    /// [`Fault::Refuse`] is never drawn, because clients treat it as final, nor is [`Fault::Late`]
+    /// for subscriptions, which stores keep in order.
     pub fn random(&self, seed: impl Into<Seed>, probability: f64) {
         let seed = seed.into();
         self.plan.edit(|plan| plan.dice = Some(fault_plan::Dice::new(seed, probability)));
@@ -83,13 +87,13 @@ impl FaultyBackend {
         self.plan.edit(|plan| plan.dice.as_ref().map(fault_plan::Dice::seed))
     }
 
-    /// Ends all faults. Calls that hang keep hanging, and gates stay closed.
+    /// Removes all faults. Hanging calls keep hanging, and gates stay closed.
     pub fn heal(&self) {
         self.plan.edit(fault_plan::Plan::clear);
     }
 
-    /// Sets a gate at which the next call of `op` stops. Repeated calls queue their gates, one per call, oldest
-    /// first.
+    /// Sets a gate at which the next call to `op` stops. Repeated calls queue their gates, one per
+    /// call, oldest first.
     #[must_use = "a gate opens when it is dropped"]
     pub fn gate(&self, op: Op, phase: Phase) -> Gate {
         let gate = Gate::new();
@@ -97,25 +101,25 @@ impl FaultyBackend {
         gate
     }
 
-    /// Returns the number of calls of `op` that have begun.
+    /// Returns the number of calls to `op` that have started.
     #[must_use]
     pub fn calls(&self, op: Op) -> usize {
         self.plan.counts.calls(op)
     }
 
-    /// Returns how often `op` reached the inner backend.
+    /// Returns the number of times `op` reached the inner backend.
     #[must_use]
     pub fn applied(&self, op: Op) -> usize {
         self.plan.counts.applied(op)
     }
 
-    /// Returns the number of calls under way over all operations: neither answered nor dropped.
+    /// Returns the number of calls in progress across all operations.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         Op::ALL.into_iter().map(|op| self.plan.counts.in_flight(op)).sum()
     }
 
-    /// Returns the highest number of calls of `op` that were under way at once.
+    /// Returns the highest number of concurrent calls to `op`.
     #[must_use]
     pub fn most_in_flight(&self, op: Op) -> usize {
         self.plan.counts.most(op)

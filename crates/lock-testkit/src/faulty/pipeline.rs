@@ -9,10 +9,10 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 impl FaultyBackend {
-    /// Returns the same store with a pipeline. A task of the current runtime executes each submitted operation, with
-    /// the faults that are planned here.
+    /// Returns the same store with a pipeline. Each submitted operation is executed by a task on
+    /// the current runtime, with the faults of this backend's plan.
     ///
-    /// A completion is dropped without an answer if its task is dropped, or if the backend panics.
+    /// A completion is dropped without a reply if its task is dropped or the backend panics.
     ///
     /// # Panics
     /// Panics if called outside of a tokio runtime.
@@ -45,7 +45,7 @@ impl Pipeline for Tasks {
                         completion.complete(answer);
                     }
                 }
-                other => panic!("the faulty backend knows no {other:?}"),
+                other => panic!("the faulty backend does not support {other:?}"),
             }
         });
     }

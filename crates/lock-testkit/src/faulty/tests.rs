@@ -1,4 +1,4 @@
-//! Tests that every fault has its documented effect, and no other.
+//! Tests that every fault has its documented effect and no other.
 
 use super::*;
 use lock_core::{
@@ -82,12 +82,12 @@ fn is_granted(answer: &Answer) -> bool {
 fn token(answer: Answer) -> u64 {
     match answer.unwrap().outcome {
         Acquired::Granted { first, .. } => first.get(),
-        other => panic!("granted, not {other:?}"),
+        other => panic!("expected a grant, got {other:?}"),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_faults_everything_is_passed_on() {
+async fn calls_without_faults_are_forwarded() {
     let scene = Scene::new();
     assert!(is_granted(&scene.acquire().await));
     assert_eq!(scene.renew(2).await.len(), 2);
@@ -97,12 +97,12 @@ async fn without_faults_everything_is_passed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_comes_before_the_operation() {
+async fn a_delay_precedes_the_operation() {
     let scene = Scene::new();
     scene.faulty.next(Op::Acquire, Fault::Delay(SECOND));
     let start = Instant::now();
     assert!(scene.acquire_within(SECOND / 2).await.is_none());
-    assert!(!scene.is_held(), "dropped during the delay, so never applied");
+    assert!(!scene.is_held(), "a call dropped during the delay must not be applied");
     sleep(SECOND * 2).await;
     assert!(!scene.is_held());
 
@@ -113,15 +113,15 @@ async fn a_delay_comes_before_the_operation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_answer_comes_after_the_operation() {
+async fn a_slow_reply_follows_the_operation() {
     let scene = Scene::new();
     scene.faulty.next(Op::Acquire, Fault::SlowAnswer(SECOND));
     assert!(scene.acquire_within(SECOND / 2).await.is_none());
-    assert!(scene.is_held(), "it was applied at once");
+    assert!(scene.is_held(), "the operation must be applied immediately");
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_say_whether_the_operation_was_applied() {
+async fn errors_report_if_the_operation_was_applied() {
     use BackendErrorKind::{Denied, Timeout, Unavailable};
     let cases = [
         (Fault::FailBefore(Unavailable), Unavailable, Applied::No, false),
@@ -136,7 +136,7 @@ async fn errors_say_whether_the_operation_was_applied() {
         assert_eq!((error.kind(), error.applied()), (kind, applied), "{fault:?}");
         assert_eq!(scene.is_held(), held, "{fault:?}");
         assert_eq!(scene.faulty.applied(Op::Acquire), usize::from(held), "{fault:?}");
-        assert!(is_granted(&scene.acquire().await), "{fault:?} hits one call only");
+        assert!(is_granted(&scene.acquire().await), "{fault:?} must affect one call only");
     }
 }
 
@@ -149,7 +149,7 @@ async fn a_hanging_call_is_never_applied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_hangs_after_it_was_applied_is_never_answered() {
+async fn a_call_that_hangs_after_being_applied_never_returns() {
     let scene = Scene::new();
     scene.faulty.next(Op::Acquire, Fault::ApplyThenHang);
     assert!(scene.acquire_within(SECOND).await.is_none());
@@ -157,7 +157,7 @@ async fn a_call_that_hangs_after_it_was_applied_is_never_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_delivered_twice_is_answered_once() {
+async fn a_request_delivered_twice_gets_one_reply() {
     let scene = Scene::new();
     scene.faulty.script(Op::Acquire, [Fault::Twice(Kept::First), Fault::Twice(Kept::Second)]);
     let (first, second) = (token(scene.acquire().await), token(scene.acquire().await));
@@ -173,7 +173,7 @@ async fn a_request_that_is_delivered_twice_is_answered_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_request_is_applied_after_its_caller_has_gone() {
+async fn a_late_request_is_applied_after_its_caller_is_gone() {
     let scene = Scene::new();
     scene.faulty.next(Op::Acquire, Fault::Late(SECOND * 5));
     assert!(scene.acquire_within(SECOND).await.is_none());
@@ -185,7 +185,7 @@ async fn a_late_request_is_applied_after_its_caller_has_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_fault_of_a_renewal_hits_all_its_items() {
+async fn a_renewal_fault_affects_all_items() {
     let scene = Scene::new();
     scene.acquire().await.unwrap();
     scene.faulty.next(Op::Renew, Fault::ApplyThenLose);
@@ -196,10 +196,11 @@ async fn the_fault_of_a_renewal_hits_all_its_items() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watching_can_fail_too() {
+async fn subscribe_and_unsubscribe_can_fail() {
     let scene = Scene::new();
     let nobody = lock_core::backend::SubscriberId::new(7);
-    let subscriptions = Store::from(scene.faulty.clone()).subscriptions.expect("memory pushes");
+    let subscriptions =
+        Store::from(scene.faulty.clone()).subscriptions.expect("the memory store pushes wake-ups");
     for op in [Op::Subscribe, Op::Unsubscribe] {
         scene.faulty.next(op, Fault::FailBefore(BackendErrorKind::Unavailable));
     }
@@ -212,7 +213,7 @@ async fn watching_can_fail_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_script_goes_before_the_permanent_fault_and_healing_ends_both() {
+async fn a_script_precedes_the_permanent_fault_and_heal_ends_both() {
     let scene = Scene::new();
     scene.faulty.always_all(Fault::FailBefore(BackendErrorKind::Unavailable));
     scene.faulty.script(Op::Acquire, [Fault::None, Fault::LoseRequest]);
@@ -229,7 +230,7 @@ async fn a_script_goes_before_the_permanent_fault_and_healing_ends_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seed_repeats_its_faults() {
+async fn the_same_seed_gives_the_same_faults() {
     async fn run(seed: u64) -> Vec<String> {
         let scene = Scene::new();
         scene.faulty.random(seed, 0.5);
@@ -249,11 +250,11 @@ async fn a_seed_repeats_its_faults() {
     assert_eq!(story, run(7).await);
     assert_ne!(story, run(8).await);
     let quiet = story.iter().filter(|line| line.starts_with("Some(true) 1 0ns")).count();
-    assert!((15..45).contains(&quiet), "about half have no fault: {quiet}");
+    assert!((15..45).contains(&quiet), "about half of the calls must have no fault: {quiet}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_stops_before_it_is_applied_and_goes_on() {
+async fn a_gate_stops_a_call_before_it_is_applied() {
     let scene = Scene::new();
     let gate = scene.faulty.gate(Op::Acquire, Phase::Before);
     assert!(!gate.is_reached());
@@ -266,7 +267,7 @@ async fn a_call_stops_before_it_is_applied_and_goes_on() {
     assert_eq!(scene.faulty.in_flight(), 1);
     gate.open();
     assert!(is_granted(&call.await.unwrap()));
-    assert!(is_granted(&scene.acquire().await), "a gate is for one call");
+    assert!(is_granted(&scene.acquire().await), "a gate must stop one call only");
 }
 
 #[tokio::test(start_paused = true)]
@@ -282,7 +283,7 @@ async fn a_call_dropped_before_it_is_applied_has_no_effect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_stops_between_its_application_and_its_answer() {
+async fn a_gate_stops_a_call_between_effect_and_reply() {
     let scene = Scene::new();
     let gate = scene.faulty.gate(Op::Acquire, Phase::After);
     let call = tokio::spawn({
@@ -293,11 +294,11 @@ async fn a_call_stops_between_its_application_and_its_answer() {
     assert!(scene.is_held());
     assert!(!call.is_finished());
     drop(gate);
-    assert!(is_granted(&call.await.unwrap()), "a gate that is dropped is open");
+    assert!(is_granted(&call.await.unwrap()), "a dropped gate must be open");
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_at_once_are_counted_and_dropped_ones_leave_the_count() {
+async fn concurrent_calls_are_counted_until_they_are_dropped() {
     let scene = Scene::new();
     scene.faulty.always(Op::Acquire, Fault::SlowAnswer(SECOND));
     let (_, _, gone) = tokio::join!(scene.acquire(), scene.acquire(), scene.acquire_within(SECOND / 2));

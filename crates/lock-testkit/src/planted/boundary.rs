@@ -1,4 +1,4 @@
-//! Bugs at the boundary of a process: misinterpreted answers of the store.
+//! Bugs at the process boundary: misinterpreted store replies.
 
 use super::PlantedBug;
 use lock_core::{
@@ -7,10 +7,10 @@ use lock_core::{
 };
 
 impl PlantedBug {
-    /// Returns the answer to a renewal as seen by a process with this bug.
+    /// Returns the reply to a renewal as a process with this bug interprets it.
     ///
     /// # Errors
-    /// Those of the answer.
+    /// Returns the error of the reply, if any.
     pub fn renewed<E>(
         bug: Option<Self>,
         now: UtcTime,
@@ -23,7 +23,7 @@ impl PlantedBug {
         }
     }
 
-    /// Returns the answer to a release as seen by a process with this bug.
+    /// Returns the reply to a release as a process with this bug interprets it.
     #[must_use]
     pub fn released(bug: Option<Self>, answer: Released) -> Released {
         match (bug, answer) {

@@ -1,4 +1,4 @@
-//! The list of planted bugs, with the checkers that catch each.
+//! The planted bugs, and the checkers that catch each of them.
 
 /// A checker that catches planted bugs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ pub enum Checker {
 
 macro_rules! planted_bugs {
     ($($(#[$doc:meta])* $bug:ident: [$($checker:ident),+],)*) => {
-        /// A known bug, planted on purpose.
+        /// A deliberately planted bug.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum PlantedBug {
             $($(#[$doc])* $bug,)*
@@ -43,7 +43,7 @@ macro_rules! planted_bugs {
 }
 
 impl PlantedBug {
-    /// Returns the bugs that this checker catches, in the order of the list.
+    /// Returns the bugs that this checker catches, in declaration order.
     pub fn caught_by_checker(checker: Checker) -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(move |bug| bug.caught_by().contains(&checker))
     }
@@ -63,11 +63,12 @@ planted_bugs! {
     DeleteWithoutCompare: [Conformance, Storm, Model, Sim],
     /// A forced release frees the lock of any holder.
     ForceWithoutCompare: [Conformance],
-    /// Acquires, re-entries and releases increment and decrement the depth instead of setting it.
+    /// Acquires, re-entries and releases adjust the depth instead of setting it.
     CountsDepth: [Conformance, Model],
     /// A repeated acquire sets the depth to one.
     RepeatResetsDepth: [Conformance],
-    /// A renewal or a re-entry sets the expiry to half of what it asks for, even if that is earlier than before.
+    /// A renewal or re-entry sets the expiry to half the requested duration, even if that is
+    /// earlier.
     ShortensExpiry: [Conformance, Model, Sim],
     /// A re-entry succeeds without extending the lease.
     ReentryNotExtended: [Conformance, Sim],
@@ -75,39 +76,40 @@ planted_bugs! {
     LeaseNeverEnds: [Conformance, Storm],
     /// A lease lasts half as long as requested.
     LeaseEndsEarly: [Conformance, Storm],
-    /// The store grants a lock whose lease has less than a third left.
+    /// The store grants a held lock whose lease has less than a third left.
     GrantsEarly: [Sim],
     /// All tokens are the same.
     ConstantToken: [Conformance, Storm, Sim],
-    /// Tokens are a plain counter that is lost with the data.
+    /// Tokens come from a plain counter that is lost with the data.
     TokensRestart: [Model, Sim],
     /// The tokens of a reserved range are granted again.
     UnreservedRange: [Conformance],
-    /// The floor of a request for tokens is ignored.
+    /// The token floor of a request is ignored.
     IgnoresFloor: [Conformance],
     /// A release of a missing lease does not report that another lease holds the lock.
     HidesOtherHolder: [Conformance],
-    /// Names that differ only in case are one lock.
+    /// Names that differ only in case refer to one lock.
     IgnoresCase: [Conformance],
-    /// Names are cut after their hash tag.
+    /// Names are truncated after their hash tag.
     CutsNames: [Conformance],
-    /// The server time in answers decreases.
+    /// The server time in replies decreases.
     ServerTimeFalls: [Conformance],
 
     // The store as a whole.
     /// An acquire checks that the lock is free and takes it in two steps.
     CheckThenSet: [Conformance],
-    /// The answers to renewals that were sent together are reordered.
+    /// The replies to a batch of renewals are reordered.
     ShufflesRenewals: [Conformance],
-    /// Renewals that were sent together all get the duration of the first.
+    /// All renewals of a batch get the duration of the first.
     OneDurationForAll: [Conformance],
-    /// The store occasionally answers *gone* for a lease that exists.
+    /// The store occasionally returns `Gone` for an existing lease.
     FalseGone: [Sim],
-    /// A stale replica occasionally answers renewals and releases with *gone*, because it never had the lease.
+    /// A stale replica that never stored the lease occasionally returns `Gone` for renewals and
+    /// releases.
     StaleReplicaAnswers: [Sim],
 
     // Subscriptions.
-    /// A subscription is acknowledged before it exists.
+    /// A subscription is acknowledged before it is active.
     SubscribesLate: [Conformance, Model],
     /// A subscription is never ended.
     NeverUnsubscribes: [Conformance, Sim],
@@ -115,26 +117,27 @@ planted_bugs! {
     NeverNotifies: [Conformance],
     /// A release notifies waiters when it should not.
     AlwaysNotifies: [Conformance],
-    /// A release that leaves some depth notifies waiters.
+    /// A partial release notifies waiters.
     NotifiesPartialRelease: [Conformance],
 
     // The network, the boundary of the driver, clocks.
-    /// A lost renewal is taken for a success.
+    /// A lost renewal is treated as a success.
     LostRenewalSucceeds: [Model, Sim],
-    /// A renewal without an answer ends the hold.
+    /// A renewal without a reply ends the hold.
     RenewalErrorIsLoss: [Model, Sim],
-    /// A release of a missing lease is taken for one that freed the lock.
+    /// A release of a missing lease is treated as successful.
     GoneIsReleased: [Model, Sim],
-    /// Releases are answered without being sent.
+    /// Releases succeed without being sent.
     DropsReleases: [Sim],
-    /// Releases are resent by the backend, which returns the second answer.
+    /// The backend resends releases and returns the second reply.
     HidesResends: [Sim],
-    /// An acquire that was answered is delivered again, up to a second later. The contract of a backend forbids it:
-    /// after the release and before the request's `not_after`, it creates a lease that no process knows.
+    /// A completed acquire is delivered again, up to a second later. The backend contract forbids
+    /// this: after the release and before the request's `not_after`, the repeat creates a lease
+    /// that belongs to no process.
     LateDuplicates: [Sim],
-    /// A failed item of a batch fails the other items, which were executed.
+    /// A failed batch item fails the other items, although they were executed.
     BatchErrorFailsNeighbours: [Sim, Redis],
-    /// The clocks of processes are slower than the margin allows.
+    /// Process clocks are slower than the margin allows.
     SlowClock: [Sim],
 
     // The protected resource.
@@ -144,11 +147,11 @@ planted_bugs! {
     UnfencedRead: [Sim],
 
     // The state machine.
-    /// The hold is measured from the reply instead of from before the request.
+    /// The hold is measured from the reply instead of from the request.
     DeadlineFromReply: [Model],
     /// A wake-up is ignored while an attempt is in flight.
     WakeIgnoredDuringAttempt: [Model],
-    /// A dropped guard lowers the depth while a re-entry is in flight.
+    /// A dropped guard reduces the depth while a re-entry is in flight.
     DepthOverlap: [Model],
     /// An abandoned attempt is not undone.
     NoUndo: [Model],
@@ -160,15 +163,15 @@ planted_bugs! {
     HandsOffForEver: [Model],
     /// A lease is handed off to a waiter with different options.
     HandsOffUnderOtherTerms: [Model],
-    /// A lease is handed off although the clock of its process jumped.
+    /// A lease is handed off although its process's clock jumped.
     HandsOffSuspect: [Model],
-    /// A hold that is released before its minimum is released in the store at once.
+    /// A hold released before its minimum time is released in the store immediately.
     IgnoresMinHold: [Model, Sim],
 
     // The quorum.
-    /// The token of a hold is the highest that a node of its majority drew.
+    /// A hold's token is the highest that a node of its majority drew.
     MaximumOfMajority: [Model],
-    /// Votes for different proposals of a round are added together.
+    /// Votes for different proposals of a round are summed.
     AddsVotes: [Model, Sim],
     /// All rounds of a client use one lease id.
     ReusesLease: [Model, Sim],
@@ -176,44 +179,44 @@ planted_bugs! {
     UndoPublishes: [Model, Sim],
     /// A node that lost its data votes immediately.
     NoQuarantine: [Model, Sim],
-    /// Requests to all nodes are stamped and judged by one clock.
+    /// Requests to all nodes are stamped and checked with one clock.
     OneClockForNodes: [Model, Sim],
-    /// Votes for different renewals of a hold are added together.
+    /// Votes for different renewals of a hold are summed.
     AddsRenewals: [Model],
-    /// A node on which a lost lease is set again does not get its counter back.
+    /// Restoring a lost lease on a node does not restore its counter.
     HealKeepsCounter: [Model],
 
     // The driver.
-    /// A future that is dropped with its grant keeps the lock forever.
+    /// A future dropped with its grant never releases the lock.
     ForgetsGrant: [Shuttle],
     /// A waiter reads its result and registers its waker in two steps.
     RegistersWakerLate: [Shuttle],
     /// The worker is notified before the work is in its queue.
     NotifiesBeforeQueueing: [Shuttle],
-    /// An entry stays marked as queued until the worker is done with it.
+    /// An entry stays marked as queued until the worker has finished processing it.
     ClearsQueuedMarkLate: [Shuttle],
-    /// A waiter enters an entry that was removed from the table.
+    /// A waiter joins an entry that was removed from the table.
     EntersRemovedEntry: [Shuttle],
-    /// The flag that a call was answered is read and written in two steps.
+    /// The flag for a completed call is read and written in two steps.
     AnswersTwice: [Shuttle],
-    /// The flag that a submitted operation was answered is read and written in two steps: its answer and its deadline
-    /// both count.
+    /// The flag for a completed submitted operation is read and written in two steps, so its reply
+    /// and its deadline can both take effect.
     DeliversTwice: [Shuttle],
-    /// A submitted operation that its pipeline drops is not answered before its deadline.
+    /// A submitted operation dropped by its pipeline does not fail until its deadline.
     ForgetsDroppedOperation: [Shuttle],
     /// A shutdown does not wait for submitted operations.
     SubmitsUncounted: [Shuttle],
     /// The holder of a grant is woken before observers are notified of it.
     WakesBeforeObserving: [Shuttle],
-    /// A worker that ends leaves the calls that wait for it in the queue.
+    /// A worker that ends leaves waiting calls in its queue.
     LeavesCallToEndedWorker: [Shuttle],
-    /// A call that ends with its runtime gets no answer.
+    /// A call that ends with its runtime gets no result.
     DropsCalls: [Shuttle],
     /// Activities are counted in two steps.
     CountsInTwoSteps: [Shuttle],
-    /// A shutdown does not wait for an acquire that is entering.
+    /// A shutdown does not wait for an acquire that is being queued.
     EntersUncounted: [Shuttle],
-    /// A loss future that was polled before waits for its waker and does not compare the clock.
+    /// A `lost()` future that was already polled waits for its waker and does not check the clock.
     LossNeedsWakeup: [Shuttle],
     /// Callers that set an alarm wake the timekeeper.
     CallersWakeTimekeeper: [Shuttle],
@@ -221,21 +224,21 @@ planted_bugs! {
     WakerPanicEndsWorker: [Shuttle],
 
     // The run ledger.
-    /// A repeated claim is taken for a new claim.
+    /// A repeated claim is treated as a new claim.
     ForgetsClaims: [LedgerConformance],
     /// A repeated claim does not renew its lease.
     RepeatWithoutRenewal: [LedgerConformance],
-    /// A repeated claim is granted although its lease has ended.
+    /// A repeated claim is granted although its lease has expired.
     GrantsExpiredRepeat: [LedgerConformance],
     /// A repeated skip starts the run.
     StartsRepeatedSkip: [LedgerConformance],
-    /// Repeated skips of consecutive instants are counted twice.
+    /// Repeated skips of consecutive scheduled times are counted twice.
     CountsRepeatedSkipTwice: [LedgerConformance],
-    /// A skip of consecutive instants does not move the watermark.
+    /// A skip of consecutive scheduled times does not move the watermark.
     SkipKeepsWatermark: [LedgerConformance],
     /// Each skip is a separate entry in the history.
     NeverFoldsSkips: [LedgerConformance],
-    /// A changed schedule starts at the watermark of the job.
+    /// A changed schedule starts at the job's watermark.
     IgnoresScheduleStart: [LedgerConformance],
     /// Each registration restarts the job.
     RegistrationRestartsJob: [LedgerConformance],
@@ -243,7 +246,7 @@ planted_bugs! {
     ReadRegisters: [LedgerConformance],
     /// Failures and orphanings share one budget of retries.
     SharedRetryBudget: [LedgerConformance],
-    /// A run that is handed over stays open until its lease ends.
+    /// A run that is handed over stays open until its lease expires.
     HandsOverLate: [LedgerConformance],
     /// Requeueing a run ends it.
     GiveBackEndsRun: [LedgerConformance],
@@ -259,31 +262,31 @@ planted_bugs! {
     IgnoresReset: [LedgerConformance],
     /// Attempts are not limited.
     RetriesWithoutBound: [LedgerConformance],
-    /// An attempt other than the last one can be followed.
+    /// An attempt other than the last one can be retried.
     RetriesAnyAttempt: [LedgerConformance],
-    /// An attempt that is still running is followed by another.
+    /// An attempt that is still running is retried.
     RetriesRunningAttempt: [LedgerConformance],
-    /// An attempt ignores a later run that is open.
+    /// A retry ignores a later open run.
     RetryIgnoresOthers: [LedgerConformance],
-    /// An attempt reuses the token of the previous one.
+    /// A retry reuses the previous attempt's token.
     RetryReusesToken: [LedgerConformance],
-    /// A claim of a job without a watermark creates one.
+    /// A claim for a job without a watermark creates one.
     ClaimMakesWatermark: [LedgerConformance],
-    /// An instant starts twice.
+    /// A scheduled time starts two runs.
     StartsDuplicates: [LedgerConformance],
-    /// An instant before the watermark is started.
+    /// A scheduled time before the watermark starts a run.
     StartsSuperseded: [LedgerConformance],
-    /// An instant is started before its time.
+    /// A run starts before its scheduled time.
     StartsEarly: [LedgerConformance],
     /// Open runs are ignored.
     IgnoresOverlap: [LedgerConformance],
-    /// An instant that is skipped because of an open run is not decided.
+    /// A scheduled time skipped because of an open run stays undecided.
     SkipDecidesNothing: [LedgerConformance],
-    /// An instant that waits for an open run is skipped.
+    /// A scheduled time that waits for an open run is skipped.
     QueueDecides: [LedgerConformance],
-    /// A run that is to be replaced is not asked to end.
+    /// A run that is to be replaced is not told to stop.
     ReplacesSilently: [LedgerConformance],
-    /// One run more than allowed can be open.
+    /// One more run than allowed can be open.
     AllowsOneMore: [LedgerConformance],
     /// Orphans count as open runs.
     CountsOrphans: [LedgerConformance],
@@ -291,9 +294,9 @@ planted_bugs! {
     ForgetsWaiting: [LedgerConformance],
     /// Pools are ignored.
     IgnoresPools: [LedgerConformance],
-    /// A pool counts only the runs of the claim's own job.
+    /// A pool counts only the runs of the claiming job.
     PoolOfOneJob: [LedgerConformance],
-    /// One run more than allowed can be open in a pool.
+    /// One more run than allowed can be open in a pool.
     PoolAllowsOneMore: [LedgerConformance],
     /// Further attempts ignore the pool.
     RetriesIgnorePool: [LedgerConformance],
@@ -301,13 +304,13 @@ planted_bugs! {
     OrphansFillPool: [LedgerConformance],
     /// A run that waits for its next attempt takes no place in its pool.
     WaitingLeavesPool: [LedgerConformance],
-    /// An instant that finds its pool full is skipped.
+    /// A scheduled time is skipped if its pool is full.
     FullPoolDecides: [LedgerConformance],
     /// All runs get the same token.
     ConstantRunToken: [LedgerConformance],
     /// A claim checks and decides in two steps.
     CheckThenClaim: [LedgerConformance],
-    /// A renewal revives a run whose lease has ended.
+    /// A renewal revives a run whose lease has expired.
     RevivesOrphans: [LedgerConformance],
     /// A renewal extends a run for any claim.
     RenewsRunWithoutCompare: [LedgerConformance],
@@ -317,39 +320,39 @@ planted_bugs! {
     ForgetsEnds: [LedgerConformance],
     /// A paused job starts.
     IgnoresPauses: [LedgerConformance],
-    /// A claim that was planned before a change of controls is granted.
+    /// A claim planned before a change of controls is granted.
     IgnoresRevisions: [LedgerConformance],
     /// Revisions are counted from 1.
     RestartsRevisions: [LedgerConformance],
     /// A trigger that was executed is listed again.
     RepeatsTriggers: [LedgerConformance],
-    /// A claim is granted although an earlier instant is not decided.
+    /// A claim is granted although an earlier scheduled time is undecided.
     IgnoresUndecided: [LedgerConformance],
-    /// A node whose lease has ended stays in the list.
+    /// A node whose lease has expired stays in the list.
     DeadNodesStay: [LedgerConformance],
     /// A heartbeat never reads changed controls.
     HeartbeatHidesControls: [LedgerConformance],
-    /// A claim that was planned by an earlier definition is granted.
+    /// A claim planned with an earlier definition is granted.
     IgnoresDefinitions: [LedgerConformance],
     /// A repeated request to add an instance restarts it.
     RepeatedAddRestarts: [LedgerConformance],
-    /// A forgotten instance keeps its record.
+    /// A removed instance keeps its record although it was to be erased.
     ForgetKeepsRecord: [LedgerConformance],
-    /// A reader of changed instances does not read removals.
+    /// Readers of changed instances do not see removals.
     HidesRemovals: [LedgerConformance],
-    /// An instance that runs once can be added again after its run.
+    /// A one-time instance can be added again after its run.
     OnceRunsAgain: [LedgerConformance],
     /// Controls from before a loss of data replace newer ones.
     ReinstatesOldControls: [LedgerConformance],
-    /// A summary has no schedules.
+    /// A summary contains no schedules.
     ForgetsDescriptions: [LedgerConformance],
-    /// A summary has no last success.
+    /// A summary contains no last success.
     ForgetsLastSuccess: [LedgerConformance],
-    /// A failure counts from its last attempt.
+    /// A failure is dated from its last attempt.
     RestartsFailures: [LedgerConformance],
     /// The note of a pause is not kept.
     ForgetsPauseNotes: [LedgerConformance],
-    /// The next attempt of a triggered run has no payload.
+    /// A retry of a triggered run gets no payload.
     RetryForgetsPayload: [LedgerConformance],
     /// The payload of a withdrawn trigger is kept.
     KeepsWithdrawnPayload: [LedgerConformance],
@@ -365,9 +368,9 @@ planted_bugs! {
     IgnoresBackfillCancel: [LedgerConformance],
     /// Any number of backfills may be open.
     UnboundedBackfills: [LedgerConformance],
-    /// A cancelled run is not asked to end.
+    /// A cancelled run is not told to stop.
     CancelsSilently: [LedgerConformance],
-    /// All open runs are cancelled in place of one.
+    /// All open runs are cancelled instead of one.
     CancelsAllRuns: [LedgerConformance],
     /// A cancelled run that fails is retried.
     RetriesCancelled: [LedgerConformance],

@@ -1,18 +1,18 @@
-//! Planted bugs: a checker is trusted because it catches known bugs.
+//! Planted bugs, which prove that the checkers work.
 //!
-//! [`PlantedBug`] lists every bug that is planted anywhere in this workspace, and the checkers that catch it. Each
-//! checker proves its part of the list in a test. Each kind of bug is planted in one place:
+//! [`PlantedBug`] lists every bug planted in this workspace and the checkers that catch it. A test
+//! of each checker proves that it catches its bugs. Each kind of bug is planted in one place:
 //!
 //! | bugs in | are planted by |
 //! | --- | --- |
 //! | the store rules | [`BuggySlot`] and [`BuggyStore`], for all checkers |
-//! | subscriptions, and the answers of a backend | the buggy backend in the conformance tests |
+//! | subscriptions and backend replies | the buggy backend in the conformance tests |
 //! | the run ledger | the buggy ledger in the conformance tests |
 //! | the state machine | wrappers of its events and commands, in `verify/model` |
-//! | the nodes of a quorum | [`BuggySlot`] and [`BuggyStore`] |
-//! | the rounds of a quorum | the clients and nodes of `verify/model/src/quorum` |
+//! | quorum nodes | [`BuggySlot`] and [`BuggyStore`] |
+//! | quorum rounds | the clients and nodes of `verify/model/src/quorum` |
 //! | the driver | patches of its sources, in `verify/shuttle` |
-//! | the boundary of a process: its interpretation of answers | [`PlantedBug::renewed`] and [`PlantedBug::released`] |
+//! | the process boundary (interpretation of replies) | [`PlantedBug::renewed`] and [`PlantedBug::released`] |
 //! | the network, clocks and the protected resource | `verify/sim` |
 //! | the script of a batch | a client that alters it, in `verify/redis` |
 

@@ -12,7 +12,7 @@ use lock_core::{
 use std::time::Duration;
 
 impl BuggySlot {
-    /// Votes on a proposal. `age` is how long the node has kept its data.
+    /// Votes on a proposal. `age` is the age of the node's data.
     pub fn propose(
         &mut self,
         now: UtcTime,
@@ -22,7 +22,7 @@ impl BuggySlot {
     ) -> Vote {
         let holder = self.rules.inspect(now).map(|(holder, ..)| holder);
         match self.bug {
-            // Its vote for an earlier proposal of the round still counts.
+            // The node's vote for an earlier proposal of the round still counts.
             Some(AddsVotes) if holder == Some(p.lease) => Vote::Granted,
             _ => self.rules.propose(now, age, p, retention),
         }
@@ -33,14 +33,15 @@ impl BuggySlot {
         self.rules.extend(now, e)
     }
 
-    /// Sets a lease again that the node lost.
+    /// Restores a lease that the node lost.
     pub fn heal(&mut self, now: UtcTime, h: &Healing, retention: Option<Duration>) -> Healed {
         self.rules.heal(now, h, retention)
     }
 }
 
 impl BuggyStore {
-    /// Returns the id under which a lease is stored: its own, except with [`ReusesLease`].
+    /// Returns the id under which a lease is stored. It differs from the lease's own id only with
+    /// [`ReusesLease`].
     #[must_use]
     pub fn stored_id(&self, lease: LeaseId) -> LeaseId {
         match self.has(ReusesLease) {

@@ -1,4 +1,4 @@
-//! The store rules of one name, with a planted bug.
+//! The store rules for one lock, with a planted bug.
 
 use super::PlantedBug::{
     self, ConstantToken, CountsDepth, DeleteWithoutCompare, ForceWithoutCompare, GrantsEarly,
@@ -14,7 +14,8 @@ use lock_core::{
 };
 use std::time::Duration;
 
-/// The store rules of one name, optionally with a planted bug. Its methods are those of [`Slot`].
+/// The store rules for one lock, optionally with a planted bug. The methods mirror those of
+/// [`Slot`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BuggySlot {
     pub(super) bug: Option<PlantedBug>,
@@ -27,7 +28,7 @@ const LATEST: UtcTime = UtcTime::from_micros(u64::MAX);
 const NEW: AcquireMode = AcquireMode::New { reserve: 0, floor: None };
 
 impl BuggySlot {
-    /// Creates a name without stored data.
+    /// Creates a lock without stored data.
     #[must_use]
     pub fn new(bug: Option<PlantedBug>) -> Self {
         Self { bug, rules: Slot::default(), drawn: 0 }
@@ -44,7 +45,7 @@ impl BuggySlot {
         self.rules.is_empty()
     }
 
-    /// Takes the lock, or raises its depth.
+    /// Takes the lock or increases its depth.
     pub fn acquire(
         &mut self,
         now: UtcTime,

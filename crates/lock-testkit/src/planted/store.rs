@@ -1,4 +1,4 @@
-//! The store rules of all names, with a planted bug.
+//! The store rules for all locks, with a planted bug.
 
 use super::{BuggySlot, PlantedBug};
 use lock_core::{
@@ -11,7 +11,7 @@ use lock_core::{
 };
 use std::{collections::BTreeMap, time::Duration};
 
-/// A store without a clock or a mutex: the store rules of all names, optionally with a planted bug.
+/// The store rules for all locks, optionally with a planted bug. Has no clock and no mutex.
 #[derive(Debug, Clone)]
 pub struct BuggyStore {
     bug: Option<PlantedBug>,
@@ -21,13 +21,14 @@ pub struct BuggyStore {
 }
 
 impl BuggyStore {
-    /// Creates an empty store. `retention` is how long the counters of names are kept; `None` means forever.
+    /// Creates an empty store. `retention` is the time for which token counters are kept; `None`
+    /// keeps them forever.
     #[must_use]
     pub fn new(bug: Option<PlantedBug>, retention: Option<Duration>) -> Self {
         Self { bug, retention, slots: BTreeMap::new(), answers: 0 }
     }
 
-    /// Returns whether this bug is planted here.
+    /// Returns whether this bug is planted in the store.
     #[must_use]
     pub fn has(&self, bug: PlantedBug) -> bool {
         self.bug == Some(bug)

@@ -9,7 +9,7 @@ use tokio::{net::TcpListener, select, time::sleep};
 
 /// Accepts connections until the proxy ends. Open connections are then dropped with the runtime.
 pub(super) async fn accept(listener: std::net::TcpListener, control: Arc<ProxyControl>) {
-    let listener = TcpListener::from_std(listener).expect("a socket that does not block suits a runtime");
+    let listener = TcpListener::from_std(listener).expect("failed to register the listener");
     loop {
         let accepted = select! {
             biased;
@@ -17,7 +17,7 @@ pub(super) async fn accept(listener: std::net::TcpListener, control: Arc<ProxyCo
             accepted = listener.accept() => accepted,
         };
         let Ok((client, _)) = accepted else {
-            sleep(Duration::from_millis(10)).await; // such as too many open files: it may pass
+            sleep(Duration::from_millis(10)).await; // possibly a temporary error, such as too many open files
             continue;
         };
         let (refuse, cuts, target) = {

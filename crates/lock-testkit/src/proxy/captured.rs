@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time limit for the server's answer to a chunk that is delivered at the end.
+/// The time limit for the server's reply to a chunk delivered at the end.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct Captured {
@@ -15,7 +15,7 @@ pub(super) struct Captured {
 }
 
 impl Captured {
-    /// Converts to a blocking connection, since the chunk is delivered on the owner's thread.
+    /// Converts to a blocking connection, because the chunk is delivered on the owner's thread.
     pub(super) fn new(server: tokio::net::TcpStream, chunk: Vec<u8>) -> io::Result<Self> {
         let server = server.into_std()?;
         server.set_nonblocking(false)?;
@@ -24,11 +24,11 @@ impl Captured {
         Ok(Self { server, chunk })
     }
 
-    /// Delivers the chunk and returns whether the server answered.
+    /// Delivers the chunk, and returns whether the server replied.
     pub(super) fn deliver(mut self) -> bool {
         let answered = self.server.write_all(&self.chunk).is_ok() && self.reads();
-        // An answer to an earlier request may have come first. After the shutdown, the server reads everything before
-        // it closes.
+        // The first bytes may be the reply to an earlier request. After the shutdown, the server
+        // reads everything before it closes.
         let _ = self.server.shutdown(Shutdown::Write);
         let begin = Instant::now();
         while begin.elapsed() < ANSWER_TIMEOUT && self.reads() {}

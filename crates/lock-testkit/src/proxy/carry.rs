@@ -1,4 +1,4 @@
-//! One direction of a connection: bytes are delivered in order, when they are due.
+//! One direction of a connection, which delivers bytes in order at their due times.
 
 use super::{
     control::ProxyControl,
@@ -13,30 +13,30 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// The maximum size of a chunk, larger than any request of a test, so that predicates see whole requests.
+/// The maximum chunk size. It exceeds any test request, so predicates see whole requests.
 const CHUNK: usize = 1 << 16;
 
-/// The maximum number of queued chunks, beyond which the sender has to wait.
+/// The maximum number of queued chunks. The sender waits while the queue is full.
 const QUEUE: usize = 256;
 
 /// The way in which a connection ends.
 pub(super) enum End {
     /// Both sides are closed.
     Close,
-    /// This chunk is delivered, but its answer is dropped.
+    /// This chunk is delivered, but the reply is dropped.
     Lose(Vec<u8>),
     /// This chunk is kept.
     Capture(Vec<u8>),
 }
 
-/// The bytes of one read and its time. Empty at the end of the stream.
+/// The bytes and the time of one read. Empty at the end of the stream.
 struct Chunk {
     read: Instant,
     bytes: Vec<u8>,
 }
 
-/// Carries bytes until a chunk ends the connection, or the server does. When the client closes its side, this
-/// direction is closed and the other one continues.
+/// Carries bytes until a chunk or the server ends the connection. When the client closes its side,
+/// this direction is closed and the other one continues.
 pub(super) async fn carry(
     control: &ProxyControl,
     way: Way,
@@ -79,8 +79,8 @@ async fn deliver(
         {
             return end(bytes);
         }
-        // After the receiver has gone, the remaining bytes are read and dropped: the other direction may still have
-        // bytes to deliver, and ends on its own.
+        // After the receiver is gone, read and drop the remaining bytes. The other direction may
+        // still have bytes to deliver and ends separately.
         let _ = to.write_all(&bytes).await;
     }
     match way {
@@ -116,7 +116,7 @@ fn fate(control: &ProxyControl, bytes: &[u8]) -> Option<fn(Vec<u8>) -> End> {
         let switches = control.switches.borrow();
         (switches.capture.clone(), switches.lose.clone())
     };
-    // Called without holding a lock, since a predicate may use the proxy.
+    // Hold no lock here, because a predicate may use the proxy.
     let yes = |predicate: Option<Predicate>| predicate.is_some_and(|holds| holds(bytes));
     if yes(capture) {
         Some(End::Capture)

@@ -1,4 +1,4 @@
-//! One connection, from its start to its end.
+//! The handling of one connection.
 
 use super::{
     captured::{ANSWER_TIMEOUT, Captured},
@@ -28,7 +28,8 @@ pub(super) async fn serve(mut client: TcpStream, target: SocketAddr, control: Ar
     let end = {
         let (mut from_client, mut to_client) = client.split();
         let (mut from_server, mut to_server) = server.split();
-        // In random order, since with a fixed one a busy direction to the server could starve the other.
+        // Polled in random order: with a fixed order, a busy direction to the server could starve
+        // the other.
         select! {
             () = open.cut() => End::Close,
             end = carry(&control, Way::ToServer, &mut from_client, &mut to_server) => end,
@@ -42,7 +43,7 @@ pub(super) async fn serve(mut client: TcpStream, target: SocketAddr, control: Ar
         }
         End::Lose(chunk) => lose(chunk, client, server, &control, open).await,
         End::Capture(chunk) => {
-            // Stored before the client can notice.
+            // Store the chunk before the client can notice.
             control.ledger().captured.extend(Captured::new(server, chunk));
             drop(client);
             drop(open);
@@ -57,15 +58,15 @@ async fn lose(chunk: Vec<u8>, client: TcpStream, mut server: TcpStream, control:
             () = open.cut() => {}
             _ = timeout(ANSWER_TIMEOUT, server.read(&mut answer)) => {}
         }
-        control.ledger().lost += 1; // before the client can notice
+        control.ledger().lost += 1; // count it before the client can notice
     }
     drop(client);
     drop(open);
     finish(server).await;
 }
 
-/// Closes the server's side so that it first executes everything it was sent. Closing with unread bytes would reset
-/// the connection, which also discards what the server has not read yet.
+/// Closes the server's side after the server has executed everything it was sent. Closing with
+/// unread bytes would reset the connection and discard bytes that the server has not read.
 async fn finish(mut server: TcpStream) {
     let _ = server.shutdown().await;
     let mut rest = [0; 1024];

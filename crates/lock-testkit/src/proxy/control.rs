@@ -1,4 +1,4 @@
-//! State shared by the proxy's owner and its connections: the switches, and a ledger of events.
+//! The switches and event counts shared by the proxy's owner and its connections.
 
 use super::{captured::Captured, switches::Switches};
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// The time limit of the owner's wait for cut connections. It is only reached if a predicate hangs.
+/// The time limit for the owner's wait for cut connections, reached only if a predicate hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct ProxyControl {
@@ -24,7 +24,7 @@ pub(super) struct Ledger {
     pub(super) accepted: u64,
     pub(super) lost: u64,
     pub(super) captured: Vec<Captured>,
-    /// The number of open connections, by the number of cuts at the time when they began.
+    /// The number of open connections, by the number of cuts at the time they were opened.
     open: BTreeMap<u64, usize>,
 }
 
@@ -51,7 +51,7 @@ impl ProxyControl {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks until all connections that began before the last cut are closed.
+    /// Blocks until all connections opened before the last cut are closed.
     pub(super) fn wait_until_cut(&self) {
         let cuts = self.switches.borrow().cuts;
         let old = |ledger: &mut Ledger| ledger.open.keys().any(|began| *began < cuts);
@@ -60,7 +60,7 @@ impl ProxyControl {
 
     /// Waits until the predicate holds for the switches.
     pub(super) async fn until(&self, holds: impl FnMut(&Switches) -> bool) {
-        // The reference that `wait_for` returns holds a lock and must not be kept.
+        // `wait_for` returns a reference that holds a lock, so drop it.
         drop(self.switches.subscribe().wait_for(holds).await);
     }
 }

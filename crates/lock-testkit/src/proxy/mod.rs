@@ -20,26 +20,27 @@ use std::{
 };
 use tokio::runtime;
 
-/// A TCP proxy on a port of 127.0.0.1. Initially it passes everything.
+/// A TCP proxy on a port of 127.0.0.1. Initially, it passes everything.
 ///
-/// It accepts a connection before it connects to the server. Without a server, it closes the connection again. When
-/// one side closes its half, the bytes it sent before are delivered first, with all delays and stalls.
+/// The proxy accepts a connection before it connects to the server, and closes it if the server is
+/// not reachable. When one side closes its half, the bytes it sent earlier are delivered first,
+/// with all delays and stalls.
 ///
-/// It runs on its own thread and runtime, unaffected by a test's paused clock or blocked runtime. Faults accumulate
-/// until [`pass`](TcpProxy::pass) and apply to current and future connections. They are in effect when their method
-/// returns: whatever is sent afterwards is subject to them.
+/// The proxy runs on its own thread and runtime, unaffected by a test's paused clock or blocked
+/// runtime. Faults accumulate until [`pass`](TcpProxy::pass) and apply to current and future
+/// connections. A fault applies to everything sent after its method has returned.
 ///
-/// A predicate receives a chunk, the bytes of one read from a client. That is usually a request, but several if the
-/// client pipelines, or a part of a long one.
+/// A predicate receives a chunk, which contains the bytes of one read from a client. A chunk is
+/// usually one request, but can be several if the client pipelines, or part of a long one.
 ///
-/// Dropping it closes all connections.
+/// Dropping the proxy closes all connections.
 ///
 /// ```no_run
 /// use lock_testkit::{RawRedis, RedisServer, TcpProxy};
 ///
 /// let server = RedisServer::start();
 /// let proxy = TcpProxy::start(server.address());
-/// let mut client = RawRedis::connect(proxy.address()).unwrap(); // or anything that is given `proxy.url()`
+/// let mut client = RawRedis::connect(proxy.address()).unwrap(); // or any client with `proxy.url()`
 /// proxy.lose_replies(|chunk| chunk.windows(4).any(|word| word == b"INCR"));
 /// client.try_command(&["INCR", "a"]).unwrap_err();
 /// assert_eq!(server.command(&["GET", "a"]).text(), "1"); // executed nevertheless
@@ -54,20 +55,20 @@ impl TcpProxy {
     /// Starts a proxy to this server.
     ///
     /// # Panics
-    /// Panics if this machine has no free port, or cannot start a thread or runtime.
+    /// Panics if there is no free port, or if the thread or runtime cannot be started.
     #[must_use]
     pub fn start(target: SocketAddr) -> Self {
         let listener = ports::listen();
-        listener.set_nonblocking(true).expect("a socket can be made not to block");
+        listener.set_nonblocking(true).expect("failed to make the listener non-blocking");
         let port = listener.local_addr().expect("a bound socket has an address").port();
         let control = Arc::new(ProxyControl::new(target));
         let runtime =
-            runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
+            runtime::Builder::new_current_thread().enable_all().build().expect("failed to build the runtime");
         let work = accept::accept(listener, control.clone());
         let thread = thread::Builder::new()
             .name("lock-testkit-proxy".into())
             .spawn(move || runtime.block_on(work))
-            .expect("a thread can be made");
+            .expect("failed to spawn the thread");
         Self { control, port, thread: Some(thread) }
     }
 
@@ -118,29 +119,31 @@ impl TcpProxy {
         self.control.switch(|switches| switches.stall(direction));
     }
 
-    /// Delivers everything with this delay, in both directions. It adds latency and does not limit throughput.
+    /// Delays everything in both directions. This adds latency and does not limit throughput.
     pub fn delay(&self, time: Duration) {
         self.control.switch(|switches| switches.delay = time);
     }
 
-    /// Executes matching chunks of a client without answering them: a chunk is delivered, and as soon as the server
-    /// answers, within 1 second, the answer is dropped and the connection closed.
+    /// Drops the replies to matching client chunks. A chunk is delivered; as soon as the server
+    /// replies, or after 1 second, the reply is dropped and the connection is closed.
     ///
-    /// The answer is taken to be the first bytes after the chunk. If answers to earlier requests are under way, it is
-    /// one of those. Everything delivered before the close still reaches the server.
+    /// The first bytes received after the chunk count as the reply. If replies to earlier requests
+    /// are pending, the first of them counts. Everything delivered before the close still reaches
+    /// the server.
     pub fn lose_replies(&self, predicate: impl Fn(&[u8]) -> bool + Send + Sync + 'static) {
         self.control.switch(|switches| switches.lose = Some(Arc::new(predicate)));
     }
 
-    /// Returns the number of chunks that were delivered and whose answers were [lost](TcpProxy::lose_replies).
+    /// Returns the number of delivered chunks whose replies were [lost](TcpProxy::lose_replies).
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.control.ledger().lost
     }
 
-    /// Keeps matching chunks of a client and closes the client's connection. A chunk arrives once it is
-    /// [delivered](TcpProxy::deliver_captured), as a request that arrives after its client gave up. The connection to
-    /// the server stays open for it, even when the proxy is cut.
+    /// Keeps matching client chunks and closes the client's connection.
+    /// [`deliver_captured`](TcpProxy::deliver_captured) sends the chunks later, as requests that
+    /// arrive after their clients gave up. The connection to the server stays open for them, even
+    /// when the proxy is cut.
     pub fn capture(&self, predicate: impl Fn(&[u8]) -> bool + Send + Sync + 'static) {
         self.control.switch(|switches| switches.capture = Some(Arc::new(predicate)));
     }
@@ -151,8 +154,8 @@ impl TcpProxy {
         self.control.ledger().captured.len()
     }
 
-    /// Delivers the [captured](TcpProxy::capture) chunks one after the other, and waits at most 1 second for each
-    /// answer. Returns the number of answers.
+    /// Delivers the [captured](TcpProxy::capture) chunks one after the other, and waits up to 1
+    /// second for each reply. Returns the number of replies.
     pub fn deliver_captured(&self) -> usize {
         let captured = std::mem::take(&mut self.control.ledger().captured);
         captured.into_iter().map(captured::Captured::deliver).filter(|answered| *answered).count()

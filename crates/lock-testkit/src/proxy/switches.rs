@@ -1,15 +1,15 @@
-//! The faults that are currently set.
+//! The current faults of a proxy.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 /// A direction through a [`TcpProxy`](super::TcpProxy).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Requests.
+    /// From the client to the server.
     ToServer,
-    /// Answers.
+    /// From the server to the client.
     ToClient,
-    /// Both.
+    /// Both directions.
     Both,
 }
 
@@ -20,7 +20,7 @@ pub(super) enum Way {
     ToClient,
 }
 
-/// A test of a chunk.
+/// A predicate on a chunk.
 pub(super) type Predicate = Arc<dyn Fn(&[u8]) -> bool + Send + Sync>;
 
 /// All settings of the proxy.
@@ -28,7 +28,7 @@ pub(super) struct Switches {
     pub(super) target: SocketAddr,
     pub(super) ended: bool,
     pub(super) refuse: bool,
-    /// The number of cuts so far. Each connection remembers the number at its start.
+    /// The number of cuts so far. Each connection stores the number at its start.
     pub(super) cuts: u64,
     pub(super) delay: Duration,
     pub(super) lose: Option<Predicate>,
@@ -56,7 +56,7 @@ impl Switches {
         }
     }
 
-    /// Clears all faults. Connections that were cut stay cut.
+    /// Clears all faults. Cut connections stay cut.
     pub(super) fn pass(&mut self) {
         *self = Self { ended: self.ended, cuts: self.cuts, ..Self::new(self.target) };
     }

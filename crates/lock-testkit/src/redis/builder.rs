@@ -1,9 +1,10 @@
-//! The settings of a test server.
+//! The builder for a test server.
 
 use super::{RedisServer, TlsFiles, config::Settings, launch};
 use crate::ClockShift;
 
-/// A builder for a [`RedisServer`]. By default it has one plain port, and loses its data when it stops.
+/// A builder for a [`RedisServer`]. By default, the server has one plain port and loses its data
+/// when it stops.
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until it is started"]
 pub struct RedisServerBuilder {
@@ -11,10 +12,12 @@ pub struct RedisServerBuilder {
 }
 
 impl RedisServerBuilder {
-    /// Adds a directive of `redis.conf`, such as `("maxclients", "10")`. The value is quoted. Later directives win.
+    /// Adds a directive of `redis.conf`, such as `("maxclients", "10")`. The value is quoted. Later
+    /// directives override earlier ones.
     ///
-    /// The server splits a value of several words, as in `client-output-buffer-limit`, if the directive takes
-    /// several. Otherwise use [`config_line`](RedisServerBuilder::config_line).
+    /// The server splits a value of several words if the directive takes several, as
+    /// `client-output-buffer-limit` does. Otherwise use
+    /// [`config_line`](RedisServerBuilder::config_line).
     pub fn config(mut self, directive: &str, value: &str) -> Self {
         self.settings.directive(directive, value);
         self
@@ -33,7 +36,7 @@ impl RedisServerBuilder {
 
     /// Adds a user, as in an ACL file with or without the leading `user`: `app on >secret ~lock:* +@all`.
     ///
-    /// A user `testkit` always exists as well. [`RedisServer::raw`] logs in as that user.
+    /// The user `testkit` always exists. [`RedisServer::raw`] logs in as that user.
     pub fn user(self, rules: &str) -> Self {
         let rules = rules.strip_prefix("user ").unwrap_or(rules);
         self.config_line(&format!("user {rules}"))
@@ -45,32 +48,34 @@ impl RedisServerBuilder {
         self
     }
 
-    /// Keeps its data in a dump, written by `SAVE` and by [`RedisServer::shutdown`] and read by
-    /// [`RedisServer::restart`]. Writes after the dump are lost when the server is killed.
+    /// Keeps the data in a dump, which is written by `SAVE` and by [`RedisServer::shutdown`] and
+    /// loaded by [`RedisServer::restart`]. Writes after the dump are lost when the server is
+    /// killed.
     pub fn persistent(mut self) -> Self {
         self.settings.persistent = true;
         self
     }
 
-    /// Also listens for TLS, on another port. The files must stay in place as long as the server runs.
+    /// Also listens for TLS, on a second port. The files must exist as long as the server runs.
     pub fn tls(mut self, files: TlsFiles) -> Self {
         self.settings.tls = Some(files);
         self
     }
 
-    /// Follows this server. [`start`](RedisServerBuilder::start) waits until its data has been copied.
+    /// Makes the server a replica of `master`. [`start`](RedisServerBuilder::start) waits until the
+    /// data has been copied.
     pub fn replica_of(mut self, master: &RedisServer) -> Self {
         self.settings.master = Some(master.spoken_port());
         self
     }
 
-    /// Makes it a sentinel that monitors this master.
+    /// Makes the server a sentinel that monitors `master`.
     pub(super) fn watches(mut self, master: &RedisServer) -> Self {
         self.settings.watched = Some(master.spoken_port());
         self
     }
 
-    /// Gives it this wall clock.
+    /// Runs the server with this wall clock.
     pub fn clock(mut self, clock: &ClockShift) -> Self {
         self.settings.clock = Some(clock.clone());
         self
@@ -82,10 +87,12 @@ impl RedisServerBuilder {
         self
     }
 
-    /// Starts the server, and waits until it answers and, if it has a master, has copied its data.
+    /// Starts the server, and waits until it accepts commands. A replica has then copied its
+    /// master's data.
     ///
     /// # Panics
-    /// Panics if there is no `redis-server`, with a hint on how to install it. If it does not start, with its log.
+    /// Panics if there is no `redis-server` or it does not start. The message contains the remedy
+    /// or the server's log.
     #[must_use]
     #[track_caller]
     pub fn start(self) -> RedisServer {

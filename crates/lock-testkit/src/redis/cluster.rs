@@ -1,4 +1,4 @@
-//! A cluster: three masters with a third of the slots each, and a replica of each.
+//! A cluster of three masters with a third of the slots each, and one replica per master.
 
 use super::{RawValue, RedisServer, RedisServerBuilder, config::OWN_USER};
 use std::{
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time limit for forming the cluster, and for a failover.
+/// The time limit for forming the cluster and for a failover.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
 const SLOTS: usize = 16_384;
@@ -16,7 +16,8 @@ const MASTERS: usize = 3;
 
 /// A cluster of six separate processes, each of which is a [`RedisServer`].
 ///
-/// A node that is silent for a second counts as failed; the other slots are still served. All methods block.
+/// A node that is unresponsive for a second counts as failed. The other slots are still served. All
+/// methods block.
 pub struct RedisCluster {
     servers: Vec<RedisServer>,
 }
@@ -25,17 +26,17 @@ impl RedisCluster {
     /// Starts three masters and three replicas, and waits until they form a cluster.
     ///
     /// # Panics
-    /// As [`RedisServer::start`].
+    /// Panics under the same conditions as [`RedisServer::start`].
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
         Self::with(|server| server)
     }
 
-    /// Does the same with custom settings for each server.
+    /// Starts the cluster like [`start`](Self::start), with custom settings for each server.
     ///
     /// # Panics
-    /// As [`RedisServer::start`].
+    /// Panics under the same conditions as [`RedisServer::start`].
     #[must_use]
     #[track_caller]
     pub fn with(server: impl Fn(RedisServerBuilder) -> RedisServerBuilder) -> Self {
@@ -56,7 +57,7 @@ impl RedisCluster {
         self.url_of("redis-cluster", RedisServer::port)
     }
 
-    /// Returns the address over TLS, as `rediss-cluster://…`, if the nodes were built with it.
+    /// Returns the TLS address as `rediss-cluster://…`, if the nodes were built with TLS.
     #[must_use]
     pub fn tls_url(&self) -> String {
         self.url_of("rediss-cluster", RedisServer::spoken_port)
@@ -70,7 +71,7 @@ impl RedisCluster {
         )
     }
 
-    /// Returns the nodes: first the initial masters, then their replicas in the same order.
+    /// Returns the nodes: the initial masters, followed by their replicas in the same order.
     #[must_use]
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
@@ -85,15 +86,18 @@ impl RedisCluster {
     pub fn server_of(&self, key: &str) -> &RedisServer {
         let slot = self.slot_of(key);
         let ports = self.living().map(|server| owner(server, slot));
-        let port = ports.into_iter().flatten().next().unwrap_or_else(|| panic!("slot {slot} is served"));
-        self.servers.iter().find(|server| server.port() == port).expect("it is one of the nodes")
+        let port = ports.into_iter().flatten().next().unwrap_or_else(|| panic!("no node serves slot {slot}"));
+        self.servers
+            .iter()
+            .find(|server| server.port() == port)
+            .expect("the port belongs to one of the nodes")
     }
 
     /// Returns the slot of a key.
     #[must_use]
     #[track_caller]
     pub fn slot_of(&self, key: &str) -> i64 {
-        let server = self.living().next().expect("a node runs");
+        let server = self.living().next().expect("no node is running");
         server.command(&["CLUSTER", "KEYSLOT", key]).integer()
     }
 
@@ -105,7 +109,8 @@ impl RedisCluster {
         keys.into_iter().collect()
     }
 
-    /// Starts moving a slot. From here on its keys may be on either node, and new ones go to the target.
+    /// Starts moving a slot. From then on, its keys can be on either node, and new keys go to the
+    /// target.
     #[track_caller]
     pub fn begin_move(&self, slot: i64, from: &RedisServer, to: &RedisServer) {
         let (slot, ids) = (slot.to_string(), (id(from), id(to)));
@@ -113,7 +118,7 @@ impl RedisCluster {
         said_ok(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &ids.1]);
     }
 
-    /// Moves the keys of a slot that is being moved, and completes the move.
+    /// Moves the remaining keys of a slot and completes the move.
     #[track_caller]
     pub fn end_move(&self, slot: i64, from: &RedisServer, to: &RedisServer) {
         let (number, port, target) = (slot.to_string(), to.port().to_string(), id(to));
@@ -123,20 +128,20 @@ impl RedisCluster {
                 break;
             }
             for key in keys.list() {
-                // A key that has expired is not an error.
+                // An expired key is not an error.
                 let migrate =
                     ["MIGRATE", "127.0.0.1", &port, key.text(), "0", "5000", "AUTH2", OWN_USER, OWN_USER];
                 let answer = from.command(&migrate);
                 assert!(!answer.is_error(), "{answer:?}");
             }
         }
-        // The new owner comes first, so that the slot is never without an owner.
+        // Inform the new owner first, so the slot is never without an owner.
         for server in [to, from] {
             said_ok(server, &["CLUSTER", "SETSLOT", &number, "NODE", &target]);
         }
     }
 
-    /// Waits until all running nodes agree on a healthy cluster and on the owners of the slots.
+    /// Waits until all running nodes agree that the cluster is healthy and who owns each slot.
     ///
     /// # Panics
     /// Panics if they do not agree in time.
@@ -157,7 +162,7 @@ impl RedisCluster {
         let (masters, replicas) = self.servers.split_at(MASTERS);
         let port = masters[0].spoken_port().to_string();
         for (number, server) in self.servers.iter().enumerate() {
-            // Distinct epochs, so that no two nodes can claim a slot with the same one later.
+            // Distinct epochs, so no two nodes can later claim a slot with the same epoch.
             said_ok(server, &["CLUSTER", "SET-CONFIG-EPOCH", &(number + 1).to_string()]);
         }
         for server in &self.servers[1..] {
@@ -170,12 +175,12 @@ impl RedisCluster {
         }
         for (master, replica) in masters.iter().zip(replicas) {
             let id = id(master);
-            self.wait("a replica knows its master", |_| {
+            self.wait("the replica discovers its master", |_| {
                 !replica.command(&["CLUSTER", "REPLICATE", &id]).is_error()
             });
         }
         self.settle();
-        self.wait("the replicas have their data", |_| {
+        self.wait("the replicas have copied their data", |_| {
             replicas.iter().all(|replica| match replica.command(&["ROLE"]).list() {
                 [role, _, _, link, ..] => (role.text(), link.text()) == ("slave", "connected"),
                 _ => false,
@@ -189,7 +194,7 @@ impl RedisCluster {
         while !holds(self) {
             if begin.elapsed() > PATIENCE {
                 let logs: Vec<_> = self.servers.iter().map(RedisServer::log).collect();
-                panic!("{what}: not after {PATIENCE:?}; the nodes said:\n{}", logs.join("\n"));
+                panic!("timed out after {PATIENCE:?} waiting until {what}; node logs:\n{}", logs.join("\n"));
             }
             sleep(PAUSE);
         }
@@ -211,12 +216,12 @@ fn id(server: &RedisServer) -> String {
     server.command(&["CLUSTER", "MYID"]).text().to_owned()
 }
 
-/// Returns the first slot, the last slot and the port of the master for each range.
+/// Returns the first slot, the last slot and the master's port for each range.
 fn owners(server: &RedisServer) -> Vec<(i64, i64, u16)> {
     let view = server.command(&["CLUSTER", "SLOTS"]);
     let range = |range: &RawValue| {
         let parts = range.list();
-        let port = u16::try_from(parts[2].list()[1].integer()).expect("it is a port");
+        let port = u16::try_from(parts[2].list()[1].integer()).expect("invalid port");
         (parts[0].integer(), parts[1].integer(), port)
     };
     let mut owners: Vec<_> = view.list().iter().map(range).collect();
@@ -231,7 +236,7 @@ fn owner(server: &RedisServer, slot: i64) -> Option<u16> {
         .map(|(.., port)| port)
 }
 
-/// Returns whether every slot is served and every node is known.
+/// Returns whether every slot is served and every node has joined.
 fn is_well(server: &RedisServer) -> bool {
     let info = server.command(&["CLUSTER", "INFO"]);
     let lines: BTreeSet<_> = info.text().lines().collect();

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The user of the testkit itself. It has all rights, whatever a test does to the default user.
+/// The testkit's own user. It has all permissions, independent of the default user.
 pub(super) const OWN_USER: &str = "testkit";
 
 /// The name of the socket in the directory of the server.
@@ -21,11 +21,11 @@ pub(super) const DUMP: &str = "dump.rdb";
 pub struct TlsFiles {
     /// The server's certificate.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The certificate's private key.
     pub key: PathBuf,
-    /// The authority that signed the certificate.
+    /// The certificate authority for the server's certificate.
     pub authority: PathBuf,
-    /// The authority that signed the clients' certificates. If set, every client must present one.
+    /// The certificate authority for client certificates. If set, every client must present one.
     pub client_authority: Option<PathBuf>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Ports {
 pub(super) struct Settings {
     pub(super) port: Option<u16>,
     pub(super) master: Option<u16>,
-    /// The port of the master that it monitors, if it is a sentinel.
+    /// The port of the monitored master, for a sentinel.
     pub(super) watched: Option<u16>,
     pub(super) unix_socket: bool,
     pub(super) persistent: bool,
@@ -60,7 +60,8 @@ impl Settings {
         self.own.push('\n');
     }
 
-    /// Returns the whole file. The lines of a test come last, since the last one wins.
+    /// Returns the whole file. The test's own lines come last, because later directives override
+    /// earlier ones.
     pub(super) fn text(&self, ports: Ports, directory: &Path) -> String {
         if let Some(master) = self.watched {
             return sentinel(master, self.tls.as_ref(), ports, directory) + &self.own;
@@ -72,9 +73,9 @@ impl Settings {
         say("dir", &words(directory));
         say("dbfilename", DUMP);
         say("appendonly", "no");
-        // No timed dumps: otherwise the data would depend on how long a test takes.
+        // No timed dumps. With them, the data would depend on the duration of the test.
         say("save", if self.persistent { "86400 1" } else { "" });
-        // Otherwise a master waits 5 seconds for more replicas.
+        // By default, a master waits 5 seconds for more replicas.
         say("repl-diskless-sync-delay", "0");
         if self.unix_socket {
             say("unixsocket", &words(&directory.join(SOCKET)));
@@ -95,7 +96,8 @@ impl Settings {
     }
 }
 
-/// Returns the file of a sentinel. It fails over after a second of silence, and again soon afterwards.
+/// Returns a sentinel's file. The sentinel fails over after a second of silence, and can do so
+/// again soon.
 fn sentinel(master: u16, tls: Option<&TlsFiles>, ports: Ports, directory: &Path) -> String {
     let (name, user, directory) = (RedisSentinels::MASTER, OWN_USER, quoted(&words(directory)));
     let mut text = format!("bind 127.0.0.1\nport {}\ndir {directory}\n", ports.plain);
@@ -117,7 +119,7 @@ fn sentinel(master: u16, tls: Option<&TlsFiles>, ports: Ports, directory: &Path)
     text
 }
 
-/// Listens for TLS. Traffic between servers is encrypted too, and the ports that they announce are those of TLS.
+/// Enables TLS. Traffic between servers is encrypted too, and servers announce their TLS ports.
 fn secure(text: &mut String, files: &TlsFiles, port: u16) {
     let mut say = |directive, value: &str| set(text, directive, value);
     say("tls-port", &port.to_string());
@@ -133,7 +135,7 @@ fn set(text: &mut String, directive: &str, value: &str) {
     let _ = writeln!(text, "{directive} {}", quoted(value));
 }
 
-/// Quotes a word so that the server reads back the same bytes.
+/// Quotes a word so the server reads the same bytes.
 fn quoted(value: &str) -> String {
     let mut text = String::from("\"");
     for byte in value.bytes() {
@@ -149,7 +151,7 @@ fn quoted(value: &str) -> String {
 }
 
 fn words(path: &Path) -> String {
-    path.to_str().expect("the paths that a test gives to a server are UTF-8").to_owned()
+    path.to_str().expect("the path is UTF-8").to_owned()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Dumps: the data of a server at one moment, to be restored later.
+//! Dumps, which contain a server's data at one moment for a later restart.
 
 use super::RedisServer;
 use std::{
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time limit of waiting for another dump under way.
+/// The time limit for waiting until a dump in progress has completed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A copy of a server's data. See [`RedisServer::dump`] and [`RedisServer::restart_from`].
@@ -26,7 +26,7 @@ impl RedisServer {
     /// Copies all current data (`SAVE`).
     ///
     /// # Panics
-    /// Panics if the server does not answer or cannot save.
+    /// Panics if the server does not respond or cannot save.
     #[must_use]
     #[track_caller]
     pub fn dump(&self) -> Dump {
@@ -41,7 +41,7 @@ impl RedisServer {
             assert!(busy && begin.elapsed() < PATIENCE, "redis-server cannot save its data: {answer:?}");
             sleep(Duration::from_millis(5));
         }
-        let bytes = fs::read(self.home.dump_path()).expect("what redis-server saved can be read");
+        let bytes = fs::read(self.home.dump_path()).expect("failed to read the dump");
         Dump { bytes }
     }
 }

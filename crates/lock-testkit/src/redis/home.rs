@@ -1,4 +1,4 @@
-//! The directory of a server, which is removed with its last user.
+//! The directory of a server, which is removed when its last user is dropped.
 
 use super::{config::DUMP, watchdog::Watchdog};
 use std::{
@@ -20,7 +20,7 @@ impl Home {
         let directory = tempfile::Builder::new()
             .prefix("lock-testkit-redis-")
             .tempdir()
-            .expect("a temporary directory can be made");
+            .expect("failed to create a temporary directory");
         let watchdog = Watchdog::new(directory.path());
         Self { directory, watchdog }
     }
@@ -37,14 +37,14 @@ impl Home {
         self.path().join(DUMP)
     }
 
-    /// Opens the log for appending. It receives the output of the process, including errors from before the process
-    /// knows its log file.
+    /// Opens the log for appending. It receives the process's output, including errors from before
+    /// the process opens its log file.
     pub(super) fn log_file(&self) -> File {
         File::options()
             .create(true)
             .append(true)
             .open(self.log_path())
-            .expect("a file can be made in a directory of our own")
+            .expect("failed to create a file in the temporary directory")
     }
 
     /// Returns the whole log.
@@ -65,11 +65,11 @@ impl Home {
     }
 }
 
-/// Ignores that a file to be removed does not exist.
+/// Ignores an error caused by a missing file.
 fn absent(removed: io::Result<()>) {
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            panic!("the data of a redis-server could not be removed: {error}")
+            panic!("failed to remove the data of a redis-server: {error}")
         }
         _ => {}
     }

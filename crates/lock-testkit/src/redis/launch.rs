@@ -1,4 +1,4 @@
-//! The start of a server: it has started once this very process answers and has loaded its data.
+//! The start of a server. A server has started once its process responds and has loaded its data.
 
 use super::{
     RawRedis, RedisServer, config,
@@ -15,10 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time limit of a start.
+/// The time limit for a start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The time limit of each of these requests.
+/// The time limit for each request during the start.
 const QUESTION: Duration = Duration::from_secs(1);
 
 const PAUSE: Duration = Duration::from_millis(3);
@@ -41,32 +41,32 @@ pub(super) fn first(settings: Settings) -> RedisServer {
     RedisServer { process: Mutex::new(Some(process)), home, settings, ports, version }
 }
 
-/// Starts it again, on the same ports.
+/// Starts a server again, on the same ports.
 #[track_caller]
 pub(super) fn again(server: &RedisServer) -> Process {
     start(&server.home, &server.settings, || server.ports).1.process
 }
 
-/// Starts the server. Another program may take a port between the choice and its use. The next choice is then tried,
-/// or the same one until the port is free again.
+/// Starts the server. Another program can take a port between its selection and its use. In that
+/// case, the start is retried with the next ports, or with the same ones until they are free.
 #[track_caller]
 fn start(home: &Arc<Home>, settings: &Settings, choose: impl Fn() -> Ports) -> (Ports, Ready) {
     let begin = Instant::now();
     loop {
         let ports = choose();
         fs::write(home.config_path(), settings.text(ports, home.path()))
-            .expect("a file can be written in a directory of our own");
+            .expect("failed to write to the temporary directory");
         match attempt(home, settings, ports) {
             Ok(ready) => return (ports, ready),
             Err(log) if log.contains("Address already in use") && begin.elapsed() < PATIENCE => {
                 sleep(Duration::from_millis(50));
             }
-            Err(log) => panic!("redis-server did not start on port {}; it said:\n{log}", ports.plain),
+            Err(log) => panic!("redis-server did not start on port {}; its log:\n{log}", ports.plain),
         }
     }
 }
 
-/// Tries one start. A failure returns the output of the process.
+/// Tries to start the server once. If that fails, returns the process's output.
 fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready, String> {
     let before = home.log().len();
     let said = || home.log().split_off(before);
@@ -77,7 +77,7 @@ fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready,
             return Err(said());
         }
         if let Ok(info) = info(ports.plain)
-            // Another server may have taken the port and answer before ours fails.
+            // Another server that took the port may respond before ours fails.
             && field(&info, "process_id") == Some(process.id().to_string().as_str())
             // A sentinel loads no data.
             && field(&info, "loading").unwrap_or("0") == "0"
@@ -87,7 +87,7 @@ fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready,
         }
         sleep(PAUSE);
     }
-    Err(said() + "\n(it did not answer after that)")
+    Err(said() + "\n(the server did not respond)")
 }
 
 /// Waits until a replica has copied its master's data.
@@ -95,7 +95,7 @@ fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready,
 pub(super) fn wait_for_master(server: &RedisServer) {
     let begin = Instant::now();
     while !info(server.port()).is_ok_and(|info| field(&info, "master_link_status") == Some("up")) {
-        assert!(begin.elapsed() < PATIENCE, "the replica has not reached its master:\n{}", server.log());
+        assert!(begin.elapsed() < PATIENCE, "the replica did not connect to its master:\n{}", server.log());
         sleep(PAUSE);
     }
 }
@@ -107,7 +107,7 @@ pub(super) fn log_in(address: SocketAddr, timeout: Duration) -> io::Result<RawRe
     if answer.is_error() { Err(io::Error::other(format!("{answer:?}"))) } else { Ok(raw) }
 }
 
-/// Sends `INFO`, which is answered even while a server is loading.
+/// Sends `INFO`, which works even while the server is loading.
 fn info(port: u16) -> io::Result<String> {
     let answer = log_in((Ipv4Addr::LOCALHOST, port).into(), QUESTION)?.try_command(&["INFO"])?;
     if answer.is_error() {

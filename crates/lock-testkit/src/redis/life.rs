@@ -3,12 +3,12 @@
 use super::{Dump, RedisServer, launch, process::Process};
 use std::{fs, time::Duration};
 
-/// The time limit of an orderly end.
+/// The time limit for a graceful shutdown.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl RedisServer {
-    /// Suspends the process (`SIGSTOP`). Connections stay open and are accepted, but nothing is answered. Pausing
-    /// twice has no further effect.
+    /// Suspends the process (`SIGSTOP`). Connections stay open and new ones are accepted, but the
+    /// server does not respond. Pausing twice has no further effect.
     ///
     /// # Panics
     /// Panics if the server is stopped.
@@ -17,7 +17,7 @@ impl RedisServer {
         self.running(Process::pause);
     }
 
-    /// Resumes the process (`SIGCONT`), which then answers everything that it was sent.
+    /// Resumes the process (`SIGCONT`), which then replies to everything it was sent.
     ///
     /// # Panics
     /// Panics if the server is stopped.
@@ -26,27 +26,28 @@ impl RedisServer {
         self.running(Process::resume);
     }
 
-    /// Kills the process (`SIGKILL`) and returns once it is gone. A restart starts a new one on the same ports, which
-    /// the kernel assigns to no other program.
+    /// Kills the process (`SIGKILL`) and waits for its end. A restart uses the same ports, which
+    /// the kernel does not assign to other programs.
     pub fn stop(&self) {
         drop(self.with_process(Option::take));
     }
 
-    /// Ends the process gracefully (`SIGTERM`). A [persistent](super::RedisServerBuilder::persistent) one dumps its
-    /// data.
+    /// Ends the process gracefully (`SIGTERM`). A
+    /// [persistent](super::RedisServerBuilder::persistent) server dumps its data.
     pub fn shutdown(&self) {
         if let Some(mut process) = self.with_process(Option::take) {
             process.end(PATIENCE);
         }
     }
 
-    /// Kills the process if there is one and starts another. Returns once it answers and has loaded its data.
+    /// Kills the process if it is running and starts a new one. Returns once the server responds
+    /// and has loaded its data.
     ///
-    /// The data is that of the last dump if it is [persistent](super::RedisServerBuilder::persistent), otherwise
-    /// empty.
+    /// A [persistent](super::RedisServerBuilder::persistent) server loads its last dump. Any other
+    /// server starts empty.
     ///
     /// # Panics
-    /// Panics if it does not start, with its log.
+    /// Panics with the server's log if it does not start.
     #[track_caller]
     pub fn restart(&self) {
         self.stop();
@@ -56,10 +57,10 @@ impl RedisServer {
         self.begin();
     }
 
-    /// Does the same as [`restart`](RedisServer::restart), without any data.
+    /// Restarts the server like [`restart`](RedisServer::restart), without any data.
     ///
     /// # Panics
-    /// Panics if it does not start, with its log.
+    /// Panics with the server's log if it does not start.
     #[track_caller]
     pub fn restart_empty(&self) {
         self.stop();
@@ -67,24 +68,23 @@ impl RedisServer {
         self.begin();
     }
 
-    /// Does the same as [`restart`](RedisServer::restart), with the data of this dump. Keys that have expired since
-    /// are gone.
+    /// Restarts the server like [`restart`](RedisServer::restart), with the data of this dump. Keys
+    /// that have since expired are not loaded.
     ///
     /// # Panics
-    /// Panics if it does not start, with its log.
+    /// Panics with the server's log if it does not start.
     #[track_caller]
     pub fn restart_from(&self, dump: &Dump) {
         self.stop();
         self.home.forget_data();
-        fs::write(self.home.dump_path(), dump.bytes())
-            .expect("a file can be written in a directory of our own");
+        fs::write(self.home.dump_path(), dump.bytes()).expect("failed to write to the temporary directory");
         self.begin();
     }
 
     #[track_caller]
     fn begin(&self) {
         let process = launch::again(self);
-        // A process that was started concurrently is killed here, not while the lock is held.
+        // Kill a concurrently started process here, after the lock is released.
         drop(self.with_process(|current| current.replace(process)));
     }
 

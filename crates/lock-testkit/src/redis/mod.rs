@@ -1,4 +1,4 @@
-//! A private `redis-server`: its binary, its addresses and its state.
+//! A private `redis-server` for tests.
 
 mod builder;
 mod cluster;
@@ -35,13 +35,13 @@ use std::{
 
 /// A running `redis-server` on a port of 127.0.0.1, in a temporary directory, without persistence.
 ///
-/// Dropping it kills the process and removes the directory, even if a test panics. If the test process itself is
-/// killed, or exits with the server in a `static`, a watchdog does the same.
+/// Dropping the value kills the process and removes the directory, even if a test panics. If the
+/// test process is killed, or exits with the server in a `static`, a watchdog does so.
 ///
-/// The binary is the `redis-server` in the path (Debian: `apt-get install redis-server`), or the one named by the
-/// environment variable `REDIS_SERVER`.
+/// The binary is the `redis-server` in the `PATH` (Debian: `apt-get install redis-server`), or the
+/// one named by the environment variable `REDIS_SERVER`.
 ///
-/// All methods block: they block the runtime of an async test, but not the server.
+/// All methods block, including the runtime of an async test.
 pub struct RedisServer {
     process: Mutex<Option<Process>>,
     home: Arc<Home>,
@@ -54,10 +54,11 @@ impl RedisServer {
     /// The environment variable that names the binary.
     pub const VARIABLE: &str = "REDIS_SERVER";
 
-    /// Starts a server and waits until it answers.
+    /// Starts a server and waits until it responds.
     ///
     /// # Panics
-    /// Panics if there is no `redis-server`, with a hint on how to install it. If it does not start, with its log.
+    /// Panics if there is no `redis-server` or it does not start. The message contains the remedy
+    /// or the server's log.
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
@@ -87,7 +88,7 @@ impl RedisServer {
         self.ports.plain
     }
 
-    /// Returns the TLS port, if it was built with [`tls`](RedisServerBuilder::tls).
+    /// Returns the TLS port, if the server was built with [`tls`](RedisServerBuilder::tls).
     #[must_use]
     pub fn tls_port(&self) -> Option<u16> {
         self.ports.tls
@@ -98,25 +99,26 @@ impl RedisServer {
         self.ports.tls.unwrap_or(self.ports.plain)
     }
 
-    /// Returns the path of the socket, if it was built with [`unix_socket`](RedisServerBuilder::unix_socket).
+    /// Returns the path of the socket, if the server was built with
+    /// [`unix_socket`](RedisServerBuilder::unix_socket).
     #[must_use]
     pub fn unix_socket_path(&self) -> Option<PathBuf> {
         self.settings.unix_socket.then(|| self.home.path().join(config::SOCKET))
     }
 
-    /// Returns its directory, which contains the configuration, the log and the dump.
+    /// Returns the server's directory, which contains the configuration, the log and the dump.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.home.path()
     }
 
-    /// Returns everything that its processes have logged so far.
+    /// Returns everything that the server's processes have logged so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.home.log()
     }
 
-    /// Returns the process id, unless it is stopped.
+    /// Returns the process id, or `None` if the server is stopped.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.with_process(|process| process.as_ref().map(Process::id))
@@ -128,38 +130,40 @@ impl RedisServer {
         &self.version
     }
 
-    /// Opens a connection with all rights, whatever passwords and users there are: it logs in as the testkit's own
-    /// user.
+    /// Opens a connection with all permissions. It logs in as the testkit's own user, independent
+    /// of configured passwords and users.
     ///
     /// # Panics
-    /// Panics if the server does not answer.
+    /// Panics if the server does not respond.
     #[must_use]
     #[track_caller]
     pub fn raw(&self) -> RawRedis {
         match launch::log_in(self.address(), raw::TIMEOUT) {
             Ok(raw) => raw,
-            Err(error) => panic!("the redis-server at {} does not answer: {error}", self.address()),
+            Err(error) => panic!("the redis-server at {} does not respond: {error}", self.address()),
         }
     }
 
-    /// Sends one command on a fresh connection like that of [`raw`](RedisServer::raw) and returns the answer.
+    /// Sends one command on a new connection like that of [`raw`](RedisServer::raw), and returns
+    /// the reply.
     ///
     /// # Panics
-    /// Panics if the server does not answer.
+    /// Panics if the server does not respond.
     #[track_caller]
     pub fn command<A: AsRef<[u8]>>(&self, words: &[A]) -> RawValue {
         self.raw().command(words)
     }
 
-    /// Returns the number of connections, without those of [`raw`](RedisServer::raw) and of the testkit's replicas.
+    /// Returns the number of connections, excluding those of [`raw`](RedisServer::raw) and of the
+    /// testkit's replicas.
     ///
     /// # Panics
-    /// Panics if the server does not answer.
+    /// Panics if the server does not respond.
     #[must_use]
     #[track_caller]
     pub fn clients(&self) -> usize {
         let answer = self.command(&["CLIENT", "LIST"]);
-        // Counted by user rather than by address, since a connection that was just dropped may still be listed.
+        // Filter by user rather than by address: a recently dropped connection may still be listed.
         let own = format!(" user={} ", config::OWN_USER);
         answer.text().lines().filter(|line| !line.is_empty() && !line.contains(&own)).count()
     }
@@ -167,18 +171,18 @@ impl RedisServer {
     /// Returns the number of channels with subscribers.
     ///
     /// # Panics
-    /// Panics if the server does not answer.
+    /// Panics if the server does not respond.
     #[must_use]
     #[track_caller]
     pub fn subscriptions(&self) -> usize {
         self.command(&["PUBSUB", "CHANNELS"]).list().len()
     }
 
-    /// Returns all keys of the first database, sorted, without the cards of processes, which live as long as their
-    /// factories.
+    /// Returns all keys of the first database, sorted. Process cards are excluded, because they
+    /// live as long as their factories.
     ///
     /// # Panics
-    /// Panics if the server does not answer.
+    /// Panics if the server does not respond.
     #[must_use]
     #[track_caller]
     pub fn keys(&self) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! A server process: start, suspension and end.
+//! A server process.
 
 use super::{RedisServer, config::Settings, home::Home};
 use rustix::{
@@ -38,10 +38,10 @@ impl Process {
         let child = command
             .current_dir(home.path())
             .stdin(Stdio::null())
-            .stderr(log.try_clone().expect("a file can be opened twice"))
+            .stderr(log.try_clone().expect("failed to clone the log file handle"))
             .stdout(log)
-            // A separate group: signals to the tests' group do not reach it, and ours also reach its forked child
-            // that saves.
+            // A separate group: signals to the tests' group do not reach the server, and ours also
+            // reach the child it forks to save.
             .process_group(0)
             .spawn()
             .unwrap_or_else(|error| {
@@ -60,7 +60,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns whether it has ended by itself.
+    /// Returns whether the process has exited.
     pub(super) fn has_ended(&mut self) -> bool {
         let ended = matches!(self.child.try_wait(), Ok(Some(_)));
         if ended {
@@ -69,21 +69,22 @@ impl Process {
         ended
     }
 
-    /// Suspends it, and returns once it is suspended.
+    /// Suspends the process, and waits until it is suspended.
     pub(super) fn pause(&mut self) {
         self.signal(Signal::STOP);
-        // `kill` returns before the signal takes effect. `NOWAIT` keeps the state reportable, so that pausing twice
-        // works.
+        // `kill` returns before the signal takes effect. `NOWAIT` leaves the state reportable,
+        // which allows pausing twice.
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
         retry_on_intr(|| waitid(WaitId::Pid(Pid::from_child(&self.child)), stopped))
-            .expect("a running redis-server can be stopped");
+            .expect("failed to stop redis-server");
     }
 
     pub(super) fn resume(&mut self) {
         self.signal(Signal::CONT);
     }
 
-    /// Asks it to end, and waits at most this long. Dropping it kills it if necessary.
+    /// Sends `SIGTERM` and waits up to `patience`. Dropping the value kills a process that is still
+    /// running.
     pub(super) fn end(&mut self, patience: Duration) {
         self.resume();
         self.signal(Signal::TERM);
@@ -94,7 +95,7 @@ impl Process {
     }
 
     fn signal(&mut self, signal: Signal) {
-        // The id of a reaped process may belong to another one.
+        // The id of a reaped process may be reused.
         if !self.has_ended() {
             let _ = kill_process_group(Pid::from_child(&self.child), signal);
         }

@@ -1,4 +1,4 @@
-//! Independent masters, as the nodes of a quorum.
+//! Independent masters that serve as quorum nodes.
 
 use super::{RedisServer, RedisServerBuilder};
 
@@ -12,17 +12,17 @@ impl RedisQuorum {
     /// Starts this many servers.
     ///
     /// # Panics
-    /// As [`RedisServer::start`].
+    /// Panics under the same conditions as [`RedisServer::start`].
     #[must_use]
     #[track_caller]
     pub fn start(nodes: usize) -> Self {
         Self::with(nodes, |server| server)
     }
 
-    /// Does the same with custom settings for each server.
+    /// Starts the servers like [`start`](Self::start), with custom settings for each.
     ///
     /// # Panics
-    /// As [`RedisServer::start`].
+    /// Panics under the same conditions as [`RedisServer::start`].
     #[must_use]
     #[track_caller]
     pub fn with(nodes: usize, server: impl Fn(RedisServerBuilder) -> RedisServerBuilder) -> Self {
@@ -35,7 +35,7 @@ impl RedisQuorum {
         self.url_of("redlock", RedisServer::port)
     }
 
-    /// Returns the address over TLS, as `redlocks://…`, if the servers were built with it.
+    /// Returns the TLS address as `redlocks://…`, if the servers were built with TLS.
     #[must_use]
     pub fn tls_url(&self) -> String {
         self.url_of("redlocks", RedisServer::spoken_port)

@@ -1,5 +1,5 @@
-//! A minimal blocking connection to a server. It is our own because client libraries reconnect and retry, which would
-//! hide what a test examines.
+//! A minimal blocking connection to a server. Client libraries reconnect and retry, which would
+//! hide the behaviour under test.
 
 use super::RawValue;
 use std::{
@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-/// The time limit of an answer.
+/// The time limit for a reply.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A blocking connection that speaks RESP2. The time limit of an answer is 60 seconds.
+/// A blocking connection that speaks RESP2. The time limit for a reply is 60 seconds.
 #[derive(Debug)]
 pub struct RawRedis {
     stream: BufReader<TcpStream>,
@@ -21,7 +21,7 @@ impl RawRedis {
     /// Connects as the default user, without a password.
     ///
     /// # Errors
-    /// If there is no server at the address.
+    /// Returns an error if no server listens at the address.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         Self::connect_within(address, TIMEOUT)
     }
@@ -34,35 +34,35 @@ impl RawRedis {
         Ok(Self { stream: BufReader::new(stream) })
     }
 
-    /// Sends one command, such as `&["SET", "a", "1"]`, and returns its answer.
+    /// Sends one command, such as `&["SET", "a", "1"]`, and returns the reply.
     ///
     /// # Panics
-    /// Panics if there is no answer. An error of the command itself is a [`RawValue::Error`].
+    /// Panics if there is no reply. An error reply is returned as [`RawValue::Error`].
     #[track_caller]
     pub fn command<A: AsRef<[u8]>>(&mut self, words: &[A]) -> RawValue {
         match self.try_command(words) {
             Ok(answer) => answer,
             Err(error) => {
                 let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word.as_ref())).collect();
-                panic!("redis-server did not answer {words:?}: {error}")
+                panic!("no reply from redis-server to {words:?}: {error}")
             }
         }
     }
 
-    /// Sends one command and returns its answer.
+    /// Sends one command and returns the reply.
     ///
     /// # Errors
-    /// If it could not be sent, or was not answered in time. The connection must not be used after that, since the
-    /// answer may still arrive.
+    /// Returns an error if the command could not be sent or no reply arrived in time. Do not use
+    /// the connection afterwards, because the reply may still arrive.
     pub fn try_command<A: AsRef<[u8]>>(&mut self, words: &[A]) -> io::Result<RawValue> {
         self.send(words)?;
         self.receive()
     }
 
-    /// Sends one command without waiting for the answer. Several of them form a pipeline.
+    /// Sends one command without waiting for the reply. Several calls form a pipeline.
     ///
     /// # Errors
-    /// If it could not be sent.
+    /// Returns an error if the command could not be sent.
     pub fn send<A: AsRef<[u8]>>(&mut self, words: &[A]) -> io::Result<()> {
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
         for word in words.iter().map(AsRef::as_ref) {
@@ -73,10 +73,10 @@ impl RawRedis {
         self.stream.get_mut().write_all(&request)
     }
 
-    /// Receives the next answer, or the next message of a subscription.
+    /// Receives the next reply, or the next message of a subscription.
     ///
     /// # Errors
-    /// If none arrives in time.
+    /// Returns an error if none arrives in time.
     pub fn receive(&mut self) -> io::Result<RawValue> {
         RawValue::read(&mut self.stream)
     }

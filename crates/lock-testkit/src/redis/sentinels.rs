@@ -7,14 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time limit for the deployment to form, and for a failover.
+/// The time limit for forming the deployment and for a failover.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A master, its replicas, and three sentinels that monitor it.
 ///
-/// All are separate [`RedisServer`] processes. All methods block.
+/// Each is a separate [`RedisServer`] process. All methods block.
 pub struct RedisSentinels {
     servers: Vec<RedisServer>,
     sentinels: Vec<RedisServer>,
@@ -24,20 +24,22 @@ impl RedisSentinels {
     /// The name of the master.
     pub const MASTER: &str = "main";
 
-    /// Starts one master, two replicas and three sentinels, and waits until they have found one another.
+    /// Starts one master, two replicas and three sentinels, and waits until they have discovered
+    /// each other.
     ///
     /// # Panics
-    /// As [`RedisServer::start`].
+    /// Panics under the same conditions as [`RedisServer::start`].
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
         Self::with(|server| server, |sentinel| sentinel)
     }
 
-    /// Does the same with custom settings for each server and each sentinel.
+    /// Starts the deployment like [`start`](Self::start), with custom settings for each server and
+    /// sentinel.
     ///
     /// # Panics
-    /// As [`RedisServer::start`].
+    /// Panics under the same conditions as [`RedisServer::start`].
     #[must_use]
     #[track_caller]
     pub fn with(
@@ -56,7 +58,7 @@ impl RedisSentinels {
         let sentinels =
             (0..3).map(|_| sentinel(RedisServer::builder()).watches(&servers[0]).start()).collect();
         let deployment = Self { servers, sentinels };
-        deployment.wait("the sentinels and servers find each other", |deployment| {
+        deployment.wait("the sentinels and servers have discovered each other", |deployment| {
             deployment.sentinels.iter().all(|sentinel| {
                 let field = |name| state(sentinel, name);
                 (field("num-slaves").as_deref(), field("num-other-sentinels").as_deref())
@@ -72,7 +74,8 @@ impl RedisSentinels {
         self.url_of("redis-sentinel", RedisServer::port)
     }
 
-    /// Returns the address over TLS, as `rediss-sentinel://…`, if servers and sentinels were built with it.
+    /// Returns the TLS address as `rediss-sentinel://…`, if servers and sentinels were built with
+    /// TLS.
     #[must_use]
     pub fn tls_url(&self) -> String {
         self.url_of("rediss-sentinel", RedisServer::spoken_port)
@@ -83,7 +86,7 @@ impl RedisSentinels {
         format!("{scheme}://{}/{}", addresses.collect::<Vec<_>>().join(","), Self::MASTER)
     }
 
-    /// Returns the servers. The first one was the first master.
+    /// Returns the servers. The first one is the initial master.
     #[must_use]
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
@@ -98,7 +101,7 @@ impl RedisSentinels {
     /// Returns the master, according to the sentinels.
     ///
     /// # Panics
-    /// Panics if no sentinel answers.
+    /// Panics if no sentinel responds.
     #[must_use]
     #[track_caller]
     pub fn master(&self) -> &RedisServer {
@@ -107,17 +110,17 @@ impl RedisSentinels {
             .iter()
             .find_map(|sentinel| state(sentinel, "port"))
             .and_then(|p| p.parse().ok())
-            .expect("a sentinel names the master");
+            .expect("no sentinel names a master");
         self.servers
             .iter()
             .find(|server| server.spoken_port() == port)
             .expect("the master is one of the servers")
     }
 
-    /// Makes the sentinels promote another server in an orderly way, and returns once the old master follows it.
+    /// Makes the sentinels promote another server, and returns once the old master follows it.
     ///
     /// # Panics
-    /// Panics if the sentinels refuse, for example because they know no suitable replica.
+    /// Panics if the sentinels refuse, for example because there is no suitable replica.
     #[track_caller]
     pub fn fail_over(&self) {
         let old = self.master().port();
@@ -137,10 +140,10 @@ impl RedisSentinels {
     /// Panics if they do not agree on one in time.
     #[track_caller]
     pub fn settle(&self) {
-        self.wait("all follow one master", |deployment| {
+        self.wait("all servers follow one master", |deployment| {
             let master = deployment.master();
             let follow = |server: &RedisServer| {
-                // Sentinels cut all clients off from a server whose role they change.
+                // Sentinels disconnect all clients of a server whose role they change.
                 let role = launch::log_in(server.address(), raw::TIMEOUT)
                     .and_then(|mut connection| connection.try_command(&["ROLE"]));
                 let Ok(role) = role else { return false };
@@ -163,7 +166,10 @@ impl RedisSentinels {
         while !holds(self) {
             if begin.elapsed() > PATIENCE {
                 let logs: Vec<_> = self.sentinels.iter().map(RedisServer::log).collect();
-                panic!("{what}: not after {PATIENCE:?}; the sentinels said:\n{}", logs.join("\n"));
+                panic!(
+                    "timed out after {PATIENCE:?} waiting until {what}; sentinel logs:\n{}",
+                    logs.join("\n")
+                );
             }
             sleep(PAUSE);
         }
@@ -179,7 +185,8 @@ impl fmt::Debug for RedisSentinels {
     }
 }
 
-/// Returns a field of a sentinel's state of the master, or `None` if the sentinel does not answer.
+/// Returns a field of the master's state from a sentinel, or `None` if the sentinel does not
+/// respond.
 fn state(sentinel: &RedisServer, name: &str) -> Option<String> {
     sentinel.pid()?;
     let answer = sentinel.command(&["SENTINEL", "MASTER", RedisSentinels::MASTER]);

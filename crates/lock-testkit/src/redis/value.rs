@@ -1,8 +1,8 @@
-//! The answers of a server in RESP2.
+//! RESP2 replies.
 
 use std::io::{self, BufRead, Read};
 
-/// One answer.
+/// A reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RawValue {
     /// The null string or the null list.
@@ -11,9 +11,9 @@ pub enum RawValue {
     Integer(i64),
     /// A simple or a bulk string. Invalid UTF-8 is replaced.
     Text(String),
-    /// A list of answers.
+    /// A list of replies.
     List(Vec<RawValue>),
-    /// The error of a command.
+    /// An error reply.
     Error(String),
 }
 
@@ -21,55 +21,55 @@ impl RawValue {
     /// Returns the text.
     ///
     /// # Panics
-    /// Panics if it is not a text.
+    /// Panics if the reply is not a text.
     #[must_use]
     #[track_caller]
     pub fn text(&self) -> &str {
         match self {
             Self::Text(text) => text,
-            other => panic!("the answer is not a text but {other:?}"),
+            other => panic!("expected a text reply, got {other:?}"),
         }
     }
 
     /// Returns the number.
     ///
     /// # Panics
-    /// Panics if it is not a number.
+    /// Panics if the reply is not a number.
     #[must_use]
     #[track_caller]
     pub fn integer(&self) -> i64 {
         match self {
             Self::Integer(number) => *number,
-            other => panic!("the answer is not a number but {other:?}"),
+            other => panic!("expected an integer reply, got {other:?}"),
         }
     }
 
     /// Returns the list.
     ///
     /// # Panics
-    /// Panics if it is not a list.
+    /// Panics if the reply is not a list.
     #[must_use]
     #[track_caller]
     pub fn list(&self) -> &[Self] {
         match self {
             Self::List(list) => list,
-            other => panic!("the answer is not a list but {other:?}"),
+            other => panic!("expected a list reply, got {other:?}"),
         }
     }
 
-    /// Returns whether it is null.
+    /// Returns whether the reply is null.
     #[must_use]
     pub fn is_nil(&self) -> bool {
         *self == Self::Nil
     }
 
-    /// Returns whether it is an error.
+    /// Returns whether the reply is an error.
     #[must_use]
     pub fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
     }
 
-    /// Reads one answer.
+    /// Reads one reply.
     pub(super) fn read(from: &mut impl BufRead) -> io::Result<Self> {
         let head = head(from)?;
         let (kind, rest) = head.split_at_checked(1).ok_or_else(|| odd(&head))?;
@@ -91,7 +91,7 @@ impl RawValue {
     }
 }
 
-/// Reads a line without its line end.
+/// Reads a line without the line ending.
 fn head(from: &mut impl BufRead) -> io::Result<String> {
     let mut line = Vec::new();
     from.read_until(b'\n', &mut line)?;
@@ -109,5 +109,5 @@ fn bulk(from: &mut impl Read, length: usize) -> io::Result<String> {
 }
 
 fn odd(head: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("`{head}` is not the start of an answer"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("`{head}` is not the start of a reply"))
 }

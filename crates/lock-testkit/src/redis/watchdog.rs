@@ -1,4 +1,4 @@
-//! A shell that outlives a killed test process just long enough to kill its server.
+//! A shell that kills the server of a killed test process.
 
 use std::{
     io::Write,
@@ -7,10 +7,10 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Reads process ids until the pipe is closed by the test process or by its death. It then kills the group of the
-/// last one, unless that is empty, and removes the directory.
+/// Reads process ids until the test process closes the pipe or exits. It then kills the last
+/// process's group, unless the id is empty, and removes the directory.
 ///
-/// The removal runs twice, since a dying process may still write during the first one.
+/// A failed removal is repeated, because a process being killed may still write to the directory.
 const SCRIPT: &str = r#"
     pid=
     while read -r line; do pid=$line; done
@@ -34,17 +34,17 @@ impl Watchdog {
             // Signals to the tests' group, from a terminal or from `timeout`, must not end the watchdog.
             .process_group(0)
             .spawn()
-            .expect("there is a shell");
+            .expect("failed to start `sh`");
         Self { shell }
     }
 
-    /// Watches this process from now on.
+    /// Sets the process to kill.
     ///
-    /// `None` once a process was reaped, since its id may be reused.
+    /// Pass `None` after a process was reaped, because its id may be reused.
     pub(super) fn watch(&self, pid: Option<u32>) {
         let line = pid.map(|pid| pid.to_string()).unwrap_or_default() + "\n";
-        let mut pipe = self.shell.stdin.as_ref().expect("the pipe is there until the watchdog is dropped");
-        // A server with a missing watchdog is no reason to fail a test.
+        let mut pipe = self.shell.stdin.as_ref().expect("the pipe exists until the watchdog is dropped");
+        // A missing watchdog must not fail the test.
         let _ = pipe.write_all(line.as_bytes());
     }
 }

@@ -1,4 +1,4 @@
-//! Without faults, a faulty backend behaves like the inner backend.
+//! Conformance of a faulty backend without faults.
 
 use lock_core::{
     MemoryBackend, Store,

@@ -1,7 +1,7 @@
-//! The conformance suite for the backends of this workspace that need no server, and tests of the servers and the
-//! proxy for those that do.
+//! The conformance suite for this workspace's backends that need no server, and tests of the server
+//! and proxy tools.
 
-// Setup either works or fails the test.
+// A failed setup step fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod faulty;
@@ -18,7 +18,7 @@ mod redis_server;
 mod storm;
 mod subscriptions;
 
-/// Waits for something that another process or thread is about to do.
+/// Waits for a condition that another process or thread is about to fulfil.
 #[cfg(all(unix, feature = "servers"))]
 fn soon(what: &str, holds: impl Fn() -> bool) {
     let begin = std::time::Instant::now();

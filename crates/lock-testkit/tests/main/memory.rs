@@ -1,4 +1,4 @@
-//! The in-memory backend conforms, in virtual time.
+//! Conformance of the in-memory backend, in virtual time.
 
 use lock_core::{
     MemoryBackend, Store,

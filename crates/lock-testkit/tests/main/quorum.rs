@@ -1,5 +1,5 @@
-//! A quorum of in-memory stores passes the suite like a single store, in virtual time: with three and with five
-//! nodes, declared durable or not.
+//! Conformance of quorums of in-memory stores in virtual time, with three and five nodes, declared
+//! durable or not.
 
 use lock_core::{
     MemoryBackend, Store,
@@ -33,7 +33,7 @@ impl Harness for Quorum {
             return quorum(members.map(Member::durable).collect());
         }
         let store = quorum(members.collect());
-        // A new fleet has to wait once.
+        // A new quorum has to wait for one maximum lease.
         tokio::time::sleep(MAX_LEASE).await;
         store
     }

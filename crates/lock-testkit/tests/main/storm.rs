@@ -1,7 +1,7 @@
-//! Whole factories under random faults, in virtual time. One seed determines one run.
+//! Tests of whole factories under random faults, in virtual time. The seed determines the run.
 //!
-//! During the storm, no two holds are valid at once and tokens increase. Afterwards everyone can get the lock again,
-//! and nothing is left behind: no lease, no call, no record of the name.
+//! During the storm, no two holds are valid at the same time, and tokens increase. Afterwards,
+//! every factory can acquire the lock again, and no lease, call or lock entry is left behind.
 
 use crate::planted::BuggyBackend;
 use lock_core::{
@@ -26,7 +26,7 @@ const ROUNDS: usize = 8;
 const RUNS: u64 = 150;
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Runs a storm over memory or over a store with this bug. Virtual time makes hours take seconds.
+/// Runs a storm over memory or over a store with this bug. In virtual time, hours take seconds.
 fn run(seed: Seed, bug: Option<PlantedBug>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     runtime.unwrap().block_on(async move { Storm::new(seed, bug).blow().await });
@@ -46,12 +46,12 @@ fn no_storm_breaks_exclusion_or_leaves_anything_behind() {
     }
 }
 
-/// Proof that the storm finds stores that break their rules.
+/// Checks that the storm detects stores that break the rules.
 #[test]
 fn a_storm_finds_planted_bugs() {
     for bug in PlantedBug::caught_by_checker(Checker::Storm) {
         let found = (0..RUNS).any(|seed| catch_unwind(|| run(Seed::new(seed), Some(bug))).is_err());
-        assert!(found, "{bug:?} is found");
+        assert!(found, "{bug:?} was not found");
     }
 }
 
@@ -96,7 +96,7 @@ impl Storm {
             }
         }
         for task in tasks {
-            timeout(Duration::from_secs(3600), task).await.expect("nobody waits for ever").unwrap();
+            timeout(Duration::from_secs(3600), task).await.expect("a worker hung").unwrap();
         }
         self.history.assert_clean();
         self.must_calm_down().await;
@@ -105,22 +105,30 @@ impl Storm {
     async fn must_calm_down(&self) {
         for (faulty, locks) in &self.processes {
             faulty.heal();
-            assert!(faulty.most_in_flight(Op::Acquire) <= 1, "one acquire at a time for a name");
+            assert!(
+                faulty.most_in_flight(Op::Acquire) <= 1,
+                "at most one acquire per lock may be in progress"
+            );
             let lock = locks.named(&self.name).unwrap();
-            let guard = timeout(LEASE * 4, lock.acquire()).await.expect("the lock is had again").unwrap();
+            let guard =
+                timeout(LEASE * 4, lock.acquire()).await.expect("the lock did not become free").unwrap();
             guard.release().await.unwrap();
         }
-        // The last undo ends a lease after the last attempt.
+        // The last undo completes up to one lease after the last attempt.
         sleep(LEASE * 3).await;
         let left = self.store.backend.inspect(self.name.clone()).await.unwrap().outcome;
-        assert_eq!(left, Inspected::Free, "no orphan");
+        assert_eq!(left, Inspected::Free, "a lease was left behind");
         for (faulty, locks) in &self.processes {
-            assert_eq!((faulty.in_flight(), locks.active_locks()), (0, 0), "nothing is under way");
+            assert_eq!(
+                (faulty.in_flight(), locks.active_locks()),
+                (0, 0),
+                "a call or a lock entry was left behind"
+            );
         }
     }
 }
 
-/// A task that takes the lock in various ways.
+/// A task that acquires the lock in various ways.
 struct Worker {
     lock: Lock,
     clock: Arc<TestClock>,
@@ -142,7 +150,7 @@ impl Worker {
         Duration::from_micros(self.dice.below(u64::try_from(longest.as_micros()).unwrap()))
     }
 
-    /// Acquires by waiting, by waiting for a limited time, by one try, or not at all because the caller gives up.
+    /// Acquires with or without a timeout, with one try, or drops the acquire.
     async fn get(&mut self) -> Option<LockGuard> {
         let patience = self.up_to(LEASE * 2);
         let acquired = match self.dice.below(5) {
@@ -155,7 +163,7 @@ impl Worker {
         acquired.map_or_else(|error| expected(&error), Some)
     }
 
-    /// Holds for a while, re-enters sometimes, and ends in one of the ways in which a hold can end.
+    /// Holds the lock for a while, sometimes re-enters, and ends the hold in a random way.
     async fn hold(&mut self, guard: LockGuard) {
         let (hold, now) = (guard.hold(), self.clock.now());
         let key = self.history.granted(hold.name(), hold.fencing_token(), now, now + hold.remaining());
@@ -177,7 +185,7 @@ impl Worker {
     }
 }
 
-/// Asserts that a failing store may cause this error.
+/// Asserts that a failing store can cause this error.
 fn expected<T>(error: &LockError) -> Option<T> {
     let kinds = [LockErrorKind::Timeout, LockErrorKind::Unavailable, LockErrorKind::Backend];
     assert!(kinds.contains(&error.kind()), "{error:?}");

@@ -1,5 +1,5 @@
-//! Unneeded subscriptions are ended even if the store did not answer. Names come and go by the million, and each
-//! would otherwise stay subscribed until its process ends.
+//! Tests that unneeded subscriptions are ended even if the store does not reply. Otherwise, every
+//! lock name ever used would stay subscribed until the process exits.
 
 use lock_core::{LockFactory, LockOptions, MemoryBackend, clock::TestClock};
 use lock_testkit::{Fault, FaultyBackend, Op};
@@ -8,8 +8,8 @@ use tokio::time::sleep;
 
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Lets a waiter for a held lock give up while this operation has this fault, which then heals. Returns the remaining
-/// subscriptions.
+/// Lets a waiter for a held lock time out while `op` has `fault`, then removes the fault. Returns
+/// the number of remaining subscriptions.
 async fn left_behind(op: Op, fault: Fault) -> usize {
     let clock = Arc::new(TestClock::new());
     let memory = MemoryBackend::with_clock(clock.clone());
@@ -22,10 +22,10 @@ async fn left_behind(op: Op, fault: Fault) -> usize {
     faulty.always(op, fault);
     waiter.named("x").unwrap().acquire_timeout(LEASE / 30).await.unwrap_err();
     sleep(LEASE).await;
-    assert!(faulty.calls(op) > 0, "the fault took place");
+    assert!(faulty.calls(op) > 0, "the operation was not called");
     faulty.heal();
     sleep(LEASE * 4).await;
-    assert_eq!(waiter.active_locks(), 0, "the store dropped the name");
+    assert_eq!(waiter.active_locks(), 0, "the factory must drop the lock's entry");
     memory.watched()
 }
 
@@ -45,6 +45,6 @@ async fn a_subscription_whose_acknowledgement_hangs_is_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unsubscription_that_was_lost_is_repeated() {
+async fn a_lost_unsubscribe_is_repeated() {
     assert_eq!(left_behind(Op::Unsubscribe, Fault::LoseRequest).await, 0);
 }

@@ -6,7 +6,8 @@ use uuid::Uuid;
 const HOURLY: &str = "0 * * * *";
 const NOON: u64 = 12 * 3600;
 
-/// Returns the claims of the next tick: the instant of a scheduled run, or `None` for a run of the backfill.
+/// Returns the claims of the next tick: the scheduled time of a scheduled run, or `None` for a run
+/// of the backfill.
 fn claims(planner: &mut Planner, now: UtcTime) -> Vec<Option<UtcTime>> {
     let mut out = Vec::new();
     planner.tick(now, u32::MAX, &mut Budget::default(), &mut out);
@@ -30,5 +31,5 @@ fn missed_instants_precede_the_backfill() {
     assert_eq!(claims(&mut planner, now), [], "the watermark is not known");
     register(&mut planner, &name(), at(NOON - 2 * 3600));
     let first = claims(&mut planner, now);
-    assert!(first.iter().all(Option::is_some), "missed instants come first: {first:?}");
+    assert!(first.iter().all(Option::is_some), "missed runs must come first: {first:?}");
 }

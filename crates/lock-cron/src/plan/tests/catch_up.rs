@@ -1,4 +1,4 @@
-//! Tests of the planner after an outage: late and missed instants, catch-up runs, and bounded work.
+//! Tests of the planner after an outage: late and missed runs, catch-up runs, and bounded work.
 
 use super::*;
 

@@ -60,7 +60,7 @@ impl Spread {
         (from..).step_by(60).find(is_it).unwrap()
     }
 
-    /// Ticks one second before this minute, so that it is the only instant when it comes due.
+    /// Ticks one second before this minute, so only one run becomes due at the minute.
     fn wait_for(&mut self, minute: u64) {
         self.claims(at(minute - 1), 1);
     }
@@ -200,7 +200,7 @@ fn run_with_a_full_pool_stays_due_on_its_node() {
     // One of its requests was not answered.
     let again = Due { in_doubt: Some(ClaimId::random()), ..again };
     spread.answer(ms(minute, 250), &again, ClaimReply::PoolFull { running: 1 });
-    assert_eq!(spread.claims(ms(minute, 251), 1), [], "backs off as well");
+    assert_eq!(spread.claims(ms(minute, 251), 1), [], "must also back off");
     let [again] = spread.claims(ms(minute, 501), 1).try_into().unwrap();
     let again = Due { in_doubt: None, ..again };
     spread.answer(ms(minute, 501), &again, ClaimReply::PoolFull { running: 1 });

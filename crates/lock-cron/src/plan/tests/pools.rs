@@ -36,7 +36,7 @@ impl Pooled {
         claims.collect()
     }
 
-    /// Answers the only claim of a tick and returns its job.
+    /// Completes the only claim of a tick and returns its job.
     fn claim(&mut self, now: UtcTime, reply: ClaimReply) -> String {
         let claims = self.claims(now);
         let [due] = &claims[..] else { panic!("one claim: {claims:?}") };
@@ -87,8 +87,8 @@ fn claims_of_a_pool_are_sent_one_at_a_time() {
     let mut pooled = Pooled::of(&DAILY, &in_pool(JobTerms::default()));
     let claims = pooled.claims(at(NOON));
     assert_eq!(claims.len(), 1);
-    assert_eq!(pooled.claims(at(NOON)), [], "before the answer");
-    assert!(pooled.0.wake_at().unwrap() > at(NOON), "the answer is an event");
+    assert_eq!(pooled.claims(at(NOON)), [], "before the reply");
+    assert!(pooled.0.wake_at().unwrap() > at(NOON), "the reply is an event");
     pooled.0.claim_answered(at(NOON), &claims[0], ClaimOutcome::Failed, &mut Vec::new());
     assert_eq!(pooled.claim(at(NOON), claimed()), "b", "a failure does not delay the others");
 }
@@ -123,7 +123,7 @@ fn run_without_a_place_is_skipped_after_its_grace() {
     assert_eq!(claims[0].skip.as_ref().unwrap().detail, SkipReason::NoCapacity.detail());
     pooled.answer(at(91), &claims[0], ClaimReply::Skipped);
     assert_eq!(pooled.claims(at(119)), []);
-    assert_eq!(pooled.claim(at(120), claimed()), "a", "the next instant asks again");
+    assert_eq!(pooled.claim(at(120), claimed()), "a", "the next run must claim again");
 }
 
 #[test]

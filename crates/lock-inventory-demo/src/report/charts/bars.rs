@@ -1,4 +1,4 @@
-//! Horizontal bars, one for each name, with the range of the runs if there are several.
+//! Horizontal bars, one per name, with the range if there are several runs.
 
 use super::{GRID, INK, draw, line, text};
 use crate::report::{ReportError, Spread};

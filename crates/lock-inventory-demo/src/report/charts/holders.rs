@@ -1,4 +1,4 @@
-//! The holders of the lock over time: one row for each shop, one bar for each hold.
+//! The lock holders over time, with one row per shop and one bar per hold.
 
 use super::{BAD, BAND, GOOD, GRID, INK, draw, line, text};
 use crate::report::{ReportError, ScenarioResult};
@@ -10,7 +10,7 @@ use plotters::{
 };
 use std::collections::BTreeSet;
 
-/// Minimum fraction of the time at which a hold is labelled with its token.
+/// Minimum length of a hold that is labelled with its token, as a fraction of the total time.
 const WIDE: f64 = 0.03;
 
 pub(in crate::report) fn holders(title: &str, scenario: &ScenarioResult) -> Result<String, ReportError> {

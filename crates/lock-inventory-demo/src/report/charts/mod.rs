@@ -25,7 +25,7 @@ pub(super) const GRID: RGBColor = RGBColor(0xdd, 0xdd, 0xdd);
 pub(super) const GOOD: RGBColor = RGBColor(0x00, 0x72, 0xb2);
 pub(super) const BAD: RGBColor = RGBColor(0xd5, 0x2e, 0x00);
 pub(super) const BAND: RGBColor = RGBColor(0xff, 0xe0, 0xb3);
-/// Colours of the curves, which are the classes `c0` to `c4` in the legend of the page.
+/// Colours of the curves, the classes `c0` to `c4` in the page's legend.
 pub(super) const CURVES: [RGBColor; 5] = [
     GOOD,
     RGBColor(0xe6, 0x9f, 0x00),
@@ -48,7 +48,7 @@ fn draw<E: fmt::Display>(
         paint(&area).map_err(|error| ReportError::Chart(error.to_string()))?;
         area.present().map_err(|error| ReportError::Chart(error.to_string()))?;
     }
-    // Screen readers read this label instead of the shapes.
+    // A label for screen readers.
     let label = format!("<svg role=\"img\" aria-label=\"{}\" ", super::html::escape(title));
     Ok(svg.replacen("<svg ", &label, 1))
 }

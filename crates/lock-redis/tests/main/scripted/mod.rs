@@ -18,21 +18,21 @@ pub(crate) const BEGIN: u64 = 1_767_225_600_000_000;
 pub(crate) const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n\r\n# Memory\r\n\
     maxmemory:0\r\nmaxmemory_policy:noeviction\r\n\r\n# Replication\r\nrole:master\r\n";
 
-/// The answer to one command.
+/// The reply to one command.
 pub(crate) enum Answer {
-    /// The answer of Redis.
+    /// The reply of Redis.
     Usual,
     /// The same, after this delay.
     Late(Duration),
     Reply(Reply),
     Error(CallError),
-    /// No answer while the connection lives.
+    /// No reply while the connection lives.
     Never,
     /// The connection ends instead.
     End,
 }
 
-/// The answer to a dial.
+/// The reply to a dial.
 #[derive(Clone, Default)]
 pub(crate) enum Dial {
     #[default]

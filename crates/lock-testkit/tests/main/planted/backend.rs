@@ -1,4 +1,4 @@
-//! A backend over the buggy store rules, with further bugs in subscriptions and in its handling of requests.
+//! A backend with the buggy store rules, and further bugs in subscriptions and request handling.
 
 use async_trait::async_trait;
 use lock_core::{

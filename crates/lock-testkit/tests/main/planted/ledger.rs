@@ -1,4 +1,4 @@
-//! Correct run ledgers with one planted bug, which a named property must find.
+//! Run ledgers with one planted bug each, which a named property must find.
 
 use super::{are_all_of, finds};
 use async_trait::async_trait;
@@ -45,7 +45,7 @@ pub(super) struct BuggyLedger {
     old: Mutex<Vec<Trigger>>,
 }
 
-/// The schedule with which the suite first registers its jobs.
+/// The fingerprint of the schedule with which the suite first registers its jobs.
 const FIRST: u64 = 7;
 const TOKEN: FencingToken = FencingToken::new(7);
 
@@ -138,7 +138,7 @@ impl BuggyLedger {
         }
     }
 
-    /// Applies the bug to the pool of a claim.
+    /// Applies the bug to a claim's pool.
     async fn spoil_pool(&self, r: &mut ClaimRequest) {
         let open = self.inner.open_runs(r.job.group.clone()).await.unwrap().outcome;
         let Some(pool) = &mut r.pool else { return };
@@ -155,7 +155,7 @@ impl BuggyLedger {
         }
     }
 
-    /// Returns an answer in place of the ledger's, if the bug has one.
+    /// Returns the reply that the bug substitutes for the ledger's, if any.
     async fn instead(&self, r: &ClaimRequest) -> Option<ClaimReply> {
         let others: Vec<_> = self.open_of(&r.job).await.into_iter().filter(|run| run.run != r.run).collect();
         let alive = others.iter().filter(|run| run.state != RunState::Orphaned).count();

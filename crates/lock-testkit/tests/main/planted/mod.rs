@@ -1,4 +1,4 @@
-//! Proof that the suite catches bugs: each planted bug is found by a property that is named here.
+//! Tests that the suite catches bugs. Each planted bug is found by the property named here.
 
 mod backend;
 mod ledger;
@@ -28,7 +28,8 @@ async fn finds(property: impl Future<Output = ()> + Send + 'static) -> bool {
     tokio::spawn(property).await.is_err_and(|error| error.is_panic())
 }
 
-/// Generates one test per bug: the properties fail with the bug and pass without it. `CAUGHT` lists the bugs.
+/// Generates one test per bug. The properties fail with the bug and pass without it. `CAUGHT` lists
+/// the bugs.
 macro_rules! caught {
     ($($test:ident: $bug:ident by $($module:ident::$property:ident),+;)*) => {
         $(
@@ -36,7 +37,7 @@ macro_rules! caught {
             async fn $test() {
                 $({
                     let found = finds(async { conformance::$module::$property(&Buggy(Some($bug))).await }).await;
-                    assert!(found, "{} finds {:?}", stringify!($property), $bug);
+                    assert!(found, "{} does not find {:?}", stringify!($property), $bug);
                     conformance::$module::$property(&Buggy(None)).await;
                 })+
             }
@@ -51,7 +52,7 @@ use caught;
 #[track_caller]
 fn are_all_of(checker: Checker, caught: &[PlantedBug]) {
     let listed: Vec<_> = PlantedBug::caught_by_checker(checker).collect();
-    assert!(listed.iter().all(|bug| caught.contains(bug)), "{listed:?} are caught: {caught:?}");
+    assert!(listed.iter().all(|bug| caught.contains(bug)), "listed {listed:?}, caught {caught:?}");
     assert_eq!(listed.len(), caught.len());
 }
 

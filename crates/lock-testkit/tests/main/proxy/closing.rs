@@ -1,4 +1,4 @@
-//! Connections: opened, redirected and closed, each for its reason.
+//! Tests of opening, redirecting and closing connections.
 
 use super::*;
 use lock_testkit::Direction;
@@ -9,7 +9,7 @@ use std::{
 };
 
 #[test]
-fn a_way_without_faults_passes_everything() {
+fn a_proxy_without_faults_passes_everything() {
     let (server, proxy) = new();
     let mut client = client(&proxy);
     let large = "x".repeat(3 << 20);
@@ -17,13 +17,13 @@ fn a_way_without_faults_passes_everything() {
     assert_eq!(client.command(&["GET", "a"]).text(), large);
     assert_eq!((proxy.connections(), proxy.accepted(), server.clients()), (1, 1, 1));
     drop(client);
-    soon("the server is told that its client is gone", || server.clients() == 0);
-    soon("and that ends the connection", || proxy.connections() == 0);
+    soon("the server closes its client", || server.clients() == 0);
+    soon("the proxy closes the connection", || proxy.connections() == 0);
     assert_eq!(proxy.accepted(), 1);
 }
 
 #[test]
-fn a_cut_closes_present_connections_only() {
+fn a_cut_closes_current_connections_only() {
     let (server, proxy) = new();
     let (mut one, mut two) = (client(&proxy), client(&proxy));
     proxy.cut();
@@ -35,7 +35,7 @@ fn a_cut_closes_present_connections_only() {
 }
 
 #[test]
-fn a_refused_client_is_let_in_again() {
+fn a_refused_client_can_connect_again() {
     let (server, proxy) = new();
     let mut present = client(&proxy);
     proxy.refuse();
@@ -48,7 +48,7 @@ fn a_refused_client_is_let_in_again() {
 }
 
 #[test]
-fn a_new_target_gets_the_new_connections() {
+fn new_connections_go_to_the_new_target() {
     let (old, proxy) = new();
     let fresh = RedisServer::start();
     let mut before = client(&proxy);
@@ -65,13 +65,13 @@ fn a_dead_server_closes_its_clients() {
     server.stop();
     closed(present.receive());
     closed(RawRedis::connect(proxy.address()).and_then(|mut client| client.try_command(&["PING"])));
-    soon("nothing stays open", || proxy.connections() == 0);
+    soon("all connections are closed", || proxy.connections() == 0);
     server.restart();
     client(&proxy);
 }
 
 #[test]
-fn a_half_closed_client_still_gets_the_answer() {
+fn a_half_closed_client_still_receives_the_reply() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = TcpProxy::start(server.local_addr().unwrap());
     proxy.delay(Duration::from_millis(5));
@@ -87,7 +87,7 @@ fn a_half_closed_client_still_gets_the_answer() {
     heard.clear();
     client.read_to_string(&mut heard).unwrap();
     assert_eq!(heard, "answer");
-    soon("nothing stays open", || proxy.connections() == 0);
+    soon("all connections are closed", || proxy.connections() == 0);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_dropped_proxy_closes_everything() {
     proxy.stall(Direction::Both);
     drop(proxy);
     closed(client.try_command(&["PING"]));
-    // Not immediately: a process forked by another test has a copy of the listener until it executes another program.
-    soon("nobody listens", || TcpStream::connect(address).is_err());
-    soon("the server is told", || server.clients() == 0);
+    // Not immediate: a process forked by another test holds a copy of the listener until `exec`.
+    soon("the listener is closed", || TcpStream::connect(address).is_err());
+    soon("the server closes its client", || server.clients() == 0);
 }

@@ -1,4 +1,5 @@
-//! The proxy's faults have their documented effect, on everything sent after they were set.
+//! Tests that the proxy's faults have their documented effect on everything sent after they were
+//! set.
 
 mod closing;
 mod losing;
@@ -29,7 +30,7 @@ fn has(word: &'static str) -> impl Fn(&[u8]) -> bool + Send + Sync + 'static {
     move |chunk| chunk.windows(word.len()).any(|window| window == word.as_bytes())
 }
 
-/// Asserts that the connection was closed, rather than that the answer took too long.
+/// Asserts that the connection was closed and did not time out.
 fn closed<T: std::fmt::Debug>(answer: io::Result<T>) {
     let kind = answer.unwrap_err().kind();
     assert!(!matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{kind}");

@@ -1,4 +1,4 @@
-//! Delayed bytes are late in both directions, in order, and not lost.
+//! Tests of delayed and stalled bytes, which must arrive in order and not be lost.
 
 use super::*;
 use lock_testkit::Direction;
@@ -8,13 +8,13 @@ use std::{
 };
 
 #[test]
-fn a_stalled_way_keeps_its_bytes() {
+fn a_stalled_direction_holds_its_bytes() {
     let (server, proxy) = new();
     let (mut present, mut future) = (client(&proxy), RawRedis::connect(proxy.address()).unwrap());
     proxy.stall(Direction::ToServer);
     present.send(&["INCR", "a"]).unwrap();
     future.send(&["INCR", "b"]).unwrap();
-    thread::sleep(Duration::from_millis(50)); // in which nothing may happen
+    thread::sleep(Duration::from_millis(50)); // nothing may happen during this time
     assert!(server.keys().is_empty());
     assert_eq!(proxy.connections(), 2);
     proxy.pass();
@@ -23,35 +23,35 @@ fn a_stalled_way_keeps_its_bytes() {
 }
 
 #[test]
-fn a_stalled_answer_was_carried_out() {
+fn a_request_with_a_stalled_reply_is_executed() {
     let (server, proxy) = new();
     let mut client = client(&proxy);
     proxy.stall(Direction::ToClient);
     client.send(&["INCR", "a"]).unwrap();
-    soon("the server has done it", || get(&server, "a").is_some());
+    soon("the server executes the request", || get(&server, "a").is_some());
     client.send(&["INCR", "a"]).unwrap();
-    soon("and again", || get(&server, "a").as_deref() == Some("2"));
+    soon("the server executes the second request", || get(&server, "a").as_deref() == Some("2"));
     proxy.pass();
     assert_eq!(client.receive().unwrap().integer(), 1);
     assert_eq!(client.receive().unwrap().integer(), 2);
 }
 
 #[test]
-fn a_stalled_request_arrives_though_its_client_is_gone() {
+fn a_stalled_request_arrives_after_its_client_is_gone() {
     let (server, proxy) = new();
     let mut client = client(&proxy);
     proxy.stall(Direction::Both);
     client.send(&["INCR", "a"]).unwrap();
     drop(client);
-    thread::sleep(Duration::from_millis(30)); // in which nothing may happen
+    thread::sleep(Duration::from_millis(30)); // nothing may happen during this time
     assert_eq!((get(&server, "a"), server.clients()), (None, 1));
     proxy.pass();
-    soon("the server does it", || get(&server, "a").is_some());
-    soon("and hears that its client is gone", || server.clients() == 0 && proxy.connections() == 0);
+    soon("the server executes the request", || get(&server, "a").is_some());
+    soon("the server closes its client", || server.clients() == 0 && proxy.connections() == 0);
 }
 
 #[test]
-fn a_cut_ends_also_a_stalled_connection() {
+fn a_cut_also_closes_a_stalled_connection() {
     let (server, proxy) = new();
     let mut client = client(&proxy);
     proxy.stall(Direction::Both);
@@ -59,7 +59,7 @@ fn a_cut_ends_also_a_stalled_connection() {
     proxy.cut();
     closed(client.receive());
     proxy.pass();
-    soon("the server hears it", || server.clients() == 0);
+    soon("the server closes its client", || server.clients() == 0);
     assert_eq!(get(&server, "a"), None);
 }
 
@@ -76,13 +76,13 @@ fn a_delay_keeps_the_order() {
     for n in 1..=100 {
         assert_eq!(client.receive().unwrap().integer(), n);
     }
-    assert!(begin.elapsed() >= 2 * WAY, "there and back");
-    // One after the other they would take two hundred delays.
-    assert!(begin.elapsed() < 100 * WAY, "a long way is not a narrow one: {:?}", begin.elapsed());
+    assert!(begin.elapsed() >= 2 * WAY, "both directions must be delayed");
+    // Delayed one after the other, the requests would take two hundred delays.
+    assert!(begin.elapsed() < 100 * WAY, "latency must not limit throughput: {:?}", begin.elapsed());
 }
 
 #[test]
-fn removing_the_delay_delivers_at_once() {
+fn removing_the_delay_delivers_immediately() {
     let (_server, proxy) = new();
     let mut client = client(&proxy);
     proxy.delay(Duration::from_secs(3_600));
@@ -91,9 +91,10 @@ fn removing_the_delay_delivers_at_once() {
     assert_eq!(client.receive().unwrap().text(), "PONG");
 }
 
-/// A test's virtual time does not apply here, and its runtime, which this very call blocks, is not ours.
+/// The test's virtual time does not apply to the proxy, which does not run on the test's blocked
+/// runtime.
 #[tokio::test(start_paused = true)]
-async fn a_paused_clock_does_not_concern_the_proxy() {
+async fn a_paused_clock_does_not_affect_the_proxy() {
     let (_server, proxy) = new();
     proxy.delay(Duration::from_millis(5));
     let begin = Instant::now();

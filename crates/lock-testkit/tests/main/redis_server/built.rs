@@ -1,10 +1,10 @@
-//! A server is as it was built, or reports why it cannot be.
+//! Tests of the options of a server.
 
 use lock_testkit::{RawRedis, RedisServer};
 use std::{os::unix::net::UnixStream, panic};
 
 #[test]
-fn a_server_is_as_it_was_built() {
+fn a_server_has_its_configured_options() {
     let secret = r#"a "quoted" \ päss"#;
     let server = RedisServer::builder()
         .config("maxclients", "123")
@@ -28,24 +28,24 @@ fn a_server_is_as_it_was_built() {
 }
 
 #[test]
-fn a_server_that_locks_out_its_default_user_is_still_ours() {
+fn a_disabled_default_user_does_not_lock_out_the_testkit() {
     let server = RedisServer::builder().user("user default off").start();
     assert!(RawRedis::connect(server.address()).unwrap().command(&["PING"]).is_error());
     assert_eq!(server.command(&["PING"]).text(), "PONG");
 }
 
 #[test]
-fn a_replica_has_its_masters_data() {
+fn a_replica_copies_its_masters_data() {
     let master = RedisServer::builder().password("secret").start();
     master.command(&["SET", "a", "1"]);
     let replica = RedisServer::builder().replica_of(&master).start();
     assert_eq!(replica.command(&["GET", "a"]).text(), "1");
     assert!(replica.command(&["SET", "a", "2"]).is_error());
-    assert_eq!(master.clients(), 0, "a replica is no client");
+    assert_eq!(master.clients(), 0, "a replica must not count as a client");
 }
 
 #[test]
-fn a_server_that_does_not_start_says_why() {
+fn a_failed_start_reports_the_cause() {
     let start = || RedisServer::builder().config("no-such-directive", "1").start();
     let panic = panic::catch_unwind(start).unwrap_err();
     let text = panic.downcast_ref::<String>().unwrap();

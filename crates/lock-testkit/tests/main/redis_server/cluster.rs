@@ -1,4 +1,4 @@
-//! Three masters, three replicas, and all slots.
+//! Tests of a cluster of three masters and three replicas.
 
 use lock_testkit::RedisCluster;
 
@@ -18,7 +18,7 @@ fn a_slot_is_moved_with_its_keys() {
 }
 
 #[test]
-fn a_replica_takes_the_place_of_its_dead_master() {
+fn a_replica_replaces_its_dead_master() {
     let cluster = RedisCluster::start();
     let old = cluster.server_of("a");
     old.stop();

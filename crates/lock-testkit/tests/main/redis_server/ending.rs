@@ -1,4 +1,4 @@
-//! Nothing of a server is left after a test, however the test ends.
+//! Tests that no process or directory is left behind, however a test ends.
 
 use super::*;
 use lock_testkit::RedisServer;
@@ -28,9 +28,9 @@ fn a_test_that_panics_leaves_no_process_and_no_directory() {
     let (tell, told) = mpsc::channel();
     let test = thread::spawn(move || {
         let server = RedisServer::start();
-        server.pause(); // dead or not
+        server.pause(); // must be killed even while paused
         tell.send((server.pid().unwrap(), server.directory().to_owned())).unwrap();
-        panic!("this panic is part of a test");
+        panic!("this panic is part of the test");
     });
     let (pid, directory) = told.recv().unwrap();
     test.join().unwrap_err();
@@ -39,7 +39,7 @@ fn a_test_that_panics_leaves_no_process_and_no_directory() {
 
 /// Runs itself in another process and kills that process.
 #[test]
-fn a_killed_parent_takes_its_server_with_it() {
+fn the_server_of_a_killed_test_process_ends() {
     const INSIDE: &str = "LOCK_TESTKIT_TO_BE_KILLED";
     if env::var_os(INSIDE).is_some() {
         let server = RedisServer::start();
@@ -49,7 +49,7 @@ fn a_killed_parent_takes_its_server_with_it() {
         }
     }
     let mut parent = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "redis_server::ending::a_killed_parent_takes_its_server_with_it", "--nocapture"])
+        .args(["--exact", "redis_server::ending::the_server_of_a_killed_test_process_ends", "--nocapture"])
         .env(INSIDE, "1")
         .stdout(Stdio::piped())
         .spawn()
@@ -62,7 +62,7 @@ fn a_killed_parent_takes_its_server_with_it() {
 
     parent.kill().unwrap();
     parent.wait().unwrap();
-    // The process id is not checked, since the reaper of orphans may be slow.
+    // Do not check the process id, because orphans may be reaped late.
     soon("the server is gone", || TcpStream::connect(("127.0.0.1", port)).is_err());
     soon("its directory is gone", || !Path::new(directory).exists());
 }

@@ -1,4 +1,4 @@
-//! A server answers, pauses, dies, and returns with the data that it should have.
+//! Tests of replies, pauses, kills and restarts of a server.
 
 use super::*;
 use lock_testkit::{RawRedis, RawValue, RedisServer};
@@ -11,7 +11,7 @@ use std::{
 };
 
 #[test]
-fn a_command_is_answered_in_its_kind() {
+fn replies_have_the_type_of_the_command() {
     let server = RedisServer::start();
     let mut raw = server.raw();
     assert_eq!(raw.command(&["SET", "b", "1"]).text(), "OK");
@@ -27,13 +27,13 @@ fn a_command_is_answered_in_its_kind() {
 }
 
 #[test]
-fn a_paused_server_answers_after_it_is_resumed() {
+fn a_paused_server_replies_after_it_is_resumed() {
     let server = RedisServer::start();
     let mut raw = server.raw();
     server.pause();
     server.pause();
     raw.send(&["INCR", "a"]).unwrap();
-    let mut probe = TcpStream::connect(server.address()).unwrap(); // the kernel's doing
+    let mut probe = TcpStream::connect(server.address()).unwrap(); // accepted by the kernel
     probe.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     probe.write_all(b"PING\r\n").unwrap();
     assert_eq!(probe.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::WouldBlock);
@@ -53,7 +53,7 @@ fn a_server_restarted_from_a_dump_has_the_old_data() {
     assert_ne!(server.pid(), pid);
     assert_eq!(server.port(), port);
     server.restart();
-    assert!(server.keys().is_empty(), "it is not persistent");
+    assert!(server.keys().is_empty(), "the server is not persistent");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_persistent_server_keeps_its_last_dump() {
     server.stop();
     server.stop();
     server.restart();
-    assert_eq!(server.keys(), ["a"], "what was not dumped died");
+    assert_eq!(server.keys(), ["a"], "only dumped data must survive");
     server.restart_empty();
     assert!(server.keys().is_empty());
 }
@@ -83,7 +83,7 @@ fn a_retrying_client_does_not_take_the_servers_port() {
 }
 
 #[test]
-fn a_server_counts_the_connections_of_others() {
+fn a_server_counts_only_foreign_connections() {
     let server = RedisServer::start();
     let mut raw = server.raw();
     assert_eq!((server.clients(), server.subscriptions()), (0, 0));
@@ -97,18 +97,18 @@ fn a_server_counts_the_connections_of_others() {
 }
 
 #[test]
-fn a_taken_port_is_waited_for() {
+fn a_start_waits_for_a_taken_port() {
     let first = RedisServer::start();
     let port = first.port();
     let second = thread::spawn(move || RedisServer::builder().port(port).start());
-    thread::sleep(Duration::from_millis(100)); // the hazard is to take the first one's answers for its own
+    thread::sleep(Duration::from_millis(100)); // the first server's replies must not count as its own
     assert!(!second.is_finished());
     drop(first);
     assert_eq!(second.join().unwrap().port(), port);
 }
 
 #[test]
-fn a_process_that_died_by_itself_can_be_restarted() {
+fn a_process_that_exited_can_be_restarted() {
     let server = RedisServer::start();
     kill_process(process(server.pid().unwrap()), Signal::KILL).unwrap();
     server.restart();
@@ -116,7 +116,7 @@ fn a_process_that_died_by_itself_can_be_restarted() {
 }
 
 #[test]
-fn a_clock_that_is_set_moves_the_server_while_it_runs() {
+fn setting_the_clock_affects_a_running_server() {
     let clock = lock_testkit::ClockShift::new();
     let server = RedisServer::builder().clock(&clock).start();
     let mut raw = server.raw();
@@ -132,5 +132,5 @@ fn a_clock_that_is_set_moves_the_server_while_it_runs() {
     }
     server.command(&["SET", "x", "1", "PX", "600000"]);
     clock.set(601);
-    assert_eq!(server.keys(), [""; 0], "an expiry is a moment of the wall clock");
+    assert_eq!(server.keys(), [""; 0], "expiry follows the wall clock");
 }

@@ -1,5 +1,5 @@
-//! The guarantees that tests take for granted: the server runs, is ours, is configured as requested, and leaves
-//! nothing behind.
+//! Tests of the guarantees on which other tests rely: the server runs, belongs to the test, has the
+//! requested configuration, and leaves nothing behind.
 
 mod built;
 mod cluster;

@@ -1,9 +1,9 @@
-//! A master, its replicas and their sentinels.
+//! Tests of a master, its replicas and their sentinels.
 
 use lock_testkit::RedisSentinels;
 
 #[test]
-fn a_promoted_server_is_followed_by_all() {
+fn all_servers_follow_a_promoted_server() {
     let deployment = RedisSentinels::start();
     let old = deployment.master().port();
     assert_eq!(old, deployment.servers()[0].port());

@@ -8,7 +8,7 @@ use lock_testkit::{RedisCluster, RedisServer, unused_address};
 async fn nodes_that_do_not_answer_are_all_named() {
     let (first, second) = (unused_address().to_string(), unused_address().to_string());
     let url = format!("redis-cluster://:canary@{first},{second}");
-    for says in [&first, &second, &"none answered".to_owned()] {
+    for says in [&first, &second, &"none responded".to_owned()] {
         refused(&url, BackendErrorKind::Unavailable, says).await;
     }
 }

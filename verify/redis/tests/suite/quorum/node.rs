@@ -82,7 +82,7 @@ async fn node_that_may_have_lost_data_is_young() {
     assert!(error.contains("this is a replica"), "{error}");
     until("refused as a node", async || {
         let error = vote(&node, Duration::ZERO).await.unwrap_err().to_string();
-        error.contains(&format!("node {} of the quorum", server.address()))
+        error.contains(&format!("quorum node {}", server.address()))
             && error.contains("an independent master")
     })
     .await;

@@ -20,7 +20,7 @@ fn with(nodes: &RedisQuorum, other: &str) -> String {
 
 /// Asserts that connecting is refused, with the name of the node and this text.
 async fn is_no_node(nodes: &RedisQuorum, other: &str, kind: BackendErrorKind, says: &str) {
-    for words in [says, &format!("node {other} of the quorum")] {
+    for words in [says, &format!("quorum node {other}")] {
         refused(&with(nodes, other), kind, words).await;
     }
 }
@@ -30,7 +30,7 @@ async fn unreachable_majority_is_named() {
     let nodes = RedisQuorum::start(1);
     let [first, second] = [(); 2].map(|()| unused_address().to_string());
     let url = format!("{},{first},{second}", nodes.url());
-    for says in [&format!("node {first}"), &format!("node {second}"), &"1 of 3 nodes answer".to_owned()] {
+    for says in [&format!("node {first}"), &format!("node {second}"), &"1 of 3 nodes respond".to_owned()] {
         refused(&url, BackendErrorKind::Unavailable, says).await;
     }
     let error = RedisBackendBuilder::from_url(&url).unwrap().connect_quorum().await.unwrap_err();
@@ -45,7 +45,7 @@ async fn missing_login_and_permission_are_named() {
     let third = RedisServer::builder().user("shop on >canary ~* &* +@all").start();
     let other = third.address().to_string();
     let url = with(&nodes, &other).replace("://", "://shop:canary@");
-    let node = format!("node {other} of the quorum");
+    let node = format!("quorum node {other}");
     third.command(&["ACL", "SETUSER", "shop", "resetpass", ">another"]);
     for says in ["use the correct user and password", &node] {
         refused(&url, BackendErrorKind::Denied, says).await;

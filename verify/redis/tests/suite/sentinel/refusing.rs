@@ -10,7 +10,7 @@ async fn unknown_master_is_named() {
     let url = deployment.url().replace("/main", "/stock");
     refused(&url, BackendErrorKind::Misconfigured, r#"monitor a master named "stock": use the name"#).await;
     let sentinel = deployment.sentinels()[0].address().to_string();
-    refused(&url, BackendErrorKind::Misconfigured, "ask the sentinel 127.0.0.1:").await;
+    refused(&url, BackendErrorKind::Misconfigured, "query the sentinel 127.0.0.1:").await;
     // One of them is enough, at any position.
     for url in [
         format!("redis-sentinel://{},{sentinel}/main", unused_address()),
@@ -24,7 +24,7 @@ async fn unknown_master_is_named() {
 async fn sentinels_that_do_not_answer_are_all_named() {
     let (first, second) = (unused_address().to_string(), unused_address().to_string());
     let url = format!("redis-sentinel://:canary@{first},{second}/main?sentinel_pass=canary");
-    for says in [&first, &second, &"no sentinel answered".to_owned()] {
+    for says in [&first, &second, &"no sentinel responded".to_owned()] {
         refused(&url, BackendErrorKind::Unavailable, says).await;
     }
 }
