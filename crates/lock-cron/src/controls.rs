@@ -252,11 +252,11 @@ impl Scheduler {
         Ok(matches!(reply, CommandReply::Accepted { .. }))
     }
 
-    /// Sets a job's watermark to the server's current time, even if that lowers it. Use this if no
-    /// runs start because the server's clock was ahead
+    /// Sets a job's watermark to the server's current time, even if that lowers it. Use this if a
+    /// job no longer runs because the server's clock had been ahead
     /// ([`WatermarkAhead`](crate::observer::CronEvent::WatermarkAhead)). Runs scheduled from now on
-    /// start again, including those that already ran ahead of time. A late run of
-    /// [`once`](Self::once) still starts.
+    /// will start, even those that already ran early. A late run of [`once`](Self::once) still
+    /// starts.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -169,7 +169,10 @@ impl fmt::Display for OptionsError {
                 "a re-entry keeps the hold's token, {token}, which is below the `token_floor`: lower it, or release the lock first"
             ),
             Self::FixedLease => {
-                write!(f, "a fixed lease would end every term of an election: use `lease`, which is renewed")
+                write!(
+                    f,
+                    "a fixed lease would cut every leadership term short: use `lease`, which is renewed"
+                )
             }
             Self::DelaysReversed { initial_delay, max_delay } => write!(
                 f,

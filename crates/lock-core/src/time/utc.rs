@@ -10,11 +10,11 @@ use std::{
 
 /// A time in UTC, in microseconds since 1970-01-01T00:00:00Z; leap seconds are not counted.
 ///
-/// It is a plain number and not a [`SystemTime`], whose resolution depends on the platform. Methods that take one also
-/// accept a `SystemTime`. Arithmetic saturates.
+/// It is a plain number rather than a [`SystemTime`], whose resolution depends on the platform. Methods that
+/// take one also accept a `SystemTime`. Arithmetic saturates.
 ///
-/// A [`Clock`](crate::clock::Clock) and [`now`](Self::now) return the time of this machine, and a store returns the time
-/// of its server. Either clock may step.
+/// [`Clock::wall`](crate::clock::Clock::wall) and [`now`](Self::now) return this machine's time; a store
+/// returns its server's time. Either clock may step.
 ///
 /// ```
 /// use lock_core::clock::UtcTime;

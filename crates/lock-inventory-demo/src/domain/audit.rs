@@ -220,7 +220,7 @@ impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Oversold { sku, supplied, sold } => {
-                write!(f, "{sku}: {sold} units were sold of {supplied}")
+                write!(f, "{sku}: {sold} units were sold, but only {supplied} were supplied")
             }
             Self::CounterIsOff { sku, supplied, stock, reserved, sold } => {
                 write!(
@@ -241,7 +241,7 @@ impl fmt::Display for Breach {
             Self::UnknownProduct { sku } => {
                 write!(
                     f,
-                    "{sku}: the ledger contains an order for this product, which the store does not contain"
+                    "{sku}: the ledger contains an order for this product, but the store has no such product"
                 )
             }
         }

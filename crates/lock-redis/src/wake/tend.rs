@@ -139,7 +139,7 @@ fn log(error: &RequestError, logged: &mut String) {
     if *logged == text {
         tracing::debug!(%error, retryable, "redis wake-ups still interrupted");
     } else {
-        tracing::warn!(%error, retryable, "redis wake-ups interrupted, waiters poll at least every 5 s");
+        tracing::warn!(%error, retryable, "redis wake-ups interrupted; waiters poll at least every 5 s");
         *logged = text;
     }
 }

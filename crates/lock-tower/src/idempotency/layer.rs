@@ -110,9 +110,9 @@ impl IdempotencyLayer {
         Self { buffer, ..self }
     }
 
-    /// Leaves storing responses to the handler, in the transaction of its own work, with the
-    /// store's `complete_in` or [`IdempotencyStore::complete`]. If the handler does not store its
-    /// response, a retry runs it again.
+    /// Makes the handler responsible for storing its response, in the same transaction as its other
+    /// writes, with the store's `complete_in` or [`IdempotencyStore::complete`]. If the handler
+    /// does not store a response, a retry runs it again.
     pub fn recorded_by_handler(self) -> Self {
         Self { terms: Terms { recorded_by_handler: true, ..self.terms }, ..self }
     }
