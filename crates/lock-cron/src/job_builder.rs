@@ -134,12 +134,12 @@ impl JobBuilder {
     /// same time, even if nodes die. A kind's instances share its pool. Each job has at most one
     /// pool. [`max_running`] limits the runs per node.
     ///
-    /// A run occupies its place until its end is recorded, including while it waits for its next
-    /// [attempt](Retries). If the node of a run dies, its place is freed when the [`run_lease`]
-    /// expires, and the next attempt needs a place again. Triggered runs and catch-up runs also
-    /// need a place.
+    /// A run occupies its slot until its end is recorded, including while it waits for its next
+    /// [attempt](Retries). If the node of a run dies, its slot is freed when the [`run_lease`]
+    /// expires, and the next attempt needs a slot again. Triggered runs and catch-up runs also
+    /// need a slot.
     ///
-    /// If the pool is full, a run waits for a free place. It starts immediately if a run of the
+    /// If the pool is full, a run waits for a free slot. It starts immediately if a run of the
     /// pool ends on its node or on the leader, and otherwise within about 5 s. On each node, the
     /// run that has waited longest starts first. An on-time run whose [grace](Self::grace) has
     /// passed is skipped as [`NoCapacity`]. A triggered run waits for the life of its trigger;

@@ -193,7 +193,7 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
                 give_up("another run began in the meantime", AfterAttempt::Finish).await;
                 return None;
             }
-            // A run keeps its place, so this only happens if nodes set different limits for the pool.
+            // A run keeps its slot, so this only happens if nodes set different limits for the pool.
             RetryOutcome::Refused(ClaimReply::PoolFull { .. }) => delay = full.next_wait(),
             // It was cancelled, or another node has it and is then the only one that can end it.
             RetryOutcome::Refused(ClaimReply::Gone) => {

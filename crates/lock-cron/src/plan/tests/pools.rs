@@ -1,4 +1,4 @@
-//! Pools: runs that wait for a place, and the requests for it.
+//! Pools: runs that wait for a slot, and the requests for it.
 
 use super::*;
 use lock_ledger::PoolLimit;
