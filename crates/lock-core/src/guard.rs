@@ -154,9 +154,9 @@ impl LockGuard {
     }
 
     /// Sets a note on this hold, such as `"42 %"`, and replaces any earlier one.
-    /// [`inspect`](crate::LockFactory::inspect) shows it in other processes. This call does no IO: the note is written
-    /// with the card of the process, in the background and at most once per second, and disappears within 20 s after
-    /// the end of the hold.
+    /// [`inspect`](crate::LockFactory::inspect) shows it in other processes. This call does no IO: the note
+    /// is written along with the process's card, in the background and at most once per second. It disappears
+    /// within 20 s of the end of the hold.
     ///
     /// Notes are for people. They are truncated to [`MAX_TEXT_CHARS`](crate::inspect::ProcessCard::MAX_TEXT_CHARS), and
     /// a factory shows at most [`MAX_NOTES`](crate::inspect::ProcessCard::MAX_NOTES) of them; further notes are

@@ -158,7 +158,7 @@ impl fmt::Display for OptionsError {
                 prefix.escape_debug()
             ),
             Self::FloorTooHigh { floor, most } => {
-                write!(f, "a token floor of {floor} leaves too few tokens above it: use one below {most}")
+                write!(f, "a token floor of {floor} leaves too few tokens above it: use a floor below {most}")
             }
             Self::RetentionOutOfRange { retention, least, most } => write!(
                 f,

@@ -126,7 +126,7 @@ async fn no_floor_makes_a_token_repeat() {
     for floor in [u64::MAX, u64::MAX - 1, 1 << 53, (1 << 53) - 1] {
         let error = above(floor).unwrap_err();
         assert_eq!(error.kind(), LockErrorKind::InvalidOptions, "{floor}");
-        assert!(format!("{error:#}").contains("use one below"), "{error:#}");
+        assert!(format!("{error:#}").contains("use a floor below"), "{error:#}");
     }
     let mut last = FencingToken::new(8_000_000_000_000_000);
     let mut high = above(last.get()).unwrap();

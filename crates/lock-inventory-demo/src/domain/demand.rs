@@ -152,8 +152,8 @@ pub enum DemandError {
     },
     /// There are fewer products with at least two orders than stalls.
     #[error(
-        "{stalls} stalls need the same number of products that are ordered at least twice: use at most {most} \
-         --stalls, or raise --orders"
+        "--stalls {stalls} needs at least {stalls} products with two or more orders: use at most --stalls {most}, or \
+         raise --orders"
     )]
     TooManyStalls {
         /// Requested number of stalls.

@@ -102,7 +102,7 @@ impl fmt::Display for Verdict {
         match self {
             Self::Proven { oversold, refused } => {
                 write!(f, "Without the lock, the shops sold {} that did not exist. ", pieces(*oversold))?;
-                write!(f, "With the lock, they oversold nothing")?;
+                write!(f, "With the lock, nothing was oversold")?;
                 match refused {
                     0 => write!(f, "."),
                     1 => write!(f, ", and the store refused the one write that came too late."),
@@ -181,12 +181,12 @@ mod tests {
         let verdict = |oversold, refused| Verdict::Proven { oversold, refused }.to_string();
         assert_eq!(
             verdict(4_002, 5),
-            "Without the lock, the shops sold 4,002 units that did not exist. With the lock, they oversold nothing, and \
+            "Without the lock, the shops sold 4,002 units that did not exist. With the lock, nothing was oversold, and \
              the store refused all 5 writes that came too late."
         );
         assert_eq!(
             verdict(1, 0),
-            "Without the lock, the shops sold 1 unit that did not exist. With the lock, they oversold nothing."
+            "Without the lock, the shops sold 1 unit that did not exist. With the lock, nothing was oversold."
         );
         let broken = vec![Broken::Oversold { units: 2 }, Broken::Books { breaches: 1 }];
         assert_eq!(

@@ -258,7 +258,7 @@ pub enum ShopError {
     #[error("the shop's database failed")]
     Store(#[from] StoreError),
     /// The locks are unusable.
-    #[error("the shop could not use its locks")]
+    #[error("the shop's locks failed")]
     Locks(#[from] LockError),
     /// The metrics could not be set up.
     #[error("could not set up the shop's metrics")]
