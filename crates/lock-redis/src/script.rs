@@ -19,6 +19,9 @@ pub(crate) struct Script {
 /// The words of a command. Constant ones are not copied.
 pub(crate) type Words = Vec<Cow<'static, str>>;
 
+/// Room for the words of one operation.
+const WORDS: usize = 16;
+
 macro_rules! nothing {
     () => {
         ""
@@ -62,6 +65,12 @@ macro_rules! otherwise {
             include_str!("scripts/raise.lua"),
             include_str!("scripts/propose_otherwise.lua")
         )
+    };
+}
+
+macro_rules! not_freed {
+    () => {
+        concat!(now!(), include_str!("scripts/free_otherwise.lua"))
     };
 }
 
@@ -166,6 +175,11 @@ scripts! {
     EXTEND "extend" "extend"
 }
 
+scripts! {
+    FREEING_TEXTS nothing!
+    FREE "release" "free" [not_freed!]
+}
+
 /// Defines the ledger scripts that schedulers repeat. The batch script calls each as a function of its keys and
 /// arguments.
 macro_rules! repeated {
@@ -228,7 +242,8 @@ impl Script {
         write: impl Fn(&mut Words),
     ) -> Result<Delivered, Unanswered> {
         let command = |name, script: &'static str| {
-            let mut words = vec![Cow::Borrowed(script)];
+            let mut words = Vec::with_capacity(WORDS);
+            words.push(Cow::Borrowed(script));
             words.push(match keys {
                 1 => Cow::Borrowed("1"),
                 2 => Cow::Borrowed("2"),
@@ -274,6 +289,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     const SHARED: &[(&str, &str)] = &[
+        ("free_otherwise", include_str!("scripts/free_otherwise.lua")),
         ("hold", include_str!("scripts/hold.lua")),
         ("holder", holder!()),
         ("int", include_str!("scripts/int.lua")),
@@ -289,6 +305,7 @@ mod tests {
             TEXTS,
             HOLDER_TEXTS,
             PROPOSING_TEXTS,
+            FREEING_TEXTS,
             HEALING_TEXTS,
             EXTENDING_TEXTS,
             REPEATED_TEXTS,

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn message_of_a_minority_is_reported_after_a_moment() {
+    fn message_of_a_minority_is_reported_after_a_delay() {
         let mut burst = Burst::default();
         assert_eq!(burst.hear(0, 2), Message::First(1));
         assert!(burst.is_overdue(1));

@@ -3,12 +3,13 @@
 use super::{
     gather::Gather,
     leases::LeaseRecord,
+    node::Freed,
     residue::{Outcome, Release},
     shared::{STRAGGLER_TIMEOUT, Shared, left_out},
     timer::pause,
 };
 use crate::{
-    backend::{Applied, BackendError, NotifyWaiters, ReleaseRequest, Released, Reply},
+    backend::{Applied, BackendError, NotifyWaiters, ReleaseRequest, Released},
     time::Moment,
 };
 use std::{future::Future, sync::Arc, time::Duration};
@@ -46,7 +47,7 @@ struct Sent {
     node: usize,
     release: Release,
     at: Moment,
-    answer: Result<Reply<Released>, BackendError>,
+    answer: Result<Freed, BackendError>,
 }
 
 impl Cleanup {
@@ -132,11 +133,16 @@ impl Cleanup {
             node.in_flight = None;
         }
         let answer = sent.answer.map(|reply| {
-            self.shared.learn(sent.node, sent.at, reply.now);
+            if let Some(time) = reply.now {
+                self.shared.learn(sent.node, sent.at, time);
+            }
             (node.wanted, node.failures) = (false, 0);
             let found = matches!(reply.outcome, Released::Released { .. });
             let proof = self.record.released(sent.node, sent.release, reply.now, found);
-            node.proof_at = proof.map_or(now, |at| now + at.since(reply.now) + Duration::from_millis(1));
+            // Without the time, the release is repeated immediately. It finds nothing then, so its reply has the time.
+            node.proof_at = proof
+                .zip(reply.now)
+                .map_or(now, |(at, time)| now + at.since(time) + Duration::from_millis(1));
             reply.outcome
         });
         if let Err(error) = &answer {

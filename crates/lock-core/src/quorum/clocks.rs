@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_answer_does_not_spoil_an_estimate() {
+    fn slow_reply_does_not_spoil_an_estimate() {
         let mut clocks = NodeClocks::new(1);
         clocks.learn(0, at(0), at(0), UtcTime::from_millis(50_000));
         clocks.learn(0, at(1000), at(6000), UtcTime::from_millis(51_000));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn step_of_a_clock_is_followed_at_once() {
+    fn clock_step_is_followed_immediately() {
         let mut clocks = NodeClocks::new(1);
         clocks.learn(0, at(0), at(0), UtcTime::from_millis(50_000));
         clocks.learn(0, at(10), at(12), UtcTime::from_millis(20_011));

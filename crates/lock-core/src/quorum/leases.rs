@@ -176,7 +176,7 @@ impl LeaseRecord {
         &self,
         node: usize,
         release: Release,
-        executed: UtcTime,
+        executed: Option<UtcTime>,
         found: bool,
     ) -> Option<UtcTime> {
         lock(&self.state).residues[node].released(release, executed, found)

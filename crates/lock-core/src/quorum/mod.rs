@@ -59,8 +59,8 @@ pub use builder::QuorumBuilder;
 pub use member::Member;
 pub(crate) use node::TOKEN_BOUND;
 pub use node::{
-    Extended, Extension, Healed, Healing, MAX_CLOCK_DISTANCE, MIN_COUNTER_RETENTION, NodeReply, Proposal,
-    QuorumNode, Vote,
+    Extended, Extension, Freed, Healed, Healing, MAX_CLOCK_DISTANCE, MIN_COUNTER_RETENTION, NodeReply,
+    Proposal, QuorumNode, Vote,
 };
 
 /// The decisions of a quorum, for model checkers.

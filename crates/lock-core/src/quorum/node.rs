@@ -43,8 +43,9 @@ pub trait QuorumNode: Backend + Subscriptions {
     ///
     /// A store that batches requests must not let a later proposal overtake the release. The proposal would still find
     /// the lease.
-    async fn free(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
-        self.release(request).await
+    async fn free(&self, request: ReleaseRequest) -> Result<Freed, BackendError> {
+        let Reply { now, outcome, .. } = self.release(request).await?;
+        Ok(Freed { now: Some(now), outcome })
     }
 
     /// Checks that the store is an independent master without automatic failover.
@@ -61,6 +62,16 @@ pub struct NodeReply<T> {
     pub age: Duration,
     /// Result of the request.
     pub outcome: T,
+}
+
+/// The reply of a node to [`QuorumNode::free`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Freed {
+    /// Time of the node at which the release was executed. It can be missing if the node had the lease: this usually
+    /// proves that nothing of the lease is left, and reading the clock has a cost.
+    pub now: Option<UtcTime>,
+    /// Result of the release.
+    pub outcome: Released,
 }
 
 /// A request to grant a lock with exactly this token.

@@ -94,11 +94,11 @@ impl Residue {
         Release { after, requests: self.requests, sets: self.sets }
     }
 
-    /// Records a release that was executed at this time of the node, and whether it found the lease. Returns the time
-    /// after which the next release is conclusive, or `None` if the next one need not wait.
-    pub fn released(&mut self, release: Release, executed: UtcTime, found: bool) -> Option<UtcTime> {
+    /// Records a release that was executed at this time of the node, if the time is known, and whether it found the
+    /// lease. Returns the time after which the next release is conclusive, or `None` if the next one need not wait.
+    pub fn released(&mut self, release: Release, executed: Option<UtcTime>, found: bool) -> Option<UtcTime> {
         let was_last = found && (release.requests, self.requests) == (1, 1);
-        let proves = was_last || release.after.is_none_or(|not_after| executed > not_after);
+        let proves = was_last || release.after.is_none_or(|not_after| executed > Some(not_after));
         self.is_over |= proves && release.after.is_some();
         // A grant whose reply arrived in the meantime may have been executed after the release.
         self.released = self.released.max(release.sets);
@@ -124,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn answered_grant_needs_one_release() {
+    fn granted_reply_needs_one_release() {
         let mut residue = Residue::default();
         residue.sent(LATER);
         residue.answered(Outcome::Set);
         let release = residue.release();
-        assert_eq!(residue.released(release, NOW, false), None);
+        assert_eq!(residue.released(release, Some(NOW), false), None);
         assert!(residue.is_clean());
     }
 
@@ -139,27 +139,27 @@ mod tests {
         residue.sent(NOW);
         residue.answered(Outcome::Unknown);
         let release = residue.release();
-        assert_eq!(residue.released(release, NOW, false), Some(NOW));
+        assert_eq!(residue.released(release, Some(NOW), false), Some(NOW));
         assert!(!residue.is_clean(), "the proposal may be executed after the release");
         let release = residue.release();
-        assert_eq!(residue.released(release, LATER, false), None);
+        assert_eq!(residue.released(release, Some(LATER), false), None);
         assert!(residue.is_clean());
     }
 
     #[test]
-    fn grant_that_is_answered_during_a_release_is_released_again() {
+    fn grant_that_arrives_during_a_release_is_released_again() {
         let mut residue = Residue::default();
         residue.sent(LATER);
         let release = residue.release();
         residue.answered(Outcome::Set);
         assert_eq!(
-            residue.released(release, NOW, false),
+            residue.released(release, Some(NOW), false),
             None,
             "the next release need not wait, since no request is in flight"
         );
         assert!(!residue.is_clean(), "the grant may have been executed after the release");
         let release = residue.release();
-        residue.released(release, NOW, false);
+        residue.released(release, Some(NOW), false);
         assert!(residue.is_clean());
     }
 
@@ -168,7 +168,7 @@ mod tests {
         let mut residue = Residue::default();
         residue.sent(LATER);
         let release = residue.release();
-        assert_eq!(residue.released(release, NOW, true), None);
+        assert_eq!(residue.released(release, Some(NOW), true), None);
         assert!(residue.is_clean(), "the proposal was executed before the release");
         residue.answered(Outcome::Set);
         assert!(residue.is_clean());
@@ -182,17 +182,17 @@ mod tests {
             let early = residue.release();
             residue.sent(LATER);
             let release = if between { early } else { residue.release() };
-            assert_eq!(residue.released(release, NOW, true), Some(LATER));
+            assert_eq!(residue.released(release, Some(NOW), true), Some(LATER));
             assert!(!residue.is_clean(), "the other one may be executed after the release");
         }
     }
 
     #[test]
-    fn answer_after_a_proof_changes_nothing() {
+    fn reply_after_a_proof_changes_nothing() {
         let mut residue = Residue::default();
         residue.sent(NOW);
         let release = residue.release();
-        residue.released(release, LATER, false);
+        residue.released(release, Some(LATER), false);
         residue.answered(Outcome::Set);
         assert!(residue.is_clean(), "it was executed before the release");
     }

@@ -1,6 +1,6 @@
 //! The nodes that have stopped answering, and the moments at which they are asked again.
 //!
-//! A request without a reply costs memory and processor time until it is given up. A node that does not answer
+//! A request without a reply costs memory and processor time until it is given up. A node that does not reply
 //! therefore gets few requests:
 //!
 //! ```text
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn any_answer_ends_the_silence() {
+    fn any_reply_ends_the_silence() {
         let mut silence = known();
         asks(&mut silence, 1000, 5000);
         silence.answered(0, at(1000), at(5000));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_node_that_answers_is_never_silent() {
+    fn slow_node_that_replies_is_never_silent() {
         for took in [250, 500, 1000, 2900] {
             let mut silence = known();
             if took <= 1000 {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_answer_raises_the_limit_for_a_while() {
+    fn one_slow_reply_raises_the_limit_for_a_while() {
         let mut silence = known();
         silence.answered(0, at(0), at(500));
         assert_eq!(asks(&mut silence, 1000, 3000).len(), 2000);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn node_without_an_answer_has_a_limit_of_its_own() {
+    fn unresponsive_node_has_a_limit_of_its_own() {
         let mut silence = known();
         silence.nodes[0] = NodeSilence::new(1).nodes[0].clone();
         assert_eq!(asks(&mut silence, 0, 1000).len(), 1000);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_nodes_are_asked_if_the_others_are_no_majority() {
+    fn silent_nodes_are_contacted_if_the_others_are_not_a_majority() {
         let mut silence = known();
         let (asked, late) = (at(1000), at(2000));
         (0..2).for_each(|node| assert_eq!(silence.ask(node, asked), Ok(())));

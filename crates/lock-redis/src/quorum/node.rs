@@ -3,12 +3,12 @@
 use crate::{
     backend::RedisBackend,
     check,
-    client::{Client, Connection},
+    client::{Client, Connection, Reply as RawReply},
     connection::{AcceptedNode, Delivered, Delivery, Dialled},
     error::{RequestError, named},
     keys::{self, NODE_MARKER},
     pipeline::millis,
-    script::{EXTEND, HEAL, PROPOSE, RELEASE, Script, Words},
+    script::{EXTEND, FREE, HEAL, PROPOSE, Script, Words},
     script_reply::{ScriptReply, in_full},
     shared::Shared,
 };
@@ -18,7 +18,8 @@ use lock_core::{
     LockName,
     backend::{BackendError, BackendErrorKind, NotifyWaiters, ReleaseRequest, Released, Reply, Retention},
     quorum::{
-        Extended, Extension, Healed, Healing, MIN_COUNTER_RETENTION, NodeReply, Proposal, QuorumNode, Vote,
+        Extended, Extension, Freed, Healed, Healing, MIN_COUNTER_RETENTION, NodeReply, Proposal, QuorumNode,
+        Vote,
     },
 };
 use std::borrow::Cow;
@@ -33,24 +34,30 @@ const MAX_EXTENSIONS: usize = 32;
 impl<C: Client> QuorumNode for RedisBackend<C> {
     async fn propose(&self, p: Proposal) -> Result<NodeReply<Vote>, BackendError> {
         let server = self.node()?;
+        // A durable node may vote at any age.
+        let reads_age = !p.min_age.is_zero();
         let write = |run: &str, words: &mut Words| {
-            write_keys(&p.name, words);
+            write_keys(&p.name, reads_age, words);
             let arguments = [
-                run.to_owned(),
                 p.lease.to_string(),
                 millis(p.duration),
                 p.not_after.as_micros().to_string(),
                 p.token.to_string(),
                 p.last.to_string(),
-                p.min_age.as_micros().to_string(),
                 retention(p.retention, server),
             ];
             words.extend(arguments.map(Cow::Owned));
+            match reads_age {
+                true => words.extend([p.min_age.as_micros().to_string(), run.to_owned()].map(Cow::Owned)),
+                false if p.floor.is_some() => words.extend(["", ""].map(Cow::Borrowed)),
+                false => {}
+            }
             words.extend(p.floor.map(|floor| Cow::Owned(floor.to_string())));
         };
         // The reply then leaves out the age, which is at least this.
         let min_age = i64::try_from(p.min_age.as_micros()).unwrap_or(i64::MAX);
-        Ok(server.ask(&PROPOSE, 3, write, Some(("granted", min_age))).await?.vote()?)
+        let (keys, usual) = (if reads_age { 3 } else { 2 }, ("granted", min_age));
+        Ok(server.ask(&PROPOSE, keys, write, Some(usual)).await?.vote()?)
     }
 
     async fn extend(&self, items: Vec<Extension>) -> Vec<Result<NodeReply<Extended>, BackendError>> {
@@ -66,7 +73,7 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
     async fn heal(&self, h: Healing) -> Result<NodeReply<Healed>, BackendError> {
         let server = self.node()?;
         let write = |run: &str, words: &mut Words| {
-            write_keys(&h.name, words);
+            write_keys(&h.name, true, words);
             let arguments = [
                 run.to_owned(),
                 h.lease.to_string(),
@@ -83,18 +90,21 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
 
     /// Bypasses the pipeline, which would delay the release behind pending calls to a slow node
     /// while later proposals are sent.
-    async fn free(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+    async fn free(&self, r: ReleaseRequest) -> Result<Freed, BackendError> {
         let server = self.node()?;
-        let channel = match r.notify {
-            NotifyWaiters::Yes => keys::channel(&r.name),
-            _ => String::new(),
-        };
         let write = |_: &str, words: &mut Words| {
-            let arguments = [r.lease.to_string(), "0".to_owned(), channel.clone(), String::new()];
-            words.push(Cow::Owned(r.name.as_str().to_owned()));
-            words.extend(arguments.map(Cow::Owned));
+            words.extend([r.name.as_str().to_owned(), r.lease.to_string()].map(Cow::Owned));
+            if r.notify == NotifyWaiters::Yes {
+                words.push(Cow::Owned(keys::channel(&r.name)));
+            }
         };
-        Ok(server.ask(&RELEASE, 1, write, Some(("released", 0))).await?.released()?)
+        let (sent, reply) = server.call(&FREE, 1, write).await?;
+        if let Ok(RawReply::Integer(listeners)) = reply {
+            let outcome = Released::Released { listeners: u32::try_from(listeners).ok() };
+            return Ok(Freed { now: None, outcome });
+        }
+        let Reply { now, outcome, .. } = server.read(&FREE, sent, reply)?.released()?;
+        Ok(Freed { now: Some(now), outcome })
     }
 
     async fn verify(&self) -> Result<(), BackendError> {
@@ -141,9 +151,8 @@ impl<C: Client> Shared<C> {
         self.ask(&EXTEND, 1 + items.len(), write, None).await?.extended(items.len())
     }
 
-    /// Runs a script of a node and updates the estimate of the server's clock from the reply.
-    /// `write` writes the keys and arguments. `usual` is the word and the number that a reply with
-    /// the time alone stands for. The call has no timeout, because the quorum limits its time.
+    /// Runs a script of a node whose replies begin with the server's time. `usual` is the word and the number that a
+    /// reply with the time alone stands for.
     async fn ask(
         &self,
         script: &'static Script,
@@ -151,18 +160,37 @@ impl<C: Client> Shared<C> {
         write: impl Fn(&str, &mut Words),
         usual: Option<(&'static str, i64)>,
     ) -> Result<ScriptReply, RequestError> {
+        let (sent, reply) = self.call(script, keys, write).await?;
+        let reply = match usual {
+            Some((word, number)) => reply.map(|reply| in_full(reply, word, &[number])),
+            None => reply,
+        };
+        self.read(script, sent, reply)
+    }
+
+    /// Runs a script of a node. Returns the time at which it was sent, and the reply. `write` writes the keys and
+    /// arguments. The call has no timeout, because the quorum limits its time.
+    async fn call(
+        &self,
+        script: &'static Script,
+        keys: usize,
+        write: impl Fn(&str, &mut Words),
+    ) -> Result<(Instant, Result<RawReply, RequestError>), RequestError> {
         let dialled = self.connection.connected(script.name).await?;
         let AcceptedNode { run_id, .. } = accepted(&dialled).await?;
         let sent = Instant::now();
         let reply = script.run(&dialled, Delivery::Plain, keys, |words| write(run_id, words)).await;
-        let reply = reply.map_err(|error| error.during(script.name));
-        let reply = reply.and_then(|Delivered { reply, .. }| {
-            let reply = match usual {
-                Some((word, number)) => in_full(reply, word, &[number]),
-                None => reply,
-            };
-            ScriptReply::read(script.name, reply)
-        });
+        Ok((sent, reply.map(|Delivered { reply, .. }| reply).map_err(|error| error.during(script.name))))
+    }
+
+    /// Decodes the reply of a script, and updates the estimate of the server's clock from it.
+    fn read(
+        &self,
+        script: &Script,
+        sent: Instant,
+        reply: Result<RawReply, RequestError>,
+    ) -> Result<ScriptReply, RequestError> {
+        let reply = reply.and_then(|reply| ScriptReply::read(script.name, reply));
         self.observe(sent, std::slice::from_ref(&reply));
         reply
     }
@@ -177,9 +205,9 @@ pub(super) async fn accepted<T: Connection>(dialled: &Dialled<T>) -> Result<&Acc
     accepted.map_err(|error| named(&dialled.server, &error.into()).into())
 }
 
-fn write_keys(name: &LockName, words: &mut Words) {
-    words.push(Cow::Borrowed(NODE_MARKER));
+fn write_keys(name: &LockName, with_marker: bool, words: &mut Words) {
     words.extend([name.as_str().to_owned(), keys::counter(name)].map(Cow::Owned));
+    words.extend(with_marker.then_some(Cow::Borrowed(NODE_MARKER)));
 }
 
 fn retention<C: Client>(retention: Retention, server: &Shared<C>) -> String {

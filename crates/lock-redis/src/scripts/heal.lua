@@ -1,6 +1,6 @@
 -- Sets a lease again on a quorum node that lost it while a majority kept it.
 --
--- KEYS 1 marker   2 lock   3 fencing counter
+-- KEYS 1 lock   2 fencing counter   3 marker
 -- ARGV 1 run id of the server   2 lease id   3 lease, ms   4 not after, µs   5 depth   6 end of its token range
 --      7 retention, ms, or '' to keep the counter's expiry
 --
@@ -11,7 +11,7 @@
 -- and without an age:
 --   refused, error   a key holds something else, or a permission is missing: nothing was done
 --   error, text      failed midway: the counter may have been written
-local marker, lock, counter = unpack(KEYS)
+local lock, counter, marker = unpack(KEYS)
 local run, lease, duration, not_after, depth, last, retention = unpack(ARGV)
 
 local age, unknown = age_of(marker, run)

@@ -57,7 +57,7 @@ fn majority_wins_and_nothing_changes_it() {
 }
 
 #[test]
-fn half_of_the_nodes_is_no_majority() {
+fn half_of_the_nodes_is_not_a_majority() {
     let mut story = Story::of(4);
     story.says(0, GRANTED);
     assert_eq!(story.says(1, GRANTED), Step::Wait);
@@ -66,7 +66,7 @@ fn half_of_the_nodes_is_no_majority() {
 
 /// If votes for different proposals were added up, a token of 2 could follow one of 6.
 #[test]
-fn raised_token_voids_earlier_votes() {
+fn raised_token_discards_earlier_votes() {
     let mut story = Story::of(3);
     let first = story.round.proposal();
     story.says(0, GRANTED);
@@ -82,7 +82,7 @@ fn raised_token_voids_earlier_votes() {
 }
 
 #[test]
-fn stale_answer_to_an_old_proposal_raises_nothing() {
+fn stale_reply_to_an_old_proposal_raises_nothing() {
     let mut story = Story::of(3);
     let first = story.round.proposal();
     story.says(1, stale(CLOCK + 6));
@@ -107,7 +107,7 @@ fn clients_that_outbid_one_another_end_as_contended() {
 /// A floor has lifted the counters. A fast node refuses immediately, while the same reply of a slow node is
 /// outstanding.
 #[test]
-fn far_counter_is_waited_for_until_a_majority_has_it() {
+fn far_counter_raises_nothing_until_a_majority_has_it() {
     let mut story = Story::of(3);
     let far = CLOCK + 5_000_000;
     story.clock += 50;
@@ -121,7 +121,7 @@ fn far_counter_is_waited_for_until_a_majority_has_it() {
 }
 
 #[test]
-fn one_holder_of_a_majority_is_busy() {
+fn single_holder_of_a_majority_is_busy() {
     let mut story = Story::of(5);
     story.says(0, busy("a", 9));
     story.says(1, busy("a", 3));
@@ -163,7 +163,7 @@ fn lost_round_without_a_reason_is_contended() {
 }
 
 #[test]
-fn nodes_that_are_down_or_young_are_a_failure() {
+fn nodes_that_are_down_or_quarantined_fail_the_round() {
     let mut story = Story::of(3);
     story.fails(0);
     assert_eq!(story.says(1, Vote::Quarantined), Step::Ended(Verdict::Failed));
@@ -222,7 +222,7 @@ fn first_round_of_a_wrong_clock_is_contended() {
 }
 
 #[test]
-fn one_wrong_clock_is_one_refused_vote() {
+fn wrong_clock_costs_one_vote() {
     let mut story = Story::of(3);
     assert_eq!(story.says(0, Vote::ClockOff), Step::Wait);
     story.says(1, GRANTED);
@@ -252,7 +252,7 @@ fn far_counter_is_not_outbid_by_the_clock() {
 
 /// Until the clocks have caught up, the next round cannot do better.
 #[test]
-fn far_counter_is_a_vote_that_failed() {
+fn far_counter_counts_as_a_failed_vote() {
     let mut story = Story::of(3);
     story.says(0, stale(CLOCK + 3_600_000_000));
     story.says(1, GRANTED);

@@ -6,11 +6,11 @@ use lock_core::{
     FencingToken, LockName,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Backend, Inspected, LeaseId, LeaseNumber, NotifyWaiters,
-        ProcessId, ReleaseRequest, Retention,
+        ProcessId, ReleaseRequest, Released, Retention,
     },
     clock::UtcTime,
     model::Slot,
-    quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
+    quorum::{Extended, Extension, Freed, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
 };
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{
@@ -27,7 +27,7 @@ const BLUR: Duration = Duration::from_millis(50);
 const ROUNDING: Duration = Duration::from_millis(3);
 const RETENTION: Duration = Duration::from_secs(60 * 60);
 /// The number of kinds of answers.
-const KINDS: usize = 15;
+const KINDS: usize = 17;
 
 struct Run {
     server: RedisServer,
@@ -153,7 +153,11 @@ impl Run {
         let last = token + self.random.below(20);
         // Around the age, if it is known.
         let age = now - self.since.unwrap_or(now);
-        let min_age = if self.random.chance(0.1) { age + self.random.below(2_000_000) } else { age / 2 };
+        let min_age = match self.random.below(10) {
+            0 => age + self.random.below(2_000_000),
+            1..=4 => 0,
+            _ => age / 2,
+        };
         Proposal {
             name,
             lease,
@@ -284,10 +288,19 @@ impl Run {
     async fn release(&mut self, name: LockName, lease: LeaseId) {
         let depth_left = u32::try_from(self.random.below(5)).unwrap() / 4;
         let request = ReleaseRequest { name: name.clone(), lease, depth_left, notify: NotifyWaiters::No };
-        let reply = self.node.release(request).await.unwrap();
-        let expected = self.slot(&name).release(reply.now, lease, depth_left);
-        assert_eq!(reply.outcome, expected);
-        self.count("released");
+        let (now, outcome) = if depth_left == 0 && self.random.chance(0.5) {
+            let Freed { now, outcome } = self.node.free(request).await.unwrap();
+            let is_found = matches!(outcome, Released::Released { .. });
+            assert_eq!(now.is_none(), is_found, "the time is left out if the lease was there");
+            self.count(if is_found { "freed" } else { "nothing to free" });
+            (now.unwrap_or_else(|| self.now()), outcome)
+        } else {
+            let reply = self.node.release(request).await.unwrap();
+            self.count("released");
+            (reply.now, reply.outcome)
+        };
+        let expected = self.slot(&name).release(now, lease, depth_left);
+        assert_eq!(outcome, expected);
         let inspected = self.node.inspect(name.clone()).await.unwrap();
         let held = self.slot(&name).inspect(inspected.now);
         let stored = match inspected.outcome {
