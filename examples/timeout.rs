@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 fn answer(error: &LockError) -> &'static str {
     match error.kind() {
         LockErrorKind::Timeout | LockErrorKind::TooManyWaiters => "503: others hold the lock, try again",
-        _ if error.is_retryable() => "503: the lock store does not answer, try again",
+        _ if error.is_retryable() => "503: the lock store does not reply, try again",
         _ => "500: the program or its settings are wrong",
     }
 }

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_maximum_and_begin_again() {
+    fn delays_double_up_to_the_maximum_and_start_again() {
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(150));
         let mut waits = || [(); 3].map(|()| backoff.next_wait().as_millis());
         assert_eq!(waits(), [50, 100, 150]);

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_cut_and_escaped() {
+    fn texts_are_truncated_and_escaped() {
         assert_eq!(printable("shop é 店"), "shop é 店");
         assert_eq!(printable("a\x1b[31m\n\0\u{202e}b"), "a\\u{1b}[31m\\n\\u{0}\\u{202e}b");
         for long in ["x", "\0"] {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn every_text_of_a_card_becomes_printable() {
+    fn all_card_texts_are_made_printable() {
         let mut card = ProcessCard::new("h\n", 1, "p\n", UtcTime::default());
         card.version = Some("v\n".to_owned());
         card.notes = (0..1000).map(|number| (LeaseNumber::new(number), "n\n".to_owned())).collect();

@@ -41,7 +41,7 @@ pub enum LockErrorKind {
     Timeout,
     /// Too many acquires are in progress, for this name or in this factory.
     TooManyWaiters,
-    /// The store did not answer: for longer than the outage budget, for longer than the waiting time, or on a single
+    /// The store did not reply: for longer than the outage budget, for longer than the waiting time, or on a single
     /// try. The source is the last [`BackendError`], if there was one.
     Unavailable,
     /// The store rejected the request, for example because of permissions, a key of another type, or its
@@ -61,7 +61,7 @@ pub enum LockErrorKind {
     NoRuntime,
     /// A blocking call was made in a task of a tokio runtime, which would block a thread that other tasks need.
     AsyncContext,
-    /// The store did not confirm a release: it did not answer in time, or its reply was lost. The guard is gone and
+    /// The store did not confirm a release: it did not reply in time, or its reply was lost. The guard is gone and
     /// the release continues in the background, so nothing is left to do for the lock. The work was protected unless
     /// the lock was forcibly released or the store lost its data; in that case a resource that checks the fencing
     /// token has rejected it.
@@ -88,7 +88,7 @@ impl LockErrorKind {
             Self::InvalidUrl => "the backend URL is invalid",
             Self::Timeout => "the lock was not acquired within the waiting time",
             Self::TooManyWaiters => "too many waiters: try again later, or raise the limits of the factory",
-            Self::Unavailable => "the store does not answer",
+            Self::Unavailable => "the store does not reply",
             Self::Backend => "the store rejected the request",
             Self::Lost => {
                 "the hold was lost: stop the work it protected, then acquire the lock again with a new owner"

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_agree_with_those_of_a_btree_map() {
+    fn operations_match_a_btree_map() {
         let mut draw = draws();
         let (mut map, mut model) = (FifoMap::default(), BTreeMap::new());
         for step in 0..20_000_u64 {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn emptied_map_gives_back_a_large_buffer() {
+    fn emptied_map_frees_a_large_buffer() {
         let mut map: FifoMap<u32, u32> = (0..1_000).map(|n| (n, n)).collect();
         (0..1_000).for_each(|n| assert_eq!(map.remove(&n), Some(n)));
         assert_eq!(map.rest.capacity(), 0);

@@ -19,7 +19,7 @@ pub enum Health {
         /// The time from the request to the reply.
         latency: Duration,
     },
-    /// The store did not answer in time, or it refused the request.
+    /// The store did not reply in time, or it refused the request.
     Failing {
         /// The time since the first of the consecutive failed checks.
         failing_for: Duration,
@@ -39,7 +39,7 @@ impl Health {
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Answering { latency } => write!(f, "the store answered in {latency:?}"),
+            Self::Answering { latency } => write!(f, "the store replied in {latency:?}"),
             Self::Failing { failing_for, error } => {
                 write!(f, "the store has been failing for {failing_for:?}: {error:#}")
             }

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_id_is_read_back_from_its_text() {
+    fn lease_id_is_parsed_from_its_text() {
         let lease = LeaseId::new(ProcessId::random(), LeaseNumber::new(u64::MAX));
         assert_eq!(lease.number().get(), i64::MAX as u64, "it fits the i64 of a Java thread id");
         assert_eq!(lease.to_string().parse(), Ok(lease));

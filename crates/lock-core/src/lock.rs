@@ -242,7 +242,7 @@ impl Lock {
     ///
     /// # Errors
     /// [`LockErrorKind::Timeout`] if the time passes while others hold the lock or wait ahead of this caller;
-    /// [`LockErrorKind::Unavailable`] if it passes while the store does not answer; [`LockErrorKind::InvalidOptions`]
+    /// [`LockErrorKind::Unavailable`] if it passes while the store does not reply; [`LockErrorKind::InvalidOptions`]
     /// if `wait` exceeds the factory's `max_wait`; otherwise as [`acquire`](Self::acquire).
     ///
     /// # Cancel safety

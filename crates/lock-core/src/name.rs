@@ -291,7 +291,7 @@ mod tests {
     use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
     #[test]
-    fn ordinary_names_and_whole_hash_tags_are_taken() {
+    fn ordinary_names_and_complete_hash_tags_are_accepted() {
         let longest = "n".repeat(LockName::MAX_BYTES);
         for name in ["a", "stock:42", "{tag}", "a{b}c", "a{b}}c", "a{b}{", "Größe:ü", "{{x}", &longest] {
             assert!(LockName::new(name).is_ok(), "{name} is a good name");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn static_names_are_as_others() {
+    fn static_names_equal_others() {
         const NAME: LockName = LockName::from_static("stock:42");
         let other = LockName::new("stock:42").unwrap();
         let hash = |name: &LockName| BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_names_are_apart_from_those_of_users() {
+    fn reserved_names_are_separate_from_user_names() {
         let name = LockName::reserved("run:{billing}:invoices:1").unwrap();
         assert_eq!(name.as_str(), "distlock:run:{billing}:invoices:1");
         assert!(name.is_reserved() && !LockName::new("run").unwrap().is_reserved());
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_hurt_a_store_are_refused_with_their_cure() {
+    fn names_that_would_harm_a_store_are_refused_with_a_remedy() {
         let long = "n".repeat(LockName::MAX_BYTES + 1);
         let cases = [
             ("", NameError::Empty, "at least one"),

@@ -34,7 +34,7 @@ impl LockFactory {
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidName`]; [`LockErrorKind::Unavailable`] or [`LockErrorKind::Backend`] if the store
-    /// fails or does not answer within the operation timeout.
+    /// fails or does not reply within the operation timeout.
     ///
     /// # Cancel safety
     /// Cancel safe: it changes nothing.
@@ -187,7 +187,7 @@ impl LockFactory {
     ///
     /// # Errors
     /// [`LockErrorKind::Backend`] if the store cannot list locks (a quorum cannot), or if the account lacks the
-    /// permission (`SCAN` on Redis); [`LockErrorKind::Unavailable`] if the store fails or does not answer at all within
+    /// permission (`SCAN` on Redis); [`LockErrorKind::Unavailable`] if the store fails or does not reply at all within
     /// the limits.
     ///
     /// # Cancel safety
@@ -237,7 +237,7 @@ impl LockFactory {
         match tokio::time::timeout(timeout, call).await {
             Ok(answer) => Ok(answer?),
             Err(_) => {
-                let message = format!("the store did not answer within {timeout:?}");
+                let message = format!("the store did not reply within {timeout:?}");
                 Err(BackendError::new(BackendErrorKind::Timeout, overdue, message).into())
             }
         }

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_fits_a_bigint() {
+    fn token_fits_a_bigint() {
         assert_eq!(FencingToken::new(7).as_i64(), 7);
         assert_eq!(FencingToken::new(u64::MAX).as_i64(), i64::MAX);
         assert!(FencingToken::new(7).next() > FencingToken::new(7));

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_of_a_batch_are_woken_after_it() {
+    fn tasks_are_woken_after_their_batch() {
         let count = Arc::new(Count::default());
         assert_eq!(batch(3, &count), 0);
         assert_eq!(count.wakes(), 3, "at once, outside of a runtime");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn waker_may_poll_in_place() {
+    fn waker_can_poll_in_place() {
         let polled = Arc::new(PollsInPlace::default());
         runtime().block_on(async {
             wake_together(|| {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn single_task_is_woken_at_once() {
+    fn single_task_is_woken_immediately() {
         let count = Arc::new(Count::default());
         runtime().block_on(async {
             assert_eq!(batch(1, &count), 0);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn panics_keep_no_task_from_being_woken() {
+    fn panics_do_not_keep_tasks_from_being_woken() {
         let count = Arc::new(Count::default());
         let code = || {
             wake(Arc::new(Panics).into());

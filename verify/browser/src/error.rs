@@ -19,7 +19,7 @@ pub enum BrowserError {
     #[error("chromedriver ended before it listened: {0}")]
     NoPort(String),
     /// Chromedriver could not be reached.
-    #[error("chromedriver does not answer")]
+    #[error("chromedriver does not reply")]
     Unreachable(#[from] hyper_util::client::legacy::Error),
     /// The reply was cut off.
     #[error("the reply of chromedriver broke off")]

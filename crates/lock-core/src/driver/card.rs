@@ -83,6 +83,6 @@ async fn answer(call: impl Future<Output = Result<(), BackendError>>) -> Result<
     match timeout(ANSWER_WITHIN, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(_)) => failed(BackendErrorKind::Unsupported, "the directory panicked"),
-        Err(_) => failed(BackendErrorKind::Timeout, "the directory did not answer in time"),
+        Err(_) => failed(BackendErrorKind::Timeout, "the directory did not reply in time"),
     }
 }

@@ -154,6 +154,6 @@ pub(super) fn timed_out(timeout: Duration) -> Arc<BackendError> {
     Arc::new(BackendError::new(
         BackendErrorKind::Timeout,
         Applied::Unknown,
-        format!("the store did not answer within {timeout:?}"),
+        format!("the store did not reply within {timeout:?}"),
     ))
 }

@@ -12,7 +12,7 @@ pub enum Role {
     /// This process campaigns, or pauses before its next campaign.
     Following {
         /// The leader according to the last read of the store. `None` before the first reply, between two leaders, and
-        /// while the store does not answer.
+        /// while the store does not reply.
         leader: Option<Leader>,
     },
     /// This process leads.

@@ -204,7 +204,7 @@ impl ReleaseOutcome {
     }
 }
 
-/// The store did not confirm that the lock was held until its release. Either it did not answer in time (the release is
+/// The store did not confirm that the lock was held until its release. Either it did not reply in time (the release is
 /// then repeated in the background until the lease expires by itself), or an earlier reply was lost and the lease was
 /// gone when the release was repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -221,7 +221,7 @@ pub enum RenewalOutcome {
     Renewed,
     /// The store no longer had the lease.
     Gone,
-    /// The store failed or did not answer.
+    /// The store failed or did not reply.
     Failed,
 }
 

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_long_reserved_and_unwritten_parts_are_refused() {
+    fn empty_long_reserved_and_unprintable_parts_are_refused() {
         struct Fails;
         impl Display for Fails {
             fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn library_names_take_parts() {
+    fn library_names_accept_parts() {
         let name = LockName::reserved("run").unwrap().part("a b").unwrap();
         assert_eq!(name.as_str(), "distlock:run:a%20b");
     }

@@ -23,7 +23,7 @@ fn the_defaults_are_as_documented() {
 }
 
 #[test]
-fn options_that_do_not_fit_are_refused_with_their_cure() {
+fn contradictory_options_are_refused_with_a_remedy() {
     let o = LockOptions::new();
     let cases = [
         (o.lease(Duration::ZERO), "at least 100ms"),
@@ -75,7 +75,7 @@ fn options_show_what_was_chosen() {
 }
 
 #[test]
-fn limits_bind_the_options() {
+fn options_are_checked_against_the_limits() {
     let limits = Limits::new().max_lease(secs(60));
     assert!(limits.terms(&LockOptions::new().lease(secs(60))).is_ok());
     let error = limits.terms(&LockOptions::new().lease(secs(61))).unwrap_err();

@@ -39,7 +39,7 @@ fn token(acquired: &Acquired) -> FencingToken {
 }
 
 #[test]
-fn one_holds_and_the_other_is_told_how_long() {
+fn one_holds_and_the_other_learns_the_remaining_time() {
     let (mut slot, a, b) = (Slot::default(), lease(1, 1), lease(2, 9));
     token(&take(&mut slot, NOW, a));
     assert_eq!(slot.inspect(NOW), Some((a, 1, LEASE)));
@@ -64,7 +64,7 @@ fn one_holds_and_the_other_is_told_how_long() {
 }
 
 #[test]
-fn an_acquire_sent_twice_is_freed_by_one_release() {
+fn acquire_sent_twice_is_freed_by_one_release() {
     let (mut slot, a) = (Slot::default(), lease(1, 1));
     let first = token(&take(&mut slot, NOW, a));
     let again = token(&take(&mut slot, NOW, a));
@@ -75,7 +75,7 @@ fn an_acquire_sent_twice_is_freed_by_one_release() {
 }
 
 #[test]
-fn a_re_entry_or_renewal_after_the_release_creates_nothing() {
+fn reentry_or_renewal_after_the_release_creates_nothing() {
     let (mut slot, a) = (Slot::default(), lease(1, 1));
     take(&mut slot, NOW, a);
     slot.release(NOW, a, 0);
@@ -85,7 +85,7 @@ fn a_re_entry_or_renewal_after_the_release_creates_nothing() {
 }
 
 #[test]
-fn an_inner_hold_of_one_second_does_not_shorten_thirty() {
+fn inner_hold_of_one_second_does_not_shorten_thirty() {
     let (mut slot, a, short) = (Slot::default(), lease(1, 1), Duration::from_secs(1));
     take(&mut slot, NOW, a);
     keep(&mut slot, NOW, a, 2, short);
@@ -95,7 +95,7 @@ fn an_inner_hold_of_one_second_does_not_shorten_thirty() {
 }
 
 #[test]
-fn an_acquire_that_is_delivered_late_is_not_carried_out() {
+fn acquire_delivered_late_is_not_executed() {
     let (mut slot, a) = (Slot::default(), lease(1, 1));
     let mode = AcquireMode::New { reserve: 0, floor: None };
     let too_late = NOW + Duration::from_micros(1);
@@ -105,7 +105,7 @@ fn an_acquire_that_is_delivered_late_is_not_carried_out() {
 }
 
 #[test]
-fn a_lease_ends_by_itself_and_cannot_be_revived() {
+fn expired_lease_cannot_be_revived() {
     let (mut slot, a, b) = (Slot::default(), lease(1, 1), lease(2, 9));
     take(&mut slot, NOW, a);
     let end = NOW + LEASE;
@@ -121,7 +121,7 @@ fn a_lease_ends_by_itself_and_cannot_be_revived() {
 }
 
 #[test]
-fn force_release_touches_only_the_holder_that_was_seen() {
+fn force_release_affects_only_the_observed_holder() {
     let (mut slot, a, b) = (Slot::default(), lease(1, 1), lease(2, 9));
     take(&mut slot, NOW, a);
     assert_eq!(slot.force_release(NOW, &a.to_string()), ForceReleased::Released);
@@ -135,7 +135,7 @@ fn force_release_touches_only_the_holder_that_was_seen() {
 }
 
 #[test]
-fn tokens_grow_over_the_loss_of_the_counter_after_a_burst() {
+fn tokens_grow_across_a_counter_loss_after_a_burst() {
     let mut slot = Slot::default();
     let mut last = FencingToken::new(0);
     for number in 0..120_000u64 {
@@ -165,7 +165,7 @@ fn tokens_grow_when_a_promoted_replica_missed_the_last_write() {
 }
 
 #[test]
-fn a_range_stays_within_a_millisecond_of_the_clock() {
+fn range_stays_within_a_millisecond_of_the_clock() {
     let (mut slot, a) = (Slot::default(), lease(1, 1));
     take(&mut slot, NOW, a);
     let later = NOW + Duration::from_secs(1);
@@ -185,7 +185,7 @@ fn a_range_stays_within_a_millisecond_of_the_clock() {
 }
 
 #[test]
-fn a_floor_lifts_the_tokens() {
+fn floor_raises_the_tokens() {
     let mut slot = Slot::default();
     let floor = FencingToken::new(NOW.as_micros() + 5_000_000);
     let mode = AcquireMode::New { reserve: 0, floor: Some(floor) };
@@ -205,7 +205,7 @@ fn one_off_names_leave_nothing_behind() {
 }
 
 #[test]
-fn a_late_renewal_or_re_entry_does_not_lengthen_a_lease() {
+fn late_renewal_or_reentry_does_not_extend_a_lease() {
     let (mut slot, a) = (Slot::default(), lease(1, 1));
     take(&mut slot, NOW, a);
     let later = NOW + Duration::from_secs(10);
@@ -230,7 +230,7 @@ fn each_grant_sets_the_retention_of_the_counter() {
 }
 
 #[test]
-fn node_keeps_its_counter_until_lower_tokens_are_too_far_from_its_clock() {
+fn node_keeps_its_counter_until_the_clock_rules_out_lower_tokens() {
     let (second, retention) = (Duration::from_secs(1), Retention::For(Duration::from_secs(1)));
     let proposal = |lease, token: UtcTime| Proposal {
         name: LockName::new("x").unwrap(),

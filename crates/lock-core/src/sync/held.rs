@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn panic_unlocks_what_its_thread_held() {
+    fn panic_unlocks_the_mutexes_of_its_thread() {
         let (entry, schedule) = (Mutex::<rank::Entry, _>::new(()), Mutex::<rank::Schedule, _>::new(()));
         let wrong = catch_unwind(|| {
             let _schedule = lock(&schedule);

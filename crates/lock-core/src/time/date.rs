@@ -21,7 +21,7 @@ mod tests {
     use super::date;
 
     #[test]
-    fn each_day_follows_the_one_before() {
+    fn each_day_follows_the_previous_one() {
         let is_leap =
             |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
         let (mut year, mut month, mut day) = (1970, 1, 1);

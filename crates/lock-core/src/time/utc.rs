@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fractions_are_printed_with_the_digits_needed() {
+    fn fractions_are_printed_without_trailing_zeros() {
         let shown = |micros| UtcTime::from_micros(micros).to_string();
         assert_eq!(shown(0), "1970-01-01T00:00:00Z");
         assert_eq!(shown(951_868_799_999_999), "2000-02-29T23:59:59.999999Z");
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn instants_of_the_system_are_rounded_down_and_do_not_overflow() {
+    fn system_times_are_rounded_down_and_do_not_overflow() {
         let epoch = SystemTime::UNIX_EPOCH;
         assert_eq!(UtcTime::from(epoch - Duration::from_nanos(1)), UtcTime::from_micros(0));
         assert_eq!(UtcTime::from(epoch + Duration::from_nanos(1_999)), UtcTime::from_micros(1));

@@ -123,7 +123,7 @@ fn members() -> Vec<String> {
 }
 
 #[test]
-fn crates_depend_only_on_what_the_map_allows() {
+fn crates_depend_only_on_allowed_crates() {
     let all = dependencies();
     assert!(all.contains_key("lock-core") && all.contains_key("lock-testkit"), "{:?}", all.keys());
     for (krate, dependencies) in &all {
@@ -241,7 +241,7 @@ fn effects_live_in_the_driver() {
 }
 
 #[test]
-fn every_crate_takes_the_lints_of_the_workspace_and_files_stay_small() {
+fn every_crate_uses_the_workspace_lints_and_files_stay_small() {
     for dir in packages(&["crates", "verify"]) {
         let manifest = std::fs::read_to_string(dir.join("Cargo.toml")).unwrap();
         assert!(manifest.contains("[lints]\nworkspace = true"), "{} has lints of its own", dir.display());
@@ -257,7 +257,7 @@ fn every_crate_takes_the_lints_of_the_workspace_and_files_stay_small() {
 }
 
 #[test]
-fn products_have_no_planted_bugs_and_checkers_are_not_published() {
+fn products_contain_no_planted_bugs_and_checkers_are_not_published() {
     let products = packages(&["crates"]).into_iter().filter(|dir| !dir.ends_with("lock-testkit"));
     for (path, text) in products.flat_map(|dir| sources(&dir.join("src"))) {
         for word in ["PlantedBug", "planted(", "cfg(shuttle"] {

@@ -15,7 +15,7 @@ fn sentence(error: &LockError) -> String {
 }
 
 #[test]
-fn names_that_would_hurt_are_refused() {
+fn harmful_names_are_refused() {
     let locks = LockFactory::new(MemoryBackend::new());
     let long = "n".repeat(513);
     let cases = [
@@ -39,7 +39,7 @@ fn names_that_would_hurt_are_refused() {
 }
 
 #[test]
-fn options_that_do_not_fit_are_refused() {
+fn contradictory_options_are_refused() {
     let locks = LockFactory::new(MemoryBackend::new());
     let lock = locks.named("x").unwrap();
     let second = Duration::from_secs(1);
@@ -68,7 +68,7 @@ fn options_that_do_not_fit_are_refused() {
 }
 
 #[tokio::test]
-async fn a_wait_beyond_the_limit_is_refused() {
+async fn wait_beyond_the_limit_is_refused() {
     let locks = LockFactory::new(MemoryBackend::new());
     let error = locks.named("x").unwrap().acquire_timeout(Duration::MAX).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::InvalidOptions);
@@ -82,7 +82,7 @@ async fn a_wait_beyond_the_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn urls_that_nobody_serves_are_refused_without_repeating_their_secrets() {
+async fn unsupported_urls_are_refused_without_showing_secrets() {
     let connectors = Connectors::default();
     let cases = [
         ("redis://user:s3cret@host", "add the crate `lock-fred`"),
@@ -102,7 +102,7 @@ async fn urls_that_nobody_serves_are_refused_without_repeating_their_secrets() {
 }
 
 #[tokio::test]
-async fn a_named_memory_store_is_shared_and_an_unnamed_one_is_not() {
+async fn named_memory_store_is_shared_and_an_unnamed_one_is_not() {
     let connectors = Connectors::default();
     let one = LockFactory::new(connectors.connect("memory:bad-input-test").await.unwrap());
     let same = LockFactory::new(connectors.connect("memory:bad-input-test").await.unwrap());

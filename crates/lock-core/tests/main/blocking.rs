@@ -103,7 +103,7 @@ fn jobs_of_a_thread_pool_exclude_each_other() {
 }
 
 #[test]
-fn factory_without_a_runtime_fails_as_no_runtime() {
+fn factory_without_a_runtime_fails_with_no_runtime() {
     let locks = LockFactory::new(MemoryBackend::new());
     let lock = locks.named("x").unwrap();
     let error = lock.acquire_blocking().unwrap_err();
@@ -138,7 +138,7 @@ fn calls_in_an_async_context_are_refused() {
 }
 
 #[test]
-fn refused_call_keeps_the_budget_of_its_task() {
+fn refused_call_does_not_use_the_budget_of_its_task() {
     let locks = with_worker();
     let lock = locks.named("x").unwrap();
     current().block_on(async {
@@ -173,7 +173,7 @@ fn release_in_an_async_context_is_left_to_the_background() {
 }
 
 #[test]
-fn threads_that_may_block_are_served() {
+fn threads_that_can_block_are_served() {
     let locks = LockFactory::new(MemoryBackend::new());
     let lock = locks.named("x").unwrap();
     let once = |lock: &Lock| {
@@ -192,7 +192,7 @@ fn threads_that_may_block_are_served() {
 }
 
 #[test]
-fn wait_of_a_thread_ends_in_time() {
+fn waiting_thread_gives_up_in_time() {
     let locks = with_worker();
     let lock = locks.named("x").unwrap();
     let guard = lock.acquire_blocking().unwrap();
@@ -205,7 +205,7 @@ fn wait_of_a_thread_ends_in_time() {
 
 /// The runtime of a task that releases in its drop ends: the call panics there, and tokio catches it.
 #[test]
-fn release_in_the_drop_of_a_task_is_not_lost_with_its_runtime() {
+fn release_while_a_task_is_dropped_is_not_lost_with_its_runtime() {
     struct Releases(Option<LockGuard>);
 
     impl Drop for Releases {

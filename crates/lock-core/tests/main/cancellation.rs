@@ -105,7 +105,7 @@ async fn ten_thousand_acquires_dropped_at_random_leave_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_dropped_at_any_gate_leaves_nothing_and_the_waiter_behind_goes_on() {
+async fn acquire_dropped_at_any_gate_leaves_nothing_and_the_next_waiter_continues() {
     // Gates of the first try, of the subscription, of the following try, and of the release after it.
     let gates = [
         (Op::Acquire, Phase::Before, 0),
@@ -172,7 +172,7 @@ async fn the_last_waiter_dropped_at_any_gate_leaves_no_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_dropped_at_any_gate_goes_on_by_itself() {
+async fn release_dropped_at_any_gate_continues_in_the_background() {
     for phase in [Phase::Before, Phase::After] {
         let world = World::new();
         let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
@@ -194,7 +194,7 @@ async fn a_release_dropped_at_any_gate_goes_on_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_nobody_polls_for_is_given_back() {
+async fn unpolled_grant_is_released() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     world.faulty.next(Op::Acquire, Fault::SlowAnswer(millis(5)));
@@ -265,7 +265,7 @@ async fn ten_thousand_waiters_send_one_request_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_of_a_hold_that_is_over_is_not_handed_out() {
+async fn guard_of_an_ended_hold_is_not_handed_out() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let rival = lock.acquire().await.unwrap();
@@ -280,7 +280,7 @@ async fn a_guard_of_a_hold_that_is_over_is_not_handed_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_on_a_free_lock_is_not_refused_by_the_answer_to_a_caller_who_left() {
+async fn try_on_a_free_lock_is_not_refused_by_a_reply_to_a_cancelled_caller() {
     let world = World::new();
     let other = world.another_process();
     let lock = world.locks.named("x").unwrap();
@@ -302,7 +302,7 @@ async fn a_try_on_a_free_lock_is_not_refused_by_the_answer_to_a_caller_who_left(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_does_not_fail_by_the_request_of_a_caller_who_left() {
+async fn try_is_not_failed_by_the_request_of_a_cancelled_caller() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     world.faulty.next(Op::Acquire, Fault::LoseRequest);
@@ -320,7 +320,7 @@ async fn a_try_does_not_fail_by_the_request_of_a_caller_who_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_killed_holder_does_not_keep_the_lock_for_the_lease_of_a_caller_who_left() {
+async fn killed_holder_does_not_keep_the_lock_for_the_lease_of_a_cancelled_caller() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let long = lock.with_options(LockOptions::new().lease(secs(3_600))).unwrap();

@@ -13,7 +13,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn a_guard_dropped_outside_of_a_runtime_is_released_by_the_worker() {
+fn guard_dropped_outside_a_runtime_is_released_by_the_worker() {
     let store = MemoryBackend::new();
     let faulty = FaultyBackend::new(Arc::new(store.clone()));
     let locks = LockFactory::new(faulty.clone());
@@ -32,7 +32,7 @@ fn a_guard_dropped_outside_of_a_runtime_is_released_by_the_worker() {
 }
 
 #[test]
-fn a_guard_that_outlives_its_runtime_is_dropped_without_a_panic() {
+fn guard_that_outlives_its_runtime_drops_without_a_panic() {
     let store = MemoryBackend::new();
     let locks = LockFactory::new(store.clone());
     let first = runtime();
@@ -54,7 +54,7 @@ fn a_guard_that_outlives_its_runtime_is_dropped_without_a_panic() {
 }
 
 #[test]
-fn a_static_factory_works_in_two_successive_runtimes() {
+fn static_factory_works_in_two_successive_runtimes() {
     static LOCKS: OnceLock<LockFactory> = OnceLock::new();
     let locks = LOCKS.get_or_init(|| LockFactory::new(MemoryBackend::new()));
     let mut last = None;
@@ -73,7 +73,7 @@ fn a_static_factory_works_in_two_successive_runtimes() {
 }
 
 #[test]
-fn a_waiter_whose_worker_died_with_another_runtime_goes_on() {
+fn waiter_survives_the_death_of_its_worker_with_another_runtime() {
     let store = MemoryBackend::new();
     let locks = LockFactory::new(store.clone());
     let rival = LockFactory::new(store.clone());
@@ -91,7 +91,7 @@ fn a_waiter_whose_worker_died_with_another_runtime_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_panic_releases_its_guard() {
+async fn panic_releases_its_guard() {
     let store = MemoryBackend::new();
     let locks = LockFactory::new(store.clone());
     let lock = locks.named("x").unwrap();
@@ -134,7 +134,7 @@ async fn shutdown_releases_holds_refuses_waiters_and_stays_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_against_a_dead_backend_ends_within_its_bound_and_names_what_is_left() {
+async fn shutdown_with_a_dead_backend_ends_within_its_limit_and_names_what_is_left() {
     let world = World::new();
     let guards = [
         world.locks.named("b").unwrap().acquire().await.unwrap(),
@@ -166,7 +166,7 @@ async fn last_guard_keeps_its_factory_and_is_released() {
 }
 
 #[test]
-fn no_runtime_is_an_error_that_says_so() {
+fn missing_runtime_is_a_clear_error() {
     let locks = LockFactory::new(MemoryBackend::new());
     let mut acquire = std::pin::pin!(locks.named("x").unwrap().acquire());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -103,7 +103,7 @@ async fn different_names_do_not_wait_for_one_another() {
 }
 
 #[test]
-fn handles_can_be_sent_and_shared() {
+fn handles_are_send_and_sync() {
     fn send_sync<T: Send + Sync + 'static>() {}
     fn send<T: Send + 'static>(_: &T) {}
     send_sync::<lock_core::LockGuard>();
@@ -119,7 +119,7 @@ fn handles_can_be_sent_and_shared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_floor_makes_a_token_repeat() {
+async fn floors_never_repeat_a_token() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let above = |floor| lock.with_options(lock.options().token_floor(FencingToken::new(floor)));
@@ -140,7 +140,7 @@ async fn no_floor_makes_a_token_repeat() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_go_on_rising_after_a_floor_when_the_counter_is_forgotten() {
+async fn tokens_keep_rising_after_a_floor_when_the_counter_is_forgotten() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     // Continues a sequence of another store whose clock was an hour ahead.

@@ -19,7 +19,7 @@ async fn stored(world: &World) -> (u32, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fixed_lease_lasts_as_long_as_requested_from_then_on() {
+async fn fixed_lease_extension_counts_from_now() {
     for world in World::both() {
         let guard = fixed(&world).await;
         sleep(secs(50)).await;
@@ -65,7 +65,7 @@ async fn extension_leaves_no_guard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn re_entry_still_keeps_the_end_of_a_fixed_lease() {
+async fn reentry_keeps_the_end_of_a_fixed_lease() {
     let world = World::new();
     let guard = fixed(&world).await;
     sleep(secs(50)).await;
@@ -95,7 +95,7 @@ async fn lost_hold_is_not_extended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lease_that_the_store_has_lost_is_not_extended() {
+async fn lease_lost_by_the_store_is_not_extended() {
     let world = World::new();
     let guard = fixed(&world).await;
     world.store.clear();
@@ -104,7 +104,7 @@ async fn lease_that_the_store_has_lost_is_not_extended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unanswered_extension_is_repeated() {
+async fn extension_without_a_reply_is_repeated() {
     for fault in [Fault::Hang, Fault::ApplyThenLose] {
         let world = World::new();
         let guard = fixed(&world).await;

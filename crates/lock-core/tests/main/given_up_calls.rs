@@ -56,7 +56,7 @@ impl Backend for Unruly {
 }
 
 #[tokio::test(start_paused = true)]
-async fn future_of_the_store_that_panics_when_it_is_given_up_loses_no_answer() {
+async fn store_future_that_panics_on_drop_loses_no_reply() {
     let world = World::new();
     let store = Arc::new(Unruly(world.store.clone(), AtomicBool::new(false)));
     let store = Store::pushing(store, Arc::new(world.store.clone()));

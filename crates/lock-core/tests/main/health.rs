@@ -121,7 +121,7 @@ async fn concurrent_checks_share_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_reported_with_its_duration() {
+async fn outage_is_reported_with_its_duration() {
     let (store, locks) = probed();
     assert!(locks.health().await.is_healthy());
     sleep(secs(2)).await;
@@ -138,7 +138,7 @@ async fn an_outage_is_reported_with_its_duration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_checks_delay_no_other() {
+async fn dropped_checks_do_not_delay_others() {
     let (store, locks) = probed();
     store.delay.send_replace(HANG);
     assert!(tokio::time::timeout(secs(1), locks.health()).await.is_err());
@@ -147,7 +147,7 @@ async fn dropped_checks_delay_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unpolled_check_delays_others_for_a_bounded_time() {
+async fn unpolled_check_delays_others_for_a_bounded_time() {
     let (store, locks) = probed();
     store.delay.send_replace(HANG);
     let mut unpolled = pin!(locks.health());
@@ -169,7 +169,7 @@ async fn checks_that_wait_for_another_report_the_duration_of_the_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_factory_that_was_shut_down_is_not_ready() {
+async fn factory_is_not_ready_after_shutdown() {
     let (store, locks) = probed();
     assert!(locks.health().await.is_healthy());
     locks.shutdown().await;
@@ -178,7 +178,7 @@ async fn a_factory_that_was_shut_down_is_not_ready() {
 }
 
 #[test]
-fn a_check_outside_of_a_runtime_fails() {
+fn health_check_outside_a_runtime_fails() {
     let locks = LockFactory::new(MemoryBackend::new());
     let health = locks.health().now_or_never().expect("there is nothing to wait with");
     assert_eq!(failure(health).1, LockErrorKind::NoRuntime);

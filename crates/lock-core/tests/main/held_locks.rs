@@ -8,7 +8,7 @@ use lock_core::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn holds_are_those_of_this_process() {
+async fn only_holds_of_this_process_are_listed() {
     let world = World::new();
     assert_eq!(world.locks.holds(), []);
     let outer = world.locks.named("b").unwrap().acquire().await.unwrap();
@@ -37,7 +37,7 @@ fn names(listing: &Listing) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn list_has_the_held_names_of_a_prefix() {
+async fn list_returns_the_held_names_with_a_prefix() {
     let store = MemoryBackend::new();
     let (locks, other) = (LockFactory::new(store.clone()), LockFactory::new(store.clone()));
     let shop = LockFactory::builder(store.clone()).prefix("shop").build().unwrap();
@@ -65,7 +65,7 @@ async fn list_has_the_held_names_of_a_prefix() {
 }
 
 #[tokio::test]
-async fn a_store_without_directory_cannot_list() {
+async fn store_without_a_directory_cannot_list() {
     let locks = LockFactory::new(Store::polling(MemoryBackend::new()));
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     guard.note("42 %");

@@ -57,12 +57,12 @@ fn others_go_on(blocked: usize) {
 }
 
 #[test]
-fn a_free_lock_is_had_while_a_thread_blocks() {
+fn free_lock_is_acquired_while_a_thread_blocks() {
     others_go_on(1);
 }
 
 #[test]
-fn a_free_lock_is_had_while_two_threads_block() {
+fn free_lock_is_acquired_while_two_threads_block() {
     others_go_on(2);
 }
 
@@ -78,7 +78,7 @@ impl Pipeline for Kept {
 
 /// The runtime of the connection has a thread that blocks. The waiters use another runtime.
 #[test]
-fn answers_reach_another_runtime_while_a_thread_of_the_connection_blocks() {
+fn replies_reach_another_runtime_while_a_connection_thread_blocks() {
     let (memory, kept) = (MemoryBackend::new(), Arc::new(Kept::default()));
     let locks = LockFactory::builder(Store::from(memory.clone()).pipelined(kept.clone())).build().unwrap();
     let connection =

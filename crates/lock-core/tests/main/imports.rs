@@ -338,7 +338,7 @@ fn machine_driver_and_quorum_import_downwards() {
 }
 
 #[test]
-fn circles_are_found() {
+fn import_cycles_are_found() {
     let imports = |edges: &[(&'static str, &'static str)]| {
         let mut imports: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         edges.iter().for_each(|(from, to)| _ = imports.entry(from).or_default().insert(to));

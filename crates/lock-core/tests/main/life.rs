@@ -31,7 +31,7 @@ async fn watchdog_renews_at_a_third_of_the_lease_indefinitely() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hanging_backend_loses_the_hold_at_the_deadline_counted_from_sending() {
+async fn hold_on_a_hanging_backend_is_lost_at_the_deadline_counted_from_sending() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     // The renewal of second 10 is executed, and its answer takes two seconds. After it nothing answers.
@@ -54,7 +54,7 @@ async fn a_hanging_backend_loses_the_hold_at_the_deadline_counted_from_sending()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_renewal_is_retried_quickly_and_the_hold_survives() {
+async fn failed_renewal_is_retried_quickly_and_the_hold_survives() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     world.faulty.always(Op::Renew, Fault::FailBefore(BackendErrorKind::Unavailable));
@@ -68,7 +68,7 @@ async fn a_failing_renewal_is_retried_quickly_and_the_hold_survives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn gone_is_lost_at_once() {
+async fn gone_is_lost_immediately() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     tokio::time::sleep(secs(3)).await;
@@ -78,7 +78,7 @@ async fn gone_is_lost_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_of_the_wall_clock_by_an_hour_loses_nothing() {
+async fn wall_clock_step_of_an_hour_loses_nothing() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     tokio::time::sleep(millis(1_500)).await;
@@ -92,7 +92,7 @@ async fn a_step_of_the_wall_clock_by_an_hour_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_was_paused_past_its_lease_sees_lost_first() {
+async fn process_paused_past_its_lease_sees_the_loss_first() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap().with_fixed_lease(secs(1)).unwrap();
     let guard = lock.acquire().await.unwrap();
@@ -107,7 +107,7 @@ async fn a_process_that_was_paused_past_its_lease_sees_lost_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fixed_lease_ends_and_the_next_waiter_goes_on() {
+async fn fixed_lease_expires_and_the_next_waiter_proceeds() {
     let world = World::new();
     let fixed = world.locks.named("x").unwrap().with_fixed_lease(secs(2)).unwrap();
     let guard = fixed.acquire().await.unwrap();
@@ -120,7 +120,7 @@ async fn a_fixed_lease_ends_and_the_next_waiter_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_outlives_its_lock_is_dropped_and_has_no_value() {
+async fn work_that_outlives_its_lock_is_dropped_without_a_value() {
     let world = World::with(LockOptions::new().lease(secs(3)));
     let lock = world.locks.named("x").unwrap();
     assert_eq!(lock.run(|_| async { 7 }).await.unwrap(), 7);
@@ -170,7 +170,7 @@ impl Clock for Noisy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_noise_of_two_clocks_is_no_suspension_of_the_machine() {
+async fn noise_between_two_clocks_is_not_a_suspension() {
     let world = World::new();
     let options = LockOptions::new().margin(Duration::ZERO);
     let clock = Arc::new(Noisy(world.clock.clone(), AtomicU64::new(0)));

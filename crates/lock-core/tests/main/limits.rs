@@ -13,7 +13,7 @@ use std::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn the_ten_thousand_and_first_waiter_of_a_name_is_refused() {
+async fn waiter_10001_of_a_name_is_refused() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let guard = lock.acquire().await.unwrap();
@@ -76,7 +76,7 @@ async fn the_outage_budget_ends_an_acquire_while_the_backend_is_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_shorter_than_the_budget_is_survived() {
+async fn outage_shorter_than_the_budget_is_survived() {
     let world = World::new();
     world.faulty.always(Op::Acquire, Fault::FailBefore(BackendErrorKind::Unavailable));
     let waiter = tokio::spawn(world.locks.named("x").unwrap().acquire());
@@ -89,7 +89,7 @@ async fn an_outage_shorter_than_the_budget_is_survived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permanent_error_is_returned_at_once() {
+async fn permanent_error_is_returned_immediately() {
     let world = World::new();
     for kind in [BackendErrorKind::Denied, BackendErrorKind::WrongType] {
         world.faulty.next(Op::Acquire, Fault::Refuse(kind));
@@ -104,7 +104,7 @@ async fn permanent_error_is_returned_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_of_unknown_outcome_says_so_and_is_undone() {
+async fn try_with_unknown_outcome_reports_it_and_is_undone() {
     let world = World::new();
     world.faulty.next(Op::Acquire, Fault::ApplyThenLose);
     let error = world.locks.named("x").unwrap().try_acquire().await.unwrap_err();
@@ -137,7 +137,7 @@ impl LockObserver for Deadlocks {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_oneself_is_warned_of_once() {
+async fn self_deadlock_is_warned_of_once() {
     let world = World::new();
     let warned = Deadlocks::default();
     let locks = LockFactory::builder(world.store.clone())
@@ -153,7 +153,7 @@ async fn waiting_for_oneself_is_warned_of_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_with_a_time_limit_ends_at_it_even_if_the_backend_hangs() {
+async fn acquire_ends_at_its_time_limit_even_if_the_backend_hangs() {
     let world = World::new();
     world.faulty.always(Op::Acquire, Fault::Hang);
     let error = world.locks.named("x").unwrap().acquire_timeout(millis(1_500)).await.unwrap_err();
@@ -163,7 +163,7 @@ async fn an_acquire_with_a_time_limit_ends_at_it_even_if_the_backend_hangs() {
 }
 
 #[tokio::test]
-async fn a_loop_of_acquires_lets_other_tasks_run() {
+async fn loop_of_acquires_lets_other_tasks_run() {
     let locks = LockFactory::new(lock_core::MemoryBackend::new());
     let lock = locks.named("x").unwrap();
     let other = tokio::spawn(async {});
@@ -188,7 +188,7 @@ async fn the_smallest_options_do_not_spin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn remaining_time_is_bounded_by_max_hold() {
+async fn remaining_time_is_limited_by_max_hold() {
     let world = World::with(LockOptions::new().operation_timeout(millis(50)).max_hold(secs(1)));
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     assert!(guard.remaining() <= secs(1), "it ends in 1 s, not in {:?}", guard.remaining());
@@ -206,7 +206,7 @@ async fn hold_is_lost_at_the_first_check_after_a_pause_past_max_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn options_that_pass_leave_time_for_a_second_renewal() {
+async fn valid_options_leave_time_for_a_second_renewal() {
     let options = LockOptions::new().lease(secs(10)).operation_timeout(secs(1));
     let latest = millis(10_000 - 102 - 2 * 1_000);
     assert!(options.renew_every(latest).check().is_err(), "the second would come too late");

@@ -97,7 +97,7 @@ fn relative_links_lead_to_files_and_headings() {
 
 /// mdBook turns each link to a Markdown file into one to its own page, which only pages of the book have.
 #[test]
-fn pages_of_the_book_link_to_no_markdown_outside_of_it() {
+fn book_pages_link_only_to_markdown_in_the_book() {
     for page in markdown_in(&root().join("docs")) {
         for link in links(&std::fs::read_to_string(&page).unwrap()) {
             let outside =

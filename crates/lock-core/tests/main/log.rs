@@ -20,7 +20,7 @@ use std::{
 use tracing::{Instrument, level_filters::LevelFilter};
 
 #[tokio::test(start_paused = true)]
-async fn losses_are_logged_as_errors_and_the_ordinary_as_debug() {
+async fn losses_are_logged_as_errors_and_normal_events_as_debug() {
     let log = ThreadLog::listen(LevelFilter::DEBUG);
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
@@ -102,7 +102,7 @@ async fn dropped_acquire_ends_its_span_as_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn span_is_entered_during_polls_alone() {
+async fn span_is_entered_only_during_polls() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let guard = lock.acquire().await.unwrap();
@@ -163,7 +163,7 @@ async fn disabled_span_reads_no_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unconfirmed_release_is_not_said_to_be_late() {
+async fn unconfirmed_release_is_not_reported_as_late() {
     let log = ThreadLog::listen(LevelFilter::DEBUG);
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();

@@ -49,7 +49,7 @@ fn poll_now<F: Future + Unpin>(f: &mut F) -> Poll<F::Output> {
 }
 
 #[tokio::test]
-async fn futures_that_were_polled_before_compare_the_clock_again() {
+async fn polled_futures_check_the_clock_again() {
     let clock = Arc::new(ManualClock::default());
     let guard = locks_on(&clock).named("x").unwrap().acquire().await.unwrap();
     let (mut lost, mut ended) = (Box::pin(guard.lost()), Box::pin(guard.hold().ended()));
@@ -62,7 +62,7 @@ async fn futures_that_were_polled_before_compare_the_clock_again() {
 }
 
 #[tokio::test]
-async fn work_is_not_polled_once_more_after_the_lease() {
+async fn work_is_not_polled_after_the_lease_ends() {
     let clock = Arc::new(ManualClock::default());
     let lock = locks_on(&clock).named("x").unwrap();
     let polls = AtomicU64::new(0);
@@ -84,7 +84,7 @@ async fn work_is_not_polled_once_more_after_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn run_errors_tell_what_happened() {
+async fn run_errors_describe_the_cause() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     world.faulty.next(Op::Acquire, Fault::FailBefore(BackendErrorKind::Unavailable));

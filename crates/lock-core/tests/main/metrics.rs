@@ -70,7 +70,7 @@ fn text<'a>(attributes: impl Iterator<Item = &'a opentelemetry::KeyValue>) -> St
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_metric_appears_and_what_goes_up_comes_down() {
+async fn every_metric_appears_and_gauges_return_to_zero() {
     let mut world = World::new();
     let (exported, observer) = Exported::new();
     world.locks = LockFactory::builder(world.faulty.clone())
@@ -177,7 +177,7 @@ async fn every_metric_appears_and_what_goes_up_comes_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_classifier_adds_a_class_and_no_name() {
+async fn classifier_adds_a_class_but_no_name() {
     let world = World::new();
     let (exported, observer) = Exported::new();
     let observer =
@@ -193,7 +193,7 @@ async fn a_classifier_adds_a_class_and_no_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn terms_of_leadership_are_counted_by_their_ends() {
+async fn terms_of_leadership_are_counted_by_outcome() {
     let world = World::new();
     let (exported, observer) = Exported::new();
     let builder = LockFactory::builder(world.faulty.clone()).clock(world.clock.clone());

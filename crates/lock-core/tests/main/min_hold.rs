@@ -15,7 +15,7 @@ fn locks() -> (World, Lock, Lock) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_job_runs_once_although_each_process_tries_it() {
+async fn short_job_runs_once_although_each_process_tries_it() {
     let (world, here, there) = locks();
     assert!(here.try_run(async |_| ()).await.unwrap().is_some());
     for _ in 0..9 {
@@ -30,7 +30,7 @@ async fn a_short_job_runs_once_although_each_process_tries_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_elsewhere_is_woken_when_the_minimum_is_over() {
+async fn waiter_in_another_process_is_woken_when_the_minimum_is_over() {
     let (world, here, there) = locks();
     let began = Instant::now();
     let guard = here.acquire().await.unwrap();
@@ -67,7 +67,7 @@ async fn failed_panicked_and_dropped_work_keeps_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_does_not_wait_and_leaves_the_lock_to_its_lease() {
+async fn shutdown_does_not_wait_for_the_minimum_and_the_lease_expires() {
     let (world, here, there) = locks();
     let began = Instant::now();
     here.try_run(async |_| ()).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_shutdown_does_not_wait_and_leaves_the_lock_to_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_ends_leaves_the_lock_to_its_lease() {
+async fn lock_of_a_process_that_exits_expires_with_its_lease() {
     let (World { locks, store, .. }, here, _there) = locks();
     here.try_run(async |_| ()).await.unwrap();
     drop((locks, here));
@@ -90,7 +90,7 @@ async fn a_process_that_ends_leaves_the_lock_to_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forced_release_ends_the_minimum() {
+async fn forced_release_ends_the_minimum_hold() {
     let (world, here, there) = locks();
     here.try_run(async |_| ()).await.unwrap();
     world.locks.force_release("x").await.unwrap();
@@ -100,7 +100,7 @@ async fn a_forced_release_ends_the_minimum() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn re_entries_and_renewals_do_not_change_the_minimum() {
+async fn reentries_and_renewals_do_not_change_the_minimum() {
     let (_world, here, there) = locks();
     let guard = here.acquire().await.unwrap();
     let inner = guard.reenter().await.unwrap();

@@ -45,7 +45,7 @@ fn world(picks: Picks) -> (MemoryBackend, LockFactory, LockFactory) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_watchdog_survives_an_observer() {
+async fn watchdog_survives_a_panicking_observer() {
     let (_store, locks, _) = world(|e| matches!(e, LockEvent::Renewal { .. }));
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let lost = tokio::spawn(guard.lost());
@@ -54,7 +54,7 @@ async fn the_watchdog_survives_an_observer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_survives_an_observer() {
+async fn waiter_survives_a_panicking_observer() {
     let (_store, locks, other) = world(|e| matches!(e, LockEvent::WakeUp { source: WakeSource::Poll, .. }));
     let rival = other.named("x").unwrap().acquire().await.unwrap();
     let lock = locks.named("x").unwrap();
@@ -71,7 +71,7 @@ async fn a_waiter_survives_an_observer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_survives_an_observer() {
+async fn release_survives_a_panicking_observer() {
     let (store, locks, other) = world(|e| matches!(e, LockEvent::Ended { .. }));
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     tokio::spawn(guard.release()).await.unwrap().unwrap();
@@ -80,7 +80,7 @@ async fn a_release_survives_an_observer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_waiting_count_survives_an_observer() {
+async fn waiting_count_survives_a_panicking_observer() {
     let panics = Panics(|e| matches!(e, LockEvent::WaitStarted { .. }), AtomicBool::new(false));
     let limits = lock_core::Limits::new().waiters(1);
     let locks = LockFactory::builder(MemoryBackend::new()).limits(limits).observer(panics).build().unwrap();

@@ -4,7 +4,7 @@ use crate::support::{World, millis, name, secs};
 use lock_core::{LockFactory, LostReason, MemoryBackend, inspect::ForceReleaseOutcome};
 
 #[tokio::test(start_paused = true)]
-async fn an_inspection_tells_who_holds_and_who_waits() {
+async fn inspection_shows_holder_and_waiters() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let free = world.locks.inspect(lock.name()).await.unwrap();
@@ -30,7 +30,7 @@ async fn an_inspection_tells_who_holds_and_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forced_release_tells_the_holder_of_this_process_at_once() {
+async fn forced_release_notifies_a_holder_in_this_process_immediately() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     let lease = guard.hold().lease_id().to_string();
@@ -42,7 +42,7 @@ async fn a_forced_release_tells_the_holder_of_this_process_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forced_release_by_another_process_is_noticed_by_the_next_renewal() {
+async fn next_renewal_detects_a_forced_release_by_another_process() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     let other = world.another_process();

@@ -7,7 +7,7 @@ use lock_testkit::{Fault, Op};
 const HOUR: std::time::Duration = secs(3_600);
 
 #[tokio::test(start_paused = true)]
-async fn a_name_with_a_long_lease_is_usable_seconds_after_an_outage() {
+async fn name_with_a_long_lease_is_usable_seconds_after_an_outage() {
     let world = World::with(LockOptions::new().lease(HOUR));
     let lock = world.locks.named("x").unwrap();
     // Each leaves an attempt of unknown outcome.
@@ -27,7 +27,7 @@ async fn a_name_with_a_long_lease_is_usable_seconds_after_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn undone_attempts_that_were_answered_do_not_close_a_name() {
+async fn undone_attempts_with_replies_do_not_close_a_name() {
     let world = World::with(LockOptions::new().lease(HOUR));
     let lock = world.locks.named("x").unwrap();
     for _ in 0..40 {
@@ -41,7 +41,7 @@ async fn undone_attempts_that_were_answered_do_not_close_a_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_with_a_long_lease_waits_seconds_for_a_silent_store() {
+async fn release_with_a_long_lease_waits_only_seconds_for_a_silent_store() {
     let world = World::with(LockOptions::new().lease(HOUR));
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     world.faulty.always_all(Fault::Hang);
@@ -83,7 +83,7 @@ async fn waiters_learn_of_an_outage_after_earlier_busy_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_without_an_answer_at_the_end_is_told_of_the_outage() {
+async fn waiter_that_times_out_without_a_reply_learns_of_the_outage() {
     let world = World::new();
     let held = world.another_process().named("x").unwrap().acquire().await.unwrap();
     let lock = world.locks.named("x").unwrap();
@@ -99,7 +99,7 @@ async fn a_waiter_without_an_answer_at_the_end_is_told_of_the_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_knows_what_a_store_did_that_panicked() {
+async fn outcome_of_a_panicking_store_is_unknown() {
     let world = World::new();
     world.faulty.next(Op::Acquire, Fault::ApplyThenPanic);
     let error = world.locks.named("x").unwrap().try_acquire().await.unwrap_err();
@@ -127,7 +127,7 @@ async fn the_error_of_another_operation_is_not_the_cause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unconfirmed_release_is_not_retried_with_the_work_under_it() {
+async fn unconfirmed_release_does_not_repeat_the_work() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     world.faulty.always_all(Fault::Hang);
@@ -137,7 +137,7 @@ async fn an_unconfirmed_release_is_not_retried_with_the_work_under_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_are_told_of_a_store_that_leaves_a_release_unanswered() {
+async fn waiters_learn_that_a_store_does_not_reply_to_a_release() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let held = lock.acquire().await.unwrap();

@@ -23,7 +23,7 @@ fn submitting() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_future_of_the_backend_is_called_beside_the_pipeline() {
+async fn pipeline_is_used_instead_of_backend_futures() {
     let world = submitting();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     let inner = guard.reenter().await.unwrap();
@@ -36,7 +36,7 @@ async fn no_future_of_the_backend_is_called_beside_the_pipeline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answer_behind_the_deadline_is_ignored() {
+async fn reply_after_the_deadline_is_ignored() {
     for op in [Op::Acquire, Op::Renew, Op::Release] {
         let world = submitting();
         world.faulty.next(op, Fault::SlowAnswer(secs(20)));
@@ -86,7 +86,7 @@ async fn certain_failure_is_repeated_without_an_undo() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answer_behind_the_shutdown_wakes_nobody() {
+async fn reply_after_shutdown_wakes_nobody() {
     let world = submitting();
     world.faulty.next(Op::Acquire, Fault::SlowAnswer(secs(2)));
     let waiting = tokio::spawn(world.locks.named("x").unwrap().acquire());
@@ -108,7 +108,7 @@ impl Pipeline for Kept {
 }
 
 #[tokio::test(start_paused = true)]
-async fn operation_of_a_caller_that_left_is_still_wanted() {
+async fn operation_of_a_cancelled_caller_is_still_wanted() {
     let (kept, store) = (Arc::new(Kept::default()), MemoryBackend::new());
     let store = Store::from(store).pipelined(kept.clone());
     let locks = LockFactory::builder(store).clock(Arc::new(TestClock::new())).build().unwrap();
@@ -150,7 +150,7 @@ impl Pipeline for Threads {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_come_from_any_thread() {
+async fn replies_come_from_any_thread() {
     let store = MemoryBackend::new();
     let threads = Arc::new(Threads { backend: Arc::new(store.clone()), answered: AtomicUsize::new(0) });
     let faulty = FaultyBackend::new(store.clone());

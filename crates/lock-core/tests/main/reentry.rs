@@ -36,7 +36,7 @@ fn go_down<'a>(
 }
 
 #[tokio::test(start_paused = true)]
-async fn five_functions_that_receive_the_owner_enter_and_leave() {
+async fn five_functions_reenter_with_the_same_owner() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     go_down(&world, &lock, &world.locks.owner(), 1).await.unwrap();
@@ -86,7 +86,7 @@ async fn inside_a_scope_every_acquire_re_enters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scope_of_one_factory_does_not_hide_that_of_another() {
+async fn scope_of_one_factory_does_not_hide_that_of_another() {
     let world = World::new();
     let other = world.another_process();
     let (mine, theirs) = (world.locks.named("x").unwrap(), other.named("y").unwrap());
@@ -124,7 +124,7 @@ async fn branches_of_a_join_with_fresh_owners_exclude_one_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_overtakes_a_re_entry_does_not_free_the_lock_under_it() {
+async fn release_that_overtakes_a_reentry_does_not_free_the_lock() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     let gate = world.faulty.gate(Op::Acquire, Phase::Before);
@@ -141,7 +141,7 @@ async fn a_release_that_overtakes_a_re_entry_does_not_free_the_lock_under_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_re_enters_a_hold_that_was_lost() {
+async fn lost_hold_cannot_be_reentered() {
     let world = World::new();
     let me = world.locks.owner();
     let lock = world.locks.named("x").unwrap();
@@ -164,7 +164,7 @@ async fn nobody_re_enters_a_hold_that_was_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_reply_of_a_re_entry_neither_loses_nor_keeps_a_depth() {
+async fn lost_reply_to_a_reentry_neither_loses_nor_leaks_a_depth() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     world.faulty.next(Op::Acquire, Fault::ApplyThenLose);
@@ -177,7 +177,7 @@ async fn a_lost_reply_of_a_re_entry_neither_loses_nor_keeps_a_depth() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_of_another_factory_is_refused() {
+async fn owner_of_another_factory_is_refused() {
     let world = World::new();
     let foreign = world.another_process().owner();
     let error = world.locks.named("x").unwrap().with_owner(&foreign).unwrap_err();
@@ -186,7 +186,7 @@ async fn an_owner_of_another_factory_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_re_entry_does_not_give_a_token_below_the_floor_that_was_asked_for() {
+async fn reentry_does_not_return_a_token_below_the_requested_floor() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let outer = lock.acquire().await.unwrap();
@@ -208,7 +208,7 @@ async fn a_re_entry_does_not_give_a_token_below_the_floor_that_was_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_re_entry_does_not_lengthen_a_fixed_lease() {
+async fn reentry_does_not_extend_a_fixed_lease() {
     let clock = Arc::new(TestClock::new());
     let store = MemoryBackend::with_clock(clock.clone());
     let locks = LockFactory::builder(store).clock(clock).build().unwrap();

@@ -44,7 +44,7 @@ async fn readings_in_an_outage(locks: u64) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_of_failing_renewals_grows_no_faster_than_the_locks() {
+async fn cost_of_failing_renewals_grows_no_faster_than_the_locks() {
     let (few, many) = (readings_in_an_outage(100).await, readings_in_an_outage(800).await);
     assert!(many < 8 * few, "{few} readings for 100 locks, {many} for 800");
 }

@@ -5,7 +5,7 @@ use lock_core::{LockFactory, LostReason, MemoryBackend, clock::TestClock};
 use std::{sync::Arc, time::Duration};
 
 #[tokio::test(start_paused = true)]
-async fn an_old_guard_does_not_free_the_hold_of_another_owner() {
+async fn old_guard_does_not_free_the_hold_of_another_owner() {
     let server = Arc::new(TestClock::new());
     let store = MemoryBackend::with_clock(server.clone());
     let clock = Arc::new(TestClock::new());

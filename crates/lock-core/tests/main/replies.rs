@@ -25,7 +25,7 @@ fn faults() -> [Fault; 7] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_or_late_acquire_is_repeated_and_taken_once() {
+async fn lost_or_late_acquire_is_repeated_and_executed_once() {
     for (fault, world) in faults().into_iter().flat_map(|fault| World::both().map(|world| (fault, world))) {
         world.faulty.next(Op::Acquire, fault);
         let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
@@ -43,7 +43,7 @@ async fn a_lost_or_late_acquire_is_repeated_and_taken_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_or_late_renewal_is_no_loss() {
+async fn lost_or_late_renewal_does_not_lose_the_hold() {
     for (fault, world) in faults().into_iter().flat_map(|fault| World::both().map(|world| (fault, world))) {
         let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
         world.faulty.script(Op::Renew, [fault, fault]);
@@ -112,7 +112,7 @@ async fn run_returns_the_value_unless_the_store_reports_a_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_release_does_not_free_the_next_holder() {
+async fn late_release_does_not_free_the_next_holder() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let first = lock.acquire().await.unwrap();
@@ -125,7 +125,7 @@ async fn a_late_release_does_not_free_the_next_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_that_is_delivered_after_giving_up_leaves_no_orphan() {
+async fn acquire_delivered_after_giving_up_leaves_no_orphan() {
     let late = [1, 500, 2_999, 3_000, 3_001, 5_000, 20_000];
     for (late_by, world) in late.into_iter().flat_map(|late| World::both().map(|world| (late, world))) {
         world.faulty.next(Op::Acquire, Fault::Late(millis(late_by)));
@@ -139,7 +139,7 @@ async fn an_acquire_that_is_delivered_after_giving_up_leaves_no_orphan() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_nobody_confirms_says_so_in_time_and_is_undone_later() {
+async fn unconfirmed_release_is_reported_in_time_and_repeated_later() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     world.faulty.always(Op::Release, Fault::Hang);
@@ -283,7 +283,7 @@ impl Schedule {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_thousand_random_schedules_of_faults() {
+async fn two_thousand_random_fault_schedules() {
     let mut grants = 0;
     for number in 0..2_000 {
         let run = async {
@@ -325,7 +325,7 @@ async fn no_hold_is_lost_while_its_lease_is_safe() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_clock_of_the_server_may_be_wrong_by_an_hour() {
+async fn server_clock_can_be_off_by_an_hour() {
     for step in [3_600_000_000i64, -3_600_000_000] {
         let client = Arc::new(lock_core::clock::TestClock::new());
         let server = Arc::new(lock_core::clock::TestClock::new());
@@ -341,7 +341,7 @@ async fn the_clock_of_the_server_may_be_wrong_by_an_hour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_re_entry_that_is_stuck_on_the_way_does_not_keep_a_lost_lease_alive() {
+async fn stuck_reentry_does_not_keep_a_lost_lease_alive() {
     let world = World::new();
     let (memory, store) = (&world.store, &world.faulty);
     let lock = world.locks.named("x").unwrap().with_fixed_lease(secs(10)).unwrap(); // operation timeout 1 s
@@ -361,7 +361,7 @@ async fn a_re_entry_that_is_stuck_on_the_way_does_not_keep_a_lost_lease_alive() 
 /// The answer to a release that was sent in time arrives after the lease is over: the work under the lock was
 /// protected, and must not be reported as unprotected.
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_overtaken_by_the_end_of_its_lease_is_unconfirmed_and_not_lost() {
+async fn release_overtaken_by_lease_expiry_is_unconfirmed_not_lost() {
     for fault in [Fault::Delay(millis(50)), Fault::FailBefore(BackendErrorKind::Unavailable)] {
         let world = World::new();
         let lock = world.locks.named("x").unwrap().with_fixed_lease(secs(1)).unwrap();

@@ -31,7 +31,7 @@ fn stays_held(guard: &lock_core::LockGuard, lost: &tokio::task::JoinHandle<lock_
 }
 
 #[test]
-fn a_hold_whose_worker_died_with_another_runtime_is_kept() {
+fn hold_survives_the_death_of_its_worker_with_another_runtime() {
     let locks = locks();
     let (first, second) = (multi(), multi());
     // The first worker is started in the runtime that ends.
@@ -43,7 +43,7 @@ fn a_hold_whose_worker_died_with_another_runtime_is_kept() {
 }
 
 #[test]
-fn work_goes_on_under_its_lock_although_the_worker_died() {
+fn work_continues_under_its_lock_after_the_worker_died() {
     let locks = locks();
     let (first, second) = (multi(), multi());
     drop(first.block_on(locks.named("y").unwrap().acquire()).unwrap());
@@ -65,7 +65,7 @@ fn work_goes_on_under_its_lock_although_the_worker_died() {
 }
 
 #[test]
-fn a_wait_ends_in_time_although_the_runtime_of_the_worker_is_not_driven() {
+fn wait_ends_in_time_while_the_worker_runtime_is_not_driven() {
     let locks = locks();
     let (idle, busy) = (current(), multi());
     let guard = idle.block_on(locks.named("x").unwrap().acquire()).unwrap();
@@ -76,7 +76,7 @@ fn a_wait_ends_in_time_although_the_runtime_of_the_worker_is_not_driven() {
 }
 
 #[test]
-fn a_hold_is_kept_although_the_runtime_of_the_worker_is_not_driven() {
+fn hold_survives_while_the_worker_runtime_is_not_driven() {
     let locks = locks();
     let (idle, busy) = (current(), multi());
     drop(idle.block_on(locks.named("y").unwrap().acquire()).unwrap());
@@ -87,7 +87,7 @@ fn a_hold_is_kept_although_the_runtime_of_the_worker_is_not_driven() {
 
 /// Timers inside a call belong to the runtime that polled it first; elsewhere they panic when that runtime ends.
 #[test]
-fn call_stays_in_the_runtime_that_polled_it_first() {
+fn call_stays_in_the_runtime_that_first_polled_it() {
     let (store, locks) = store_and_locks();
     let (home, guest) = (multi(), multi());
     drop(home.block_on(locks.named("warm").unwrap().acquire()).unwrap());
@@ -104,7 +104,7 @@ fn call_stays_in_the_runtime_that_polled_it_first() {
 
 /// A runtime that lives but is not driven between two `block_on`s carries a call.
 #[test]
-fn an_attempt_begun_in_a_runtime_that_is_idle_now_does_not_block_the_name() {
+fn attempt_started_in_a_now_idle_runtime_does_not_block_the_name() {
     let (store, locks) = store_and_locks();
     let (idle, busy) = (current(), multi());
     let lock = locks.named("x").unwrap();
@@ -117,7 +117,7 @@ fn an_attempt_begun_in_a_runtime_that_is_idle_now_does_not_block_the_name() {
 }
 
 #[test]
-fn a_release_begun_in_a_runtime_that_is_idle_now_is_repeated() {
+fn release_started_in_a_now_idle_runtime_is_repeated() {
     let (store, locks) = store_and_locks();
     let (idle, busy) = (current(), multi());
     let lock = locks.named("x").unwrap();
@@ -138,7 +138,7 @@ fn store_and_locks() -> (FaultyBackend, LockFactory) {
 
 /// `Handle::block_on` continues to poll in a runtime that has ended, where no worker can run.
 #[test]
-fn acquire_in_an_ended_runtime_fails_without_spinning() {
+fn acquire_in_a_stopped_runtime_fails_without_spinning() {
     let store = MemoryBackend::new();
     let backend = FaultyBackend::new(Arc::new(store.clone()));
     let (locks, others) = (LockFactory::new(backend.clone()), LockFactory::new(store));
@@ -168,7 +168,7 @@ fn acquire_in_an_ended_runtime_fails_without_spinning() {
 }
 
 #[test]
-fn the_end_of_a_hold_is_told_to_views_that_outlive_the_runtime_of_the_factory() {
+fn views_that_outlive_the_factory_runtime_learn_of_the_end_of_a_hold() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let first = runtime();
     let hold = first.block_on(async {

@@ -50,7 +50,7 @@ async fn shutdown_of(names: u64) -> (Duration, usize) {
 }
 
 #[tokio::test]
-async fn a_shutdown_takes_time_in_proportion() {
+async fn shutdown_time_is_proportional_to_its_releases() {
     let mut took = Vec::new();
     for names in [1_000, 40_000] {
         let (time, left) = shutdown_of(names).await;

@@ -55,7 +55,7 @@ async fn shortest_remaining(guards: &[LockGuard], during: Duration) -> Duration 
 }
 
 #[tokio::test(start_paused = true)]
-async fn holds_acquired_apart_are_renewed_together_and_never_later() {
+async fn holds_acquired_separately_are_renewed_together_and_never_late() {
     let (world, renewals) = (World::new(), Renewals::default());
     let guards = acquired_apart(&world, &renewals).await;
     let margin = LEASE / 100 + millis(2);

@@ -46,7 +46,7 @@ impl LockObserver for Shared {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acquire_that_races_with_a_shutdown_leaves_no_orphan() {
+async fn acquire_that_races_with_shutdown_leaves_no_orphan() {
     let memory = MemoryBackend::new();
     let store = FaultyBackend::new(Arc::new(memory.clone()));
     let observer = Shared(Arc::default());
@@ -65,7 +65,7 @@ async fn an_acquire_that_races_with_a_shutdown_leaves_no_orphan() {
 
 /// Without any race: a guard is released outside of a runtime, after the runtime of the worker ended.
 #[test]
-fn a_factory_whose_last_release_found_no_runtime_is_not_leaked() {
+fn factory_is_freed_even_if_its_last_release_had_no_runtime() {
     let memory = MemoryBackend::new();
     let store = Arc::new(FaultyBackend::new(memory.clone()));
     let locks = LockFactory::new(Store::pushing(store.clone(), Arc::new(memory)));
@@ -89,7 +89,7 @@ fn a_factory_whose_last_release_found_no_runtime_is_not_leaked() {
 }
 
 #[tokio::test]
-async fn after_a_shutdown_the_worker_goes_home() {
+async fn worker_ends_after_shutdown() {
     let locks = LockFactory::new(MemoryBackend::new());
     drop(locks.named("x").unwrap().acquire().await.unwrap().release().await);
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -109,7 +109,7 @@ async fn after_a_shutdown_the_worker_goes_home() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_shutdown_finishes_what_the_first_could_not() {
+async fn second_shutdown_finishes_what_the_first_could_not() {
     let clock = Arc::new(TestClock::new());
     let memory = MemoryBackend::with_clock(clock.clone());
     let store = FaultyBackend::new(Arc::new(memory.clone()));
@@ -125,7 +125,7 @@ async fn a_second_shutdown_finishes_what_the_first_could_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_inner_guard_that_is_released_in_time_was_held_although_a_shutdown_follows() {
+async fn inner_guard_released_in_time_was_held_even_if_shutdown_follows() {
     let world = World::new();
     let outer = world.locks.named("x").unwrap().acquire().await.unwrap();
     let inner = outer.reenter().await.unwrap();
@@ -141,7 +141,7 @@ async fn an_inner_guard_that_is_released_in_time_was_held_although_a_shutdown_fo
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_is_bounded_however_long_the_leases_are() {
+async fn shutdown_is_bounded_regardless_of_lease_length() {
     for (within, most) in [(None, secs(10)), (Some(secs(2)), secs(2)), (Some(secs(25)), secs(25))] {
         let world = World::new();
         let nightly = world.locks.named("nightly").unwrap();
@@ -160,7 +160,7 @@ async fn shutdown_is_bounded_however_long_the_leases_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_waits_for_a_store_that_comes_back_within_the_bound() {
+async fn shutdown_waits_for_a_store_that_returns_within_the_limit() {
     let world = World::new();
     let _guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     world.faulty.always_all(Fault::Hang);
@@ -173,7 +173,7 @@ async fn shutdown_waits_for_a_store_that_comes_back_within_the_bound() {
 }
 
 #[test]
-fn a_shutdown_outside_of_a_runtime_leaves_the_releases_to_the_worker() {
+fn shutdown_outside_a_runtime_leaves_releases_to_the_worker() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let memory = MemoryBackend::new();
     let store = FaultyBackend::new(Arc::new(memory.clone()));

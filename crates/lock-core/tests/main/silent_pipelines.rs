@@ -178,7 +178,7 @@ async fn dropped_operations_and_panics_are_unknown_and_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_answers_change_nothing_and_are_undone() {
+async fn late_replies_change_nothing_and_are_undone() {
     let world = World::new();
     let (queued, locks) = piped(&world, LockOptions::new());
     let lock = locks.named("x").unwrap();
@@ -204,7 +204,7 @@ async fn late_answers_change_nothing_and_are_undone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_waits_for_operations_under_way() {
+async fn shutdown_waits_for_operations_in_flight() {
     let world = World::new();
     let (queued, locks) = piped(&world, LockOptions::new());
     let lock = locks.named("x").unwrap();
@@ -221,7 +221,7 @@ async fn shutdown_waits_for_operations_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_with_a_silent_pipeline_ends_and_says_so() {
+async fn shutdown_with_a_silent_pipeline_ends_and_reports_it() {
     let world = World::new();
     let (queued, locks) = piped(&world, LockOptions::new());
     let lock = locks.named("x").unwrap();
@@ -234,7 +234,7 @@ async fn shutdown_with_a_silent_pipeline_ends_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn factory_with_unanswered_operations_is_freed() {
+async fn factory_with_pending_operations_is_freed() {
     let world = World::new();
     let (queued, locks) = piped(&world, LockOptions::new());
     let weak = Arc::downgrade(&queued);
@@ -251,7 +251,7 @@ async fn factory_with_unanswered_operations_is_freed() {
 }
 
 #[test]
-fn completions_go_on_when_the_runtime_of_the_worker_is_gone() {
+fn completions_continue_after_the_worker_runtime_is_gone() {
     let memory = MemoryBackend::new();
     let queued =
         Arc::new(Queued { memory: memory.clone(), queue: Mutex::default(), panics: Mutex::default() });

@@ -26,7 +26,7 @@ async fn lone_task_lets_another_process_in(options: LockOptions) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lone_task_that_takes_a_lock_again_and_again_lets_another_process_in() {
+async fn single_task_in_a_loop_lets_another_process_in() {
     lone_task_lets_another_process_in(LockOptions::new()).await;
     lone_task_lets_another_process_in(LockOptions::new().hand_off(0, Duration::ZERO)).await;
 }

@@ -65,7 +65,7 @@ impl Backend for Contends {
 }
 
 #[test]
-fn contended_at_once_does_not_hang_the_caller() {
+fn immediate_contention_does_not_hang_the_caller() {
     let (done, end) = mpsc::channel();
     std::thread::spawn(move || {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
@@ -81,7 +81,7 @@ fn contended_at_once_does_not_hang_the_caller() {
 /// The store answers renewals after 200 ms. A lease of 30 s (operation timeout 3 s) shares a call with one of 1.5 s
 /// (150 ms), which cannot work on this store.
 #[tokio::test(start_paused = true)]
-async fn a_long_lease_does_not_suffer_from_a_short_one() {
+async fn long_lease_is_not_affected_by_a_short_one() {
     let clock = Arc::new(TestClock::new());
     let faulty = FaultyBackend::new(Arc::new(MemoryBackend::with_clock(clock.clone())));
     faulty.always(Op::Renew, Fault::SlowAnswer(Duration::from_millis(200)));
@@ -107,7 +107,7 @@ async fn a_long_lease_does_not_suffer_from_a_short_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cause_of_an_error_is_not_a_failure_that_was_over_long_before() {
+async fn old_failure_is_not_the_cause_of_an_error() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let other = world.another_process();
@@ -132,7 +132,7 @@ async fn the_cause_of_an_error_is_not_a_failure_that_was_over_long_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_that_gives_up_before_its_request_is_answered_is_ambiguous() {
+async fn acquire_that_gives_up_before_its_reply_is_ambiguous() {
     let world = World::new();
     world.faulty.next(Op::Acquire, Fault::ApplyThenHang);
     let error = world.locks.named("x").unwrap().acquire_timeout(millis(100)).await.unwrap_err();

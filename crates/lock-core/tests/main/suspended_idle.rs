@@ -47,7 +47,7 @@ async fn resumed() -> [LockFactory; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_acquired_after_it_is_renewed() {
+async fn lock_acquired_after_it_is_renewed() {
     let [locks, _] = resumed().await;
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     tokio::time::sleep(secs(120)).await;
@@ -55,7 +55,7 @@ async fn a_lock_acquired_after_it_is_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_begun_after_it_ends_in_time() {
+async fn wait_started_after_it_ends_in_time() {
     let [locks, others] = resumed().await;
     let _theirs = others.named("x").unwrap().acquire().await.unwrap();
     let begun = tokio::time::Instant::now();
@@ -67,7 +67,7 @@ async fn a_wait_begun_after_it_ends_in_time() {
 /// The timer of the watchdog is set: it stopped with the machine, and is not yet due although the clock is long past
 /// it.
 #[tokio::test(start_paused = true)]
-async fn a_wait_begun_after_it_ends_in_time_beside_a_running_timer() {
+async fn wait_started_after_it_ends_in_time_beside_a_running_timer() {
     let clock = Arc::new(BootTime(TestClock::new(), AtomicU64::new(0)));
     let store = MemoryBackend::with_clock(clock.clone());
     let [locks, others] =

@@ -4,7 +4,7 @@ use crate::support::{name, secs};
 use lock_core::{LockFactory, LostReason, ReleaseOutcome};
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_lock_is_noticed_at_the_next_renewal_and_keeps_its_counter() {
+async fn lost_lock_is_detected_at_the_next_renewal_and_keeps_its_counter() {
     let (locks, store, _) = LockFactory::paused();
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     let begun = tokio::time::Instant::now();
@@ -17,7 +17,7 @@ async fn a_lost_lock_is_noticed_at_the_next_renewal_and_keeps_its_counter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_free_lock_cannot_be_lost() {
+async fn free_lock_cannot_be_lost() {
     let (locks, store, _) = LockFactory::paused();
     assert!(!store.lose(&name("x")), "never held");
     locks.named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
@@ -25,7 +25,7 @@ async fn a_free_lock_cannot_be_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_process_loses_its_locks_and_another_gets_them() {
+async fn suspended_process_loses_its_locks_to_another() {
     let (here, store, clock) = LockFactory::paused();
     let there = LockFactory::builder(store.clone()).clock(clock.clone()).build().unwrap();
     let guard = here.named("x").unwrap().acquire().await.unwrap();

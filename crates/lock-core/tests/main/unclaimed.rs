@@ -16,7 +16,7 @@ fn poll_now(
 
 /// A future that waits, is granted the lock, and is not polled.
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_nobody_polls_goes_to_another_process() {
+async fn unpolled_grant_passes_to_another_process() {
     for options in [LockOptions::new(), LockOptions::new().fixed_lease(secs(30))] {
         let world = World::with(options);
         let lock = world.locks.named("x").unwrap();
@@ -39,7 +39,7 @@ async fn a_grant_that_nobody_polls_goes_to_another_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_is_polled_in_time_is_kept() {
+async fn grant_that_is_polled_in_time_is_kept() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let held = lock.acquire().await.unwrap();
@@ -54,7 +54,7 @@ async fn a_grant_that_is_polled_in_time_is_kept() {
 
 /// The guard that was taken is released; the unpolled re-entry must not keep the hold alive.
 #[tokio::test(start_paused = true)]
-async fn a_re_entry_that_nobody_polls_does_not_keep_the_hold() {
+async fn unpolled_reentry_does_not_keep_the_hold() {
     let world = World::new();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     tokio::time::sleep(secs(60)).await;
@@ -70,7 +70,7 @@ async fn a_re_entry_that_nobody_polls_does_not_keep_the_hold() {
 
 /// Two futures of one owner are granted together, and neither is polled in time.
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_never_took_its_guards_has_lost_nothing() {
+async fn owner_that_never_took_its_guards_has_lost_nothing() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let owned = lock.with_owner(&world.locks.owner()).unwrap();
@@ -87,7 +87,7 @@ async fn an_owner_that_never_took_its_guards_has_lost_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_is_not_given_back_while_its_owner_re_enters() {
+async fn grant_is_not_released_while_its_owner_reenters() {
     let world = World::new();
     let lock = world.locks.named("x").unwrap();
     let owned = lock.with_owner(&world.locks.owner()).unwrap();

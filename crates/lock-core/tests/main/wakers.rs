@@ -32,7 +32,7 @@ impl Wake for Looks {
 }
 
 #[test]
-fn a_waker_of_ended_may_inspect_the_lock() {
+fn waker_of_ended_can_inspect_the_lock() {
     assert!(
         ends(async {
             let locks = LockFactory::new(MemoryBackend::new());
@@ -55,7 +55,7 @@ impl Wake for Tries {
 }
 
 #[test]
-fn a_waker_of_lost_may_try_to_acquire() {
+fn waker_of_lost_can_try_to_acquire() {
     assert!(
         ends(async {
             let store = MemoryBackend::new();
@@ -79,7 +79,7 @@ impl Wake for OwnsTask {
 }
 
 #[test]
-fn a_replaced_waker_of_an_acquire_may_own_another_acquire() {
+fn replaced_waker_of_an_acquire_can_own_another_acquire() {
     assert!(
         ends(async {
             let locks = LockFactory::new(MemoryBackend::new());
@@ -98,7 +98,7 @@ fn a_replaced_waker_of_an_acquire_may_own_another_acquire() {
 }
 
 #[test]
-fn a_dropped_release_may_have_a_waker_that_owns_an_acquire() {
+fn dropped_release_can_have_a_waker_that_owns_an_acquire() {
     assert!(
         ends(async {
             let store = lock_testkit::FaultyBackend::new(Arc::new(MemoryBackend::new()));
@@ -127,7 +127,7 @@ impl Wake for Panics {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waker_that_panics_does_not_stop_the_watchdog() {
+async fn panicking_waker_does_not_stop_the_watchdog() {
     let world = World::with(LockOptions::new().lease(millis(300)));
     let kept = world.locks.named("y").unwrap().acquire().await.unwrap();
     let other = world.another_process();

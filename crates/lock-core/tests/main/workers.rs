@@ -98,7 +98,7 @@ fn factory_outlives_the_runtime_in_which_it_was_used() {
 }
 
 #[test]
-fn worker_on_an_ended_runtime_fails_as_no_runtime() {
+fn worker_on_a_stopped_runtime_fails_with_no_runtime() {
     let ended = multi();
     let worker = Worker::on(ended.handle().clone());
     let locks = locks(worker.clone());

@@ -60,7 +60,7 @@ pub(crate) fn submit(backend: &Backed, lock: &str) -> Answer<Acquired> {
     answer
 }
 
-/// Fills the maximum number of calls, so that later operations must wait. The server must not answer during this.
+/// Fills the maximum number of calls, so that later operations must wait. The server must not reply during this.
 pub(crate) async fn fill_calls(backend: &Backed) -> Vec<Answer<Acquired>> {
     let mut sent = Vec::new();
     for size in [1, 1, 2, 4, 8, 16, 32, 32] {

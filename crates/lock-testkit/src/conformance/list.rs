@@ -91,7 +91,7 @@ macro_rules! each_property {
             locking::tokens_grow_over_factories,
             locking::an_owner_re_enters_what_it_holds,
             locking::a_guard_re_enters_its_hold,
-            locking::an_owner_of_another_factory_is_refused,
+            locking::owner_of_another_factory_is_refused,
             locking::many_contenders_are_never_two_holders,
             locking::an_inspection_shows_the_holder,
             holding::the_watchdog_keeps_a_lease_alive,

@@ -109,7 +109,7 @@ pub async fn a_guard_re_enters_its_hold(h: &impl Harness) {
 }
 
 /// An owner is not valid in another factory.
-pub async fn an_owner_of_another_factory_is_refused(h: &impl Harness) {
+pub async fn owner_of_another_factory_is_refused(h: &impl Harness) {
     let team = Team::new(h, "foreign").await;
     let error = team.lock_b().with_owner(&team.a.owner()).expect_err("the owner belongs to another factory");
     assert_eq!(error.kind(), LockErrorKind::ForeignOwner);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn waiters_are_served_in_the_order_of_their_arrival_with_one_attempt_at_a_time() {
+fn waiters_are_served_in_order_with_one_attempt_at_a_time() {
     let mut story = Story::begins();
     story.enters(A).enters(B).enters(C);
     let first = story.tries();
@@ -24,7 +24,7 @@ fn waiters_are_served_in_the_order_of_their_arrival_with_one_attempt_at_a_time()
 }
 
 #[test]
-fn an_attempt_of_unknown_outcome_is_repeated_with_the_same_id() {
+fn attempt_with_unknown_outcome_is_repeated_with_the_same_id() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -46,7 +46,7 @@ fn an_attempt_of_unknown_outcome_is_repeated_with_the_same_id() {
 }
 
 #[test]
-fn giving_up_after_an_unknown_outcome_releases_until_no_late_acquire_can_leave_an_orphan() {
+fn giving_up_after_an_unknown_outcome_releases_until_no_orphan_is_possible() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -61,7 +61,7 @@ fn giving_up_after_an_unknown_outcome_releases_until_no_late_acquire_can_leave_a
 }
 
 #[test]
-fn an_undo_that_is_never_answered_ends_when_the_lease_must_have_ended() {
+fn undo_without_a_reply_stops_once_the_lease_has_expired() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -78,7 +78,7 @@ fn an_undo_that_is_never_answered_ends_when_the_lease_must_have_ended() {
 }
 
 #[test]
-fn a_waiter_that_leaves_during_the_attempt_gives_the_grant_back() {
+fn grant_for_a_cancelled_waiter_is_released() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -90,7 +90,7 @@ fn a_waiter_that_leaves_during_the_attempt_gives_the_grant_back() {
 }
 
 #[test]
-fn a_waiter_behind_takes_over_the_attempt_of_one_who_left() {
+fn next_waiter_takes_over_the_attempt_of_a_cancelled_one() {
     let mut story = Story::begins();
     story.enters(A).enters(B);
     let lease = story.tries();
@@ -100,7 +100,7 @@ fn a_waiter_behind_takes_over_the_attempt_of_one_who_left() {
 }
 
 #[test]
-fn grant_under_other_terms_is_requested_again_under_the_right_ones() {
+fn grant_with_other_terms_is_requested_again_with_the_right_ones() {
     let mut story = Story::begins();
     story.enters_with(A, |entry| entry.terms = fixed(Duration::from_secs(1))).enters(B);
     let lease = story.tries();
@@ -130,7 +130,7 @@ fn grant_after_its_deadline_is_released_and_requested_again() {
 }
 
 #[test]
-fn a_grant_that_arrives_after_max_hold_is_given_back_with_back_off() {
+fn grant_that_arrives_after_max_hold_is_released_with_back_off() {
     let mut story = Story::begins();
     story.enters_with(A, |entry| entry.terms = bounded(Duration::from_millis(20)));
     let mut tries = 0;
@@ -149,7 +149,7 @@ fn a_grant_that_arrives_after_max_hold_is_given_back_with_back_off() {
 }
 
 #[test]
-fn late_acquire_is_retried_at_once_a_bounded_number_of_times() {
+fn late_acquire_is_retried_immediately_a_limited_number_of_times() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -185,7 +185,7 @@ fn quorum_draws_an_id_for_each_attempt() {
 }
 
 #[test]
-fn one_try_is_one_try() {
+fn single_try_sends_one_attempt() {
     let once = |entry: &mut Entry| entry.wait_policy = WaitPolicy::NoWait;
     let mut story = Story::begins();
     story.enters_with(A, once);
@@ -201,7 +201,7 @@ fn one_try_is_one_try() {
 }
 
 #[test]
-fn one_try_never_overtakes_a_waiter_and_asks_nobody() {
+fn single_try_never_overtakes_a_waiter_and_sends_nothing() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -228,7 +228,7 @@ fn single_try_ignores_the_pause_of_a_wait_that_just_ended() {
 }
 
 #[test]
-fn a_wait_ends_at_its_time_and_the_waiters_behind_go_on() {
+fn wait_ends_at_its_deadline_and_later_waiters_continue() {
     let mut story = Story::begins();
     story.enters_with(A, |entry| entry.wait_policy = WaitPolicy::Deadline(at(1.0))).enters(B);
     let lease = story.tries();
@@ -243,7 +243,7 @@ fn a_wait_ends_at_its_time_and_the_waiters_behind_go_on() {
 }
 
 #[test]
-fn the_outage_budget_counts_from_the_first_failure_and_stops_at_an_answer() {
+fn outage_budget_counts_from_the_first_failure_until_a_reply() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -276,7 +276,7 @@ fn the_outage_budget_counts_from_the_first_failure_and_stops_at_an_answer() {
 }
 
 #[test]
-fn callers_that_give_up_do_not_hammer_a_dead_backend() {
+fn impatient_callers_do_not_hammer_a_dead_backend() {
     let mut story = Story::begins();
     let mut tries = 0;
     for tenth in 0..100u32 {
@@ -301,7 +301,7 @@ fn callers_that_give_up_do_not_hammer_a_dead_backend() {
 }
 
 #[test]
-fn permanent_error_refuses_every_waiter_at_once() {
+fn permanent_error_refuses_every_waiter_immediately() {
     let mut story = Story::begins();
     story.enters(A).enters(B);
     let lease = story.tries();
@@ -314,7 +314,7 @@ fn permanent_error_refuses_every_waiter_at_once() {
 }
 
 #[test]
-fn the_waiter_above_the_limit_is_refused_and_the_others_are_not() {
+fn only_waiters_above_the_limit_are_refused() {
     let mut story = Story::with(MachineConfig { max_waiters: 2, ..MachineConfig::default() });
     story.enters(A).enters(B);
     story.tries();
@@ -323,7 +323,7 @@ fn the_waiter_above_the_limit_is_refused_and_the_others_are_not() {
 }
 
 #[test]
-fn a_late_answer_is_no_proof_that_no_other_delivery_was_carried_out() {
+fn late_reply_does_not_prove_that_no_other_delivery_was_executed() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -356,7 +356,7 @@ fn longer_lease_of_a_waiter_that_left_is_released() {
 }
 
 #[test]
-fn one_try_is_not_answered_by_what_was_asked_for_another() {
+fn single_try_does_not_use_the_reply_to_another_request() {
     for busy in [true, false] {
         let mut story = Story::begins();
         story.enters(A);

@@ -18,7 +18,7 @@ fn shutdown_refuses_waiters_and_releases_the_hold() {
 }
 
 #[test]
-fn a_close_during_an_attempt_gives_the_grant_back() {
+fn shutdown_during_an_attempt_releases_the_grant() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -29,7 +29,7 @@ fn a_close_during_an_attempt_gives_the_grant_back() {
 }
 
 #[test]
-fn a_close_ends_the_subscription_without_lingering() {
+fn shutdown_unsubscribes_immediately() {
     let (mut story, lease) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
     story.tries();

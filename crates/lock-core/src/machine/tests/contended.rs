@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn contended_uses_the_id_up() {
+fn contended_attempt_uses_up_its_id() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -15,7 +15,7 @@ fn contended_uses_the_id_up() {
 
 /// One node has a lease that is not released, and another does not vote: no round can win before one of them changes.
 #[test]
-fn rounds_without_a_winner_become_rarer() {
+fn rounds_without_a_winner_back_off() {
     let mut story = Story::begins();
     story.enters(A);
     let mut rounds = 0;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_owner_re_enters_and_leaves_as_often() {
+fn owner_releases_as_often_as_it_reenters() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     assert_eq!(story.tries_to_keep(2), lease);
@@ -32,7 +32,7 @@ fn an_owner_re_enters_and_leaves_as_often() {
 }
 
 #[test]
-fn a_release_that_races_with_a_re_entry_does_not_free_the_lock() {
+fn release_that_races_with_a_reentry_does_not_free_the_lock() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
@@ -46,7 +46,7 @@ fn a_release_that_races_with_a_re_entry_does_not_free_the_lock() {
 }
 
 #[test]
-fn a_re_entry_that_is_cancelled_in_flight_leaves_the_depth_as_it_was() {
+fn reentry_cancelled_in_flight_leaves_the_depth_unchanged() {
     let (mut story, lease, _) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
@@ -57,7 +57,7 @@ fn a_re_entry_that_is_cancelled_in_flight_leaves_the_depth_as_it_was() {
 }
 
 #[test]
-fn cancelled_re_entry_and_last_release_free_the_lock_after_the_answer() {
+fn cancelled_reentry_and_last_release_free_the_lock_after_the_reply() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
@@ -69,7 +69,7 @@ fn cancelled_re_entry_and_last_release_free_the_lock_after_the_answer() {
 }
 
 #[test]
-fn re_entries_that_come_during_one_share_the_next_operation() {
+fn reentries_during_an_operation_share_the_next_one() {
     let (mut story, lease, _) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
@@ -85,7 +85,7 @@ fn re_entries_that_come_during_one_share_the_next_operation() {
 }
 
 #[test]
-fn the_other_waiters_of_an_owner_enter_with_it_instead_of_waiting_for_themselves() {
+fn other_waiters_of_an_owner_reenter_instead_of_waiting_for_it() {
     let mut story = Story::begins();
     story.enters_as(A, A).enters(B).enters_as(C, A);
     let lease = story.tries();
@@ -99,7 +99,7 @@ fn the_other_waiters_of_an_owner_enter_with_it_instead_of_waiting_for_themselves
 }
 
 #[test]
-fn a_re_entry_that_finds_the_lease_gone_is_refused_and_the_hold_lost() {
+fn reentry_that_finds_the_lease_gone_is_refused_and_the_hold_lost() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
@@ -109,7 +109,7 @@ fn a_re_entry_that_finds_the_lease_gone_is_refused_and_the_hold_lost() {
 }
 
 #[test]
-fn an_owner_that_has_not_put_down_a_lost_hold_is_refused() {
+fn owner_that_still_has_a_lost_hold_is_refused() {
     let (mut story, lease, hold) = Story::with_a_holding();
     let (_, sent) = story.at(10.0).renews();
     story.renewed(lease, sent, Renewed::Gone).loses(hold, LostReason::Gone);
@@ -120,7 +120,7 @@ fn an_owner_that_has_not_put_down_a_lost_hold_is_refused() {
 }
 
 #[test]
-fn an_inner_lease_lengthens_the_hold_and_never_shortens_it() {
+fn inner_lease_extends_the_hold_and_never_shortens_it() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.at(1.0).enters_with(B, |entry| {
         entry.owner = OwnerId(A.0);
@@ -144,7 +144,7 @@ fn an_inner_lease_lengthens_the_hold_and_never_shortens_it() {
 }
 
 #[test]
-fn a_lost_answer_of_a_depth_operation_is_repaired_by_an_absolute_one() {
+fn lost_reply_to_a_depth_operation_is_repaired_by_an_absolute_depth() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
@@ -164,7 +164,7 @@ fn a_lost_answer_of_a_depth_operation_is_repaired_by_an_absolute_one() {
 }
 
 #[test]
-fn a_guard_of_a_hold_that_ended_cannot_re_enter_the_next_one() {
+fn guard_of_an_ended_hold_cannot_reenter_the_next_one() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.tell(Event::Drop { hold });
     story.next();
@@ -178,7 +178,7 @@ fn a_guard_of_a_hold_that_ended_cannot_re_enter_the_next_one() {
 }
 
 #[test]
-fn late_re_entry_is_retried_at_once_a_bounded_number_of_times() {
+fn late_reentry_is_retried_immediately_a_limited_number_of_times() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_with(B, |entry| (entry.owner, entry.wait_policy) = (OwnerId(A.0), WaitPolicy::NoWait));
     for _ in 0..3 {
@@ -191,7 +191,7 @@ fn late_re_entry_is_retried_at_once_a_bounded_number_of_times() {
 }
 
 #[test]
-fn re_entry_extends_a_fixed_lease_only_on_request() {
+fn reentry_extends_a_fixed_lease_only_on_request() {
     let seconds = |n| {
         move |entry: &mut Entry| {
             (entry.owner, entry.terms) = (OwnerId(A.0), fixed(Duration::from_secs(n)));
@@ -214,7 +214,7 @@ fn re_entry_extends_a_fixed_lease_only_on_request() {
 }
 
 #[test]
-fn extension_counts_from_now_although_it_is_no_longer_than_the_lease() {
+fn extension_counts_from_now_even_if_no_longer_than_the_lease() {
     let mut story = Story::begins();
     story.enters_with(A, |entry| entry.terms = fixed(Duration::from_secs(5)));
     let lease = story.tries();

@@ -70,7 +70,7 @@ fn release_hands_the_lease_to_the_next_waiter_in_one_step() {
 }
 
 #[test]
-fn drop_reports_how_the_guard_left() {
+fn drop_reports_the_release_outcome() {
     let (mut story, _, hold) = line_of(1, &terms());
     let next = passes(&mut story, hold, B);
     story.tell(Event::Drop { hold: next }).tell(Event::Drop { hold: next });
@@ -80,7 +80,7 @@ fn drop_reports_how_the_guard_left() {
 }
 
 #[test]
-fn acquire_reserves_tokens_only_if_somebody_waits_behind_the_front() {
+fn acquire_reserves_tokens_only_for_further_waiters() {
     let reserved = |terms: &Terms, waiters: u64| {
         let mut story = Story::begins();
         let enter = |story: &mut Story, waiter| {
@@ -103,7 +103,7 @@ fn acquire_reserves_tokens_only_if_somebody_waits_behind_the_front() {
 }
 
 #[test]
-fn chain_ends_with_the_reserved_range() {
+fn chain_ends_when_the_reserved_range_is_used_up() {
     let (mut story, lease, mut hold) = line_of(LOT + 2, &budget(1_000, Duration::from_secs(1)));
     for pass in 0..LOT {
         hold = passes(&mut story, hold, WaiterId(pass + 2));
@@ -114,7 +114,7 @@ fn chain_ends_with_the_reserved_range() {
 }
 
 #[test]
-fn chain_ends_with_its_budget() {
+fn chain_ends_when_its_budget_is_spent() {
     let ms = Duration::from_millis;
     let (mut story, _, hold) = line_of(5, &budget(2, ms(10)));
     let hold = passes(&mut story, hold, B);
@@ -127,7 +127,7 @@ fn chain_ends_with_its_budget() {
 }
 
 #[test]
-fn hand_off_is_off_with_a_budget_of_nothing() {
+fn zero_budget_disables_hand_off() {
     for off in [budget(0, Duration::from_secs(1)), budget(9, Duration::ZERO)] {
         let (mut story, lease, hold) = line_of(2, &off);
         goes_to_store(&mut story, hold);
@@ -149,7 +149,7 @@ fn suspect_hold_goes_to_the_store() {
 }
 
 #[test]
-fn confirmed_hold_is_passed_on_again() {
+fn confirmed_hold_is_handed_off_again() {
     let (mut story, lease, hold) = line_of(2, &terms());
     story.at(0.001).tell(Event::Suspicion).renews();
     story.renewed(lease, at(0.001), Renewed::Renewed);
@@ -171,7 +171,7 @@ fn renewal_from_before_a_suspicion_confirms_nothing() {
 }
 
 #[test]
-fn waiter_with_other_terms_goes_to_the_store() {
+fn waiter_with_other_terms_is_served_by_the_store() {
     let (mut story, _, hold) = Story::with_a_holding_in_a_chain();
     story.enters_with(C, |entry| entry.terms = bounded(Duration::from_secs(60)));
     let hold = passes(&mut story, hold, B);
@@ -179,7 +179,7 @@ fn waiter_with_other_terms_goes_to_the_store() {
 }
 
 #[test]
-fn attempt_in_doubt_sends_the_lease_to_the_store() {
+fn doubtful_attempt_sends_the_lease_to_the_store() {
     let mut story = Story::begins();
     story.enters(A).enters(B);
     let lease = story.tries();
@@ -190,7 +190,7 @@ fn attempt_in_doubt_sends_the_lease_to_the_store() {
 }
 
 #[test]
-fn depth_that_the_store_does_not_know_sends_the_lease_to_it() {
+fn depth_unknown_to_the_store_sends_the_lease_there() {
     let (mut story, lease, hold) = line_of(1, &terms());
     story.enters_as(C, A);
     story.tries_to_keep(2);
@@ -216,7 +216,7 @@ fn lease_about_to_end_goes_to_the_store() {
 }
 
 #[test]
-fn lost_lease_is_not_passed_on() {
+fn lost_lease_is_not_handed_off() {
     let (mut story, lease, hold) = line_of(2, &budget(9, Duration::from_secs(60)));
     story.at(10.0);
     let (_, sent) = story.renews();
@@ -227,7 +227,7 @@ fn lost_lease_is_not_passed_on() {
 }
 
 #[test]
-fn renewal_of_a_lease_goes_on_for_the_next_holder() {
+fn renewal_of_a_lease_continues_for_the_next_holder() {
     let (mut story, lease, hold) = line_of(3, &budget(9, Duration::from_secs(60)));
     story.at(10.0);
     let (_, sent) = story.renews();
@@ -253,7 +253,7 @@ fn lease_is_released_once_when_its_last_holder_leaves() {
 }
 
 #[test]
-fn siblings_enter_the_hold_that_was_passed_on() {
+fn siblings_enter_the_handed_off_hold() {
     let (mut story, lease, hold) = Story::with_a_holding_in_a_chain();
     let d = WaiterId(4);
     story.enters_with(C, |entry| (entry.owner, entry.owned) = (OwnerId(9), true));
@@ -269,7 +269,7 @@ fn siblings_enter_the_hold_that_was_passed_on() {
 }
 
 #[test]
-fn max_hold_counts_from_ones_own_grant() {
+fn max_hold_counts_from_the_grant_of_each_holder() {
     let most = Duration::from_secs(15);
     let terms = TermValues { max_hold: Some(most), ..*budget(9, Duration::from_secs(60)) }.into();
     let (mut story, _, hold) = line_of(2, &terms);
@@ -314,7 +314,7 @@ fn holds_until_it_steps_back(terms: &Terms, step: f64) -> u32 {
 }
 
 #[test]
-fn waiter_of_another_process_is_bypassed_at_most_by_the_budget() {
+fn hand_off_budget_limits_bypasses_of_a_waiter_in_another_process() {
     let second = Duration::from_secs(1);
     // The first of them was granted by the store.
     assert_eq!(holds_until_it_steps_back(&budget(5, second), 0.0), 6);

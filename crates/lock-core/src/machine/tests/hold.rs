@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_hold_lives_on_renewals_and_is_lost_at_the_deadline_counted_from_sending() {
+fn hold_is_renewed_and_lost_at_the_deadline_counted_from_sending() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.at(9.99).says_nothing();
     let (renewed_lease, sent) = story.at(10.0).renews();
@@ -44,7 +44,7 @@ fn a_hold_lives_on_renewals_and_is_lost_at_the_deadline_counted_from_sending() {
 }
 
 #[test]
-fn the_backend_hangs_for_ever_and_the_hold_is_lost_once() {
+fn hold_on_a_backend_that_hangs_forever_is_lost_once() {
     let (mut story, _, hold) = Story::with_a_holding();
     story.at(10.0).renews();
     story.at(29.697).says_nothing();
@@ -57,7 +57,7 @@ fn the_backend_hangs_for_ever_and_the_hold_is_lost_once() {
 }
 
 #[test]
-fn gone_is_lost_at_once_and_needs_no_release() {
+fn gone_is_lost_immediately_and_needs_no_release() {
     let (mut story, lease, hold) = Story::with_a_holding();
     let (_, sent) = story.at(10.0).renews();
     story.renewed(lease, sent, Renewed::Gone).loses(hold, LostReason::Gone);
@@ -65,7 +65,7 @@ fn gone_is_lost_at_once_and_needs_no_release() {
 }
 
 #[test]
-fn a_renewal_never_revives_a_lost_hold() {
+fn renewal_never_revives_a_lost_hold() {
     let (mut story, lease, hold) = Story::with_a_holding();
     let (_, sent) = story.at(29.0).renews();
     story.paused_until(31.0).renewed(lease, sent, Renewed::Renewed).loses(hold, LostReason::Expired);
@@ -75,7 +75,7 @@ fn a_renewal_never_revives_a_lost_hold() {
 }
 
 #[test]
-fn deadline_seen_to_pass_wins_over_an_extension_in_flight() {
+fn passed_deadline_wins_over_an_extension_in_flight() {
     let (mut story, lease, hold) = Story::with_a_holding();
     let (_, sent) = story.at(10.0).renews();
     story.renewed(lease, sent, Renewed::Renewed);
@@ -84,7 +84,7 @@ fn deadline_seen_to_pass_wins_over_an_extension_in_flight() {
 }
 
 #[test]
-fn a_pause_past_the_lease_is_noticed_before_anything_else() {
+fn pause_past_the_lease_is_detected_first() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.paused_until(31.0).tell(Event::Release { hold, ticket: Ticket(1) });
     story.loses(hold, LostReason::Expired);
@@ -97,7 +97,7 @@ fn a_pause_past_the_lease_is_noticed_before_anything_else() {
 }
 
 #[test]
-fn a_suspicion_renews_at_once_and_loses_nothing() {
+fn suspicion_renews_immediately_and_loses_nothing() {
     let (mut story, lease, hold) = Story::with_a_holding();
     let (_, sent) = story.at(1.0).tell(Event::Suspicion).renews();
     assert!(story.machine.is_suspect());
@@ -109,7 +109,7 @@ fn a_suspicion_renews_at_once_and_loses_nothing() {
 }
 
 #[test]
-fn a_fixed_lease_is_never_renewed_and_ends_when_it_said() {
+fn fixed_lease_is_never_renewed_and_ends_on_time() {
     let mut story = Story::begins();
     story.enters_with(A, |entry| entry.terms = fixed(Duration::from_secs(2)));
     let lease = story.tries();
@@ -157,7 +157,7 @@ fn self_deadlock_is_reported_once() {
 }
 
 #[test]
-fn after_a_pause_past_both_the_hold_ended_by_what_came_first() {
+fn pause_past_both_limits_reports_the_earlier_one() {
     for (most, reason) in [(20, LostReason::MaxHold), (40, LostReason::Expired)] {
         let mut story = Story::begins();
         story.enters_with(A, |entry| entry.terms = bounded(Duration::from_secs(most)));
@@ -169,7 +169,7 @@ fn after_a_pause_past_both_the_hold_ended_by_what_came_first() {
 }
 
 #[test]
-fn renewal_goes_early_with_others_only_in_the_last_quarter_of_its_interval() {
+fn renewal_joins_others_early_only_in_the_last_quarter_of_its_interval() {
     let (mut story, lease, _) = Story::with_a_holding();
     assert_eq!(story.machine.renewable_from(), Some(at(7.5)));
     story.at(7.49).tell(Event::RenewEarly).says_nothing();

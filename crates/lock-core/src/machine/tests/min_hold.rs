@@ -18,7 +18,7 @@ fn with_a_holding() -> (Story, LeaseNumber, HoldId) {
 }
 
 #[test]
-fn an_early_release_ends_the_hold_and_frees_the_lock_later() {
+fn early_release_ends_the_hold_now_and_frees_the_lock_later() {
     let (mut story, lease, hold) = with_a_holding();
     story.at(2.0).tell(Event::Release { hold, ticket: Ticket(1) });
     story.says(Command::Ended { hold, how: HoldEnd::Released });
@@ -32,7 +32,7 @@ fn an_early_release_ends_the_hold_and_frees_the_lock_later() {
 }
 
 #[test]
-fn a_dropped_guard_is_kept_as_well() {
+fn dropped_guard_keeps_the_minimum_hold() {
     let (mut story, lease, hold) = with_a_holding();
     story.at(2.0).tell(Event::Drop { hold });
     story.says(Command::Ended { hold, how: HoldEnd::Released });
@@ -43,7 +43,7 @@ fn a_dropped_guard_is_kept_as_well() {
 }
 
 #[test]
-fn a_release_after_the_minimum_frees_the_lock_at_once() {
+fn release_after_the_minimum_frees_the_lock_immediately() {
     let (mut story, lease, hold) = with_a_holding();
     let (_, sent) = story.at(10.0).renews();
     story.renewed(lease, sent, Renewed::Renewed);
@@ -54,7 +54,7 @@ fn a_release_after_the_minimum_frees_the_lock_at_once() {
 }
 
 #[test]
-fn the_next_in_the_process_waits_for_the_minimum_and_a_try_is_refused() {
+fn next_local_waiter_waits_for_the_minimum_and_a_try_is_refused() {
     let (mut story, lease, hold) = with_a_holding();
     story.enters_with(B, |entry| entry.terms = kept());
     story.at(2.0).tell(Event::Drop { hold });
@@ -70,7 +70,7 @@ fn the_next_in_the_process_waits_for_the_minimum_and_a_try_is_refused() {
 }
 
 #[test]
-fn a_hold_that_is_lost_early_is_kept_as_well() {
+fn lost_hold_keeps_its_minimum() {
     let mut story = Story::begins();
     let terms: Terms = crate::terms::TermValues { max_hold: Some(Duration::from_secs(5)), ..*kept() }.into();
     story.enters_with(A, |entry| entry.terms = terms);
@@ -83,7 +83,7 @@ fn a_hold_that_is_lost_early_is_kept_as_well() {
 }
 
 #[test]
-fn a_shutdown_leaves_the_lease_to_expire() {
+fn shutdown_lets_the_lease_expire() {
     // While it is held, and while it is only kept.
     for released in [false, true] {
         let (mut story, _, hold) = with_a_holding();
@@ -109,7 +109,7 @@ fn a_shutdown_leaves_the_lease_to_expire() {
 }
 
 #[test]
-fn a_hold_that_nobody_claims_is_released_at_once() {
+fn unclaimed_hold_is_released_immediately() {
     let (mut story, lease, hold) = with_a_holding();
     story.world.unclaimed.push(at(0.0));
     let (_, sent) = story.at(10.0).renews();
@@ -120,7 +120,7 @@ fn a_hold_that_nobody_claims_is_released_at_once() {
 }
 
 #[test]
-fn a_try_is_refused_while_an_ended_hold_waits_for_an_answer() {
+fn try_is_refused_while_an_ended_hold_waits_for_a_reply() {
     let (mut story, lease, hold) = with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);

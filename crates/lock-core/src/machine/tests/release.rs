@@ -16,7 +16,7 @@ fn answered(story: &mut Story, answer: ReleaseAnswer) {
 }
 
 #[test]
-fn a_release_says_what_it_found() {
+fn release_reports_what_it_found() {
     let (mut story, lease, _) = release_by_hand();
     story.released(lease, 0, Released::Released { listeners: Some(2) });
     answered(&mut story, Ok(ReleaseOutcome::Released));
@@ -32,7 +32,7 @@ fn a_release_says_what_it_found() {
 }
 
 #[test]
-fn a_repeated_release_that_finds_nothing_does_not_claim_that_the_lock_was_held() {
+fn repeated_release_that_finds_nothing_does_not_claim_the_lock_was_held() {
     for held_by_other in [false, true] {
         let (mut story, lease, _) = release_by_hand();
         story.at(4.0).release_unknown(lease, 0).says_nothing();
@@ -59,7 +59,7 @@ fn inner_guard_released_in_time_is_not_reported_lost_later() {
 }
 
 #[test]
-fn a_release_nobody_answers_is_unconfirmed_after_two_operation_timeouts_and_goes_on() {
+fn release_without_a_reply_is_unconfirmed_after_two_operation_timeouts_and_repeated() {
     let (mut story, lease, _) = release_by_hand();
     story.at(4.0).release_unknown(lease, 0);
     story.at(4.1).releases(0);
@@ -73,7 +73,7 @@ fn a_release_nobody_answers_is_unconfirmed_after_two_operation_timeouts_and_goes
 }
 
 #[test]
-fn the_next_waiter_tries_when_the_release_is_answered_or_given_up_on() {
+fn next_waiter_tries_after_the_release_completes_or_fails() {
     let (mut story, lease, _) = release_by_hand();
     story.enters(B).says_nothing();
     story.at(4.0).release_unknown(lease, 0);
@@ -82,7 +82,7 @@ fn the_next_waiter_tries_when_the_release_is_answered_or_given_up_on() {
 }
 
 #[test]
-fn a_release_tells_the_waiters_of_other_processes_and_a_lowered_depth_does_not() {
+fn release_wakes_waiters_of_other_processes_but_a_lower_depth_does_not() {
     let (mut story, lease, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
@@ -96,7 +96,7 @@ fn a_release_tells_the_waiters_of_other_processes_and_a_lowered_depth_does_not()
 }
 
 #[test]
-fn a_grant_whose_earlier_attempt_may_still_arrive_is_released_past_it() {
+fn release_is_repeated_until_an_earlier_attempt_can_no_longer_arrive() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -116,7 +116,7 @@ fn a_grant_whose_earlier_attempt_may_still_arrive_is_released_past_it() {
 }
 
 #[test]
-fn a_release_behind_a_hanging_re_entry_is_answered_in_time() {
+fn release_behind_a_hanging_reentry_completes_in_time() {
     let (mut story, _, hold) = Story::with_a_holding();
     story.enters_as(B, A);
     story.tries_to_keep(2);
@@ -139,7 +139,7 @@ fn turn(story: &mut Story, listeners: Option<u32>) {
 }
 
 #[test]
-fn a_busy_process_steps_back_when_others_listen_until_they_had_their_turn() {
+fn busy_process_yields_until_listeners_have_had_a_turn() {
     let mut story = Story::begins();
     for waiter in 1..=60 {
         story.enters(WaiterId(waiter));
@@ -166,7 +166,7 @@ fn a_busy_process_steps_back_when_others_listen_until_they_had_their_turn() {
 }
 
 #[test]
-fn process_steps_back_regardless_only_if_listeners_are_unknown() {
+fn process_yields_unconditionally_only_if_listeners_are_unknown() {
     for listeners in [None, Some(0)] {
         let mut story = Story::begins();
         for waiter in 1..=1_100 {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_busy_lock_is_watched_and_tried_again_when_the_watch_stands() {
+fn busy_lock_is_retried_once_the_subscription_is_acknowledged() {
     let (mut story, lease) = Story::with_a_waiting();
     story.says_nothing();
     story.at(0.01).tell(Event::Watched(WatchAnswer::Acknowledged));
@@ -14,7 +14,7 @@ fn a_busy_lock_is_watched_and_tried_again_when_the_watch_stands() {
 }
 
 #[test]
-fn without_an_acknowledged_subscription_it_asks_every_five_seconds() {
+fn unacknowledged_subscription_means_polling_every_five_seconds() {
     let (mut story, lease) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Failed));
     story.at(4.9);
@@ -43,7 +43,7 @@ fn missed_wake_ups_are_followed_by_a_try_within_half_a_second() {
 }
 
 #[test]
-fn next_waiter_retries_when_the_last_answer_is_old() {
+fn next_waiter_retries_when_the_last_reply_is_old() {
     let (mut story, lease) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
     story.tries();
@@ -55,7 +55,7 @@ fn next_waiter_retries_when_the_last_answer_is_old() {
 }
 
 #[test]
-fn a_wake_up_during_a_try_is_latched() {
+fn wake_up_during_a_try_is_latched() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -66,7 +66,7 @@ fn a_wake_up_during_a_try_is_latched() {
 }
 
 #[test]
-fn the_end_of_the_other_lease_is_a_reason_to_try() {
+fn waiter_retries_when_the_lease_of_the_holder_expires() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -94,7 +94,7 @@ fn the_subscription_outlives_the_last_waiter_by_two_seconds() {
 }
 
 #[test]
-fn a_waiter_that_comes_back_in_time_finds_the_subscription() {
+fn returning_waiter_finds_the_subscription() {
     let (mut story, lease) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Acknowledged)).tell(Event::Leave { waiter: A });
     story.said.clear();
@@ -108,14 +108,14 @@ fn a_waiter_that_comes_back_in_time_finds_the_subscription() {
 }
 
 #[test]
-fn a_subscription_that_fails_is_tried_again_while_somebody_waits() {
+fn failed_subscription_is_retried_while_somebody_waits() {
     let (mut story, _lease) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Failed)).says_nothing();
     story.at(0.1).says(Command::Watch);
 }
 
 #[test]
-fn a_backend_that_cannot_push_is_polled_ever_more_slowly() {
+fn backend_without_push_is_polled_with_back_off() {
     let mut story = Story::with(MachineConfig { push: false, ..MachineConfig::default() });
     story.enters(A);
     let mut lease = story.tries();
@@ -133,7 +133,7 @@ fn a_backend_that_cannot_push_is_polled_ever_more_slowly() {
 }
 
 #[test]
-fn a_subscription_in_doubt_is_ended_when_nobody_waits_any_more() {
+fn doubtful_subscription_is_ended_when_nobody_waits() {
     let (mut story, _lease) = Story::with_a_waiting();
     story.tell(Event::Leave { waiter: A }).tell(Event::Watched(WatchAnswer::Failed)).says_nothing();
     story.at(0.1).says(Command::Unwatch);
@@ -144,7 +144,7 @@ fn a_subscription_in_doubt_is_ended_when_nobody_waits_any_more() {
 }
 
 #[test]
-fn an_end_of_a_subscription_that_always_fails_is_given_up() {
+fn unsubscribing_is_given_up_if_it_always_fails() {
     let (mut story, _lease) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Failed)).tell(Event::Leave { waiter: A });
     let mut tries = 0;

@@ -17,7 +17,7 @@ fn warnings(log: &ThreadLog) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_logged_once_and_ends_the_writes() {
+async fn rejected_write_is_logged_once_and_ends_further_writes() {
     let log = ThreadLog::listen(LevelFilter::WARN);
     let scene = Scene::new();
     scene.cards.set(error(BackendErrorKind::Denied));
@@ -33,7 +33,7 @@ async fn a_refusal_is_logged_once_and_ends_the_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_waited_out_without_a_warning() {
+async fn outage_is_waited_out_without_a_warning() {
     let log = ThreadLog::listen(LevelFilter::WARN);
     let scene = Scene::new();
     scene.cards.set(error(BackendErrorKind::Unavailable));
@@ -47,7 +47,7 @@ async fn an_outage_is_waited_out_without_a_warning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_directory_that_hangs_delays_no_lock() {
+async fn hanging_directory_does_not_delay_locks() {
     let scene = Scene::new();
     scene.cards.set(Fault::Hang);
     let lock = scene.shop.named("x").unwrap();
@@ -69,7 +69,7 @@ async fn a_directory_that_hangs_delays_no_lock() {
 
 /// A panic of the worker would end the watchdog of every lock.
 #[tokio::test(start_paused = true)]
-async fn a_directory_that_panics_ends_no_lock() {
+async fn panicking_directory_does_not_end_locks() {
     let scene = Scene::new();
     scene.cards.set(Fault::Panic);
     let guard = scene.shop.named("x").unwrap().acquire().await.unwrap();
@@ -84,7 +84,7 @@ async fn a_directory_that_panics_ends_no_lock() {
 
 /// The write that the shutdown overtakes must not leave the card behind.
 #[tokio::test(start_paused = true)]
-async fn a_write_in_progress_leaves_no_card_after_the_shutdown() {
+async fn write_in_progress_leaves_no_card_after_shutdown() {
     let scene = Scene::new();
     let permits = Arc::new(Semaphore::new(0));
     scene.cards.set(Fault::Wait(permits.clone()));

@@ -143,7 +143,7 @@ async fn inspect_names_the_process_of_another_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_card_is_renewed_and_ends_without_renewal() {
+async fn card_is_renewed_and_expires_without_renewal() {
     let scene = Scene::new();
     assert_eq!(scene.cards.writes(), 0);
     let lock = scene.shop.named("x").unwrap();
@@ -161,7 +161,7 @@ async fn a_card_is_renewed_and_ends_without_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_removes_the_card() {
+async fn shutdown_removes_the_card() {
     let scene = Scene::new();
     let guard = scene.shop.named("x").unwrap().acquire().await.unwrap();
     tokio::time::sleep(FIRST + millis(1)).await;
@@ -188,7 +188,7 @@ async fn dropping_the_factory_removes_the_card() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_factory_without_card_writes_none() {
+async fn factory_without_a_card_writes_none() {
     let scene = Scene::new();
     let guard = scene.other.named("x").unwrap().acquire().await.unwrap();
     guard.note("42 %");
@@ -201,7 +201,7 @@ async fn a_factory_without_card_writes_none() {
 
 /// Another process may write anything into the store.
 #[tokio::test(start_paused = true)]
-async fn a_hostile_card_is_cut_and_escaped() {
+async fn hostile_card_is_truncated_and_escaped() {
     let scene = Scene::new();
     let _guard = scene.shop.named("x").unwrap().acquire().await.unwrap();
     tokio::time::sleep(FIRST + millis(1)).await;

@@ -38,7 +38,7 @@ async fn notes_are_written_at_most_once_per_second() {
 
 /// The successor of a hand-off has the same lease, and must not appear with the note of its predecessor.
 #[tokio::test(start_paused = true)]
-async fn a_note_ends_with_its_hold() {
+async fn note_ends_with_its_hold() {
     let scene = Scene::new();
     let lock = scene.shop.named("x").unwrap();
     let lock = lock.with_options(lock.options().hand_off(1, secs(10))).unwrap();
@@ -62,7 +62,7 @@ async fn a_note_ends_with_its_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_number_and_the_length_of_notes_are_bounded() {
+async fn number_and_length_of_notes_are_bounded() {
     let scene = Scene::new();
     let mut guards = Vec::new();
     for number in 0..200 {

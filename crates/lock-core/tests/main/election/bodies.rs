@@ -59,7 +59,7 @@ async fn errors_are_followed_by_campaigns_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn back_off_begins_again_after_a_long_term() {
+async fn back_off_restarts_after_a_long_term() {
     let world = World::new();
     let (election, _) = candidate(&world);
     let mut terms = 0;
@@ -123,7 +123,7 @@ async fn panics_count_as_errors() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn body_that_panics_when_it_is_dropped_ends_its_term_alone() {
+async fn body_that_panics_on_drop_ends_only_its_term() {
     struct Panics;
     impl Drop for Panics {
         fn drop(&mut self) {
@@ -265,7 +265,7 @@ async fn pauses_after_losses_do_not_grow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_of_the_store_are_waited_out() {
+async fn store_rejections_are_waited_out() {
     let world = World::new();
     let (election, _) = candidate(&world);
     let refusal = Fault::Refuse(lock_core::backend::BackendErrorKind::Denied);
@@ -279,7 +279,7 @@ async fn refusals_of_the_store_are_waited_out() {
 
 /// The future of `until` can be spawned if the body's can.
 #[test]
-fn leading_is_send() {
+fn lead_future_is_send() {
     fn is_send<T: Send>(_: impl FnOnce() -> T) {}
     is_send(|| {
         let locks = lock_core::LockFactory::new(lock_core::MemoryBackend::new());

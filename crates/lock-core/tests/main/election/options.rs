@@ -45,7 +45,7 @@ fn names_and_limits_are_checked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn options_of_the_factory_do_not_apply() {
+async fn factory_options_do_not_apply() {
     let world = World::with(LockOptions::new().fixed_lease(secs(1)).max_hold(secs(2)));
     let election = world.locks.election("x").unwrap();
     assert_eq!((election.name().as_str(), election.options()), ("x", ElectionOptions::new()));

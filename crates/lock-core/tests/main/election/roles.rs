@@ -44,7 +44,7 @@ fn leads(election: &Election, terms: u64) -> JoinHandle<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn roles_come_in_order_in_each_process() {
+async fn each_process_sees_roles_in_order() {
     let world = World::new();
     let (a, b) = (world.another_process(), world.another_process());
     let (first, second) = (a.election("x").unwrap(), b.election("x").unwrap());
@@ -101,7 +101,7 @@ async fn holder_of_the_lock_is_the_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leader_is_seen_during_the_pause_as_well() {
+async fn leader_is_visible_during_the_pause() {
     let world = World::new();
     let (election, _) = candidate(&world);
     let leading = election.lead(|_| async {

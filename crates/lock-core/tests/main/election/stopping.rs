@@ -39,7 +39,7 @@ fn another(world: &World) -> (Election, JoinHandle<()>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_withdraws_a_campaign_at_once() {
+async fn shutdown_withdraws_a_campaign_immediately() {
     let world = World::new();
     let held = world.another_process().named("x").unwrap().acquire().await.unwrap();
     let (election, log) = candidate(&world);
@@ -54,7 +54,7 @@ async fn shutdown_withdraws_a_campaign_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn completed_shutdown_begins_no_campaign() {
+async fn completed_shutdown_starts_no_campaign() {
     let world = World::new();
     let (election, log) = candidate(&world);
     assert_eq!(election.lead(endless(&log)).until(async {}).await.unwrap(), LeadEnd::Stopped);
@@ -82,7 +82,7 @@ async fn shutdown_ends_the_body_first_and_releases_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_while_it_pauses_stops_at_once() {
+async fn shutdown_during_a_pause_stops_immediately() {
     let world = World::new();
     let (election, log) = candidate(&world);
     let began = seconds(&world);
@@ -122,7 +122,7 @@ async fn body_ends_by_itself_within_the_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn loss_during_the_grace_ends_the_body_at_once() {
+async fn loss_during_the_grace_period_ends_the_body_immediately() {
     let world = World::new();
     let (election, log) = candidate(&world);
     let election = election.with_options(ElectionOptions::new().grace(secs(100))).unwrap();
@@ -135,7 +135,7 @@ async fn loss_during_the_grace_ends_the_body_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resignation_lets_another_lead_at_once() {
+async fn resignation_lets_another_lead_immediately() {
     let world = World::new();
     let (election, log) = candidate(&world);
     let leading = tokio::spawn(election.lead(endless(&log)).until(pending()));

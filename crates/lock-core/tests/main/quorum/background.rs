@@ -17,7 +17,7 @@ fn tasks() -> usize {
 
 /// The next release of a node does not wait for the answer to a lost one.
 #[tokio::test(start_paused = true)]
-async fn release_without_an_answer_is_repeated() {
+async fn release_without_a_reply_is_repeated() {
     let fleet = Fleet::of(3);
     let process = fleet.process();
     let guard = take(&process).await;
@@ -47,7 +47,7 @@ async fn node_that_is_down_leaves_no_work() {
 
 /// A corrected clock leaves stamps that are far ahead. The undo of such a request still ends with its lease.
 #[tokio::test(start_paused = true)]
-async fn undo_of_a_far_stamp_ends_with_its_lease() {
+async fn undo_of_a_distant_stamp_ends_with_its_lease() {
     let fleet = Fleet::of(3);
     let (quorum, process) = (fleet.quorum(), fleet.process());
     let _guard = take(&process).await;
@@ -78,7 +78,7 @@ impl WakeListener for Deaf {
 
 /// A node acknowledges a subscription that has ended meanwhile. It is withdrawn, and that is never answered.
 #[tokio::test(start_paused = true)]
-async fn late_subscription_is_taken_back_within_a_bound() {
+async fn late_subscription_is_ended_within_a_limit() {
     let (fleet, name) = (Fleet::of(3), LockName::new("x").unwrap());
     let (quorum, listener): (_, Arc<dyn WakeListener>) = (fleet.quorum(), Arc::new(Deaf));
     let id = quorum.register_listener(Arc::downgrade(&listener));

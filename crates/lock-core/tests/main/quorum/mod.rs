@@ -78,7 +78,7 @@ async fn pass(seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn minority_that_is_down_is_not_missed() {
+async fn minority_can_be_down() {
     let fleet = Fleet::of(5);
     fleet.set(&[1, 4], Mode::Down);
     let (a, b) = (fleet.process(), fleet.process());
@@ -123,7 +123,7 @@ async fn majority_that_is_down_is_an_error_with_votes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn inspection_has_the_answer_of_each_node() {
+async fn inspection_has_the_reply_of_each_node() {
     let fleet = Fleet::of(5);
     fleet.set(&[3], Mode::Down);
     let process = fleet.process();
@@ -154,7 +154,7 @@ async fn majority_that_is_stopped_is_an_error_with_votes() {
 
 /// A grant whose answer was lost is released once the node is reachable again.
 #[tokio::test(start_paused = true)]
-async fn lost_answers_leave_no_orphan() {
+async fn lost_replies_leave_no_orphan() {
     let fleet = Fleet::of(3);
     fleet.set(&[0, 1], Mode::Mute);
     let process = fleet.process();
@@ -197,7 +197,7 @@ async fn false_declaration_of_durability_gives_two_holders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_fleet_says_how_long_it_waits() {
+async fn new_fleet_reports_how_long_it_waits() {
     let fleet = Fleet { is_durable: false, ..Fleet::of(3) };
     let process = fleet.process();
     pass(10).await;
@@ -275,7 +275,7 @@ async fn release_wakes_waiters_of_other_processes_once_a_majority_reports_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn contenders_all_take_their_turn() {
+async fn all_contenders_get_a_turn() {
     let fleet = Fleet::of(5);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..10 {
@@ -299,7 +299,7 @@ async fn contenders_all_take_their_turn() {
 
 /// Its lease may have expired long ago; the answer of a majority is awaited anyway.
 #[tokio::test(start_paused = true)]
-async fn release_of_an_unknown_lease_waits_for_its_answer() {
+async fn release_of_an_unknown_lease_waits_for_its_reply() {
     let fleet = Fleet::of(3);
     fleet.set(&[0, 1, 2], Mode::Slow(Duration::from_millis(5)));
     let (process, name) = (fleet.process(), LockName::new("x").unwrap());
@@ -349,7 +349,7 @@ async fn observers_see_the_vote_of_each_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings_that_protect_nobody_are_refused() {
+async fn ineffective_settings_are_refused() {
     let members = |nodes| Fleet::of(nodes).nodes.into_iter().map(|node| Member::new("n", node));
     let two = QuorumBackend::builder(members(2)).build().unwrap_err();
     assert!(format!("{two:#}").contains("use at least 3"), "{two:#}");

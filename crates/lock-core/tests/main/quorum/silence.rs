@@ -40,7 +40,7 @@ async fn silent_node_gets_few_requests_and_leaves_little_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_node_that_returns_takes_part_within_a_second() {
+async fn returning_node_takes_part_within_a_second() {
     let fleet = Fleet::of(3);
     let process = fleet.process();
     cycle(&process, 1).await;
@@ -83,7 +83,7 @@ async fn slow_node_keeps_its_votes() {
 
 /// A round without a majority of answering nodes leaves out nobody: any of the silent nodes may have returned.
 #[tokio::test(start_paused = true)]
-async fn silent_majority_is_asked_every_time() {
+async fn silent_majority_is_contacted_every_time() {
     let fleet = Fleet::of(3);
     let process = fleet.process();
     cycle(&process, 1).await;

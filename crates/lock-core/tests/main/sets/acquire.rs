@@ -56,7 +56,7 @@ async fn try_takes_all_or_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_deadline_is_for_all() {
+async fn one_deadline_covers_all_names() {
     let world = World::new();
     let other = world.another_process();
     let first = other.named("a").unwrap().acquire().await.unwrap();
@@ -104,7 +104,7 @@ async fn earlier_locks_are_renewed_while_a_later_one_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failure_of_the_store_gives_back_what_the_set_has() {
+async fn store_failure_releases_what_the_set_holds() {
     for world in World::both() {
         let set = world.locks.all(["a", "b", "c"]).unwrap();
         world.faulty.script(
@@ -144,7 +144,7 @@ async fn owner_reenters_the_locks_of_its_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn releases_go_out_together() {
+async fn releases_are_sent_together() {
     let world = World::new();
     let guard = world.locks.all((0..64).map(|number| format!("n{number}"))).unwrap().acquire().await.unwrap();
     world.faulty.always(Op::Release, Fault::Delay(millis(10)));
@@ -156,7 +156,7 @@ async fn releases_go_out_together() {
 }
 
 #[test]
-fn futures_can_be_sent() {
+fn futures_are_send() {
     fn send<T: Send + 'static>(_: &T) {}
     fn send_sync<T: Send + Sync + 'static>() {}
     send_sync::<LockSetGuard>();

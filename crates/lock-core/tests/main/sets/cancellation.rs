@@ -106,7 +106,7 @@ async fn set_that_times_out_at_any_gate_leaves_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn set_dropped_while_it_gives_back_goes_on_by_itself() {
+async fn set_dropped_while_releasing_continues_in_the_background() {
     for phase in [Phase::Before, Phase::After] {
         for world in World::both() {
             let rival = held(&world.another_process(), Some("c")).await;
@@ -124,7 +124,7 @@ async fn set_dropped_while_it_gives_back_goes_on_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_dropped_at_any_gate_goes_on_by_itself() {
+async fn release_dropped_at_any_gate_continues_in_the_background() {
     for phase in [Phase::Before, Phase::After] {
         for world in World::both() {
             let guard = world.locks.all(NAMES).unwrap().acquire().await.unwrap();

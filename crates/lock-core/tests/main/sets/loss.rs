@@ -32,7 +32,7 @@ async fn first_loss_is_reported_with_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_is_no_loss() {
+async fn release_is_not_a_loss() {
     let world = World::new();
     let guard = world.locks.all(["a", "b"]).unwrap().acquire().await.unwrap();
     let lost = tokio::spawn(guard.lost());
@@ -74,7 +74,7 @@ async fn lost_lock_ends_the_work_with_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_ended_after_a_loss_has_no_value() {
+async fn work_that_ends_after_a_loss_returns_no_value() {
     let world = World::new();
     let other = world.another_process();
     let run = world.locks.all(["a", "b"]).unwrap();
@@ -85,7 +85,7 @@ async fn work_that_ended_after_a_loss_has_no_value() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pause_of_the_process_is_noticed_before_the_work_goes_on() {
+async fn pause_of_the_process_is_detected_before_the_work_continues() {
     let world = World::new();
     let steps = Arc::new(AtomicBool::new(false));
     let (set, after) = (world.locks.all(["a", "b"]).unwrap(), steps.clone());
@@ -108,7 +108,7 @@ async fn pause_of_the_process_is_noticed_before_the_work_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lock_lost_while_a_later_one_is_waited_for_gives_all_back() {
+async fn lock_lost_while_waiting_for_a_later_one_releases_all() {
     for world in World::both() {
         let other = world.another_process().named("c").unwrap().acquire().await.unwrap();
         let waiting = tokio::spawn(world.locks.all(["a", "b", "c"]).unwrap().acquire());

@@ -47,7 +47,7 @@ fn empty_and_large_sets_are_refused() {
 }
 
 #[test]
-fn bad_names_are_refused_with_their_place() {
+fn bad_names_are_refused_with_the_position() {
     let locks = LockFactory::new(MemoryBackend::new());
     let error = locks.all(["a", "b", "a\n"]).unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::InvalidName);

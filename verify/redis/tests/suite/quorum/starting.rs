@@ -30,7 +30,7 @@ async fn start_does_not_need_a_dead_minority() {
     until("no lock is left", async || locks(last).is_empty()).await;
 }
 
-/// The minority accepts connections but does not answer.
+/// The minority accepts connections but does not reply.
 #[tokio::test]
 async fn start_does_not_need_a_silent_minority() {
     let nodes = RedisQuorum::start(5);
