@@ -42,8 +42,8 @@ pub fn read(reply: Reply, batched: usize) -> Vec<BackendError> {
     for answer in script_reply().and_then(|reply| reply.extended(batched)).into_iter().flatten() {
         failures.push(failure(answer));
     }
-    for part in script_reply::batch(&vec!["fuzz"; batched], reply.clone()).into_iter().flatten() {
-        failures.push(failure(part.and_then(ScriptReply::acquired)));
+    for part in script_reply::batch(batched, reply.clone()).into_iter().flatten() {
+        failures.push(failure(ScriptReply::read("fuzz", part).and_then(ScriptReply::acquired)));
     }
     failures.into_iter().flatten().collect()
 }

@@ -201,18 +201,20 @@ pub(crate) fn in_full(reply: RawReply, word: &'static str, numbers: &[i64]) -> R
     RawReply::List(parts)
 }
 
-/// Decodes the replies of a batch individually. `asked` names its operations.
-pub(crate) fn batch(
-    asked: &[&'static str],
-    reply: RawReply,
-) -> Option<Vec<Result<ScriptReply, RequestError>>> {
+/// Splits the reply of a batch of this many operations into the replies of their own scripts. Those of the usual case
+/// contain only the time.
+pub(crate) fn batch(operations: usize, reply: RawReply) -> Option<Vec<RawReply>> {
     let RawReply::Bytes(text) = reply else { return None };
     let mut lines = str::from_utf8(&text).ok()?.split('\n').peekable();
     let now: i64 = lines.next()?.parse().ok()?;
-    let mut replies = Vec::with_capacity(asked.len());
-    for what in asked {
+    let mut replies = Vec::with_capacity(operations);
+    for _ in 0..operations {
         let bytes = |line: &str| RawReply::Bytes(text.slice_ref(line.as_bytes()));
         let word = lines.next()?;
+        if word.is_empty() {
+            replies.push(RawReply::Integer(now));
+            continue;
+        }
         let mut parts = Vec::with_capacity(MAX_PARTS);
         parts.extend([RawReply::Integer(now), bytes(word)]);
         if matches!(word, "refused" | "error") {
@@ -223,7 +225,7 @@ pub(crate) fn batch(
             parts.push(RawReply::Integer(number));
             lines.next();
         }
-        replies.push(ScriptReply::read(what, RawReply::List(parts)));
+        replies.push(RawReply::List(parts));
     }
     lines.next().is_none().then_some(replies)
 }
@@ -280,6 +282,24 @@ mod tests {
             "b983c153-7421-469a-addb-44fb92259a1g:1",
         ] {
             assert!(!is_holder(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn batch_is_split_into_the_replies_of_its_operations() {
+        let split = |text: &'static str, operations| batch(operations, RawReply::Bytes(text.into()));
+        let text = |text: &'static str| RawReply::Bytes(text.into());
+        let number = RawReply::Integer;
+        let replies = vec![
+            number(7),
+            RawReply::List(vec![number(7), text("busy"), number(-1)]),
+            number(7),
+            RawReply::List(vec![number(7), text("error"), text("42")]),
+        ];
+        assert_eq!(split("7\n\nbusy\n-1\n\nerror\n42", 4), Some(replies));
+        assert_eq!(split("7\n", 1), Some(vec![number(7)]));
+        for (incomplete, operations) in [("7", 1), ("7\n\n", 1), ("7\nerror", 1), ("", 0), ("word\n", 1)] {
+            assert_eq!(split(incomplete, operations), None, "{incomplete:?}");
         }
     }
 

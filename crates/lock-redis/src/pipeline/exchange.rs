@@ -84,15 +84,16 @@ async fn together<C: Client>(
     let answer = batch(shared, dialled, operations).await;
     let whats = || operations.iter().map(what);
     let replies: Vec<_> = match answer {
-        Ok(Delivered { reply, is_acknowledged }) => {
-            match script_reply::batch(&whats().collect::<Vec<_>>(), reply) {
-                Some(replies) => {
-                    let accepted = |reply: Result<_, _>| shared.accepted(reply?, is_acknowledged);
-                    replies.into_iter().map(accepted).collect()
-                }
-                None => whats().map(|what| Err(unexpected_reply(what))).collect(),
+        Ok(Delivered { reply, is_acknowledged }) => match script_reply::batch(operations.len(), reply) {
+            Some(replies) => {
+                let accepted = |(operation, reply)| {
+                    let reply = ScriptReply::read(what(operation), in_full(operation, reply))?;
+                    shared.accepted(reply, is_acknowledged)
+                };
+                operations.iter().zip(replies).map(accepted).collect()
             }
-        }
+            None => whats().map(|what| Err(unexpected_reply(what))).collect(),
+        },
         // The server checks permissions, role and memory before it runs a script. If a batch is refused because of one
         // operation, the others may still succeed.
         Err(error) if error.is_refusal() => {
