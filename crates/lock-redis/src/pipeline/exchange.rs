@@ -4,9 +4,10 @@ use super::operation::{
     Operations, function, in_full, keys, not_after, script, slot, what, write_arguments, write_keys,
 };
 use crate::{
-    client::Client,
+    client::{Client, PubSub},
     connection::{Delivered, Delivery, Dialled},
     error::{RequestError, Unanswered, unexpected_reply, unsupported},
+    keys::Keys,
     script::{BATCH, Words},
     script_reply::{self, ScriptReply},
     shared::Shared,
@@ -62,7 +63,10 @@ pub(crate) async fn alone<C: Client>(
     let script = script(operation).ok_or_else(unsupported)?;
     let write = |words: &mut Words| {
         write_keys(operation, words);
-        write_arguments(operation, shared.rules.retention, shared.pubsub, words);
+        write_arguments(operation, shared.rules.retention, words);
+        if matches!(operation, Operation::Release(..)) && shared.pubsub == PubSub::Sharded {
+            words.push(Cow::Borrowed(Keys::sharded(shared.pubsub)));
+        }
     };
     let sent = Instant::now();
     let answer = script.run(dialled, delivery, keys(operation), write).await;
@@ -117,9 +121,10 @@ async fn batch<C: Client>(
 ) -> Result<Delivered, Unanswered> {
     let write = |words: &mut Words| {
         operations.iter().for_each(|operation| write_keys(operation, words));
+        words.push(Cow::Borrowed(Keys::sharded(shared.pubsub)));
         for operation in operations {
             words.push(Cow::Borrowed(function(operation)));
-            write_arguments(operation, shared.rules.retention, shared.pubsub, words);
+            write_arguments(operation, shared.rules.retention, words);
         }
     };
     let delivery = delivery(shared, operations);

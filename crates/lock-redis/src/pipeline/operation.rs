@@ -2,10 +2,10 @@
 //! into the operation's result.
 
 use crate::{
-    client::{PubSub, Reply as RawReply},
+    client::Reply as RawReply,
     cluster::slot_of,
     error::{RequestError, overdue, unsupported},
-    keys::{self, Keys},
+    keys,
     script::{self, Script, Words},
     script_reply::{self, ScriptReply},
 };
@@ -40,8 +40,11 @@ pub(super) fn script(operation: &Operation) -> Option<&'static Script> {
 /// Returns the function of the batch script that executes the operation.
 pub(super) fn function(operation: &Operation) -> &'static str {
     match operation {
-        Operation::Acquire(..) if keys(operation) == 2 => "acquire",
-        Operation::Acquire(..) => "reenter",
+        Operation::Acquire(request, _) => match request.mode {
+            AcquireMode::New { reserve: 0, floor: None } => "acquire",
+            AcquireMode::New { .. } => "reserve",
+            _ => "reenter",
+        },
         Operation::Renew(..) => "renew",
         _ => "release",
     }
@@ -78,13 +81,8 @@ pub(super) fn write_keys(operation: &Operation, words: &mut Words) {
     }
 }
 
-/// Writes the arguments. `retention` and `pubsub` are those of the backend.
-pub(super) fn write_arguments(
-    operation: &Operation,
-    retention: Option<Duration>,
-    pubsub: PubSub,
-    words: &mut Words,
-) {
+/// Writes the arguments, except whether channels are sharded. `retention` is that of the backend.
+pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>, words: &mut Words) {
     let owned = |text: String| Cow::Owned(text);
     match operation {
         Operation::Acquire(request, _) => {
@@ -95,10 +93,14 @@ pub(super) fn write_arguments(
                     let retention = request.retention.unless(retention);
                     words.extend([
                         not_after,
-                        small(reserve),
-                        floor.map_or(Cow::Borrowed(""), |floor| owned(floor.to_string())),
                         retention.map_or(Cow::Borrowed(""), |retention| owned(millis(retention))),
                     ]);
+                    if reserve > 0 || floor.is_some() {
+                        words.extend([
+                            small(reserve),
+                            floor.map_or(Cow::Borrowed(""), |floor| owned(floor.to_string())),
+                        ]);
+                    }
                 }
                 AcquireMode::Reenter { depth } => words.extend([small(depth), not_after]),
                 _ => {}
@@ -117,7 +119,6 @@ pub(super) fn write_arguments(
                 NotifyWaiters::Yes => owned(keys::channel(&request.name)),
                 _ => Cow::Borrowed(""),
             },
-            Cow::Borrowed(Keys::sharded(pubsub)),
         ]),
         _ => {}
     }

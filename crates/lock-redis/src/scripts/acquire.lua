@@ -2,7 +2,8 @@
 --
 -- KEYS 1 lock: HASH {lease id: depth}, expiry = lease
 --      2 fencing counter: STRING, the last token granted or reserved
--- ARGV 1 lease id   2 lease, ms   3 not after, µs   4 reserve   5 floor or ''   6 retention, ms, or '' to keep the counter's expiry
+-- ARGV 1 lease id   2 lease, ms   3 not after, µs   4 retention, ms, or '' to keep the counter's expiry
+--      5 reserve   6 floor or ''; both are left out if the reserve is 0 and there is no floor
 --
 -- reply of a single acquire in the usual case: the server's time in µs alone, which means `granted`. It is the first token;
 -- the last is ahead of it by the reserve, at most 1000, and the counter was a time.
@@ -14,9 +15,9 @@
 --   foreign, pttl            the key is a string with this expiry, as other locks keep it
 --   late                     executed after `not after`: nothing was done
 --   refused, error           a key holds another type, or a right is missing: nothing was done, except that a refused
---                            counter may lose its expiry if argument 6 is a retention
+--                            counter may lose its expiry if argument 4 is a retention
 --   error, text              failed midway: a counter may have been written
-local function acquire(lock, counter, lease, duration, not_after, reserve, floor, retention)
+local function acquire(lock, counter, lease, duration, not_after, retention, reserve, floor)
   if now > tonumber(not_after) then return 'late' end
 
   local lasts = redis.pcall('PTTL', lock)
@@ -40,12 +41,13 @@ local function acquire(lock, counter, lease, duration, not_after, reserve, floor
     end
   end
 
-  reserve = tonumber(reserve)
+  reserve = reserve and tonumber(reserve) or 0
+  if floor == '' then floor = nil end
 
   -- The counter is usually behind the clock, and then these are the tokens: they are written by the command that
   -- reads the counter. A floor, or a clock beyond the year 2255, requires reading first.
   local first, last = now, now + math.min(reserve, 1000)
-  local writes = floor == '' and now + 1000 < LIMIT
+  local writes = not floor and now + 1000 < LIMIT
   local old
   if not writes then
     old = redis.pcall('GET', counter)
@@ -67,7 +69,7 @@ local function acquire(lock, counter, lease, duration, not_after, reserve, floor
       -- thus increase even if the counter is lost. Only a floor sets it further ahead; it then lives until the clock
       -- has caught up.
       first = count and math.max(count + 1, now) or now + 1000
-      if floor ~= '' then first = math.max(first, tonumber(floor) + 1) end
+      if floor then first = math.max(first, tonumber(floor) + 1) end
       last = math.max(first, math.min(first + reserve, now + 1000))
       if last >= LIMIT then refused = 'TOKENS the next fencing token would not be below 2^53' end
     end

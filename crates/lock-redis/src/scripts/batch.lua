@@ -1,13 +1,15 @@
 -- Carries out operations on many locks independently: the failure of one does not affect the others.
 --
 -- KEYS of each operation in turn: the keys of its own script
--- ARGV of each operation in turn: its name, then the arguments of its own script
+-- ARGV 1 1 if channels are sharded, or ''
+--      of each operation in turn: its name, then the arguments of its own script. An acquire without a reserve and a
+--      floor is an `acquire`, with them a `reserve`.
 --
 -- reply: one text of lines, which costs Redis a third of nested lists:
 --   the server's time in µs
 --   for each operation in turn: an empty line in the usual case of its own script; otherwise the word of that script's reply,
 --   then a line for each part that follows; `error` and the error text if the operation raised an error
-local lines, key, argument = {int(now)}, 1, 1
+local lines, key, argument = {int(now)}, 1, 2
 
 -- `usual` is the word of the usual case, whose numbers are known.
 local function add(usual, done, word, a, b, c)
@@ -26,11 +28,15 @@ end
 while ARGV[argument] do
   local operation = ARGV[argument]
   if operation == 'acquire' then
+    add('granted', pcall(acquire, KEYS[key], KEYS[key + 1], unpack(ARGV, argument + 1, argument + 4)))
+    key, argument = key + 2, argument + 5
+  elseif operation == 'release' then
+    local lease, depth_left, channel = unpack(ARGV, argument + 1, argument + 3)
+    add('released', pcall(release, KEYS[key], lease, depth_left, channel, ARGV[1]))
+    key, argument = key + 1, argument + 4
+  elseif operation == 'reserve' then
     add('granted', pcall(acquire, KEYS[key], KEYS[key + 1], unpack(ARGV, argument + 1, argument + 6)))
     key, argument = key + 2, argument + 7
-  elseif operation == 'release' then
-    add('released', pcall(release, KEYS[key], unpack(ARGV, argument + 1, argument + 4)))
-    key, argument = key + 1, argument + 5
   elseif operation == 'renew' then
     add('renewed', pcall(renew, KEYS[key], unpack(ARGV, argument + 1, argument + 3)))
     key, argument = key + 1, argument + 4

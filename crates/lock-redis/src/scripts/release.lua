@@ -1,7 +1,7 @@
 -- Lowers the depth of a lease, or releases the lock and wakes its waiters.
 --
 -- KEYS 1 lock
--- ARGV 1 lease id   2 depth left   3 channel to publish on, or ''   4 1 if the channel is sharded, or ''
+-- ARGV 1 lease id   2 depth left   3 channel to publish on, or ''   4 1 if the channel is sharded, otherwise left out
 --
 -- reply of a single release in the usual case: the server's time in µs alone, which means `released` with 0 listeners
 --

@@ -64,13 +64,14 @@ impl Arrived {
     pub(crate) fn batched(&self) -> Vec<(&'static str, String, Vec<String>)> {
         let (mut keys, mut words) = {
             let (keys, words) = self.arguments[2..].split_at(self.keys());
-            (keys.iter().cloned(), words.iter().cloned())
+            (keys.iter().cloned(), words[1..].iter().cloned())
         };
         let mut operations = Vec::new();
         while let Some(function) = words.next() {
             let (script, count, words_of) = match function.as_str() {
-                "acquire" => ("acquire", 2, 6),
-                "release" => ("release", 1, 4),
+                "acquire" => ("acquire", 2, 4),
+                "reserve" => ("acquire", 2, 6),
+                "release" => ("release", 1, 3),
                 "renew" => ("renew", 1, 3),
                 "reenter" => ("reenter", 1, 4),
                 other => panic!("no script has `{other}`"),
