@@ -33,11 +33,12 @@ pub(crate) enum Wait {
 /// A future that waits for a lock, returned by [`Lock::acquire`](crate::Lock::acquire),
 /// [`Lock::acquire_timeout`](crate::Lock::acquire_timeout) and [`LockGuard::reenter`].
 ///
-/// Does nothing until first polled. Waiters of one process are served in the order of their first poll.
+/// The wait begins at the first poll. Waiters of one process are served in the order of their first poll.
 ///
 /// # Cancel safety
-/// Dropping the future at any point leaves the queue and undoes anything that the store may have granted; waiters
-/// behind it are not affected. Polling uses tokio's cooperative budget, so a loop of acquires lets other tasks run.
+/// Dropping the future at any point gives up its place in the queue and undoes anything that the store may have
+/// granted; waiters behind it are not affected. Polling uses tokio's cooperative budget, so a loop of acquires lets
+/// other tasks run.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquireFuture {
@@ -173,7 +174,7 @@ impl AcquireFuture {
             }
             Refusal::TooManyUndos => LockError::new(LockErrorKind::Unavailable).detail(format!(
                 "{MAX_OPEN_UNDOS} earlier attempts of unknown outcome are still being undone: try again when the \
-                 store answers"
+                 store replies"
             )),
             Refusal::Lost => LockError::new(LockErrorKind::Lost),
             Refusal::BelowFloor(token) => LockError::from(OptionsError::FloorAboveHold { token }),
@@ -232,7 +233,7 @@ impl LockGuard {
     ///
     /// # Errors
     /// [`LockErrorKind::Lost`] if this hold has ended; [`LockErrorKind::InvalidOptions`] if `lease` is shorter than
-    /// [`LockOptions::MIN_LEASE`](crate::LockOptions::MIN_LEASE), not longer than the margin of the hold and an
+    /// [`LockOptions::MIN_LEASE`](crate::LockOptions::MIN_LEASE), not longer than the margin of the hold plus an
     /// operation timeout, or longer than the factory allows; otherwise as [`Lock::acquire`](crate::Lock::acquire).
     /// After an error the lease may have been extended.
     ///

@@ -10,8 +10,8 @@ use crate::{
 };
 use std::{future::Future, time::Duration};
 
-/// For threads: code without `async`, thread pools, `spawn_blocking`. Other waiters of this process, of both kinds, are
-/// served in the order of their arrival.
+/// For threads that may block: code without `async`, thread pools and `spawn_blocking`. Blocking and async waiters of
+/// one process are served in the order of their arrival.
 ///
 /// These functions use the [`Worker`](crate::Worker) of the factory. Without one they use the runtime of the thread, as
 /// in `spawn_blocking`, or else the one in which the factory was first used. That runtime must make progress during the

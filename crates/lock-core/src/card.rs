@@ -49,7 +49,7 @@ impl ProcessCard {
         Self::new(host(), std::process::id(), program.to_string_lossy(), since)
     }
 
-    /// Cuts the texts and escapes what does not print.
+    /// Truncates the texts, and escapes characters that do not print.
     pub(crate) fn printable(mut self) -> Self {
         let Self { host, program, version, notes, .. } = &mut self;
         while notes.len() > Self::MAX_NOTES {
@@ -104,8 +104,8 @@ impl fmt::Display for ProcessCard {
     }
 }
 
-/// Returns the text for a terminal or a log: cut, and with control characters and marks of the writing direction
-/// escaped.
+/// Returns the text for a terminal or a log: truncated, and with control characters and invisible characters escaped,
+/// such as those that change the writing direction.
 pub(crate) fn printable(text: &str) -> String {
     const MAX: usize = ProcessCard::MAX_TEXT_CHARS;
     let is_hidden = |c: char| {

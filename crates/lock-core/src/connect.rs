@@ -13,7 +13,7 @@ pub trait Connector: Debug + Send + Sync + 'static {
     /// Creates the store. The scheme of the URL is in lower case.
     ///
     /// # Errors
-    /// Returns a [`LockError`] that says what to do and contains no secret of the URL.
+    /// A [`LockError`] that says what to do and contains no secret of the URL.
     async fn connect(&self, url: &str) -> Result<Store, LockError>;
 }
 
@@ -62,7 +62,7 @@ impl Connectors {
         self
     }
 
-    /// Opens connections in a worker's runtime, where they then live.
+    /// Opens connections in the runtime of `worker`, where they stay.
     #[must_use]
     pub fn worker(mut self, worker: Worker) -> Self {
         self.worker = Some(worker);
@@ -134,7 +134,7 @@ fn is_scheme(text: &str) -> bool {
 }
 
 impl Default for Connectors {
-    /// Returns a set that serves `memory:`.
+    /// Returns connectors that serve only `memory:`.
     fn default() -> Self {
         Self { known: vec![Arc::new(Memory)], worker: None }
     }

@@ -11,8 +11,8 @@ use std::{error::Error, fmt, sync::Arc};
 
 /// The error of a lock operation. Use [`kind`](LockError::kind) to distinguish causes.
 ///
-/// The message is one clause that says what was attempted. The cause is in [`source`](Error::source); `{error:#}`
-/// prints both.
+/// The message is one clause that says what failed and, if the caller can do something about it, what to do. The cause
+/// is in [`source`](Error::source); `{error:#}` prints both.
 #[derive(Clone)]
 pub struct LockError(Box<Inner>);
 
@@ -41,11 +41,11 @@ pub enum LockErrorKind {
     Timeout,
     /// Too many acquires are in progress, for this name or in this factory.
     TooManyWaiters,
-    /// The store did not reply: for longer than the outage budget, for longer than the waiting time, or on a single
-    /// try. The source is the last [`BackendError`], if there was one.
+    /// The store was unreachable or did not reply, for longer than the outage budget or the waiting time, or on a
+    /// single try. The source is the last [`BackendError`], if there was one.
     Unavailable,
     /// The store rejected the request, for example because of permissions, a key of another type, or its
-    /// configuration. The source is the [`BackendError`].
+    /// configuration; or its reply could not be understood. The source is the [`BackendError`].
     Backend,
     /// The hold was already lost.
     Lost,
@@ -88,8 +88,8 @@ impl LockErrorKind {
             Self::InvalidUrl => "the backend URL is invalid",
             Self::Timeout => "the lock was not acquired within the waiting time",
             Self::TooManyWaiters => "too many waiters: try again later, or raise the limits of the factory",
-            Self::Unavailable => "the store does not reply",
-            Self::Backend => "the store rejected the request",
+            Self::Unavailable => "the store is unavailable",
+            Self::Backend => "the request to the store failed",
             Self::Lost => {
                 "the hold was lost: stop the work it protected, then acquire the lock again with a new owner"
             }
@@ -101,15 +101,15 @@ impl LockErrorKind {
             }
             Self::ShutDown => "the lock factory is shut down",
             Self::NoRuntime => {
-                "no tokio runtime with a timer: poll the lock inside one, or give the factory a `Worker`"
+                "no tokio runtime with a timer: acquire the lock inside one, or give the factory a `Worker`"
             }
             Self::AsyncContext => {
                 "a blocking call in an async context: await `acquire` or `release`, or make the call in \
                  `spawn_blocking`"
             }
             Self::Unconfirmed => {
-                "the store did not confirm that the lock was held until its release: it is free now, or will be when the \
-                 lease ends"
+                "the store did not confirm that the lock was held until its release: the lock is free now, or will be \
+                 when its lease ends"
             }
         }
     }
@@ -151,7 +151,8 @@ impl LockError {
         self
     }
 
-    /// Creates the error for a URL that a connector rejects. `detail` says why and what to do, without secrets.
+    /// Creates the error for a URL that a connector rejects. `detail` says why and what to do; it must not
+    /// contain secrets.
     #[must_use]
     pub fn invalid_url(detail: impl Into<String>) -> Self {
         Self::new(LockErrorKind::InvalidUrl).detail(detail)
@@ -200,7 +201,7 @@ impl LockError {
         self.0.ambiguous
     }
 
-    /// Returns the backend error that caused this, if there is one.
+    /// Returns the backend error that caused this error, if there is one.
     #[must_use]
     pub fn backend_error(&self) -> Option<&BackendError> {
         self.0.source.as_deref()?.downcast_ref()
@@ -297,7 +298,7 @@ pub enum RunError {
 
 impl RunError {
     /// Returns the kind of the acquisition error, or [`Lost`](LockErrorKind::Lost) or
-    /// [`MemberLost`](LockErrorKind::MemberLost) if the work was stopped by a loss.
+    /// [`MemberLost`](LockErrorKind::MemberLost) if a lock was lost while the work ran.
     #[must_use]
     pub fn kind(&self) -> LockErrorKind {
         match self {
@@ -307,8 +308,8 @@ impl RunError {
         }
     }
 
-    /// Returns `true` if the work never started and the same call may succeed later without intervention. Work that was
-    /// stopped may be half done, so whether it may be repeated is for the caller to decide.
+    /// Returns `true` if the work never started and the same call may succeed later without intervention. Work that
+    /// started may be half done, so the caller has to decide whether it can be repeated.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -322,9 +323,9 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAcquired(_) => write!(f, "the work was not started"),
-            Self::Lost(reason) => write!(f, "the work was stopped: {reason}"),
+            Self::Lost(reason) => write!(f, "the lock was lost while the work ran: {reason}"),
             Self::MemberLost(MemberLost { name, reason }) => {
-                write!(f, "the work was stopped: {reason} (lock `{name}`)")
+                write!(f, "the lock `{name}` was lost while the work ran: {reason}")
             }
         }
     }

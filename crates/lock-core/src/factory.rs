@@ -36,9 +36,9 @@ use std::{sync::Arc, time::Duration};
 /// ```
 ///
 /// # Dropping
-/// When the last of factory, locks and guards is dropped, guards dropped shortly before are still released in the
-/// background if the runtime is alive; otherwise their leases expire by themselves. [`shutdown`](Self::shutdown)
-/// waits for the releases and reports those that failed.
+/// When the factory and all its locks and guards are dropped, the last guards are still released in the background if
+/// the runtime is alive; otherwise their leases expire by themselves. [`shutdown`](Self::shutdown) waits for the
+/// releases and reports those that failed.
 #[derive(Debug, Clone)]
 pub struct LockFactory {
     handle: Arc<Handle>,
@@ -174,7 +174,7 @@ impl LockFactory {
         Ok(name)
     }
 
-    /// Returns the number of names that this process holds or waits for; zero once all past work is cleaned up.
+    /// Returns the number of names that this factory holds or waits for; zero once all past work is cleaned up.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -207,7 +207,7 @@ impl LockFactory {
         self.shutdown_within(SHUTDOWN).await
     }
 
-    /// Shuts the factory down: waiters fail with [`LockErrorKind::ShutDown`], holds end as
+    /// Shuts the factory down: waiters fail with [`LockErrorKind::ShutDown`], and holds end with
     /// [`LostReason::ShutDown`](crate::LostReason::ShutDown) and are released in the store. Completes once the store
     /// has confirmed every release, or after `within` at the latest. The report names the locks whose release was not
     /// confirmed by then; their leases expire by themselves. A lock whose [minimum hold](LockOptions::min_hold) has not

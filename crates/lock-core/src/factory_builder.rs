@@ -91,14 +91,14 @@ impl LockFactory {
 ///
 /// | option | default |
 /// | --- | --- |
-/// | [`options`](Self::options) | a lease of 30 s, kept alive; see [`LockOptions`] |
+/// | [`options`](Self::options) | a lease of 30 s, renewed; see [`LockOptions`] |
 /// | [`limits`](Self::limits) | 10,000 waiters per name, 100,000 in all; see [`Limits`] |
 /// | [`observer`](Self::observer) | none; `tracing` events are always emitted |
 /// | [`clock`](Self::clock) | [`BootClock`] |
 /// | [`prefix`](Self::prefix) | none |
 /// | [`worker`](Self::worker) | the store's worker, if it has one |
 /// | [`program`](Self::program) | the name of the executable, without a version |
-/// | [`without_card`](Self::without_card) | a card in the store, if it keeps cards |
+/// | [`without_card`](Self::without_card) | a card in the store, if the store keeps cards |
 ///
 /// ```
 /// use lock_core::{LockFactory, LockOptions, MemoryBackend};
@@ -193,8 +193,8 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// Sets the runtime in which the factory renews leases, ends waits and sends releases: a [`Worker`] instead of the
-    /// runtimes in which it is used. Without this call, the factory uses the store's worker, if there is one.
+    /// Sets the [`Worker`] in which the factory renews leases, ends waits and sends releases, instead of the runtimes
+    /// in which it is used. Without this call, the factory uses the store's worker, if there is one.
     pub fn worker(mut self, worker: Worker) -> Self {
         self.worker = Some(worker);
         self
@@ -213,7 +213,7 @@ impl LockFactoryBuilder {
     /// With a card, the store keeps the host, process id, program and version of this process, for example in Redis
     /// under `distlock:process:<process id>`. The card is written in the background, half a second after the first
     /// acquire, and renewed every 20 s. It is removed by [`shutdown`](LockFactory::shutdown), and otherwise expires
-    /// within 60 s after the process has ended. If the store refuses the card, one warning is logged and no card is
+    /// within 60 s after the process ends. If the store refuses the card, one warning is logged and no card is
     /// written.
     pub fn without_card(mut self) -> Self {
         self.card.turn_off();

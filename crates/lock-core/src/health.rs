@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{fmt, time::Duration};
 
-/// The time for which the result of a check is returned again.
+/// The time for which the result of a check is reused.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The result of a check of the store, returned by [`LockFactory::health`](crate::LockFactory::health).
@@ -50,7 +50,7 @@ impl fmt::Display for Health {
 /// The latest check of a factory.
 #[derive(Default)]
 pub(crate) struct Checks {
-    /// Callers wait for their turn while one of them asks the store, and then return its result.
+    /// Held by the caller that asks the store. The others wait for it, and then return the same result.
     pub(crate) turn: tokio::sync::Mutex<()>,
     latest: Mutex<rank::LatestCheck, Option<Check>>,
 }
@@ -61,7 +61,7 @@ impl Checks {
         lock(&self.latest).as_ref().filter(|check| check.is_fresh(now)).map(|check| check.health(now))
     }
 
-    /// Returns the failure of a caller whose turn did not come in time, with the duration of the outage so far.
+    /// Returns the failure of a caller whose turn did not come in time, with the time since the first failure.
     pub(crate) fn failing(&self, now: Moment, error: LockError) -> Health {
         Check::new(now, lock(&self.latest).as_ref(), Err(error)).health(now)
     }
@@ -76,7 +76,7 @@ impl Checks {
 
 struct Check {
     at: Moment,
-    /// The first of the failures in a row.
+    /// The time of the first of the consecutive failures.
     failing_since: Option<Moment>,
     result: Result<Duration, LockError>,
 }

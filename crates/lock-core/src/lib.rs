@@ -18,13 +18,13 @@
 //!
 //! # Guarantees
 //! There is at most one *valid* holder per name while the store keeps its data and clocks run at the same speed
-//! within the margin. A holder that was paused past its lease is notified by its guard, but only the resource can
+//! to within the margin. A holder that was paused past its lease is notified by its guard, but only the resource can
 //! reject its late write: see [`FencingToken`].
 //!
 //! # Rules
 //! - Every lease expires by itself; the watchdog renews it whenever a third of it has passed ([`LockOptions`]).
-//! - The local deadline counts from *before* the request was sent. At the deadline a hold is lost, regardless of the
-//!   network, and stays lost.
+//! - The local deadline is counted from *before* the request was sent. At the deadline a hold is lost, regardless of
+//!   the network, and stays lost.
 //! - Every acquisition has its own owner; re-entry is requested explicitly, by passing an [`Owner`].
 //! - Every future may be dropped at any await; every guard may be dropped anywhere.
 //! - All limits are finite by default ([`Limits`]).
@@ -35,9 +35,9 @@
 //! | [`backend`] | the traits of a store: [`Backend`](backend::Backend), pipelines, subscriptions, connectors |
 //! | [`clock`] | the clock of a factory |
 //! | [`election`] | leader election |
-//! | [`future`] | the futures of acquires, for signatures |
+//! | [`future`] | the futures that acquires return, for use in signatures |
 //! | [`inspect`] | the holder as the store sees it, its process, lists of held locks, and forced releases |
-//! | [`names`] | the names of a key and the parts of names, for signatures |
+//! | [`names`] | the types of a key's names and of the parts of a name, for use in signatures |
 //! | [`observer`] | events for metrics and logs |
 //! | [`quorum`] | one store over several independent ones, of which a majority decides |
 //! | [`set`] | several locks that are acquired together |
@@ -61,10 +61,10 @@
 //! # Features
 //! | feature | default | gives |
 //! | --- | --- | --- |
-//! | `macros` | off | `#[derive(LockKey)]`: the lock of a value, by templates over its fields |
+//! | `macros` | off | `#[derive(LockKey)]`, which builds the lock name of a value from its fields |
 //! | `otel` | off | `OtelObserver`, on the OpenTelemetry API 0.33 |
 //! | `test-util` | off | for tests: `LockFactory::paused`, `clock::TestClock`, and `MemoryBackend::{lose, clear, names, held, watched}` |
-//! | `signal` | off | `shutdown_signal`, which completes at SIGTERM or Ctrl-C |
+//! | `signal` | off | `shutdown_signal`, which completes on SIGTERM or Ctrl-C |
 //! | `cancellation-token` | off | `Hold::cancellation_token`, a tokio-util token that is cancelled when the hold ends, including by a release |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

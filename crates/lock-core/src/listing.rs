@@ -57,7 +57,7 @@ impl Default for ListLimits {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Listing {
-    /// The names, sorted, each once.
+    /// The names, sorted and without duplicates.
     pub names: Vec<LockName>,
     /// `true` if the search stopped at one of its [bounds](ListLimits): there may be more names.
     pub truncated: bool,

@@ -1,4 +1,4 @@
-//! Locks by name.
+//! The handle of a named lock.
 
 use crate::{
     acquire::{AcquireFuture, TryAcquireFuture, Wait},
@@ -177,7 +177,7 @@ impl Lock {
         Ok(Self { spec, ..self.clone() })
     }
 
-    /// Acquires the lock, waiting as long as others hold it.
+    /// Acquires the lock, waiting for as long as others hold it.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -271,7 +271,7 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// [`RunError::NotAcquired`] if the work never started, [`RunError::Lost`] if the lock was lost before it ended.
+    /// [`RunError::NotAcquired`] if the work never started; [`RunError::Lost`] if the lock was lost before it ended.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the lock in the background.
@@ -347,7 +347,7 @@ where
         return Err(RunError::Lost(reason));
     }
     match guard.release().await {
-        // The store reports that the hold had ended before: the end of the work was not protected.
+        // The store reports that the hold had already ended: the end of the work was not protected.
         Ok(outcome) if !outcome.was_held() => {
             Err(RunError::Lost(hold.lost_reason().unwrap_or(LostReason::Gone)))
         }

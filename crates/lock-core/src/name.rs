@@ -1,4 +1,4 @@
-//! Lock names, parsed once at the edge, so that every [`LockName`] is valid.
+//! Lock names. They are checked when they are created, so every [`LockName`] is valid.
 
 mod key;
 mod names;
@@ -102,8 +102,8 @@ impl LockName {
     }
 
     /// Returns the name `distlock:` + `rest`, which no user's lock can have; for libraries built on this one. `rest`
-    /// follows the rules of a name. The fencing counter of such a name is kept for only a minute, so that each piece of
-    /// work can have its own lock.
+    /// follows the rules of a name. The fencing counter of such a name is kept for only a minute, so a lock for each
+    /// piece of work does not fill the store.
     ///
     /// # Errors
     /// A [`NameError`] that names the violated rule.

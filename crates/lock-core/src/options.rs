@@ -64,14 +64,14 @@ const DEFAULT_HAND_OFF: HandOffBudget = HandOffBudget { passes: 256, within: Dur
 
 /// The longest lease that a factory can accept: ten years.
 const LEASE_FOR_EVER: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
-/// With shorter ones, the library would do nothing but renew and give up.
+/// The shortest interval of renewals and polls. With a shorter one, the library would do little but send requests.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 /// The default operation timeout grows with the lease up to this limit: after an attempt of unknown outcome a name is
 /// blocked for one timeout, however long its lease.
 const MAX_DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Below a second a counter could expire while its server's clock is being set; above 100 years a store may reject
-/// it.
+/// With less than a second, a counter could expire while its server's clock is being set; with more than 100 years, a
+/// store may reject the expiry.
 const MIN_RETENTION: Duration = Duration::from_secs(1);
 const MAX_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 /// Tokens end at 2⁵³, in the year 2255; the last ten years before that are left for the tokens after the floor.
@@ -99,7 +99,7 @@ impl LockOptions {
         }
     }
 
-    /// Sets the length of the lease, which the watchdog renews, in whole milliseconds (rounded down).
+    /// Sets the length of the lease, which the watchdog renews; rounded down to whole milliseconds.
     ///
     /// With a shorter lease, others can continue sooner after a crash, but renewals are more frequent.
     pub const fn lease(mut self, lease: Duration) -> Self {
@@ -148,8 +148,8 @@ impl LockOptions {
     /// waiters with a message, so this is a safety net for lost messages. A waiter whose subscription is not
     /// acknowledged retries at least every 5 s.
     ///
-    /// Set it to 5 s if a name is shared with programs that free the lock without that message: Redisson's spin and
-    /// fair locks. Do not share a name with Redisson's read-write locks: they would enter a hold of this library.
+    /// Set it to 5 s if a name is shared with Redisson's spin or fair locks, which free the lock without that message.
+    /// Do not share a name with Redisson's read-write locks: they can be acquired while this library holds the name.
     pub const fn poll_interval(mut self, interval: Duration) -> Self {
         self.poll_interval = interval;
         self
@@ -179,7 +179,7 @@ impl LockOptions {
     /// [shut down](crate::LockFactory::shutdown) before that time, the lock stays taken until its lease expires. A
     /// forced release frees the lock earlier, and so does a store that loses its data. Re-entries do not change the
     /// time. Such a lock is not handed over within the process, and its owner must wait like any other. Every grant
-    /// counts: a lock that a [set](crate::set) acquired before it gave up also stays taken.
+    /// counts: a lock that a [set](crate::set) acquired before the set gave up also stays taken.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -247,7 +247,7 @@ impl LockOptions {
         self
     }
 
-    /// Returns the options that extend a lease of these terms. The margin grows with the lease.
+    /// Returns the options for extending a lease of these terms to `lease`. The margin grows with the lease.
     pub(crate) fn extension(terms: &Terms, lease: Duration) -> Self {
         let factor = (lease.as_secs_f64() / terms.lease.as_secs_f64()).max(1.0);
         Self {

@@ -1,4 +1,4 @@
-//! Owners, for re-entry: passed by value, or opened as a scope.
+//! Owners, for re-entry: passed to each lock, or set for a scope.
 
 use crate::{ids::ProcessId, machine::OwnerId};
 use std::{fmt, future::Future, sync::Arc};

@@ -165,13 +165,13 @@ impl LockFactory {
         self.handle().local_holds()
     }
 
-    /// Returns the names in the store that begin with `prefix` and are held by anyone, within the limits. Meant for
+    /// Returns the names of the held locks that begin with `prefix`, whoever holds them, within the limits. Meant for
     /// operators: a store may have to read all of its keys, and its contents may change during the search. A lock that
     /// is taken or released during the search may or may not be listed.
     ///
     /// On Redis, every hash key counts as a lock; [`inspect`](Self::inspect) checks whether it is one. In a cluster
-    /// each master is searched. With a [prefix](crate::LockFactoryBuilder::prefix) of the factory, only its own names
-    /// are listed.
+    /// each master is searched. If the factory has a [prefix](crate::LockFactoryBuilder::prefix), only the names under
+    /// it are listed.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -195,7 +195,7 @@ impl LockFactory {
     pub async fn list(&self, prefix: &str, limits: ListLimits) -> Result<Listing, LockError> {
         self.handle().needs_runtime()?;
         let Some(directory) = &self.handle().directory else {
-            let message = "this store cannot list its locks: list them on each node";
+            let message = "this store cannot list its locks: if it is a quorum, list them on each node";
             return Err(BackendError::new(BackendErrorKind::Unsupported, Applied::No, message).into());
         };
         Ok(directory.list(prefix.to_owned(), limits).await?)
@@ -213,7 +213,7 @@ impl LockFactory {
                 None
             }
             Err(_) => {
-                tracing::debug!("timed out reading the process card");
+                tracing::debug!("timed out while reading the process card");
                 None
             }
         }
@@ -225,8 +225,8 @@ impl LockFactory {
         stored.await.map_err(|error| error.of(name))
     }
 
-    /// Applies the operation timeout to `call`. `overdue` states what is known of a call that is not answered in
-    /// time.
+    /// Applies the operation timeout to `call`. `overdue` states whether a call that is not answered in time may have
+    /// been applied.
     async fn in_time<T>(
         &self,
         overdue: Applied,

@@ -12,8 +12,8 @@ pub(crate) struct LockSpec {
 }
 
 impl LockSpec {
-    /// Returns the owner that the caller named, or the ambient one. Read at the first poll, so that `scope(lock.acquire())`
-    /// works like `scope(async { lock.acquire().await })`.
+    /// Returns the owner that the caller named, or the ambient one. Read at the first poll, so that
+    /// `scope(lock.acquire())` works like `scope(async { lock.acquire().await })`.
     pub(crate) fn given_owner(&self, process: ProcessId) -> Option<Owner> {
         self.owner.or_else(|| Owner::ambient(process))
     }

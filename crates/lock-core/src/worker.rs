@@ -53,7 +53,8 @@ impl Worker {
     pub fn thread() -> io::Result<Self> {
         let (running, stopped) = oneshot::channel::<Infallible>();
         let (report, started) = mpsc::sync_channel(1);
-        // The thread builds its runtime: one that could not be used would be dropped here, which panics in a task.
+        // The thread builds its runtime. A runtime built here would be dropped here if the thread could not be started,
+        // and dropping a runtime in a task panics.
         thread::Builder::new().name("lock-worker".to_owned()).spawn(move || {
             let (handle, runtime) = match Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => (Ok(runtime.handle().clone()), Some(runtime)),

@@ -43,7 +43,7 @@ pub enum BackendErrorKind {
 }
 
 impl BackendError {
-    /// Creates an error of this kind. `message` is one clause that says what was attempted, without secrets.
+    /// Creates an error of this kind. `message` is one clause that says what failed; it must not contain secrets.
     pub fn new(kind: BackendErrorKind, applied: Applied, message: impl Into<String>) -> Self {
         Self { kind, applied, message: message.into(), source: None, votes: Votes::none() }
     }

@@ -10,13 +10,14 @@ use std::fmt::Debug;
 /// Do not hold a mutex while calling it. If the store has a [`Pipeline`](super::Pipeline), the factory runs a lock's
 /// state machine and its observers inside the call, and may submit operations.
 pub trait WakeListener: Debug + Send + Sync {
-    /// The lock was released.
+    /// Called when the lock is released.
     fn released(&self, name: &LockName);
 
-    /// Wake-ups may have been missed: every waiter requests the lock again.
+    /// Called when wake-ups may have been missed: every waiter requests the lock again.
     fn wake_all(&self, reason: MissedWakes);
 
-    /// The server restarted, perhaps without its data: every hold is verified, every waiter requests the lock again.
+    /// Called when the server has restarted, perhaps without its data: every hold is verified, and every waiter
+    /// requests the lock again.
     fn server_restarted(&self);
 }
 

@@ -57,7 +57,7 @@ use std::{fmt::Debug, time::Duration};
 ///   answers with an unknown outcome, unless it knows the first reply: a release whose second delivery finds nothing
 ///   would look like a lost hold. An acquire that may still be applied after its reply is an unknown outcome even if
 ///   the reply is known: if it is applied after the release, it leaves an orphaned lease.
-/// - **Errors say whether the operation [may have been applied](BackendError::applied).** When in doubt, answer
+/// - **Errors say whether the operation [may have been applied](BackendError::applied).** When in doubt, report
 ///   [`Applied::Unknown`].
 ///
 /// The trait has no default methods, so that a wrapper cannot forget one.
@@ -66,7 +66,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Describes this backend. The description never changes.
     fn capabilities(&self) -> Capabilities;
 
-    /// Estimates the current time of the server that stores this name. Returns `None` before the first reply of that
+    /// Estimates the current time of the server that stores this name. Returns `None` before the first reply from that
     /// server; the wall clock of this machine is used then. In a cluster each node has its own clock.
     ///
     /// It is called while a mutex of the factory is held, so it must return immediately and must not call into the
@@ -91,7 +91,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Reads the record stored under a name.
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError>;
 
-    /// Frees the lock if `seen` still holds it, whatever program that holder belongs to.
+    /// Frees the lock if `seen` still holds it, even if that holder belongs to another program.
     async fn force_release(&self, request: ForceReleaseRequest)
     -> Result<Reply<ForceReleased>, BackendError>;
 }

@@ -115,13 +115,13 @@ impl<T> fmt::Debug for Completion<T> {
 }
 
 fn dropped() -> BackendError {
-    let message = "the store dropped the operation without an answer";
+    let message = "the store dropped the operation without a reply";
     BackendError::new(BackendErrorKind::Unavailable, Applied::Unknown, message)
 }
 
 type Sender<T> = oneshot::Sender<Result<Reply<T>, BackendError>>;
 
-/// A future that waits for the reply.
+/// The sender of the reply to an [`Answer`].
 struct Waiting<T>(Mutex<rank::Answer, Option<Sender<T>>>);
 
 impl<T: Send> Complete<T> for Waiting<T> {

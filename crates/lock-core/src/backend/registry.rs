@@ -37,8 +37,8 @@ impl SubscriptionRegistry {
         id
     }
 
-    /// Removes subscribers that were dropped and returns the names that have no subscriber left. Only this call detects
-    /// a factory that ended with its runtime.
+    /// Removes subscribers that were dropped and returns the names that have no subscriber left. Without
+    /// this call, the subscriptions of a factory whose runtime has ended would remain.
     pub fn forget_gone(&self) -> Vec<LockName> {
         let mut state = lock(&self.state);
         let State { subscribers, watching, .. } = &mut *state;
@@ -56,7 +56,7 @@ impl SubscriptionRegistry {
         lock(&self.state).watching.entry(name).or_default().insert(subscriber);
     }
 
-    /// Ends a subscription. Returns `true` if the name has no other subscriber.
+    /// Ends a subscription. Returns `true` if no subscriber of the name is left.
     pub fn unsubscribe(&self, subscriber: SubscriberId, name: &LockName) -> bool {
         let mut state = lock(&self.state);
         let Some(ids) = state.watching.get_mut(name) else { return true };

@@ -48,7 +48,7 @@ pub enum Acquired {
     Reentered,
     /// Another lease holds the lock.
     Busy {
-        /// The remaining time of its lease; `None` if unknown (retry soon).
+        /// The remaining time of its lease; `None` if it is unknown, in which case the waiter retries soon.
         remaining: Option<Duration>,
     },
     /// The votes of a quorum were split, so no holder is known.

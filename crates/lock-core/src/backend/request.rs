@@ -30,7 +30,7 @@ pub enum Retention {
     /// The backend's default: 1 h on Redis unless its builder sets another time.
     #[default]
     Backend,
-    /// This long, in whole milliseconds.
+    /// For this time, in whole milliseconds.
     For(Duration),
     /// Forever: for counters shared with programs that do not follow the clock, such as Redisson's fenced locks.
     Forever,
@@ -103,7 +103,7 @@ pub struct ReleaseRequest {
 pub enum NotifyWaiters {
     /// Notify them.
     Yes,
-    /// Do not notify: after a lost quorum round, two waiters would wake each other forever.
+    /// Do not notify them: after a lost quorum round, two waiters would otherwise wake each other forever.
     No,
 }
 

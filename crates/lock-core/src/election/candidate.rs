@@ -24,7 +24,7 @@ impl Candidate {
         Ok(Self { locks, lock, options, role, resignation: Notify::new(), turn: Mutex::default() })
     }
 
-    /// Waits for the turn of a call of `lead`. The role is idle again when the turn is dropped.
+    /// Waits for the turn of a call of `until`. The role is idle again when the turn is dropped.
     pub(super) async fn turn(&self) -> Turn<'_> {
         let turn = self.turn.lock().await;
         self.role.send_replace(Role::Following { leader: None });
@@ -36,7 +36,7 @@ impl Candidate {
     }
 }
 
-/// The turn of one call of `lead`: a candidate has one term at a time.
+/// The turn of one call of `until`: a candidate has one term at a time.
 #[must_use]
 pub(super) struct Turn<'a> {
     role: &'a watch::Sender<Role>,

@@ -13,10 +13,10 @@ use crate::{
 use std::{convert::Infallible, future::Future, time::Duration};
 
 impl Candidate {
-    /// Campaigns until it is elected. Failures of the store are waited out.
+    /// Campaigns until it is elected. After a failure of the store it pauses and tries again.
     ///
     /// # Errors
-    /// If no later campaign can succeed.
+    /// `ShutDown` or `NoRuntime`, after which no later campaign can succeed.
     pub(super) async fn campaign(&self) -> Result<LockGuard, LockError> {
         loop {
             let error = match self.follow_while(self.lock.acquire()).await {
@@ -27,12 +27,12 @@ impl Candidate {
                 return Err(error);
             }
             tracing::warn!(lock.name = self.lock.name().as_str(), error = %format_args!("{error:#}"), "campaign failed, retrying");
-            // The pause does not grow: an acquire has a back-off of its own, and fails after the outage budget only.
+            // The pause does not grow: an acquire has a back-off of its own, and fails only after the outage budget.
             self.pause(self.options.initial_delay).await;
         }
     }
 
-    /// Pauses for this time and up to a quarter more.
+    /// Pauses for `delay` and up to a quarter more, but no longer than the maximum delay.
     pub(super) async fn pause(&self, delay: Duration) {
         self.follow_while(sleep(self.with_jitter(delay))).await;
     }

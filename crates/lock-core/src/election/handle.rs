@@ -105,9 +105,8 @@ impl Election {
 
     /// Prepares to campaign, and to run `body` in each term. Nothing happens before [`Lead::until`].
     ///
-    /// `body` is called once for each term. An `Ok` ends the campaigns; after an `Err` or a panic this process resigns, and
-    /// campaigns again after the back-off. Changes that a panicking body made stay visible to the next
-    /// call.
+    /// `body` is called once for each term. An `Ok` ends the campaigns; after an `Err` or a panic this process resigns,
+    /// and campaigns again after the back-off. Changes that a panicking body made stay visible to the next call.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -133,11 +132,11 @@ impl Election {
         Lead::new(self.candidate.clone(), body)
     }
 
-    /// Watches the role of this process.
+    /// Returns a receiver that watches the role of this process.
     ///
     /// A follower asks the store for the leader when its campaign begins, and then three times per lease, so the role
-    /// is accurate within one lease. While the thread of [`lead`](Self::lead) is blocked, the value may be out of date;
-    /// [`Role::is_leading`] also checks the clock.
+    /// is accurate within one lease. While the thread that polls [`Lead::until`] is blocked, the value may be out of
+    /// date; [`Role::is_leading`] also checks the clock.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

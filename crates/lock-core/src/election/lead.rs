@@ -32,8 +32,8 @@ impl<B> Lead<B> {
     /// [grace](super::ElectionOptions::grace) period to end by itself. Then the lock is released, and the release is
     /// awaited for at most two operation timeouts. A shutdown during a campaign cancels the campaign.
     ///
-    /// Store outages do not end the call. A candidate runs one campaign at a time: a second call waits until
-    /// the first has ended.
+    /// Store outages do not end the call. A candidate runs one call at a time: a second one waits until the first has
+    /// ended.
     ///
     /// # Errors
     /// [`LockErrorKind::ShutDown`](crate::LockErrorKind::ShutDown) if the factory was shut down, and
@@ -72,7 +72,7 @@ impl<B> Lead<B> {
                     }
                     backoff.next_wait()
                 }
-                // It does not grow: a partition that several leaders lose must not leave an election without candidates.
+                // It does not grow: an outage that ends several terms must not leave the election without candidates.
                 Served::Ended => candidate.options.initial_delay,
             };
             tokio::select! {

@@ -1,8 +1,8 @@
 //! Leader election: of several processes, one leads.
 //!
-//! [`LockFactory::election`](crate::LockFactory::election) creates an [`Election`]. [`Election::lead`] campaigns, runs
-//! a body while this process leads, and campaigns again after a loss or an error. At shutdown it ends the body first
-//! and then releases the lock, so that the next process leads immediately.
+//! [`LockFactory::election`](crate::LockFactory::election) creates an [`Election`]. [`Election::lead`] takes a body;
+//! [`Lead::until`] campaigns, runs the body while this process leads, and campaigns again after a loss or an error. At
+//! shutdown it ends the body first and then releases the lock, so that the next process leads immediately.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -40,7 +40,7 @@
 //! | --- | --- | --- |
 //! | the body returns `Ok` | is released | [`until`](Lead::until) returns [`LeadEnd::Finished`] |
 //! | the body returns `Err`, or panics | is released | a new campaign after the [back-off](ElectionOptions::back_off) |
-//! | the lock is lost | is gone | the body is dropped at its next poll; a new campaign after the back-off |
+//! | the lock is lost | is gone | the body is dropped at its current await; a new campaign after the back-off |
 //! | [`Election::resign`] | is released once the body has ended | a new campaign after the back-off |
 //! | the shutdown | is released once the body has ended | `until` returns [`LeadEnd::Stopped`] |
 //!

@@ -14,10 +14,10 @@ const MIN_DELAY: Duration = Duration::from_millis(10);
 /// | --- | --- | --- |
 /// | [`lease`](Self::lease) | 15 s, renewed every 5 s | the longest time without a leader after one dies |
 /// | [`back_off`](Self::back_off) | 1 s to 30 s | the pause between the end of a term and the next campaign |
-/// | [`grace`](Self::grace) | zero | the time in which a body may end by itself |
+/// | [`grace`](Self::grace) | zero | the time that a body has to end by itself |
 /// | [`lock_options`](Self::lock_options) | the defaults of [`LockOptions`] | all other options of the lock |
 ///
-/// The factory's options do not apply, because they suit short holds.
+/// The factory's options do not apply, because they are meant for short holds.
 ///
 /// # Relations
 /// These relations are checked when the options are [set](super::Election::with_options):
@@ -55,7 +55,7 @@ impl ElectionOptions {
         }
     }
 
-    /// The defaults, with a lease that is not longer than `max_lease`.
+    /// Returns the default options, with a lease of at most `max_lease`.
     pub(super) fn within(max_lease: Duration) -> Self {
         Self::new().lease(DEFAULT_LEASE.min(max_lease))
     }

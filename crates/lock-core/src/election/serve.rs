@@ -33,7 +33,7 @@ pub enum LeadEnd {
 pub(super) enum Served {
     /// No further term follows.
     Last(LeadEnd),
-    /// Its body failed after this time.
+    /// Its body failed or panicked after this time.
     Failed(Duration),
     /// It was lost, or this process resigned.
     Ended,
@@ -50,7 +50,7 @@ struct Ended {
 type Outcome = Result<Result<(), String>, Box<dyn Any + Send>>;
 
 impl Candidate {
-    /// Serves the term of this guard. The body has ended, and the role has changed, when the lock is released.
+    /// Serves the term of this guard. By the time the lock is released, the body has ended and the role has changed.
     pub(super) async fn serve<B, W, E>(
         &self,
         guard: LockGuard,
@@ -62,7 +62,7 @@ impl Candidate {
         W: Future<Output = Result<(), E>>,
         E: Display,
     {
-        // A resignation that follows the sight of the new role is not missed.
+        // Created before the role changes, so that a resignation by a task that has seen the new role is not missed.
         let resigned = self.resignation.notified();
         let hold = guard.hold();
         let (tenure, term) = Tenure::begin(self, hold.clone());
@@ -75,12 +75,12 @@ impl Candidate {
             () = resigned => (tenure.wind_down(work.as_mut(), TermEnd::Resigned).await, false),
             outcome = &mut work => (Ended::of(outcome, &hold), false),
         };
-        // The drop of a body runs code of the application, which may panic.
+        // Dropping the body runs code of the application, which may panic.
         let dropped = catch_unwind(AssertUnwindSafe(move || drop(work)));
         let ended = dropped.map_or_else(Ended::panicked, |()| ended);
         let end = ended.end;
         let led = tenure.end(ended);
-        // Its result is an event, and changes nothing here: the body has ended.
+        // The result is reported by an event, and changes nothing here: the body has ended.
         let _ = guard.release().await;
         match end {
             _ if is_shutdown => Served::Last(LeadEnd::Stopped),
@@ -111,7 +111,7 @@ impl<'a> Tenure<'a> {
         (Self { candidate, hold, since, stop, ended: Ended::from(TermEnd::Cancelled) }, term)
     }
 
-    /// Asks the body to end, and waits for it within the grace.
+    /// Asks the body to end, and waits for it for at most the grace.
     async fn wind_down(&self, work: Pin<&mut impl Future<Output = Outcome>>, end: TermEnd) -> Ended {
         self.stop.send_replace(true);
         let grace = self.candidate.options.grace;

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 #[derive(Debug, Clone)]
 pub struct Term {
     hold: Hold,
-    /// Set when the body is to end. It closes with the term.
+    /// `true` once the body should end. The channel closes with the term.
     stop: watch::Receiver<bool>,
 }
 
@@ -25,7 +25,7 @@ impl Term {
         self.hold.fencing_token()
     }
 
-    /// Returns the view of the lock, which also reports its loss.
+    /// Returns the hold of the lock, which also reports its loss.
     #[must_use]
     pub fn hold(&self) -> &Hold {
         &self.hold

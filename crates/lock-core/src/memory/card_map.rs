@@ -1,9 +1,9 @@
-//! The cards of an in-memory store. Each write drops those that have ended.
+//! The cards of an in-memory store. Each write drops the expired ones.
 
 use crate::{card::ProcessCard, ids::ProcessId, time::UtcTime};
 use std::collections::HashMap;
 
-/// Cards with the times at which they end.
+/// Cards with the times at which they expire.
 #[derive(Default)]
 pub(super) struct CardMap(HashMap<ProcessId, (ProcessCard, UtcTime)>);
 

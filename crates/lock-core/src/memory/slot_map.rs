@@ -3,11 +3,12 @@
 use crate::{name::LockName, store::Slot, time::UtcTime};
 use std::{collections::HashMap, time::Duration};
 
-/// The default retention of a counter. Its server clock never steps back, so a counter older than a millisecond could
-/// be dropped; a minute leaves room for clocks that tests move.
+/// The default retention of a counter. The store's own clock never steps back, so a counter older than a millisecond
+/// could be dropped; a minute leaves room for clocks that tests set back.
 pub(super) const RETENTION: Duration = Duration::from_secs(60);
 
-/// A sweep waits until the names have doubled, so its cost per acquire is constant.
+/// The minimum number of names for a sweep. Each sweep waits until the names have doubled since the last one, so its
+/// cost per acquire is constant.
 const SWEEP_AT_LEAST: usize = 256;
 
 pub(super) struct SlotMap {
@@ -23,7 +24,7 @@ impl SlotMap {
         Self { since, slots: HashMap::new(), sweep_at: 0 }
     }
 
-    /// Returns the time for which no data was lost.
+    /// Returns the time since the start of the store or its last loss of data.
     pub(super) fn age(&self, now: UtcTime) -> Duration {
         now.since(self.since)
     }
@@ -36,7 +37,7 @@ impl SlotMap {
         }
     }
 
-    /// Applies `f` to the slot of `name`, and stores the result.
+    /// Applies `f` to the slot of `name`, and stores the slot unless it is empty.
     pub(super) fn slot_or_new<R>(
         &mut self,
         name: &LockName,

@@ -1,4 +1,4 @@
-//! Access to the store for tests.
+//! Access to the contents of an in-memory store, for tests.
 
 use super::{MemoryBackend, slot_map::SlotMap};
 use crate::{backend::ForceReleased, name::LockName, sync::lock};

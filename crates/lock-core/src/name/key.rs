@@ -35,8 +35,8 @@ use super::{LockName, LockNames, NameError};
 /// # }
 /// ```
 ///
-/// Two values have the same name if and only if their fields have the same text. Text is not normalised: a field whose spellings
-/// mean the same should have a type that parses it, such as an integer or a UUID.
+/// Two values have the same name if and only if their fields have the same text. Text is not normalised: a field whose
+/// spellings mean the same should have a type that parses it, such as an integer or a UUID.
 ///
 /// Implement the trait by hand for keys that no template can express:
 /// ```

@@ -4,7 +4,7 @@ use super::LockName;
 
 /// The names that a [`LockKey`](crate::LockKey) locks: one name, or several that are acquired together.
 ///
-/// Several names are sorted, and duplicates are merged. An acquire fails if there are no names, or more than
+/// Several names are sorted, and duplicates are removed. An acquire fails if there are no names, or more than
 /// [`LockSet::MAX_MEMBERS`](crate::set::LockSet::MAX_MEMBERS).
 ///
 /// ```
@@ -30,7 +30,7 @@ enum Names {
 }
 
 impl LockNames {
-    /// Returns the names, sorted.
+    /// Returns an iterator over the names, sorted.
     pub fn iter(&self) -> std::slice::Iter<'_, LockName> {
         self.as_slice().iter()
     }
@@ -61,7 +61,7 @@ impl From<LockName> for LockNames {
 }
 
 impl FromIterator<LockName> for LockNames {
-    /// Collects the names of a key of several names, even if there is only one.
+    /// Creates a key of several names, even if there is only one name.
     fn from_iter<I: IntoIterator<Item = LockName>>(names: I) -> Self {
         let mut names: Vec<_> = names.into_iter().collect();
         names.sort_unstable();

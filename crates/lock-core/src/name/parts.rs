@@ -1,4 +1,4 @@
-//! Names of parts. Each part is percent-encoded, so that different parts never produce the same name.
+//! Names that are built from parts. Each part is percent-encoded, so that different parts never produce the same name.
 
 use super::{LockName, NameError};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -36,7 +36,8 @@ impl LockName {
     ///
     /// # Errors
     /// - [`NameError::EmptyPart`] if a part is empty;
-    /// - [`NameError::TooLong`] if the name has more than [`MAX_BYTES`](Self::MAX_BYTES) bytes, of which an encoded byte takes three;
+    /// - [`NameError::TooLong`] if the name has more than [`MAX_BYTES`](Self::MAX_BYTES) bytes; an encoded byte
+    ///   takes three;
     /// - [`NameError::ReservedPrefix`] if the first part is `distlock` or begins with `redisson_`;
     /// - [`NameError::UnwrittenPart`] if the `Display` of a part returns an error.
     pub fn of(parts: impl NameParts) -> Result<Self, NameError> {
@@ -62,7 +63,7 @@ impl LockName {
     pub fn part(&self, part: impl Display) -> Result<Self, NameError> {
         let mut joined = Joined { text: self.as_str().to_owned(), bytes: self.as_str().len(), parts: 0 };
         joined.add(&part)?;
-        // A valid name stays one when encoded text is added.
+        // A valid name stays valid when encoded text is added.
         Ok(Self::shared(&joined.finish()?))
     }
 }
@@ -81,7 +82,7 @@ mod sealed {
 /// A name under construction.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// The name, as far as it is not too long.
+    /// The name, up to the maximum length.
     text: String,
     /// The length of the whole name.
     bytes: usize,
@@ -109,7 +110,7 @@ impl Joined {
         }
     }
 
-    /// Adds text. Text beyond the longest name is counted and not stored.
+    /// Adds text. Text beyond the maximum length is counted but not stored.
     pub(super) fn push(&mut self, text: &str) {
         self.bytes += text.len();
         if self.bytes <= LockName::MAX_BYTES {

@@ -1,4 +1,4 @@
-//! The prefix of a factory, which its names have in the store.
+//! The prefix that a factory adds to its names in the store.
 
 use super::{LockName, NameError, RESERVED};
 use std::sync::Arc;
@@ -37,12 +37,12 @@ impl Prefix {
         })
     }
 
-    /// Returns the start in the store of names that start with `start`.
+    /// Adds the prefix to `start`, the beginning of some names.
     pub(crate) fn stored_start(&self, start: &str) -> String {
         [&*self.0, start].concat()
     }
 
-    /// Returns the name whose stored name this is; `None` if it does not have this prefix.
+    /// Returns the name that is stored as `stored`; `None` if `stored` does not have this prefix.
     pub(crate) fn unstored(&self, stored: &LockName) -> Option<LockName> {
         let prefix = &*self.0;
         Some(match stored.as_str().strip_prefix(RESERVED) {

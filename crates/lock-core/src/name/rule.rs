@@ -2,7 +2,7 @@
 
 use super::{LockName, NameError};
 
-/// Returns the first rule that `name` violates.
+/// Checks `name`, and returns the first rule that it violates as an error.
 pub(super) const fn check(name: &str) -> Result<(), NameError> {
     let name = name.as_bytes();
     if name.is_empty() {

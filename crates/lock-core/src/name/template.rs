@@ -42,7 +42,7 @@ pub const fn separates(text: &str) -> bool {
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
-        // A byte of a longer character is none that may stand in a part.
+        // No byte of a multi-byte character may stand in a part.
         if !may_stand_in_a_part(bytes[at] as char) {
             return true;
         }

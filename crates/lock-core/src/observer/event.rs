@@ -95,7 +95,7 @@ pub enum LockEvent<'a> {
         lease: LeaseId,
         /// The end of the hold: a release or a loss.
         end: HoldEnd,
-        /// The time from its grant.
+        /// The time since the grant.
         held: Duration,
     },
     /// A guard was released, by `release().await` or by Drop.
@@ -118,7 +118,7 @@ pub enum LockEvent<'a> {
         name: &'a LockName,
         /// The outcome.
         outcome: RenewalOutcome,
-        /// The time from the request.
+        /// The time since the request was sent.
         took: Duration,
         /// The time for which the hold is now valid.
         remaining: Duration,
@@ -175,8 +175,8 @@ pub enum LockEvent<'a> {
         /// The fencing token of the term.
         token: FencingToken,
     },
-    /// A term of this process ended. There is one for each [`TermStarted`](Self::TermStarted). The body of the term has ended; a
-    /// lock that was not lost is released next.
+    /// A term of this process ended. There is one for each [`TermStarted`](Self::TermStarted). The body of the term has
+    /// ended; a lock that was not lost is released next.
     TermEnded {
         /// The backend.
         backend: &'static str,

@@ -1,4 +1,4 @@
-//! Events of locks: for custom observers, as OpenTelemetry metrics, and as `tracing` events and spans.
+//! The events of locks, for custom observers, for OpenTelemetry metrics, and as `tracing` events and spans.
 //!
 //! Each acquire has a debug-level span `lock.acquire`, a child of the span in which its future is first polled. It ends
 //! with the future, including when the future is dropped:

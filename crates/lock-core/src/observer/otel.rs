@@ -76,8 +76,8 @@ impl OtelObserver {
             hold: make.seconds("lock.hold.duration", "From the grant of a lock to its end"),
             waiting: make.up_down_counter("lock.waiting", "Acquires that are waiting"),
             held: make.up_down_counter("lock.held", "Locks that this process holds"),
-            renewal: make.seconds("lock.renewal.duration", "From the sending of a renewal to its answer"),
-            remaining: make.seconds("lock.lease.remaining", "Validity of a hold when a renewal was answered"),
+            renewal: make.seconds("lock.renewal.duration", "From the request of a renewal to its reply"),
+            remaining: make.seconds("lock.lease.remaining", "Remaining validity of a hold after a renewal"),
             lost: make.counter("lock.lost", "Holds that ended before they were released"),
             release: make.counter("lock.release", "Guards that were released"),
             wakeup: make.counter("lock.wakeup", "Wake-ups of waiters"),
@@ -88,7 +88,7 @@ impl OtelObserver {
                 "From an election to the end of its term",
                 &TERM_SECONDS,
             ),
-            vote: make.counter("lock.quorum.vote", "Answers of the nodes of a quorum"),
+            vote: make.counter("lock.quorum.vote", "Votes of the nodes of a quorum"),
             classifier: None,
         }
     }

@@ -10,7 +10,7 @@ pub use crate::machine::RenewalOutcome;
 pub enum AcquireOutcome {
     /// The lock was acquired.
     Acquired,
-    /// It was a single try, and another holder had the lock.
+    /// It was a single try, and the lock was held or had waiters.
     Contended,
     /// The waiting time passed.
     Timeout,
@@ -82,7 +82,7 @@ pub enum TermEnd {
     Resigned,
     /// The shutdown began.
     Stopped,
-    /// The future of the leadership was dropped.
+    /// The future of [`Lead::until`](crate::election::Lead::until) was dropped.
     Cancelled,
 }
 
@@ -108,7 +108,7 @@ impl TermEnd {
 pub enum WakeSource {
     /// The store reported that the lock was released.
     Push,
-    /// The polling interval passed.
+    /// The poll interval passed.
     Poll,
     /// The reader of wake-ups lagged behind, so all waiters retry.
     Lagged,

@@ -7,7 +7,7 @@ use tracing::{Span, field::Empty};
 
 /// The span of an acquire. Its outcome is "cancelled" if it is dropped before [`end`](Self::end).
 ///
-/// While the span is disabled it is empty: no allocation, no clock access.
+/// If the span is disabled, this is empty: nothing is allocated, and the clock is not read.
 #[derive(Debug, Default)]
 pub(crate) struct AcquireSpan(Option<Box<Open>>);
 
@@ -18,7 +18,7 @@ struct Open {
 }
 
 impl AcquireSpan {
-    /// Opens the span below the current one.
+    /// Opens the span as a child of the current one.
     pub(crate) fn open(name: &LockName, backend: &'static str, clock: &Arc<dyn Clock>) -> Self {
         let span = tracing::debug_span!(
             "lock.acquire",

@@ -13,7 +13,7 @@ pub(super) fn event(event: &LockEvent<'_>) {
     let name = event.name().as_str();
     match *event {
         LockEvent::WaitStarted { backend, .. } => {
-            tracing::trace!(lock.name = name, lock.backend = backend, "waiting for lock")
+            tracing::trace!(lock.name = name, lock.backend = backend, "acquire began")
         }
         LockEvent::WaitEnded { outcome, waited, .. } => {
             tracing::debug!(lock.name = name, lock.outcome = ?outcome, waited = seconds(waited), "acquire ended");
@@ -73,8 +73,8 @@ pub(super) fn event(event: &LockEvent<'_>) {
             lock.name = name,
             lock.token = token.get(),
             waited = seconds(waited),
-            "this process has waited longer than a lease for a lock that it holds: is a task waiting for its own \
-             guard? (to re-enter, acquire with the owner of the hold)"
+            "this process has waited longer than a lease for a lock that it holds: if a task is waiting for its \
+             own guard, acquire with the owner of the hold"
         ),
         LockEvent::TermStarted { token, .. } => {
             tracing::info!(lock.name = name, lock.token = token.get(), "leadership acquired");

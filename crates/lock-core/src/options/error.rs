@@ -1,4 +1,4 @@
-//! Errors of contradicting options, with the necessary change.
+//! The error of options that contradict each other or exceed a bound.
 
 use crate::token::FencingToken;
 use std::{fmt, time::Duration};
@@ -47,12 +47,12 @@ pub enum OptionsError {
         /// The bound.
         most: Duration,
     },
-    /// The relation lease − margin > renewal interval + two operation timeouts does not hold (for a fixed lease: one
-    /// operation timeout).
+    /// The lease minus the margin is not longer than the renewal interval plus two operation timeouts, or, for a fixed
+    /// lease, than one operation timeout.
     NoTimeToRenew {
-        /// Lease − margin.
+        /// The lease minus the margin.
         valid: Duration,
-        /// Renewal interval + two operation timeouts.
+        /// The time that it must exceed.
         needed: Duration,
     },
     /// A hold may end before the reply that grants it arrives.
@@ -74,7 +74,7 @@ pub enum OptionsError {
         /// The prefix.
         prefix: String,
     },
-    /// The token floor leaves no room above it.
+    /// The token floor leaves too few tokens above it.
     FloorTooHigh {
         /// The floor.
         floor: FencingToken,
@@ -166,7 +166,8 @@ impl fmt::Display for OptionsError {
             ),
             Self::FloorAboveHold { token } => write!(
                 f,
-                "a re-entry keeps the hold's token, {token}, which is below the `token_floor`: lower it, or release the lock first"
+                "a re-entry keeps the hold's token, {token}, which does not exceed the `token_floor`: lower the floor, or \
+                 release the lock first"
             ),
             Self::FixedLease => {
                 write!(

@@ -4,7 +4,8 @@ use super::{LEASE_FOR_EVER, LockOptions, OptionsError};
 use crate::terms::Terms;
 use std::time::Duration;
 
-/// The limits of a factory. Requests that exceed them fail with a typed error.
+/// The limits of a factory. A call that exceeds one fails with [`TooManyWaiters`](crate::LockErrorKind::TooManyWaiters)
+/// or [`InvalidOptions`](crate::LockErrorKind::InvalidOptions).
 ///
 /// | limit | default |
 /// | --- | --- |
@@ -28,7 +29,7 @@ impl Limits {
         Self { waiters_per_name: 10_000, waiters: 100_000, max_lease: DAY, max_wait: DAY }
     }
 
-    /// Sets the maximum number of acquires in progress for one name in this process.
+    /// Sets the maximum number of acquires in progress for one name in this factory.
     pub const fn waiters_per_name(mut self, most: usize) -> Self {
         self.waiters_per_name = most;
         self

@@ -7,11 +7,11 @@ use super::{
 use crate::{acquire::Wait, error::LockError, lock::Lock, name::LockName, owner::Owner};
 use std::{sync::Arc, time::Duration};
 
-/// Acquires the locks of these names with the options and the owner of `template`. The inner error is the name of a lock that
-/// a single try found busy.
+/// Acquires the locks of these names with the options and the owner of `template`. The inner error is the name of a
+/// lock that a single try found busy.
 ///
-/// It fails after the locks that it holds are released. A dropped future drops the pending acquire, and then the guards, which
-/// the factory's worker releases.
+/// On failure, it first releases the locks that it has acquired. A dropped future drops the pending acquire, and then
+/// the guards, which the factory's worker releases.
 pub(super) async fn acquire_all(
     template: Lock,
     names: Arc<[LockName]>,
@@ -48,7 +48,7 @@ pub(super) async fn acquire_all(
     Ok(Ok(LockSetGuard::new(guards)))
 }
 
-/// Turns a waiting time into the deadline of all locks.
+/// Turns a waiting time into a deadline that all locks share.
 fn begin(template: &Lock, wait: Wait) -> Result<Wait, LockError> {
     let handle = template.handle();
     match wait {

@@ -11,7 +11,7 @@ pub enum SetError {
     Empty,
     /// There are more distinct names than [`LockSet::MAX_MEMBERS`](super::LockSet::MAX_MEMBERS).
     TooMany {
-        /// The first name that is too many.
+        /// The first name beyond the limit.
         name: LockName,
         /// The bound.
         most: usize,

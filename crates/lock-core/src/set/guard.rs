@@ -40,7 +40,8 @@ impl LockSetGuard {
     /// The same errors as [`LockGuard::release`], separately for each lock.
     ///
     /// # Cancel safety
-    /// Cancel safe: whenever the future is dropped, even before its first poll, all locks are released in the background.
+    /// Cancel safe: whenever the future is dropped, even before its first poll, all locks are released in the
+    /// background.
     pub async fn release(self) -> Vec<(LockName, Result<ReleaseOutcome, LockError>)> {
         give_back(self.guards).await
     }

@@ -67,7 +67,7 @@ impl SetHold {
     /// Completes when one of the locks is lost, and returns that loss. It never completes if all are released.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is lost by dropping it.
+    /// Cancel safe: nothing is lost by dropping the future.
     pub fn lost(&self) -> impl Future<Output = MemberLost> + Send + 'static {
         let holds = self.holds.clone();
         async move { holds.iter().cloned().collect::<Losses>().first().await }

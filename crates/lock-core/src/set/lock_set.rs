@@ -21,7 +21,7 @@ use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 /// greater, or make it part of the set.
 ///
 /// All locks have the same [options](Self::options) and the same owner, by default a fresh one for each
-/// acquire. Duplicate names are one lock. A set is a handle: it is cheap to clone and does not hold the
+/// acquire. Duplicate names count as one lock. A set is a handle: it is cheap to clone and does not hold the
 /// locks.
 ///
 /// # Cost
@@ -31,13 +31,13 @@ use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 pub struct LockSet {
     /// A lock of the first name, with the options and the owner of all.
     template: Lock,
-    /// Sorted, different, at least one.
+    /// Sorted and distinct; at least one.
     names: Arc<[LockName]>,
 }
 
 impl LockFactory {
-    /// Returns the set of the locks with these names, without any IO. The order of the names does not matter, and duplicates
-    /// are merged.
+    /// Returns the set of the locks with these names, without any IO. The order of the names does not matter, and
+    /// duplicates are removed.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::LockError> {
@@ -55,7 +55,7 @@ impl LockFactory {
     /// # Errors
     /// - [`LockErrorKind::InvalidSet`] with a [`SetError`] if there are no names, or more than
     ///   [`LockSet::MAX_MEMBERS`];
-    /// - as [`named`](Self::named) for each name; the error says which one it is.
+    /// - as [`named`](Self::named) for each name; the error gives its position, starting at 0.
     pub fn all<I>(&self, names: I) -> Result<LockSet, LockError>
     where
         I: IntoIterator,
@@ -182,7 +182,7 @@ impl LockSet {
         Ok(Self { template: self.template.with_owner(owner)?, names: self.names.clone() })
     }
 
-    /// Acquires all locks, waiting as long as others hold one of them. Locks that are already acquired are renewed
+    /// Acquires all locks, waiting for as long as others hold one of them. Locks that are already acquired are renewed
     /// during the wait.
     ///
     /// ```
@@ -209,8 +209,8 @@ impl LockSet {
         self.acquire_or_timeout(Wait::Forever)
     }
 
-    /// Tries once to acquire all locks. Returns `None` if another owner holds one of them, or waits for one in this process;
-    /// locks that were already acquired are released first.
+    /// Tries once to acquire all locks. Returns `None` if another owner holds one of them, or waits for one in this
+    /// process; locks that were already acquired are released first.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -279,8 +279,8 @@ impl LockSet {
         acquire_all(self.template.clone(), self.names.clone(), wait)
     }
 
-    /// Acquires all locks, runs `work`, and releases the locks. If one of them is lost, `work` is dropped at its current await
-    /// point. `Ok` means the same as for [`Lock::run`], for each of the locks.
+    /// Acquires all locks, runs `work`, and releases the locks. If one of them is lost, `work` is dropped at its
+    /// current await. `Ok` means the same as for [`Lock::run`], for each of the locks.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -293,11 +293,11 @@ impl LockSet {
     /// ```
     ///
     /// # Errors
-    /// [`RunError::NotAcquired`] if the work never started, [`RunError::MemberLost`] with the name of the lock that was lost
-    /// before the work ended.
+    /// [`RunError::NotAcquired`] if the work never started; [`RunError::MemberLost`], with the name of the lock, if a
+    /// lock was lost before the work ended.
     ///
     /// # Cancel safety
-    /// Dropping it drops the work and releases the locks in the background.
+    /// Dropping the future drops the work and releases the locks in the background.
     pub async fn run<F, W>(&self, work: F) -> Result<W::Output, RunError>
     where
         F: FnOnce(SetHold) -> W,
@@ -313,7 +313,7 @@ impl LockSet {
         if let Some(lost) = hold.first_lost() {
             return Err(RunError::MemberLost(lost));
         }
-        // The store says that a hold had ended before: the end of the work was not protected.
+        // The store reports that a hold had already ended: the end of the work was not protected.
         let ended = |outcome: &Result<ReleaseOutcome, _>| matches!(outcome, Ok(how) if !how.was_held());
         match guard.release().await.into_iter().find(|(_, outcome)| ended(outcome)) {
             Some((name, _)) => Err(RunError::MemberLost(MemberLost { name, reason: LostReason::Gone })),

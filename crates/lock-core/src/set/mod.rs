@@ -1,7 +1,7 @@
 //! Several locks, acquired together: all or none.
 //!
-//! Created by [`LockFactory::all`](crate::LockFactory::all). A [`LockSet`] acquires its locks in the order of their
-//! names, so two sets cannot deadlock, regardless of the order in which their names were given.
+//! Sets are created by [`LockFactory::all`](crate::LockFactory::all). A [`LockSet`] acquires its locks in the order of
+//! their names, so two sets cannot deadlock, regardless of the order in which their names were given.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

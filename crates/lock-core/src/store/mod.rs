@@ -16,7 +16,7 @@
 //! - the expiry of a lease never decreases;
 //! - tokens increase, even after the loss of the counter, as long as the clock is not behind the last token.
 //!
-//! The in-memory backend is these functions behind a mutex. Other backends implement the same rules (Redis in Lua)
+//! The in-memory backend calls these functions behind a mutex. Other backends implement the same rules (Redis in Lua)
 //! and are compared with them.
 
 mod node;
@@ -63,7 +63,7 @@ pub fn expiry(now: UtcTime, duration: Duration) -> u64 {
 }
 
 impl Slot {
-    /// Drops expired data; every operation begins with it.
+    /// Drops expired data. Every operation calls this first.
     pub fn expire(&mut self, now: UtcTime) {
         self.held.take_if(|held| now.as_millis() > held.expires_ms);
         self.counter.take_if(|counter| counter.is_over(now));

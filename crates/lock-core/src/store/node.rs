@@ -14,8 +14,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Returns the retention of a counter in a node. The counter is kept at least until the clock of the node has passed
-/// every token that the node may grant below it.
+/// Returns the retention of a counter in a node. The counter is kept at least until the clock of the node rules out
+/// every lower token.
 fn at_least(retention: Option<Duration>) -> Option<Duration> {
     retention.map(|retention| retention.max(MIN_COUNTER_RETENTION))
 }

@@ -1,4 +1,4 @@
-//! The mutexes that a thread holds. Debug builds track and check them, release builds do neither.
+//! The mutexes that a thread holds. Debug builds track and check them; release builds do neither.
 
 use super::{
     rank::{Rank, Ranked},
@@ -18,7 +18,7 @@ pub(super) struct Held<R: Ranked>(PhantomData<R>);
 
 impl<R: Ranked> Held<R> {
     /// # Panics
-    /// Panics in debug builds, if the thread holds a mutex of the same or a later rank.
+    /// Panics in debug builds if the thread holds a mutex of the same or a later rank.
     #[track_caller]
     pub(super) fn new() -> Self {
         if cfg!(debug_assertions) {
@@ -45,7 +45,7 @@ impl<R: Ranked> Drop for Held<R> {
 /// Checks that the thread may run foreign code, such as a waker: it may lock any mutex, and may panic.
 ///
 /// # Panics
-/// Panics in debug builds, if the thread holds a mutex of this crate.
+/// Panics in debug builds if the thread holds a mutex of this crate.
 #[track_caller]
 pub(crate) fn assert_unlocked(code: &'static str) {
     if cfg!(debug_assertions)

@@ -39,7 +39,7 @@ impl<R, T> Mutex<R, T> {
 /// must be releasable while a panic unwinds. Mutexes protect a few lines of plain data.
 ///
 /// # Panics
-/// Panics in debug builds, if the thread holds a mutex of the same or a later rank.
+/// Panics in debug builds if the thread holds a mutex of the same or a later rank.
 #[track_caller]
 pub(crate) fn lock<R: Ranked, T>(mutex: &Mutex<R, T>) -> MutexGuard<'_, R, T> {
     // Before the thread waits, so that a wrong order panics instead of deadlocking.

@@ -45,7 +45,7 @@ ranks! {
     Wakers,
     /// An operation of a pipeline, until it is answered.
     Submitted,
-    /// The activity that a call counts as, until it is answered.
+    /// The guard by which a call counts as activity of its factory, until it is answered.
     CallActivity,
     /// Random numbers drawn in a batch.
     Random,
@@ -76,7 +76,7 @@ ranks! {
     QuorumClocks,
     /// The quorum nodes that do not answer.
     QuorumSilence,
-    /// The messages of quorum nodes.
+    /// The bursts of wake-ups from quorum nodes.
     QuorumWakes,
     /// The named in-memory stores.
     NamedStores,

@@ -1,4 +1,4 @@
-//! From a number of days to a date.
+//! The conversion of a number of days to a date.
 
 /// Returns the year, the month and the day of the proleptic Gregorian calendar, `days` after 1 January 1970.
 ///

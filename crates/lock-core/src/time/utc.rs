@@ -44,7 +44,7 @@ impl UtcTime {
     }
 }
 
-/// Rounds down to the microsecond. Instants before 1970 become its beginning.
+/// Rounds down to the microsecond. Times before 1970 become 1970-01-01T00:00:00Z.
 impl From<SystemTime> for UtcTime {
     fn from(time: SystemTime) -> Self {
         Self::from_micros(micros(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()))
@@ -58,7 +58,7 @@ impl From<UtcTime> for SystemTime {
     }
 }
 
-/// Prints the time by RFC 3339, with the digits that its fraction of a second needs: `2026-03-29T01:59:59Z`, or
+/// Formats the time as in RFC 3339, with as many fractional digits as it needs: `2026-03-29T01:59:59Z`, or
 /// `2026-03-29T01:59:59.25Z`.
 impl fmt::Display for UtcTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
