@@ -25,7 +25,7 @@ use std::{
 pub(crate) enum Wait {
     Once,
     For(Duration),
-    /// Until a moment that is shared with other acquires.
+    /// Until a deadline that is shared with the other locks of a set.
     Until(Moment),
     Forever,
 }
@@ -78,7 +78,7 @@ impl AcquireFuture {
         AcquireParams { name, owner, owned: named.is_some(), terms, wait_policy, entered, join: self.join }
     }
 
-    /// Resolves to `Ok(None)` if this is a single try and another holder has the lock.
+    /// Resolves to `Ok(None)` if this is a single try, and the lock is held or has waiters.
     fn poll_guard(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, LockError>> {
         assert!(!self.done, "`AcquireFuture` polled after completion");
         let coop = ready!(tokio::task::coop::poll_proceed(cx));

@@ -19,7 +19,7 @@ pub enum Health {
         /// The time from the request to the reply.
         latency: Duration,
     },
-    /// The store did not reply in time, or it refused the request.
+    /// The store did not reply in time or refused the request, or the factory was shut down.
     Failing {
         /// The time since the first of the consecutive failed checks.
         failing_for: Duration,

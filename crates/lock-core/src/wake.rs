@@ -27,8 +27,8 @@ pub(crate) fn wake(waker: Waker) {
 
 /// Runs code that answers many operations, and wakes their tasks together at the end.
 ///
-/// If they were woken between the replies, every second one would make tokio start a parked worker, which finds one
-/// task and parks again; that costs more than the replies. They are not deferred to the runtime (`yield_now`): no
+/// If they were woken between the replies, every other one would make tokio unpark a worker, which finds one task and
+/// parks again; that costs more than the replies. They are not deferred to the runtime (`yield_now`): no
 /// other thread can take over deferred tasks, so a task that blocks this thread would delay tasks of all threads and
 /// runtimes.
 ///

@@ -7,7 +7,7 @@ use crate::ids::{LeaseId, ProcessId};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Role {
-    /// This process does not take part: [`lead`](super::Election::lead) has not begun, or has ended.
+    /// This process does not take part: no call of [`Lead::until`](super::Lead::until) is in progress.
     Idle,
     /// This process campaigns, or pauses before its next campaign.
     Following {

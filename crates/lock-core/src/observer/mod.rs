@@ -1,4 +1,5 @@
-//! The events of locks, for custom observers, for OpenTelemetry metrics, and as `tracing` events and spans.
+//! The events of locks: passed to custom observers, recorded as OpenTelemetry metrics, and emitted as `tracing` events
+//! and spans.
 //!
 //! Each acquire has a debug-level span `lock.acquire`, a child of the span in which its future is first polled. It ends
 //! with the future, including when the future is dropped:

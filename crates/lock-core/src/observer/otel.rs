@@ -73,7 +73,7 @@ impl OtelObserver {
         let make = Instruments(meter);
         Self {
             acquire: make.seconds("lock.acquire.duration", "From the first poll of an acquire to its end"),
-            hold: make.seconds("lock.hold.duration", "From the grant of a lock to its end"),
+            hold: make.seconds("lock.hold.duration", "From the grant of a lock to the end of the hold"),
             waiting: make.up_down_counter("lock.waiting", "Acquires that are waiting"),
             held: make.up_down_counter("lock.held", "Locks that this process holds"),
             renewal: make.seconds("lock.renewal.duration", "From the request of a renewal to its reply"),

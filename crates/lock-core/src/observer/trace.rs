@@ -1,4 +1,5 @@
-//! `tracing` events, with data in fields: debug for normal operation, warn for risks to a hold, error for losses.
+//! `tracing` events, with data in fields: trace and debug for normal operation, info for terms of leadership and for
+//! holds that a shutdown ends, warn for risks and failures, error for losses.
 
 use super::{event::LockEvent, outcome::TermEnd};
 use crate::machine::{HoldEnd, LostReason, Unconfirmed};

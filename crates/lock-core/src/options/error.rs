@@ -78,7 +78,7 @@ pub enum OptionsError {
     FloorTooHigh {
         /// The floor.
         floor: FencingToken,
-        /// The bound, which a floor must be below.
+        /// The bound below which a floor must be.
         most: FencingToken,
     },
     /// The retention of the fencing counter is too short or too long.
@@ -97,7 +97,7 @@ pub enum OptionsError {
     },
     /// An election needs a lease that is renewed.
     FixedLease,
-    /// The initial delay of a backoff exceeds its maximum delay.
+    /// The initial delay of a back-off exceeds its maximum delay.
     DelaysReversed {
         /// The initial delay.
         initial_delay: Duration,

@@ -17,8 +17,8 @@ use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 ///
 /// It acquires one lock after the other, in the order of their names, and holds and renews the earlier ones
 /// while it waits for the next. All sets use that order, so they cannot deadlock. A task that already holds
-/// another lock when it acquires a set can deadlock: acquire the other lock after the set if its name is
-/// greater, or make it part of the set.
+/// another lock when it acquires a set can deadlock: acquire the other lock after the set if its name
+/// sorts last, or make it part of the set.
 ///
 /// All locks have the same [options](Self::options) and the same owner, by default a fresh one for each
 /// acquire. Duplicate names count as one lock. A set is a handle: it is cheap to clone and does not hold the

@@ -36,7 +36,7 @@ impl<R, T> Mutex<R, T> {
 }
 
 /// Locks a mutex, even after a panic elsewhere: the data is consistent at every statement that can panic, and a guard
-/// must be releasable while a panic unwinds. Mutexes protect a few lines of plain data.
+/// must be releasable while a panic unwinds. Critical sections are short and use only plain data.
 ///
 /// # Panics
 /// Panics in debug builds if the thread holds a mutex of the same or a later rank.
