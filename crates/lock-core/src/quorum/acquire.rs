@@ -18,15 +18,15 @@ use crate::{
 };
 use std::{future::ready, sync::Arc, time::Duration};
 
-/// Factor of the random delay after a split vote. The delay is shorter than this many times the duration of the round,
-/// limited to [`MIN_SPREAD`] and [`MAX_SPREAD`].
+/// Upper bound of the random delay after a split vote, as a multiple of the duration of the round. The bound lies
+/// between [`MIN_SPREAD`] and [`MAX_SPREAD`].
 const SPREAD: u32 = 10;
 const MIN_SPREAD: Duration = Duration::from_millis(10);
 const MAX_SPREAD: Duration = Duration::from_secs(1);
-/// One part in this many of a round's time is reserved for its error to reach the caller.
+/// A round stops waiting early, by its time divided by this, so that its error still reaches the caller in time.
 const KEPT: u32 = 10;
 
-/// A round in progress. If it is dropped before it ends, its outcome is unknown and the caller releases the lease.
+/// A round in progress. If it is dropped before it ends, its outcome is unknown and the caller must release the lease.
 struct Attempt {
     shared: Arc<Shared>,
     record: Arc<LeaseRecord>,
@@ -105,8 +105,8 @@ pub(super) async fn acquire(
     outcome.map(|outcome| shared.reply(outcome, votes))
 }
 
-/// Returns a new record of the lease. If the lease id was used before, waits until its earlier use has been released,
-/// because such a release would delete the new grant. Returns `None` if that takes longer than `until`.
+/// Returns the record of the lease. If an earlier use of the lease id is still being released, waits for the end of that
+/// release, which would delete the new grant. Returns `None` if the release has not ended at `until`.
 async fn fresh_record(shared: &Shared, request: &AcquireRequest, until: Moment) -> Option<Arc<LeaseRecord>> {
     loop {
         let now = shared.clock.now();

@@ -1,6 +1,6 @@
-//! Work that no caller waits for: stragglers, undos and heals.
+//! Work that no caller waits for: late replies, undos and heals.
 //!
-//! This work ends once the leases that it concerns have expired and the first replies have had their time. It also ends
+//! This work ends at the latest when its leases have expired and its time limit for replies has passed. It also ends
 //! with the runtime that started it; the leases then expire on the nodes.
 
 use crate::sync::Handle;

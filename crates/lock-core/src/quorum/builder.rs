@@ -30,8 +30,9 @@ impl QuorumBuilder {
 
     /// Sets the longest lease that the quorum accepts; 30 s by default. Requests for longer leases fail.
     ///
-    /// All clients must use the same value. A node that lost its data does not vote for this long, so that every lease
-    /// that it may have forgotten has expired by then. A new fleet waits for this time once.
+    /// All clients must use the same value. A node that lost its data does not vote for this long; by then, every lease
+    /// that it may have forgotten has expired. A new fleet waits this long once, unless its nodes are
+    /// [durable](Member::durable).
     #[must_use]
     pub fn max_lease(mut self, lease: Duration) -> Self {
         self.max_lease = lease;

@@ -26,7 +26,8 @@ pub(super) struct Cleanup {
     notify: NotifyWaiters,
     coming: Gather<Sent>,
     nodes: Vec<Node>,
-    /// Moment at which the cleanup ends in any case: the lease has expired, and the first replies have had their time.
+    /// Moment at which the cleanup ends in any case: the lease has expired, and the first releases have had
+    /// [`STRAGGLER_TIMEOUT`] for their replies.
     give_up: Moment,
 }
 
@@ -139,7 +140,8 @@ impl Cleanup {
             (node.wanted, node.failures) = (false, 0);
             let found = matches!(reply.outcome, Released::Released { .. });
             let proof = self.record.released(sent.node, sent.release, reply.now, found);
-            // Without the time, the release is repeated immediately. It finds nothing then, so its reply has the time.
+            // If the reply has no time, the release is repeated immediately. The repeated release finds nothing, so its
+            // reply has the time.
             node.proof_at = proof
                 .zip(reply.now)
                 .map_or(now, |(at, time)| now + at.since(time) + Duration::from_millis(1));
@@ -191,7 +193,7 @@ impl Cleanup {
 }
 
 impl Node {
-    /// Postpones the release to this moment. Returns `true` if the caller waited for its reply.
+    /// Postpones the release to this moment. Returns `true` if the caller waits for its reply.
     fn postpone(&mut self, until: Moment) -> bool {
         self.retry_at = until;
         std::mem::take(&mut self.wanted)

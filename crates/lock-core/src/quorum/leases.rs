@@ -132,7 +132,7 @@ impl LeaseRecord {
         self.changed.notify_waiters();
     }
 
-    /// Records an unknown outcome for every request without a reply, because nothing waits for the replies now.
+    /// Records an unknown outcome for every request without a reply, because nothing waits for the replies any longer.
     pub(super) fn give_up(&self) {
         lock(&self.state).residues.iter_mut().for_each(Residue::give_up);
         self.changed.notify_waiters();
@@ -156,7 +156,7 @@ impl LeaseRecord {
         state.over_at = state.over_at.max(over_at);
     }
 
-    /// Marks the lease as being released. No request sets it from now on.
+    /// Marks the lease as being released. No further request may set it.
     pub(super) fn retire(&self) {
         lock(&self.state).retired = true;
     }

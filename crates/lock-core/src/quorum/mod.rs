@@ -29,8 +29,8 @@
 //! | `silence.rs` | the nodes that have stopped answering, and when they are asked again |
 //! | `burst.rs` | the merging of messages from several nodes into one wake-up |
 //!
-//! The other files carry out these decisions: they send requests, wait for replies, and leave stragglers to the
-//! background.
+//! The other files carry out these decisions: they send requests, wait for replies, and handle late replies in
+//! background tasks.
 
 mod acquire;
 mod backend;

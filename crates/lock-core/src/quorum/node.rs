@@ -1,4 +1,4 @@
-//! The operations that a store needs to be a node of a quorum.
+//! The operations that a store must implement to be a node of a quorum.
 
 use crate::{
     backend::{Backend, BackendError, Floor, ReleaseRequest, Released, Reply, Retention, Subscriptions},
@@ -57,8 +57,8 @@ pub trait QuorumNode: Backend + Subscriptions {
 pub struct NodeReply<T> {
     /// Time of the node at which the request was executed.
     pub now: UtcTime,
-    /// Time for which the node is known to have kept its data. The reply to a proposal may give less: if it is
-    /// granted, only its [`min_age`](Proposal::min_age), and zero if that is zero.
+    /// Time for which the node is known to have kept its data. The reply to a proposal may report less: a grant only
+    /// the [`min_age`](Proposal::min_age) of the proposal, and any vote zero if `min_age` is zero.
     pub age: Duration,
     /// Result of the request.
     pub outcome: T,
@@ -67,8 +67,8 @@ pub struct NodeReply<T> {
 /// The reply of a node to [`QuorumNode::free`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freed {
-    /// Time of the node at which the release was executed. It can be missing if the node had the lease: this usually
-    /// proves that nothing of the lease is left, and reading the clock has a cost.
+    /// Time of the node at which the release was executed. May be `None` if the node had the lease: that usually proves
+    /// that nothing of the lease is left, so the node can save the cost of reading its clock.
     pub now: Option<UtcTime>,
     /// Result of the release.
     pub outcome: Released,
@@ -79,7 +79,7 @@ pub struct Freed {
 pub struct Proposal {
     /// The lock.
     pub name: LockName,
-    /// The lease that requests the lock.
+    /// The lease that a grant stores.
     pub lease: LeaseId,
     /// Duration of the lease, counted from the execution of the request, in whole milliseconds.
     pub duration: Duration,

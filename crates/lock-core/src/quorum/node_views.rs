@@ -16,7 +16,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Returns the holder that a majority of the nodes has, if any.
+/// Returns the hold that a majority of the nodes has stored, if any.
 pub(super) async fn inspect(shared: &Arc<Shared>, name: LockName) -> Result<Reply<Inspected>, BackendError> {
     let mut coming = Gather::new();
     for (node, member) in shared.nodes.iter().enumerate() {

@@ -10,7 +10,7 @@
 //!
 //! - Only a reply to the current proposal is a vote. Votes for different tokens are never added up.
 //! - A win or a loss is final. Later replies change nothing.
-//! - A lost round may wait a little for its reason: replies in flight may show that one lease holds a majority.
+//! - A lost round may wait briefly for its reason: replies in flight may show that one lease holds a majority.
 
 use super::node::{MAX_CLOCK_DISTANCE, Vote};
 use crate::{
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Maximum number of times that a round raises its token. It limits clients that keep outbidding each other.
 const MAX_RAISES: u32 = 8;
-/// Maximum number of times that a node that answers too late is asked again with a corrected clock.
+/// Maximum number of times that a node is asked again, with a corrected clock, because a request reached it too late.
 const MAX_LATES: u32 = 2;
 
 /// An attempt to acquire a lock.
@@ -33,7 +33,7 @@ pub struct Round {
     proposal: Ballot,
     nodes: Vec<Node>,
     raises: u32,
-    /// `true` if the current token was chosen before the clocks of the nodes were known.
+    /// `true` if a node refused the current token because of its clock, and the clock estimate has since changed.
     misjudged: bool,
     verdict: Option<Verdict>,
 }
@@ -55,7 +55,7 @@ struct Node {
     answer: Option<Answer>,
     /// Highest counter that the node is known to have.
     counter: u64,
-    /// Number of times that the node was asked again because it answered too late.
+    /// Number of times that the node was asked again because a request reached it too late.
     lates: u32,
 }
 
@@ -102,7 +102,7 @@ pub enum Verdict {
     Contended,
     /// Too many nodes failed or did not vote.
     Failed,
-    /// Too many nodes executed the proposal after its `not_after`.
+    /// Too many nodes received the proposal after its `not_after`.
     Late,
 }
 

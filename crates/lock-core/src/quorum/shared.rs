@@ -20,11 +20,12 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// A quorum time that falls by less than this is a corrected estimate. Replies then repeat the previous time.
+/// If the time of the quorum moves back by less than this, a clock estimate was corrected. Replies then repeat the
+/// previous time.
 const STEP: Duration = Duration::from_secs(1);
-/// Time for which the background waits for a reply that no decision needs.
+/// Time for which background tasks wait for a reply that no decision needs.
 pub(super) const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time for which a lost decision waits for replies that may show its reason.
+/// Time for which an operation that can no longer succeed waits for replies that may show the reason.
 pub(super) const GRACE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -63,7 +64,7 @@ impl Shared {
         lock(&self.silence).answered(node, sent, now);
     }
 
-    /// Records that a request to this node failed. A refusal is a reply.
+    /// Records that a request to this node failed. Every error except `Unavailable` and `Timeout` counts as a reply.
     pub(super) fn failed(&self, node: usize, sent: Moment, error: &BackendError) {
         if !matches!(error.kind(), BackendErrorKind::Unavailable | BackendErrorKind::Timeout) {
             lock(&self.silence).answered(node, sent, self.clock.now());
@@ -122,7 +123,8 @@ impl Shared {
         self.nodes.iter().zip(kinds).map(vote).collect()
     }
 
-    /// Returns an error if the lease is longer than `max_lease`, for which a node without its data does not vote.
+    /// Returns an error if the lease is longer than `max_lease`, the time for which a node that lost its data does not
+    /// vote.
     pub(super) fn too_long(&self, lease: Duration) -> Option<BackendError> {
         (lease > self.max_lease).then(|| {
             let most = self.max_lease;
@@ -147,7 +149,7 @@ impl Shared {
         let last = (needed + left.len()).checked_sub(votes.len() + 1).and_then(|place| left.get(place));
         let quarantine = last.map_or(String::new(), |left| {
             format!(
-                "; too many nodes have not proved that they kept their data: enough will vote in {left:.1?}"
+                "; too many nodes have not yet proved that they kept their data: a majority can vote in {left:.1?}"
             )
         });
         let message = format!("fewer than {needed} nodes {what}{quarantine}");
@@ -161,6 +163,6 @@ impl Shared {
 
 /// Creates the error of a request that is not sent because its node is left out.
 pub(super) fn left_out() -> BackendError {
-    let message = "not asked: its latest requests failed or were not answered";
+    let message = "not asked: the latest requests to this node failed or were not answered";
     BackendError::new(BackendErrorKind::Unavailable, Applied::No, message)
 }

@@ -14,7 +14,7 @@
 //! - A silent node is asked again within [`MAX_PAUSE`] if there is anything to ask, so its return is noticed.
 //! - If the other nodes are fewer than a majority, silent nodes are asked as well. A round may still miss the vote of a
 //!   node that returned within the last pause.
-//! - Leaving a node out equals a request to it that fails before it is sent, so no safety rule depends on this file.
+//! - Leaving a node out is equivalent to a request that fails before it is sent, so no safety rule depends on this file.
 
 use super::round::majority;
 use crate::time::Moment;
@@ -56,7 +56,7 @@ impl NodeSilence {
         Self { nodes: vec![node; nodes] }
     }
 
-    /// Records a request to a node, unless the node is left out. Then returns the moment from which it is asked again.
+    /// Records a request to a node. If the node is left out, returns the moment from which it is asked again.
     pub(super) fn ask(&mut self, node: usize, now: Moment) -> Result<(), Moment> {
         let is_left_out = {
             let node = &mut self.nodes[node];

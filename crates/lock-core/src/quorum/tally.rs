@@ -29,7 +29,7 @@ pub enum Ruling {
     Yes,
     /// Enough nodes said no that no majority can say yes.
     No,
-    /// Neither is possible.
+    /// Neither can be reached, because too many replies do not count.
     Unknown,
 }
 
@@ -88,8 +88,8 @@ mod tests {
         assert_eq!(ruling(5, &[No, No, No]), Some(Ruling::No));
         assert_eq!(ruling(3, &[Out, Out]), Some(Ruling::Unknown));
         assert_eq!(ruling(3, &[Out, No]), None, "the third may say no");
-        assert_eq!(ruling(3, &[Out, No, Yes]), Some(Ruling::Unknown), "gone needs certain answers");
-        assert_eq!(ruling(4, &[Yes, Yes]), None, "two of four are no majority");
+        assert_eq!(ruling(3, &[Out, No, Yes]), Some(Ruling::Unknown), "one certain no is not enough");
+        assert_eq!(ruling(4, &[Yes, Yes]), None, "two of four are not a majority");
         assert_eq!(ruling(4, &[No, No]), Some(Ruling::No));
     }
 }

@@ -12,7 +12,8 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A timer whose moment may change. The clock decides, since a timer of the runtime may fire early or late.
+/// A timer whose moment may change. The clock decides when it is due, since a timer of the runtime may fire early or
+/// late.
 #[derive(Default)]
 pub(super) struct Timer(Option<(Moment, Pin<Box<Sleep>>)>);
 

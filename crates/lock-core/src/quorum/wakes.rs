@@ -31,7 +31,7 @@ pub(super) struct Wakes {
     shared: Arc<Shared>,
     subscribers: SubscriptionRegistry,
     bursts: Mutex<rank::QuorumWakes, HashMap<LockName, Burst>>,
-    /// Listeners on the nodes. They are kept alive here because the nodes have weak references.
+    /// Listeners on the nodes. They are kept alive here because the nodes have only weak references.
     listeners: Vec<(Arc<NodeListener>, SubscriberId)>,
 }
 
@@ -117,7 +117,7 @@ impl Wakes {
         self.ask_all(&name, Request::Subscribe).await
     }
 
-    /// Ends a subscription. The last subscription of a name also ends on all nodes.
+    /// Ends a subscription. After the last subscription of a name has ended, stops watching it on all nodes.
     pub(super) async fn unsubscribe(
         self: &Arc<Self>,
         subscriber: SubscriberId,
@@ -169,7 +169,7 @@ impl Wakes {
             Some(Ruling::Yes) => Ok(()),
             _ => {
                 let votes = self.shared.votes(kinds);
-                Err(self.shared.no_majority("acknowledged the subscription", Applied::Unknown, votes))
+                Err(self.shared.no_majority("acknowledged the subscription change", Applied::Unknown, votes))
             }
         }
     }
@@ -178,7 +178,7 @@ impl Wakes {
     async fn correct(&self, node: usize, name: &LockName, request: Request) {
         let is_watched = lock(&self.bursts).contains_key(name);
         let (backend, id) = (&self.shared.nodes[node].backend, self.listeners[node].1);
-        // If it fails, only a hint is lost.
+        // If this fails, only wake-ups are affected, which are hints.
         let _ = match (request, is_watched) {
             (Request::Subscribe, false) => backend.unsubscribe(id, name.clone()).await,
             (Request::Unsubscribe, true) => backend.subscribe(id, name.clone()).await,

@@ -1,4 +1,4 @@
-//! Single rounds, answer by answer, including the counterexample behind each rule.
+//! Single rounds, reply by reply, including the counterexample behind each rule.
 
 use super::*;
 
@@ -140,7 +140,7 @@ fn split_vote_is_contended() {
     assert_eq!(story.says(4, busy("b", 9)), Step::Ended(Verdict::Contended));
 }
 
-/// With one node down, the third answer decides, and the fourth shows the reason.
+/// With one node down, the third reply decides, and the fifth shows the reason.
 #[test]
 fn lost_round_waits_for_its_reason() {
     let mut story = Story::of(5);

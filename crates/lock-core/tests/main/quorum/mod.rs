@@ -203,7 +203,7 @@ async fn new_fleet_reports_how_long_it_waits() {
     pass(10).await;
     let error = process.named("x").unwrap().try_acquire().await.unwrap_err();
     let text = format!("{error:#}");
-    assert!(text.contains("enough will vote in 20.0s") && text.contains("node-0: quarantine"), "{text}");
+    assert!(text.contains("a majority can vote in 20.0s") && text.contains("node-0: quarantine"), "{text}");
     let guard = take(&process).await;
     assert!(guard.is_held(), "a waiting acquire outlasts the quarantine");
 }

@@ -68,7 +68,7 @@ async fn new_fleet_votes_after_its_quarantine() {
     let lock = factory(&nodes, "max_lease=4100ms", Duration::from_secs(3)).await.named("x").unwrap();
     let error = lock.try_acquire().await.unwrap_err();
     let text = format!("{error} {:?}", error.backend_error());
-    assert!(text.contains("have not proved that they kept their data: enough will vote in"), "{text}");
+    assert!(text.contains("have not yet proved that they kept their data: a majority can vote in"), "{text}");
     nodes.servers().iter().for_each(assert_no_lock_is_left);
     until("the fleet has proved itself", async || {
         lock.try_acquire().await.is_ok_and(|guard| guard.is_some())
