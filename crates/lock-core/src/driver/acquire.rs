@@ -37,13 +37,13 @@ pub(crate) struct PendingAcquire {
 pub(crate) struct AcquireParams {
     pub(crate) name: LockName,
     pub(crate) owner: Owner,
-    /// `true` if the caller named the owner; only then may another acquire have the same one.
+    /// `true` if the caller chose the owner. Only then can another acquire have the same owner.
     pub(crate) owned: bool,
     pub(crate) terms: Terms,
     pub(crate) wait_policy: WaitPolicy,
     /// The time at which the wait begins.
     pub(crate) entered: Moment,
-    /// The re-entry through a guard.
+    /// The re-entry, if requested through a guard.
     pub(crate) join: Option<Join>,
 }
 
@@ -64,7 +64,7 @@ impl Shared {
         }
         let entered = params.entered;
         self.observe(|backend| LockEvent::WaitStarted { backend, name: &params.name });
-        // From here on a shutdown waits for this acquire. If the shutdown is already over, its store must not be used
+        // From here on, a shutdown waits for this acquire. If the shutdown is already over, the store must not be used
         // again.
         let _active = self.activity.guard();
         if self.is_closed() {
@@ -78,7 +78,7 @@ impl Shared {
         let wish = Entry { waiter, owner: owner.id(), owned, terms, wait_policy, join };
         self.dispatch(&entry, Event::Enter(wish), IoPolicy::Inline);
         if self.is_closed() {
-            // The shutdown may have iterated the entries before this one was added.
+            // The shutdown may have iterated over the entries before this one was added.
             self.dispatch(&entry, Event::Shutdown, IoPolicy::Inline);
             self.ensure_worker()?;
         }

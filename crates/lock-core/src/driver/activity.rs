@@ -11,7 +11,7 @@ pub(super) struct ActivityCounter {
     busy_entries: AtomicIsize,
     /// Calls whose replies are not delivered yet, and events that are being handled.
     active: AtomicIsize,
-    /// Set when the factory shuts down and a task may wait for the counters.
+    /// Set when the factory shuts down. A task may then wait for the counters to reach zero.
     closed: AtomicBool,
     changed: Notify,
 }
@@ -31,18 +31,18 @@ impl ActivityCounter {
         self.count(&self.busy_entries, busy);
     }
 
-    /// Counts as activity until the guard is dropped.
+    /// Begins an activity that ends when the returned guard is dropped.
     pub(super) fn guard(self: &Arc<Self>) -> ActivityGuard {
         self.begin();
         ActivityGuard(self.clone())
     }
 
-    /// Creates the guard of an activity that was counted before.
+    /// Creates the guard of an activity that [`begin`](Self::begin) has already counted.
     pub(super) fn adopt(self: &Arc<Self>) -> ActivityGuard {
         ActivityGuard(self.clone())
     }
 
-    /// Counts as activity until [`end`](Self::end) is called.
+    /// Begins an activity that lasts until [`end`](Self::end) is called.
     pub(super) fn begin(&self) {
         self.count(&self.active, true);
     }
@@ -53,8 +53,8 @@ impl ActivityCounter {
 
     fn count(&self, counter: &AtomicIsize, up: bool) {
         // Sequentially consistent with `closed`: a caller counts before it checks `closed`, and a shutdown sets
-        // `closed` before it reads the counters. Signed, since one thread may decrement before another has
-        // incremented.
+        // `closed` before it reads the counters. The counters are signed, since one thread may decrement before
+        // another has incremented.
         let step = if up { 1 } else { -1 };
         if counter.fetch_add(step, Ordering::SeqCst) + step == 0 && self.is_closed() {
             self.notify();

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// The resolution of tokio's timers. A timer that is due sooner would fire in place, and so wake from the caller's
+/// The resolution of tokio's timers. A timer that is due sooner would fire in place and wake the task from the caller's
 /// thread.
 const RESOLUTION: Duration = Duration::from_millis(1);
 
@@ -49,15 +49,15 @@ impl Alarms {
 pub(super) struct Alarm(Mutex<rank::Alarm, State>);
 
 struct State {
-    /// Measured with the clock of the timer, which stops while the machine is suspended: a moment of the other clock
+    /// The due time by the clock of the timer, which stops while the computer is suspended. By the factory's clock, it
     /// may have passed although the timer has not fired.
     due: Instant,
-    /// `true` if the alarm was moved since the last turn of the timekeeper.
+    /// `true` if the alarm has been moved since the latest turn of the timekeeper began.
     is_set: bool,
     sleep: Pin<Box<Sleep>>,
     /// The waker of the timekeeper.
     waker: Option<Waker>,
-    /// The real time at which a turn must have begun. Only set with a backstop.
+    /// The real time by which a turn must have begun. Only set with a backstop.
     overdue_at: Option<std::time::Instant>,
     has_backstop: bool,
     stopped: bool,
@@ -92,7 +92,8 @@ impl Alarm {
     pub(super) fn move_to(&self, at: Moment, now: Moment) {
         let after = at.since(now).min(MAX_SLEEP);
         let mut state = lock(&self.0);
-        // A set alarm is at most that far away, and most callers request no more: this saves reading the clock.
+        // A set alarm is due by then at the latest. Most callers request no earlier time, so this saves reading the
+        // clock.
         if after == MAX_SLEEP && state.is_set {
             return;
         }

@@ -2,10 +2,10 @@
 //!
 //! One thread of a tokio runtime polls its timers and sockets for all others. If that thread takes the only pending
 //! event and runs a task that blocks, no other thread takes over until one is woken from outside the runtime. Until
-//! then all timers of the runtime stand still, and every lease would expire. This thread wakes from outside.
+//! then all timers of the runtime stand still, and every lease would expire. This thread wakes a task from outside.
 //!
 //! There is one thread per process, which runs as long as there are timekeepers to watch. It needs real time:
-//! factories with their own clock do not use it.
+//! factories with a clock of their own do not use it.
 
 use crate::sync::{Mutex, lock, rank};
 use std::{
@@ -58,7 +58,7 @@ pub(super) fn watch(alarm: Weak<dyn Overdue>) {
     }
 }
 
-/// Checks the alarms at this time or earlier.
+/// Makes the thread check the alarms at this time or earlier.
 pub(super) fn look_at(at: Instant) {
     let mut watched = lock(&WATCHED);
     if watched.look_at.is_none_or(|look_at| at < look_at) {
@@ -89,7 +89,7 @@ fn run() {
             watched.look_at = watched.look_at.into_iter().chain(next).min();
             watched.look_at
         };
-        // Returns immediately if an earlier time was set since.
+        // Returns immediately if an earlier time has been set in the meantime.
         match look_at {
             Some(at) => thread::park_timeout(at.saturating_duration_since(Instant::now())),
             None => thread::park(),

@@ -41,7 +41,7 @@ struct CallState {
 }
 
 impl CallState {
-    /// Returns `true` to the one caller that may answer.
+    /// Returns `true` only to the first caller, which then answers.
     fn answer(&self) -> bool {
         !self.answered.swap(true, Ordering::AcqRel)
     }
@@ -74,7 +74,7 @@ impl TimedCall for CallState {
 }
 
 impl Call {
-    /// Starts the timeout of the call and makes it available to a worker.
+    /// Starts the timeout of the call, and returns the call for a worker to poll.
     pub(super) fn started(mut self) -> StartedCall {
         let now = self.shared.clock.now();
         let due = now + self.state.timeout;

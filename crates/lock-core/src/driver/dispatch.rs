@@ -88,7 +88,8 @@ impl Shared {
         }
     }
 
-    /// Dropped guards and wake-ups come first, so that a task that drops a guard and tries again finds the lock free.
+    /// Takes the next deferred event. Deferred events are handled before others, so that a task that drops a guard and
+    /// tries again finds the lock free.
     fn next_deferred(&self, entry: &LockEntry) -> Option<Event> {
         entry.next_deferred().map(|event| match event {
             DeferredEvent::Dropped(hold) => {
@@ -111,7 +112,7 @@ impl Shared {
         if let Some(busy) = effects.busy.take() {
             self.activity.entry_is_busy(busy);
         }
-        // Notified before any task is woken: an observer learns of a grant before its holder can end it.
+        // Notified before any task is woken, so that an observer learns of a grant before its holder can end it.
         effects.notifications.drain(..).for_each(|notification| self.notify(entry, notification));
         effects.wakers.drain(..).for_each(wake);
         effects.ended.drain(..).for_each(|hold| hold.wake_waiting());
@@ -126,7 +127,7 @@ impl Shared {
     fn handle(&self, entry: &Arc<LockEntry>, event: Event, effects: &mut PendingEffects) {
         let mut commands = std::mem::take(&mut effects.commands);
         let mut state = lock(&entry.state);
-        // Read while the mutex is held, so that the time of a machine never goes back.
+        // Read while the mutex is held, so that the machine never sees time go backwards.
         let now = self.clock.now();
         let polled = matches!(event, Event::Tick);
         match event {
@@ -237,7 +238,8 @@ impl Shared {
         }
     }
 
-    /// Called while the mutex of the entry is held, so that two events cannot swap their times.
+    /// Updates the times of the entry in the schedule. Called while the mutex of the entry is held, so that the times of
+    /// an earlier event cannot replace those of a later one.
     fn reschedule(&self, entry: &Arc<LockEntry>, state: &mut EntryState, now: Moment) {
         let (wake, renewable_from) = (state.machine.wake_at(), state.machine.renewable_from());
         let times = Times { wake, renewable_from };
@@ -246,7 +248,7 @@ impl Shared {
         }
         let next = lock(&self.schedule).set(entry, state.scheduled, times);
         state.scheduled = times;
-        // An earlier wake-up that is overdue has no timer that fires immediately: the machine was suspended.
+        // If the wake-up of another entry is overdue, the computer was suspended, and no timer fires immediately.
         if let Some(next) = next.filter(|next| Some(*next) == wake || *next <= now) {
             self.alarms.move_to(next, now);
         }

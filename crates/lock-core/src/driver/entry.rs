@@ -19,8 +19,8 @@ pub(crate) struct LockEntry {
     pub(crate) id: u64,
     pub(crate) name: LockName,
     pub(super) state: Mutex<rank::Entry, EntryState>,
-    /// Events that are left without locking the state: by Drop, which must not allocate, and by a backend that must
-    /// not wait for the worker.
+    /// Events that are added without locking the state: by `Drop`, which must not allocate, and by a backend, which
+    /// must not wait for the worker.
     deferred: Mutex<rank::DeferredEvents, DeferredEvents>,
 }
 

@@ -1,4 +1,4 @@
-//! The part shared by every public handle of a factory. Dropping the last one ends the worker.
+//! The value that all public handles of a factory share. The worker ends after the last of them is dropped.
 
 use super::shared::Shared;
 use std::{ops::Deref, sync::Arc};
@@ -26,7 +26,8 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.shared.activity.close();
         if self.shared.runtimes.any() {
-            // The worker ends when the guards dropped last are released, at the latest after the bound of a shutdown.
+            // The worker ends once the guards dropped last are released, or when the time limit of a shutdown has
+            // passed.
             self.shared.work.notify();
         } else {
             self.shared.abandon();

@@ -75,8 +75,9 @@ impl HoldState {
         LeaseId::new(self.owner.process(), self.lease)
     }
 
-    /// Returns the end of the hold, if it has ended. Compares the clock, since a timer may fire late. The first task
-    /// that sees the deadline pass ends the hold for everyone: no later reply of the store makes it valid again.
+    /// Returns how the hold ended, if it has. Checks the deadline against the clock, since a timer may fire late. The
+    /// first task that finds the deadline passed ends the hold for everyone: no later reply of the store makes it valid
+    /// again.
     pub(crate) fn ended(&self) -> Option<HoldEnd> {
         let how = {
             let mut validity = lock(&self.validity);
@@ -110,7 +111,7 @@ impl HoldState {
         }
     }
 
-    /// Extends the deadline. Returns `false` if it was already seen to pass.
+    /// Extends the deadline. Returns `false` if the hold has already ended.
     pub(super) fn extend(&self, to: Moment) -> bool {
         match &mut *lock(&self.validity) {
             Validity::Until(deadline) => {
@@ -121,7 +122,7 @@ impl HoldState {
         }
     }
 
-    /// Ends the hold, unless its deadline was already seen to pass. The caller calls
+    /// Ends the hold, unless it has already ended. The caller calls
     /// [`wake_waiting`](Self::wake_waiting) after it has released its mutex: wakers are foreign code.
     pub(super) fn end(&self, how: HoldEnd) {
         let mut validity = lock(&self.validity);
@@ -140,7 +141,7 @@ impl HoldState {
         WaitEnded { hold: self, key: WakerKey::default(), timer: DeadlineTimer::default() }
     }
 
-    /// Returns the end of the hold without further renewal, or `Moment::NEVER` once it has ended.
+    /// Returns the moment at which the hold ends unless it is renewed, or `Moment::NEVER` once it has ended.
     fn deadline(&self) -> Moment {
         match *lock(&self.validity) {
             Validity::Until(deadline) => deadline.min(self.max_hold_at),
@@ -149,8 +150,8 @@ impl HoldState {
     }
 }
 
-/// Completes at the first poll after the end. Each poll compares the clock, and the future has its own timer: after a
-/// pause of the process this task may resume before the worker, and a late worker must not let work continue under a
+/// Completes at the first poll after the end. Each poll checks the clock, and the future has its own timer: after a
+/// pause of the process, this task may resume before the worker, and a late worker must not let work continue under a
 /// lost lock.
 pub(crate) struct WaitEnded {
     hold: Arc<HoldState>,
@@ -174,7 +175,7 @@ impl Future for WaitEnded {
                 return Poll::Ready(how);
             }
             let (deadline, remaining) = (hold.deadline(), hold.remaining());
-            // Without the factory, nothing else notices that the machine was suspended.
+            // Without the factory, nothing else notices that the computer was suspended.
             let after =
                 if hold.context.watchdog.strong_count() == 0 { remaining.min(MAX_SLEEP) } else { remaining };
             if !has_runtime || timer.poll(cx, deadline, after).is_pending() {

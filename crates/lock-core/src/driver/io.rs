@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// The timeout of a subscription, which has no lease to derive one from.
+/// The maximum timeout of a subscription request, which belongs to no lease.
 const MAX_WATCH: Duration = Duration::from_secs(3);
 
 /// The maximum number of renewals per call, which bounds the load on a slow store.
@@ -57,8 +57,8 @@ impl Shared {
             Err(call) => call.started(),
         };
         self.defer(|work| work.calls.push(call));
-        // The worker may have ended with its runtime in the meantime. Then nothing polls the call, and its name need
-        // not wait until the call times out.
+        // The worker may have ended with its runtime in the meantime. Nothing polls the call then, and giving it up
+        // saves its name the wait until the call times out.
         if !self.runtimes.has_worker(here) {
             self.work.give_up_calls_of(here);
         }

@@ -1,4 +1,4 @@
-//! Wake-ups, handled in the store's task that reads them.
+//! Handles wake-ups, in the task of the store that reads them.
 
 use super::{op::IoPolicy, shared::Shared};
 use crate::{

@@ -1,4 +1,4 @@
-//! The only place with side effects: it spawns, sleeps, reads the clock, wakes, and calls the backend.
+//! The part of a factory with side effects: it spawns and wakes tasks, sleeps, reads the clock and calls the backend.
 //!
 //! ```text
 //!   5  acquire, release ── shutdown, handle ── listener      what callers and stores use
@@ -15,15 +15,15 @@
 //!
 //! An *entry* is a lock name that this process holds or waits for: a mutex around its machine and the slots of
 //! waiting futures. A task that has an event locks the mutex, handles the event, unlocks, and only then wakes tasks
-//! and calls the store. So cancelling a caller is just another event.
+//! and calls the store. The cancellation of a caller is an event like any other.
 //!
 //! Operations go to the store's [`Pipeline`](crate::backend::Pipeline) if it has one; the pipeline's task receives
 //! the reply and dispatches it. Other stores return futures: a future is polled once in place and, if pending, by
 //! the worker of that runtime. In both cases no caller has to be polled for others to make progress.
 //!
 //! Lock order, as defined in `sync/rank.rs`: shard before entry; entry before schedule, deadlines, hold, deferred
-//! events; work queue and alarm last. No mutex is held over an await, a waker, an observer or a call of the backend.
-//! Debug builds panic at the first lock or call that violates this.
+//! events; work queue and alarm last. No mutex is held across an await, or while a waker, an observer or the backend is
+//! called. Debug builds panic at the first lock or call that violates this.
 //!
 //! There are three exceptions: `Backend::server_now` and the clock, which only read, are called while the entry is
 //! locked, and a worker, which is a task of this crate, is woken while the list of workers is locked.

@@ -112,7 +112,7 @@ impl Op {
         }
     }
 
-    /// The event of the reply to a renewal.
+    /// Returns the event of the reply to a renewal.
     pub(super) fn renewed(&self, outcome: Result<Reply<Renewed>, Failure>) -> Event {
         match *self {
             Self::Renew { lease, sent, .. } => Event::Renewed { lease, sent, outcome },
@@ -120,7 +120,7 @@ impl Op {
         }
     }
 
-    /// The event of the reply to a release.
+    /// Returns the event of the reply to a release.
     pub(super) fn released(&self, outcome: Result<Reply<Released>, Failure>) -> Event {
         match *self {
             Self::Release { lease, depth_left, .. } => Event::Released { lease, depth_left, outcome },
@@ -149,7 +149,7 @@ pub(super) enum Request {
     Release(ReleaseRequest),
 }
 
-/// The error of an operation that was not answered in time.
+/// Creates the error of an operation that was not answered in time.
 pub(super) fn timed_out(timeout: Duration) -> Arc<BackendError> {
     Arc::new(BackendError::new(
         BackendErrorKind::Timeout,

@@ -22,7 +22,7 @@ pub(super) const TTL: Duration = Duration::from_secs(60);
 
 const RENEW_EVERY: Duration = Duration::from_secs(TTL.as_secs() / 3);
 
-/// The delay of the first card after the first acquire. A process that ends before leaves no card.
+/// The delay between the first acquire and the first card. A process that ends earlier leaves no card.
 const FIRST_AFTER: Duration = Duration::from_millis(500);
 
 /// The shortest time between two writes. Notes that are made in between are written together.
@@ -41,7 +41,7 @@ struct State {
     card: ProcessCard,
     notes: BTreeMap<LeaseNumber, Note>,
     next: NextWrite,
-    /// The earliest time of a write after the latest one.
+    /// The earliest time of the next write.
     not_before: Moment,
 }
 
@@ -61,9 +61,9 @@ enum NextWrite {
     Never,
 }
 
-/// The duty of a worker.
+/// The next action of a worker.
 pub(super) enum Turn {
-    /// Write the card now. Each write is the turn of one worker, even if several runtimes have one.
+    /// Write the card now. Only one worker makes each write, even if several runtimes have one.
     Write,
     /// Wait for this time.
     Wait(Duration),
@@ -107,7 +107,7 @@ impl OwnCard {
         !matches!(std::mem::replace(&mut state.next, NextWrite::Never), NextWrite::Never)
     }
 
-    /// Sets the note of a hold, and moves the next write to the earliest time.
+    /// Sets the note of a hold, and moves the next write to the earliest allowed time.
     pub(super) fn note(&self, name: &LockName, hold: HoldId, text: &str, now: Moment) {
         {
             let mut state = lock(&self.state);

@@ -22,7 +22,7 @@ pub(crate) struct PendingRelease {
 
 impl Shared {
     pub(crate) fn release(self: &Arc<Self>, entry: &Arc<LockEntry>, hold: HoldId) -> PendingRelease {
-        // Before the operation starts, which may continue in this runtime.
+        // Called before the operation starts, because the operation may continue in this runtime.
         let _ = self.ensure_worker();
         entry.guard_released();
         self.work.guard_gone();
@@ -40,7 +40,7 @@ impl Shared {
     pub(crate) fn guard_dropped(self: &Arc<Self>, entry: &Arc<LockEntry>, hold: HoldId) {
         self.defer_drop(entry, hold);
         if self.is_closed() && !self.runtimes.any() {
-            // After a shutdown everything is released, and only the count of guards is left.
+            // After a shutdown, everything is released, and only the count of guards has to be updated.
             self.dispatch(entry, Event::Tick, IoPolicy::Discard);
         }
     }

@@ -12,8 +12,8 @@ use std::{
 };
 use tokio::task::coop::poll_proceed;
 
-/// The maximum length of a sleep while a task depends on it, so that a resumption of a suspended machine is noticed
-/// soon: tokio's timers stop during suspend.
+/// The maximum length of a sleep that a task depends on. tokio's timers stop while the computer is suspended, and its
+/// resumption must be noticed soon.
 pub(super) const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Returns `true` inside a runtime with a timer. A runtime without one reports it only by a panic.
@@ -25,7 +25,7 @@ pub(crate) fn has_timer() -> bool {
 const MANY_STEPS: usize = 1_024;
 
 /// Returns `true` while a runtime polls a task on this thread. tokio reports this only by a panic, so this checks
-/// whether the cooperative budget ends, as it does for tasks alone. The budget is given back.
+/// whether the cooperative budget ends, as it does only for tasks. The budget is restored afterwards.
 pub(crate) fn is_async_context() -> bool {
     if Handle::try_current().is_err() {
         return false;
@@ -51,7 +51,8 @@ pub(super) struct DeadlineTimer {
 }
 
 impl DeadlineTimer {
-    /// Completes when `after` has passed since this deadline was first polled here. Stays pending without a timer.
+    /// Completes when `after` has passed since this deadline was first polled in this runtime. Stays pending without a
+    /// timer.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, deadline: Moment, after: Duration) -> Poll<()> {
         let Ok(runtime) = Handle::try_current() else { return Poll::Pending };
         let here = |(id, at, _): &(Id, Moment, _)| (*id, *at) == (runtime.id(), deadline);

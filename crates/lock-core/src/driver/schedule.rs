@@ -44,7 +44,7 @@ impl Schedule {
         std::mem::replace(&mut self.wakes.0, later).into_values().collect()
     }
 
-    /// Returns the entries whose holds may be renewed now. They stay in the schedule until they are.
+    /// Returns the entries whose holds may be renewed now. They stay in the schedule until they are renewed.
     pub(super) fn renewable(&self, now: Moment) -> Vec<Arc<LockEntry>> {
         self.renewable.0.range(..=(now, u64::MAX)).map(|(_, entry)| entry.clone()).collect()
     }

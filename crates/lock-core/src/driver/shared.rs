@@ -56,16 +56,16 @@ pub(crate) struct Shared {
     /// The terms of the factory's default options, shared by all of its locks.
     pub(super) default_terms: Result<Terms, OptionsError>,
     pub(crate) limits: Limits,
-    /// The store adds the prefix. Here it only limits the length of names.
+    /// The prefix that the store adds to names. Used here to check their length and to report stored names.
     prefix: Option<Prefix>,
     pub(super) observers: Observers,
     pub(super) config: MachineConfig,
     pub(super) random: Random,
     /// `true` if the clock is the real one, so that a thread may watch the alarms.
     pub(super) has_backstop: bool,
-    /// The runtime that the factory was given. Without one its tasks run where it is used.
+    /// The runtime that the factory was given. Without one, its tasks run in each runtime in which it is used.
     pub(super) worker: Option<Worker>,
-    /// For wake-ups.
+    /// A reference to itself, for wake-ups.
     pub(super) me: Weak<Self>,
     pub(super) for_holds: Arc<HoldContext>,
     pub(super) table: LockTable,
@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     last_id: AtomicU64,
 }
 
-/// The parts of which a factory is built.
+/// The parts from which a factory is built.
 pub(crate) struct Parts {
     pub(crate) process: ProcessId,
     pub(crate) store: Store,
@@ -117,7 +117,7 @@ impl Runtimes {
         lock(&self.with_worker).iter().any(|other| other.id() == runtime)
     }
 
-    /// Returns the one that has had a worker for the longest time.
+    /// Returns the runtime that has had a worker for the longest time.
     fn first(&self) -> Option<Handle> {
         lock(&self.with_worker).first().cloned()
     }

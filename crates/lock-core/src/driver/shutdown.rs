@@ -1,4 +1,4 @@
-//! The shutdown of a factory: it releases everything, within a bound.
+//! The shutdown of a factory: it releases everything, within a time limit.
 
 use super::{op::IoPolicy, shared::Shared};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 };
 use std::{pin::pin, sync::Arc, time::Duration};
 
-/// The longest bound that is applied; longer ones are reduced to it.
+/// The maximum time limit of a shutdown. Longer ones are reduced to it.
 const MAX_SHUTDOWN: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// The releases that [`LockFactory::shutdown`](crate::LockFactory::shutdown) could not finish.
@@ -34,7 +34,7 @@ impl Shared {
         self.shutdown_millis.fetch_max(millis, Ordering::Relaxed);
         self.activity.close();
         self.close_entries();
-        // Without a timer the wait cannot be bounded; the workers continue in the background.
+        // Without a timer, the wait cannot be limited; the workers continue in the background.
         let can_wait = self.needs_runtime().is_ok();
         if can_wait && (self.is_drained() || self.ensure_worker().is_ok()) {
             self.work.notify();
@@ -44,11 +44,11 @@ impl Shared {
             };
             let _ = timeout(within, rest).await;
         }
-        // Nothing else wakes an idle worker; it ends.
+        // Wakes an idle worker, which then ends. Nothing else wakes it.
         self.work.notify();
         let unconfirmed = self.undrained();
         if !unconfirmed.is_empty() {
-            tracing::warn!(locks = ?unconfirmed, "shutdown incomplete: unconfirmed leases will expire");
+            tracing::warn!(locks = ?unconfirmed, "shutdown ended before the store confirmed all releases: the remaining leases will expire");
         }
         ShutdownReport { unconfirmed }
     }

@@ -16,7 +16,7 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// An operation in progress. It yields exactly one event: with its reply, with the drop of its completion, or when
+/// An operation in progress. It yields exactly one event: when it is answered, when its completion is dropped, or when
 /// it times out.
 struct Submitted {
     /// Taken with the reply: an operation that timed out may stay in the pipeline forever and must not keep the
@@ -30,7 +30,7 @@ struct Submitted {
 }
 
 impl Submitted {
-    /// Returns the factory to the one caller that may answer.
+    /// Returns the factory only to the first caller, which then answers.
     fn answer(&self) -> Option<Arc<Shared>> {
         lock(&self.shared).take()
     }

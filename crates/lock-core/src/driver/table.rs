@@ -43,7 +43,7 @@ impl LockTable {
 
     /// Removes the entry if nothing would be lost with it.
     pub(super) fn remove_if_idle(&self, entry: &Arc<LockEntry>) {
-        // Nearly always the entry is in use, and the shard need not be searched.
+        // The entry is nearly always in use, so the shard need not be searched.
         if !lock(&entry.state).is_removable(entry) {
             return;
         }

@@ -1,8 +1,8 @@
 //! The watchdog: renews leases, and ends waits and calls that have timed out.
 //!
-//! Callers never wake this task. They move its [`Alarm`], and the runtime's timer wakes it. So a thread that blocks
-//! after it acquired or released a lock does not delay the renewal of another. Such a thread may delay the worker;
-//! this task then does the worker's work.
+//! Callers never wake this task. They move its [`Alarm`], and the runtime's timer wakes it. A thread that blocks after
+//! it acquired or released a lock therefore does not delay the renewal of another lock. Such a thread may delay the
+//! worker; this task then does the worker's work.
 
 use super::{
     alarm::Alarm,
@@ -24,7 +24,7 @@ use tokio::{sync::Notify, task::coop::unconstrained};
 /// by some microseconds.
 const MIN_JUMP: Duration = Duration::from_millis(10);
 
-/// Keeps time in its runtime, with a task, until it is dropped.
+/// The timekeeper of a runtime, which its task owns.
 pub(super) struct Timekeeper {
     pub(super) shared: Arc<Shared>,
     pub(super) alarm: Arc<Alarm>,
@@ -33,7 +33,7 @@ pub(super) struct Timekeeper {
 
 impl Drop for Timekeeper {
     fn drop(&mut self) {
-        // The worker notices it and ends as well, so that the next caller starts both.
+        // The worker notices this and ends as well, so that the next caller starts both.
         self.alarm.stop();
         self.worker.notify_one();
     }
@@ -135,8 +135,8 @@ impl Shared {
         i128::from(self.clock.wall().as_micros()) - i128::from(self.clock.now().as_micros())
     }
 
-    /// Checks for a suspend of the machine: if the wall clock jumped ahead by more than the margin, every hold is
-    /// renewed before it is relied on.
+    /// Checks whether the computer was suspended: if the wall clock has jumped ahead by more than the margin, every hold
+    /// is renewed before it is relied on. Returns the current drift.
     fn notice_jump(&self, before: i128) -> i128 {
         let drift = self.wall_drift();
         let margin = self.options.terms().map_or(Duration::ZERO, |terms| terms.margin).max(MIN_JUMP);

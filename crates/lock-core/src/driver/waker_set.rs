@@ -14,7 +14,7 @@ struct Wakers {
     by_key: BTreeMap<u64, Waker>,
 }
 
-/// A key of a [`WakerSet`]; its owner removes it when it stops waiting.
+/// The key of a waiting task in a [`WakerSet`]. The task removes it when it stops waiting.
 #[derive(Debug, Default)]
 pub(super) struct WakerKey(Option<u64>);
 

@@ -38,7 +38,7 @@ impl Shared {
         }
     }
 
-    /// Delivers this reply and those that are ready, up to a bound that keeps the turn short.
+    /// Delivers this reply and further ones that are ready, up to a limit that keeps the turn short.
     pub(super) fn deliver_all(self: &Arc<Self>, first: Answered, calls: &mut Calls) {
         let mut next = Some(first);
         for _ in 0..MAX_ANSWERS_PER_TURN {

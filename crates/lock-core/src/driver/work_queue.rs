@@ -27,13 +27,13 @@ pub(super) struct WorkQueue {
 
 #[derive(Default)]
 pub(super) struct Work {
-    /// Entries whose guards were dropped. Space is reserved for every guard and for nothing else.
+    /// Entries whose guards were dropped. Space for each guard is reserved when it is created.
     pub(super) dropped: Vec<Arc<LockEntry>>,
     /// Entries that were woken.
     pub(super) woken: Vec<Arc<LockEntry>>,
     /// Renewals, to be sent together.
     pub(super) renewals: Vec<(Arc<LockEntry>, Op)>,
-    /// Operations that the worker has to start, because the caller was being dropped.
+    /// Operations that the worker has to start, because the caller could not.
     pub(super) ops: Vec<(Arc<LockEntry>, Op)>,
     /// Calls that were polled once and are pending.
     pub(super) calls: Vec<StartedCall>,

@@ -1,10 +1,10 @@
 //! The task that callers wake. It waits for the calls that were not answered immediately, handles dropped guards and
-//! wake-ups, and keeps the card of the process. Timeouts are the timekeeper's task.
+//! wake-ups, and keeps the card of the process. The timekeeper handles timeouts.
 //!
-//! A factory with a [`Worker`](crate::Worker) has one such task and one timekeeper, in the runtime of that worker. Another
-//! factory has them in each runtime in which it is used; nearly always there is a single one. If all runtimes shared one
-//! task, waiters and holds would lose their watchdog when its runtime ends or is not driven (a current-thread runtime
-//! outside of `block_on`).
+//! A factory with a [`Worker`](crate::Worker) has one such task and one timekeeper, in the runtime of that worker. Any
+//! other factory has them in each runtime in which it is used, and nearly always there is only one. If all runtimes
+//! shared one task, waiters and holds would lose their watchdog when its runtime ends or is not driven (a
+//! current-thread runtime outside of `block_on`).
 
 use super::{
     alarm::Alarm, hold_state::Watchdog, op::IoPolicy, runtime::has_timer, shared::Shared,
@@ -153,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// Returns the time a worker of a closed factory stays to complete releases.
+    /// Returns the time for which a worker of a closed factory continues, to complete releases.
     fn shutdown_bound(&self) -> Duration {
         Duration::from_millis(self.shutdown_millis.load(Ordering::Relaxed)).max(SHUTDOWN)
     }
