@@ -21,13 +21,13 @@ use std::time::Duration;
 
 /// Consecutive *late* replies that are attributed to a wrong clock estimate; further ones count as failures.
 pub(super) const MAX_CONSECUTIVE_LATE: u32 = 3;
-/// The wait after a busy reply that does not report the remaining time of the other lease, or reports it as over.
+/// The first wait after busy replies that do not report the remaining time of the other lease.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The factor by which each further wait of that kind grows: the other lease may never expire.
 const SLOWER: u32 = 10;
-/// An attempt that is unanswered for this fraction of the operation timeout indicates an outage.
+/// An attempt that is unanswered for the operation timeout divided by this indicates an outage.
 const SILENT_PART: u32 = 10;
-/// The time within which a wake-up of all names is followed by a try.
+/// The time within which a try follows a report of missed wake-ups.
 const MISSED_WAKES_SPREAD: Duration = Duration::from_millis(500);
 /// The longest polling interval of a backend that cannot push.
 const SLOWEST_POLL: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ impl Machine {
         match &self.acquisition {
             Some(acquisition) if acquisition.attempt.is_some() => None,
             // A single try is delayed neither by the failures of others nor by the pause of a waiter that just left: its
-            // caller wants a reply.
+            // caller wants an immediate reply.
             _ if self.queue.front()?.wait_policy == WaitPolicy::NoWait => Some(self.fairness.others_until),
             // The reply to another waiter may be old: with a stream of short waits, an outage would go unnoticed.
             Some(acquisition)
@@ -101,7 +101,7 @@ impl Machine {
         }
     }
 
-    /// Returns `true` if the latest sign of the store is a failure, or an attempt or first release that is unanswered
+    /// Returns `true` if the latest request to the store failed, or if an attempt or a first release has been unanswered
     /// for longer than usual.
     fn is_store_silent(&self, now: Moment) -> bool {
         let attempt = self.acquisition.as_ref().and_then(|acquisition| acquisition.attempt.as_ref());
@@ -167,7 +167,7 @@ impl Machine {
         }
     }
 
-    /// Handles the reply to the request in flight. A reply for another lease is too late and ignored.
+    /// Handles the reply to the request in flight. A reply for another lease comes too late and is ignored.
     pub(super) fn on_acquired(
         &mut self,
         s: &mut Ctx<'_>,
@@ -190,7 +190,8 @@ impl Machine {
                     Acquired::Granted { first, last } => self.on_granted(s, &attempt, first, last),
                     Acquired::Busy { remaining, .. } => self.on_busy(s, &attempt, remaining),
                     Acquired::Contended { retry_after } => self.on_contended(s, &attempt, retry_after),
-                    // Not a valid reply to a plain acquire. Its effect on the store is undone or repeated.
+                    // Not a valid reply to a plain acquire. The attempt is repeated or undone like one of unknown
+                    // outcome.
                     Acquired::Reentered | Acquired::Gone | Acquired::Late => {
                         self.on_failed(s, &attempt, Failure::UNKNOWN);
                     }
@@ -225,8 +226,8 @@ impl Machine {
         let is_over = s.now >= deadline.min(max_hold_at);
         let front = self.queue.front();
         let Some(front) = front.filter(|_| !is_over) else {
-            // No waiter is left, or the reply took until the hold was practically over: this process was paused, or
-            // the store is slow. Then the next try is delayed, so that the lock is not taken from others again and
+            // No waiter is left, or the reply came when the hold was already over: this process was paused, or the store
+            // is slow. In the second case, the next try is delayed, so that the lock is not taken from others again and
             // again.
             acquisition.taken = true;
             if let Some(acquisition) = self.acquisition.take() {
@@ -240,8 +241,8 @@ impl Machine {
         };
         self.backoff.answered();
         if front.terms != attempt.terms {
-            // Granted under the terms of a waiter that left. Requested again under the right terms: a repeat keeps
-            // the lease, or, if its lease is too long, uses another id.
+            // Granted under the terms of a waiter that left, so it is requested again under the right terms. That keeps
+            // the lease, unless it is too long: then it is released, and another id is used.
             acquisition.taken = true;
             acquisition.longest = acquisition.longest.max(attempt.terms.lease);
             acquisition.next_try = s.now;
@@ -265,7 +266,7 @@ impl Machine {
         self.fairness.other_has_it();
         self.refuse_impatient(s, attempt, Refusal::Busy);
         self.watch.want();
-        // With a subscription, polling is only a safety net.
+        // With a subscription, polling is only a fallback.
         let most = match self.watch.is_on() {
             true => attempt.terms.poll_interval,
             false => attempt.terms.poll_interval.min(self.config.unsubscribed_poll),
@@ -291,7 +292,7 @@ impl Machine {
         };
     }
 
-    /// The backend has already undone the attempt, which used up the lease id.
+    /// Handles a split vote. The backend has already undone the attempt, which used up the lease id.
     fn on_contended(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, retry_after: Duration) {
         self.queue.outage_over();
         self.refuse_impatient(s, attempt, Refusal::Busy);
@@ -301,7 +302,8 @@ impl Machine {
         self.backoff.contended(s, retry_after, attempt.terms.operation_timeout);
     }
 
-    /// Not applied because the estimate of the server's clock was wrong; the reply contains the correct time.
+    /// Handles an attempt that was not applied because the estimate of the server's clock was wrong. The reply contains
+    /// the correct time.
     fn on_late(&mut self, s: &mut Ctx<'_>, attempt: &Attempt) {
         let Some(acquisition) = &mut self.acquisition else { return };
         // This delivery was not applied; an earlier one may have been.
@@ -339,8 +341,8 @@ impl Machine {
         self.queue.outage_over();
     }
 
-    /// Only the front can be a single try: others would have been refused on entry. It is refused only if the attempt
-    /// was made for it: an attempt for a waiter that left may be older.
+    /// Refuses the front if it is a single try; others would have been refused on entry. It is refused only if the
+    /// attempt was made for it: an attempt for a waiter that left may be older.
     fn refuse_impatient(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, refusal: Refusal) {
         let its_own =
             |front: &Entry| front.wait_policy == WaitPolicy::NoWait && front.waiter == attempt.waiter;

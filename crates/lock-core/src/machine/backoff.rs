@@ -6,13 +6,13 @@ use std::time::Duration;
 
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 pub(super) const SLOWEST_RETRY: Duration = Duration::from_secs(2);
-/// The number of rounds within which rivals resolve a split vote. After that something else is wrong, and rounds
-/// become less frequent.
+/// The number of rounds within which rivals resolve a split vote. After that, something else is probably wrong, and
+/// rounds become less frequent.
 const MAX_QUICK_ROUNDS: u32 = 5;
 
 /// Returns the delay before try number `failures` + 1: 50 ms, doubling up to 2 s, plus up to a quarter of jitter so
-/// that the processes of a fleet do not retry in step. It is always shorter than the operation timeout, so that no
-/// attempt is left two timeouts after the store answers again.
+/// that the processes of a fleet do not retry in step. It is always shorter than the operation timeout, so that a failed
+/// operation is repeated and answered within two timeouts after the store answers again.
 pub(super) fn back_off(s: &mut Ctx<'_>, failures: u32, timeout: Duration) -> Duration {
     let slowest = SLOWEST_RETRY.min(timeout / 4 * 3).max(Duration::from_millis(1));
     let base = (FIRST_RETRY * 2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(slowest);
@@ -41,7 +41,7 @@ impl Backoff {
     pub(super) fn contended(&mut self, s: &Ctx<'_>, retry_after: Duration, timeout: Duration) {
         let contended = self.contended.saturating_add(1);
         let times = 2u32.saturating_pow(contended.saturating_sub(MAX_QUICK_ROUNDS).min(16));
-        // At least 1 ms: with zero, a reply that comes in place would lead to an endless loop.
+        // At least 1 ms: with zero, a store that replies immediately would cause an endless loop.
         let quick = retry_after.max(Duration::from_millis(1));
         let slowest = SLOWEST_RETRY.min(timeout / 4 * 3).max(quick);
         let resume_at = s.now + quick.saturating_mul(times).min(slowest);

@@ -55,7 +55,7 @@ impl LeaseCleanup {
         Self { kept_until, ..self }
     }
 
-    /// Returns `true` if the first release is unanswered for this fraction of the operation timeout.
+    /// Returns `true` if the first release has been unanswered for the operation timeout divided by `part`.
     pub(super) fn is_silent(&self, now: Moment, part: u32) -> bool {
         self.unanswered && self.in_flight && now.since(self.next_at) >= self.outstanding.timeout / part
     }
@@ -67,14 +67,14 @@ impl LeaseCleanup {
 }
 
 impl Machine {
-    /// Starts the cleanup. From here on the id is never acquired again.
+    /// Starts the cleanup. From here on, the id is never acquired again.
     pub(super) fn retire(&mut self, s: &mut Ctx<'_>, mut cleanups: LeaseCleanup) {
         cleanups.next_at = s.now.max(cleanups.kept_until);
         self.cleanups.push(cleanups);
         self.release_cleanups(s);
     }
 
-    /// Returns `true` if a release is in flight that was never answered.
+    /// Returns `true` if the first release of an abandoned lease has not been answered yet.
     pub(super) fn is_releasing(&self) -> bool {
         self.cleanups.iter().any(|cleanups| cleanups.unanswered)
     }

@@ -10,8 +10,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// An action to carry out. The first five are IO: exactly one event reports the result of each, when its
-/// operation timeout has passed at the latest.
+/// An action to carry out. The first five are IO: exactly one event reports the result of each, at the latest when its
+/// operation timeout has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Request the lock, or a greater depth.
@@ -79,7 +79,8 @@ pub enum Command {
         /// The way in which it ended.
         how: HoldEnd,
     },
-    /// The result of a released guard. An explicit release is answered once the store has answered, a drop immediately.
+    /// The result of the release of a guard. An explicit release is answered once the store has answered, a drop
+    /// immediately.
     ReleaseAnswered {
         /// The release that waits for the reply; `None` for a dropped guard.
         ticket: Option<Ticket>,
@@ -97,9 +98,9 @@ pub struct Grant {
     pub hold: HoldId,
     /// The owner.
     pub owner: OwnerId,
-    /// The end of the hold without renewal.
+    /// The end of the hold unless it is renewed.
     pub deadline: Moment,
-    /// The end of the hold despite renewals; never changes.
+    /// The end of the hold even if it is renewed; never changes.
     pub max_hold_at: Moment,
     /// The number of guards that the hold has now.
     pub depth: u32,
@@ -123,7 +124,7 @@ pub enum GrantSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It was a single try, and another holder has the lock.
+    /// It was a single try, and others hold the lock or wait for it.
     Busy,
     /// Its waiting time passed while others held the lock or waited ahead of it. `Unknown` if its own attempt is in
     /// flight or in doubt; it is undone.
@@ -205,8 +206,8 @@ impl ReleaseOutcome {
 }
 
 /// The store did not confirm that the lock was held until its release. Either it did not reply in time (the release is
-/// then repeated in the background until the lease expires by itself), or an earlier reply was lost and the lease was
-/// gone when the release was repeated.
+/// then repeated in the background until the store executes it or the lease expires), or an earlier reply was lost and
+/// the lease was gone when the release was repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Unconfirmed;
 
@@ -238,18 +239,18 @@ pub enum Notice {
         /// The remaining validity of the hold; zero if it has ended.
         remaining: Duration,
     },
-    /// A renewal failed; the hold is suspect and is retried until its deadline.
+    /// A renewal failed; the hold is suspect, and the renewal is retried until the deadline.
     RenewalFailed {
-        /// The hold.
+        /// The fencing token of the hold.
         token: FencingToken,
         /// The remaining validity of the hold.
         remaining: Duration,
     },
     /// A task of this process has waited longer than a lease for a hold of this process, perhaps its own.
     SelfDeadlock {
-        /// The hold.
+        /// The fencing token of the hold.
         token: FencingToken,
-        /// The time it has waited.
+        /// The time that the task has waited.
         waited: Duration,
     },
 }

@@ -1,8 +1,7 @@
 //! The re-entrancy depth: the number of guards of the hold, and the number that the store keeps.
 //!
-//! At most one operation that changes the depth is in flight, and the next absolute depth is computed only from a
-//! settled reply. Guards that are added or released in the meantime wait for that reply; then one operation updates
-//! the store.
+//! At most one operation that changes the depth is in flight, and the next absolute depth is computed only after its
+//! reply. Guards that are added or released in the meantime wait for that reply; then one operation updates the store.
 
 use super::{
     acquisition::MAX_CONSECUTIVE_LATE,
@@ -21,7 +20,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The shortest lease that a request can carry. An expiry never decreases, so it extends no lease.
+/// The shortest lease that a request can carry. An expiry never decreases, so such a request extends no lease.
 const NO_LONGER: Duration = Duration::from_millis(1);
 
 impl Depth {
@@ -66,7 +65,7 @@ impl Depth {
 }
 
 impl Machine {
-    /// Updates the store with the guards and the re-entries, or ends the hold.
+    /// Updates the depth in the store to the number of guards and re-entries, or ends the hold.
     pub(super) fn settle_depth(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = &mut self.hold else { return };
         let reentrants = self.queue.entrant_count();

@@ -27,7 +27,7 @@ pub struct Entry {
     pub waiter: WaiterId,
     /// The owner.
     pub owner: OwnerId,
-    /// `true` if the caller named the owner, so that other waiters may have the same one.
+    /// `true` if the caller chose the owner, so that other waiters may have the same one.
     pub owned: bool,
     /// The terms of the lock.
     pub terms: Terms,
@@ -42,7 +42,7 @@ pub struct Entry {
 pub enum Join {
     /// A fixed lease keeps its end, unless a longer one is requested.
     Reenter(HoldId),
-    /// A fixed lease lasts from now for at least the requested time.
+    /// A fixed lease lasts at least the requested time from now.
     Extend(HoldId),
 }
 
@@ -119,7 +119,7 @@ pub enum Event {
     /// Wake-ups of all names may have been missed: retry after a short random delay, so that the names and processes
     /// of a fleet do not send requests at the same instant.
     MissedWakes,
-    /// The machine may have been suspended, or the server may have lost its data: check the hold now.
+    /// The computer may have been suspended, or the store may have lost the lease: renew the hold now.
     Suspicion,
     /// A guard was released explicitly.
     Release {
@@ -133,7 +133,7 @@ pub enum Event {
         /// Its hold.
         hold: HoldId,
     },
-    /// The deadline of this hold was seen to pass; this cannot be reverted.
+    /// A task found that the deadline of this hold has passed; the hold cannot become valid again.
     Expired {
         /// The hold.
         hold: HoldId,
@@ -150,7 +150,7 @@ pub enum Event {
 /// The result of subscribing or unsubscribing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WatchAnswer {
-    /// The server acknowledged it.
+    /// The server acknowledged the request.
     Acknowledged,
     /// It failed, or its outcome is unknown.
     Failed,

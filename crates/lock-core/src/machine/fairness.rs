@@ -1,6 +1,6 @@
 //! Fairness between processes: limits how long this process keeps a lock while others wait for it.
 //!
-//! A process that releases and has a local waiter sends its next request immediately, long before a wake-up reaches
+//! A process that releases a lock and has a local waiter sends its next request immediately, long before a wake-up reaches
 //! another process: a busy process would starve all others. So after some consecutive turns, and after each chain of
 //! hand-offs that ends with waiters left, it pauses briefly if others are subscribed. If the store does not report
 //! subscribers, it pauses after many turns in any case.
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Consecutive turns after which other subscribed processes get a chance.
 const TURNS: u32 = 16;
-/// Consecutive time after which other subscribed processes get a chance.
+/// Duration of consecutive turns after which other subscribed processes get a chance.
 const STREAK: Duration = Duration::from_millis(100);
 /// Consecutive holds after which others get a chance if their subscriptions are unknown.
 const HOLDS_REGARDLESS: u32 = 1024;
@@ -59,7 +59,7 @@ impl Fairness {
         self.chain_ended = true;
     }
 
-    /// Records that another process holds the lock, and so had its turn.
+    /// Records that another process holds the lock and therefore has its turn.
     pub(super) fn other_has_it(&mut self) {
         self.others_had_their_turn();
     }

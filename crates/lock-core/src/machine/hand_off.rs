@@ -34,8 +34,8 @@ impl Chain {
 
 impl Hold {
     /// Returns `true` if the store is known to keep the lease for longer than a request takes, at the depth of one
-    /// guard. An attempt or operation of unknown outcome, a suspicion, a fixed lease and a minimum hold are all reasons
-    /// to go to the store.
+    /// guard. An attempt or operation of unknown outcome, a suspicion, a fixed lease or a minimum hold rules out a
+    /// hand-off.
     fn is_certain(&self, now: Moment) -> bool {
         self.depth.is_stored_as_one()
             && !self.renewal.is_suspect()
@@ -78,7 +78,7 @@ impl Machine {
         let is_within_budget = hold.id.token < hold.last_token
             && self.fairness.passes() < budget.passes
             && s.now.since(hold.chain.granted_at) < budget.within;
-        // Equal terms: the deadline was computed from them, and the token floor is the same.
+        // The terms must be equal: the deadline was computed from them, and they contain the token floor.
         if hold.ended || !is_within_budget || !hold.is_certain(s.now) || front.terms != hold.terms {
             return false;
         }
@@ -90,8 +90,8 @@ impl Machine {
         true
     }
 
-    /// Grants the front of the line. Waiters of the same owner enter with it; they would otherwise wait for
-    /// themselves.
+    /// Grants the lock to the front of the line. Waiters of the same owner re-enter with it; they would otherwise wait
+    /// for themselves.
     pub(super) fn grant_front(&mut self, s: &mut Ctx<'_>, grant: Grant) {
         let Some(waiter) = self.queue.front().map(|front| front.waiter) else { return };
         let HoldId { token, .. } = grant.hold;

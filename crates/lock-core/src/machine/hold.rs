@@ -1,4 +1,4 @@
-//! The current hold: how guards leave it, and how it is lost.
+//! The current hold: how its guards are released, and how it is lost.
 
 use super::{
     command::{Command, Grant, HoldEnd, LostReason, Notice, Refusal, ReleaseOutcome, Unconfirmed},
@@ -58,8 +58,8 @@ impl Hold {
         }
     }
 
-    /// Returns `true` once the time to take the first guard has passed. From then on each renewal checks that a guard
-    /// is still taken.
+    /// Returns `true` once the time to take the first guard has passed. From then on, each renewal checks that the
+    /// guards were taken; see [`is_unclaimed`](Self::is_unclaimed).
     pub(super) fn is_claim_checked(&self) -> bool {
         self.claim_by == Moment::NEVER
     }
@@ -70,7 +70,7 @@ impl Hold {
         self.guards > 0 && s.env.unclaimed(self.id, s.now - self.terms.lease / 2) >= self.guards
     }
 
-    /// Returns the reason that comes first in time.
+    /// Returns the reason for a loss by time: the limit that is reached first.
     fn ends_by_time(&self) -> LostReason {
         if self.max_hold_at <= self.deadline { LostReason::MaxHold } else { LostReason::Expired }
     }
@@ -119,8 +119,8 @@ impl Machine {
         }
     }
 
-    /// Handles a guard that leaves. The hold continues while there are others, or re-entries in progress: if it were
-    /// released during a re-entry, the second guard would be granted for a lock that is gone.
+    /// Handles the release of a guard. The hold continues while it has other guards or re-entries in progress: if it
+    /// were released during a re-entry, the second guard would be granted for a lock that is gone.
     pub(super) fn on_release(&mut self, s: &mut Ctx<'_>, id: HoldId, ticket: Option<Ticket>) {
         let Some(hold) = self.hold.as_mut().filter(|hold| hold.id == id && hold.guards > 0) else {
             self.ghost_leaves(id);
@@ -152,7 +152,7 @@ impl Machine {
         }
     }
 
-    /// Ends a hold without guards: in this process immediately, in the store when nothing is in flight.
+    /// Ends a hold without guards: in this process immediately, in the store once nothing is in flight.
     pub(super) fn end_hold(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = &mut self.hold else { return };
         if !hold.ended {

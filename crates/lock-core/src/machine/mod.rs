@@ -29,7 +29,7 @@
 //!
 //! Invariants, each explained where it is enforced: at most one depth-changing operation is in flight per lease; the
 //! expiry and the deadline never decrease; a lease id is used up by its first release; a wake-up during an attempt is
-//! latched; an attempt of unknown outcome is repeated or undone; the deadline counts from before the request was
+//! remembered; an attempt of unknown outcome is repeated or undone; the deadline counts from before the request was
 //! sent.
 
 mod acquisition;
@@ -152,13 +152,14 @@ impl Machine {
         Some((hold.owner, hold.id, hold.guards, hold.deadline.min(hold.max_hold_at)))
     }
 
-    /// Returns `true` if a renewal is overdue or the clocks jumped; the hold is still valid.
+    /// Returns `true` if a renewal failed, or if no renewal has succeeded since an [`Event::Suspicion`]. The hold is
+    /// still valid.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.hold.as_ref().is_some_and(|hold| !hold.ended && hold.renewal.is_suspect())
     }
 
-    /// Applies everything that ends by the passing of time.
+    /// Ends everything whose time has passed.
     fn pass_time(&mut self, s: &mut Ctx<'_>) {
         self.fairness.pass_time(s.now);
         self.pass_time_for_hold(s);

@@ -14,7 +14,7 @@ pub(super) fn deadline(sent: Moment, terms: &Terms) -> Moment {
     sent + terms.lease - terms.margin
 }
 
-/// Returns the time at which a hold of these terms ends despite renewals, for a request of `since`.
+/// Returns the time at which a hold with these terms ends even if it is renewed, counted from `since`.
 pub(super) fn max_hold_at(since: Moment, terms: &Terms) -> Moment {
     terms.max_hold.map_or(Moment::NEVER, |most| since + most)
 }

@@ -1,7 +1,7 @@
 //! The renewal of a hold: when it is due, and the effect of a failure.
 //!
-//! A failed renewal is *unknown*, not lost: the hold is suspect and is retried quickly until its deadline. A renewal
-//! answered *gone* means that the hold is lost immediately. No renewal revives a lost hold.
+//! A failed renewal does not end the hold: the hold becomes suspect, and the renewal is retried quickly until the
+//! deadline. If the reply to a renewal is *gone*, the hold is lost immediately. No renewal revives a lost hold.
 
 use super::{
     backoff,
@@ -18,7 +18,7 @@ use crate::{
     time::Moment,
 };
 
-/// A renewal that is due within this fraction of its interval may be sent with those of other locks.
+/// A renewal that is due within its interval divided by this may be sent with those of other locks.
 const EARLY_PART: u32 = 4;
 
 impl Renewal {
@@ -34,7 +34,7 @@ impl Renewal {
         self.next_at
     }
 
-    /// Returns the time from which it may be sent with those of other locks. A retry keeps its back-off.
+    /// Returns the time from which the renewal may be sent with those of other locks. A retry keeps its back-off.
     fn may_join_from(&self, terms: &Terms) -> Option<Moment> {
         match terms.keep {
             Keep::Renewed { every } if !self.suspect && self.next_at != Moment::NEVER => {
@@ -125,8 +125,8 @@ impl Machine {
                 }
             }
             RenewalOutcome::Gone => self.lose(s, LostReason::Gone),
-            // Includes late replies: the estimate of the server's clock was wrong, or the transport was slow. The
-            // answer contains the correct time.
+            // Includes *late* replies: the estimate of the server's clock was wrong, or the transport was slow. The
+            // reply contains the correct time.
             RenewalOutcome::Failed => {
                 renewal.failures += 1;
                 renewal.suspect = true;

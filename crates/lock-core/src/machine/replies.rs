@@ -27,7 +27,7 @@ impl ReleaseReplies {
         self.0.iter().map(|(_, open)| open.answer_by).min().unwrap_or(Moment::NEVER)
     }
 
-    /// Answers all. A release that left guards behind gets the remaining depth instead of *released*, *handed on* or
+    /// Answers all releases. A release that left guards behind gets the remaining depth instead of *released*, *handed on* or
     /// *unconfirmed*.
     pub(super) fn answer(&mut self, s: &mut Ctx<'_>, answer: ReleaseAnswer) {
         while let Some((ticket, open)) = self.0.pop_front() {
@@ -41,7 +41,7 @@ impl ReleaseReplies {
         }
     }
 
-    /// Answers the releases that left guards behind: the depth in this process is certain, whatever the store keeps.
+    /// Answers the releases that left guards behind: the depth in this process is certain, whatever the store has.
     pub(super) fn answer_inner(&mut self, s: &mut Ctx<'_>) {
         self.answer_if(s, |open| open.left > 0);
     }

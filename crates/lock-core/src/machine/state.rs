@@ -23,7 +23,7 @@ pub struct MachineConfig {
     pub max_waiters: usize,
     /// `true` if the backend pushes wake-ups.
     pub push: bool,
-    /// The time by which a subscription outlives the last waiter.
+    /// The time for which a subscription is kept after the last waiter has left.
     pub linger: Duration,
     /// The longest time between two tries of a waiter whose subscription is not acknowledged.
     pub unsubscribed_poll: Duration,
@@ -65,10 +65,11 @@ pub(super) struct Acquisition {
     pub(super) attempt: Option<Attempt>,
     pub(super) next_try: Moment,
     pub(super) outstanding: Outstanding,
-    /// The waiter of the latest attempt, and the time of the latest reply.
+    /// The waiter of the latest attempt.
     pub(super) asked_for: Option<WaiterId>,
+    /// The time of the latest busy reply; before the first one, the time at which the acquisition began.
     pub(super) answered_at: Moment,
-    /// Set once an attempt was granted, but not under the terms of the current waiter.
+    /// Set once an attempt was granted that no waiter could use.
     pub(super) taken: bool,
     /// The longest lease that the store may have granted to this id.
     pub(super) longest: Duration,
@@ -92,7 +93,7 @@ pub(super) struct Attempt {
 pub(super) struct Hold {
     pub(super) id: HoldId,
     pub(super) owner: OwnerId,
-    /// The last token that the acquire drew, which ends the range for hand-offs.
+    /// The last token of the range that the acquire reserved for hand-offs.
     pub(super) last_token: FencingToken,
     pub(super) terms: Terms,
     /// The end of its validity; never decreases.
@@ -101,7 +102,7 @@ pub(super) struct Hold {
     pub(super) depth: Depth,
     pub(super) renewal: Renewal,
     pub(super) outstanding: Outstanding,
-    /// Set once the last guard is released; the store is asked when the operation in flight is answered.
+    /// Set once the last guard is released; the lease is released in the store once nothing else is in flight.
     pub(super) ended: bool,
     pub(super) max_hold_at: Moment,
     /// The time until which the lock stays taken, even after the last guard is released.
@@ -121,7 +122,7 @@ pub(super) struct Chain {
     pub(super) is_used: bool,
 }
 
-/// Tracks a waiter of this process for this hold.
+/// Tracks how long waiters of this process have waited for this hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum LocalWait {
     None,
@@ -143,7 +144,7 @@ pub(super) struct Depth {
     /// The depth that the store is known to keep; `None` after an operation of unknown outcome.
     pub(super) stored: Option<u32>,
     pub(super) change: Option<DepthChange>,
-    /// Releases that wait for the store.
+    /// Releases that wait for a reply of the store.
     pub(super) replies: ReleaseReplies,
     pub(super) failures: u32,
     pub(super) lates: u32,
@@ -187,11 +188,11 @@ pub(super) struct LeaseCleanup {
     pub(super) failures: u32,
     /// Set if an earlier release may have been applied: *gone* then proves nothing about the time before it.
     pub(super) in_doubt: bool,
-    /// The deadline of the hold, if its last guard was released before: all work under it was protected.
+    /// The deadline of the hold, if its last guard was released before it: all work under the hold was protected.
     pub(super) left_before: Option<Moment>,
-    /// Set until the first reply: the next acquire waits, or it would find our own lease in its way.
+    /// Set until the first reply. Until then, the next acquire waits, since it might find the lock taken by this lease.
     pub(super) unanswered: bool,
-    /// Set once a release was executed: any remains are over within an operation timeout.
+    /// Set once a release was executed: an attempt can then be applied for at most one more operation timeout.
     pub(super) executed: bool,
 }
 
@@ -211,7 +212,7 @@ pub(super) enum WatchState {
     Off,
     Asking,
     On,
-    /// Not off yet: a new `Watch` that overtakes the `Unwatch` would be undone by it.
+    /// Not off yet: the `Unwatch` would undo a new `Watch` that overtakes it.
     Leaving,
     /// Unknown. From this moment on, the subscription is requested again or, without waiters, ended: a forgotten
     /// subscription would stay forever.

@@ -126,7 +126,7 @@ fn grant_after_its_deadline_is_released_and_requested_again() {
     story.paused_until(29.8).granted(lease);
     assert_eq!(story.releases(0), lease);
     story.released(lease, 0, Released::Gone { held_by_other: false }).says_nothing();
-    assert_ne!(story.at(29.9).tries(), lease, "after a pause: a slow store would be asked for ever");
+    assert_ne!(story.at(29.9).tries(), lease, "after a pause: a slow store would otherwise be asked forever");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn single_try_never_overtakes_a_waiter_and_sends_nothing() {
     story.says_nothing();
 }
 
-/// The wait of another ends at the moment of the try: its acquisition remains, and so does its pause.
+/// The wait of another waiter ends at the moment of the try. Its acquisition remains, and so does its pause.
 #[test]
 fn single_try_ignores_the_pause_of_a_wait_that_just_ended() {
     let mut story = Story::begins();
@@ -342,7 +342,7 @@ fn longer_lease_of_a_waiter_that_left_is_released() {
     let lease = story.tries();
     story.tell(Event::Leave { waiter: A });
     story.at(0.1).granted(lease);
-    assert_eq!(story.releases(0), lease, "an expiry never falls");
+    assert_eq!(story.releases(0), lease, "an expiry never moves earlier");
     story.says_nothing();
     story.released(lease, 0, Released::Released { listeners: None });
     assert_ne!(story.tries(), lease);
@@ -367,7 +367,7 @@ fn single_try_does_not_use_the_reply_to_another_request() {
             true => story.busy(lease, Duration::from_secs(9)),
             false => story.acquire_unknown(lease),
         };
-        assert_eq!(story.tries(), lease, "its own, at once");
+        assert_eq!(story.tries(), lease, "its own attempt, immediately");
         story.said.clear();
         story.busy(lease, Duration::from_secs(9)).refuses(B, Refusal::Busy);
     }

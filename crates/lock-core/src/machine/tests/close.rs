@@ -12,7 +12,7 @@ fn shutdown_refuses_waiters_and_releases_the_hold() {
     story.enters(C).refuses(C, Refusal::ShutDown);
     story.released(lease, 0, Released::Released { listeners: None });
     story.ends_idle();
-    assert!(!story.machine.is_removable(), "the guard is still about");
+    assert!(!story.machine.is_removable(), "the guard still exists");
     story.tell(Event::Drop { hold });
     assert!(story.machine.is_removable());
 }

@@ -65,7 +65,7 @@ fn cancelled_reentry_and_last_release_free_the_lock_after_the_reply() {
     story.says(Command::Ended { hold, how: HoldEnd::Released });
     story.says_nothing();
     story.acquired(lease, Acquired::Reentered);
-    assert_eq!(story.releases(0), lease, "and what is over is not extended");
+    assert_eq!(story.releases(0), lease, "and a hold that has ended is not extended");
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn chain_ends_when_the_reserved_range_is_used_up() {
     }
     goes_to_store(&mut story, hold);
     story.released(lease, 0, Released::Released { listeners: Some(0) });
-    assert_ne!(story.tries(), lease, "nobody listens, so it asks again at once");
+    assert_ne!(story.tries(), lease, "nobody else is subscribed, so it tries again immediately");
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn holds_until_it_steps_back(terms: &Terms, step: f64) -> u32 {
     story.says(Command::Watch);
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
     let (mut holds, mut now) = (0, 0.0);
-    // From here on a waiter of another process is subscribed.
+    // From here on, a waiter of another process is subscribed.
     while let Some(command) = story.said.pop_front() {
         match command {
             Command::TryAcquire { lease, .. } => drop(story.granted_with(lease, reserve_of(&command).into())),
@@ -307,7 +307,7 @@ fn holds_until_it_steps_back(terms: &Terms, step: f64) -> u32 {
             }
             _ => {}
         }
-        assert!(holds < 10_000, "another process waits for ever");
+        assert!(holds < 10_000, "another process waits forever");
     }
     assert!(story.machine.wake_at() >= Some(story.now + Duration::from_millis(10)), "others go first");
     holds
@@ -351,7 +351,7 @@ fn short_chains_share_one_budget() {
         if story.machine.waiters() > 0 {
             break;
         }
-        assert!(holds < 10_000, "another process waits for ever");
+        assert!(holds < 10_000, "another process waits forever");
     }
     assert!(holds <= 16 + 4, "{holds} holds: more than its turns and the budget");
 }

@@ -39,7 +39,7 @@ fn hold_is_renewed_and_lost_at_the_deadline_counted_from_sending() {
     story.said.clear();
     story.at(39.698);
     story.loses(hold, LostReason::Expired);
-    assert_eq!(story.releases(0), lease, "a renewal may have been carried out while its answer was lost");
+    assert_eq!(story.releases(0), lease, "a renewal may have been executed although its reply was lost");
     story.says_nothing();
 }
 
@@ -105,7 +105,7 @@ fn suspicion_renews_immediately_and_loses_nothing() {
     story.says(Command::Extended { hold, deadline: at(31.0 - 0.302) });
     assert!(!story.machine.is_suspect() && story.machine.holder().is_some());
     let (_, sent) = story.at(11.0).renews();
-    assert_eq!(sent, at(11.0), "a third after the last success");
+    assert_eq!(sent, at(11.0), "a third of the lease after the latest success");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn shutdown_lets_the_lease_expire() {
     story.next();
     story.at(11.0).tell(Event::Shutdown);
     story.loses(hold, LostReason::ShutDown);
-    assert_eq!(story.releases(0), lease, "after the minimum it is released as always");
+    assert_eq!(story.releases(0), lease, "after the minimum hold, it is released as usual");
 }
 
 #[test]

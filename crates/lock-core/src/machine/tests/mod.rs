@@ -1,4 +1,4 @@
-//! Stories: a machine, a virtual clock, and its commands at each moment.
+//! Tests in the form of stories: a machine gets events at moments of a virtual clock and returns commands.
 
 mod acquisition;
 mod close;
@@ -49,13 +49,13 @@ struct Story {
     machine: Machine,
     now: Moment,
     said: VecDeque<Command>,
-    /// Its reports about drops and renewals.
+    /// The reports of the machine about drops and renewals.
     reports: Vec<Command>,
     world: World,
     next_token: u64,
 }
 
-/// Its random numbers are distinct and the same in every run.
+/// The environment of the machine. Its random numbers are distinct and the same in every run.
 struct World {
     drawn: u64,
     server: UtcTime,
@@ -93,7 +93,7 @@ impl Story {
         }
     }
 
-    /// Advances to that second; every wake-up that the machine requested happens in between.
+    /// Advances to this second. Every wake-up that the machine requested happens in between.
     fn at(&mut self, seconds: f64) -> &mut Self {
         let to = at(seconds);
         while let Some(wake) = self.machine.wake_at().filter(|wake| *wake <= to && *wake > self.now) {
@@ -192,7 +192,7 @@ impl Story {
         self.tell(Event::Renewed { lease, sent, outcome: Err(Failure::UNKNOWN) })
     }
 
-    /// Returns its next command.
+    /// Returns the next command of the machine.
     fn next(&mut self) -> Command {
         self.said.pop_front().expect("the machine said something")
     }

@@ -7,7 +7,7 @@ fn busy_lock_is_retried_once_the_subscription_is_acknowledged() {
     let (mut story, lease) = Story::with_a_waiting();
     story.says_nothing();
     story.at(0.01).tell(Event::Watched(WatchAnswer::Acknowledged));
-    assert_eq!(story.tries(), lease, "the release may have happened before the subscription stood");
+    assert_eq!(story.tries(), lease, "the release may have happened before the subscription was established");
     story.busy(lease, Duration::from_secs(3_600)).says_nothing();
     story.at(29.9).says_nothing();
     assert_eq!(story.at(32.0).tries(), lease, "nothing depends on a wake-up arriving");
@@ -49,7 +49,7 @@ fn next_waiter_retries_when_the_last_reply_is_old() {
     story.tries();
     story.busy(lease, Duration::from_secs(3_600)).enters(B).says_nothing();
     story.at(4.0).tell(Event::Leave { waiter: A }).says_nothing();
-    assert_eq!(story.at(5.0).tries(), lease, "of what was said to A, B knows too little");
+    assert_eq!(story.at(5.0).tries(), lease, "the latest reply to A is too old for B");
     story.busy(lease, Duration::from_secs(3_600)).says_nothing();
     story.at(34.9).says_nothing();
 }
@@ -59,7 +59,7 @@ fn wake_up_during_a_try_is_latched() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
-    // Busy is executed, the release publishes, and the message overtakes the busy reply.
+    // The store executes the try and then the release, whose message overtakes the busy reply.
     story.tell(Event::Woken).says_nothing();
     story.busy(lease, Duration::from_secs(20));
     assert_eq!(story.tries(), lease);
