@@ -48,7 +48,10 @@ impl Shared {
         self.work.notify();
         let unconfirmed = self.undrained();
         if !unconfirmed.is_empty() {
-            tracing::warn!(locks = ?unconfirmed, "shutdown ended before the store confirmed all releases: the remaining leases will expire");
+            tracing::warn!(
+                locks = ?unconfirmed,
+                "shutdown ended before the store confirmed all releases: the remaining leases will expire"
+            );
         }
         ShutdownReport { unconfirmed }
     }

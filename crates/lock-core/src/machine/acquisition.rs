@@ -21,9 +21,10 @@ use std::time::Duration;
 
 /// Consecutive *late* replies that are attributed to a wrong clock estimate; further ones count as failures.
 pub(super) const MAX_CONSECUTIVE_LATE: u32 = 3;
-/// The first wait after busy replies that do not report the remaining time of the other lease.
+/// The first interval of polling with back-off: after busy replies that do not report the remaining time of the other
+/// lease, and on a backend that cannot push.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The factor by which each further wait of that kind grows: the other lease may never expire.
+/// The factor by which each further wait grows while the remaining time is unknown: the other lease may never expire.
 const SLOWER: u32 = 10;
 /// An attempt that is unanswered for the operation timeout divided by this indicates an outage.
 const SILENT_PART: u32 = 10;

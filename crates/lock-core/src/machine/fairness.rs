@@ -1,9 +1,9 @@
 //! Fairness between processes: limits how long this process keeps a lock while others wait for it.
 //!
-//! A process that releases a lock and has a local waiter sends its next request immediately, long before a wake-up reaches
-//! another process: a busy process would starve all others. So after some consecutive turns, and after each chain of
-//! hand-offs that ends with waiters left, it pauses briefly if others are subscribed. If the store does not report
-//! subscribers, it pauses after many turns in any case.
+//! A process that releases a lock and has a local waiter sends its next request immediately, long before a wake-up
+//! reaches another process: a busy process would starve all others. After some consecutive turns, and after each chain
+//! of hand-offs that ends with waiters left, it therefore pauses briefly if others are subscribed. If the store does not
+//! report subscribers, it pauses after many turns in any case.
 
 use super::context::Ctx;
 use crate::time::Moment;

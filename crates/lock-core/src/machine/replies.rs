@@ -27,8 +27,8 @@ impl ReleaseReplies {
         self.0.iter().map(|(_, open)| open.answer_by).min().unwrap_or(Moment::NEVER)
     }
 
-    /// Answers all releases. A release that left guards behind gets the remaining depth instead of *released*, *handed on* or
-    /// *unconfirmed*.
+    /// Answers all releases. A release that left guards behind gets the remaining depth instead of *released*, *handed
+    /// on* or *unconfirmed*.
     pub(super) fn answer(&mut self, s: &mut Ctx<'_>, answer: ReleaseAnswer) {
         while let Some((ticket, open)) = self.0.pop_front() {
             let answer = match (answer, open.left) {

@@ -69,7 +69,7 @@ pub(super) struct Acquisition {
     pub(super) asked_for: Option<WaiterId>,
     /// The time of the latest busy reply; before the first one, the time at which the acquisition began.
     pub(super) answered_at: Moment,
-    /// Set once an attempt was granted that no waiter could use.
+    /// Set once the store granted an attempt but no waiter could use the grant.
     pub(super) taken: bool,
     /// The longest lease that the store may have granted to this id.
     pub(super) longest: Duration,
