@@ -7,9 +7,9 @@ use tokio::sync::{Notify, futures::Notified};
 
 #[derive(Debug, Default)]
 pub(super) struct ActivityCounter {
-    /// Entries whose machine holds, requests or undoes something.
+    /// Number of entries whose machine holds, requests or releases a lease.
     busy_entries: AtomicIsize,
-    /// Calls whose replies are not delivered yet, and events that are being handled.
+    /// Number of calls whose replies are not delivered yet, and of events that are being handled.
     active: AtomicIsize,
     /// Set when the factory shuts down. A task may then wait for the counters to reach zero.
     closed: AtomicBool,

@@ -30,7 +30,7 @@ struct PendingEffects {
     ended: Vec<Arc<HoldState>>,
     notifications: Vec<Notification>,
     ops: Vec<Op>,
-    /// The hold whose deadline was seen to pass before the machine extended it.
+    /// The hold that a task found expired before the machine extended it.
     expired: Option<HoldId>,
     /// Set when the machine became busy (`true`) or drained (`false`).
     busy: Option<bool>,

@@ -33,7 +33,7 @@ pub(super) struct EntryState {
     /// The errors of the latest acquire and renewal; `None` if they succeeded.
     pub(super) errors: Errors,
     pub(super) scheduled: Times,
-    /// `true` while the entry counts as holding, requesting or undoing something.
+    /// `true` while the entry is counted as busy.
     pub(super) busy: bool,
     /// `true` once removed from the table. A caller that still has this entry looks the name up again.
     pub(super) removed: bool,

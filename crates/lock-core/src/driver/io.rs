@@ -57,8 +57,8 @@ impl Shared {
             Err(call) => call.started(),
         };
         self.defer(|work| work.calls.push(call));
-        // The worker may have ended with its runtime in the meantime. Nothing polls the call then, and giving it up
-        // saves its name the wait until the call times out.
+        // The worker may have ended with its runtime in the meantime. Nothing polls the call then, so it is given up:
+        // its name need not wait until the call times out.
         if !self.runtimes.has_worker(here) {
             self.work.give_up_calls_of(here);
         }

@@ -1,4 +1,4 @@
-//! The timers of the runtime that polls, if there is one.
+//! The timers of the current runtime, if there is one.
 
 use crate::{
     sync::{Handle, Id, Sleep, sleep},

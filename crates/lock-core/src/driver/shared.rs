@@ -63,7 +63,7 @@ pub(crate) struct Shared {
     pub(super) random: Random,
     /// `true` if the clock is the real one, so that a thread may watch the alarms.
     pub(super) has_backstop: bool,
-    /// The runtime that the factory was given. Without one, its tasks run in each runtime in which it is used.
+    /// The runtime that the factory was given. Without one, the tasks run in each runtime in which the factory is used.
     pub(super) worker: Option<Worker>,
     /// A reference to itself, for wake-ups.
     pub(super) me: Weak<Self>,

@@ -24,7 +24,7 @@ use tokio::{sync::Notify, task::coop::unconstrained};
 /// by some microseconds.
 const MIN_JUMP: Duration = Duration::from_millis(10);
 
-/// The timekeeper of a runtime, which its task owns.
+/// The timekeeper of a runtime. Dropping it also ends the worker of that runtime.
 pub(super) struct Timekeeper {
     pub(super) shared: Arc<Shared>,
     pub(super) alarm: Arc<Alarm>,

@@ -101,8 +101,8 @@ impl WorkQueue {
         }
     }
 
-    /// Turns work that will never be done into unknown outcomes, for a later worker if there is one. (A call left here
-    /// would keep everything that owns this queue alive.)
+    /// Turns work that will never be done into unknown outcomes, for a later worker if there is one. A call left in the
+    /// queue would keep everything that owns the queue alive.
     pub(super) fn give_up(&self) {
         let (calls, ops) = {
             let mut work = lock(&self.work);

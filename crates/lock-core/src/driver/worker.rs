@@ -22,7 +22,7 @@ use tokio::{sync::Notify, task::coop::unconstrained};
 /// The default time that a shutdown waits for the store to confirm every release.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(10);
 
-/// The task of a runtime. Dropped when it ends, or with its runtime.
+/// The worker of a runtime. Dropped when its task ends, or with the runtime.
 struct WorkerTask {
     shared: Arc<Shared>,
     runtime: Id,

@@ -58,7 +58,7 @@ impl Join {
 /// clock steps back, tokens can repeat, and the guard of a lost hold could release another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HoldId {
-    /// The lease; with local hand-off one lease may serve many holds.
+    /// The lease. With local hand-off, one lease may serve many holds.
     pub lease: LeaseNumber,
     /// The fencing token.
     pub token: FencingToken,

@@ -69,7 +69,7 @@ impl Fairness {
         self.passes = 0;
     }
 
-    /// Records a release of the lock. If it was not ours, others had their turn.
+    /// Records a release of the lock. If it was not by this process, others have had their turn, and the pause ends.
     pub(super) fn woken(&mut self, now: Moment) {
         if !std::mem::take(&mut self.echo_expected) {
             self.others_until = self.others_until.min(now);

@@ -214,7 +214,7 @@ pub(super) enum WatchState {
     On,
     /// Not off yet: the `Unwatch` would undo a new `Watch` that overtakes it.
     Leaving,
-    /// Unknown. From this moment on, the subscription is requested again or, without waiters, ended: a forgotten
+    /// Unknown. From this moment on, the subscription is requested again or, if nobody waits, ended. A forgotten
     /// subscription would stay forever.
     InDoubt(Moment),
 }

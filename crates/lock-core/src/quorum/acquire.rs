@@ -23,7 +23,7 @@ use std::{future::ready, sync::Arc, time::Duration};
 const SPREAD: u32 = 10;
 const MIN_SPREAD: Duration = Duration::from_millis(10);
 const MAX_SPREAD: Duration = Duration::from_secs(1);
-/// A round stops waiting early, by its time divided by this, so that its error still reaches the caller in time.
+/// A round ends early, by its budget divided by this, so that its error reaches the caller in time.
 const KEPT: u32 = 10;
 
 /// A round in progress. If it is dropped before it ends, its outcome is unknown and the caller must release the lease.

@@ -23,7 +23,7 @@ use crate::{
 use async_trait::async_trait;
 use std::sync::{Arc, Weak};
 
-/// A lock store over several independent stores, in which a majority decides each operation.
+/// A lock store over several independent stores, of which a majority decides each operation.
 ///
 /// The quorum survives the loss of a minority of its nodes. It cannot serve as a run ledger. See [the module](super) for an
 /// example.
