@@ -76,7 +76,12 @@ impl Scheduler {
             return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
         }
         let name = LockName::new(job)?;
-        let schedule = self.effective_schedule(&name, "which `backfill` needs").await?;
+        let schedule = self
+            .effective_schedule(
+                &name,
+                "and `backfill` needs its schedule: check the name, or register the job",
+            )
+            .await?;
         let (text, dst) = kind::write_schedule(&name, &schedule)?;
         let after = from - Duration::from_millis(1);
         let now = self.shared.node.ledger.now();
@@ -86,8 +91,7 @@ impl Scheduler {
             (count, ends) = (count + 1, Some((ends.map_or(at, |(first, _)| first), at)));
         }
         let Some((first, last)) = ends else {
-            let about =
-                format!("`{job}` has no past runs in the range from {from} to {to}: use another range");
+            let about = format!("`{job}` has no past scheduled times from {from} to {to}: use another range");
             return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
         };
         if count > limit {

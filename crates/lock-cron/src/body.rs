@@ -94,7 +94,7 @@ async fn drive_body(
     let mut stopped = tokio::select! {
         biased;
         reason = hold.lost() => match reason {
-            LostReason::Gone => AttemptResult::new(RunOutcome::Abandoned, "the ledger no longer had it"),
+            LostReason::Gone => AttemptResult::new(RunOutcome::Abandoned, "the ledger no longer had the run"),
             _ => AttemptResult::new(RunOutcome::Abandoned, "its lease was lost"),
         },
         reason = cancel.cancelled() => {

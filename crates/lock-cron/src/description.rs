@@ -44,7 +44,7 @@ pub(crate) fn terms(terms: &JobTerms) -> Vec<Value> {
         ("Missed runs", misfire(terms.misfire)),
         ("Grace", terms.grace.map_or_else(|| "half the interval to the next run".to_owned(), friendly)),
         ("Retries", retries(terms)),
-        ("Node dies", orphan(terms.on_orphan)),
+        ("If a node dies", orphan(terms.on_orphan)),
         ("Timeout", terms.timeout.map_or_else(|| "none".to_owned(), friendly)),
         ("Jitter", jitter(terms.jitter)),
         ("Alert", terms.alert_after.map_or_else(|| "none".to_owned(), alert)),
@@ -127,7 +127,7 @@ fn jitter(jitter: Jitter) -> String {
     let up_to = |max: Duration, kind: &str| format!("{kind}, up to {}", friendly(max));
     match jitter {
         Jitter::None => "none".to_owned(),
-        Jitter::Fixed(max) => up_to(max, "fixed by the name"),
+        Jitter::Fixed(max) => up_to(max, "fixed per job"),
         Jitter::Random(max) => up_to(max, "random"),
     }
 }

@@ -8,7 +8,8 @@ use std::{error::Error, fmt, sync::Arc};
 ///
 /// The message is one clause. [`source`](Error::source) returns the cause, and `{error:#}` prints
 /// both.
-// Not made by `thiserror`: the kind is opaque behind a function, and `{:#}` differs from `{}`.
+// Not derived with `thiserror`, because the kind is only available through a method, and `{:#}`
+// differs from `{}`.
 #[derive(Debug, Clone)]
 pub struct CronError {
     kind: CronErrorKind,
@@ -22,7 +23,7 @@ pub struct CronError {
 pub enum CronErrorKind {
     /// The name of a group, a job or a pool is invalid. The source, if any, is a [`NameError`].
     InvalidName,
-    /// An option is out of its range, or options contradict each other.
+    /// An option is out of range, or options contradict each other.
     InvalidOptions,
     /// The schedule is invalid, or is invalid for this job. The source is a [`ScheduleError`].
     InvalidSchedule,
@@ -35,7 +36,7 @@ pub enum CronErrorKind {
     Running,
     /// The scheduler has ended. Build a new one.
     Ended,
-    /// Too many triggers are waiting to be started, or too many with a payload.
+    /// Too many triggers, or too many triggers with a payload, are waiting to be started.
     TooManyTriggers,
     /// The range of a backfill contains more runs than its limit.
     RangeTooLong,

@@ -75,7 +75,7 @@ impl Scheduler {
         match self.define(kind, id, &schedule, payload::encode(payload)?, None).await? {
             AddOutcome::AlreadyRun => {
                 let about =
-                    format!("`{kind}/{id}` belongs to a run of `once`: call `forget`, or use another id");
+                    format!("`{kind}/{id}` was added with `once`: call `forget` first, or use another id");
                 Err(CronError::new(CronErrorKind::DuplicateJob).about(about))
             }
             outcome => Ok(outcome),

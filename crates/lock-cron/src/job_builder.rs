@@ -333,7 +333,7 @@ fn check_distances(terms: &JobTerms, schedule: &Schedule, now: UtcTime) -> Resul
 fn pool_limit(name: &str, max: u32) -> Result<PoolLimit, CronError> {
     let limit = match max {
         0 => Err(CronError::new(CronErrorKind::InvalidOptions)
-            .about("a limit of 0 would run nothing: use at least 1, or pause the job")),
+            .about("a limit of 0 would prevent every run: use at least 1, or pause the job")),
         _ => kind::pool_name(name).map(|name| PoolLimit { name, max }),
     };
     limit.map_err(|error| error.of_pool(name))
@@ -342,14 +342,14 @@ fn pool_limit(name: &str, max: u32) -> Result<PoolLimit, CronError> {
 fn check(terms: &JobTerms) -> Result<(), CronError> {
     let refuse = |about: &str| Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
     if terms.overlap == (Overlap::Allow { max: 0 }) {
-        return refuse("`Overlap::Allow { max: 0 }` would run nothing: use at least 1");
+        return refuse("`Overlap::Allow { max: 0 }` would prevent every run: use at least 1");
     }
     if terms.misfire == (Misfire::FireAll { max: 0 }) {
-        return refuse("`Misfire::FireAll { max: 0 }` would run nothing: use `Misfire::Skip`");
+        return refuse("`Misfire::FireAll { max: 0 }` would start no missed runs: use `Misfire::Skip`");
     }
     if terms.grace.is_some_and(|grace| grace < MIN_GRACE) {
         return refuse(
-            "a grace shorter than a second would miss runs on a busy machine: use at least a second",
+            "a grace shorter than a second would cause missed runs on a busy machine: use at least a second",
         );
     }
     if terms.timeout == Some(Duration::ZERO) {
@@ -363,7 +363,7 @@ fn check(terms: &JobTerms) -> Result<(), CronError> {
     if let Jitter::Fixed(max) | Jitter::Random(max) = terms.jitter
         && max > MAX_JITTER
     {
-        return refuse("the jitter is longer than a day: give the job another schedule");
+        return refuse("the jitter is longer than a day: use at most a day, or change the schedule");
     }
     Ok(())
 }

@@ -302,7 +302,12 @@ impl Scheduler {
     /// This method is cancel safe. It changes nothing.
     pub async fn next_runs(&self, job: &str, n: usize) -> Result<Vec<UtcTime>, CronError> {
         let name = LockName::new(job)?;
-        let schedule = self.effective_schedule(&name, "which `next_runs` needs").await?;
+        let schedule = self
+            .effective_schedule(
+                &name,
+                "and `next_runs` needs its schedule: check the name, or register the job",
+            )
+            .await?;
         let registration = Registration { job: name.clone(), schedule: schedule.identity() };
         let watermarks = self.watermarks(vec![registration]).await?;
         let now = self.shared.node.ledger.now();
@@ -340,7 +345,10 @@ impl Scheduler {
             // An instance may not have run yet.
             let registration = Registration { job: name.clone(), schedule: 0 };
             if kind::kind_of(&name).is_none() || self.watermarks(vec![registration]).await?.is_empty() {
-                return Err(not_registered_here(&name, "and the store contains no attempt of it"));
+                return Err(not_registered_here(
+                    &name,
+                    "and the store contains no attempt of it: check the name",
+                ));
             }
         }
         history.truncate(n);
@@ -435,5 +443,5 @@ fn by_name(controls: FleetControls) -> BTreeMap<LockName, JobControls> {
 
 fn not_registered_here(job: &LockName, more: &str) -> CronError {
     CronError::new(CronErrorKind::UnknownJob)
-        .about(format_args!("this node did not register a job named `{job}`, {more}"))
+        .about(format_args!("this node has not registered a job named `{job}`, {more}"))
 }

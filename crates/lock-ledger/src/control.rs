@@ -12,11 +12,12 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum JobCommand {
-    /// Stops starting scheduled runs. Pausing a paused job replaces the note.
+    /// Pauses scheduled runs. Pausing a paused job replaces the note.
     Pause(PauseNote),
     /// Resumes scheduled runs from now on.
     Resume,
-    /// Uses this schedule from now on. The ledger does not parse the text.
+    /// Replaces the program's schedule with this one from now on. The ledger does not parse the
+    /// text.
     Replace(String),
     /// Uses the program's schedule again from now on.
     Restore,
@@ -24,8 +25,8 @@ pub enum JobCommand {
     /// lowers it. Lets runs start again after the server's clock was ahead.
     Reset,
     /// Restores the controls that the caller read before the group lost its data, if their revision
-    /// is higher than that of the job's current controls. A command since the loss has a higher
-    /// revision, so it is kept. An unknown job is registered with the current time as its
+    /// is higher than that of the job's current controls. Controls set since the loss have a higher
+    /// revision, so they are kept. An unknown job is registered with the current time as its
     /// watermark.
     Reinstate(JobControls),
     /// Starts a run immediately.

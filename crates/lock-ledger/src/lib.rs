@@ -1,9 +1,9 @@
-//! The run ledger, with which a scheduler starts each run once.
+//! The run ledger, which lets a scheduler start each run only once.
 //!
 //! A lock that is held only while a job runs does not prevent a second run, because the next node
 //! finds the lock free shortly afterwards and runs the job again. The ledger is a record that
-//! outlives the run. For each job, it stores a *watermark*: the latest scheduled time that was
-//! decided.
+//! outlives the run. For each job, it stores a *watermark*: the latest scheduled time that has been
+//! *decided*, that is, claimed or skipped.
 //!
 //! [`RunLedger`] is the trait. [`MemoryLedger`] implements it in memory; stores on a server
 //! implement it in their own crates. Applications use it through `lock-cron`.

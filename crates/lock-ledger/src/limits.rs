@@ -14,7 +14,7 @@ pub const MAX_TRIGGERS: usize = 1000;
 /// The maximum number of waiting triggers of one job.
 pub const MAX_TRIGGERS_PER_JOB: usize = 100;
 
-/// The maximum number of waiting triggers with a payload in a group.
+/// The maximum number of triggers in a group that are waiting with a payload.
 pub const MAX_TRIGGER_PAYLOADS: usize = 256;
 
 /// The maximum number of unfinished backfills in a group.

@@ -68,7 +68,8 @@ pub enum ClaimReply {
     Paused,
     /// The job's controls or definition have changed. Read them again.
     Outdated,
-    /// The attempt to retry no longer exists or was the last one, or this claim's lease has ended.
+    /// The attempt to retry no longer exists or allows no further attempt, or this claim's attempt
+    /// or lease has ended.
     Gone,
     /// The job has no watermark, so the data was lost. Register it again.
     Unregistered,
@@ -84,7 +85,7 @@ pub enum RunRenewal {
     Replaced,
     /// The lease was extended, but the run was cancelled and must end.
     Cancelled,
-    /// The attempt has ended or was taken over, or its lease had ended.
+    /// The run has ended, was taken over or was forgotten, or its lease had ended.
     Gone,
 }
 

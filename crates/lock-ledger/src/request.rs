@@ -146,7 +146,7 @@ pub struct EndRequest {
 pub enum AfterAttempt {
     /// The run has ended.
     Finish,
-    /// The attempt failed, and its node starts another one. The run stays open, and its lease is renewed.
+    /// The attempt failed, and its node starts another one. The run stays open, and the node keeps renewing its lease.
     Retry,
     /// The attempt was interrupted. Any node may start another one immediately.
     Reassign,

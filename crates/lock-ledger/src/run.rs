@@ -4,12 +4,12 @@ use crate::ids::{ClaimId, RunId};
 use lock_core::{FencingToken, LockName, clock::UtcTime};
 use std::{fmt, time::Duration};
 
-/// A flag for runs that make up for a missed scheduled time.
+/// Indicates whether a run makes up for a missed scheduled time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CatchUp {
     /// The run makes up for a missed scheduled time.
     Yes,
-    /// The run was due when it started.
+    /// The run does not make up for a missed scheduled time.
     No,
 }
 
@@ -132,7 +132,7 @@ pub enum RunState {
     Waiting,
     /// The node crashed or lost the run, and has not renewed it.
     Orphaned,
-    /// No attempt is running. The next leader continues the run.
+    /// No attempt is running. The leader continues the run.
     Released,
 }
 

@@ -21,7 +21,8 @@ use std::{fmt::Debug, sync::Arc};
 ///
 /// The rules are pure functions in this crate ([`GroupLedger`](crate::GroupLedger)). The in-memory
 /// ledger wraps them in a mutex, and `lock-testkit`'s conformance suite compares all other ledgers
-/// with them. A store that cannot decide alone, such as a quorum, does not implement this trait.
+/// with them. A store that cannot decide on its own, such as a quorum, does not implement this
+/// trait.
 ///
 /// # Contract
 /// - **Every operation is atomic and safe to repeat.** A claim repeated with the same
@@ -39,8 +40,8 @@ use std::{fmt::Debug, sync::Arc};
 /// - **A claim locks its run.** Its lease starts when the claim is executed and is extended by
 ///   [`renew`](Self::renew). A caller that measures the lease from before it sent the request, on a
 ///   clock that includes suspended time, can determine locally when it no longer owns the run.
-/// - **Data from later versions is preserved.** Unknown fields and words never make a reply
-///   undecodable.
+/// - **Data from later versions is preserved.** A reply with unknown fields or words can still be
+///   decoded.
 /// - Futures can be dropped at any await. Errors report whether the operation [may have been
 ///   applied](BackendError::applied), as for all backend operations.
 ///
@@ -52,7 +53,7 @@ use std::{fmt::Debug, sync::Arc};
 ///    unchanged watermark;
 /// 3. *unregistered*: the job has no watermark, so the data was lost;
 /// 4. *paused*, *outdated*: the job's controls or definition differ from those read by the caller;
-/// 5. *duplicate*, *superseded*: the scheduled time is open or decided, a later one is decided, or
+/// 5. *duplicate*, *superseded*: the run is open, its scheduled time or a later one is decided, or
 ///    the schedule started later;
 /// 6. *early*, *behind*: the scheduled time is in the future, or the preceding one is not decided;
 /// 7. *skipped*, *busy*: the request is a skip, or other runs of the job are open and the overlap
@@ -63,16 +64,17 @@ use std::{fmt::Debug, sync::Arc};
 /// 9. *claimed*: the watermark is raised, a token is issued and the run is recorded, in one step. A
 ///    skip also raises the watermark.
 ///
-/// A triggered run has no scheduled time. Instead of checks 5 and 6, and of the controls in check
-/// 4, it needs a waiting trigger that has not *expired*. The watermark is unchanged.
+/// A triggered run has no scheduled time. Checks 5 and 6 and the controls in check 4 do not apply
+/// to it. Instead, it needs a waiting trigger that has not *expired*. The watermark is unchanged.
 ///
 /// # Backfills
 /// A backfill is a past part of a schedule. It has its own mark, which each of its claims raises,
-/// so its progress does not depend on any node. Its runs have separate identities: the watermark is
-/// unchanged, and a time that has already run runs again. In a claim, the mark replaces the
-/// watermark in check 5. Unlike a scheduled run, a backfill run does not need the current revision
-/// of the controls, and the overlap rule never skips it. It is *busy* instead, as it is while
-/// another run of the same backfill is open. The backfill is removed with its last scheduled time.
+/// so its progress does not depend on any node. Its runs have separate identities, so the watermark
+/// is unchanged, and a time whose scheduled run has already started is run again. In a claim, the
+/// mark replaces the watermark in check 5. Unlike a scheduled run, a backfill run does not need the
+/// current revision of the controls, and the overlap rule never skips it. It is *busy* instead, as
+/// it is while another run of the same backfill is open. The backfill is removed when its last
+/// scheduled time is claimed.
 ///
 /// # Trigger payloads
 /// A payload is stored separately from the controls, so reading the controls does not transfer it.
@@ -84,7 +86,7 @@ use std::{fmt::Debug, sync::Arc};
 /// group's controls, so that their nodes renew immediately and detect the cancellation. The mark
 /// remains until the run ends. A marked run gets no further attempt: the end of its attempt
 /// finishes the run, regardless of the requested [state](crate::AfterAttempt), and a retry returns
-/// *gone*. A leader ends a marked run without a node.
+/// *gone*. If no node is running a marked run, a leader ends it.
 ///
 /// # Instances
 /// An instance is a job whose [`Definition`](crate::Definition) is stored in the ledger.
@@ -100,7 +102,7 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
 
     /// Registers jobs. Sets the watermark of a new job, and the start of a schedule that is new to
     /// its job, to the server's current time. A leader repeats the registration every minute to
-    /// show that its jobs are alive. Returns one reply per job, in order.
+    /// show that its jobs still exist. Returns one reply per job, in order.
     async fn register(
         &self,
         group: GroupName,
@@ -118,7 +120,7 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
     /// Claims a run so that the caller may start it.
     async fn claim(&self, request: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError>;
 
-    /// Renews the leases of runs, so that they do not become orphans. An attempt that has ended, or
+    /// Renews the leases of runs, so that they do not become orphans. A run that has ended, or
     /// whose lease has ended, is not renewed. Returns one reply per run, in order.
     async fn renew(
         &self,

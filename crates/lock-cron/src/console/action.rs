@@ -48,7 +48,7 @@ pub(super) async fn act(
     let fields = match to_bytes(body, MAX_BODY_BYTES).await.map(|body| serde_json::from_slice(&body)) {
         Ok(Ok(Value::Object(fields))) => fields,
         _ => {
-            let message = format!("the body is not a JSON object of at most {MAX_BODY_BYTES} bytes");
+            let message = format!("the body must be a JSON object of at most {MAX_BODY_BYTES} bytes");
             return refuse(StatusCode::BAD_REQUEST, "bad_input", &message).into_response();
         }
     };
@@ -72,7 +72,7 @@ impl Action {
     fn read(word: &str, fields: &Map<String, Value>) -> Result<Self, Refusal> {
         let text = |field: &str| fields.get(field).and_then(Value::as_str).map(str::to_owned);
         let bad = |field: &str, what: &str| {
-            refuse(StatusCode::BAD_REQUEST, "bad_input", &format!("the field `{field}` is not {what}"))
+            refuse(StatusCode::BAD_REQUEST, "bad_input", &format!("the field `{field}` must be {what}"))
         };
         let string = |field: &str| text(field).ok_or_else(|| bad(field, "a string"));
         match word {

@@ -42,7 +42,9 @@ pub(super) fn failed(error: &CronError) -> Response {
         CronErrorKind::TooManyTriggers => {
             refuse(StatusCode::TOO_MANY_REQUESTS, "too_many_triggers", &error.to_string())
         }
-        _ => refuse(StatusCode::SERVICE_UNAVAILABLE, "store", "the store does not respond"),
+        _ => {
+            refuse(StatusCode::SERVICE_UNAVAILABLE, "store", "a request to the store failed: try again later")
+        }
     };
     refusal.into_response()
 }

@@ -80,7 +80,7 @@ impl OtelCronObserver {
             overdue: make
                 .up_down_counter("cron.overdue", "Jobs without a success for longer than their alert time"),
             data_lost: make.counter("cron.data_lost", "Losses of data in the store"),
-            failure: make.counter("cron.store.failure", "Requests that the store did not complete"),
+            failure: make.counter("cron.store.failure", "Failed requests to the store"),
             offset: meter
                 .f64_gauge("cron.clock.offset")
                 .with_unit("s")

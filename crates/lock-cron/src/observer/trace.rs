@@ -61,8 +61,8 @@ pub(super) fn event(event: &CronEvent<'_>) {
         }
         CronEvent::WatermarkAhead { group, job, by } => {
             let ahead_s = by.as_secs();
-            tracing::error!(cron.group = group, cron.job = %job, ahead_s, "watermark in the future: no runs until \
-                then, unless the job is reset");
+            tracing::error!(cron.group = group, cron.job = %job, ahead_s, "watermark is in the future: no \
+                scheduled run starts until then, unless the job is reset");
         }
         CronEvent::Overdue { group, job, silent } => {
             let silent_s = silent.as_secs();

@@ -17,7 +17,7 @@ use std::{error::Error, fmt, ops::Range, sync::Arc};
 /// assert_eq!(error.to_string(), "the hour `25` of `0 25 * * MON-FRI` is out of range: use 0-23");
 /// assert!(format!("{error:#}").ends_with("\n  0 25 * * MON-FRI\n    ^^ hour"));
 /// ```
-// Not made by `thiserror`: the text quotes a part of another text, and `{:#}` draws a mark below it.
+// Not derived with `thiserror`, because the message quotes part of the schedule's text, and `{:#}` marks that part.
 #[derive(Clone)]
 pub struct ScheduleError(Box<Inner>);
 
@@ -150,7 +150,7 @@ impl ScheduleError {
     }
 }
 
-/// Replaces control characters, which would move the mark or the terminal's cursor.
+/// Replaces control characters, which would move the marker or the terminal's cursor.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

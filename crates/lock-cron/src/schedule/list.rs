@@ -112,7 +112,7 @@ fn item(field: Field, piece: Token<'_>, whole: Token<'_>) -> Result<Item, Proble
         return Err(wrong(
             field,
             whole,
-            "contains an empty item: write values between commas, without spaces",
+            "contains an empty item: separate the values with single commas, without spaces",
         ));
     }
     let (base, step) = match piece.cut('/') {
@@ -160,7 +160,7 @@ fn step(field: Field, token: Token<'_>) -> Result<u16, Problem> {
 fn fitting(field: Field, piece: Token<'_>, step: Option<u16>, first: u16, last: u16) -> Result<u16, Problem> {
     let step = step.unwrap_or(1);
     if step > 1 && step > last - first {
-        let but = format!("has a step larger than the range {first}-{last}: use a smaller one, or `@every`");
+        let but = format!("has a step larger than the range {first}-{last}: use a smaller step, or `@every`");
         return Err(wrong(field, piece, but));
     }
     Ok(step)
@@ -189,7 +189,7 @@ fn hashed(field: Field, token: Token<'_>) -> Result<Option<(u16, u16)>, Problem>
     match (head.is("H"), inside.and_then(|inside| inside.cut('-'))) {
         (true, Some((first, last))) => match (value(field, first)?, value(field, last)?) {
             (first, last) if first <= last => Ok(Some((first, last))),
-            _ => Err(wrong(field, token, "goes backwards: use a first value that is not after the last")),
+            _ => Err(wrong(field, token, "goes backwards: use a first value that is at most the last")),
         },
         _ => Err(wrong(field, token, "is not understood: use a range within `H`, as in `H(0-29)`")),
     }

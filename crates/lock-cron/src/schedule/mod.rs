@@ -119,7 +119,7 @@ impl Schedule {
     pub fn cron(text: &str) -> Result<Self, ScheduleError> {
         if text.len() > MAX_TEXT_BYTES {
             let shown: String = text.chars().take(40).collect();
-            let but = format!("is longer than {MAX_TEXT_BYTES} bytes: use several jobs");
+            let but = format!("is longer than {MAX_TEXT_BYTES} bytes: shorten it, or use several jobs");
             let problem = Problem::new(ScheduleErrorKind::TooLong, 0..shown.len(), "the text", but);
             return Err(problem.in_text(&shown));
         }

@@ -41,7 +41,9 @@ impl Times {
         let refused = |but: &str| Err(text.problem(ScheduleErrorKind::NeverRuns, "the pattern", but));
         match Civil::new(&pattern.numbers(job)) {
             Some(civil) if civil.matches_a_date() => Ok(Self::Pattern { pattern, civil: civil.into() }),
-            Some(_) => refused("never runs: no date has such a day, month, weekday and year"),
+            Some(_) => {
+                refused("never runs, because no date matches it: change the day, month, weekday or year")
+            }
             None => refused("is not understood, so it never runs"),
         }
     }
@@ -52,7 +54,7 @@ impl Times {
             Ok(millis @ 1000..=CENTURY) => Ok(Self::Every(millis.unsigned_abs())),
             Ok(0) => refused("is zero: use a second or more"),
             Ok(..1000) => refused("is shorter than a second: use a second or more"),
-            Ok(_) | Err(_) => refused("is longer than 100 years: use less"),
+            Ok(_) | Err(_) => refused("is longer than 100 years: use a shorter period"),
         }
     }
 

@@ -496,7 +496,7 @@ async fn errors_have_a_kind() {
     let (status, body) = read(&mut app, "/jobs").await;
     assert_eq!(
         (status, &body["error"]),
-        (StatusCode::SERVICE_UNAVAILABLE, &"the store does not respond".into())
+        (StatusCode::SERVICE_UNAVAILABLE, &"a request to the store failed: try again later".into())
     );
 }
 

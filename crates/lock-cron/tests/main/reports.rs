@@ -129,6 +129,6 @@ async fn node_without_the_job_can_only_read_its_history() {
     assert_eq!(tool.history("job", 0).await.expect("an empty history").len(), 0);
     for error in [tool.next_runs("job", 1).await.unwrap_err(), tool.history("jop", 1).await.unwrap_err()] {
         assert_eq!(error.kind(), CronErrorKind::UnknownJob);
-        assert!(error.to_string().contains("this node did not register"), "{error}");
+        assert!(error.to_string().contains("this node has not registered"), "{error}");
     }
 }

@@ -15,7 +15,7 @@ impl GroupLedger {
         if let JobCommand::Reinstate(controls) = command {
             return self.reinstate(now, name, controls);
         }
-        // The open runs of a removed instance continue.
+        // The open runs of a removed instance continue, so they can be cancelled.
         let is_cancel = matches!(command, JobCommand::Cancel { .. });
         let Some(job) = self.jobs.get_mut(name).filter(|job| is_cancel || job.kind != JobKind::Removed)
         else {
@@ -49,7 +49,8 @@ impl GroupLedger {
         // A job's first command is recorded even if it changes nothing, since it overrides controls
         // from before a data loss.
         if changes || *command == JobCommand::Reset || job.controls.revision == 0 {
-            // The only scheduled time of a job that runs once is then late, but not missed.
+            // A job that runs once keeps its watermark, so that its only scheduled time is late and
+            // not missed.
             if changes && !matches!(command, JobCommand::Pause(_) | JobCommand::Reset) && job.once.is_none() {
                 job.raise_watermark(now.as_millis());
             }

@@ -8,7 +8,7 @@
 //!     │      add: changed ▼                            add │ │ remove
 //!     │  expired        kept (a removed one that expires)  ▼ │
 //!     └──────────────────┘                             instance
-//!  forget: from each of them to unknown
+//!  forget: from any of them to unknown
 //! ```
 //!
 //! Invariants:

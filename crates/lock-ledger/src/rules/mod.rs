@@ -17,8 +17,8 @@
 //!   first attempt.
 //! - An open run has one attempt, and only its claim id can renew or end it.
 //! - An attempt whose lease has ended cannot be renewed, only ended or followed by another.
-//! - A claim with a pool only starts while the pool has fewer open runs than the claim's limit,
-//!   across the group.
+//! - A claim with a pool starts a run only while the pool has fewer open runs than the claim's
+//!   limit, across the group.
 //! - Each claim of a backfill raises its mark. At most one of its runs is open.
 //! - A cancelled run gets no further attempt.
 //! - A payload belongs to a waiting trigger or to its open run, and is removed when neither

@@ -12,7 +12,7 @@ use crate::{
 };
 use lock_core::clock::UtcTime;
 
-/// Claims the next attempt. This needs no leadership, because the caller already has the claim of
+/// Claims the next attempt. The caller need not be the leader, because it already has the claim of
 /// the last attempt.
 pub(super) fn claim_retry(
     job: &mut Job,
@@ -28,7 +28,8 @@ pub(super) fn claim_retry(
     if open.stage == Stage::Running && !open.is_over(now) {
         return ClaimReply::Busy { running: running + 1 };
     }
-    // An older run neither ends nor joins a later one that has started in the meantime.
+    // Always busy: a retry neither ends a later run that has started in the meantime, nor runs
+    // beside it.
     if forbids(r.overlap, running) {
         return ClaimReply::Busy { running };
     }
