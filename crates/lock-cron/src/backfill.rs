@@ -61,8 +61,8 @@ impl Scheduler {
     /// this node has not registered. Otherwise the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. Repeating it may start a
-    /// second backfill.
+    /// If the future is dropped, the command may or may not have been applied. Repeating it may
+    /// start a second backfill.
     pub async fn backfill<T: Into<UtcTime>>(
         &self,
         job: &str,
@@ -137,7 +137,7 @@ impl Scheduler {
     /// Returns the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -10,8 +10,8 @@ impl Scheduler {
     /// their bodies, which are dropped after the [cancel grace](crate::JobBuilder::cancel_grace).
     /// Such an attempt has the outcome [`Cancelled`](crate::RunOutcome::Cancelled), unless the body
     /// succeeds within the grace. No further attempt follows, not even a retry that is already
-    /// waiting or one after the death of the node. If the store does not respond, a run receives
-    /// the request at its next renewal. Renewals are a third of the [run
+    /// waiting or one after the death of the node. A node whose heartbeats fail learns of the
+    /// cancellation when it next renews the run's lease. Renewals are a third of the [run
     /// lease](crate::SchedulerBuilder::run_lease) apart.
     ///
     /// Later runs are not affected: [`pause`](Self::pause) stops the schedule, and
@@ -31,7 +31,7 @@ impl Scheduler {
     /// Returns the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn cancel(&self, job: &str) -> Result<bool, CronError> {
         self.cancel_runs(job, None).await
     }
@@ -58,7 +58,7 @@ impl Scheduler {
     /// Returns the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn cancel_run(&self, job: &str, run: RunId) -> Result<bool, CronError> {
         self.cancel_runs(job, Some(run)).await
     }

@@ -35,7 +35,7 @@ pub(crate) struct AttemptId {
 pub(crate) struct AttemptEnd {
     pub(crate) outcome: RunOutcome,
     pub(crate) detail: String,
-    /// The state of the run afterwards. With `None`, no end is recorded: the run is left to the next leader.
+    /// The state of the run afterwards. With `None`, no end is recorded: the run is left to the leader.
     pub(crate) then: Option<AfterAttempt>,
 }
 
@@ -167,7 +167,7 @@ pub(crate) enum RetryOutcome {
     Claimed(ClaimedRun),
     /// The ledger refused it.
     Refused(ClaimReply),
-    /// The store did not respond.
+    /// The request failed.
     Failed {
         error: BackendError,
         /// Set if a request may still be applied.

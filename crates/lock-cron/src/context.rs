@@ -10,7 +10,7 @@ use tokio::sync::watch;
 ///
 /// # Guarantees
 /// A run is *started* once. Its effects happen only once if the resource checks
-/// [`fencing_token`](Self::fencing_token), on the read and on the write, or the run's identity,
+/// [`fencing_token`](Self::fencing_token) on reads and writes, or the run's identity,
 /// [`id`](Self::id).
 #[derive(Debug, Clone)]
 pub struct RunContext {
@@ -83,7 +83,7 @@ impl RunContext {
         self.run.backfill().is_some()
     }
 
-    /// Returns `true` if this node still holds the run. Compares the clock and does no IO, so the
+    /// Returns `true` if this node still holds the run. Checks the clock and does no IO, so the
     /// first call after a process pause is already accurate.
     #[must_use]
     pub fn is_held(&self) -> bool {

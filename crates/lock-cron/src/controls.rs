@@ -12,7 +12,7 @@ use lock_core::{__private::lock, LockName};
 use lock_ledger::{CommandReply, FleetControls, JobCommand, PauseNote, RunId};
 use serde::Serialize;
 
-/// The maximum length of the author and of the text of a note, in bytes.
+/// The maximum length of a note's author, and of its text, in bytes.
 const MAX_NOTE_BYTES: usize = 1000;
 
 impl Scheduler {
@@ -36,10 +36,11 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`], [`UnknownJob`](CronErrorKind::UnknownJob), [`Store`](CronErrorKind::Store).
+    /// Returns [`CronErrorKind::InvalidName`] for an invalid job name, [`UnknownJob`](CronErrorKind::UnknownJob) if no
+    /// node has registered the job, or [`Store`](CronErrorKind::Store) if the store fails.
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn pause(&self, job: &str) -> Result<(), CronError> {
         self.pause_with_note(job, PauseNote::default()).await
     }
@@ -63,11 +64,11 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidOptions`] if the author or the reason is longer than 1,000 bytes; otherwise as
-    /// [`pause`](Self::pause).
+    /// Returns [`CronErrorKind::InvalidOptions`] if the author or the reason is longer than 1,000 bytes, and otherwise
+    /// the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn pause_with_note(&self, job: &str, note: PauseNote) -> Result<(), CronError> {
         if note.actor.len().max(note.text.len()) > MAX_NOTE_BYTES {
             let about = format!(
@@ -97,7 +98,7 @@ impl Scheduler {
     /// Returns the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn resume(&self, job: &str) -> Result<(), CronError> {
         self.command(job, JobCommand::Resume).await.map(drop)
     }
@@ -118,10 +119,11 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidSchedule`]; otherwise as [`pause`](Self::pause).
+    /// Returns [`CronErrorKind::InvalidSchedule`] if the schedule is invalid, and otherwise the
+    /// errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn replace(&self, job: &str, schedule: &str) -> Result<(), CronError> {
         let (schedule, _) = kind::write_schedule(&LockName::new(job)?, &Schedule::cron(schedule)?)?;
         self.command(job, JobCommand::Replace(schedule)).await.map(drop)
@@ -145,7 +147,7 @@ impl Scheduler {
     /// Returns the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn restore(&self, job: &str) -> Result<(), CronError> {
         self.command(job, JobCommand::Restore).await.map(drop)
     }
@@ -167,12 +169,12 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// As [`pause`](Self::pause), and [`CronErrorKind::TooManyTriggers`] if 100 triggers of the job are waiting, or
-    /// 1000 of the group.
+    /// Returns the errors of [`pause`](Self::pause), and [`CronErrorKind::TooManyTriggers`] if 100 triggers of the job
+    /// or 1,000 of the group are waiting.
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. Repeating it may trigger a
-    /// second run.
+    /// If the future is dropped, the command may or may not have been applied. Repeating it may
+    /// trigger a second run.
     pub async fn trigger(&self, job: &str) -> Result<RunId, CronError> {
         self.trigger_run(job, None).await
     }
@@ -204,13 +206,14 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// As [`trigger`](Self::trigger). Also [`TooManyTriggers`](CronErrorKind::TooManyTriggers) if 256 triggers of the
-    /// group are waiting with a payload, and [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload cannot be
-    /// encoded as JSON or is larger than 64 KiB.
+    /// Returns the errors of [`trigger`](Self::trigger). Also returns
+    /// [`TooManyTriggers`](CronErrorKind::TooManyTriggers) if 256 triggers of the group are waiting with a payload, and
+    /// [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload cannot be encoded as JSON or is larger than 64
+    /// KiB.
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. Repeating it may trigger a
-    /// second run.
+    /// If the future is dropped, the command may or may not have been applied. Repeating it may
+    /// trigger a second run.
     pub async fn trigger_with(&self, job: &str, payload: &impl Serialize) -> Result<RunId, CronError> {
         self.trigger_run(job, Some(payload::encode(payload)?)).await
     }
@@ -239,7 +242,7 @@ impl Scheduler {
     /// Returns [`CronErrorKind::Store`] if the store fails.
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn cancel_trigger(&self, run: RunId) -> Result<bool, CronError> {
         let ledger = &self.shared.node.ledger;
         let RunId::Triggered(id) = run else { return Ok(false) };
@@ -273,7 +276,7 @@ impl Scheduler {
     /// Returns the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn reset(&self, job: &str) -> Result<(), CronError> {
         self.command(job, JobCommand::Reset).await.map(drop)
     }

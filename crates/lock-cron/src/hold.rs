@@ -72,7 +72,7 @@ impl RunHold {
         self.lose(LostReason::Gone);
     }
 
-    /// Returns `true` if the hold is valid now. Compares the clock and does no IO.
+    /// Returns `true` if the hold is valid now. Checks the clock and does no IO.
     pub(crate) fn is_held(&self) -> bool {
         self.look().is_ok()
     }
@@ -82,7 +82,7 @@ impl RunHold {
         self.look().unwrap_or_default()
     }
 
-    /// Completes when the hold is lost. Compares the clock at every poll, and sets its own timer.
+    /// Completes when the hold is lost. Checks the clock at every poll, and sets its own timer.
     pub(crate) async fn lost(&self) -> LostReason {
         let mut changed = self.shared.state.subscribe();
         loop {

@@ -64,7 +64,7 @@ impl Scheduler {
     /// [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn add(
         &self,
         kind: &str,
@@ -98,7 +98,7 @@ impl Scheduler {
     /// [`DuplicateJob`](CronErrorKind::DuplicateJob).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -140,7 +140,7 @@ impl Scheduler {
     /// Returns [`CronErrorKind::InvalidName`] or [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn remove(&self, kind: &str, id: &str) -> Result<bool, CronError> {
         self.withdraw(kind, id, Removal::KeepRecord).await
     }
@@ -148,7 +148,8 @@ impl Scheduler {
     /// Removes an instance with all its data: history, controls and triggers. The node of an open
     /// run loses the run at its next renewal, and the body is told to stop. Fencing tokens still
     /// increase if the instance is added again. A record with the name is kept for a minute to
-    /// notify nodes of the removal. Returns `false` if the store contained no data of the instance.
+    /// notify nodes of the removal. Returns `false` if the store contained no data about the
+    /// instance.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -165,7 +166,7 @@ impl Scheduler {
     /// Returns the errors of [`remove`](Self::remove).
     ///
     /// # Cancel safety
-    /// If this is dropped, the command may or may not have been applied. It can be repeated.
+    /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn forget(&self, kind: &str, id: &str) -> Result<bool, CronError> {
         self.withdraw(kind, id, Removal::Forget).await
     }

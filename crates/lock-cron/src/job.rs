@@ -28,7 +28,7 @@ pub(crate) struct Job {
     pub(crate) payload: Option<Arc<str>>,
     /// The revision of the definition of an instance; 0 for a job in code.
     pub(crate) definition: u64,
-    /// The time from which the time without a success of an instance counts; `None` for a job in code.
+    /// For an instance, the time from which the time without a success is measured; `None` for a job in code.
     pub(crate) since: Option<UtcTime>,
 }
 

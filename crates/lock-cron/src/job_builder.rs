@@ -130,9 +130,9 @@ impl JobBuilder {
         self
     }
 
-    /// Limits the open runs of all jobs with this pool, across the whole group, to `max` at the
-    /// same time, even if nodes die. A kind's instances share its pool. Each job has at most one
-    /// pool. [`max_running`] limits the runs per node.
+    /// Limits the open runs of all jobs in this pool to `max` at a time across the whole group,
+    /// even if nodes die. A kind's instances share its pool. Each job has at most one pool.
+    /// [`max_running`] limits the runs per node.
     ///
     /// A run occupies its slot until its end is recorded, including while it waits for its next
     /// [attempt](Retries). If the node of a run dies, its slot is freed when the [`run_lease`]
@@ -230,9 +230,9 @@ impl JobBuilder {
     /// [`JobInfo::overdue`](crate::JobInfo::overdue) and the console show it. A paused job is not
     /// overdue.
     ///
-    /// For a kind, the time applies to each instance, and is measured from the time the instance
-    /// was added or from its only scheduled time. Choose a time that suits the instance with the
-    /// longest interval.
+    /// For a kind, the time applies to each instance, and is measured from the last change of its
+    /// schedule or, if it runs once, from its scheduled time. Choose a time that suits the instance
+    /// with the longest interval.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -289,7 +289,7 @@ impl JobBuilder {
     }
 }
 
-/// The minimum grace. It leaves time to plan and to claim a run.
+/// The minimum grace, which leaves time to plan and claim a run.
 const MIN_GRACE: Duration = Duration::from_secs(1);
 
 const MAX_JITTER: Duration = Duration::from_secs(86_400);

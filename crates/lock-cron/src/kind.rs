@@ -91,14 +91,15 @@ pub(crate) fn is_on_a_node(instance: &LockName, nodes: &[LiveNode]) -> bool {
     nodes.iter().any(has)
 }
 
-/// Returns the time from which an instance counts as without a success: that of its schedule, or
-/// its only scheduled time.
+/// Returns the time from which an instance's time without a success is measured: the start of its
+/// schedule, or its only scheduled time if that is later.
 pub(crate) fn counts_from(instance: &Instance) -> UtcTime {
     let once = instance.definition.once.map(|once| once.at);
     once.into_iter().fold(instance.since, Ord::max)
 }
 
-/// Writes a schedule for the store, as its text and its policy, if every node can read them again.
+/// Formats a schedule for the store as its text and its policy. Returns an error if a node could
+/// not parse them.
 pub(crate) fn write_schedule(
     name: &LockName,
     schedule: &Schedule,

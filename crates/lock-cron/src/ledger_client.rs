@@ -69,8 +69,8 @@ impl LedgerClient {
         JobId { group: self.group.clone(), name: name.clone() }
     }
 
-    /// Returns the server's time if it is known, and otherwise this node's. It only determines the
-    /// time of requests. It is in whole milliseconds, because a row of skips may end at it.
+    /// Returns the server's time if it is known, and otherwise this node's, in whole milliseconds
+    /// because a row of skips may end at this time. It only determines when requests are sent.
     pub(crate) fn now(&self) -> UtcTime {
         whole_millis(self.server_now().unwrap_or_else(|| self.clock.wall()))
     }

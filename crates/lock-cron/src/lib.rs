@@ -2,7 +2,7 @@
 //!
 //! Every node registers its jobs and runs its [`Scheduler`]. Each run is started once, on one of
 //! the nodes: the runs are spread over all nodes with [room](SchedulerBuilder::max_running), unless
-//! their [placement](JobBuilder::placement) is the leader. A [`Schedule`] gives the same times on
+//! their [placement](JobBuilder::placement) is the leader. A [`Schedule`] yields the same times on
 //! every node.
 //!
 //! ```no_run
@@ -31,11 +31,11 @@
 //!   are harmless.
 //! - The *effects* happen only once if the resource checks the [token](RunContext::fencing_token)
 //!   or the [id](RunContext::id) of the run.
-//! - When a node dies, others run its jobs within two seconds. If the node was the leader, they
-//!   do so within the [leadership lease](SchedulerBuilder::leadership_lease) (10 s) plus a second.
-//!   When the leader is shut down, another one continues immediately, including runs whose bodies
-//!   had not started.
-//! - A changed schedule, a new job and a returning job take effect at their registration, and
+//! - When a node dies, others run its jobs within two seconds. If the node was the leader, they do
+//!   so within the [leadership lease](SchedulerBuilder::leadership_lease) (10 s) plus a second.
+//!   When the leader is shut down, another node takes over immediately, and also starts the runs
+//!   whose bodies had not started.
+//! - New jobs, returning jobs and changed schedules take effect when they are registered. They
 //!   never run past scheduled times.
 //!
 //! # Defaults

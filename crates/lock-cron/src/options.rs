@@ -61,7 +61,7 @@ pub enum OnOrphan {
     #[default]
     Skip,
     /// Retries the run with a higher fencing token. A body cancelled by a shutdown also counts as
-    /// orphaned, and the next leader retries it immediately. Failures have a separate budget; see
+    /// orphaned, and the leader retries it immediately. Failures have a separate budget; see
     /// [`Retries`].
     Retry {
         /// The number of further attempts.
@@ -70,8 +70,8 @@ pub enum OnOrphan {
 }
 
 /// The retries of a run that failed, panicked or timed out. The same node retries the run, or the
-/// next leader if that node stops. A run that waits for its next attempt is open, so the overlap
-/// policy counts it.
+/// leader if that node stops. A run that waits for its next attempt is open, so the overlap policy
+/// counts it.
 ///
 /// | option | default |
 /// | --- | --- |

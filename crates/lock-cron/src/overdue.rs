@@ -8,8 +8,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress<'a> {
     pub(crate) alert_after: Option<Duration>,
-    /// The time from which the time without a success counts before the first one: the start of its schedule. `None` if
-    /// that has not begun.
+    /// The start of the job's schedule, from which the time without a success is measured before the first one. `None`
+    /// if the schedule has not started.
     pub(crate) since: Option<UtcTime>,
     pub(crate) last_success: Option<UtcTime>,
     pub(crate) controls: Option<&'a JobControls>,

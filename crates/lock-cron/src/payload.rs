@@ -13,7 +13,7 @@ pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 /// The payload of a run does not match the requested type. Change the type, or trigger the run or
 /// add the instance again with a matching payload.
 ///
-/// A body that returns this error fails without a retry.
+/// A run whose body returns this error fails without a retry.
 #[derive(Debug)]
 pub struct BadPayload(serde_json::Error);
 
@@ -59,7 +59,7 @@ impl RunContext {
     /// to `()` or `None`.
     ///
     /// # Errors
-    /// Returns [`BadPayload`]. A body that returns this error fails without a retry.
+    /// Returns [`BadPayload`]. A run whose body returns this error fails without a retry.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, BadPayload> {
         serde_json::from_str(self.payload.as_deref().unwrap_or("null")).map_err(BadPayload)
     }

@@ -11,7 +11,7 @@
 //! Invariants:
 //! - a body starts only while the hold of its claim is valid;
 //! - a shutdown never ends a run that the death of the node would not end;
-//! - each attempt whose body started has one record, except one that was lost and may be retried by the next leader.
+//! - each attempt whose body started has one record, except one that was lost and may be retried by the leader.
 
 use crate::{
     backoff::RETRY_PAUSE,
@@ -136,7 +136,7 @@ fn after(
         !is_final && matches!(outcome, RunOutcome::Failed | RunOutcome::Panicked | RunOutcome::TimedOut);
     let retries_orphans = job.terms.on_orphan != OnOrphan::Skip;
     match (outcome, cancelled) {
-        // The next leader finds the run and continues it.
+        // The leader finds the run and continues it.
         (RunOutcome::Abandoned, _) if retries_orphans => None,
         (RunOutcome::Cancelled, Some(CancelReason::Shutdown)) if retries_orphans => {
             Some(AfterAttempt::Reassign)
@@ -195,18 +195,19 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
             }
             // A run keeps its slot, so this only happens if nodes set different limits for the pool.
             RetryOutcome::Refused(ClaimReply::PoolFull { .. }) => delay = full.next_wait(),
-            // It was cancelled, or another node has it and is then the only one that can end it.
+            // The run was cancelled. If another node has claimed it instead, this request has no
+            // effect.
             RetryOutcome::Refused(ClaimReply::Gone) => {
                 give_up(CancelReason::Cancelled.detail(), AfterAttempt::Finish).await;
                 return None;
             }
-            // The next leader finds it.
+            // The leader finds it.
             RetryOutcome::Refused(_) | RetryOutcome::Failed { in_doubt: true, .. } => return None,
             RetryOutcome::Failed { error, .. } if !error.is_retryable() => {
                 give_up("the store refused another attempt", AfterAttempt::Finish).await;
                 return None;
             }
-            // Nothing was claimed, and the run still belongs to this node: a short outage of the store costs no
+            // Nothing was claimed, and the run still belongs to this node: a short outage of the store uses up no
             // attempt.
             RetryOutcome::Failed { .. } => delay = RETRY_PAUSE,
         }

@@ -20,7 +20,7 @@ pub(crate) enum CancelReason {
     Shutdown,
     /// A later run replaces this one.
     Replaced,
-    /// A fleet command cancels it.
+    /// A command cancelled it.
     Cancelled,
 }
 

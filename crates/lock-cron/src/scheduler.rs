@@ -86,12 +86,12 @@ pub struct JobInfo {
     pub replaced: bool,
     /// `true` if the job's scheduled runs are paused.
     pub paused: bool,
-    /// The author and the reason of the pause; empty unless the job is paused.
+    /// The author of the pause and the reason for it; empty unless the job is paused.
     pub note: PauseNote,
     /// The pool and its limit on this node; `None` for a job without a pool, and for an instance whose kind this node
     /// has not registered.
     pub pool: Option<PoolLimit>,
-    /// The next run, unless the job is paused.
+    /// The time of the next run; `None` if the job is paused or has no further runs.
     pub next_run: Option<UtcTime>,
     /// The end of the last successful run, by the server's clock; `None` before the first one.
     pub last_success: Option<UtcTime>,
@@ -183,7 +183,7 @@ impl Scheduler {
         RunLoop::new(self.shared.clone(), jobs, kinds).run(signal).await
     }
 
-    /// Returns `true` if this node is the leader now.
+    /// Returns `true` if this node is currently the leader.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -216,7 +216,7 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::Store`].
+    /// Returns [`CronErrorKind::Store`] if the store fails.
     ///
     /// # Cancel safety
     /// This method is cancel safe. It changes nothing.
@@ -280,8 +280,8 @@ impl Scheduler {
     }
 
     /// Returns the next `n` runs of a job, by the server's clock and the fleet's controls, so the
-    /// result is the same on every node. A pause is ignored. This node must have registered a job
-    /// in code. The schedule of an instance is read from the store.
+    /// result is the same on every node. A pause is ignored. A job in code must be registered on
+    /// this node; the schedule of an instance is read from the store.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -295,8 +295,8 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did
-    /// not register the job; [`Store`](CronErrorKind::Store).
+    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node has
+    /// not registered the job and no such instance exists; [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
     /// This method is cancel safe. It changes nothing.
@@ -331,8 +331,8 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node did
-    /// not register the job and the store contains no attempt of it;
+    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node has
+    /// not registered the job and the store contains no attempt of it;
     /// [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
@@ -405,7 +405,7 @@ struct Listed<'a> {
     pool: Option<PoolLimit>,
     instance: Option<InstanceInfo>,
     alert_after: Option<Duration>,
-    /// The time from which the time without a success of an instance counts.
+    /// For an instance, the time from which the time without a success is measured.
     since: Option<UtcTime>,
 }
 

@@ -47,11 +47,11 @@ impl Scheduler {
 /// | [`node`](Self::node) | the factory's process id | the name of this process in the history |
 /// | [`leadership_lease`](Self::leadership_lease) | 10 s | the maximum delay of runs after the death of the leader |
 /// | [`run_lease`](Self::run_lease) | 30 s | the time after which a run whose node died is an orphan |
-/// | [`shutdown_grace`](Self::shutdown_grace) | 20 s | the time for claims and running bodies at shutdown |
+/// | [`shutdown_grace`](Self::shutdown_grace) | 20 s | the time that a shutdown waits for claims and running bodies |
 /// | [`trigger_life`](Self::trigger_life) | 10 min | the maximum time a trigger waits for a leader |
 /// | [`max_running`](Self::max_running) | no limit | the maximum number of simultaneous runs on this node |
 /// | [`history`](Self::history) | 100 | the length of the history of each job, in entries |
-/// | [`observer`](Self::observer) | none | `tracing` events are always emitted |
+/// | [`observer`](Self::observer) | none | an observer in addition to the `tracing` events |
 #[derive(Debug)]
 #[must_use]
 pub struct SchedulerBuilder {
@@ -115,8 +115,8 @@ impl SchedulerBuilder {
     }
 
     /// Sets the lease of a run. A run whose node died is open until the lease expires. With
-    /// `Overlap::Skip`, runs that become due before that are skipped, because the run may still be
-    /// in progress.
+    /// `Overlap::Skip`, runs that become due before that are skipped, because the earlier run may
+    /// still be in progress.
     ///
     /// The timeout of a request to the run ledger is a tenth of the shorter of the two leases, and at most 3 s.
     pub fn run_lease(mut self, lease: Duration) -> Self {

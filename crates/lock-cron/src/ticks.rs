@@ -103,7 +103,7 @@ impl Ticks {
     /// Waits for the next tick. Returns `None` after the last one.
     ///
     /// # Cancel safety
-    /// This method is cancel safe. Dropping it loses no tick.
+    /// This method is cancel safe. Dropping the future loses no tick.
     pub async fn next(&mut self) -> Option<UtcTime> {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }

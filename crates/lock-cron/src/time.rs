@@ -7,7 +7,7 @@ pub(crate) fn whole_millis(instant: impl Into<UtcTime>) -> UtcTime {
     UtcTime::from_millis(instant.into().as_millis())
 }
 
-/// Returns the second that contains the instant, since 1970.
+/// Returns the instant in whole seconds since 1970.
 pub(crate) fn second(instant: UtcTime) -> i64 {
     (instant.as_millis() / 1000).cast_signed()
 }

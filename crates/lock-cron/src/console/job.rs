@@ -80,7 +80,7 @@ fn known_terms(console: &Console, name: &LockName) -> Option<JobTerms> {
     registry.jobs.get(name).map(|job| job.terms.clone()).or_else(of_kind)
 }
 
-/// Returns the milliseconds by which the watermark of a job is in the future. Until then nothing starts.
+/// Returns the milliseconds by which the watermark of a job is in the future. Until then, no scheduled run starts.
 async fn ahead(console: &Console, registration: Registration, now: UtcTime) -> Result<u64, CronError> {
     let watermarks = console.cron.watermarks(vec![registration]).await?;
     let ahead = watermarks.values().next().map(|watermark| watermark.since(now));

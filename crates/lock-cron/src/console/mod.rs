@@ -75,11 +75,11 @@ enum Access {
 /// | path | response |
 /// | --- | --- |
 /// | | the page; `#job=name` links to a job |
-/// | `/jobs` | the jobs of the group, as JSON; `?show=failing`, `paused`, `running` or `unowned`, `?q=text`, `?limit=n` |
+/// | `/jobs` | the jobs of the group, as JSON; `?show=failing`, `overdue`, `paused`, `running` or `unowned`, `?q=text`, `?limit=n` |
 /// | `/jobs/{name}` | a job, its next runs and its history by run, as JSON |
 ///
-/// Errors are returned as `{"error": "…", "kind": "…"}`: 404 for an unknown job, 503 if the store
-/// does not respond.
+/// Errors are returned as `{"error": "…", "kind": "…"}`: 400 for an invalid query, 404 for an
+/// unknown job, 503 if a request to the store fails.
 ///
 /// All viewers of a router share its store reads. The router reads at most once a second, and
 /// spends at most a tenth of the time reading.

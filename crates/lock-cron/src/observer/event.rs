@@ -7,8 +7,8 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 
 /// Observes a scheduler.
 ///
-/// Called on the scheduler's task, including in `Drop`: return quickly and do not block. A panic is
-/// caught and ends only this call. For events of the leadership lock, see
+/// Observers are called on the scheduler's task, including in `Drop`, so they must return quickly
+/// and not block. A panic is caught and ends only that call. For events of the leadership lock, see
 /// [`LockObserver`](lock_core::observer::LockObserver).
 ///
 /// ```
@@ -110,7 +110,7 @@ pub enum CronEvent<'a> {
         /// The time from the start of the body to its end.
         took: Duration,
     },
-    /// An orphaned run was found, whose node died or lost the run.
+    /// An orphaned run was found: its node died or lost it.
     Orphaned {
         /// The group.
         group: &'a str,

@@ -26,7 +26,7 @@ const SECONDS: [f64; 14] =
 /// | `cron.unowned` | counter: jobs that no leader has registered | `cron.job` |
 /// | `cron.ahead` | counter: minutes in which a watermark was in the future | `cron.job` |
 /// | `cron.overdue` | up-down counter: 1 for each overdue job, on the node that leads | `cron.job` |
-/// | `cron.data_lost` | counter: losses of data in the store | `cron.job`, unless the whole group was lost |
+/// | `cron.data_lost` | counter: losses of data in the store | `cron.job`, unless the data of the whole group was lost |
 /// | `cron.store.failure` | counter | |
 /// | `cron.clock.offset` | gauge, s: this node's clock minus the server's | |
 ///

@@ -8,7 +8,7 @@ use std::fmt;
 pub enum SkipReason {
     /// Other runs of the job were open.
     Overlap,
-    /// The run was missed, and the misfire policy or the grace skips it.
+    /// The run was missed, and the misfire policy does not start it.
     Missed,
     /// The run waited in the queue until a later run replaced it.
     Queue,

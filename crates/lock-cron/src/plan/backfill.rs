@@ -39,8 +39,8 @@ impl PlannedJob {
         if self.pending.give_way() {
             self.clear_backoff();
         }
-        // Scheduled times that passed without a leader only become pending once the watermark is
-        // read and they are searched.
+        // Scheduled times that passed without a leader only become pending once the watermark has
+        // been read and they have been found by a search.
         let knows_waiting = self.cursor.is_some() && self.behind.is_none();
         let waits = !self.pending.is_empty() || self.on_time.due_at().is_some();
         if self.paused || waits || !knows_waiting {
@@ -53,7 +53,7 @@ impl PlannedJob {
                 self.pending.push(PendingRun::backfill(run, queues));
                 return;
             }
-            // By the zone data of this node there are no further scheduled times.
+            // According to this node's zone data, there are no further scheduled times.
             out.push(Command::CloseBackfill { job: name.clone(), id: *id });
             self.backfills.remove(0);
         }

@@ -16,8 +16,8 @@ pub(crate) struct Due {
     pub(crate) pool: Option<PoolLimit>,
     /// Set to record the run as skipped instead of starting it.
     pub(crate) skip: Option<Skip>,
-    /// The previous scheduled time, if it may be undecided: set in the claim of a node that may not
-    /// lead.
+    /// The previous scheduled time, if it may be undecided. Set in the claim of a node that may not
+    /// be the leader.
     pub(crate) after: Option<UtcTime>,
     pub(crate) schedule: u64,
     pub(crate) revision: u64,

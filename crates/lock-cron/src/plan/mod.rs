@@ -14,11 +14,12 @@
 //! leader claims the scheduled times of the job.
 //!
 //! Events: elected, resigned, registered and observed (with the watermark), peers read, controls
-//! changed, tick, claim completed, run ended. Commands: claim (or skip), cancel running ones,
-//! register, read the controls, count skipped runs.
+//! changed, tick, claim completed, run ended. Commands: claim (or skip), cancel the running runs of
+//! a job, register, read the controls, count skipped runs.
 //!
 //! Invariants:
-//! - nothing is claimed while paused or while draining; without leadership, only on-time runs are claimed;
+//! - no scheduled run or backfill is planned while its job is paused, and nothing is claimed while draining; without
+//!   leadership, only on-time runs are claimed;
 //! - no claim starts a run for which this node has no room, and a pool has at most one claim in flight;
 //! - at most one claim of a job is in flight, and claims are sent in ascending order;
 //! - `cursor` and pending runs never go back: a decided or skipped run is not claimed again under the same leadership;

@@ -36,7 +36,7 @@ pub(super) struct PlannedJob {
     pub(super) cursor: Option<UtcTime>,
     /// The first scheduled time after the cursor.
     pub(super) next: Option<UtcTime>,
-    /// The time between the first two of several due runs that are not yet searched.
+    /// The time between the first two of several due runs that have not been searched yet.
     pub(super) behind: Option<Duration>,
     /// Set if the next on-time run queues behind the catch-up runs.
     pub(super) follows_catch_up: bool,

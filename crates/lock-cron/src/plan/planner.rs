@@ -89,7 +89,7 @@ impl Planner {
         }
     }
 
-    /// Stops starting runs.
+    /// Stops planning and claiming runs.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
     }

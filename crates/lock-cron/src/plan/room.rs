@@ -3,8 +3,8 @@
 //! A full pool is treated like a node without room: the runs stay due until their grace is over,
 //! and are then skipped. Only the store has all runs of a pool, so a node detects a full pool from
 //! the replies to its claims. After each back-off, one claim is then sent on behalf of all jobs of
-//! the pool. Claims of a pool are sent one at a time, so many jobs that wait for one place cause
-//! few requests.
+//! the pool. Claims of a pool are sent one at a time, so many jobs that wait for one slot cause few
+//! requests.
 
 use super::planned_job::BUSY;
 use crate::{terms::JobTerms, time::UtcTime};
@@ -49,7 +49,7 @@ impl Room {
         }
     }
 
-    /// Ends a tick. Forgets a pool for which no job sends a claim although it may: nothing waits for it.
+    /// Ends a tick. Forgets pools that may be claimed but have no claim in flight, because no run is waiting for them.
     pub(super) fn end(&mut self, now: UtcTime) {
         self.pools.retain(|_, pool| pool.asking || pool.not_before > now);
     }
@@ -94,7 +94,7 @@ impl Room {
         }
     }
 
-    /// Handles the end of a run of the job on this node. Its place is free, unless another node has taken it.
+    /// Handles the end of a run of the job on this node. Its slot is free, unless another node has taken it.
     pub(super) fn run_ended(&mut self, terms: &JobTerms) {
         if let Some(pool) = self.pool_mut(terms) {
             pool.not_before = UtcTime::default();

@@ -34,7 +34,7 @@ impl RunLoop {
     pub(super) fn elected(&mut self, elected: Result<LockGuard, LockError>) {
         match elected {
             Ok(guard) if self.phase == Phase::Running => self.lead(guard),
-            // Too late: the next candidate acquires the lock immediately.
+            // The shutdown has begun. The next candidate acquires the lock immediately.
             Ok(guard) => drop(guard),
             Err(error) if error.kind() == LockErrorKind::ShutDown => {
                 self.failure = Some(error.into());
@@ -61,8 +61,8 @@ impl RunLoop {
         self.describe_kinds();
     }
 
-    /// Checks the leadership against the clock before anything is planned. In a process that was stopped, no timer has
-    /// fired yet, and another leader may have started the runs that seem to be missed.
+    /// Checks the leadership against the clock before anything is planned. After the process was suspended, no timer
+    /// may have fired yet, and another leader may have started the runs that seem to be missed.
     pub(super) fn check_leadership(&mut self) {
         if self.leadership.as_ref().is_some_and(|leadership| !leadership.guard.is_held()) {
             self.leadership_lost(&"the leadership lease was lost");

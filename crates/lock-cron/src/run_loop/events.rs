@@ -28,7 +28,8 @@ use lock_ledger::{
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
-/// The lead of a watermark above which the server's clock is assumed to have been ahead.
+/// The time by which a watermark may be in the future before the server's clock is assumed to have
+/// been ahead.
 const MAX_WATERMARK_LEAD: Duration = Duration::from_secs(60);
 
 impl RunLoop {
@@ -50,7 +51,7 @@ impl RunLoop {
                     self.spawn(close, Effect::BackfillClosed);
                 }
                 Command::Register(job) => self.register(&[job], Duration::ZERO),
-                // The store no longer has the known controls, whatever their revision.
+                // The known controls are outdated, even if the revision is unchanged.
                 Command::ReadControls => self.read_all_controls(),
                 Command::Skipped { job, reason, count } => {
                     let skipped = |group| CronEvent::Skipped { group, job: &job, reason, count };
@@ -61,7 +62,7 @@ impl RunLoop {
     }
 
     fn claim(&mut self, mut due: Due) {
-        // Another definition may arrive before the reply. The run belongs to the definition by
+        // Another definition may arrive before the reply. The run belongs to the definition from
         // which it was planned.
         let Some(job) = self.jobs.get(&due.job).cloned() else { return };
         let node = self.shared.node.clone();
@@ -81,7 +82,7 @@ impl RunLoop {
         if self.phase == Phase::Ending {
             node.running.cancel(|of| *of == key, CancelReason::Shutdown);
         }
-        // Ended after a panic outside the body as well: otherwise its lease would be renewed forever, and no later run
+        // Also sent after a panic outside the body. Otherwise, the lease would be renewed forever, and no later run
         // could start.
         let ended = Effect::RunEnded(key.clone());
         let task = async move {
@@ -311,7 +312,7 @@ impl RunLoop {
         });
     }
 
-    /// Ends a run that has no node: it was cancelled, or the payload for a further attempt is gone.
+    /// Ends a cancelled run, or a run of a removed instance, whose node has left.
     fn abandon(&mut self, left: OpenRun) {
         let key = RunKey { job: left.job.clone(), run: left.run };
         let node = self.shared.node.clone();
@@ -321,7 +322,7 @@ impl RunLoop {
         });
     }
 
-    /// Settles a run whose node has left, unless a task is doing so already.
+    /// Continues or ends a run whose node has left, unless a task is already doing so.
     fn settle(&mut self, key: RunKey, settled: impl Future<Output = Option<Claimed>> + Send + 'static) {
         if self.taking_over.insert(key.clone()) {
             self.claims += 1;

@@ -169,7 +169,8 @@ impl RunLoop {
         }
     }
 
-    /// Returns `true` if an open run belongs to an instance of a kind of this node that was removed since its claim.
+    /// Returns `true` if an open run belongs to an instance of one of this node's kinds, and the instance was removed
+    /// after the run was claimed.
     pub(super) fn is_of_a_removed_instance(&self, run: &OpenRun) -> bool {
         let is_ours = kind_of(&run.job).is_some_and(|kind| self.kinds.contains_key(kind));
         let is_known = self.jobs.contains_key(&run.job) || self.instances.foreign.contains(&run.job);

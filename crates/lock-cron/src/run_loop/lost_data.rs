@@ -70,8 +70,8 @@ impl RunLoop {
     }
 
     /// Sends the controls of this node's jobs from before the loss. Those of an instance wait until
-    /// the store has the instance again: a watermark of now would decide a late instance with a
-    /// single scheduled time.
+    /// the store has the instance again. Otherwise, the instance would get the current time as its
+    /// watermark, which would decide the late run of an instance that runs once.
     pub(super) fn reinstate(&mut self) {
         let is_known =
             |job| self.jobs.contains_key(job) && !(self.instances.reading && self.is_instance(job));

@@ -15,7 +15,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// The deadline of the phase, if it has one.
+    /// Returns the deadline of the phase, if it has one.
     pub(super) fn deadline(self) -> Option<Instant> {
         match self {
             Self::Draining(deadline) | Self::Finishing(deadline) => deadline,

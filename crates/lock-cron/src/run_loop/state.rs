@@ -61,7 +61,7 @@ pub(crate) struct RunLoop {
     /// The number of claims in flight.
     pub(super) claims: usize,
     pub(super) taking_over: BTreeSet<RunKey>,
-    /// Set if a run whose node has left may be waiting for a place in a pool.
+    /// Set if a run whose node has left may be waiting for a slot in a pool.
     pub(super) waits_for_pool: bool,
     pub(super) failure: Option<CronError>,
 }

@@ -2,8 +2,8 @@
 //!
 //! A zone is a sequence of segments, each with one offset. Inside a segment a local time is one instant. Between two
 //! segments, local times are either skipped (a gap) or occur twice (a fold). Patterns with a star follow the local
-//! clock; fixed times follow the [`DstPolicy`]. So the runs are a set of instants that does not depend on the start of
-//! a search: a search can be resumed anywhere, and no run occurs twice.
+//! clock; fixed times follow the [`DstPolicy`]. The set of runs therefore does not depend on where a search starts: a
+//! search can be resumed anywhere, and no run occurs twice.
 //!
 //! croner can search in zones by itself, but it treats `0,30 2 * * *` as an interval, which it skips in spring.
 

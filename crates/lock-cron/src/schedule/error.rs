@@ -14,7 +14,7 @@ use std::{error::Error, fmt, ops::Range, sync::Arc};
 /// let error = Schedule::cron("0 25 * * MON-FRI").unwrap_err();
 /// assert_eq!(error.kind(), ScheduleErrorKind::InvalidField);
 /// assert_eq!(error.field(), Some(Field::Hour));
-/// assert_eq!(error.to_string(), "the hour `25` of `0 25 * * MON-FRI` is out of range: use 0-23");
+/// assert_eq!(error.to_string(), "the hour `25` in `0 25 * * MON-FRI` is out of range: use 0-23");
 /// assert!(format!("{error:#}").ends_with("\n  0 25 * * MON-FRI\n    ^^ hour"));
 /// ```
 // Not derived with `thiserror`, because the message quotes part of the schedule's text, and `{:#}` marks that part.
@@ -73,7 +73,8 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// Creates a problem. Its clause reads `what` of `text` `but`, without the text if the problem is the whole text.
+    /// Creates a problem. Its clause reads "`what` in `text` `but`", without "in `text`" if the problem is the whole
+    /// text.
     pub(crate) fn new(
         kind: ScheduleErrorKind,
         at: Range<usize>,
@@ -161,7 +162,7 @@ impl fmt::Display for ScheduleError {
         f.write_str(&plain(&problem.what))?;
         // If the whole text is wrong, it is not quoted twice.
         if problem.at.len() < text.trim().len() {
-            write!(f, " of `{}`", plain(text))?;
+            write!(f, " in `{}`", plain(text))?;
         }
         write!(f, " {}", plain(&problem.but))?;
         if !f.alternate() {

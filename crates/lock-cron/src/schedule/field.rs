@@ -58,7 +58,8 @@ impl Field {
         }
     }
 
-    /// Returns the end of `1/2`. For days of the week it is 6, so Sunday is not at both ends.
+    /// Returns the last value of an open-ended step such as `1/2`. For days of the week it is 6, so
+    /// that Sunday is not counted twice.
     pub(crate) const fn last_in_turn(self) -> u16 {
         match self {
             Self::DayOfWeek => 6,

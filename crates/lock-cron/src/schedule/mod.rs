@@ -66,9 +66,9 @@ use zone::Zone;
 ///
 /// If both the day of the month and the day of the week are given (neither is `*`), a day matches
 /// if one of them matches. With a `+` before the days of the week, both must match:
-/// `0 9 1-7 * +MON`. A step does not count as a star: `0 0 */10 * MON` runs on each tenth day and
-/// on each Monday. Vixie cron and cronie treat a field that begins with a star as a star, and run
-/// it only on Mondays that are also a tenth day.
+/// `0 9 1-7 * +MON`. A step does not count as a star: `0 0 */10 * MON` runs on every tenth day and
+/// on every Monday. Vixie cron and cronie treat a field that begins with a star as a star, and run
+/// such a job only on Mondays that are also a tenth day.
 ///
 /// The number `2` is Tuesday, as in cron; in Quartz it is Monday. A step after a day of the week ends at Saturday:
 /// `5/1` is Friday and Saturday.
@@ -106,7 +106,8 @@ impl Schedule {
     /// Parses a schedule, which is a pattern or a word after `@`, with an optional zone before it.
     ///
     /// # Errors
-    /// Returns a [`ScheduleError`] that points at the problem, also if no date matches.
+    /// Returns a [`ScheduleError`] that points at the problem if the text is invalid or matches no
+    /// date.
     ///
     /// ```
     /// use lock_cron::Schedule;
@@ -195,8 +196,8 @@ impl Schedule {
     /// `UTC`. Periods and single times are not affected.
     ///
     /// # Errors
-    /// [`UnknownZone`](ScheduleErrorKind::UnknownZone), or [`ConflictingZone`](ScheduleErrorKind::ConflictingZone) if the
-    /// text names another zone.
+    /// Returns [`UnknownZone`](ScheduleErrorKind::UnknownZone) if there is no such zone, or
+    /// [`ConflictingZone`](ScheduleErrorKind::ConflictingZone) if the text names another zone.
     ///
     /// ```
     /// use lock_cron::Schedule;
@@ -240,7 +241,7 @@ impl Schedule {
     /// derived from an empty name. The scheduler calls this method when a job is registered.
     ///
     /// # Errors
-    /// [`NeverRuns`](ScheduleErrorKind::NeverRuns), if `H` makes the date impossible (`0 0 30 H *`).
+    /// Returns [`NeverRuns`](ScheduleErrorKind::NeverRuns) if `H` makes the date impossible, as in `0 0 30 H *`.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};
@@ -380,7 +381,8 @@ impl FromStr for Schedule {
     }
 }
 
-/// Compares runs and wording; `@daily` and `0 0 * * *` are equal, the zones `UTC` and `Etc/UTC` are not.
+/// Compares the times, the policy and the name of the zone. `@daily` and `0 0 * * *` are equal, but the zones `UTC` and
+/// `Etc/UTC` are not.
 impl PartialEq for Schedule {
     fn eq(&self, other: &Self) -> bool {
         let zone = |this: &Self| this.times.zoned(&this.zone).map(|zone| zone.name().to_owned());

@@ -17,7 +17,7 @@ use jiff::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The maximum period.
+/// The maximum period, in milliseconds.
 const CENTURY: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
 
 /// Formats periods as `1 hour 30 minutes`.

@@ -85,7 +85,7 @@ fn invalid_field_is_named_marked_and_quoted() {
 fn mark_is_below_the_invalid_text() {
     assert_eq!(
         format!("{:#}", refused("0 2 * * MON-FRO")),
-        "the day of the week `FRO` of `0 2 * * MON-FRO` is not understood: use 0-7, SUN-SAT, `MON#2` or `FRIL`\n  \
+        "the day of the week `FRO` in `0 2 * * MON-FRO` is not understood: use 0-7, SUN-SAT, `MON#2` or `FRIL`\n  \
          0 2 * * MON-FRO\n              ^^^ day of the week"
     );
     let wide = format!("{:#}", refused("ä\t2 * * x"));
@@ -147,7 +147,7 @@ fn wholly_invalid_text_is_quoted_once() {
         (refused("* * * *"), "the pattern `* * * *` has 4 fields"),
         (refused(" 0 0 31 2 * "), "the pattern `0 0 31 2 *` never runs"),
         (refused(""), "the schedule has no pattern"),
-        (refused("CRON_TZ=UTC"), "the schedule of `CRON_TZ=UTC` has no pattern"),
+        (refused("CRON_TZ=UTC"), "the schedule in `CRON_TZ=UTC` has no pattern"),
         (zone, "the time zone `CEST` is unknown"),
     ] {
         assert!(error.to_string().starts_with(begins), "{error}");
