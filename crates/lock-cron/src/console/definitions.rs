@@ -18,7 +18,7 @@ pub(super) struct Definition {
     pub(super) text: String,
     /// `None` if this version of the program cannot read the text.
     pub(super) schedule: Option<Schedule>,
-    /// The time from which the time without a success counts.
+    /// The time from which the time without a success is measured.
     pub(super) since: UtcTime,
 }
 

@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 const PAGE: &str = include_str!("page.html");
 
-/// Returns the page. Its policy lets the browser contact no other host and run only the script of this page.
+/// Returns the page. Its content security policy lets the browser contact no other host and run only this page's
+/// script.
 pub(super) async fn page() -> impl IntoResponse {
     let nonce = Uuid::new_v4().simple().to_string();
     let policy = format!(

@@ -16,8 +16,8 @@ enum Entry<'a> {
     },
 }
 
-/// Groups a history, in which the entry that ended last comes first. In the result, the latest
-/// scheduled time comes first.
+/// Groups a history, whose entries are sorted by their ends, latest first. The result is sorted by
+/// scheduled time, latest first.
 pub(super) fn runs(history: &[Attempt]) -> Value {
     let mut entries: Vec<Entry<'_>> = Vec::new();
     for entry in history {

@@ -19,7 +19,7 @@ async fn failing_job_is_run_from_its_row() {
         .await
         .unwrap();
     browser.wait_for("document.querySelector('[data-show=failing] b').textContent === '0'").await.unwrap();
-    browser.wait_for("document.querySelector('#changes').textContent === '0 jobs fail'").await.unwrap();
+    browser.wait_for("document.querySelector('#changes').textContent === '0 failing'").await.unwrap();
 }
 
 #[tokio::test]
