@@ -32,8 +32,8 @@ impl Scheduler {
     ///   limit. While a run of the backfill is open, scheduled runs follow the overlap policy: with
     ///   [`Overlap::Skip`](crate::Overlap::Skip) they are skipped, and with
     ///   [`CancelPrevious`](crate::Overlap::CancelPrevious) they end it.
-    /// - Retries and the orphan policy apply as to every other run. After the final failure of a
-    ///   run, the next one still starts.
+    /// - Retries and the orphan policy apply as they do to any other run. After the final failure
+    ///   of a run, the next one still starts.
     /// - While the job is paused, the backfill waits.
     /// - Nodes with an earlier version ignore backfills, which then wait for a leader with this
     ///   version.
@@ -54,11 +54,12 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::RangeTooLong`] if the range contains more than `limit` scheduled times;
-    /// [`InvalidOptions`](CronErrorKind::InvalidOptions) if it contains none, or if `limit` exceeds
-    /// 10,000; [`TooManyBackfills`](CronErrorKind::TooManyBackfills) if 4 backfills of the job or
-    /// 100 of the group are open; [`UnknownJob`](CronErrorKind::UnknownJob) for a job in code that
-    /// this node has not registered. Otherwise the errors of [`pause`](Self::pause).
+    /// Returns [`CronErrorKind::RangeTooLong`] if the range contains more than `limit` scheduled
+    /// times; [`InvalidOptions`](CronErrorKind::InvalidOptions) if it contains none, or if `limit`
+    /// exceeds 10,000; [`TooManyBackfills`](CronErrorKind::TooManyBackfills) if 4 backfills of the
+    /// job or 100 of the group are open; [`UnknownJob`](CronErrorKind::UnknownJob) for a job
+    /// defined in code that this node has not registered; and otherwise the errors of
+    /// [`pause`](Self::pause).
     ///
     /// # Cancel safety
     /// If the future is dropped, the command may or may not have been applied. Repeating it may

@@ -2,5 +2,5 @@
 
 use std::time::Duration;
 
-/// The wait of a repeated task after a failure of the store.
+/// The pause before a task is repeated after a failure of the store.
 pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(500);

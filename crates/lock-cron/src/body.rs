@@ -65,7 +65,7 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
         cancel: cancelled,
     };
     let body = async {
-        // Converted here, so that a panic of the error counts as a panic of the body.
+        // Converted here, so that a panic while formatting the error counts as a panic of the body.
         let done = (job.body)(context).await;
         done.map_err(|error| BodyError {
             text: with_causes(&*error),

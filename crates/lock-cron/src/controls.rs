@@ -16,9 +16,9 @@ use serde::Serialize;
 const MAX_NOTE_BYTES: usize = 1000;
 
 impl Scheduler {
-    /// Stops the scheduled runs of a job in the whole fleet until it is [resumed](Self::resume), even across
-    /// restarts. The pause is effective on all nodes when this returns. Running bodies continue, and the job can
-    /// still be triggered.
+    /// Stops the scheduled runs of a job in the whole fleet until it is [resumed](Self::resume), even across restarts.
+    /// The pause is effective on all nodes when this method returns. Running bodies continue, and the job can still be
+    /// triggered.
     ///
     /// If a paused job is removed from the program and added again, it is still paused. If the
     /// store loses its data, running nodes that have read the pause restore it before they start a

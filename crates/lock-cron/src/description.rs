@@ -52,7 +52,8 @@ pub(crate) fn terms(terms: &JobTerms) -> Vec<Value> {
     rows.iter().map(|(name, words)| json!([name, words])).collect()
 }
 
-/// Returns the zone of a schedule and its policy for clock changes as rows. Returns none in UTC.
+/// Returns the zone of a schedule and its policy for clock changes as rows. Returns no rows for
+/// UTC.
 #[cfg(feature = "axum")]
 pub(crate) fn clock_rows(schedule: &Schedule) -> Vec<Value> {
     if schedule.tz() == "UTC" {

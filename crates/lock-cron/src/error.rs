@@ -139,7 +139,7 @@ impl fmt::Display for CronError {
             write!(f, " ({about})")?;
         }
         match &self.source {
-            // With all causes. The alternate form of a schedule's error spans several lines, so it is not used.
+            // Includes all causes. The alternate form of a schedule's error spans several lines, so it is not used.
             Some(source) if f.alternate() => match source.downcast_ref::<LockError>() {
                 Some(lock) => write!(f, ": {lock:#}"),
                 None => write!(f, ": {source}"),

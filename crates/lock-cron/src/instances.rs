@@ -54,9 +54,9 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`]; [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a
-    /// schedule with `H` that matches no date with this name, or whose text with its time zone is
-    /// longer than [`MAX_TEXT_BYTES`](crate::schedule::MAX_TEXT_BYTES);
+    /// Returns [`CronErrorKind::InvalidName`]; [`InvalidSchedule`](CronErrorKind::InvalidSchedule)
+    /// for a schedule with `H` that matches no date with this name, or whose text with its time
+    /// zone is longer than [`MAX_TEXT_BYTES`](crate::schedule::MAX_TEXT_BYTES);
     /// [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload cannot be encoded as JSON
     /// or is larger than 64 KiB; [`DuplicateJob`](CronErrorKind::DuplicateJob) if the name belongs
     /// to a run added by [`once`](Self::once);

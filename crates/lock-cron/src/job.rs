@@ -11,7 +11,7 @@ use lock_core::LockName;
 use lock_ledger::{JobControls, Registration};
 use std::{error::Error, fmt, future::Future, pin::Pin, sync::Arc};
 
-/// The result of a body: nothing, or the error with which it failed.
+/// The result of a job's body: `Ok(())`, or the error with which it failed.
 pub type RunResult = Result<(), Box<dyn Error + Send + Sync>>;
 
 pub(crate) type Body =

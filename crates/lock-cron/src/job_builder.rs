@@ -262,10 +262,11 @@ impl JobBuilder {
     /// as a warning.
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`] for an invalid name of the job or of its pool, and for a slash in the job's name;
-    /// [`InvalidOptions`](CronErrorKind::InvalidOptions); [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a
-    /// schedule with `H` that matches no date with this name; [`DuplicateJob`](CronErrorKind::DuplicateJob);
-    /// [`Running`](CronErrorKind::Running); [`Ended`](CronErrorKind::Ended). After an error, the job is not registered.
+    /// Returns [`CronErrorKind::InvalidName`] for an invalid name of the job or of its pool, and for a slash in the
+    /// job's name; [`InvalidOptions`](CronErrorKind::InvalidOptions);
+    /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that matches no date with this name;
+    /// [`DuplicateJob`](CronErrorKind::DuplicateJob); [`Running`](CronErrorKind::Running);
+    /// [`Ended`](CronErrorKind::Ended). After an error, the job is not registered.
     pub fn register(self) -> Result<(), CronError> {
         let Self { scheduler, name: text, schedule, mut terms, pool, body: BodySlot(body) } = self;
         let add = || {

@@ -65,8 +65,8 @@ use std::{
 /// [`on_orphan`](crate::JobBuilder::on_orphan) retries them.
 ///
 /// # Data in the store
-/// The watermark and the history of a job in code never expire, even after the job is removed from the program. For an
-/// instance, [`forget`](Self::forget) removes them.
+/// The watermark and the history of a job defined in code never expire, even after the job is removed from the program.
+/// For an instance, [`forget`](Self::forget) removes them.
 ///
 /// Clones refer to the same scheduler.
 #[derive(Debug, Clone)]
@@ -126,7 +126,7 @@ pub struct InstanceInfo {
 
 impl Scheduler {
     pub(crate) fn insert(&self, job: Job) -> Result<(), CronError> {
-        // Under one lock: `run_until` takes the jobs when it starts.
+        // Checked and inserted under one lock, because `run_until` copies the jobs when it starts.
         let mut registry = lock(&self.shared.registry);
         registry.check_new()?;
         if registry.jobs.contains_key(&job.name) {
@@ -167,8 +167,8 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::Running`] if it is already running, [`Ended`](CronErrorKind::Ended) if it has already ended,
-    /// and [`Store`](CronErrorKind::Store) if the lock factory was shut down.
+    /// Returns [`CronErrorKind::Running`] if the scheduler is already running, [`Ended`](CronErrorKind::Ended) if it
+    /// has already ended, and [`Store`](CronErrorKind::Store) if the lock factory was shut down.
     ///
     /// # Cancel safety
     /// Dropping the future drops every body at its current await point, and the runs become
@@ -280,8 +280,8 @@ impl Scheduler {
     }
 
     /// Returns the next `n` runs of a job, by the server's clock and the fleet's controls, so the
-    /// result is the same on every node. A pause is ignored. A job in code must be registered on
-    /// this node; the schedule of an instance is read from the store.
+    /// result is the same on every node. A pause is ignored. A job defined in code must be
+    /// registered on this node; the schedule of an instance is read from the store.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -295,8 +295,9 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node has
-    /// not registered the job and no such instance exists; [`Store`](CronErrorKind::Store).
+    /// Returns [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this
+    /// node has not registered the job and no such instance exists;
+    /// [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
     /// This method is cancel safe. It changes nothing.
@@ -331,8 +332,8 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this node has
-    /// not registered the job and the store contains no attempt of it;
+    /// Returns [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this
+    /// node has not registered the job and the store contains no attempt of it;
     /// [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety

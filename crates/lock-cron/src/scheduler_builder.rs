@@ -167,8 +167,8 @@ impl SchedulerBuilder {
     /// Creates the scheduler, without performing any IO.
     ///
     /// # Errors
-    /// [`CronErrorKind::InvalidName`] if the group name is invalid; [`CronErrorKind::InvalidOptions`] if a lease is
-    /// shorter than a second or rejected by the lock factory, or if another option is out of range.
+    /// Returns [`CronErrorKind::InvalidName`] if the group name is invalid, and [`CronErrorKind::InvalidOptions`] if a
+    /// lease is shorter than a second or rejected by the lock factory, or if another option is out of range.
     pub fn build(self) -> Result<Scheduler, CronError> {
         if self.group.is_empty() {
             let about = "the group name is empty: use a name such as `billing`, or omit it for `default`";

@@ -79,7 +79,8 @@ pub enum CronEvent<'a> {
         /// and for every attempt except the first.
         lag: Duration,
     },
-    /// Runs were skipped. Each skip is counted once in the fleet, except those decided elsewhere.
+    /// Runs were skipped. Each skip is reported by one node, except for
+    /// [`DecidedElsewhere`](SkipReason::DecidedElsewhere).
     Skipped {
         /// The group.
         group: &'a str,
@@ -127,9 +128,9 @@ pub enum CronEvent<'a> {
         /// The job.
         job: &'a LockName,
     },
-    /// A job's watermark is in the future because the server's clock was ahead. No runs start until
-    /// then. Reported every minute. [`Scheduler::reset`](crate::Scheduler::reset) corrects the
-    /// watermark.
+    /// A job's watermark is in the future because the server's clock was ahead. No scheduled runs
+    /// start until then. Reported every minute. [`Scheduler::reset`](crate::Scheduler::reset)
+    /// corrects the watermark.
     WatermarkAhead {
         /// The group.
         group: &'a str,

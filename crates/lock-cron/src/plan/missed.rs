@@ -83,13 +83,13 @@ impl SkippedInstants {
     }
 }
 
-/// Decides about `first`, the only due run; `next` is its successor.
+/// Decides whether to start or skip `first`, the only due run; `next` is its successor.
 pub(super) fn one(terms: &JobTerms, first: UtcTime, next: Option<UtcTime>, now: UtcTime) -> LookBack {
     decide(terms, vec![first], None, next, now)
 }
 
-/// Decides about the scheduled times after `cursor` up to `now`. `distance` is the time between the
-/// first two of them.
+/// Decides which scheduled times after `cursor` up to `now` to start and which to skip. `distance`
+/// is the time between the first two of them.
 pub(super) fn look_back(
     schedule: &Schedule,
     terms: &JobTerms,
@@ -128,8 +128,8 @@ pub(crate) fn previous(schedule: &Schedule, at: UtcTime, distance: Duration) -> 
     latest(schedule, begin, before, 1, distance, &mut Budget::default()).pop()
 }
 
-/// Decides about the scheduled times in `come`. The last one is late while it is within its grace;
-/// all others are missed.
+/// Decides which of the scheduled times in `come` to start. The last one is late while it is within
+/// its grace; all others are missed.
 fn decide(
     terms: &JobTerms,
     come: Vec<UtcTime>,

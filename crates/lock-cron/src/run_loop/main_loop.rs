@@ -47,7 +47,7 @@ impl RunLoop {
     fn task_done(&mut self, done: Result<Effect, JoinError>) {
         match done {
             Ok(effect) => self.handle(effect),
-            // Only the shutdown of a runtime ends them early: panics are caught in the task.
+            // A task only ends early if the runtime shuts down: panics are caught in the task.
             Err(error) => tracing::error!(%error, "scheduler task ended early"),
         }
     }
