@@ -1,4 +1,4 @@
-//! A request's acquire, of one lock or a set.
+//! The future that acquires the lock of a request, or its set of locks.
 
 use crate::handle::RequestGuard;
 use futures_util::future::BoxFuture;

@@ -19,7 +19,7 @@ use std::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
-/// Longer than most handlers run, and shorter than most clients stall.
+/// Longer than most handlers run, and short enough that a stalled client does not keep its lock for long.
 const DEFAULT_MAX_HOLD: Duration = Duration::from_secs(30);
 const DEFAULT_MAX_WAITERS: usize = 1_000;
 
@@ -131,7 +131,7 @@ impl Config {
         Ok(template.with_name(name))
     }
 
-    /// Changes a setting.
+    /// Changes a setting, and discards the template lock, which depends on the settings.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Self)) {
         change(self);
         self.template = OnceLock::new();
@@ -157,8 +157,8 @@ impl Config {
         }
     }
 
-    /// Returns the response to a rejected request. If it suggests a retry, it is marked so that an
-    /// outer idempotency layer does not store it.
+    /// Returns the response to a rejected request. If the rejection suggests a retry, the response is marked so that
+    /// an outer idempotency layer does not store it.
     pub(crate) fn answer(&self, rejection: Rejection) -> Response<RejectionBody> {
         let suggests_retry = rejection.retry_after().is_some();
         let response = (self.on_reject)(rejection);
@@ -169,7 +169,7 @@ impl Config {
         KeyHash::of_names(self.key_hash_secret, names.as_slice())
     }
 
-    /// Opens the request's span and determines its route for the observers.
+    /// Creates the observers of a request, with its route and a new span.
     pub(crate) fn observers(&self, extensions: &Extensions) -> Observers {
         Observers::new(self.observers.clone(), self.route(extensions))
     }
@@ -211,7 +211,7 @@ impl Waiters {
     }
 }
 
-/// The routes whose template error was already logged, at most all routes of the application.
+/// The routes whose template error has been logged. Bounded by the number of routes in the application.
 #[derive(Clone, Default)]
 pub(crate) struct LoggedRoutes(Arc<Mutex<HashSet<Option<Box<str>>>>>);
 

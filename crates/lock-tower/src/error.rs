@@ -1,4 +1,4 @@
 //! The error type of bodies.
 
-/// The error type of bodies, as elsewhere in the tower ecosystem.
+/// The error type of bodies, the same as `tower::BoxError`.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

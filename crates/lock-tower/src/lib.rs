@@ -92,7 +92,7 @@
 //!   of the server.
 //!
 //! # Outside the lock
-//! Requests rejected before the lock do not affect other requests. These belong outside:
+//! A request that is rejected outside the layer does not affect other requests. Put these outside:
 //! - **Authentication and authorisation.** Otherwise any client can hold a key and fill the wait
 //!   queue.
 //! - **Rate limits and concurrency limits**, per client and not per key.
@@ -136,7 +136,7 @@
 //! # Two layers around one handler
 //! <div class="warning">
 //!
-//! Two stacked layers acquire one after the other. If `/transfer/1/2` acquires account 1 and then
+//! Two stacked layers acquire their locks one after the other. If `/transfer/1/2` acquires account 1 and then
 //! 2, and `/transfer/2/1` acquires 2 and then 1, they can block each other, and both are rejected
 //! with 503 after the [`wait`](LockLayer::wait). Under load, this happens to nearly all such
 //! requests.

@@ -49,7 +49,7 @@ pub trait LockedExt: Sized + sealed::Sealed {
     /// Adds locks with several keys, which a request acquires together; see [`LockLayer::keys`].
     ///
     /// # Panics
-    /// As [`locked`](Self::locked), and if there are no keys or more than 64.
+    /// Panics if a template is malformed, if the router has no methods, or if there are no keys or more than 64.
     #[track_caller]
     fn locked_all<I, D>(self, lock: &LockLayer<NoKey, D>, keys: I) -> Self
     where

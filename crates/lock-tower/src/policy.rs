@@ -13,7 +13,7 @@ pub enum ReleaseOn {
 }
 
 impl ReleaseOn {
-    /// Returns `true` if the lock ends with this head. A body that will not be sent is not awaited.
+    /// Returns `true` if the lock is released with this head, because of the policy or because no body will be sent.
     pub(crate) fn ends_with(self, head: StatusCode, asked: &Method) -> bool {
         self == Self::Head || is_bodiless(head, asked)
     }

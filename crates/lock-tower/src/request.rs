@@ -68,7 +68,7 @@ impl LockRequest {
         (self.arrived, self.undecided) = (self.observers.now(), true);
     }
 
-    /// Ends a wait that the handler has cancelled.
+    /// Ends the wait, and reports it as cancelled if its outcome was not yet known.
     pub(crate) fn leave(&mut self) {
         self.waiter_permit = None;
         if std::mem::take(&mut self.undecided) {
@@ -137,7 +137,7 @@ impl LockRequest {
     }
 
     /// Decides how to proceed without the lock, and notifies the observers. The route in
-    /// `extensions` is logged if the template does not match it.
+    /// `extensions` is logged if the key is misconfigured.
     pub(crate) fn without_lock(&mut self, reason: RejectReason, extensions: Option<&Extensions>) -> Fallback {
         let passes = self.passes_through(&reason).map(|unlocked| (unlocked, self.take_task_slot()));
         let (reason, unlocked) = match passes {

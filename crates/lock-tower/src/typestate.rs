@@ -14,7 +14,7 @@ pub struct NoKey(pub(crate) ());
 #[derive(Debug, Clone, Copy)]
 pub struct InHandler(pub(crate) ());
 
-/// The policy that cancels a handler when its client disconnects. The handler is dropped at its
+/// The policy that cancels a handler when its client disconnects. The handler is dropped at an
 /// `.await`, and the lock is released.
 #[derive(Debug, Clone, Copy)]
 pub struct Cancel(pub(crate) ());

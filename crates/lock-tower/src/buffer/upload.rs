@@ -107,7 +107,7 @@ impl Failure {
         if causes.any(|error| error.is::<LengthLimitError>()) {
             return Self::TooLarge;
         }
-        tracing::debug!(error, "failed to read request body");
+        tracing::debug!(error, "failed to read the request body");
         Self::Broken
     }
 
@@ -116,15 +116,15 @@ impl Failure {
             Self::TooLarge => Details::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 kind::UPLOAD_TOO_LARGE,
-                "the request is too large",
+                "the request body is too large",
             ),
             Self::TooSlow => Details::new(
                 StatusCode::REQUEST_TIMEOUT,
                 kind::UPLOAD_TIMEOUT,
-                "the request did not arrive in time",
+                "the request body did not arrive in time",
             ),
             Self::Broken => {
-                Details::new(StatusCode::BAD_REQUEST, kind::UPLOAD_FAILED, "the request could not be read")
+                Details::new(StatusCode::BAD_REQUEST, kind::UPLOAD_FAILED, "the request body could not be read")
             }
             Self::BufferFull => Details::new(
                 StatusCode::SERVICE_UNAVAILABLE,

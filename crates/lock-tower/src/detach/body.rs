@@ -13,7 +13,7 @@ use std::{
 use tokio::{sync::mpsc, task::JoinHandle};
 
 pin_project! {
-    /// A response body that may come from a task.
+    /// A response body, which comes from a task if the handler is detached.
     pub struct DetachedBody<R> where R: Body {
         #[pin]
         mode: Mode<R>,

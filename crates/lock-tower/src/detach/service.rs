@@ -87,7 +87,7 @@ pin_project! {
     #[project = ModeProj]
     enum Mode<F, R, E> where R: Body {
         Inline { #[pin] handler: F },
-        /// The handler is dropped with its client until it has its lock.
+        /// The handler has no lock yet. Until it has one, a client disconnect drops it.
         Attached { handler: Option<Pin<Box<F>>>, keep: Option<oneshot::Receiver<KeepLock>> },
         Detached {
             head: Option<oneshot::Receiver<Result<Head, E>>>,

@@ -105,7 +105,7 @@ impl Default for DetachedTasks {
 /// The error returned if handlers are still running when [`DetachedTasks::drain`] times out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "detached handlers still running: {handlers}; wait longer, or shut the lock factory down to stop them"
+    "detached handlers still running: {handlers}; wait longer, or shut down the lock factory to stop them"
 )]
 pub struct DrainTimeout {
     /// The number of handlers that were still running.

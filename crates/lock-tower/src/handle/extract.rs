@@ -1,4 +1,4 @@
-//! The handle and the status as axum extractors.
+//! The handles and the status as axum extractors.
 
 use super::{
     lock_handle::LockHandle, lock_set_handle::LockSetHandle, missing::LockMissing, status::LockStatus,
@@ -16,7 +16,7 @@ use http::{StatusCode, request::Parts};
 
 impl IntoResponse for LockMissing {
     fn into_response(self) -> Response {
-        // The server's configuration is logged, and not sent to the client.
+        // Errors in the server's configuration are logged, but not sent to the client.
         let (kind, detail) = match self.status() {
             StatusCode::SERVICE_UNAVAILABLE => (kind::BACKEND_ERROR, "the lock service is not available"),
             _ => (kind::MISCONFIGURED, "the server is misconfigured"),

@@ -19,7 +19,7 @@ impl RequestGuard {
         }
     }
 
-    /// Returns the token of a single lock. A set has one token per name.
+    /// Returns the fencing token, or `None` for a set, which has one token per name.
     pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
         match self {
             Self::One(guard) => Some(guard.fencing_token()),
@@ -50,7 +50,7 @@ impl RequestHold {
         }
     }
 
-    /// Returns the reason of the loss, if a lock is lost. Checks the clock, since timers can fire
+    /// Returns the reason for the loss, if a lock is lost. Checks the clock, since timers can fire
     /// late.
     pub(super) fn lost_reason(&self) -> Option<LostReason> {
         match self {

@@ -53,7 +53,7 @@ impl Held {
         self.observers.notify(|route| LayerEvent::Ended { route, held });
     }
 
-    /// Drops a share, and releases the lock if it was the last. Returns the reason of the loss, if the lock was lost.
+    /// Drops a share, and releases the lock if it was the last. Returns the reason for the loss, if the lock was lost.
     pub(crate) fn release(share: Arc<Self>) -> Option<LostReason> {
         let lost = share.lost();
         if let Some(held) = Arc::into_inner(share) {
@@ -71,7 +71,7 @@ impl Held {
         drop(self.take_guard());
     }
 
-    /// Returns the reason of the loss, if the lock is lost. Checks the clock, since timers can fire
+    /// Returns the reason for the loss, if the lock is lost. Checks the clock, since timers can fire
     /// late.
     pub(crate) fn lost(&self) -> Option<LostReason> {
         self.hold.lost_reason()

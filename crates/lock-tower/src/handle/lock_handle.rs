@@ -24,7 +24,7 @@ use std::{
 /// Routes with several [`keys`](crate::LockLayer::keys) use a
 /// [`LockSetHandle`](super::LockSetHandle) instead.
 ///
-/// A handle does not keep the lock: the layer holds it until the body ends, regardless of the
+/// A handle does not keep the lock held: the layer holds it until the body ends, regardless of the
 /// handle's clones. With [two layers](crate#two-layers-around-one-handler) around one handler, this
 /// is the inner layer's lock.
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use std::{
 /// A handler's view of the locks for several [`keys`](crate::LockLayer::keys): a [`SetHold`], with
 /// a fencing token for each name, that can be released early.
 ///
-/// It is extracted like a [`LockHandle`](super::LockHandle), and does not keep the locks.
+/// It is extracted like a [`LockHandle`](super::LockHandle), and does not keep the locks held.
 /// Extracting one on a route that provides the other is a server error (500).
 ///
 /// ```

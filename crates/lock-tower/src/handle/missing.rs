@@ -50,7 +50,7 @@ pub enum LockMissing {
 }
 
 impl LockMissing {
-    /// Returns the response status: 503 for a request without its lock, otherwise 500.
+    /// Returns the response status: 503 for a request that was passed through or has ended, otherwise 500.
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
@@ -69,7 +69,7 @@ impl LockMissing {
         }
     }
 
-    /// Logs the error and the route. The path is not logged because it contains keys.
+    /// Logs the error, with the route if the status is 500. The path is not logged because it contains keys.
     pub(crate) fn log(self, extensions: Option<&Extensions>) -> Self {
         match self.status() {
             StatusCode::SERVICE_UNAVAILABLE => tracing::warn!("{self}"),

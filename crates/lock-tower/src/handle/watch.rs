@@ -38,8 +38,8 @@ impl Watch {
         }
     }
 
-    /// Polls `work`, unless the lock is lost. While `work` is pending, it completes when the lock is lost. A loss
-    /// while `work` runs is reported by [`lost_now`](Self::lost_now).
+    /// Polls `work`, or returns the reason if the lock is lost. If `work` is pending, its task is also woken by a
+    /// loss. [`lost_now`](Self::lost_now) reports a loss that occurs while `work` is being polled.
     pub(crate) fn poll_under<T>(
         watch: &mut Option<Self>,
         cx: &mut Context<'_>,
@@ -56,8 +56,8 @@ impl Watch {
         }
     }
 
-    /// Returns the reason of the loss, if the lock is lost. A response produced after the lease
-    /// must not be sent.
+    /// Returns the reason for the loss, if the lock is lost. A response produced after the loss must
+    /// not be sent.
     pub(crate) fn lost_now(&self) -> Option<LostReason> {
         match self.on_lost {
             OnLost::Stop => self.held.lost(),

@@ -27,7 +27,7 @@ use std::{
 };
 use tower_service::Service;
 
-/// Longer than any service runs, and short enough to be added to the current time.
+/// Longer than any service runs, and short enough to be added to the current time without overflow.
 const MAX_RETENTION: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The settings of a layer's records.
@@ -79,7 +79,7 @@ where
     }
 
     fn call(&mut self, request: Request<BufferedBody>) -> Self::Future {
-        // Without a lock from this layer, the status may belong to another layer.
+        // If this layer did not acquire a lock, the status may belong to another layer.
         let (head, body) = request.into_parts();
         let needs_lock = self.config.needs_lock(&head);
         let request = Request::from_parts(head, body);
@@ -136,7 +136,7 @@ impl Exchange {
                 return Ok(self.reject(IdempotencyOutcome::Superseded, RejectReason::Contended));
             }
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "failed to record idempotency key");
+                tracing::warn!(error = &error as &dyn std::error::Error, "failed to record the idempotency key");
                 return Ok(self.reject(IdempotencyOutcome::Unavailable, RejectReason::RecordsUnavailable));
             }
         };
@@ -171,7 +171,7 @@ impl Exchange {
             if attempt.number() == 1
                 && let Err(error) = self.terms.store.abandon(attempt).await
             {
-                tracing::warn!(error = &error as &dyn std::error::Error, "failed to release idempotency key");
+                tracing::warn!(error = &error as &dyn std::error::Error, "failed to free the idempotency key");
             }
             self.notify(IdempotencyOutcome::NotStarted);
             return record::pass(Response::from_parts(head, body));

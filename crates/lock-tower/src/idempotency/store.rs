@@ -33,21 +33,21 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// | belongs to an attempt with the same or a newer token | [`Begun::Superseded`] |
     ///
     /// # Errors
-    /// [`StoreError::Full`] or [`StoreError::Failed`].
+    /// [`StoreError::Full`] if there is no room for a new record; [`StoreError::Failed`] if the store fails.
     async fn begin(&self, request: &BeginRequest) -> Result<Begun, StoreError>;
 
     /// Stores the response of an attempt.
     ///
     /// # Errors
     /// [`StoreError::Superseded`] if the record already has a response, was removed, or belongs to another attempt;
-    /// [`StoreError::Failed`].
+    /// [`StoreError::Failed`] if the store fails.
     async fn complete(&self, attempt: &Attempt, answer: &Response<Bytes>) -> Result<(), StoreError>;
 
     /// Removes the record of an attempt that did nothing. A record that contains a response or
     /// belongs to another attempt is kept.
     ///
     /// # Errors
-    /// [`StoreError::Failed`].
+    /// [`StoreError::Failed`] if the store fails.
     async fn abandon(&self, attempt: &Attempt) -> Result<(), StoreError>;
 }
 
@@ -105,8 +105,8 @@ pub enum StoreError {
     /// The store is full.
     #[error("the idempotency store is full: raise its capacity, or lower the retention")]
     Full,
-    /// The record belongs to another attempt, or already has a response: nothing was stored.
-    #[error("the idempotency record belongs to another attempt: roll back the work")]
+    /// The record was removed, belongs to another attempt, or already has a response. Nothing was stored.
+    #[error("the attempt no longer owns its idempotency record: roll back the work")]
     Superseded,
     /// The store did not respond, or returned an error.
     #[error("the idempotency store failed")]

@@ -1,4 +1,4 @@
-//! A request's lock, from the handler call to the decision about the lock.
+//! The state of a lock that a handler may request: not requested, being acquired, or settled.
 
 use super::slot::{Answer, LockCall, LockSlot};
 use crate::{

@@ -70,8 +70,8 @@ where
                 }
                 StageProj::Running { mut running, claim } => match running.as_mut().poll_head(cx) {
                     Poll::Ready(HandlerEnd::Answered(response)) => {
-                        // A task spawned by the handler may still wait for the lock, and the caller
-                        // may keep this future.
+                        // Drops the claim: a task that the handler spawned may still be waiting for the
+                        // lock, and the caller may keep this future.
                         stage.set(Stage::Done { rejection: None });
                         return Poll::Ready(response);
                     }

@@ -26,7 +26,7 @@ use std::ops::Deref;
 /// | --- | --- |
 /// | [`LockHandle`], the default | a key of one name |
 /// | [`LockSetHandle`](crate::LockSetHandle) | a key of several names |
-/// | `Option` of either | requests that may run without a lock: the layer's filter, or [`Unlocked`](crate::Unlocked) |
+/// | `Option` of either | requests that may run without a lock, because of the layer's filter or as [`Unlocked`](crate::Unlocked) |
 /// | [`LockStatus`] | one name, several, or [`Unlocked`](crate::Unlocked), but not requests that the filter lets pass |
 ///
 /// A missing layer, a handle for the wrong number of names, a second lock in one request, and a

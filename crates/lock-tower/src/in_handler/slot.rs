@@ -125,10 +125,10 @@ impl LockSlot {
     /// ```
     ///
     /// # Errors
-    /// As [`lock`](Self::lock).
+    /// Returns the same errors as [`lock`](Self::lock).
     ///
     /// # Cancel safety
-    /// As [`lock`](Self::lock).
+    /// Cancel safe, like [`lock`](Self::lock).
     pub async fn lock_all(&self, names: Result<LockNames, NameError>) -> Result<LockSetHandle, LockMissing> {
         let several = |names: LockNames| names.into_iter().collect();
         self.acquire(names.map(several)).await

@@ -165,8 +165,8 @@ impl KeyError {
     }
 }
 
-/// The fixed parts of the key were checked when the layer was built or the key compiled, so the
-/// client can fix the error.
+/// The fixed parts of a key are checked when the layer is built or the `LockKey` derive is compiled,
+/// so the error is in a value from the client.
 impl From<NameError> for KeyError {
     fn from(error: NameError) -> Self {
         Self::bad_request(match error {
@@ -175,7 +175,7 @@ impl From<NameError> for KeyError {
             NameError::TooLong { .. } => "the key is too long",
             NameError::ReservedPrefix { .. } => "the key begins with a reserved prefix",
             NameError::UnwrittenPart { .. } => {
-                return Self::misconfigured("part of the key could not be formatted: check its `Display`");
+                return Self::misconfigured("part of the key could not be formatted: check its `Display` implementation");
             }
             _ => "the key contains characters that are not allowed",
         })

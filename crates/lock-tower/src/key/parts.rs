@@ -12,7 +12,7 @@ use std::{fmt::Display, str::FromStr, sync::Arc};
 /// A prefix or a template with further parts, joined by `:`; created by [`KeyTemplate::of`](super::KeyTemplate::of) and
 /// [`KeyTemplate::template`](super::KeyTemplate::template).
 ///
-/// A typed part is parsed with `FromStr`, like in the handler's extractor, and formatted with
+/// A typed part is parsed with `FromStr`, as in the handler's extractor, and formatted with
 /// `Display`. Requests with values that cannot be parsed are rejected with 400.
 ///
 /// ```
@@ -29,7 +29,7 @@ use std::{fmt::Display, str::FromStr, sync::Arc};
 pub struct KeyParts(Result<Vec<Piece>, InvalidKey>);
 
 impl KeyParts {
-    /// Rejects an empty prefix or template, which would leave a gap at the beginning of the name.
+    /// Creates a key from its first part. An empty part is an error, because the name would begin with a separator.
     pub(super) fn new(pieces: Result<Vec<Piece>, InvalidKey>) -> Self {
         Self(pieces.and_then(|pieces| match &*pieces {
             [Piece::Literal(text)] if text.is_empty() => Err(InvalidKey::Name(NameError::Empty)),

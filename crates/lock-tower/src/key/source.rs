@@ -47,7 +47,7 @@ pub(super) fn is_path_parameter(name: &str) -> bool {
     !name.is_empty() && !name.contains(|c: char| "{}*/".contains(c) || c.is_whitespace())
 }
 
-/// Parses a value and formats it with its type; returns `None` if it is malformed.
+/// A function that parses a value and formats the result; returns `None` if the value is malformed.
 pub(super) type Canonical = fn(&[u8]) -> Option<String>;
 
 pub(super) fn canonical<T: FromStr + fmt::Display>(value: &[u8]) -> Option<String> {

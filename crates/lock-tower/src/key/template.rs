@@ -1,4 +1,4 @@
-//! The rule that turns a request into its lock name.
+//! The rule that derives the name of a lock from a request.
 
 use super::{
     error::{InvalidKey, KeyError},
@@ -15,19 +15,19 @@ use http::request::Parts;
 use lock_core::{LockName, names::LockNames, set::LockSet};
 use std::{fmt, future::Future, sync::Arc};
 
-/// A rule that turns a request into its lock name.
+/// A rule that derives the name of a lock from a request.
 ///
 /// | constructor | name |
 /// | --- | --- |
 /// | `"report"` | a fixed name |
-/// | `"stock:{sku}"` | a path template: `{sku}` is axum's path parameter; `{{` and `}}` are braces (feature `axum`) |
+/// | `"stock:{sku}"` | a path template: `{sku}` is axum's path parameter; `{{` and `}}` are literal braces (feature `axum`) |
 /// | [`KeyTemplate::template`] | the same, with types for its parameters: `.typed::<u64>("sku")` |
 /// | [`KeyTemplate::of`] | a prefix and parts: headers, query, path parameters, functions, joined by `:`; each as text or typed |
 /// | [`KeyTemplate::from_fn`], [`KeyTemplate::from_async_fn`] | the function's result |
 /// | [`KeyTemplate::all`] | the names of several keys |
 ///
 /// # Values from the client
-/// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`: `a:b` and `c` produce a different
+/// Values are percent-encoded, except for `A–Z a–z 0–9 - _ . ~`, so `a:b` and `c` produce a different
 /// name from `a` and `b:c`. Requests with a missing, empty or repeated value are rejected, and so
 /// are names longer than [`LockName::MAX_BYTES`](lock_core::LockName::MAX_BYTES). A name is never
 /// built with a missing value.

@@ -12,7 +12,7 @@ use http::request::Parts;
 use lock_core::names::LockNames;
 
 impl<D> LockLayer<NoKey, D> {
-    /// Sets the rule that turns a request into its lock name: a template or a [`KeyTemplate`].
+    /// Sets the rule that derives the name of the lock from a request: a template or a [`KeyTemplate`].
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -143,7 +143,8 @@ impl<K, D> LockLayer<K, D> {
     /// ```
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidOptions`](lock_core::LockErrorKind::InvalidOptions).
+    /// [`LockErrorKind::InvalidOptions`](lock_core::LockErrorKind::InvalidOptions) if `wait` exceeds the factory's
+    /// [`max_wait`](lock_core::Limits::max_wait).
     pub fn try_wait(self, wait: Duration) -> Result<Self, LockError> {
         self.config.locks.check_wait(wait)?;
         Ok(self.with(|config| config.wait = wait))
@@ -230,13 +231,14 @@ impl<K, D> LockLayer<K, D> {
     /// ```
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidOptions`](lock_core::LockErrorKind::InvalidOptions).
+    /// [`LockErrorKind::InvalidOptions`](lock_core::LockErrorKind::InvalidOptions) if the options conflict or exceed
+    /// the factory's limits.
     pub fn try_options(self, options: LockOptions) -> Result<Self, LockError> {
         self.with(|config| config.options = Some(options)).checked()
     }
 
-    /// Sets the maximum duration of a hold, which limits hanging handlers, stalled uploads and slow
-    /// readers. When it is reached, the handler is dropped or the body is truncated, and the lock
+    /// Sets the maximum duration of a hold, so that a handler that hangs, a stalled upload or a slow
+    /// reader cannot keep the lock. When it is reached, the handler is dropped or the body is truncated, and the lock
     /// is released. With [`OnLost::Signal`] the handler continues without the lock. All other
     /// options are kept.
     ///

@@ -125,8 +125,8 @@ impl<K, D> LockLayer<K, D> {
     }
 
     /// Sets the secret for the [key hashes](crate::KeyHash) in rejections and spans. Replicas that
-    /// share the secret compute the same hash for a key in every version. Anyone who has the secret
-    /// can test names against a hash. By default, each process has a random secret.
+    /// share the secret compute the same hash for a key, whatever their version. Anyone who has the
+    /// secret can test names against a hash. By default, each process has a random secret.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -157,7 +157,7 @@ impl<K, D> LockLayer<K, D> {
 
     /// Runs the layer in shadow mode, which measures its effect without enforcing the lock. It
     /// acquires locks, but never rejects a request, and never stops or [detaches](Self::detach) a
-    /// handler. A request that does not acquire its lock waits equally long and is then passed
+    /// handler. A request that does not acquire its lock still waits for it, and is then passed
     /// through, so handlers should take [`LockStatus`](crate::LockStatus) or `Option<LockHandle>`.
     ///
     /// ```

@@ -58,11 +58,11 @@ pub enum LayerEvent<'a> {
     NotAcquired {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
-        /// The reason.
+        /// The reason why the lock was not acquired.
         reason: &'a RejectReason,
         /// The time since the request arrived, or since its handler requested the lock.
         waited: Duration,
-        /// The disposition of the request.
+        /// The handling of the request without its lock.
         disposition: Disposition,
     },
     /// The request was dropped before the outcome was known: its client disconnected, or a timeout
@@ -77,7 +77,7 @@ pub enum LayerEvent<'a> {
     Lost {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
-        /// The reason.
+        /// The reason for the loss.
         reason: LostReason,
     },
     /// An idempotency layer determined the outcome of a request that has its lock. This event is not reported if the
@@ -112,7 +112,7 @@ impl<'a> LayerEvent<'a> {
     }
 }
 
-/// The disposition of a request that does not acquire its lock.
+/// The handling of a request that does not acquire its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Disposition {
     /// The layer responds with a [`Rejection`](crate::Rejection).
@@ -131,7 +131,7 @@ pub enum IdempotencyOutcome {
     Executed,
     /// The stored response was replayed.
     Replayed,
-    /// The handler reported that it did nothing, so the key is free again.
+    /// The response declared that no work was done, so it was not stored. A retry runs the handler again.
     NotStarted,
     /// The handler ran, but its response could not be stored. A retry runs it again.
     NotStored,

@@ -6,12 +6,13 @@
 //! | --- | --- |
 //! | `http.route` | the template of the route, never the path |
 //! | `lock.key_hash` | the [`KeyHash`](crate::KeyHash) of the key, once it is known |
-//! | `lock.outcome` | `acquired`, `cancelled`, or the metric value of the [`RejectReason`](crate::RejectReason) |
-//! | `lock.waited` | seconds from the arrival of the request to this outcome |
+//! | `lock.outcome` | `acquired`, `cancelled`, or the [name](crate::RejectReason::as_str) of the rejection reason |
+//! | `lock.waited` | seconds to this outcome from the arrival of the request, or from its handler's request for the lock |
 //! | `lock.token` | the fencing token, if the lock was acquired |
 //! | `idempotency.outcome` | the value of the [`IdempotencyOutcome`], behind an idempotency layer |
 //!
-//! A lost lock is logged as a warning in this span. The key itself is in no event or field.
+//! A lost lock is logged as a warning in this span. No field of the span contains the key itself, but a
+//! [`LockError`](lock_core::LockError) in an event or in the log contains the name of the lock.
 
 mod event;
 mod observers;

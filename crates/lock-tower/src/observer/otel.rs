@@ -53,9 +53,9 @@ impl OtelLayerObserver {
             idempotency: make.counter("lock.http.idempotency", "Requests with an idempotency key"),
             wait: make.seconds(
                 "lock.http.wait.duration",
-                "From the arrival of a request to its lock, or its rejection",
+                "From the arrival of a request until it has its lock or is rejected",
             ),
-            hold: make.seconds("lock.http.hold.duration", "From the lock of a request to its release"),
+            hold: make.seconds("lock.http.hold.duration", "From the acquisition of a request's lock to its end"),
         }
     }
 }

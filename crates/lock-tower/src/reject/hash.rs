@@ -11,8 +11,9 @@ use std::{
 /// A keyed hash of a lock's name: 64 bits of SipHash-2-4.
 ///
 /// By default, each process uses a random secret, so hashes differ between processes. Processes
-/// that share a [`key_hash_secret`](crate::LockLayer::key_hash_secret) compute the same hashes in
-/// every version. Several keys are hashed together, as their sorted names joined with line feeds.
+/// that share a [`key_hash_secret`](crate::LockLayer::key_hash_secret) compute the same hashes,
+/// whatever their version. Several keys are hashed together, as their sorted names joined with line
+/// feeds.
 ///
 /// A client can tell that two rejections concern the same lock. Without the secret, it cannot find
 /// the name by hashing candidates.

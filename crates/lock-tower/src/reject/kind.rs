@@ -32,8 +32,8 @@ pub(crate) const RECORDS_UNAVAILABLE: ProblemType =
 #[cfg(feature = "idempotency")]
 pub(crate) const ANSWER_NOT_KEPT: ProblemType = of("answer_not_kept", "Answer was not kept");
 
-/// Formats the type's URI, which does not resolve because this library has no domain. `about:blank`
-/// would add nothing to the status.
+/// Formats the type's URI, which does not resolve because this library has no domain. The URI
+/// `about:blank` would tell a client no more than the status does.
 impl fmt::Display for ProblemType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "urn:problem-type:distlock:{}", self.word)

@@ -40,7 +40,7 @@ impl<'a> Details<'a> {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        // A rejection describes only the current state.
+        // The same request may succeed later, so the rejection must not be cached.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, retry::whole_seconds(after).into());

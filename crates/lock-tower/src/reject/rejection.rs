@@ -147,7 +147,7 @@ impl From<RejectReason> for Rejection {
     }
 }
 
-/// Converts invalid names, including those too long with the factory's prefix, to 400.
+/// Invalid names, including those that are too long with the factory's prefix, are rejected with 400.
 impl From<LockError> for Rejection {
     fn from(error: LockError) -> Self {
         Self::of(match error.kind() {

@@ -25,7 +25,7 @@ use tower_service::Service;
 use tracing::Span;
 
 pin_project! {
-    /// The future of a [`LockService`](crate::LockService).
+    /// The future of a [`LockService`](super::LockService).
     ///
     /// # Cancel safety
     /// Dropping the future drops the handler and releases the lock in the background. A waiting request leaves the

@@ -17,7 +17,7 @@ use std::{
 
 pin_project! {
     #[project = RunningProj]
-    /// A handler, its share of the lock if it has one, and its layer's settings.
+    /// A handler, its share of the lock if it has one, and its request for the lock.
     // The handler is dropped before its lock.
     pub(crate) struct Running<F> {
         #[pin]
@@ -60,7 +60,7 @@ impl<F> Running<F> {
         let RunningProj { handler, watch, lock } = self.project();
         let reason = match ready!(Watch::poll_under(watch, cx, |cx| handler.poll(cx))) {
             Err(reason) => reason,
-            // A response produced after the lease must not look like a success.
+            // A response produced after the loss of the lock must not look like a success.
             Ok(response) => {
                 let lost = watch.as_ref().filter(|_| response.is_ok()).and_then(Watch::lost_now);
                 let Some(reason) = lost else {

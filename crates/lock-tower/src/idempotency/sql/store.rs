@@ -14,7 +14,8 @@ use std::time::SystemTime;
 /// is read.
 const MAX_READS: usize = 3;
 
-/// The bounds for a store generic over sqlx databases would be longer than both stores.
+/// Generates a store for one database. The trait bounds of a store that is generic over sqlx databases would be longer
+/// than both stores.
 macro_rules! sql_store {
     ($(#[$doc:meta])* $store:ident, $pool:ty, $connection:ty, $blob:literal) => {
         $(#[$doc])*
@@ -50,7 +51,7 @@ macro_rules! sql_store {
             /// time.
             ///
             /// # Errors
-            /// [`StoreError::Failed`].
+            /// [`StoreError::Failed`] if the database does not respond or returns an error.
             ///
             /// # Cancel safety
             /// A dropped call may leave the table without its index. The next call completes it.
@@ -68,7 +69,7 @@ macro_rules! sql_store {
             /// stay in the table.
             ///
             /// # Errors
-            /// [`StoreError::Failed`].
+            /// [`StoreError::Failed`] if the database does not respond or returns an error.
             ///
             /// # Cancel safety
             /// A dropped call removes all expired records or none.
@@ -83,7 +84,9 @@ macro_rules! sql_store {
             /// Roll back on any error.
             ///
             /// # Errors
-            /// [`StoreError::Superseded`] if a newer attempt owns the key; [`StoreError::Failed`].
+            /// - [`StoreError::Superseded`] if the record already has a response, was removed, or belongs to another
+            ///   attempt;
+            /// - [`StoreError::Failed`] if the database does not respond or returns an error.
             ///
             /// # Cancel safety
             /// Dropping the call leaves the transaction open. The caller must roll it back.
@@ -157,8 +160,8 @@ sql_store! {
     ///
     /// A handler that [records its responses
     /// itself](crate::idempotency::IdempotencyLayer::recorded_by_handler) must begin its
-    /// transaction with `pool.begin_with("begin immediate")`: a transaction whose first write comes
-    /// later can fail as busy.
+    /// transaction with `pool.begin_with("begin immediate")`. Otherwise, the transaction can fail with
+    /// `SQLITE_BUSY` at its first write.
     SqliteIdempotencyStore, sqlx::SqlitePool, sqlx::SqliteConnection, "blob"
 }
 
