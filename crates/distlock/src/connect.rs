@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// `LockFactory::builder(backend)`.
 ///
 /// # Errors
-/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used,
-/// and the connector's error if the store cannot be reached or rejects the login. Neither contains
+/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used, or
+/// the connector's error if the store cannot be reached or rejects the login. Neither contains
 /// secrets from the URL.
 ///
 /// # Cancel safety
@@ -51,10 +51,10 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 /// ```
 ///
 /// # Errors
-/// The errors of [`connect`]. URLs of stores without a run ledger are rejected.
+/// Returns the errors of [`connect`], and rejects the URL of a store without a run ledger.
 ///
 /// # Cancel safety
-/// As [`connect`].
+/// Cancel safe, like [`connect`].
 #[cfg(any(feature = "redis", feature = "redis-rs"))]
 pub async fn connect_with_ledger(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
     let in_memory = |scheme: &str| scheme.eq_ignore_ascii_case("memory");

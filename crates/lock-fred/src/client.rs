@@ -75,7 +75,7 @@ impl Fred {
         }
     }
 
-    /// A supplied configuration can set a certificate name that differs from the address.
+    /// Keeps the certificate name of a supplied configuration, which can differ from the address.
     #[cfg(feature = "tls")]
     fn keep_tls_name(&self, server: &mut FredServer) {
         if let ServerConfig::Centralized { server: own } = &self.template.server {

@@ -13,7 +13,6 @@ use lock_redis::{
 ///
 /// Policies for retries, timeouts and reconnection are ignored, because locks need different ones.
 /// The application's client cannot be shared, because it may send a command twice.
-///
 pub fn from_config(config: Config) -> RedisBackendBuilder {
     let tcp = |server: &FredServer| Server::Tcp { host: server.host.to_string(), port: server.port };
     let topology = match &config.server {

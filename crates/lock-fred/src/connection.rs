@@ -96,7 +96,7 @@ impl Connection for FredConnection {
     async fn subscribe(&self, kind: PubSub, channels: Vec<String>) -> Result<(), CallError> {
         match kind {
             PubSub::Plain => self.acknowledged(Change::Subscribe(channels)).await,
-            // Of these commands, fred only awaits the reply to this one.
+            // `SSUBSCRIBE` is the only one of these commands whose reply fred awaits.
             PubSub::Sharded => {
                 let each = channels.into_iter().map(|channel| self.client.ssubscribe(channel));
                 let all = try_join_all(each).await;
@@ -133,10 +133,10 @@ impl TryFrom<Argument> for Value {
     }
 }
 
-/// Opens the connection. Dropping the future or its result ends it; fred's own `init` would leave a task behind.
+/// Opens the connection. Dropping the future or its result closes it; fred's own `init` would leave a task behind.
 async fn connect(client: &Client) -> Result<ConnectionTask, Error> {
     let mut made = pin!(client.wait_for_connect());
-    // It listens from its first poll on. The event may arrive before the second one.
+    // The future listens from its first poll on. The event may arrive before the second one.
     let early = poll_fn(|context| Poll::Ready(made.as_mut().poll(context))).await;
     let task = ConnectionTask(client.connect());
     match early {

@@ -19,7 +19,7 @@ use syn::{DeriveInput, Path, parse_macro_input, parse_quote};
 /// | --- | --- |
 /// | `{sku}`, `{0}` | a field, formatted with `Display` and percent-encoded |
 /// | `{item.sku}` | a field of a field |
-/// | `{{`, `}}` | a brace |
+/// | `{{`, `}}` | a literal brace |
 ///
 /// Several templates, as in `#[lock_key("account:{from}", "account:{to}")]`, name several locks,
 /// which are acquired together. The attribute can also be repeated.

@@ -16,9 +16,9 @@ use redis::{Client, ConnectionAddr};
 ///
 /// # Errors
 /// Returns [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the client does
-/// not verify certificates, or if it has custom certificates, which redis-rs does not expose. In
-/// the latter case, use [`from_url`](RedisBackendBuilder::from_url) and
-/// [`tls`](RedisBackendBuilder::tls).
+/// not verify certificates, if its database number is above 255, or if it has custom certificates,
+/// which redis-rs does not expose. In the last case, use [`from_url`](RedisBackendBuilder::from_url)
+/// and [`tls`](RedisBackendBuilder::tls).
 pub fn from_client(client: &Client) -> Result<RedisBackendBuilder, LockError> {
     let info = client.get_connection_info();
     let tcp = |host: &str, port| Server::Tcp { host: host.to_owned(), port };

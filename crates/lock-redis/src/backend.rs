@@ -60,7 +60,7 @@ impl<C: Client> RedisBackend<C> {
         &self.warnings
     }
 
-    /// Returns `true` if there is a connection for requests. Sends no request.
+    /// Returns `true` if the connections for requests are open, to every server. Sends no request.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.inner.route.is_connected()
@@ -131,7 +131,7 @@ impl<C: Client> RedisBackend<C> {
         self.inner.route.run(script, &keys, &arguments).await
     }
 
-    /// Returns the script argument that indicates if the channels are sharded.
+    /// Returns the script argument that indicates whether the channels are sharded.
     fn sharded(&self) -> String {
         Keys::sharded(self.inner.route.pubsub()).to_owned()
     }
@@ -147,7 +147,7 @@ impl<C: Client> RedisBackend<C> {
     }
 }
 
-/// Accepts concurrent operations and sends them in few calls. Sends immediately while no call is in
+/// Batches concurrent operations into few calls. An operation is sent immediately if no call is in
 /// progress.
 impl<C: Client> Pipeline for RedisBackend<C> {
     fn submit(&self, operation: Operation) {

@@ -61,8 +61,9 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Creates a builder from a URL. [`Address`] lists the accepted forms.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl). The text contains a
-    /// remedy. It never contains the URL, which may include a password.
+    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL is malformed, if a file that it
+    /// names cannot be read, or if it needs TLS and the client was built without it. The text says what to change. It
+    /// never contains the URL, which may include a password.
     pub fn from_url(url: &str) -> Result<Self, LockError> {
         let address = Address::parse(url)?;
         match C::TLS {

@@ -1,4 +1,4 @@
-//! Checks made before the first lock: the server can keep locks, and the login has all permissions that they need.
+//! Checks before the first lock is acquired: the server can keep locks, and the user has the permissions for them.
 
 use crate::{
     client::{Client, Command, Connection, PubSub, Reply},
@@ -39,7 +39,7 @@ pub enum ConnectWarning {
         /// The current settings, or the reason why they are unknown.
         reason: String,
     },
-    /// The user may not run `INFO`, so the server settings were not checked.
+    /// The user has no permission to run `INFO`, so the server settings were not checked.
     NotChecked {
         /// The reason.
         reason: String,
@@ -56,7 +56,7 @@ impl fmt::Display for ConnectWarning {
             Self::TooFewReplicas { connected, wanted } => write!(
                 f,
                 "only {connected} of the {wanted} required replicas are connected: no lock is granted until {wanted} \
-                 are"
+                 are connected"
             ),
             Self::WritesAlone { reason } => write!(
                 f,
@@ -238,7 +238,7 @@ fn other_kind(info: &Info<'_>, expected: Expected) -> Option<&'static str> {
     Some(why)
 }
 
-/// Returns the values of both fields: Valkey has had its own since version 8.
+/// Returns the values of both mode fields. Valkey has had a second one since version 8.
 fn modes<'a>(info: &Info<'a>) -> [&'a str; 2] {
     [info.get("redis_mode"), info.get("server_mode")]
 }
@@ -264,7 +264,7 @@ fn accept_node(info: &Info<'_>) -> Result<AcceptedNode, BackendError> {
     let run_id = info.get("run_id");
     if run_id.is_empty() || run_id.contains(char::is_whitespace) {
         return Err(misconfigured(
-            "`INFO` has no run id, which a quorum node needs to show that it kept its data: use another server",
+            "`INFO` reports no run id, which is needed to detect a restart of a quorum node: use another server",
         ));
     }
     Ok(AcceptedNode { run_id: run_id.to_owned(), appends: info.get("aof_enabled") != "0" })

@@ -13,7 +13,8 @@ pub(crate) struct ServerClock {
 
 impl ServerClock {
     /// Records that a request sent at `sent` was executed at server time `executed`. The execution is assumed to be in
-    /// the middle of the round trip. Every reply counts, so a step of the server's clock is followed immediately.
+    /// the middle of the round trip. Every reply replaces the previous reading, so a step of the server's clock takes
+    /// effect immediately.
     pub(crate) fn learn(&self, sent: Instant, executed: UtcTime) {
         let middle = sent + sent.elapsed() / 2;
         *lock(&self.sample) = Some((middle, executed));

@@ -207,7 +207,7 @@ pub(crate) fn not_connected(what: &str) -> RequestError {
 
 /// Returns the error of a request whose time ended before it was sent.
 pub(crate) fn overdue(what: &str) -> RequestError {
-    plain(what, Kind::Timeout, Applied::No, "timed out before it was sent")
+    plain(what, Kind::Timeout, Applied::No, "the request timed out before it was sent")
 }
 
 /// Returns the error of a request that a single server does not support.
@@ -263,7 +263,7 @@ const FINAL: [(&str, BackendErrorKind); 11] = [
     ("NOAUTH", BackendErrorKind::Denied),
     ("WRONGPASS", BackendErrorKind::Denied),
     ("NOPERM", BackendErrorKind::Denied),
-    // From a command inside a script: since Redis 7.2, and before.
+    // From a command inside a script: the first since Redis 7.2, the others before.
     (ACL_FAILURE, BackendErrorKind::Denied),
     ("can't run this command", BackendErrorKind::Denied),
     ("can't access at least one of the keys", BackendErrorKind::Denied),
@@ -276,7 +276,7 @@ const FINAL: [(&str, BackendErrorKind); 11] = [
 ];
 
 /// Refusals before a script has written anything, identified by the first word. A retry may cure them. Each of our
-/// scripts meets them no later than at its first write.
+/// scripts runs into them at its first write at the latest.
 const REFUSALS: [&str; 9] =
     ["READONLY", "OOM", "MISCONF", "LOADING", "BUSY", "NOREPLICAS", "TRYAGAIN", "MASTERDOWN", "NOSCRIPT"];
 
@@ -301,7 +301,7 @@ fn classify(details: &str) -> (BackendErrorKind, Applied) {
     }
 }
 
-const NOT_REDIS: &str = ": is this a Redis server with this database number?";
+const NOT_REDIS: &str = ": is this a Redis server, and does it have this database?";
 const UNKNOWN_COMMAND: &str = ": is the server older than 6.0, or a proxy?";
 
 /// Returns the command that is unknown to the server. The rest of the text quotes the arguments,

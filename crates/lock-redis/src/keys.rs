@@ -34,7 +34,7 @@ impl Keys {
         Self::under(&format!("distlock:{rest}"))
     }
 
-    /// Returns the script argument that indicates if the channels are sharded.
+    /// Returns the script argument that indicates whether the channels are sharded.
     pub(crate) fn sharded(pubsub: PubSub) -> &'static str {
         match pubsub {
             PubSub::Plain => "",

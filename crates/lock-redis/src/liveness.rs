@@ -9,7 +9,7 @@ use std::{
 /// TCP alone would need a quarter of an hour to notice that the peer is gone.
 const DEAD_AFTER: Duration = Duration::from_secs(2);
 
-/// The number of checks in that time. So a dead connection is noticed at most a quarter of it later.
+/// The number of checks in that time. A dead connection is therefore noticed at most a quarter of that time later.
 const LOOKS: u32 = 4;
 
 /// The silence of one connection. Time without requests in progress does not count.

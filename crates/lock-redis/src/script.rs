@@ -19,7 +19,7 @@ pub(crate) struct Script {
 /// The words of a command. Constant ones are not copied.
 pub(crate) type Words = Vec<Cow<'static, str>>;
 
-/// Room for the words of one operation.
+/// The initial capacity for the words of a command.
 const WORDS: usize = 16;
 
 macro_rules! nothing {

@@ -31,7 +31,7 @@ const HEAD: usize = 2;
 const MAX_PARTS: usize = HEAD + 3;
 
 /// The error for a string in place of a lock.
-const FOREIGN: &str = "WRONGTYPE the key is a string with an expiry: if it is a lock of `SET NX PX`, see \
+const FOREIGN: &str = "WRONGTYPE the key is a string with an expiry: if it is a lock set by `SET NX PX`, see \
                        `RedisBackendBuilder::foreign_strings_are_busy`";
 
 impl ScriptReply {
@@ -60,7 +60,7 @@ impl ScriptReply {
         asked.iter().map(of_one).collect()
     }
 
-    /// Fails if the name is a string with an expiry and that is no other holder for this backend.
+    /// Fails if the key is a string with an expiry, unless this backend treats such a string as another holder.
     pub(crate) fn with_foreign_strings(self, strings: ForeignStrings) -> Result<Self, RequestError> {
         match (self.word(), strings) {
             ("foreign", ForeignStrings::Refused) => Err(refused_by_script(self.what, FOREIGN)),
@@ -68,7 +68,7 @@ impl ScriptReply {
         }
     }
 
-    /// Fails if too few replicas have a grant or an extension: it is unknown whether the lease outlives a failover.
+    /// Fails if too few replicas acknowledged a grant, a renewal or a re-entry: a failover may lose the lease.
     pub(crate) fn kept_by_replicas(self, is_acknowledged: bool) -> Result<Self, RequestError> {
         match self.word() {
             "granted" | "renewed" | "reentered" if !is_acknowledged => Err(unacknowledged(self.what)),
@@ -103,12 +103,12 @@ impl ScriptReply {
         self.part(HEAD + at).and_then(RawReply::integer).ok_or_else(|| unexpected_reply(self.what))
     }
 
-    /// Returns a PTTL. A negative one is unknown.
+    /// Returns the remaining time, sent as a PTTL in ms. A negative PTTL means that it is unknown.
     pub(crate) fn remaining(&self, at: usize) -> Result<Option<Duration>, RequestError> {
         Ok(u64::try_from(self.signed(at)?).ok().map(Duration::from_millis))
     }
 
-    /// Returns `true` if the lock was granted and its counter was far below the clock, as Redisson counts.
+    /// Returns `true` if the lock was granted and its counter was far below the clock, like one that Redisson created.
     pub(crate) fn has_foreign_counter(&self) -> bool {
         self.word() == "granted" && self.number(2).is_ok_and(|foreign| foreign > 0)
     }
@@ -237,7 +237,7 @@ fn list(what: &str, reply: RawReply) -> Result<Vec<RawReply>, RequestError> {
     }
 }
 
-/// Returns whether this is a holder as [`StoredHold`] defines it: `uuid:number`; Redisson's number may be negative.
+/// Returns `true` if this is a holder as [`StoredHold`] defines it: `uuid:number`; Redisson's number may be negative.
 fn is_holder(text: &str) -> bool {
     let hyphen = |at| matches!(at, 8 | 13 | 18 | 23);
     let is_uuid = |text: &str| {

@@ -3,7 +3,7 @@
 use crate::client::{CallError, Credentials, DialError};
 use std::sync::Arc;
 
-/// The minimum length of a hidden password. Hiding a shorter one would garble every text, and it protects nothing.
+/// The minimum length of a hidden password. A shorter one protects nothing, and hiding it would garble every text.
 const MIN_LENGTH: usize = 4;
 
 /// The passwords that a backend uses to log in.

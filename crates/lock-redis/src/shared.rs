@@ -28,7 +28,7 @@ pub(crate) struct Shared<C: Client> {
     pub(crate) pubsub: PubSub,
     /// The membership in a cluster, if this is a node of one.
     pub(crate) cluster: Option<Membership<C>>,
-    /// Logged once: in a fleet that shares fenced locks with Redisson, it applies to every name.
+    /// Logs the warning once. In a fleet that shares fenced locks with Redisson, it applies to every name.
     foreign_counters: Once,
 }
 

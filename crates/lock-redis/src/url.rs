@@ -72,8 +72,8 @@ impl Address {
     /// Parses a URL and reads the PEM files that it names.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl). The text contains a
-    /// remedy. It never contains the URL, which may include a password.
+    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL is malformed, or if a file that
+    /// it names cannot be read. The text says what to change. It never contains the URL, which may include a password.
     pub fn parse(url: &str) -> Result<Self, LockError> {
         parse(url)
     }
@@ -106,7 +106,7 @@ fn parse(text: &str) -> Result<Address, LockError> {
             tcp(&url, Some(tls))
         }
         "redis+unix" => unix(&url),
-        "unix" => Err(refused("write `redis+unix:///path/of/socket`")),
+        "unix" => Err(refused("unknown scheme: write `redis+unix:///path/of/socket`")),
         _ => Err(refused(
             "unknown scheme: use `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster`, `redlock`, or \
              a TLS variant of these",

@@ -1,4 +1,4 @@
-//! Client errors. The texts may quote a password, as servers do. They are printed only after this
+//! Client errors. Servers may quote a password in their texts, so a text is printed only after this
 //! crate has removed the secrets.
 
 use std::fmt;

@@ -33,7 +33,7 @@ pub trait Client: Default + Send + Sync + 'static {
     /// The function that secures connections, if TLS was built in.
     const TLS: TlsSupport<Self>;
 
-    /// Returns `true` if the client's connections are secured.
+    /// Returns `true` if the client's connections use TLS.
     fn is_secured(&self) -> bool;
 
     /// Opens one connection, logs in and selects the database. It tries only once.
@@ -42,7 +42,7 @@ pub trait Client: Default + Send + Sync + 'static {
     /// and ends with that runtime. The dial needs no time limit, because this crate sets one.
     ///
     /// # Errors
-    /// Returns [`DialError`]. Nothing is left open.
+    /// Returns [`DialError`] if the connection cannot be opened, and leaves nothing open.
     ///
     /// # Cancel safety
     /// Dropping the future closes everything that was opened.
@@ -74,7 +74,7 @@ pub trait Connection: Send + Sync + 'static {
     /// Sends one command and returns its reply.
     ///
     /// # Errors
-    /// Returns [`CallError`], which reports if the command may have been executed. After
+    /// Returns [`CallError`], which indicates whether the command may have been executed. After
     /// [`CallError::Lost`], the connection is no longer used.
     fn call(&self, command: Command) -> impl Future<Output = Result<Reply, CallError>> + Send;
 

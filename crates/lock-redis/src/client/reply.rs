@@ -31,7 +31,7 @@ impl Reply {
         }
     }
 
-    /// Returns the number. Scripts also send numbers as text, where Lua's formatting would lose digits.
+    /// Returns the number. Scripts send large numbers as text, because Lua's own formatting would lose digits.
     pub(crate) fn integer(&self) -> Option<i64> {
         match self {
             Self::Integer(number) => Some(*number),

@@ -55,7 +55,7 @@ async fn ask<C: Client>(settings: &Settings<C>, seed: &Server) -> Result<View, B
 }
 
 /// Queries some nodes and returns the view shared by more than half of the replies. A node that was
-/// down and has not discovered its successor therefore cannot redirect to itself.
+/// down and does not know its successor yet is therefore outvoted.
 pub(super) async fn by_nodes<C: Client>(cluster: &Cluster<C>) -> Option<View> {
     let nodes = cluster.nodes();
     let connected = nodes.iter().filter(|node| node.shared.connection.is_up()).take(ASKED);

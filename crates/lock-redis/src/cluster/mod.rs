@@ -11,7 +11,7 @@
 //!
 //! A redirected operation was not executed, so it is sent again while its caller waits. No hold
 //! ends because of it. `CLUSTERDOWN` is treated like a lost connection, since a client library may
-//! fail all requests in progress with it. The lock repeats the requests that are safe to repeat.
+//! fail all requests in progress with it. lock-core repeats the requests that are safe to repeat.
 
 mod discover;
 mod node;
@@ -182,7 +182,7 @@ impl<C: Client> Cluster<C> {
         self.nodes().iter().map(|node| node.shared.clone()).collect()
     }
 
-    /// Returns whether every node that serves slots is connected.
+    /// Returns `true` if every node that serves slots is connected.
     pub(crate) fn is_connected(&self) -> bool {
         self.nodes().iter().all(|node| node.shared.connection.is_up())
     }

@@ -88,7 +88,7 @@ impl<C: Client> Routes<C> {
     }
 
     /// Assigns the slots of a view; other slots keep their nodes. Returns the nodes whose subscriptions have changed,
-    /// and those that have had no slot for long.
+    /// and the nodes that were removed because they have served no slot for [`UNUSED`].
     pub(super) fn adopt(&mut self, view: &[(RangeInclusive<u16>, Arc<Node<C>>)]) -> (Nodes<C>, Nodes<C>) {
         let changed = self.change(view);
         let owners = self.owners();

@@ -76,7 +76,7 @@ fn named(host: &str, port: u16, by: &Server) -> Server {
 pub(crate) enum Redirection {
     /// The slot belongs to another node.
     Moved { slot: u16, host: String, port: u16 },
-    /// The key has already moved, but not all of its slot.
+    /// The slot is being moved, and this node no longer has the key.
     Ask { host: String, port: u16 },
     /// The keys of the request are currently on two nodes.
     TryAgain,

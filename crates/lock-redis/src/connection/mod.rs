@@ -1,5 +1,5 @@
-//! A connection that is kept up: requests use the current connection, and a new one is dialled when that ends or
-//! becomes useless.
+//! A connection that is kept up: requests use the current connection, and a new one is dialled when that one ends or
+//! must be replaced.
 
 mod dial;
 mod supervisor;
@@ -276,7 +276,7 @@ impl<T: Connection> Dialled<T> {
 
 /// Limits the time of a request that has no other limit.
 ///
-/// Requests are borrowed: a future that passes another one on by value keeps two copies of it.
+/// Requests are borrowed, because a future that takes another one by value keeps two copies of it.
 pub(crate) async fn answered<R, F>(what: &str, request: Pin<&mut F>) -> Result<R, RequestError>
 where
     F: Future<Output = Result<R, Unanswered>>,

@@ -69,7 +69,7 @@ impl<C: Client> Supervisor<C> {
                     pauses.start_over();
                 }
                 let now = Instant::now();
-                // Leave the server behind the address some time to become a master.
+                // Give the server behind the address some time to become a master.
                 (replaced_at, replaceable_at) = (Some(now), now + pauses.next());
             }
             tracing::info!(server = %dialled.server, "reconnected to redis");
@@ -95,7 +95,7 @@ impl<C: Client> Supervisor<C> {
         }
     }
 
-    /// Pings at regular intervals. The reply does not matter, since silence is detected elsewhere.
+    /// Pings at regular intervals. The reply does not matter, since `Liveness` detects a missing one.
     async fn keep_alive(&self, dialled: &Dialled<C::Connection>) -> Infallible {
         match self.purpose {
             Purpose::Requests => loop {
@@ -115,11 +115,11 @@ impl<C: Client> Supervisor<C> {
                 Err(error) => error,
             };
             let text = error.to_string();
-            // Warn once per outage, however long it lasts.
+            // Warn only if the error differs from the previous one, however long the outage lasts.
             if logged == text {
-                tracing::debug!(%error, "still failing to reconnect to redis, retrying");
+                tracing::debug!(%error, "still failing to connect to redis, retrying");
             } else {
-                tracing::warn!(%error, "failed to reconnect to redis, retrying");
+                tracing::warn!(%error, "failed to connect to redis, retrying");
                 logged = text;
             }
             sleep(if error.is_retryable() { reconnect_pause() } else { jittered(REFUSED_DIAL_PAUSE) }).await;

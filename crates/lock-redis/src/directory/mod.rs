@@ -1,6 +1,6 @@
 //! Process cards and the list of held locks, on Redis.
 //!
-//! Both use plain commands, because the permissions for scripts are checked on connecting and these
+//! Both use plain commands, because the permissions for scripts are checked when connecting and these
 //! features are optional. A command fails if its slot is moving; the card is written again with its
 //! next renewal.
 
@@ -44,7 +44,7 @@ impl<C: Client> Directory for RedisBackend<C> {
 
     async fn read_card(&self, process: ProcessId) -> Result<Option<ProcessCard>, BackendError> {
         let key = keys::card(process);
-        // One more byte than a card can have reveals that it is too long.
+        // Reads one byte more than a card can have, to detect one that is too long.
         let command = Command::get_start(key.clone(), card::MAX_BYTES + 1);
         match self.call_at(&key, "read a process card", command).await {
             Ok(Reply::Bytes(bytes)) => Ok(card::read(&bytes)),
@@ -69,7 +69,7 @@ impl<C: Client> Directory for RedisBackend<C> {
                 false
             }
             Err(_) if found.pages == 0 => {
-                let message = format!("list on redis: no reply within {:?}", limits.time());
+                let message = format!("list locks on redis: no reply within {:?}", limits.time());
                 return Err(BackendError::new(BackendErrorKind::Timeout, Applied::No, message));
             }
             Err(_) => true,

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// The number of keys that the server reads per page. It serves other requests between two pages.
 const KEYS_PER_PAGE: u32 = 1000;
 
-const WHAT: &str = "list";
+const WHAT: &str = "list locks";
 
 /// The names found so far, on all servers.
 pub(super) struct Found {
@@ -54,7 +54,7 @@ pub(super) fn pattern(prefix: &str) -> String {
     pattern
 }
 
-/// Searches a server to its end, or until enough names are found.
+/// Searches all keys of a server, or stops once enough names are found.
 pub(super) async fn search<C: Client>(
     server: &Shared<C>,
     pattern: &str,

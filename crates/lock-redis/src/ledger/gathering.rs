@@ -1,4 +1,4 @@
-//! Repeated requests of schedulers. Requests of many groups share a call.
+//! Batching of the requests that schedulers repeat. One call carries the requests of many groups.
 //!
 //! A request waits briefly for others, because the schedulers of one process send theirs at the
 //! same time. Claims never wait. The callers of a batch drive it together, so it continues when one
@@ -159,7 +159,7 @@ async fn send<C: Client>(
     };
     match reply {
         Ok(reply) => reply.split(&requests.iter().map(|request| request.script.name).collect::<Vec<_>>()),
-        // The server checks the permissions for all keys before it runs a script. Some requests may have theirs.
+        // The server checks the permissions for all keys before it runs a script. Alone, some requests may be allowed.
         Err(error) if error.is_denied() => join_all(requests.iter().map(alone)).await,
         Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
     }

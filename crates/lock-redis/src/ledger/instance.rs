@@ -21,8 +21,8 @@ pub(super) async fn add<C: Client>(
     redis: &RedisBackend<C>,
     r: AddRequest,
 ) -> Result<Reply<AddReply>, BackendError> {
-    // A missing permission is thus reported here, with its name: a process that adds instances may not register any
-    // job.
+    // Reports a missing permission by its name. A process that adds instances may never register a job, which would
+    // report it.
     redis.probe_ledger().await?;
     let (job, once) = (JobKeys::of(&r.job.group, &r.job.name).job, r.definition.once);
     let GroupKeys { group, instances, changes, .. } = GroupKeys::of(&r.job.group);

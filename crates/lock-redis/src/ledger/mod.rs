@@ -42,7 +42,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         group: GroupName,
         jobs: Vec<Registration>,
     ) -> Result<Reply<Vec<RegisteredJob>>, BackendError> {
-        // A missing permission is thus reported here, with its name, and not in the middle of a claim.
+        // Reports a missing permission here, by its name, and not in the middle of a claim.
         self.probe_ledger().await?;
         let mut keys = vec![GroupKeys::of(&group).group];
         keys.extend(job_keys(&group, &jobs));
@@ -369,7 +369,7 @@ impl ScriptReply {
     }
 }
 
-/// Decodes the times up to which the instants of jobs are decided.
+/// Decodes the watermarks of jobs. An empty text means that the job is unknown.
 fn read_watermarks(reply: &ScriptReply, parts: Range<usize>) -> Result<Vec<Option<UtcTime>>, RequestError> {
     let of_one = |at| match reply.text(at)? {
         "" => Ok(None),

@@ -122,7 +122,7 @@ impl Record {
         })
     }
 
-    /// Returns whether the lease of a node has ended.
+    /// Returns `true` if the lease of a node has ended.
     pub(super) fn is_over(&self, now: UtcTime) -> bool {
         self.parsed::<u64>("expires").is_none_or(|expires| now.as_millis() > expires)
     }
@@ -181,7 +181,7 @@ impl Record {
     }
 }
 
-/// Encodes controls like the script of commands.
+/// Encodes controls in the format that `ledger_command.lua` writes.
 pub(super) fn of_controls(controls: &JobControls) -> String {
     let JobControls { revision, paused, note, schedule } = controls;
     let mut record = json!({ "revision": revision.to_string(), "paused": paused });

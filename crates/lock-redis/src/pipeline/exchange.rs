@@ -136,8 +136,8 @@ const UNKNOWN_CLOCK: Duration = Duration::from_millis(500);
 /// The maximum time allowed for replicas: a connection without a reply for 2 s counts as dead.
 const MAX_WAIT: Duration = Duration::from_millis(1_500);
 
-/// Returns the delivery. Replicas acknowledge operations that grant or extend a lease, within half of its remaining
-/// time.
+/// Returns the delivery. Replicas acknowledge operations that grant or extend a lease, within half of the operation's
+/// remaining time.
 fn delivery<C: Client>(shared: &Shared<C>, operations: &[Operation]) -> Delivery {
     let Some(replicas) = shared.replicas else { return Delivery::Plain };
     let Some(until) = operations.iter().filter_map(not_after).min() else { return Delivery::Plain };

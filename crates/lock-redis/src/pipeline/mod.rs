@@ -57,7 +57,8 @@ struct State {
 }
 
 impl State {
-    /// Ends a turn of the task unless work remains. `waits` is set if the task is waiting for a connection.
+    /// Ends a turn of the task unless work remains, and returns `true` if it ended. `waits` is set if the task is
+    /// waiting for a connection.
     fn end_turn(&mut self, connected: bool, waits: bool) -> bool {
         let left = match connected {
             true => self.queue.may_send(),
@@ -124,7 +125,7 @@ impl<C: Client> RequestPipeline<C> {
         }
     }
 
-    /// Returns `true` in the runtime of the connection.
+    /// Returns `true` if the caller is in the runtime of the connection.
     fn is_at_home(&self) -> bool {
         Handle::try_current().is_ok_and(|runtime| runtime.id() == self.runtime)
     }

@@ -50,7 +50,7 @@ pub(super) fn function(operation: &Operation) -> &'static str {
     }
 }
 
-/// Returns the name of the operation in errors.
+/// Returns the name of the operation for errors.
 pub(super) fn what(operation: &Operation) -> &'static str {
     script(operation).map_or("acquire", |script| script.name)
 }
@@ -81,7 +81,8 @@ pub(super) fn write_keys(operation: &Operation, words: &mut Words) {
     }
 }
 
-/// Writes the arguments, except whether channels are sharded. `retention` is that of the backend.
+/// Writes the arguments, except the one that indicates whether channels are sharded. `retention` is that of the
+/// backend.
 pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>, words: &mut Words) {
     let owned = |text: String| Cow::Owned(text);
     match operation {
@@ -114,7 +115,7 @@ pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>
         Operation::Release(request, _) => words.extend([
             owned(request.lease.to_string()),
             small(request.depth_left),
-            // Passed as an argument, since a key would require the permission for a key with its name.
+            // An argument, since a channel passed as a key would require permission for a key with its name.
             match request.notify {
                 NotifyWaiters::Yes => owned(keys::channel(&request.name)),
                 _ => Cow::Borrowed(""),
@@ -159,7 +160,7 @@ pub(crate) fn millis(d: Duration) -> String {
     d.as_millis().max(1).to_string()
 }
 
-/// Returns the server time after which the operation is void, if it has one.
+/// Returns the server time after which the operation must not be executed, if it has one.
 pub(super) fn not_after(operation: &Operation) -> Option<UtcTime> {
     match operation {
         Operation::Acquire(request, _) => Some(request.not_after),
@@ -210,7 +211,7 @@ pub(super) fn fail(operation: Operation, error: RequestError) {
 
 pub(super) fn contained(run: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(run)).is_err() {
-        tracing::error!("panic while completing an operation");
+        tracing::error!("panic while processing an operation");
     }
 }
 

@@ -52,7 +52,7 @@ impl<T> Queue<T> {
         self.calls < MAX_CALLS && self.waiting.len() >= enough
     }
 
-    /// Takes the operations of the next call if one may be sent now. It counts as in progress.
+    /// Takes the operations of the next call if one may be sent now. The call then counts as in progress.
     pub(super) fn next_call(&mut self) -> Option<Vec<Queued<T>>> {
         if !self.may_send() {
             return None;
@@ -62,7 +62,7 @@ impl<T> Queue<T> {
         Some(self.waiting.drain(..size).collect())
     }
 
-    /// Records a call whose operation was never in the queue.
+    /// Records that a call has begun.
     pub(super) fn begin_call(&mut self) {
         self.calls += 1;
     }

@@ -147,7 +147,7 @@ impl<C: Client> Task<C> {
         }
     }
 
-    /// Abandons calls without a reply on a live connection.
+    /// Abandons calls that have had no reply for [`NO_ANSWER_AFTER`] on a live connection.
     fn give_up_calls(&mut self, context: &mut Context<'_>) {
         while self.look.as_mut().poll(context).is_ready() {
             let now = Instant::now();

@@ -54,7 +54,7 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
             }
             words.extend(p.floor.map(|floor| Cow::Owned(floor.to_string())));
         };
-        // The reply then leaves out the age, which is at least this.
+        // The usual reply leaves out the age, which is at least this.
         let min_age = i64::try_from(p.min_age.as_micros()).unwrap_or(i64::MAX);
         let (keys, usual) = (if reads_age { 3 } else { 2 }, ("granted", min_age));
         Ok(server.ask(&PROPOSE, keys, write, Some(usual)).await?.vote()?)
@@ -196,7 +196,7 @@ impl<C: Client> Shared<C> {
     }
 }
 
-/// Returns the accepted node of this connection. Before the first request, checks that the server may be a node.
+/// Returns the accepted node of this connection. Before the first request, checks that the server can be a node.
 pub(super) async fn accepted<T: Connection>(dialled: &Dialled<T>) -> Result<&AcceptedNode, RequestError> {
     if let Some(accepted) = dialled.accepted.get() {
         return Ok(accepted);

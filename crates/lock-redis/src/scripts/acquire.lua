@@ -10,11 +10,11 @@
 --
 -- other replies, each after the server's time in µs:
 --   granted, first, last, foreign   the lock is held by this lease id, even after a repeat, which gets new tokens; foreign
---                            is 1 if the counter was not a time, as one that Redisson created, else 0
+--                            is 1 if the counter was not a time, like one that Redisson created, else 0
 --   busy, pttl               another lease holds it; a negative pttl means unknown
---   foreign, pttl            the key is a string with this expiry, as other locks keep it
+--   foreign, pttl            the key is a string with this expiry, as other lock implementations store it
 --   late                     executed after `not after`: nothing was done
---   refused, error           a key holds another type, or a right is missing: nothing was done, except that a refused
+--   refused, error           a key has another type, or a permission is missing: nothing was done, except that an invalid
 --                            counter may lose its expiry if argument 4 is a retention
 --   error, text              failed midway: a counter may have been written
 local function acquire(lock, counter, lease, duration, not_after, retention, reserve, floor)

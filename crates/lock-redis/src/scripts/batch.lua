@@ -5,7 +5,7 @@
 --      of each operation in turn: its name, then the arguments of its own script. An acquire without a reserve and a
 --      floor is an `acquire`, with them a `reserve`.
 --
--- reply: one text of lines, which costs Redis a third of nested lists:
+-- reply: one text of lines, which costs Redis a third as much as nested lists:
 --   the server's time in µs
 --   for each operation in turn: an empty line in the usual case of its own script; otherwise the word of that script's reply,
 --   then a line for each part that follows; `error` and the error text if the operation raised an error

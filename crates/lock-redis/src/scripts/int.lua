@@ -1,6 +1,6 @@
 -- Commands are given strings: Redis formats Lua numbers more slowly, and `n..''` rounds them to 14 digits. Each
--- string is made once, since the operations of a batch share the time. That of the time is joined from its parts:
--- the microseconds have no leading zeros, and formatting a double costs a tenth of an acquire.
+-- string is made once, since the operations of a batch share the time. The string of the time is joined from its parts,
+-- because formatting a double costs a tenth of an acquire; the microseconds have no leading zeros.
 local texts = {}
 local function int(n)
   local text = texts[n]

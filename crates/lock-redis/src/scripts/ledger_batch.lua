@@ -20,7 +20,7 @@ while ARGV[argument] do
   if not done then
     -- Before Redis 7, a raised error is a string.
     local text = type(of_one) == 'table' and of_one.err or of_one
-    -- A replica refuses every request. The caller learns it from an error of the whole call.
+    -- A replica refuses every request. The whole call then fails, so that the caller detects it.
     if string.find(text, 'READONLY', 1, true) then return redis.error_reply(text) end
     of_one = answer('error', text)
   end

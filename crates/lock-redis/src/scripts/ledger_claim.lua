@@ -1,5 +1,5 @@
--- Decides whether a run may start. The order of the checks is what makes the scheduler safe: it is documented on
--- lock-ledger's `RunLedger` and is that of its rules. Everything is read before anything is written.
+-- Decides whether a run may start. The scheduler's safety depends on the order of the checks, which is that of the
+-- rules of lock-ledger's `RunLedger`. Everything is read before anything is written.
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group   5 instances of the group   6 their changes
 --      7 summaries   8 payloads

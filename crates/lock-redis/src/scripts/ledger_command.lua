@@ -25,7 +25,7 @@ if command == 'reinstate' then
   local revision = tonumber(redis.call('HGET', KEYS[2], 'revision'))
   local reinstated = tonumber(cjson.decode(value).revision)
   if reinstated > tonumber(before.revision or 0) then
-    -- The clock that gave it may have been ahead. Later commands have a higher one.
+    -- The revision may come from a clock that was ahead. Later commands get a higher one.
     revision = next_revision(math.max(revision, reinstated))
     redis.call('HSET', KEYS[2], 'revision', int(revision), 'job:' .. name, value)
   end
@@ -37,7 +37,7 @@ local group = fields(KEYS[2])
 local revision = tonumber(group.revision or 0)
 
 if command == 'trigger' then
-  -- The command was delivered twice, far apart, and its trigger ran in between.
+  -- The command may be a late repeat, whose trigger has already run.
   if group[value] or find_open(KEYS[3], name, value) or remembers(KEYS[4], value) then
     return answer('accepted', int(revision))
   end
@@ -71,7 +71,7 @@ if command == 'backfill' then
   for _, text in ipairs(known and {} or redis.call('LRANGE', KEYS[4], '0', '-1')) do
     known = known or is_backfilled(recall(text).run, value)
   end
-  -- The command was delivered twice, far apart, and its runs started in between.
+  -- The command may be a late repeat, whose runs have already started.
   if known then return answer('accepted', int(revision)) end
   local alive, of_job = 0, 0
   for field, text in pairs(group) do
@@ -106,7 +106,7 @@ if command == 'cancel' then
     local open = (value == '' or value == id) and find_open(KEYS[3], name, id)
     if open then
       found, marked = true, marked or open.cancelled ~= true
-      -- A node of a version that cannot read the mark ends a replaced run, without a retry.
+      -- A node of an older version, which does not know `cancelled`, ends a replaced run without a retry.
       open.cancelled, open.replaced = true, true
       write_open(KEYS[3], name, open)
     end
@@ -124,7 +124,7 @@ local before = controls.paused
 local noted = (controls.note or '') == value and (controls.actor or '') == ARGV[7]
 local same = command == 'pause' and before and noted or command == 'resume' and not before
   or command == 'replace' and controls.schedule == value or command == 'restore' and not controls.schedule
--- The first command of a job is recorded even if it changes nothing: it outweighs controls from before a loss.
+-- The first command of a job is recorded even if it changes nothing: it replaces controls from before a loss of data.
 if same and group['job:' .. name] then return answer('accepted', int(revision)) end
 revision = next_revision(revision)
 controls.revision = int(revision)
@@ -134,7 +134,7 @@ if command == 'replace' then controls.schedule = value end
 if command == 'restore' then controls.schedule = nil end
 redis.call('HSET', KEYS[2], 'revision', int(revision), 'job:' .. name, cjson.encode(controls))
 if command == 'reset' then
-  -- Takes back times in the future, which a clock that was ahead has written.
+  -- Lowers times in the future, which were written while the clock was ahead.
   local since = decode(job.since) or {}
   for _, of in pairs(since) do
     of.from = int(math.min(tonumber(of.from), now_ms))

@@ -1,4 +1,4 @@
--- Keeps the descriptions of registered jobs in their summaries, and those of kinds, by their names and a slash.
+-- Stores the descriptions of registered jobs and kinds in their summaries. The name of a kind ends with a slash.
 --
 -- KEYS 1 summaries   2… jobs and kinds
 -- ARGV 5i-4 job or kind   5i-3 schedule   5i-2 policy for clock changes   5i-1 terms

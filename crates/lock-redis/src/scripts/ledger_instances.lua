@@ -12,7 +12,7 @@ if revision == ARGV[1] then return answer('unchanged') end
 local changed, seen, known = answer('changed', revision), {}, false
 local from = 0
 while not known do
-  -- In parts, since most readers have missed few.
+  -- Read in parts, since most readers have missed only a few changes.
   local part = redis.call('LRANGE', KEYS[3], int(from), int(from + 31))
   if #part == 0 then break end
   for _, change in ipairs(part) do

@@ -15,7 +15,7 @@ local lacks, failed = {}, nil
 local function try(name, ...)
   local answer = redis.pcall(name, ...)
   if type(answer) ~= 'table' or not answer.err then return true end
-  -- In the words of each version: outside of scripts, since Redis 7.2, and before.
+  -- The texts of a denial: outside of scripts, in scripts since Redis 7.2, and in scripts before it.
   if string.find(answer.err, 'NOPERM') or string.find(answer.err, 'ACL failure') or string.find(answer.err, "can't") then
     lacks[#lacks + 1] = name
   else

@@ -4,21 +4,21 @@
 -- ARGV 1 lease id   2 lease, ms   3 not after, µs   4 token   5 end of its range
 --      6 retention, ms, at least 3000, or '' to keep the counter's expiry
 --      7 least age, µs, or ''   8 run id of the server, or ''   9 floor
---      Arguments from 7 on are left out if none follows: each word costs Redis as much as a third of a command.
+--      Arguments from 7 on are left out at the end if they are empty: each word costs Redis a third of a command.
 --
 -- reply in the usual case: the server's time in µs alone, which means `granted`; the age is at least argument 7
 --
 -- other replies, each after the server's time in µs, and with the age in µs behind the word, or 0 without argument 7:
 --   granted                      the lease holds the lock, and the counter is at the end of the range
 --   busy, pttl, counter, lease   another lease holds the lock; lease is '' if the key is not a lock, and a negative pttl
---                                means "unknown"
+--                                means unknown
 --   stale, counter               the token is not above the counter, whose retention may have been renewed
 --   clock                        the token is too far from the clock
 --   quarantined                  the node has not kept its data for long enough to vote
 --   late                         executed after `not after`: nothing was done
 -- and without an age:
 --   refused, error   a key holds something else, or a permission is missing: nothing was done, except that an invalid
---                    counter may have lost its expiry if argument 8 is a retention
+--                    counter may have lost its expiry if argument 6 is a retention
 --   error, text      failed midway: the counter may have been written
 local lock, counter, marker = unpack(KEYS)
 local lease, duration, not_after, token, last, retention, min_age, run, floor = unpack(ARGV)

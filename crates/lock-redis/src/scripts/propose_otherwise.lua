@@ -1,4 +1,5 @@
--- The rest of `propose.lua`. Its usual case ends before, and never creates the functions that only this part needs.
+-- The rest of `propose.lua`. The usual case returns before it, and so never creates the functions that only this part
+-- needs.
 
 if not count or count >= LIMIT then
   if writes and retention ~= '' then redis.call('SET', counter, old) end

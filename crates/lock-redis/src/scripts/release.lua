@@ -13,7 +13,7 @@
 local function release(lock, lease, depth_left, channel, sharded)
   if depth_left ~= '0' then
     local there = redis.pcall('HEXISTS', lock, lease)
-    -- Without the right to look, the lock must not be released instead.
+    -- Without permission to read the depth, the lock must not be released instead.
     if type(there) == 'table' then return 'refused', there.err end
     if there == 1 then
       redis.call('HSET', lock, lease, depth_left)

@@ -88,7 +88,7 @@ async fn follow<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>)
                 sentinels.saw(&master.server);
                 shared.follow(&master.server);
             }
-            Err(error) => tracing::debug!(%error, "sentinels report no master"),
+            Err(error) => tracing::debug!(%error, "failed to read the master from the sentinels"),
         }
     }
 }

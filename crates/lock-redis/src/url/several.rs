@@ -130,7 +130,7 @@ impl Several {
     fn read(scheme: &str, text: &str, default_port: u16) -> Result<Self, LockError> {
         let (text, query) = text.split_once('?').unwrap_or((text, ""));
         let (authority, path) = text.split_once('/').unwrap_or((text, ""));
-        // Errors name the master of a path, which would be the rest of a password.
+        // A `/` in a password would make the rest of it the name of the master, which errors quote.
         if path.contains('@') {
             return Err(refused(
                 "it has a `@` after a `/`: percent-encode `/` in the user and password (`%2F`)",

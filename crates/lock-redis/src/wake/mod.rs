@@ -88,7 +88,7 @@ impl<C: Client> Subscriptions<C> {
         self.shared.watchers.register_listener(signals)
     }
 
-    /// Checks whether the login may subscribe at all.
+    /// Checks that the user has permission to subscribe.
     pub(crate) async fn probe(&self, channel: String) -> Result<(), RequestError> {
         self.connection.subscribe(self.kind(), vec![channel.clone()], vec![channel]).await
     }
@@ -97,7 +97,7 @@ impl<C: Client> Subscriptions<C> {
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         let acknowledgement = self.begin_watch(subscriber, &name)?;
         self.changed();
-        // A failure has already ended this subscription. A newer one may exist when it is seen here.
+        // A failure has already ended this subscription. It is not ended again here: a newer one may exist by now.
         acknowledgement.await.unwrap_or_else(|_| Err(runtime_ended("subscribe").into()))
     }
 
@@ -129,7 +129,7 @@ impl<C: Client> Subscriptions<C> {
         }
     }
 
-    /// Adjusts the subscriptions of the connection to the wanted channels.
+    /// Wakes the task that adjusts the subscriptions to the wanted channels.
     pub(crate) fn changed(&self) {
         self.shared.changed.notify_one();
     }

@@ -1,4 +1,4 @@
-//! The wanted subscriptions, the existing ones, and the callers that wait for the difference.
+//! The wanted subscriptions, the existing ones, and the callers that wait for an acknowledgement.
 
 use crate::error::{self, RequestError};
 use lock_core::{
@@ -13,8 +13,8 @@ use tokio::{sync::oneshot, time::Instant};
 
 /// The maximum number of channels in one batch.
 const MAX_CHANNELS: usize = 1_000;
-/// The time after which a refused channel is tried again. Permissions may be granted later, but each try costs all
-/// other names their connection.
+/// The time after which a refused channel is tried again. Permissions may be granted later, but each attempt
+/// closes the connection of all other names.
 const REFUSED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The pending reply to a subscription.
@@ -64,7 +64,7 @@ impl SubscriptionState {
     /// subscription has failed.
     ///
     /// # Errors
-    /// The server refused the channel recently. Nothing is added.
+    /// Returns the earlier error if the server refused the channel recently. Nothing is added.
     pub(super) fn want(&mut self, channel: String, watch: Watch) -> Result<Acknowledgement, BackendError> {
         let (answer, acknowledgement) = oneshot::channel();
         let name = watch.1.clone();

@@ -1,4 +1,4 @@
-//! Keeps the connection subscribed to the wanted channels, by one acknowledged batch at a time.
+//! Keeps the connection subscribed to the wanted channels, one acknowledged batch at a time.
 
 use super::{Shared, state::Batch};
 use crate::{
@@ -53,8 +53,8 @@ pub(super) async fn run<C: Client>(connection: Arc<ManagedConnection<C>>, shared
             Settled::Refused | Settled::No => failures + 1,
         };
         // Messages sent while there is no subscription are lost. A waiter woken before the subscription exists could
-        // find the lock taken and then miss its release, so waiters are woken once more afterwards. (After a refusal,
-        // only then: the next connection follows immediately.)
+        // find the lock taken and then miss its release, so waiters are woken once more afterwards. After a refusal,
+        // they are woken only then, because the next connection follows immediately.
         missed |= fresh || failures > 0 || adopted;
         let all_stands = missed && failures == 0;
         if all_stands || failures == 1 && settled == Settled::No {
@@ -132,7 +132,7 @@ async fn ask<C: Client>(
     }
 }
 
-/// Logs an error once per outage, however long it lasts.
+/// Logs an error as a warning, unless it is the same as the previous one.
 fn log(error: &RequestError, logged: &mut String) {
     let (retryable, error) = (error.is_retryable(), BackendError::from(error.clone()));
     let text = error.to_string();

@@ -56,7 +56,7 @@ async fn password_is_in_no_error_and_no_log_line() {
 
     let log = log.text();
     assert!(
-        log.contains("redis connection lost") && log.contains("failed to reconnect to redis, retrying"),
+        log.contains("redis connection lost") && log.contains("failed to connect to redis, retrying"),
         "{log}"
     );
     assert!(log.contains("unknown command AUTH"), "{log}");

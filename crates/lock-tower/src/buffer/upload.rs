@@ -123,9 +123,11 @@ impl Failure {
                 kind::UPLOAD_TIMEOUT,
                 "the request body did not arrive in time",
             ),
-            Self::Broken => {
-                Details::new(StatusCode::BAD_REQUEST, kind::UPLOAD_FAILED, "the request body could not be read")
-            }
+            Self::Broken => Details::new(
+                StatusCode::BAD_REQUEST,
+                kind::UPLOAD_FAILED,
+                "the request body could not be read",
+            ),
             Self::BufferFull => Details::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 kind::BUFFER_FULL,

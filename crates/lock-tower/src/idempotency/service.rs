@@ -136,7 +136,10 @@ impl Exchange {
                 return Ok(self.reject(IdempotencyOutcome::Superseded, RejectReason::Contended));
             }
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "failed to record the idempotency key");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "failed to record the idempotency key"
+                );
                 return Ok(self.reject(IdempotencyOutcome::Unavailable, RejectReason::RecordsUnavailable));
             }
         };
@@ -171,7 +174,10 @@ impl Exchange {
             if attempt.number() == 1
                 && let Err(error) = self.terms.store.abandon(attempt).await
             {
-                tracing::warn!(error = &error as &dyn std::error::Error, "failed to free the idempotency key");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "failed to free the idempotency key"
+                );
             }
             self.notify(IdempotencyOutcome::NotStarted);
             return record::pass(Response::from_parts(head, body));

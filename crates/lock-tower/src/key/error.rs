@@ -175,7 +175,7 @@ impl From<NameError> for KeyError {
             NameError::TooLong { .. } => "the key is too long",
             NameError::ReservedPrefix { .. } => "the key begins with a reserved prefix",
             NameError::UnwrittenPart { .. } => {
-                return Self::misconfigured("part of the key could not be formatted: check its `Display` implementation");
+                return Self::misconfigured("part of the key could not be formatted: check its `Display`");
             }
             _ => "the key contains characters that are not allowed",
         })

@@ -132,7 +132,9 @@ impl RejectReason {
             Self::TooManyWaiters => "too many requests are waiting",
             Self::TooManyDetached => "too many handlers are still running",
             Self::Unavailable(_) => "the lock service is not available",
-            Self::Lost(_) => "the lock was lost before the work was complete: part of the work may have been done",
+            Self::Lost(_) => {
+                "the lock was lost before the work was complete: part of the work may have been done"
+            }
             Self::ShutDown => "the server is shutting down",
             Self::Key(error) => match error.kind() {
                 KeyErrorKind::Missing | KeyErrorKind::BadRequest => error.detail(),
