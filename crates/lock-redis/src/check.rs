@@ -41,7 +41,7 @@ pub enum ConnectWarning {
     },
     /// The user has no permission to run `INFO`, so the server settings were not checked.
     NotChecked {
-        /// The reason.
+        /// The error of `INFO`.
         reason: String,
     },
 }

@@ -51,13 +51,13 @@ impl Keys {
 pub(crate) struct GroupKeys {
     /// HASH of the open runs.
     pub(crate) open: String,
-    /// HASH of the controls and triggers, and their revision.
+    /// HASH of the controls, triggers and backfills, and their revision.
     pub(crate) group: String,
     /// HASH of the live nodes.
     pub(crate) nodes: String,
     /// HASH of the definitions of instances.
     pub(crate) instances: String,
-    /// LIST of their latest changes.
+    /// LIST of the latest changes of instances.
     pub(crate) changes: String,
     /// HASH of the summaries of the jobs.
     pub(crate) summaries: String,

@@ -90,7 +90,7 @@ where
             }
             SourceProj::Ended => (None, true),
         };
-        // Hyper may not poll again after the last frame.
+        // hyper may not poll again after the last frame.
         let lost = if ended && let Some(watch) = this.watch.take() {
             this.source.set(Source::Ended);
             watch.release()

@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep};
 
 /// The pause between two attempts while the nodes disagree or the keys of a slot are on two nodes.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(40));
-/// The number of redirections followed without a pause. It prevents a tight loop between two nodes
-/// that redirect to each other.
+/// The number of redirections followed without a pause. Further ones are followed with pauses, since
+/// two nodes may redirect to each other.
 const AT_ONCE: usize = 2;
 /// The time limit for requests without their own limit.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use lock_core::backend::{Applied, BackendError, BackendErrorKind, BackendErrorKi
 pub(crate) fn not_promoted(server: &Server) -> BackendError {
     let message = format!(
         "connect to redis at {server}: the sentinels report it as the master, but it is a replica: a failover \
-         is in progress"
+         may be in progress"
     );
     BackendError::new(Kind::Unavailable, Applied::No, message)
 }

@@ -159,7 +159,7 @@ async fn send<C: Client>(
     };
     match reply {
         Ok(reply) => reply.split(&requests.iter().map(|request| request.script.name).collect::<Vec<_>>()),
-        // The server checks the permissions for all keys before it runs a script. Alone, some requests may be allowed.
+        // The server checks the permissions for all keys before it runs a script, so some requests may succeed alone.
         Err(error) if error.is_denied() => join_all(requests.iter().map(alone)).await,
         Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
     }

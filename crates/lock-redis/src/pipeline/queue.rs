@@ -1,9 +1,9 @@
 //! The queue that decides when to send. It only holds data; its callers send.
 //!
 //! An operation is sent immediately while at most one call is in progress. Each further call in
-//! progress doubles the number of operations that must gather before the next call. Single
-//! operations therefore never wait, and many share the cost of a call. No timer is involved: every
-//! reply allows further calls.
+//! progress doubles the number of operations that must gather before the next call. At low
+//! load, operations therefore never wait; at high load, many share the cost of a call. No timer is
+//! involved: every reply allows further calls.
 
 use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;

@@ -14,7 +14,7 @@ use tokio::{sync::oneshot, time::Instant};
 /// The maximum number of channels in one batch.
 const MAX_CHANNELS: usize = 1_000;
 /// The time after which a refused channel is tried again. Permissions may be granted later, but each attempt
-/// closes the connection of all other names.
+/// closes the connection that all other names share.
 const REFUSED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The pending reply to a subscription.

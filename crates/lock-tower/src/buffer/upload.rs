@@ -21,10 +21,10 @@ use std::{
     time::Duration,
 };
 
-/// The number of frames after which an always-ready body yields to other tasks and its timeout.
+/// The number of frames after which an always-ready body yields to other tasks and to its timeout.
 const FRAMES_PER_POLL: usize = 128;
 
-/// The minimum delay suggested for a retry, in which other requests are likely to free the budget.
+/// The minimum delay suggested before a retry. Other requests are likely to free the budget within it.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 pin_project! {

@@ -84,7 +84,7 @@ pub(super) fn stored(head: &Parts, body: Bytes, headers: &[HeaderName]) -> Respo
     response
 }
 
-/// Returns `true` for headers such as `Content-Type`. The length is that of the stored body.
+/// Returns `true` for headers such as `Content-Type`, except `Content-Length`, which depends on the stored body.
 fn describes_content(name: &HeaderName) -> bool {
     name.as_str().starts_with("content-") && *name != header::CONTENT_LENGTH
 }

@@ -85,7 +85,7 @@ pub enum LayerEvent<'a> {
     Idempotency {
         /// The template of the route.
         route: Option<&'a Arc<str>>,
-        /// The outcome.
+        /// The outcome of the request.
         outcome: IdempotencyOutcome,
     },
     /// The lock was released or lost. Reported once for each [`Acquired`](Self::Acquired).
