@@ -122,7 +122,7 @@ const TAKES_EFFECT: Duration = Duration::from_millis(100);
 fn stop_process() {
     use rustix::process::{Signal, getpid, kill_process};
     if let Err(error) = kill_process(getpid(), Signal::STOP) {
-        tracing::error!(%error, "failed to stop this process");
+        tracing::error!(%error, "failed to suspend this process");
     }
     // Another thread may handle the signal first. This thread must not continue to its write before
     // it is stopped: stopped in the middle of a transaction, it would keep SQLite's lock.

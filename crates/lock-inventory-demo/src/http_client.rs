@@ -1,5 +1,5 @@
-//! An HTTP/1 client that reuses its connections to one server. Its errors report if the request may
-//! have been delivered.
+//! An HTTP/1 client that reuses its connections to one server. Its errors report whether the request
+//! may have been delivered.
 
 use http::{HeaderValue, Request, Response, header::HOST};
 use hyper::{
@@ -59,7 +59,7 @@ where
     /// head.
     ///
     /// # Errors
-    /// Returns [`SendError`], which reports if the request may have been delivered.
+    /// Returns [`SendError`], which reports whether the request may have been delivered.
     ///
     /// # Cancel safety
     /// Dropping this closes the connection. The server may have executed the request.

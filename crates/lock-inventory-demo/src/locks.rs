@@ -55,8 +55,8 @@ impl fmt::Display for LocksUrl {
         match &self.0 {
             Address::Memory => f.write_str("the memory of this process"),
             Address::Redis(url) => match url.host() {
-                Some(host) => write!(f, "the Redis at {host}:{}", url.port().unwrap_or(6379)),
-                None => write!(f, "the Redis at {}", url.path()),
+                Some(host) => write!(f, "Redis at {host}:{}", url.port().unwrap_or(6379)),
+                None => write!(f, "Redis at {}", url.path()),
             },
         }
     }
@@ -117,9 +117,9 @@ mod tests {
     fn display_shows_the_location_without_secrets() {
         for (text, place) in [
             ("memory", "the memory of this process"),
-            ("redis://user:s3cret@cache", "the Redis at cache:6379"),
-            ("redis://:s3cret@[::1]:7000", "the Redis at [::1]:7000"),
-            ("redis+unix:///run/redis.sock?user=user&pass=s3cret", "the Redis at /run/redis.sock"),
+            ("redis://user:s3cret@cache", "Redis at cache:6379"),
+            ("redis://:s3cret@[::1]:7000", "Redis at [::1]:7000"),
+            ("redis+unix:///run/redis.sock?user=user&pass=s3cret", "Redis at /run/redis.sock"),
         ] {
             let url: LocksUrl = text.parse().unwrap();
             assert_eq!(url.to_string(), place);

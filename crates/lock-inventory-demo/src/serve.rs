@@ -277,8 +277,8 @@ pub enum ServeError {
     Jobs(#[from] CronError),
     /// The routes under `/admin` would be reachable from other machines.
     #[error(
-        "--admin requires no password, so the shop must not be reachable from other machines: listen on 127.0.0.1 \
-         instead of {listen}"
+        "the routes of --admin need no password, so the shop must not be reachable from other machines: listen on \
+         127.0.0.1 instead of {listen}"
     )]
     AdminNotLocal {
         /// Address to listen on.

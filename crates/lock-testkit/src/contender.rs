@@ -123,7 +123,7 @@ impl Contender {
         }
     }
 
-    /// Renews this lease only.
+    /// Renews this lease, in a call with no other items.
     pub async fn renew(&self, name: &LockName, duration: Duration) -> Renewed {
         let mut answers = self.backend.renew(vec![self.renewal(name, duration)]).await;
         assert_eq!(answers.len(), 1, "expected one reply to one renewal");

@@ -108,7 +108,7 @@ impl History {
         self.lock().clone()
     }
 
-    /// Returns all violations, grouped by lock and sorted by grant.
+    /// Returns all violations, grouped by lock, then by kind, and in the order of the grants.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut by_name: BTreeMap<_, Vec<_>> = BTreeMap::new();

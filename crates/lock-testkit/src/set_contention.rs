@@ -39,9 +39,9 @@ impl Referee {
     }
 }
 
-/// Runs 32 tasks that acquire random sets of 8 names, in random order and with duplicates,
-/// `acquisitions` times in total. The factories must share a store. Each is used by some of the
-/// tasks.
+/// Runs 32 tasks that acquire random sets of up to 4 of 8 names, in random order and with
+/// duplicates, `acquisitions` times in total. The factories must share a store. Each factory is used
+/// by some of the tasks.
 ///
 /// # Panics
 /// Panics if two sets hold one lock, a token does not increase, a set waits for a minute, or a lock

@@ -11,8 +11,8 @@ use std::{
     io::{self, Write},
 };
 
-/// Audits the database. If all client journals are given, also compares the ledger with their
-/// entries.
+/// Audits the database. If `clients` contains the entries of all client journals, also compares the
+/// ledger with them.
 ///
 /// # Errors
 /// Returns [`StoreError`] if the database cannot be read.

@@ -55,8 +55,8 @@ impl All {
         }
         let (page, seconds) = (self.out.join(report::PAGE), results.footer.seconds);
         let verdict_line =
-            if results.have_passed() { "Every expectation holds" } else { "Expectations are broken" };
-        writeln!(out, "{verdict_line}, after {seconds} s. The report is in {}.", page.display())?;
+            if results.have_passed() { "Every expectation holds" } else { "Some expectations do not hold" };
+        writeln!(out, "{verdict_line} (run time {seconds} s). The report is in {}.", page.display())?;
         Ok(verdict(results.have_passed()))
     }
 }

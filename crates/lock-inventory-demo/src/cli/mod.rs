@@ -30,7 +30,7 @@ use std::{error::Error, io::Write, process::ExitCode};
 /// Simulates a flash sale across several shops, without and with a distributed lock.
 ///
 /// Without a command, runs one sale without and one with the lock, on SQLite and an in-memory lock,
-/// and prints a verdict. This needs nothing besides this program.
+/// and prints a verdict. No other program or server is needed.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "lock-inventory-demo", version, after_help = AFTER, args_conflicts_with_subcommands = true)]
 pub struct Cli {
@@ -106,7 +106,7 @@ fn verdict(holds: bool) -> ExitCode {
 }
 
 const AFTER: &str = "\
-Exit codes: 0 if every expectation holds, 1 if one does not hold, 2 if the input is not usable or the run could not finish.
+Exit codes: 0 if every expectation holds, 1 if one does not hold, 2 if the input is invalid or the run could not finish.
 
 Examples:
   lock-inventory-demo                            the quick version

@@ -56,6 +56,6 @@ pub enum UsageError {
     #[error(transparent)]
     Database(#[from] StoreError),
     /// The address of the lock store is invalid.
-    #[error("--locks is not a valid address of a Redis server")]
+    #[error("invalid lock store: set --locks or DEMO_REDIS to `memory` or the URL of a Redis server")]
     Locks(#[from] LockError),
 }

@@ -65,7 +65,7 @@ pub struct Serve {
     #[arg(long)]
     pub headless: bool,
 
-    /// Dashboard: number of shops to start (1 to 16); only one without Redis
+    /// Dashboard: number of shops to start (1 to 16); without Redis, only one starts
     #[arg(long, value_name = "N", default_value = "3", value_parser = value_parser!(u8).range(1..=16), conflicts_with = "headless")]
     pub shops: u8,
 

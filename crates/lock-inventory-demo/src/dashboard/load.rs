@@ -1,11 +1,12 @@
-//! The page's load generator. It orders single units of the hot products in the open model.
+//! The page's load generator. It orders single units of the hot products at a fixed rate.
 
 use super::snapshot::LoadInfo;
 use crate::load::{self, Extent, LoadPlan, OrderMix, Profile};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{task::JoinHandle, time::Instant};
 
-/// Length of one part of the load. Each part discards the previous part's responses.
+/// Length of one part of the load. The outcomes of a part are discarded at its end, so they do not
+/// accumulate.
 const PART: Duration = Duration::from_secs(30);
 /// Time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -22,7 +22,7 @@ const STOCK: u32 = 2_000;
 /// Stock below which a job restocks a product.
 const RESTOCK_BELOW: u32 = 400;
 
-const ALONE: &str = "One server, with its locks in memory: there is no redis-server on the PATH. \
+const ALONE: &str = "Only one server is started, with its locks in memory, because redis-server was not found. \
     Install it (Debian: apt-get install redis-server), or use --locks redis://… to start several servers.";
 
 /// The stores. Dropping this removes the temporary ones.

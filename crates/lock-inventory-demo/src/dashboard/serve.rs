@@ -28,7 +28,7 @@ use std::{
 };
 use tokio::{net::TcpListener, sync::oneshot, time::timeout};
 
-/// Time limit for pages to read their last bytes.
+/// Time limit for the streams of open pages to end.
 const PAGES_END_WITHIN: Duration = Duration::from_secs(2);
 
 /// Settings for a dashboard.
@@ -62,7 +62,7 @@ pub struct Config {
 /// Returns [`DashboardError`] with a remedy.
 ///
 /// # Cancel safety
-/// Dropping this stops the servers, like dropping a [`Fleet`].
+/// Dropping this stops the servers, as dropping a [`Fleet`] does.
 pub async fn run(
     config: Config,
     out: &mut impl Write,

@@ -133,7 +133,7 @@ pub enum Breach {
         /// The order.
         order: String,
     },
-    /// The ledger contains an order for an unknown product.
+    /// An order or a restock refers to an unknown product.
     UnknownProduct {
         /// The product.
         sku: String,
@@ -236,12 +236,12 @@ impl fmt::Display for Breach {
                 write!(f, "order {order} was acknowledged, but is not in the ledger")
             }
             Self::NotAcknowledged { order } => {
-                write!(f, "order {order} is in the ledger, but was not acknowledged")
+                write!(f, "order {order} is in the ledger, but was refused or never placed")
             }
             Self::UnknownProduct { sku } => {
                 write!(
                     f,
-                    "{sku}: the ledger contains an order for this product, but the store has no such product"
+                    "{sku}: an order or a restock refers to this product, but the store has no such product"
                 )
             }
         }

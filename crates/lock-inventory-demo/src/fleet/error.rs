@@ -14,8 +14,8 @@ pub enum FleetError {
         /// The cause.
         source: io::Error,
     },
-    /// The process exited before it was ready.
-    #[error("{name} exited before it was ready; its log:\n{log}")]
+    /// The process exited before it was ready, or was not ready within 60 s.
+    #[error("{name} did not become ready; its log:\n{log}")]
     NotReady {
         /// The shop.
         name: String,
@@ -23,8 +23,8 @@ pub enum FleetError {
         log: String,
     },
     /// The process printed something other than its address.
-    #[error("{name} printed `{line}` instead of an address: is {program} this version of the \
-        program?", program = program.display())]
+    #[error("{name} printed `{line}` instead of an address: check that {program} is this version of \
+        the program", program = program.display())]
     NotUnderstood {
         /// The shop.
         name: String,

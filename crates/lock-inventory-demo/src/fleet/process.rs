@@ -65,7 +65,7 @@ impl ShopProcess {
     /// Starts a shop and waits until it is ready. The shop logs to `NAME.log` in `directory`.
     ///
     /// # Errors
-    /// Returns [`FleetError`] if the shop does not start or exits before it is ready.
+    /// Returns [`FleetError`] if the shop does not start, or is not ready within 60 s.
     ///
     /// # Cancel safety
     /// Dropping this kills the process.

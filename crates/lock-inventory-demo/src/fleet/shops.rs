@@ -86,7 +86,7 @@ impl Fleet {
     /// Returns the status of the shop with this index. Indices start at 0.
     ///
     /// # Panics
-    /// Panics if there is no such shop, like all methods with an index.
+    /// Panics if there is no such shop, as do all methods with an index.
     #[must_use]
     pub fn status(&self, index: usize) -> ShopStatus {
         self.with(index, |shop| ShopStatus {
@@ -186,7 +186,7 @@ impl Fleet {
 }
 
 impl Drop for Fleet {
-    /// Stops the shops. Blocks the thread, usually for some milliseconds, because the caller may
+    /// Stops the shops. Blocks the thread, usually for a few milliseconds, because the caller may
     /// then remove the database or exit.
     fn drop(&mut self) {
         self.ask_to_end();

@@ -76,7 +76,7 @@ async fn reserve(
 }
 
 /// Confirms a reservation. This does not change the stock, so it needs no lock. The state of the
-/// row determines if the confirmation or the expiry came first.
+/// row determines whether the confirmation or the expiry came first.
 pub(super) async fn confirm(State(shop): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
     let reservation = find(&shop, &id).await?;
     let work = {
@@ -127,17 +127,18 @@ pub(super) async fn cancel(State(shop): State<App>, Path(id): Path<String>) -> R
     }
 }
 
-/// Returns a reservation of this route. Reservations of the strategy `conditional` are not found.
+/// Returns a reservation that these routes created. Those of the strategy `conditional`, whose ids are
+/// not UUIDs, are not found.
 async fn find(shop: &Shop, id: &str) -> Result<Reservation, Problem> {
     let found = match Uuid::parse_str(id) {
         Ok(id) => shop.store().reservation(&id.to_string()).await?,
         Err(_) => None,
     };
-    let detail = "there is no such reservation: make one with POST /skus/{sku}/reservations";
+    let detail = "there is no such reservation: create one with POST /skus/{sku}/reservations";
     found.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "unknown-reservation", detail))
 }
 
 fn gone(state: ReservationState) -> Problem {
-    let detail = format!("the reservation is {state}: make a new one");
+    let detail = format!("the reservation is {state}: create a new one");
     Problem::new(StatusCode::CONFLICT, "reservation-closed", detail).with("state", state.as_str())
 }

@@ -1,4 +1,4 @@
-//! The fleet's jobs. Each run is started once, by the leading shop.
+//! The fleet's jobs. Each run is started once, by one of the shops.
 
 mod audit;
 mod expire;
@@ -49,8 +49,8 @@ pub fn schedule(shop: &Arc<Shop>) -> Result<Scheduler, CronError> {
     Ok(cron)
 }
 
-/// Registers a job. A run whose shop died is retried, because each job detects the effects of an
-/// earlier attempt.
+/// Registers a job. A run whose shop died is retried, which is safe because each job detects the
+/// effects of an earlier attempt.
 fn register<W>(
     cron: &Scheduler,
     name: &'static str,

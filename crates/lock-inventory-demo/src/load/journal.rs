@@ -95,7 +95,7 @@ pub enum JournalError {
     #[error("could not read the journal")]
     Read(#[source] io::Error),
     /// A line is not a valid entry.
-    #[error("journal, line {line}: not an entry of `load`")]
+    #[error("invalid line {line} in the journal: pass a file written by `load`")]
     Line {
         /// Line number, starting at 1.
         line: usize,
@@ -140,6 +140,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal.jsonl");
         std::fs::write(&path, "{}\n").unwrap();
-        assert_eq!(read(&path).unwrap_err().to_string(), "journal, line 1: not an entry of `load`");
+        assert_eq!(
+            read(&path).unwrap_err().to_string(),
+            "invalid line 1 in the journal: pass a file written by `load`"
+        );
     }
 }

@@ -131,7 +131,7 @@ async fn arrive(
     }
     drop(ended);
     let sent = sent as f64;
-    // The last interval is planned, so only the lateness of the last start changes the elapsed time.
+    // `intended` is now the planned end of the load, so only a late last start prolongs it.
     let late = last.saturating_sub(intended);
     let rate = (sent > 0.0).then(|| Rate {
         requested: sent / intended.as_secs_f64(),

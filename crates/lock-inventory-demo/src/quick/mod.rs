@@ -1,4 +1,4 @@
-//! The default command, which runs a flash sale without and one with the lock, on SQLite and an
+//! The default command, which runs one flash sale without the lock and one with it, on SQLite and an
 //! in-memory lock, and gives a verdict.
 //!
 //! The shops are the same as in [`serve`](crate::serve), but in one process. Orders call their

@@ -84,7 +84,7 @@ pub async fn all(site: &Site, plan: &AllPlan, say: &(dyn Fn(&str) + Sync)) -> Re
         }
     }
     if plan.parts.contains(&Part::Stall) {
-        say("stall of 2 s under an open model of 30 s");
+        say("stall of 2 s in a load of 30 s at a fixed rate");
         results.stall = Some(stall::run(site, plan.seed).await?);
     }
     if plan.parts.contains(&Part::Comparison) {

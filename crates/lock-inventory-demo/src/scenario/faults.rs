@@ -112,7 +112,7 @@ async fn stop_holder(stage: &Stage) -> Result<u64, ScenarioError> {
     stage.admin(0, "/admin/fault", &fault("pause", Duration::ZERO, true)).await?;
     match stage.fleet.stopped(0, PATIENCE).await {
         ShopState::Stopped => Ok(stage.now_ms()),
-        ShopState::Running | ShopState::Ended => Err(ScenarioError::Never("the pause of a shop")),
+        ShopState::Running | ShopState::Ended => Err(ScenarioError::Never("a shop to pause")),
     }
 }
 

@@ -124,7 +124,7 @@ fn failures(runs: &[JobRun], killed: &str) -> Vec<String> {
             failures.extend(
                 gaps.iter()
                     .filter(|gap| *gap != period)
-                    .map(|gap| format!("{job}: no run for {gap} ms, every {period} ms")),
+                    .map(|gap| format!("{job}: no run for {gap} ms, although it runs every {period} ms")),
             );
         }
     }
@@ -142,7 +142,7 @@ async fn leader(stage: &Stage) -> Result<(usize, String), ScenarioError> {
         }
         sleep(LOOK).await;
     }
-    Err(ScenarioError::Never("the leadership of a shop"))
+    Err(ScenarioError::Never("a shop to become the leader"))
 }
 
 async fn reserve(stage: &Stage) -> Result<(), ScenarioError> {
@@ -193,6 +193,9 @@ mod tests {
         let twice = [run(0, 1, "shop-1/7"), run(0, 1, "shop-2/8")];
         assert_eq!(failures(&twice, "shop-1"), ["expire: the run of 0 started 2 times"]);
         let missed = [run(0, 1, "shop-1/7"), run(5_000, 1, "shop-1/7"), run(15_000, 1, "shop-2/8")];
-        assert_eq!(failures(&missed, "shop-1"), ["expire: no run for 10000 ms, every 5000 ms"]);
+        assert_eq!(
+            failures(&missed, "shop-1"),
+            ["expire: no run for 10000 ms, although it runs every 5000 ms"]
+        );
     }
 }

@@ -62,7 +62,8 @@ pub(super) fn failures(seen: &Evidence<'_>) -> Vec<String> {
     failures
 }
 
-/// Returns `true` for breaches that occur in every oversold control.
+/// Returns `true` for breaches that need no entry of their own: those that occur in every oversold
+/// control, and `Oversold`, which is already reported.
 fn is_expected(breach: &Breach, verdict: Verdict) -> bool {
     let by_nature = matches!(
         breach,
@@ -78,8 +79,10 @@ fn stale(seen: &Evidence<'_>) -> Vec<String> {
     }
     for write in seen.stale {
         if write.newer <= write.token {
-            failures
-                .push(format!("{}: token {} was refused for token {}", write.key, write.token, write.newer));
+            failures.push(format!(
+                "{}: token {} was refused, but {} is not newer",
+                write.key, write.token, write.newer
+            ));
         }
         let answers = seen.entries.iter().filter(|entry| entry.key == write.key).count();
         if answers != 1 {

@@ -76,7 +76,7 @@ pub(super) async fn run(
     };
     let ((summary, entries), done) = tokio::select! {
         both = both => both?,
-        never = stage.watch(&mut points) => return Err(never.err().unwrap_or(ScenarioError::Never("the load's end"))),
+        never = stage.watch(&mut points) => return Err(never.err().unwrap_or(ScenarioError::Never("the end of the load"))),
     };
     points.push(stage.look().await?);
     let servers = stage.shares();

@@ -68,13 +68,15 @@ pub enum SiteError {
     #[error("invalid Redis URL")]
     RedisUrl(#[from] LockError),
     /// Redis did not respond.
-    #[error("Redis could not be reached")]
+    #[error("could not reach Redis")]
     Redis(#[from] fred::error::Error),
     /// The private PostgreSQL server did not start.
     #[error(transparent)]
     Postgres(#[from] PostgresError),
     /// The database refused an operation.
-    #[error("could not {attempted} a database: the user needs permission to create databases")]
+    #[error(
+        "could not {attempted} a database: check that the server responds and that the user may create databases"
+    )]
     Database {
         /// Attempted operation.
         attempted: &'static str,

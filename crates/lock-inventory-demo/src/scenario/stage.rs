@@ -182,7 +182,7 @@ impl Stage {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(Full::from(body.to_string()))
             .map_err(io::Error::other)?;
-        exchange(self.fleet.status(shop).address, "take a command", request).await.map(drop)
+        exchange(self.fleet.status(shop).address, "accept a command", request).await.map(drop)
     }
 
     /// Returns each shop's share of the requests.

@@ -215,7 +215,7 @@ impl Shop {
         self.cron.get()
     }
 
-    /// Ends the endless streams when the server begins to drain.
+    /// Ends all event streams. Called when the server begins to drain.
     pub(crate) fn begin_closing(&self) {
         self.closing.send_replace(true);
     }
@@ -271,7 +271,7 @@ pub enum ShopError {
     },
     /// The release of a lock was not confirmed.
     #[error(
-        "the shop closed before the release of {name} was confirmed: it may stay locked until its lease expires"
+        "the shop closed before the release of {name} was confirmed: the lock may stay held until its lease expires"
     )]
     LeftLocked {
         /// Name of the lock.

@@ -116,7 +116,7 @@ impl Store {
             .bind(sku.as_str())
             .fetch_optional(&self.pool)
             .await
-            .map_err(StoreError::of("read the fence"))?;
+            .map_err(StoreError::of("read the newest token"))?;
         fence.map(token).ok_or_else(|| StoreError::NoProduct { sku: sku.clone() })
     }
 }

@@ -60,7 +60,7 @@ impl Store {
                 _ => tx.commit().await.map(|()| Some(Reserved::Held)),
             }
         };
-        match write.await.map_err(StoreError::of("reserve"))? {
+        match write.await.map_err(StoreError::of("reserve the units"))? {
             Some(reserved) => Ok(reserved),
             None => Ok(self.stale(sku, token).await?.map_or(Reserved::SoldOut, Reserved::Stale)),
         }
@@ -112,7 +112,7 @@ impl Store {
                 false => tx.rollback().await.map(|()| None),
             }
         };
-        match write.await.map_err(StoreError::of("return the reservation"))? {
+        match write.await.map_err(StoreError::of("return the reserved units"))? {
             Some(changed) => Ok(changed),
             None => match self.stale(sku, token).await? {
                 Some(stale) => Ok(Changed::Stale(stale)),

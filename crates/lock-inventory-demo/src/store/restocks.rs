@@ -73,7 +73,7 @@ impl Store {
                 _ => tx.commit().await.map(|()| Some(Changed::Done)),
             }
         };
-        match write.await.map_err(StoreError::of("restock"))? {
+        match write.await.map_err(StoreError::of("restock the product"))? {
             Some(changed) => Ok(changed),
             None => Ok(Changed::Stale(Stale { mine, newer: self.fence(sku).await? })),
         }

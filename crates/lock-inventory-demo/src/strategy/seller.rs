@@ -23,9 +23,8 @@ pub struct Seller {
 }
 
 impl Seller {
-    /// Creates a seller with this name. Only the strategies [`Setnx`](Strategy::Setnx) and
-    /// [`RedisLua`](Strategy::RedisLua)
-    /// need `redis`.
+    /// Creates a seller for the shop with this name. Only the strategies [`Setnx`](Strategy::Setnx)
+    /// and [`RedisLua`](Strategy::RedisLua) need `redis`.
     #[must_use]
     pub fn new(shop: &str, store: Store, payments: Payments, redis: Option<RedisStock>) -> Self {
         Self { shop: shop.into(), store, payments, redis, mutexes: Mutexes::default() }
@@ -53,8 +52,8 @@ impl Seller {
     /// must hold the lock and pass its token.
     ///
     /// # Errors
-    /// Returns [`SellError`] if the outcome is unknown. The client must then repeat the request
-    /// with its key.
+    /// Returns [`SellError`]. If the store or Redis failed, the outcome is unknown, and the client
+    /// must repeat the request with its key.
     ///
     /// # Cancel safety
     /// If this is dropped, a payment may have been taken without an order. Run it in a task that
@@ -119,7 +118,8 @@ impl Seller {
     }
 }
 
-/// An error after which the outcome of an order is unknown.
+/// An error that ended a sale. After a failure of the store or of Redis, the outcome of the order is
+/// unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SellError {
@@ -127,14 +127,14 @@ pub enum SellError {
     #[error("could not read or write the stock")]
     Store(#[from] StoreError),
     /// A command that the strategy sent to Redis failed.
-    #[error("the Redis command failed")]
+    #[error("could not execute the strategy's Redis command")]
     Redis(#[from] fred::error::Error),
     /// The strategy needs Redis.
     #[error("this strategy keeps its data in Redis: set --locks to the address of a Redis server")]
     NeedsRedis,
     /// The caller does not hold the lock.
     #[error(
-        "this strategy needs the product's lock, but the route did not acquire it: put the layer on the route"
+        "this strategy needs the product's lock, but the route did not acquire it: add the lock layer to the route"
     )]
     NoLock,
 }

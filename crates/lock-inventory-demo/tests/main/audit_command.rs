@@ -94,7 +94,7 @@ async fn row_of_a_refused_order_is_detected() {
     let insert =
         "insert into orders (key, sku, quantity, cents, shop) values ('k-9', 'A-1', 1, 500, 'shop-1')";
     let books = Books::of(&[entry("k-9", refused)]).await.corrupt(insert).await;
-    books.breaks("order k-9 is in the ledger, but was not acknowledged");
+    books.breaks("order k-9 is in the ledger, but was refused or never placed");
 }
 
 #[tokio::test]

@@ -94,7 +94,7 @@ async fn failing_shop_stops_the_others_and_its_log_is_quoted() {
     let script = format!(r#"if [ "$1" = shop-2 ]; then echo 'no stock' >&2; exit 3; fi; {SHOP}"#);
     let (fleet, directory) = fleet(&script, 2).await;
     let error = fleet.unwrap_err().to_string();
-    assert!(error.contains("shop-2 exited before it was ready") && error.contains("no stock"), "{error}");
+    assert!(error.contains("shop-2 did not become ready") && error.contains("no stock"), "{error}");
     assert!(processes_in(directory.path()).is_empty());
 }
 

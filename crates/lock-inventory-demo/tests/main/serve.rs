@@ -229,7 +229,7 @@ fn invalid_options_are_refused_without_secrets() {
         (["--strategy", "setnx"], "set --locks to the address"),
         (["--strategy", "lucky"], "use one of none, mutex, setnx"),
         (["--database", "mysql://shop:s3cret@db/shop"], "use `sqlite:///path/to/shop.sqlite`"),
-        (["--locks", "http://:s3cret@cache"], "--locks is not a valid address of a Redis server"),
+        (["--locks", "http://:s3cret@cache"], "invalid lock store: set --locks or DEMO_REDIS to"),
         (["--locks", "redis://:s3cret@127.0.0.1:1"], "could not connect to the lock store"),
     ] {
         let said = refuse(&arguments);

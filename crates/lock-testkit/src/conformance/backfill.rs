@@ -15,7 +15,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 impl LedgerFixture {
-    /// Returns a backfill of the scheduled times up to this one.
+    /// Returns a backfill of the first `last` milliseconds after the watermark.
     fn past(&self, last: u64) -> BackfillRequest {
         BackfillRequest {
             id: *ProcessId::random().as_uuid(),
@@ -80,7 +80,7 @@ pub async fn a_backfill_runs_in_order_and_decides_no_instant(h: &impl LedgerHarn
     assert_eq!(ledger.backfills().await, [], "a late repeat must not start a backfill");
 }
 
-/// Only one run of a backfill is open, even if its node is gone.
+/// Only one run of a backfill is open at a time, even if the node of that run is gone.
 pub async fn runs_of_a_backfill_do_not_overlap(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "one-at-a-time").await;
     let id = ledger.backfill(9).await;

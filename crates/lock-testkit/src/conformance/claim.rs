@@ -87,7 +87,7 @@ pub async fn an_earlier_instant_is_superseded(h: &impl LedgerHarness) {
     assert_eq!(ledger.claim(6).await.attempt, 1);
 }
 
-/// The server's clock determines if a scheduled time is due. The caller's clock is ignored.
+/// The server's clock determines whether a scheduled time is due. The caller's clock is ignored.
 pub async fn a_future_instant_is_early(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "early").await;
     let ahead = Duration::from_secs(3);

@@ -78,7 +78,8 @@ pub async fn changed_controls_outdate_a_claim(h: &impl LedgerHarness) {
     assert!(ledger.command(JobCommand::Restore).await > revision);
 }
 
-/// All controls are returned, with a revision that makes an unchanged read cheap.
+/// A read returns all controls and their revision. A later read with that revision returns `Unchanged`
+/// until a control changes.
 pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "controls").await;
     let read = |known| ledger.client().controls(ledger.job.group.clone(), known);
@@ -126,8 +127,8 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     assert!(!jobs[0].1.paused && jobs[0].1.schedule.is_none(), "{jobs:?}");
 }
 
-/// Controls from before a loss of data can be restored. The highest revision wins, and so does any
-/// command issued since the loss.
+/// Controls from before a loss of data can be restored. Those with the highest revision are kept, and
+/// a command issued since the loss takes precedence over all of them.
 pub async fn reinstated_controls_win_by_their_revision(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "reinstate").await;
     let lost = JobId { group: ledger.job.group.clone(), name: LockName::new("lost").expect("valid name") };

@@ -70,7 +70,7 @@ pub async fn a_release_never_touches_anothers_lease(h: &impl Harness) {
     a.must_last(&name, 1, LONG).await;
 }
 
-/// A release after the lease has expired reports that, and does not free the next holder's lock.
+/// A release after the lease has expired returns `Gone`, and does not free the next holder's lock.
 pub async fn a_release_after_the_end_leaves_the_next_holder_alone(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("release-late"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));

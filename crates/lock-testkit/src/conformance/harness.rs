@@ -46,7 +46,7 @@ pub trait Harness: Send + Sync {
     }
 }
 
-/// Gives the second suite access to a run ledger. One value is created per test, inside the test's
+/// Gives the ledger suite access to a run ledger. One value is created per test, inside the test's
 /// runtime.
 pub trait LedgerHarness: Send + Sync {
     /// Returns a client for a ledger. Tests can share a ledger, because their groups do not

@@ -84,7 +84,7 @@ pub async fn a_minimum_hold_outlasts_a_shutdown(h: &impl Harness) {
     assert!(kept + KEPT / 100 >= KEPT, "the lock was free after {kept:?}");
 }
 
-/// Aborting a task frees the lock it holds, like a panic does.
+/// Aborting a task frees the lock it holds, as a panic does.
 pub async fn an_aborted_task_frees_the_lock(h: &impl Harness) {
     let team = Team::new(h, "aborted").await;
     let lock = team.lock_a();
@@ -119,7 +119,7 @@ pub async fn a_forced_release_ends_the_hold(h: &impl Harness) {
     must_not_get(&team.lock_a()).await;
 }
 
-/// A forced release of a free lock changes nothing and reports that.
+/// A forced release of a free lock changes nothing and returns `NotHeld`.
 pub async fn forcing_a_free_lock_says_not_held(h: &impl Harness) {
     let team = Team::new(h, "force-free").await;
     let forced = team.b.force_release(&team.name).await.expect("forced release failed");

@@ -260,7 +260,7 @@ pub async fn a_forgotten_instance_leaves_nothing(h: &impl LedgerHarness) {
     fixture.assert_nothing_left().await;
 }
 
-/// A reader with a recorded revision reads the changes since that revision.
+/// A read with an earlier revision returns only the changes since that revision.
 pub async fn a_reader_learns_what_has_changed(h: &impl LedgerHarness) {
     let mut fixture = InstanceFixture::new(h, "changes").await;
     let names: Vec<_> = (10..90).map(|n| LockName::new(format!("import/{n}")).expect("valid name")).collect();

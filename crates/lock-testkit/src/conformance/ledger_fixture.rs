@@ -82,7 +82,7 @@ impl LedgerFixture {
         self.send(ClaimRequest { skip: Some(skip), ..self.request(self.instant(last)) }).await
     }
 
-    /// Returns a first claim, which is skipped if other runs are open.
+    /// Returns a claim for the first attempt of `run`, which is skipped if another run is open.
     pub(super) fn request(&self, run: RunId) -> ClaimRequest {
         ClaimRequest {
             job: self.job.clone(),

@@ -36,7 +36,7 @@ impl LedgerFixture {
     }
 }
 
-/// Payloads with any characters are returned unchanged, also to a repeated claim.
+/// Payloads with any characters are returned unchanged, even to a repeated claim.
 pub async fn a_claim_has_the_payload_of_its_trigger(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "payload").await;
     for text in ["null", "\"\\ \u{1}\n/{}[]\" ü 語 \u{1f980}", &"x".repeat(64 * 1024)] {

@@ -66,7 +66,8 @@ pub async fn the_server_time_goes_on(h: &impl Harness) {
     assert!(passed < Duration::from_secs(60), "the server's time advanced by {passed:?} in 100 ms");
 }
 
-/// After any reply, the backend can estimate the server's time closely enough to stamp an acquire.
+/// After any reply, the backend can estimate the server's time closely enough for the `not_after` of
+/// an acquire.
 pub async fn the_estimate_of_the_server_time_is_close(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("estimate"));
     for _ in 0..5 {

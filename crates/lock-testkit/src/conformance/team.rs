@@ -145,7 +145,7 @@ pub(super) async fn attempt(lock: &Lock) -> Option<LockGuard> {
 /// Fails unless another holder holds the lock.
 pub(super) async fn must_not_get(lock: &Lock) {
     let guard = attempt(lock).await;
-    assert!(guard.is_none(), "two holders of {}: the other, and {guard:?}", lock.name());
+    assert!(guard.is_none(), "{} is held, but was granted again: {guard:?}", lock.name());
 }
 
 /// The result of an acquire in a separate task.

@@ -1,5 +1,5 @@
-//! Wake-up properties. After the acknowledgement, a subscriber is notified of every release of its
-//! locks, and of nothing else.
+//! Wake-up properties. Once its subscription is acknowledged, a subscriber is notified of every
+//! release of its locks, and of nothing else.
 //!
 //! Correctness never depends on wake-ups; only waiting times do. Backends without subscriptions
 //! skip these checks.
@@ -27,7 +27,7 @@ pub async fn a_release_wakes_who_watches(h: &impl Harness) {
     listener.must_hear(h, &name, 1).await;
 }
 
-/// Every release wakes subscribers, including later ones.
+/// Every release wakes subscribers, not only the first one.
 pub async fn every_release_wakes(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("wake-again"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
@@ -179,7 +179,7 @@ pub async fn two_subscribers_are_independent(h: &impl Harness) {
     first.must_not_hear_more(h, &name, 1).await;
 }
 
-/// A factory that is gone without unsubscribing does not affect others.
+/// A listener dropped without unsubscribing does not affect others.
 pub async fn a_subscriber_that_is_gone_is_no_harm(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("gone-ear"));
     let Some(gone) = Listener::watching(&store, &name).await else { return };

@@ -11,8 +11,8 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// Executes a call. `apply` calls the inner backend as often as the fault requires. `fail` turns an
-/// error into a reply.
+/// Executes a call. `apply` sends the request to the inner backend and is called as often as the fault
+/// requires. `fail` turns an error into a reply.
 pub(super) async fn carry_out<T, F>(
     plan: &Arc<FaultPlan>,
     op: Op,
@@ -45,8 +45,8 @@ where
             sleep(time).await;
             answer
         }
-        Fault::FailBefore(kind) => refused(kind, "planned fault: failed before it was sent"),
-        Fault::Refuse(kind) => refused(kind, "planned fault: refused"),
+        Fault::FailBefore(kind) => refused(kind, "planned fault: the request was not sent"),
+        Fault::Refuse(kind) => refused(kind, "planned fault: the request was refused"),
         Fault::LoseRequest => lost("planned fault: the request was lost"),
         Fault::ApplyThenLose => {
             once().await;

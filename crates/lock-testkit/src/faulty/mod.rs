@@ -74,8 +74,9 @@ impl FaultyBackend {
 
     /// Injects a random fault into each future call with the given probability, from 0 to 1. The
     /// seed determines the faults: the same calls in the same order get the same faults.
-    /// [`Fault::Refuse`] is never drawn, because clients treat it as final, nor is [`Fault::Late`]
-    /// for subscriptions, which stores keep in order.
+    ///
+    /// [`Fault::Refuse`], which clients treat as final, and [`Fault::ApplyThenPanic`] are never drawn.
+    /// Subscriptions never get [`Fault::Late`], because stores keep them in order.
     pub fn random(&self, seed: impl Into<Seed>, probability: f64) {
         let seed = seed.into();
         self.plan.edit(|plan| plan.dice = Some(fault_plan::Dice::new(seed, probability)));

@@ -67,8 +67,8 @@ planted_bugs! {
     CountsDepth: [Conformance, Model],
     /// A repeated acquire sets the depth to one.
     RepeatResetsDepth: [Conformance],
-    /// A renewal or re-entry sets the expiry to half the requested duration, even if that is
-    /// earlier.
+    /// A renewal or re-entry sets the expiry to half the requested duration, even if that is earlier
+    /// than the current expiry.
     ShortensExpiry: [Conformance, Model, Sim],
     /// A re-entry succeeds without extending the lease.
     ReentryNotExtended: [Conformance, Sim],
@@ -183,7 +183,7 @@ planted_bugs! {
     OneClockForNodes: [Model, Sim],
     /// Votes for different renewals of a hold are summed.
     AddsRenewals: [Model],
-    /// Restoring a lost lease on a node does not restore its counter.
+    /// Restoring a lost lease on a node does not restore the lock's token counter.
     HealKeepsCounter: [Model],
 
     // The driver.
@@ -330,7 +330,7 @@ planted_bugs! {
     IgnoresUndecided: [LedgerConformance],
     /// A node whose lease has expired stays in the list.
     DeadNodesStay: [LedgerConformance],
-    /// A heartbeat never reads changed controls.
+    /// A heartbeat never returns changed controls.
     HeartbeatHidesControls: [LedgerConformance],
     /// A claim planned with an earlier definition is granted.
     IgnoresDefinitions: [LedgerConformance],

@@ -33,7 +33,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// A running `redis-server` on a port of 127.0.0.1, in a temporary directory, without persistence.
+/// A running `redis-server` on a port of 127.0.0.1, in a temporary directory, by default without
+/// persistence.
 ///
 /// Dropping the value kills the process and removes the directory, even if a test panics. If the
 /// test process is killed, or exits with the server in a `static`, a watchdog does so.

@@ -117,7 +117,7 @@ impl RedisSentinels {
             .expect("the master is one of the servers")
     }
 
-    /// Makes the sentinels promote another server, and returns once the old master follows it.
+    /// Makes the sentinels promote another server, and returns once they report it as the master.
     ///
     /// # Panics
     /// Panics if the sentinels refuse, for example because there is no suitable replica.

@@ -21,7 +21,7 @@ impl RawValue {
     /// Returns the text.
     ///
     /// # Panics
-    /// Panics if the reply is not a text.
+    /// Panics if the reply is not text.
     #[must_use]
     #[track_caller]
     pub fn text(&self) -> &str {
