@@ -1,7 +1,7 @@
 //! How do I run a scheduled job once in the whole fleet?
 //!
-//! Every process runs this same program. One of them is elected and starts the runs. Each run is claimed in the
-//! store, so that each instant starts once under any leader. Here the store is in memory, and the job runs every
+//! Every process runs this same program, and the runs are spread over the processes. Each run is claimed in the
+//! store, so each scheduled time starts once, in one of them. Here the store is in memory, and the job runs every
 //! second.
 
 use lock_core::{LockFactory, MemoryBackend};

@@ -1,6 +1,6 @@
 //! How do I put a lock around a gRPC service, and which errors does its client see?
 //!
-//! `grpc()` answers rejections with a `grpc-status` instead of a problem document. The service here is tonic's health
+//! With `grpc()`, a rejection is a `grpc-status` instead of a problem document. The service here is tonic's health
 //! service. Your own is wrapped in the same way, and finds its lock in `request.extensions().get::<LockStatus>()`.
 
 use lock_core::{LockFactory, MemoryBackend};
