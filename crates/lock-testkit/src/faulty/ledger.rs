@@ -16,7 +16,7 @@ use std::{fmt, sync::Arc};
 
 /// A run ledger with the faults of a [`FaultyBackend`](super::FaultyBackend), created by
 /// [`FaultyBackend::ledger`](super::FaultyBackend::ledger). Operations that are not listed in
-/// [`Op`](super::Op), such as commands, have no faults.
+/// [`Op`], such as commands, have no faults.
 #[derive(Clone)]
 pub struct FaultyLedger {
     pub(super) inner: Arc<dyn RunLedger>,
