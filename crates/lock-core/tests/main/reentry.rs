@@ -194,7 +194,7 @@ async fn reentry_does_not_return_a_token_below_the_requested_floor() {
     let inner = lock.with_options(lock.options().token_floor(floor)).unwrap();
     let error = inner.with_owner(outer.owner()).unwrap().acquire().await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::InvalidOptions);
-    assert!(format!("{error:#}").contains("below the `token_floor`: lower it"), "{error:#}");
+    assert!(format!("{error:#}").contains("does not exceed the `token_floor`: lower the floor"), "{error:#}");
     assert!(outer.is_held());
 
     // The same for a waiter in line when its owner was granted.

@@ -67,7 +67,7 @@ async fn lost_lock_ends_the_work_with_its_name() {
         assert!(dropped.load(Ordering::SeqCst));
         let RunError::MemberLost(lost) = &error else { panic!("{error:?}") };
         assert!(is_loss(lost, "b", LostReason::Gone));
-        assert!(error.to_string().contains("(lock `b`)"), "{error}");
+        assert!(error.to_string().contains("the lock `b` was lost"), "{error}");
         tokio::time::sleep(secs(3)).await;
         world.assert_nothing_left();
     }
