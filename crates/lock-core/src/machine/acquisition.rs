@@ -149,12 +149,12 @@ impl Machine {
     }
 
     pub(super) fn on_woken(&mut self, s: &mut Ctx<'_>) {
-        self.fairness.woken(s.now);
+        let at = self.fairness.woken(s.now, self.is_releasing());
         self.backoff.resume_at = self.backoff.resume_at.min(s.now);
         let Some(acquisition) = &mut self.acquisition else { return };
         match &mut acquisition.attempt {
             Some(attempt) => attempt.woken = true,
-            None => acquisition.next_try = s.now,
+            None => acquisition.next_try = at,
         }
     }
 
@@ -264,7 +264,7 @@ impl Machine {
 
     fn on_busy(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, remaining: Option<Duration>) {
         self.backend_answered();
-        self.fairness.other_has_it();
+        self.fairness.other_has_it(!attempt.woken);
         self.refuse_impatient(s, attempt, Refusal::Busy);
         self.watch.want();
         // With a subscription, polling is only a fallback.
@@ -277,7 +277,7 @@ impl Machine {
         acquisition.busies = acquisition.busies.saturating_add(1);
         acquisition.answered_at = s.now;
         acquisition.next_try = if attempt.woken {
-            s.now
+            s.now.max(self.fairness.others_until)
         } else {
             let unknown = || MIN_POLL_INTERVAL * SLOWER.pow(acquisition.busies.min(4) - 1);
             let mut wait = remaining

@@ -3,9 +3,10 @@
 //! A process that releases a lock and has a local waiter sends its next request immediately, long before a wake-up
 //! reaches another process: a busy process would starve all others. After some consecutive turns, and after each chain
 //! of hand-offs that ends with waiters left, it therefore pauses briefly if others are subscribed. If the store does not
-//! report subscribers, it pauses after many turns in any case.
+//! report subscribers, it pauses after many turns in any case. After the release of another process, the processes take
+//! turns.
 
-use super::context::Ctx;
+use super::{context::Ctx, turn_order::TurnOrder};
 use crate::time::Moment;
 use std::time::Duration;
 
@@ -31,9 +32,20 @@ pub(super) struct Fairness {
     pub(super) others_until: Moment,
     /// The streak continues with an acquire before this time, so an idle machine is kept until then.
     remembered_until: Option<Moment>,
-    /// Set if our own release will wake us, because we are subscribed; that wake-up is not the turn of another
-    /// process.
-    echo_expected: bool,
+    echo: Echo,
+    turns: TurnOrder,
+}
+
+/// The wake-up by a release of this process, which is subscribed itself. It is not the turn of another process. It may
+/// come before or after the reply to the release.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+enum Echo {
+    #[default]
+    None,
+    /// The release was answered first.
+    Expected,
+    /// The wake-up came first.
+    Heard,
 }
 
 impl Fairness {
@@ -44,6 +56,7 @@ impl Fairness {
             self.since = now;
         }
         self.taken += 1;
+        self.turns.took();
     }
 
     /// Returns the number of hand-offs since another process had its turn. Each bypasses a waiter of another process.
@@ -59,9 +72,13 @@ impl Fairness {
         self.chain_ended = true;
     }
 
-    /// Records that another process holds the lock and therefore has its turn.
-    pub(super) fn other_has_it(&mut self) {
+    /// Records that another process holds the lock and therefore has its turn. `in_turn` states whether the request was
+    /// sent after the latest wake-up.
+    pub(super) fn other_has_it(&mut self, in_turn: bool) {
         self.others_had_their_turn();
+        if in_turn {
+            self.turns.found_busy();
+        }
     }
 
     fn others_had_their_turn(&mut self) {
@@ -69,18 +86,27 @@ impl Fairness {
         self.passes = 0;
     }
 
-    /// Records a release of the lock. If it was not by this process, others have had their turn, and the pause ends.
-    pub(super) fn woken(&mut self, now: Moment) {
-        if !std::mem::take(&mut self.echo_expected) {
-            self.others_until = self.others_until.min(now);
+    /// Records a wake-up, and returns the time of the next request. If the lock was released by another process, others
+    /// have had their turn, and the pause ends. `releasing` states whether a release of this process is in progress.
+    pub(super) fn woken(&mut self, now: Moment, releasing: bool) -> Moment {
+        match self.echo {
+            Echo::Expected => self.echo = Echo::None,
+            Echo::None if releasing => self.echo = Echo::Heard,
+            Echo::None | Echo::Heard => self.others_until = now + self.turns.released_by_other(),
         }
+        self.others_until.max(now)
     }
 
     /// Records that the lock is free again. `listeners` is the number of subscribers, if the store counts them;
     /// `subscribed` states whether this process is one of them.
     pub(super) fn freed(&mut self, s: &mut Ctx<'_>, listeners: Option<u32>, subscribed: bool) {
-        let others_listen = listeners.map(|all| all > u32::from(subscribed));
-        self.echo_expected = subscribed;
+        let others = listeners.map(|all| all.saturating_sub(u32::from(subscribed)));
+        let others_listen = others.map(|others| others > 0);
+        self.turns.counted(others.unwrap_or(0));
+        self.echo = match self.echo {
+            Echo::None | Echo::Expected if subscribed => Echo::Expected,
+            _ => Echo::None,
+        };
         self.freed_at = s.now;
         let chain_ended = std::mem::take(&mut self.chain_ended);
         let long = chain_ended || self.taken >= TURNS || s.now.since(self.since) >= STREAK;

@@ -47,6 +47,7 @@ mod queue;
 mod renewal;
 mod replies;
 mod state;
+mod turn_order;
 mod watch;
 
 #[cfg(test)]

@@ -7,12 +7,13 @@ use std::{
 };
 
 /// The files of the machine, from the bottom up: each imports only from files before it.
-const MACHINE: [&str; 17] = [
+const MACHINE: [&str; 18] = [
     "event",
     "command",
     "context",
     "outstanding",
     "backoff",
+    "turn_order",
     "fairness",
     "replies",
     "queue",

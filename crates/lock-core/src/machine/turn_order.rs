@@ -1,0 +1,65 @@
+//! The turn of this process among the processes that wait for a lock.
+//!
+//! A release wakes all waiting processes at once. If all of them sent a request, the fastest would get the lock, often
+//! the same one again, and the requests of the others would slow it down. So each process counts the releases since its
+//! own turn. If it has seen as many as there are other processes, it is the one that has waited longest, and sends its
+//! request at once. The others wait a moment for each process that they assume is ahead of them.
+//!
+//! The order is a preference. A process that does not take its turn costs the others a short delay, and from then on
+//! counts as absent. Wrong estimates cost time or order, never the lock.
+
+use std::time::Duration;
+
+/// The delay for each process that is ahead: enough time for its request to reach the store.
+const HEAD_START: Duration = Duration::from_millis(1);
+/// The longest delay.
+const MAX_DELAY: Duration = Duration::from_millis(10);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct TurnOrder {
+    /// Other subscribed processes, as counted by the latest release of this process.
+    others: u32,
+    /// Others that did not take a turn of theirs.
+    absent: u32,
+    /// Releases by others since this process last had the lock, up to the number of others.
+    seen: u32,
+    /// Set while this process assumes that it is first, from the wake-up until the reply to its request.
+    is_first: bool,
+}
+
+impl TurnOrder {
+    fn ahead(&self) -> u32 {
+        self.others.saturating_sub(self.absent).saturating_sub(self.seen)
+    }
+
+    /// Records a release by another process. Returns the delay of the next request.
+    pub(super) fn released_by_other(&mut self) -> Duration {
+        self.seen = self.others.min(self.seen + 1);
+        let ahead = self.ahead();
+        self.is_first = ahead == 0;
+        (HEAD_START * ahead).min(MAX_DELAY)
+    }
+
+    /// Records that this process got the lock. If it was not its turn, those ahead of it did not want the lock.
+    pub(super) fn took(&mut self) {
+        if self.seen > 0 {
+            self.absent += self.ahead();
+        }
+        self.seen = 0;
+        self.is_first = false;
+    }
+
+    /// Records that another process got the lock before a request of this process. If this process seemed to be first,
+    /// more processes take their turns than it assumed.
+    pub(super) fn found_busy(&mut self) {
+        if std::mem::take(&mut self.is_first) {
+            self.absent = self.absent.saturating_sub(1);
+        }
+    }
+
+    /// Records the number of other subscribed processes.
+    pub(super) fn counted(&mut self, others: u32) {
+        self.others = others;
+        self.absent = self.absent.min(others);
+    }
+}
