@@ -51,6 +51,14 @@ impl Lock {
     }
 
     /// Returns the owner given to [`with_owner`](Self::with_owner).
+    /// Acquires the lock with another name and the options of this one, like
+    /// `self.with_name(name).acquire_timeout(wait)` without the handle in between.
+    #[doc(hidden)]
+    pub fn acquire_named(&self, name: LockName, wait: Duration) -> AcquireFuture {
+        let spec = LockSpec { name, owner: self.spec.owner, terms: self.spec.terms.clone() };
+        AcquireFuture::new(self.handle.clone(), spec, Wait::For(wait))
+    }
+
     pub(crate) fn owner(&self) -> Option<Owner> {
         self.spec.owner
     }

@@ -3,7 +3,7 @@
 use crate::{
     acquire::Acquire,
     detach::DetachedTasks,
-    observer::{LayerObserver, Observers},
+    observer::{ObserverList, Observers},
     policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
     reject::{KeyHash, Rejection, RejectionBody, not_started},
 };
@@ -13,10 +13,12 @@ use lock_core::{
 };
 use std::{
     collections::HashSet,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 /// Longer than most handlers run, and short enough that a stalled client does not keep its lock for long.
@@ -58,7 +60,7 @@ pub(crate) struct Config {
     pub(crate) waiters: Waiters,
     pub(crate) mode: Mode,
     pub(crate) route: Option<Arc<str>>,
-    pub(crate) observers: Arc<[Arc<dyn LayerObserver>]>,
+    pub(crate) observers: ObserverList,
     pub(crate) tasks: Option<DetachedTasks>,
     pub(crate) logged_routes: LoggedRoutes,
     pub(crate) key_hash_secret: Option<[u8; 16]>,
@@ -85,7 +87,7 @@ impl Config {
             waiters: Waiters::new(DEFAULT_MAX_WAITERS),
             mode: Mode::Enforce,
             route: None,
-            observers: Arc::new([]),
+            observers: None,
             tasks: None,
             logged_routes: LoggedRoutes::default(),
             key_hash_secret: None,
@@ -113,22 +115,22 @@ impl Config {
 
     pub(crate) fn acquire(&self, names: &LockNames) -> Result<Acquire, LockError> {
         if let Some(name) = names.single() {
-            return Ok(Acquire::One(self.lock(name.clone())?.acquire_timeout(self.wait)));
+            return Ok(Acquire::One(self.template(name)?.acquire_named(name.clone(), self.wait)));
         }
-        let locks: Result<Vec<_>, _> = names.iter().map(|name| self.lock(name.clone())).collect();
+        let locks: Result<Vec<_>, _> = names
+            .iter()
+            .map(|name| Ok::<_, LockError>(self.template(name)?.with_name(name.clone())))
+            .collect();
         Ok(Acquire::Set(Box::pin(LockSet::of(locks?)?.acquire_timeout(self.wait))))
     }
 
-    /// Returns the lock with this name and the layer's options.
-    fn lock(&self, name: LockName) -> Result<Lock, LockError> {
-        let template = match self.template.get() {
-            Some(template) => template,
-            None => {
-                let template = self.locks.named(name.clone())?.with_options(self.lock_options())?;
-                self.template.get_or_init(|| template)
-            }
-        };
-        Ok(template.with_name(name))
+    /// Returns a lock with the layer's options, and creates it with this name if needed.
+    fn template(&self, name: &LockName) -> Result<&Lock, LockError> {
+        if let Some(template) = self.template.get() {
+            return Ok(template);
+        }
+        let template = self.locks.named(name.clone())?.with_options(self.lock_options())?;
+        Ok(self.template.get_or_init(|| template))
     }
 
     /// Changes a setting, and discards the template lock, which depends on the settings.
@@ -196,18 +198,27 @@ pub(crate) fn matched_route(_: &Extensions) -> Option<&str> {
     None
 }
 
-/// The limit on a layer's waiting requests.
+/// The waiting requests of a layer, and their limit.
 #[derive(Clone)]
-pub(crate) struct Waiters(Arc<Semaphore>);
+pub(crate) struct Waiters {
+    waiting: Arc<AtomicUsize>,
+    limit: usize,
+}
 
 impl Waiters {
-    pub(crate) fn new(most: usize) -> Self {
-        Self(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { waiting: Arc::default(), limit }
     }
 
-    /// Returns a permit to wait, unless too many requests are already waiting.
-    pub(crate) fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        self.0.clone().try_acquire_owned().ok()
+    /// Counts a request, unless too many are already waiting. Returns `true` if it was counted.
+    pub(crate) fn enter(&self) -> bool {
+        let one_more = |waiting| (waiting < self.limit).then_some(waiting + 1);
+        self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// Ends the wait of a counted request.
+    pub(crate) fn leave(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
 use http::{Extensions, Method, Response, request::Parts};
 use lock_core::{LockError, LockErrorKind, names::LockNames};
 use std::sync::Arc;
-use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio::time::Instant;
 
 /// The outcome of a request that does not acquire its lock.
 pub(crate) enum Fallback {
@@ -28,7 +28,8 @@ pub(crate) struct LockRequest {
     pub(crate) method: Method,
     names: Option<LockNames>,
     arrived: Option<Instant>,
-    waiter_permit: Option<OwnedSemaphorePermit>,
+    /// Set while the request is counted as a waiter.
+    is_waiting: bool,
     task_slot: Option<TaskSlot>,
     /// Set until the observers are notified of an outcome.
     undecided: bool,
@@ -57,7 +58,7 @@ impl LockRequest {
             method: parts.method.clone(),
             names: None,
             arrived: None,
-            waiter_permit: None,
+            is_waiting: false,
             task_slot: None,
             undecided: false,
         }
@@ -70,7 +71,7 @@ impl LockRequest {
 
     /// Ends the wait, and reports it as cancelled if its outcome was not yet known.
     pub(crate) fn leave(&mut self) {
-        self.waiter_permit = None;
+        self.leave_queue();
         if std::mem::take(&mut self.undecided) {
             let waited = elapsed(self.arrived);
             self.observers.notify(|route| LayerEvent::Cancelled { route, waited });
@@ -82,10 +83,14 @@ impl LockRequest {
         if self.config.tasks().is_some_and(DetachedTasks::is_full) {
             return Err(RejectReason::TooManyDetached);
         }
-        if self.waiter_permit.is_none() {
-            self.waiter_permit = Some(self.config.waiters.enter().ok_or(RejectReason::TooManyWaiters)?);
+        self.is_waiting = self.is_waiting || self.config.waiters.enter();
+        if self.is_waiting { Ok(()) } else { Err(RejectReason::TooManyWaiters) }
+    }
+
+    fn leave_queue(&mut self) {
+        if std::mem::take(&mut self.is_waiting) {
+            self.config.waiters.leave();
         }
-        Ok(())
     }
 
     /// Starts to acquire the locks with these names.
@@ -127,7 +132,8 @@ impl LockRequest {
         let guard = guard.map_err(|error| RejectReason::of(error, self.config.wait))?;
         // If there are already too many tasks, the guard is dropped and the lock released.
         self.take_task_slot()?;
-        (self.waiter_permit, self.undecided) = (None, false);
+        self.leave_queue();
+        self.undecided = false;
         if let Some(token) = guard.fencing_token() {
             self.observers.record_token(token);
         }
@@ -145,7 +151,8 @@ impl LockRequest {
             Some((_, Err(full))) => (full, None),
             None => (reason, None),
         };
-        (self.waiter_permit, self.undecided) = (None, false);
+        self.leave_queue();
+        self.undecided = false;
         let disposition = match unlocked {
             Some(_) => Disposition::PassedThrough,
             None => Disposition::Rejected,

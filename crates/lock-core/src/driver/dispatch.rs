@@ -80,8 +80,13 @@ impl Shared {
         let mut effects = PendingEffects::default();
         while let Some(event) = next {
             self.handle(entry, event, &mut effects);
+            // An operation that is answered immediately changes the times again.
+            let starts = !effects.ops.is_empty();
             self.carry_out(entry, &mut effects, policy, &mut events);
             next = self.next_deferred(entry).or_else(|| events.pop_front());
+            if starts && next.is_none() {
+                self.reschedule(entry, &mut lock(&entry.state), self.clock.now());
+            }
         }
         if effects.removable {
             self.table.remove_if_idle(entry);
@@ -148,7 +153,9 @@ impl Shared {
             self.apply(entry, &mut state, command, now, effects);
         }
         effects.commands = commands;
-        self.reschedule(entry, &mut state, now);
+        if effects.ops.is_empty() {
+            self.reschedule(entry, &mut state, now);
+        }
         let busy = !state.machine.is_drained();
         effects.busy = (std::mem::replace(&mut state.busy, busy) != busy).then_some(busy);
         effects.removable = state.is_removable(entry);

@@ -14,6 +14,8 @@ use tracing::Span;
 pub(crate) struct Watch {
     held: Arc<Held>,
     on_lost: OnLost,
+    /// `true` until the first poll of a handler that follows the grant immediately.
+    just_granted: bool,
     /// A future that completes when the lock is lost. Created on demand, since most handlers finish
     /// quickly.
     lost: Option<BoxFuture<'static, LostReason>>,
@@ -21,7 +23,12 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn new(held: Arc<Held>, on_lost: OnLost) -> Self {
-        Self { held, on_lost, lost: None }
+        Self { held, on_lost, just_granted: false, lost: None }
+    }
+
+    /// Creates a share for a handler whose first poll follows immediately, and therefore needs no check.
+    pub(crate) fn just_granted(held: Arc<Held>, on_lost: OnLost) -> Self {
+        Self { just_granted: true, ..Self::new(held, on_lost) }
     }
 
     /// Returns the span of the request.
@@ -47,7 +54,9 @@ impl Watch {
     ) -> Poll<Result<T, LostReason>> {
         let Some(watch) = watch else { return work(cx).map(Ok) };
         // Also checked at the first poll of a body, which may come long after the head.
-        if let Some(reason) = watch.lost_now() {
+        if !std::mem::take(&mut watch.just_granted)
+            && let Some(reason) = watch.lost_now()
+        {
             return Poll::Ready(Err(reason));
         }
         match work(cx) {

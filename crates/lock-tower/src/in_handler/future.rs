@@ -35,7 +35,7 @@ pin_project! {
     #[project = StageProj]
     enum Stage<F> {
         NoLockNeeded { #[pin] handler: F },
-        Running { #[pin] running: Running<F>, claim: Claim },
+        Running { #[pin] running: Running<F>, claim: Claim, lock: LockRequest },
         /// The handler has ended; if there is a rejection, the layer responds with it.
         Done { rejection: Option<Response<RejectionBody>> },
     }
@@ -48,7 +48,7 @@ impl<F> InHandlerFuture<F> {
 
     pub(super) fn new(handler: F, claim: Claim, lock: LockRequest) -> Self {
         let span = lock.observers.span().clone();
-        Self { stage: Stage::Running { running: Running::new(handler, None, lock), claim }, span }
+        Self { stage: Stage::Running { running: Running::new(handler, None), claim, lock }, span }
     }
 }
 
@@ -68,7 +68,8 @@ where
                 StageProj::NoLockNeeded { handler } => {
                     return handler.poll(cx).map_ok(|response| response.map(LockedBody::unlocked));
                 }
-                StageProj::Running { mut running, claim } => match running.as_mut().poll_head(cx) {
+                StageProj::Running { mut running, claim, lock } => match running.as_mut().poll_head(lock, cx)
+                {
                     Poll::Ready(HandlerEnd::Answered(response)) => {
                         // Drops the claim: a task that the handler spawned may still be waiting for the
                         // lock, and the caller may keep this future.
@@ -76,7 +77,7 @@ where
                         return Poll::Ready(response);
                     }
                     Poll::Ready(HandlerEnd::Stopped(rejection)) => rejection,
-                    Poll::Pending => match ready!(claim.poll(running.as_mut().lock(), cx)) {
+                    Poll::Pending => match ready!(claim.poll(lock, cx)) {
                         Decision::GoOn(watch) => {
                             running.watch(watch);
                             continue;

@@ -203,8 +203,8 @@ impl<K, D> LockLayer<K, D> {
     /// ```
     pub fn observer(self, observer: impl LayerObserver) -> Self {
         self.with(|config| {
-            let all = config.observers.iter().cloned().chain([Arc::new(observer) as _]);
-            config.observers = all.collect();
+            let others = config.observers.iter().flat_map(|all| all.iter().cloned());
+            config.observers = Some(others.chain([Arc::new(observer) as _]).collect());
         })
     }
 

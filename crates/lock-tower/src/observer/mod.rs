@@ -24,4 +24,4 @@ pub use event::{Disposition, IdempotencyOutcome, LayerEvent, LayerObserver};
 #[cfg(feature = "otel")]
 pub use otel::OtelLayerObserver;
 
-pub(crate) use observers::{Observers, elapsed};
+pub(crate) use observers::{ObserverList, Observers, elapsed};

@@ -10,20 +10,23 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tracing::Span;
 
+/// The observers of a layer: `None` if there are none, so that a clone for each request costs nothing.
+pub(crate) type ObserverList = Option<Arc<[Arc<dyn LayerObserver>]>>;
+
 /// A layer's observers, with the data shared by the events of one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Observers {
-    observers: Arc<[Arc<dyn LayerObserver>]>,
+    observers: ObserverList,
     route: Option<Arc<str>>,
     span: Span,
 }
 
 impl Observers {
     /// Opens a request's span, as a child of the current one.
-    pub(crate) fn new(observers: Arc<[Arc<dyn LayerObserver>]>, route: Option<&str>) -> Self {
+    pub(crate) fn new(observers: ObserverList, route: Option<&str>) -> Self {
         let span = trace::span(route);
         // An owned route costs an allocation, and only observers need it.
-        let route = route.filter(|_| !observers.is_empty()).map(Arc::from);
+        let route = route.filter(|_| observers.is_some()).map(Arc::from);
         Self { observers, route, span }
     }
 
@@ -34,7 +37,7 @@ impl Observers {
 
     /// Reads the clock, if an observer or the span will use the elapsed time.
     pub(crate) fn now(&self) -> Option<Instant> {
-        let nobody = self.observers.is_empty() && self.span.is_disabled();
+        let nobody = self.observers.is_none() && self.span.is_disabled();
         (!nobody).then(Instant::now)
     }
 
@@ -54,7 +57,7 @@ impl Observers {
     pub(crate) fn notify<'a>(&'a self, make: impl FnOnce(Option<&'a Arc<str>>) -> LayerEvent<'a>) {
         let event = make(self.route.as_ref());
         let log = || trace::event(&self.span, &event);
-        notify_all(&self.observers, log, |observer| observer.on_event(&event));
+        notify_all(self.observers.as_deref().unwrap_or_default(), log, |observer| observer.on_event(&event));
     }
 }
 

@@ -36,20 +36,36 @@ pin_project! {
         S: Service<Request<B>>,
     {
         #[pin]
-        stage: Stage<S::Future, S, B>,
+        mode: Mode<S, S::Future, B>,
+    }
+}
+
+pin_project! {
+    #[project = ModeProj]
+    enum Mode<S, F, B> {
+        NoLockNeeded { #[pin] handler: F },
+        NeedsLock { #[pin] locking: Locking<S, F, B> },
+    }
+}
+
+pin_project! {
+    struct Locking<S, F, B> {
+        // The fields are dropped in this order: the handler before its lock.
+        #[pin]
+        stage: Stage<F>,
+        call: Option<Call<S, B>>,
+        lock: LockRequest,
         span: Span,
     }
 }
 
 pin_project! {
-    // The fields are dropped in this order: the handler before its lock.
     #[project = StageProj]
-    enum Stage<F, S, B> {
-        NoLockNeeded { #[pin] handler: F },
+    enum Stage<F> {
         /// An application function looks up the key.
-        ResolvingKey { names: BoxFuture<'static, Result<LockNames, KeyError>>, waiting: Option<Waiting<S, B>> },
+        ResolvingKey { names: BoxFuture<'static, Result<LockNames, KeyError>> },
         /// The request waits for its lock, or for the next of several.
-        Acquiring { acquire: Acquire, waiting: Option<Waiting<S, B>> },
+        Acquiring { acquire: Acquire },
         /// The handler runs, with or without the lock.
         Running { #[pin] running: Running<F> },
         /// The layer responds in place of the handler.
@@ -57,10 +73,16 @@ pin_project! {
     }
 }
 
-struct Waiting<S, B> {
-    lock: LockRequest,
+/// The call of the handler, which waits for the lock.
+struct Call<S, B> {
     service: S,
     request: Request<B>,
+}
+
+/// A step from one stage to the next.
+struct Step<'a, S, B> {
+    call: &'a mut Option<Call<S, B>>,
+    lock: &'a mut LockRequest,
 }
 
 impl<S, B> ResponseFuture<S, B>
@@ -68,64 +90,66 @@ where
     S: Service<Request<B>>,
 {
     pub(super) fn no_lock_needed(handler: S::Future) -> Self {
-        Self { stage: Stage::NoLockNeeded { handler }, span: Span::none() }
+        Self { mode: Mode::NoLockNeeded { handler } }
     }
 
-    pub(super) fn begin(names: Read, lock: LockRequest, service: S, request: Request<B>) -> Self {
+    pub(super) fn begin(names: Read, mut lock: LockRequest, service: S, request: Request<B>) -> Self {
         let span = lock.observers.span().clone();
-        let waiting = Waiting { lock, service, request };
+        let mut call = Some(Call { service, request });
         let entered = span.enter();
+        let step = Step { call: &mut call, lock: &mut lock };
         let stage = match names {
-            Read::Now(names) => waiting.resolved(names),
-            Read::Later(names) => waiting.look_up(names),
+            Read::Now(names) => step.resolved(names),
+            Read::Later(names) => step.look_up(names),
         };
         drop(entered);
-        Self { stage, span }
+        Self { mode: Mode::NeedsLock { locking: Locking { stage, call, lock, span } } }
     }
 }
 
-impl<S, B> Waiting<S, B>
+impl<S, B> Step<'_, S, B>
 where
     S: Service<Request<B>>,
 {
     /// Starts a key lookup, which counts as a waiter.
-    fn look_up(mut self, names: BoxFuture<'static, Result<LockNames, KeyError>>) -> Stage<S::Future, S, B> {
+    fn look_up(self, names: BoxFuture<'static, Result<LockNames, KeyError>>) -> Stage<S::Future> {
         match self.lock.enter_queue() {
-            Ok(()) => Stage::ResolvingKey { names, waiting: Some(self) },
+            Ok(()) => Stage::ResolvingKey { names },
             Err(reason) => self.without_lock(reason),
         }
     }
 
-    fn resolved(mut self, names: Result<LockNames, KeyError>) -> Stage<S::Future, S, B> {
+    fn resolved(self, names: Result<LockNames, KeyError>) -> Stage<S::Future> {
         match names.map_err(RejectReason::Key).and_then(|names| self.lock.acquire(names)) {
-            Ok(acquire) => Stage::Acquiring { acquire, waiting: Some(self) },
+            Ok(acquire) => Stage::Acquiring { acquire },
             Err(reason) => self.without_lock(reason),
         }
     }
 
-    fn acquired(mut self, guard: Result<RequestGuard, LockError>) -> Stage<S::Future, S, B> {
+    fn acquired(self, guard: Result<RequestGuard, LockError>) -> Stage<S::Future> {
         match self.lock.acquired(guard) {
             Ok(held) => self.run(LockStatus::held(&held), Some(held)),
             Err(reason) => self.without_lock(reason),
         }
     }
 
-    fn without_lock(mut self, reason: RejectReason) -> Stage<S::Future, S, B> {
-        match self.lock.without_lock(reason, Some(self.request.extensions())) {
+    fn without_lock(self, reason: RejectReason) -> Stage<S::Future> {
+        let extensions = self.call.as_ref().map(|call| call.request.extensions());
+        match self.lock.without_lock(reason, extensions) {
             Fallback::PassThrough(unlocked) => self.run(LockStatus::Unlocked(unlocked), None),
             Fallback::Reject(response) => Stage::Rejected { response: Some(response) },
         }
     }
 
-    fn run(mut self, status: LockStatus, held: Option<Arc<Held>>) -> Stage<S::Future, S, B> {
-        let extensions = self.request.extensions_mut();
+    fn run(self, status: LockStatus, held: Option<Arc<Held>>) -> Stage<S::Future> {
+        let Call { mut service, mut request } = take(self.call);
+        let extensions = request.extensions_mut();
         extensions.insert(status);
         if let Some(keep) = self.lock.keep_lock(held.as_ref()) {
             extensions.insert(keep);
         }
-        let watch = held.map(|held| Watch::new(held, self.lock.config.on_lost()));
-        let handler = self.service.call(self.request);
-        Stage::Running { running: Running::new(handler, watch, self.lock) }
+        let watch = held.map(|held| Watch::just_granted(held, self.lock.config.on_lost()));
+        Stage::Running { running: Running::new(service.call(request), watch) }
     }
 }
 
@@ -137,23 +161,25 @@ where
     type Output = Result<Response<LockedBody<R>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let _entered = this.span.enter();
-        let mut stage = this.stage;
+        let locking = match self.project().mode.project() {
+            ModeProj::NoLockNeeded { handler } => {
+                return handler.poll(cx).map_ok(|response| response.map(LockedBody::unlocked));
+            }
+            ModeProj::NeedsLock { locking } => locking.project(),
+        };
+        let _entered = locking.span.enter();
+        let (mut stage, call, lock) = (locking.stage, locking.call, locking.lock);
         loop {
             let next = match stage.as_mut().project() {
-                StageProj::NoLockNeeded { handler } => {
-                    return handler.poll(cx).map_ok(|response| response.map(LockedBody::unlocked));
-                }
-                StageProj::ResolvingKey { names, waiting } => {
+                StageProj::ResolvingKey { names } => {
                     let names = ready!(names.as_mut().poll(cx));
-                    take(waiting).resolved(names)
+                    Step { call, lock }.resolved(names)
                 }
-                StageProj::Acquiring { acquire, waiting } => {
+                StageProj::Acquiring { acquire } => {
                     let guard = ready!(Pin::new(acquire).poll(cx));
-                    take(waiting).acquired(guard)
+                    Step { call, lock }.acquired(guard)
                 }
-                StageProj::Running { running } => match ready!(running.poll_head(cx)) {
+                StageProj::Running { running } => match ready!(running.poll_head(lock, cx)) {
                     HandlerEnd::Answered(response) => return Poll::Ready(response),
                     HandlerEnd::Stopped(response) => Stage::Rejected { response: Some(response) },
                 },

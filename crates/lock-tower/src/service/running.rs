@@ -17,13 +17,12 @@ use std::{
 
 pin_project! {
     #[project = RunningProj]
-    /// A handler, its share of the lock if it has one, and its request for the lock.
+    /// A handler, and its share of the lock if it has one.
     // The handler is dropped before its lock.
     pub(crate) struct Running<F> {
         #[pin]
         handler: F,
         watch: Option<Watch>,
-        lock: LockRequest,
     }
 }
 
@@ -35,12 +34,8 @@ pub(crate) enum HandlerEnd<T> {
 }
 
 impl<F> Running<F> {
-    pub(crate) fn new(handler: F, watch: Option<Watch>, lock: LockRequest) -> Self {
-        Self { handler, watch, lock }
-    }
-
-    pub(crate) fn lock(self: Pin<&mut Self>) -> &mut LockRequest {
-        self.project().lock
+    pub(crate) fn new(handler: F, watch: Option<Watch>) -> Self {
+        Self { handler, watch }
     }
 
     /// Sets the handler's lock, which is then released with the response.
@@ -51,13 +46,14 @@ impl<F> Running<F> {
     /// Polls the handler. If the handler loses its lock, the caller drops it and responds instead.
     pub(crate) fn poll_head<R, E>(
         self: Pin<&mut Self>,
+        lock: &LockRequest,
         cx: &mut Context<'_>,
     ) -> Poll<HandlerEnd<Result<Response<LockedBody<R>>, E>>>
     where
         F: Future<Output = Result<Response<R>, E>>,
         R: Body,
     {
-        let RunningProj { handler, watch, lock } = self.project();
+        let RunningProj { handler, watch } = self.project();
         let reason = match ready!(Watch::poll_under(watch, cx, |cx| handler.poll(cx))) {
             Err(reason) => reason,
             // A response produced after the loss of the lock must not look like a success.
