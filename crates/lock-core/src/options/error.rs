@@ -127,7 +127,8 @@ impl fmt::Display for OptionsError {
             Self::LeaseTooLong { lease, most } => {
                 write!(
                     f,
-                    "a lease of {lease:?} exceeds the limit: use at most {most:?}, or raise `max_lease`"
+                    "a lease of {lease:?} exceeds the limit, which is `max_lease` or that of the store: use at most \
+                     {most:?}"
                 )
             }
             Self::OperationTimeoutTooLong { operation_timeout, most } => write!(

@@ -45,7 +45,10 @@ fn contradictory_options_are_refused() {
     let second = Duration::from_secs(1);
     let cases = [
         (lock.with_fixed_lease(Duration::ZERO), "use at least 100ms"),
-        (lock.with_fixed_lease(second * 100_000), "use at most 86400s, or raise `max_lease`"),
+        (
+            lock.with_fixed_lease(second * 100_000),
+            "which is `max_lease` or that of the store: use at most 86400s",
+        ),
         (lock.with_options(LockOptions::new().renew_every(Duration::ZERO)), "`renew_every` is too short"),
         (lock.with_options(LockOptions::new().renew_every(second * 28)), "renew more often"),
         (lock.with_options(LockOptions::new().operation_timeout(second * 4)), "use at most 3s"),

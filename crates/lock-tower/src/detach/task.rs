@@ -61,7 +61,7 @@ pub(super) async fn abandon_after<D>(max_orphan_time: Duration, frames: Frames<D
 
 /// Runs the handler. If the senders are dropped without a message, the handler was stopped or panicked.
 pub(super) async fn run_to_end<F, R, E>(
-    mut handler: Pin<Box<F>>,
+    handler: Pin<Box<F>>,
     keep: KeepLock,
     head: oneshot::Sender<Result<Head, E>>,
     frames: Frames<R::Data>,
@@ -70,8 +70,10 @@ pub(super) async fn run_to_end<F, R, E>(
     R: Body,
     R::Error: Into<BoxError>,
 {
-    // Declared before the handler, and so dropped after it.
     let mut watch = keep.held.map(|held| Watch::new(held, keep.on_lost));
+    // Variables are dropped in reverse order, and before the parameters: if the task ends early, the handler is dropped
+    // before its lock.
+    let mut handler = handler;
     let response = tokio::select! {
         biased;
         // The layer also detects the loss, and responds.

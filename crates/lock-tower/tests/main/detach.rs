@@ -1,6 +1,6 @@
 //! Handlers that outlive their clients, and shutdowns that wait for these handlers.
 
-use crate::support::{World, ask, get, millis, secs, text};
+use crate::support::{Recorder, World, ask, get, millis, secs, text};
 use axum::{Router, body::Body, routing::any};
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
@@ -261,6 +261,35 @@ async fn orphan_ends_after_max_orphan_time() {
         tokio::time::sleep(secs(2)).await;
         assert_eq!((tasks.running(), world.is_held()), (0, false));
     }
+}
+
+/// Keeps the events that an observer has received by the time this is dropped.
+struct UntilDropped(Recorder, Arc<Mutex<Vec<String>>>);
+
+impl Drop for UntilDropped {
+    fn drop(&mut self) {
+        self.1.lock().unwrap().extend(self.0.take());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphan_is_dropped_before_its_lock_is_released() {
+    let (world, tasks) = (World::new(), DetachedTasks::new());
+    let (recorder, before) = (Recorder::default(), Arc::<Mutex<Vec<String>>>::default());
+    let work = (recorder.clone(), Arc::clone(&before));
+    let handler = async move || {
+        let _work = UntilDropped(work.0.clone(), work.1.clone());
+        std::future::pending::<()>().await;
+    };
+    let layer = world.layer().no_max_hold().key("one").observer(recorder.clone()).detach(&tasks);
+    let app = Router::new().route("/", any(handler)).layer(layer);
+    let client = tokio::spawn(async move { ask(&app, get("/")).await });
+    world.settle().await;
+    client.abort();
+    tokio::time::sleep(secs(15 * 60 + 1)).await;
+    let released = |events: &[String]| events.iter().any(|event| event.contains("ended"));
+    assert!(!released(&before.lock().unwrap()), "the lock was released before the handler was dropped");
+    assert!(released(&recorder.take()));
 }
 
 #[tokio::test(start_paused = true)]
