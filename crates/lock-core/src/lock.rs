@@ -24,8 +24,9 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 /// of the number of waiting tasks, and passes the lease from one task to the next within the budget of
 /// [`LockOptions::hand_off`].
 ///
-/// Between processes the store decides: the first request after a release wins. Processes that contend for a lock
-/// take turns: those that had the lock more recently delay their requests by up to 10 ms. This order is not guaranteed.
+/// Between processes the store decides: the first request after a release wins. Processes that contend for a lock at
+/// similar distances from the store usually take turns: those that had the lock more recently delay their requests by up
+/// to 5 ms. This order is not guaranteed.
 ///
 /// # Exclusion
 /// Every acquisition has its own owner, so acquiring a lock twice in one task waits forever, as with

@@ -149,12 +149,17 @@ impl Machine {
     }
 
     pub(super) fn on_woken(&mut self, s: &mut Ctx<'_>) {
-        let at = self.fairness.woken(s.now, self.is_releasing());
+        let waits_until = self.queue.front().map(|front| match front.wait_policy {
+            WaitPolicy::NoWait => s.now,
+            WaitPolicy::Deadline(at) => at,
+            WaitPolicy::Unbounded => Moment::NEVER,
+        });
+        let at = self.fairness.woken(s.now, self.is_releasing(), waits_until);
         self.backoff.resume_at = self.backoff.resume_at.min(s.now);
         let Some(acquisition) = &mut self.acquisition else { return };
         match &mut acquisition.attempt {
             Some(attempt) => attempt.woken = true,
-            None => acquisition.next_try = at,
+            None => acquisition.next_try = acquisition.next_try.min(at),
         }
     }
 

@@ -57,6 +57,10 @@ impl Fairness {
         }
         self.taken += 1;
         self.turns.took();
+        // The wake-up of an earlier release, whose reply was lost.
+        if self.echo == Echo::Heard {
+            self.echo = Echo::None;
+        }
     }
 
     /// Returns the number of hand-offs since another process had its turn. Each bypasses a waiter of another process.
@@ -87,12 +91,17 @@ impl Fairness {
     }
 
     /// Records a wake-up, and returns the time of the next request. If the lock was released by another process, others
-    /// have had their turn, and the pause ends. `releasing` states whether a release of this process is in progress.
-    pub(super) fn woken(&mut self, now: Moment, releasing: bool) -> Moment {
+    /// have had their turn, and the pause ends. `releasing` states whether a release of this process is in progress;
+    /// `waits_until` is the time by which the front waiter, if any, needs a reply.
+    pub(super) fn woken(&mut self, now: Moment, releasing: bool, waits_until: Option<Moment>) -> Moment {
         match self.echo {
             Echo::Expected => self.echo = Echo::None,
             Echo::None if releasing => self.echo = Echo::Heard,
-            Echo::None | Echo::Heard => self.others_until = now + self.turns.released_by_other(),
+            Echo::None | Echo::Heard => {
+                let turn = now + self.turns.released_by_other();
+                // Only a waiter that has the time lets others go first.
+                self.others_until = if waits_until.is_some_and(|until| turn < until) { turn } else { now };
+            }
         }
         self.others_until.max(now)
     }

@@ -5,25 +5,28 @@
 //! own turn. If it has seen as many as there are other processes, it is the one that has waited longest, and sends its
 //! request at once. The others wait a moment for each process that they assume is ahead of them.
 //!
-//! The order is a preference. A process that does not take its turn costs the others a short delay, and from then on
-//! counts as absent. Wrong estimates cost time or order, never the lock.
+//! The order is a preference. A process that does not take its turn costs the others a short delay, and then counts as
+//! absent until this process loses a turn. Among processes whose distances from the store differ by more than the head
+//! start, the nearest is often first in spite of it. Wrong estimates cost time or order, never the lock.
 
 use std::time::Duration;
 
 /// The delay for each process that is ahead: enough time for its request to reach the store.
 const HEAD_START: Duration = Duration::from_millis(1);
-/// The longest delay.
-const MAX_DELAY: Duration = Duration::from_millis(10);
+/// The maximum number of other processes that are counted. Some of them may only listen, so this limits the number of
+/// turns before a process that waits sends its requests at once, and keeps the delay well below the pause of a process
+/// that leaves the lock to others.
+const MAX_OTHERS: u32 = 5;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct TurnOrder {
-    /// Other subscribed processes, as counted by the latest release of this process.
+    /// Other subscribed processes, as counted by the latest release of this process, at most [`MAX_OTHERS`].
     others: u32,
     /// Others that did not take a turn of theirs.
     absent: u32,
-    /// Releases by others since this process last had the lock, up to the number of others.
+    /// Releases by others since this process last had the lock, at most [`MAX_OTHERS`].
     seen: u32,
-    /// Set while this process assumes that it is first, from the wake-up until the reply to its request.
+    /// Set by a wake-up that makes this process the first, until a request is granted or finds the lock taken.
     is_first: bool,
 }
 
@@ -34,10 +37,10 @@ impl TurnOrder {
 
     /// Records a release by another process. Returns the delay of the next request.
     pub(super) fn released_by_other(&mut self) -> Duration {
-        self.seen = self.others.min(self.seen + 1);
+        self.seen = MAX_OTHERS.min(self.seen + 1);
         let ahead = self.ahead();
         self.is_first = ahead == 0;
-        (HEAD_START * ahead).min(MAX_DELAY)
+        HEAD_START * ahead
     }
 
     /// Records that this process got the lock. If it was not its turn, those ahead of it did not want the lock.
@@ -59,7 +62,6 @@ impl TurnOrder {
 
     /// Records the number of other subscribed processes.
     pub(super) fn counted(&mut self, others: u32) {
-        self.others = others;
-        self.absent = self.absent.min(others);
+        self.others = others.min(MAX_OTHERS);
     }
 }

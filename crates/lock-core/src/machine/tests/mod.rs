@@ -8,6 +8,7 @@ mod hand_off;
 mod hold;
 mod min_hold;
 mod release;
+mod turn_limits;
 mod turns;
 mod watch;
 

@@ -101,8 +101,39 @@ fn processes_that_miss_their_turn_are_not_waited_for_again() {
 }
 
 #[test]
-fn delay_for_many_processes_is_limited() {
-    assert_eq!(after_own_turn(500).delay(), 10);
+fn few_of_many_processes_are_let_go_first() {
+    let mut story = after_own_turn(500);
+    let delays: Vec<_> = (0..6).map(|_| story.delay_until_busy()).collect();
+    assert_eq!(delays, [4, 3, 2, 1, 0, 0]);
+}
+
+/// The wake-up came while a request was in progress, which then found the lock taken.
+#[test]
+fn wake_up_during_a_request_keeps_its_turn() {
+    let mut story = after_own_turn(3);
+    story.delay_until_busy();
+    story.delay();
+    let lease = story.tries();
+    story.tell(Event::Woken).busy(lease, LONG);
+    let lease = story.tries();
+    story.busy(lease, LONG).says_nothing();
+    story.delay();
+    story.takes_its_turn(3);
+    assert_eq!(story.delay(), 2, "no other process was counted as absent");
+}
+
+#[test]
+fn request_without_a_wake_up_makes_nobody_absent() {
+    let mut story = after_own_turn(3);
+    story.delay();
+    story.takes_its_turn(3);
+    // The lock is free when the lease of the other holder ends, without a release.
+    let poll = story.machine.wake_at().unwrap();
+    story.jump(poll);
+    story.tell(Event::Tick);
+    story.takes_its_turn(3);
+    assert_eq!(story.delay(), 0, "only two missed their turn");
+    story.takes_its_turn(2);
 }
 
 #[test]

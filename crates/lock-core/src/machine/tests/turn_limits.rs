@@ -1,0 +1,190 @@
+//! The limits of the delays that the order of turns causes.
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(20);
+
+fn no_hand_off() -> Terms {
+    crate::options::LockOptions::new().hand_off(0, Duration::ZERO).terms().unwrap()
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A subscribed process without waiters that had the lock when `others` further processes were subscribed.
+fn had_the_lock(others: u32) -> Story {
+    let (mut story, lease) = Story::with_a_waiting();
+    story.tell(Event::Watched(WatchAnswer::Acknowledged));
+    assert_eq!(story.tries(), lease);
+    let hold = story.granted(lease);
+    story.grants(A);
+    story.at(0.001).tell(Event::Drop { hold });
+    story.next();
+    story.releases(0);
+    story.released(lease, 0, Released::Released { listeners: Some(others + 1) });
+    story.tell(Event::Woken).says_nothing();
+    story.at(0.5);
+    story
+}
+
+/// Another process releases the lock and nobody takes it.
+#[test]
+fn short_wait_for_a_free_lock_sends_a_request() {
+    let mut story = had_the_lock(11);
+    story.tell(Event::Woken).says_nothing();
+    let until = story.now + ms(10);
+    story.enters_with(B, |entry| entry.wait_policy = WaitPolicy::Deadline(until));
+    story.at(0.6);
+    story.tries();
+}
+
+#[test]
+fn single_try_is_not_delayed_by_a_release_of_another() {
+    let mut story = had_the_lock(11);
+    story.tell(Event::Woken).says_nothing();
+    story.enters_with(B, |entry| entry.wait_policy = WaitPolicy::NoWait);
+    story.tries();
+}
+
+/// Another process takes the lock again and again, for 5 ms each time.
+#[test]
+fn single_try_is_not_held_up_by_a_stream_of_wake_ups() {
+    let mut story = had_the_lock(500);
+    let begin = story.now;
+    story.tell(Event::Woken);
+    story.enters_with(B, |entry| entry.wait_policy = WaitPolicy::NoWait);
+    while story.said.is_empty() {
+        let next = (story.now + ms(5)).since(Moment::START).as_secs_f64();
+        story.at(next);
+        if story.said.is_empty() {
+            story.tell(Event::Woken);
+        }
+    }
+    let waited = story.now.since(begin);
+    assert!(waited <= ms(20), "the single try was sent after {waited:?}");
+}
+
+#[test]
+fn wait_of_a_second_asks_the_store() {
+    let mut story = had_the_lock(500);
+    let until = story.now + ms(1_000);
+    story.tell(Event::Woken);
+    story.enters_with(B, |entry| entry.wait_policy = WaitPolicy::Deadline(until));
+    while story.said.is_empty() {
+        let next = (story.now + ms(5)).since(Moment::START).as_secs_f64();
+        story.at(next);
+        if story.said.is_empty() {
+            story.tell(Event::Woken);
+        }
+    }
+    story.tries();
+}
+
+/// A busy process steps back for 10 ms, which has to be enough for a wake-up and a request of another process.
+#[test]
+fn request_of_others_arrives_within_the_pause_of_a_busy_process() {
+    let mut story = had_the_lock(11);
+    story.tell(Event::Woken);
+    story.enters(B);
+    while story.said.is_empty() {
+        let wake = story.machine.wake_at().unwrap();
+        story.jump(wake);
+        story.tell(Event::Tick);
+    }
+    let delay = story.now.since(at(0.5));
+    assert!(delay < ms(10), "the busy process pauses for 10 ms; this one asks after {delay:?}");
+}
+
+fn busy_and_subscribed() -> Story {
+    let mut story = Story::begins();
+    for waiter in 1..=60 {
+        story.enters_with(WaiterId(waiter), |entry| entry.terms = no_hand_off());
+    }
+    let lease = story.tries();
+    story.busy(lease, LONG);
+    story.says(Command::Watch);
+    story.tell(Event::Watched(WatchAnswer::Acknowledged));
+    story
+}
+
+fn holds_until_release(story: &mut Story) -> LeaseNumber {
+    let lease = story.tries();
+    let hold = story.granted(lease);
+    story.next();
+    story.tell(Event::Drop { hold });
+    story.next();
+    story.releases(0);
+    lease
+}
+
+/// The reply to a release is lost after its wake-up came; the repetition finds nothing. The next own wake-up must not
+/// end the pause.
+#[test]
+fn lost_reply_to_a_release_does_not_void_the_next_pause() {
+    let mut story = busy_and_subscribed();
+    let lease = holds_until_release(&mut story);
+    story.tell(Event::Woken).says_nothing();
+    story.at(0.1).release_unknown(lease, 0);
+    let next = story.tries();
+    // The repetition of the release, while the next waiter holds the lock.
+    let hold = story.granted(next);
+    story.next();
+    story.at(0.4);
+    assert_eq!(story.releases(0), lease);
+    story.released(lease, 0, Released::Gone { held_by_other: false });
+    // A long hold, after which others go first.
+    story.tell(Event::Drop { hold });
+    story.next();
+    assert_eq!(story.releases(0), next);
+    story.released(next, 0, Released::Released { listeners: Some(2) });
+    story.says_nothing();
+    story.tell(Event::Woken);
+    story.says_nothing();
+}
+
+/// An undo (Gone, no wake-up of its own) is in progress when another process releases: that is no echo. After the next
+/// long hold, the own wake-up must not end the pause.
+#[test]
+fn wake_up_during_an_undo_does_not_void_the_next_pause() {
+    let mut story = Story::begins();
+    story.enters_with(A, |entry| entry.terms = no_hand_off());
+    let lease = story.tries();
+    story.busy(lease, LONG);
+    story.says(Command::Watch);
+    story.tell(Event::Watched(WatchAnswer::Acknowledged));
+    story.tries();
+    story.at(0.01).acquire_unknown(lease);
+    story.tell(Event::Leave { waiter: A });
+    assert_eq!(story.releases(0), lease);
+    for waiter in 2..=60 {
+        story.enters_with(WaiterId(waiter), |entry| entry.terms = no_hand_off());
+    }
+    story.tell(Event::Woken).says_nothing();
+    story.at(0.02).released(lease, 0, Released::Gone { held_by_other: false });
+    let next = story.tries();
+    let hold = story.granted(next);
+    story.next();
+    story.at(0.5).tell(Event::Drop { hold });
+    story.next();
+    assert_eq!(story.releases(0), next);
+    story.released(next, 0, Released::Released { listeners: Some(2) });
+    story.says_nothing();
+    story.tell(Event::Woken);
+    story.says_nothing();
+}
+
+/// The wait after a busy reply ends in 1 ms, when the lease of the holder is over. A wake-up must not postpone the try.
+#[test]
+fn wake_up_does_not_postpone_a_try_that_is_due() {
+    let mut story = had_the_lock(11);
+    story.enters(B);
+    let lease = story.tries();
+    story.busy(lease, ms(20)).says_nothing();
+    let due = story.machine.wake_at().unwrap();
+    let just_before = due.since(Moment::START).as_secs_f64() - 0.000_1;
+    story.at(just_before).says_nothing();
+    story.tell(Event::Woken);
+    story.at(due.since(Moment::START).as_secs_f64() + 0.000_1);
+    story.tries();
+}
