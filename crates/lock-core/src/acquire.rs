@@ -78,7 +78,7 @@ impl AcquireFuture {
         AcquireParams { name, owner, owned: named.is_some(), terms, wait_policy, entered, join: self.join }
     }
 
-    /// Resolves to `Ok(None)` if this is a single try, and the lock is held or has waiters.
+    /// Resolves to `Ok(None)` if this is a single attempt and the lock is held or has waiters.
     fn poll_guard(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<LockGuard>, LockError>> {
         assert!(!self.done, "`AcquireFuture` polled after completion");
         let coop = ready!(tokio::task::coop::poll_proceed(cx));
@@ -173,8 +173,8 @@ impl AcquireFuture {
                 LockError::backend(kind, error).applied(applied)
             }
             Refusal::TooManyUndos => LockError::new(LockErrorKind::Unavailable).detail(format!(
-                "{MAX_OPEN_UNDOS} earlier attempts of unknown outcome are still being undone: try again when the \
-                 store replies"
+                "{MAX_OPEN_UNDOS} earlier attempts whose outcome is unknown are still being undone; try again when \
+                 the store responds"
             )),
             Refusal::Lost => LockError::new(LockErrorKind::Lost),
             Refusal::BelowFloor(token) => LockError::from(OptionsError::FloorAboveHold { token }),

@@ -63,7 +63,7 @@ impl Lock {
         block_on(self.handle(), self.name(), self.try_acquire())?
     }
 
-    /// Blocks the thread until the lock is acquired, but no longer than `wait`. Zero means a single try.
+    /// Blocks the thread until the lock is acquired, but no longer than `wait`. Zero means a single attempt.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend, Worker};

@@ -62,7 +62,7 @@ impl ProcessCard {
     }
 }
 
-/// The choices of a factory about its card.
+/// A factory's settings for its card.
 #[derive(Debug, Default)]
 pub(crate) struct CardOptions {
     /// Name and version.

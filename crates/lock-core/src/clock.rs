@@ -1,4 +1,4 @@
-//! Clocks. This is the only place of this crate that reads the time.
+//! Clocks. This is the only module of this crate that reads the time.
 
 #[cfg(feature = "test-util")]
 mod test_clock;

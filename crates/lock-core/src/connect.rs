@@ -13,7 +13,7 @@ pub trait Connector: Debug + Send + Sync + 'static {
     /// Creates the store. The scheme of the URL is in lower case.
     ///
     /// # Errors
-    /// A [`LockError`] that says what to do and contains no secret of the URL.
+    /// A [`LockError`] that says what to do and contains no secrets from the URL.
     async fn connect(&self, url: &str) -> Result<Store, LockError>;
 }
 
@@ -109,7 +109,7 @@ impl Connectors {
 
     fn no_scheme(&self) -> LockError {
         LockError::invalid_url(format!(
-            "it has no scheme: start it with a supported one ({}) and a colon, for example `memory:`",
+            "it has no scheme: begin it with a supported scheme ({}) and a colon, for example `memory:`",
             self.schemes().join(", ")
         ))
     }

@@ -41,8 +41,8 @@ pub enum LockErrorKind {
     Timeout,
     /// Too many acquires are in progress, for this name or in this factory.
     TooManyWaiters,
-    /// The store was unreachable or did not reply, for longer than the outage budget or the waiting time, or on a
-    /// single try. The source is the last [`BackendError`], if there was one.
+    /// The store was unreachable or did not reply for longer than the outage budget or the waiting time, or during a
+    /// single attempt. The source is the last [`BackendError`], if there was one.
     Unavailable,
     /// The store rejected the request, for example because of permissions, a key of another type, or its
     /// configuration; or its reply could not be understood. The source is the [`BackendError`].
@@ -59,7 +59,7 @@ pub enum LockErrorKind {
     /// There is no tokio runtime, or it has no timer. (The latter is detected by catching a panic, so the panic
     /// message is printed; under `panic = "abort"` the process aborts.)
     NoRuntime,
-    /// A blocking call was made in a task of a tokio runtime, which would block a thread that other tasks need.
+    /// A blocking call was made in a task of a tokio runtime. It would block a thread that other tasks need.
     AsyncContext,
     /// The store did not confirm a release: it did not reply in time, or its reply was lost. The guard is gone and
     /// the release continues in the background, so nothing is left to do for the lock. The work was protected unless
@@ -87,7 +87,7 @@ impl LockErrorKind {
             Self::InvalidSet => "the set of locks is invalid",
             Self::InvalidUrl => "the backend URL is invalid",
             Self::Timeout => "the lock was not acquired within the waiting time",
-            Self::TooManyWaiters => "too many waiters: try again later, or raise the limits of the factory",
+            Self::TooManyWaiters => "too many waiters: try again later, or raise the factory's limits",
             Self::Unavailable => "the store is unavailable",
             Self::Backend => "the request to the store failed",
             Self::Lost => {
@@ -101,10 +101,10 @@ impl LockErrorKind {
             }
             Self::ShutDown => "the lock factory is shut down",
             Self::NoRuntime => {
-                "no tokio runtime with a timer: acquire the lock inside one, or give the factory a `Worker`"
+                "no tokio runtime with a timer is available: acquire the lock inside one, or give the factory a `Worker`"
             }
             Self::AsyncContext => {
-                "a blocking call in an async context: await `acquire` or `release`, or make the call in \
+                "a blocking call was made in an async context: await `acquire` or `release`, or make the call in \
                  `spawn_blocking`"
             }
             Self::Unconfirmed => {
@@ -194,8 +194,8 @@ impl LockError {
         }
     }
 
-    /// Returns `true` if the store may have applied the request even though it failed. An acquire of unknown outcome is
-    /// undone in the background; the caller has nothing left to do.
+    /// Returns `true` if the store may have applied the request even though it failed. An acquire whose outcome is
+    /// unknown is undone in the background; the caller does not need to do anything.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
         self.0.ambiguous
@@ -290,15 +290,15 @@ impl From<Unconfirmed> for LockError {
 pub enum RunError {
     /// The lock was not acquired; the work never started.
     NotAcquired(LockError),
-    /// The lock was lost while the work ran. The work was dropped, or its value cannot be trusted.
+    /// The lock was lost while the work was running. The work was dropped, or its value cannot be trusted.
     Lost(LostReason),
-    /// A lock of the set was lost while the work ran. The work was dropped, or its value cannot be trusted.
+    /// A lock of the set was lost while the work was running. The work was dropped, or its value cannot be trusted.
     MemberLost(MemberLost),
 }
 
 impl RunError {
     /// Returns the kind of the acquisition error, or [`Lost`](LockErrorKind::Lost) or
-    /// [`MemberLost`](LockErrorKind::MemberLost) if a lock was lost while the work ran.
+    /// [`MemberLost`](LockErrorKind::MemberLost) if a lock was lost while the work was running.
     #[must_use]
     pub fn kind(&self) -> LockErrorKind {
         match self {
@@ -323,9 +323,9 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAcquired(_) => write!(f, "the work was not started"),
-            Self::Lost(reason) => write!(f, "the lock was lost while the work ran: {reason}"),
+            Self::Lost(reason) => write!(f, "the lock was lost while the work was running: {reason}"),
             Self::MemberLost(MemberLost { name, reason }) => {
-                write!(f, "the lock `{name}` was lost while the work ran: {reason}")
+                write!(f, "the lock `{name}` was lost while the work was running: {reason}")
             }
         }
     }

@@ -215,8 +215,8 @@ impl LockFactory {
     ///
     /// Outside of a tokio runtime it does not wait: the report names every lock that is not released yet.
     ///
-    /// It does not wait for work under locks, which is notified as for any other loss. To drain, stop accepting work,
-    /// await your tasks, then shut down.
+    /// It does not wait for work that runs under a lock; that work is notified as for any other loss. To drain, stop
+    /// accepting work, await your tasks, then shut down.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -86,7 +86,7 @@ impl LockGuard {
         self.hold.name()
     }
 
-    /// Returns the owner of the hold. Acquiring with this owner re-enters.
+    /// Returns the owner of the hold. Acquiring the lock again with this owner re-enters the hold.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -118,7 +118,7 @@ impl LockGuard {
         self.hold.fencing_token()
     }
 
-    /// Returns `true` if the hold is valid now; see [`Hold::is_held`].
+    /// Returns `true` if the hold is currently valid; see [`Hold::is_held`].
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

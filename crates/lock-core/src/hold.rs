@@ -39,7 +39,7 @@ impl Hold {
         &self.state.name
     }
 
-    /// Returns the owner of the hold. Acquiring with this owner re-enters.
+    /// Returns the owner of the hold. Acquiring the lock again with this owner re-enters the hold.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -87,9 +87,9 @@ impl Hold {
         self.state.lease()
     }
 
-    /// Returns `true` if the hold is valid now. After the last guard is dropped, this may stay `true` until the
-    /// worker has released the hold. This checks the clock and sends nothing, so the first call after a pause of this
-    /// process is accurate. Once `false`, it stays `false`.
+    /// Returns `true` if the hold is currently valid. It checks the clock and sends nothing, so even the first call
+    /// after a pause of this process is accurate. After the last guard is dropped, it may stay `true` until the worker
+    /// has released the hold. Once `false`, it stays `false`.
     ///
     /// A result of `true` can be stale by the next instruction. Use the [`FencingToken`] to reject the
     /// actions of a stale holder.

@@ -3,7 +3,7 @@
 use std::{fmt, num::ParseIntError, str::FromStr};
 use uuid::Uuid;
 
-/// A v4 UUID per [`LockFactory`](crate::LockFactory), and so per process. It distinguishes the holders of different
+/// The v4 UUID of a [`LockFactory`](crate::LockFactory), and so of a process. It distinguishes the holders of different
 /// processes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(Uuid);

@@ -51,15 +51,15 @@ impl Lock {
         TryAcquireFuture(AcquireFuture::new(self.handle.clone(), spec, wait))
     }
 
-    /// Returns the owner given to [`with_owner`](Self::with_owner).
     /// Acquires the lock with another name and the options of this one, like
-    /// `self.with_name(name).acquire_timeout(wait)` without the handle in between.
+    /// `self.with_name(name).acquire_timeout(wait)` without creating the intermediate handle.
     #[doc(hidden)]
     pub fn acquire_named(&self, name: LockName, wait: Duration) -> AcquireFuture {
         let spec = LockSpec { name, owner: self.spec.owner, terms: self.spec.terms.clone() };
         AcquireFuture::new(self.handle.clone(), spec, Wait::For(wait))
     }
 
+    /// Returns the owner given to [`with_owner`](Self::with_owner).
     pub(crate) fn owner(&self) -> Option<Owner> {
         self.spec.owner
     }
@@ -87,8 +87,8 @@ impl Lock {
     }
 
     /// Returns the lock with another name and the same options and owner. Options are checked when they are set, so a
-    /// program that locks many names keeps one `Lock` as a template. If the name is too long with the
-    /// [prefix](crate::LockFactoryBuilder::prefix) of the factory, acquiring it fails.
+    /// program that locks many names keeps one `Lock` as a template. If the factory's
+    /// [prefix](crate::LockFactoryBuilder::prefix) makes the name too long, acquiring the lock fails.
     ///
     /// ```
     /// # use lock_core::{LockFactory, LockName, MemoryBackend};
@@ -126,7 +126,7 @@ impl Lock {
         self.with_options(self.options.fixed_lease(lease))
     }
 
-    /// Returns the options of this lock, to change some of them for [`with_options`](Self::with_options).
+    /// Returns the lock's options. Modify them and pass them to [`with_options`](Self::with_options).
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -161,8 +161,8 @@ impl Lock {
         Ok(Self { handle: self.handle.clone(), spec: LockSpec { terms, ..self.spec.clone() }, options })
     }
 
-    /// Returns the same lock for this owner, which re-enters its own holds. A re-entry joins the hold: it shares its
-    /// token and its watchdog. A longer lease extends the hold; a shorter one does not shorten it.
+    /// Returns the same lock for this owner, which re-enters its own holds. A re-entry joins the hold and shares its
+    /// token and watchdog. A longer lease extends the hold; a shorter one does not shorten it.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -202,7 +202,7 @@ impl Lock {
     ///
     /// # Errors
     /// - [`LockErrorKind::Unavailable`] if the store fails for longer than the outage budget (default: one lease);
-    /// - [`LockErrorKind::Backend`] if the store rejects the request (permissions, wrong type of key);
+    /// - [`LockErrorKind::Backend`] if the store rejects the request (missing permissions, a key of the wrong type);
     /// - [`LockErrorKind::TooManyWaiters`], [`LockErrorKind::ShutDown`], [`LockErrorKind::NoRuntime`];
     /// - [`LockErrorKind::Lost`] if the owner still has guards of a lost hold of this lock.
     ///
@@ -213,7 +213,7 @@ impl Lock {
     }
 
     /// Tries once to acquire the lock. Returns `None` if it is held, or if another task of this process is waiting for
-    /// it. In the second case no request is sent, because a try never overtakes a waiter.
+    /// it. In the second case no request is sent, because a single attempt never overtakes a waiter.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -227,8 +227,8 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// Same as [`acquire`](Self::acquire), except that the first failure of the store is returned. If that error is
-    /// [ambiguous](LockError::is_ambiguous), the attempt is undone in the background.
+    /// Same as [`acquire`](Self::acquire), except that the first store failure is returned instead of retried. If that
+    /// error is [ambiguous](LockError::is_ambiguous), the attempt is undone in the background.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future leaves nothing behind.
@@ -236,7 +236,7 @@ impl Lock {
         TryAcquireFuture(AcquireFuture::new(self.handle.clone(), self.spec.clone(), Wait::Once))
     }
 
-    /// Acquires the lock, waiting no longer than `wait` from the first poll. Zero means a single try.
+    /// Acquires the lock, waiting no longer than `wait` from the first poll. Zero means a single attempt.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -315,7 +315,7 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// Same as [`run`](Self::run), except that the first failure of the store returns [`RunError::NotAcquired`].
+    /// Same as [`run`](Self::run), except that the first store failure returns [`RunError::NotAcquired`].
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the lock in the background.

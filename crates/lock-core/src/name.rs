@@ -21,15 +21,15 @@ use std::{
     sync::Arc,
 };
 
-/// The prefix of the locks of libraries built on this one.
+/// The prefix for the locks of libraries built on this one.
 const RESERVED: &str = "distlock:";
 
 /// The name of a lock. All contenders for a lock use the same name.
 ///
-/// A name has 1 to 512 bytes, no control characters, and does not begin with `redisson_` or `distlock:`. A
-/// Redis Cluster hash tag (`stock:{eu}:42`) is accepted if it is complete: either the name has no brace at
-/// all, or its first `{` is followed by at least one character and a `}`. Otherwise a lock's keys would be in
-/// different slots.
+/// A name is 1 to 512 bytes long, contains no control characters, and does not begin with `redisson_` or
+/// `distlock:`. A Redis Cluster hash tag (`stock:{eu}:42`) is accepted if it is complete: either the name has no
+/// brace at all, or its first `{` is followed by at least one character and a `}`. Otherwise a lock's keys would be
+/// in different slots.
 ///
 /// Cloning is cheap.
 ///
@@ -51,7 +51,7 @@ enum Text {
 }
 
 impl LockName {
-    /// The length of the longest name, in bytes of UTF-8.
+    /// The maximum length of a name, in bytes of UTF-8.
     pub const MAX_BYTES: usize = 512;
 
     /// The prefixes that applications must not use: `redisson_`, under which stores keep their own keys, and
@@ -96,14 +96,14 @@ impl LockName {
         }
     }
 
-    /// Returns the name of a string that was checked.
+    /// Creates a name from a string that has been checked.
     fn shared(name: &str) -> Self {
         Self(Text::Shared(name.into()))
     }
 
     /// Returns the name `distlock:` + `rest`, which no user's lock can have; for libraries built on this one. `rest`
-    /// follows the rules of a name. The fencing counter of such a name is kept for only a minute, so a lock for each
-    /// piece of work does not fill the store.
+    /// follows the rules of a name. If each piece of work gets its own name, set a short
+    /// [retention](crate::LockOptions::retention), so that the fencing counters do not fill the store.
     ///
     /// # Errors
     /// A [`NameError`] that names the violated rule.
@@ -160,7 +160,7 @@ pub enum NameError {
         /// is 0 for [`LockName::part`].
         part: usize,
     },
-    /// The [`Display`](fmt::Display) of a part of the name failed.
+    /// The [`Display`](fmt::Display) implementation of a part of the name returned an error.
     UnwrittenPart {
         /// The index of the part, as in [`EmptyPart`](Self::EmptyPart).
         part: usize,
@@ -170,10 +170,10 @@ pub enum NameError {
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => write!(f, "the lock name is empty: give it at least one character"),
+            Self::Empty => write!(f, "the lock name is empty: use at least one character"),
             Self::TooLong { bytes } => write!(
                 f,
-                "the lock name has {bytes} bytes: use at most {}, for example with a hash in place of the long part",
+                "the lock name is {bytes} bytes long: use at most {}, for example by replacing the long part with a hash",
                 LockName::MAX_BYTES
             ),
             Self::ControlCharacter { at } => {
@@ -190,7 +190,7 @@ impl fmt::Display for NameError {
                 "the lock name contains unpaired or empty braces: use a complete hash tag such as `{{tag}}`, or no braces"
             ),
             Self::EmptyPart { part } => {
-                write!(f, "part {part} of the lock name is empty: give each part at least one character")
+                write!(f, "part {part} of the lock name is empty: use at least one character in each part")
             }
             Self::UnwrittenPart { part } => {
                 write!(f, "part {part} of the lock name could not be formatted: check its `Display`")

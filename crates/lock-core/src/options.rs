@@ -67,8 +67,8 @@ const LEASE_FOR_EVER: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 /// The shortest interval of renewals and polls. With a shorter one, the library would do little but send requests.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
-/// The default operation timeout grows with the lease up to this limit: after an attempt of unknown outcome a name is
-/// blocked for one timeout, however long its lease.
+/// The default operation timeout grows with the lease up to this limit: after an attempt whose outcome is unknown, a
+/// name is blocked for one timeout, regardless of its lease.
 const MAX_DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
 /// With less than a second, a counter could expire while its server's clock is being set; with more than 100 years, a
 /// store may reject the expiry.
@@ -117,7 +117,7 @@ impl LockOptions {
     }
 
     /// Sets the interval at which the watchdog renews the lease, counted from when the last successful renewal was
-    /// sent. To share a call with renewals of other locks, it may renew up to a quarter of the interval earlier.
+    /// sent. To share a request with other locks' renewals, it may renew up to a quarter of the interval earlier.
     pub const fn renew_every(mut self, interval: Duration) -> Self {
         self.renew_every = Some(interval);
         self
@@ -131,7 +131,7 @@ impl LockOptions {
     }
 
     /// Sets the time by which the local deadline precedes the end of the lease. It covers clocks that run at different
-    /// speeds and the rounding of the store; raise it where clocks are slewed by more than 1 %.
+    /// speeds and rounding by the store; raise it where clocks are slewed by more than 1 %.
     pub const fn margin(mut self, margin: Duration) -> Self {
         self.margin = Some(margin);
         self
@@ -144,7 +144,7 @@ impl LockOptions {
         self
     }
 
-    /// Sets the longest time between two tries of a waiting acquire; 30 s by default, at least 10 ms. A release wakes
+    /// Sets the longest time between two attempts of a waiting acquire; 30 s by default, at least 10 ms. A release wakes
     /// waiters with a message, so this is a safety net for lost messages. A waiter whose subscription is not
     /// acknowledged retries at least every 5 s.
     ///
@@ -171,7 +171,7 @@ impl LockOptions {
 
     /// Sets the time for which the lock stays taken, counted from the grant, even if its guards are released earlier;
     /// none by default, at most one lease. With it, a short job that every process tries at the same time runs once,
-    /// even if the processes' clocks differ: choose a time above that difference, and below the period of the job.
+    /// even if the processes' clocks differ: choose a time above that difference and below the job's period.
     ///
     /// A release before that time ends the hold immediately, and returns
     /// [`StillHeld { depth: 0 }`](crate::ReleaseOutcome::StillHeld); the factory frees the lock when the time has
@@ -222,7 +222,7 @@ impl LockOptions {
     /// years, or forever. By default, the backend's own retention applies.
     ///
     /// A short time suits names that are used once, for example the names of orders. Tokens keep increasing after a
-    /// counter has expired, since they follow the clock of the store.
+    /// counter has expired, since they follow the store's clock.
     pub const fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self
@@ -306,7 +306,7 @@ impl LockOptions {
         if let Some(max_hold) = self.max_hold.filter(|max_hold| *max_hold <= operation_timeout) {
             return Err(OptionsError::MaxHoldTooShort { max_hold, operation_timeout });
         }
-        // After a crash nothing but the lease keeps the lock.
+        // After a crash, only the lease keeps the lock taken.
         if self.min_hold > lease {
             return Err(OptionsError::MinHoldTooLong { min_hold: self.min_hold, lease });
         }

@@ -6,8 +6,8 @@ use std::{fmt, future::Future, sync::Arc};
 /// The owner of a hold, for re-entry.
 ///
 /// Every acquisition has its own owner and is therefore not re-entrant: two branches of a `join!` exclude each other as
-/// two processes do. Re-entry is explicit: create an owner and pass it to the functions down the call stack, and each
-/// may acquire the same lock with [`with_owner`](crate::Lock::with_owner). With a guard at hand, use
+/// two processes do. Re-entry is explicit: create an owner and pass it down the call stack; each function can then
+/// acquire the same lock with [`with_owner`](crate::Lock::with_owner). With a guard at hand, use
 /// [`reenter`](crate::LockGuard::reenter) instead. The lock is free when every guard is released.
 ///
 /// Clones are the same owner. An owner is only valid in the factory that created it.

@@ -1,4 +1,4 @@
-//! Questions about locks and their store: the holder, its process, the held locks, the health; and the forced release.
+//! Queries about locks and their store (holder, process, held locks, health), and forced releases.
 
 use crate::{
     backend::{
@@ -99,11 +99,11 @@ impl LockFactory {
         })
     }
 
-    /// Checks that the store answers. Meant for readiness probes.
+    /// Checks that the store responds. Meant for readiness probes.
     ///
     /// A call sends at most one request. For a second after a check, calls return the same result without a request;
-    /// concurrent calls share one check. A call returns after at most two operation timeouts of the factory (3 s each
-    /// by default): one for the check of another caller, one for its own.
+    /// concurrent calls share one check. A call returns within two of the factory's operation timeouts (3 s each by
+    /// default): one to wait for another caller's check, and one for its own.
     ///
     /// The request reads the name `distlock:health`: in a cluster from the master that serves this name, in a quorum
     /// from a majority of the nodes. A factory that was shut down reports [`Failing`](Health::Failing) with
@@ -213,7 +213,7 @@ impl LockFactory {
                 None
             }
             Err(_) => {
-                tracing::debug!("timed out while reading the process card");
+                tracing::debug!("failed to read the process card within the operation timeout");
                 None
             }
         }
@@ -225,8 +225,7 @@ impl LockFactory {
         stored.await.map_err(|error| error.of(name))
     }
 
-    /// Applies the operation timeout to `call`. `overdue` states whether a call that is not answered in time may have
-    /// been applied.
+    /// Limits `call` to the operation timeout. `overdue` states whether a call that times out may have been applied.
     async fn in_time<T>(
         &self,
         overdue: Applied,

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// first poll. From then on, these signals no longer terminate the process: a second one is ignored unless
 /// the program listens again.
 ///
-/// A server ends in this order: it stops accepting requests, its handlers finish, its jobs and elections end, and
+/// Shut down a server in this order: it stops accepting requests, its handlers finish, its jobs and elections end, and
 /// [`LockFactory::shutdown`](crate::LockFactory::shutdown) releases what is still held.
 ///
 /// ```no_run

@@ -23,7 +23,7 @@ pub struct TermValues {
     pub margin: Duration,
     /// The time for which backend failures are tolerated before a waiting acquire fails.
     pub outage_budget: Duration,
-    /// The longest time between two tries of a waiter with a subscription.
+    /// The longest time between two attempts of a waiter with a subscription.
     pub poll_interval: Duration,
     /// The time after which a hold ends despite renewals.
     pub max_hold: Option<Duration>,

@@ -17,12 +17,12 @@ use tokio::{runtime::Builder, sync::oneshot};
 /// A runtime for the background work of factories and stores: their watchdogs, timers and connections.
 ///
 /// Without one, a factory renews its leases in the runtimes in which it is used, and a connection lives in
-/// the runtime that opened it. An application whose tasks compute for long without an `.await` then delays
+/// the runtime that opened it. An application whose tasks compute for a long time without an `.await` then delays
 /// renewals, and loses its locks if it delays them past the end of a lease. With a worker, renewals and
 /// connections do not depend on the application's tasks. It also lets threads without a runtime [acquire
 /// locks](crate::Lock::acquire_blocking).
 ///
-/// Give it to the builder of the store. A factory uses the worker of its store, unless
+/// Pass it to the store's builder. A factory uses its store's worker, unless
 /// [`LockFactoryBuilder::worker`](crate::LockFactoryBuilder::worker) gives it another one. The cost is one thread
 /// switch for each request to the store.
 ///
@@ -102,7 +102,7 @@ impl Worker {
             // The receiver may be gone.
             let _ = value.map(|value| done.send(value));
         });
-        let ended = |_| LockError::new(LockErrorKind::NoRuntime).detail("the worker has ended");
+        let ended = |_| LockError::new(LockErrorKind::NoRuntime).detail("the worker's runtime has ended");
         value.await.map_err(ended)
     }
 }

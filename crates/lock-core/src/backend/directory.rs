@@ -11,7 +11,7 @@ use std::{fmt::Debug, time::Duration};
 
 /// A store's process cards and its list of held locks. Stores without them do not implement this trait.
 ///
-/// These operations do not affect locks, and an account can use locks without permission for them.
+/// These operations do not affect locks, and an account without permission for them can still use locks.
 ///
 /// Futures of this trait may be dropped at any await; a write or a removal may or may not have happened.
 #[async_trait]

@@ -50,12 +50,12 @@ use std::{fmt::Debug, time::Duration};
 /// - **Repeating an operation is harmless**: depths are absolute, never increments.
 /// - **A late operation is harmless**: renew, release and re-entry never create anything; acquire, re-entry and renew
 ///   do nothing after their `not_after` and answer [`Acquired::Late`] or [`Renewed::Late`].
-/// - **The expiry never decreases**, and a key without expiry is never left behind.
+/// - **The expiry never decreases**, and a key without an expiry is never left behind.
 /// - **A future of this trait may be dropped at any await.** The operation may or may not have happened, and the
 ///   caller repeats or undoes it. Dropping must not disturb other operations.
 /// - **No silent resends.** An implementation that resends an operation by itself after it may have been applied
 ///   answers with an unknown outcome, unless it knows the first reply: a release whose second delivery finds nothing
-///   would look like a lost hold. An acquire that may still be applied after its reply is an unknown outcome even if
+///   would look like a lost hold. An acquire that may still be applied after its reply has an unknown outcome even if
 ///   the reply is known: if it is applied after the release, it leaves an orphaned lease.
 /// - **Errors say whether the operation [may have been applied](BackendError::applied).** When in doubt, report
 ///   [`Applied::Unknown`].

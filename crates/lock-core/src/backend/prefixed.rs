@@ -1,6 +1,6 @@
 //! A store that adds the prefix of a factory to each name. Names are translated in this file only.
 //!
-//! The driver above uses the names of the application; the store below, even a quorum, uses the stored names.
+//! The driver uses the application's names; the store, even a quorum, uses the stored names.
 
 use super::{
     AcquireRequest, Acquired, Backend, BackendError, Capabilities, Directory, ForceReleaseRequest,

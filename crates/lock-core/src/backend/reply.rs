@@ -37,14 +37,14 @@ impl<T> Reply<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Acquired {
-    /// The lock is taken, with these tokens. Only `first` is used unless the lease is handed over locally.
+    /// The lock was granted, with these tokens. Only `first` is used unless the lease is handed over locally.
     Granted {
         /// The token of the hold.
         first: FencingToken,
         /// The last token of the drawn range, at least `first`.
         last: FencingToken,
     },
-    /// The re-entry is stored.
+    /// The re-entry was recorded.
     Reentered,
     /// Another lease holds the lock.
     Busy {

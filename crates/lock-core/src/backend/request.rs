@@ -107,7 +107,7 @@ pub enum NotifyWaiters {
     No,
 }
 
-/// A request to free a lock, regardless of the lease that holds it.
+/// A request to free a lock that another process may hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForceReleaseRequest {
     /// The lock.

@@ -24,7 +24,7 @@ impl Candidate {
         Ok(Self { locks, lock, options, role, resignation: Notify::new(), turn: Mutex::default() })
     }
 
-    /// Waits for the turn of a call of `until`. The role is idle again when the turn is dropped.
+    /// Waits until this call of `until` has its turn. The role is idle again when the turn is dropped.
     pub(super) async fn turn(&self) -> Turn<'_> {
         let turn = self.turn.lock().await;
         self.role.send_replace(Role::Following { leader: None });

@@ -13,7 +13,7 @@ use crate::{
 use std::{convert::Infallible, future::Future, time::Duration};
 
 impl Candidate {
-    /// Campaigns until it is elected. After a failure of the store it pauses and tries again.
+    /// Campaigns until it is elected. After a store failure it pauses and tries again.
     ///
     /// # Errors
     /// `ShutDown` or `NoRuntime`, after which no later campaign can succeed.

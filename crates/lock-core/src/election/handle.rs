@@ -65,7 +65,7 @@ impl Election {
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidOptions`](crate::LockErrorKind::InvalidOptions) if the options contradict each other or
-    /// exceed the limits of the factory.
+    /// exceed the factory's limits.
     pub fn with_options(self, options: ElectionOptions) -> Result<Self, LockError> {
         let Candidate { locks, lock, .. } = &*self.candidate;
         let candidate = Candidate::new(locks.clone(), lock.clone(), options)?;

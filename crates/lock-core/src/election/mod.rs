@@ -1,4 +1,4 @@
-//! Leader election: of several processes, one leads.
+//! Leader election: one of several processes leads.
 //!
 //! [`LockFactory::election`](crate::LockFactory::election) creates an [`Election`]. [`Election::lead`] takes a body;
 //! [`Lead::until`] campaigns, runs the body while this process leads, and campaigns again after a loss or an error. At
@@ -44,15 +44,15 @@
 //! | [`Election::resign`] | is released once the body has ended | a new campaign after the back-off |
 //! | the shutdown | is released once the body has ended | `until` returns [`LeadEnd::Stopped`] |
 //!
-//! A body ends by being dropped at its current await, unless the [grace](ElectionOptions::grace) gives it time to end
-//! by itself when [`Term::stopping`] completes. Tasks that a body has spawned do not end with it: keep them in a
+//! A body ends by being dropped at its current await, unless the [grace](ElectionOptions::grace) period gives it time
+//! to end by itself when [`Term::stopping`] completes. Tasks that a body has spawned do not end with it: keep them in a
 //! `JoinSet` that the body owns.
 //!
 //! # Guarantees
 //! An election is built on the [`Lock`](crate::Lock) of its name and gives the same guarantee: at most one *valid*
 //! leader. A process that was paused past its lease learns of its loss before its body is polled again, but only the
-//! resource can refuse its late writes, by the [token](Term::fencing_token) of the term. When a leader dies, another
-//! process leads after the lease; when it resigns, immediately.
+//! resource can reject its late writes, by checking the term's [token](Term::fencing_token). When a leader dies,
+//! another process leads once the lease has expired; when it resigns, immediately.
 //!
 //! # Metrics
 //! [`LockEvent::TermStarted`](crate::observer::LockEvent::TermStarted) and

@@ -90,7 +90,7 @@ impl ElectionOptions {
     /// [`Election::resign`](super::Election::resign). A body that has not ended by then is dropped. The lease is
     /// renewed until the body has ended.
     ///
-    /// By default a body is dropped immediately. Set a grace if the body watches
+    /// By default a body is dropped immediately. Set a grace period if the body watches
     /// [`Term::stopping`](super::Term::stopping).
     pub const fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;

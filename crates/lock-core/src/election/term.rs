@@ -40,7 +40,7 @@ impl Term {
 
     /// Completes when the body should end: at shutdown, and after
     /// [`Election::resign`](super::Election::resign). The body then has the
-    /// [grace](super::ElectionOptions::grace) to return. It also completes when the term has ended.
+    /// [grace](super::ElectionOptions::grace) period to return. The future also completes when the term has ended.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost by dropping the future.

@@ -36,8 +36,8 @@ impl LockName {
     ///
     /// # Errors
     /// - [`NameError::EmptyPart`] if a part is empty;
-    /// - [`NameError::TooLong`] if the name has more than [`MAX_BYTES`](Self::MAX_BYTES) bytes; an encoded byte
-    ///   takes three;
+    /// - [`NameError::TooLong`] if the name is longer than [`MAX_BYTES`](Self::MAX_BYTES); an encoded byte takes
+    ///   three;
     /// - [`NameError::ReservedPrefix`] if the first part is `distlock` or begins with `redisson_`;
     /// - [`NameError::UnwrittenPart`] if the `Display` of a part returns an error.
     pub fn of(parts: impl NameParts) -> Result<Self, NameError> {

@@ -133,7 +133,7 @@ pub enum LockEvent<'a> {
         token: FencingToken,
         /// The remaining validity of the hold.
         remaining: Duration,
-        /// The error of the store, if it answered.
+        /// The store's error, if it replied.
         error: Option<&'a BackendError>,
     },
     /// The nodes of a quorum answered an acquire, a renewal or a release. A single store has no votes.
@@ -163,7 +163,7 @@ pub enum LockEvent<'a> {
         name: &'a LockName,
         /// The fencing token of the hold.
         token: FencingToken,
-        /// The time it has waited.
+        /// The time that the task has waited.
         waited: Duration,
     },
     /// This process was elected; see [`election`](crate::election).

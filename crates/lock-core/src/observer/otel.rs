@@ -72,11 +72,11 @@ impl OtelObserver {
     pub fn new(meter: &Meter) -> Self {
         let make = Instruments(meter);
         Self {
-            acquire: make.seconds("lock.acquire.duration", "From the first poll of an acquire to its end"),
-            hold: make.seconds("lock.hold.duration", "From the grant of a lock to the end of the hold"),
+            acquire: make.seconds("lock.acquire.duration", "Time from an acquire's first poll to its end"),
+            hold: make.seconds("lock.hold.duration", "Time from a lock's grant to the end of its hold"),
             waiting: make.up_down_counter("lock.waiting", "Acquires that are waiting"),
             held: make.up_down_counter("lock.held", "Locks that this process holds"),
-            renewal: make.seconds("lock.renewal.duration", "From the request of a renewal to its reply"),
+            renewal: make.seconds("lock.renewal.duration", "Time from sending a renewal to its reply"),
             remaining: make.seconds("lock.lease.remaining", "Remaining validity of a hold after a renewal"),
             lost: make.counter("lock.lost", "Holds that ended before they were released"),
             release: make.counter("lock.release", "Guards that were released"),
@@ -85,10 +85,10 @@ impl OtelObserver {
             leading: make.up_down_counter("lock.leading", "Elections that this process leads"),
             term: make.seconds_within(
                 "lock.term.duration",
-                "From an election to the end of its term",
+                "Time from an election to the end of its term",
                 &TERM_SECONDS,
             ),
-            vote: make.counter("lock.quorum.vote", "Votes of the nodes of a quorum"),
+            vote: make.counter("lock.quorum.vote", "Votes of quorum nodes"),
             classifier: None,
         }
     }

@@ -10,13 +10,13 @@ pub use crate::machine::RenewalOutcome;
 pub enum AcquireOutcome {
     /// The lock was acquired.
     Acquired,
-    /// It was a single try, and the lock was held or had waiters.
+    /// It was a single attempt, and the lock was held or had waiters.
     Contended,
     /// The waiting time passed.
     Timeout,
     /// Its future was dropped.
     Cancelled,
-    /// It failed with any other error.
+    /// It failed with another error.
     Error,
 }
 

@@ -14,7 +14,7 @@ pub(super) fn event(event: &LockEvent<'_>) {
     let name = event.name().as_str();
     match *event {
         LockEvent::WaitStarted { backend, .. } => {
-            tracing::trace!(lock.name = name, lock.backend = backend, "acquire began")
+            tracing::trace!(lock.name = name, lock.backend = backend, "acquiring lock")
         }
         LockEvent::WaitEnded { outcome, waited, .. } => {
             tracing::debug!(lock.name = name, lock.outcome = ?outcome, waited = seconds(waited), "acquire ended");
@@ -42,12 +42,12 @@ pub(super) fn event(event: &LockEvent<'_>) {
             }
         },
         LockEvent::GuardReleased { result, kind, .. } => match result {
-            // The release may have been in time.
+            // The lock may still have been held when it was released.
             Err(Unconfirmed) => {
-                tracing::warn!(lock.name = name, kind = kind.as_str(), "release not confirmed by the store");
+                tracing::warn!(lock.name = name, kind = kind.as_str(), "store did not confirm the release");
             }
             Ok(outcome) if !outcome.was_held() => {
-                tracing::warn!(lock.name = name, lock.outcome = ?outcome, kind = kind.as_str(), "guard released after its hold had ended");
+                tracing::warn!(lock.name = name, lock.outcome = ?outcome, kind = kind.as_str(), "guard released, but its hold had already ended");
             }
             Ok(outcome) => {
                 tracing::debug!(lock.name = name, lock.outcome = ?outcome, kind = kind.as_str(), "guard released");
@@ -68,14 +68,14 @@ pub(super) fn event(event: &LockEvent<'_>) {
             tracing::debug!(lock.name = name, lock.votes = %votes, "quorum voted")
         }
         LockEvent::WakeUp { source, .. } => {
-            tracing::trace!(lock.name = name, source = source.as_str(), "waiter woken")
+            tracing::trace!(lock.name = name, source = source.as_str(), "waking waiters")
         }
         LockEvent::SelfDeadlock { token, waited, .. } => tracing::warn!(
             lock.name = name,
             lock.token = token.get(),
             waited = seconds(waited),
-            "this process has waited longer than a lease for a lock that it holds: if a task is waiting for its \
-             own guard, acquire with the owner of the hold"
+            "a task has waited longer than a lease for a lock that its own process holds: if it is waiting for its \
+             own guard, acquire the lock with the hold's owner"
         ),
         LockEvent::TermStarted { token, .. } => {
             tracing::info!(lock.name = name, lock.token = token.get(), "leadership acquired");

@@ -11,7 +11,7 @@ pub enum OptionsError {
     TooShort {
         /// The name of the option.
         option: &'static str,
-        /// The bound.
+        /// The minimum.
         least: Duration,
     },
     /// A limit is zero.
@@ -19,32 +19,32 @@ pub enum OptionsError {
         /// The name of the limit.
         option: &'static str,
     },
-    /// A quorum of this size does not survive the loss of a node.
+    /// A quorum of this size cannot tolerate the loss of a node.
     TooFewNodes {
         /// The number of nodes.
         nodes: usize,
-        /// The bound.
+        /// The minimum.
         least: usize,
     },
     /// The lease is below [`LockOptions::MIN_LEASE`](crate::LockOptions::MIN_LEASE).
     LeaseTooShort {
         /// The lease.
         lease: Duration,
-        /// The bound.
+        /// The minimum.
         least: Duration,
     },
     /// The lease exceeds the limit of the factory or the backend.
     LeaseTooLong {
         /// The lease.
         lease: Duration,
-        /// The bound.
+        /// The maximum.
         most: Duration,
     },
     /// The operation timeout is more than a tenth of the lease.
     OperationTimeoutTooLong {
         /// The timeout.
         operation_timeout: Duration,
-        /// The bound.
+        /// The maximum.
         most: Duration,
     },
     /// The lease minus the margin is not longer than the renewal interval plus two operation timeouts, or, for a fixed
@@ -52,7 +52,7 @@ pub enum OptionsError {
     NoTimeToRenew {
         /// The lease minus the margin.
         valid: Duration,
-        /// The time that it must exceed.
+        /// The time that `valid` must exceed.
         needed: Duration,
     },
     /// A hold may end before the reply that grants it arrives.
@@ -62,14 +62,14 @@ pub enum OptionsError {
         /// The operation timeout, which it must exceed.
         operation_timeout: Duration,
     },
-    /// The minimum hold exceeds the lease, and only the lease keeps the lock if the process dies.
+    /// The minimum hold exceeds the lease, so the lock would be free too early if the process died.
     MinHoldTooLong {
         /// The minimum hold.
         min_hold: Duration,
         /// The lease.
         lease: Duration,
     },
-    /// The prefix of the factory has invalid characters, or names under it would be reserved.
+    /// The factory's prefix is empty or too long, contains invalid characters, or would make names reserved.
     InvalidPrefix {
         /// The prefix.
         prefix: String,
@@ -78,7 +78,7 @@ pub enum OptionsError {
     FloorTooHigh {
         /// The floor.
         floor: FencingToken,
-        /// The bound below which a floor must be.
+        /// The exclusive upper bound of a floor.
         most: FencingToken,
     },
     /// The retention of the fencing counter is too short or too long.
@@ -108,7 +108,7 @@ pub enum OptionsError {
     WaitTooLong {
         /// The wait.
         wait: Duration,
-        /// The bound.
+        /// The maximum.
         most: Duration,
     },
 }
@@ -118,16 +118,16 @@ impl fmt::Display for OptionsError {
         match self {
             Self::TooShort { option, least } => write!(f, "`{option}` is too short: use at least {least:?}"),
             Self::TooFewNodes { nodes, least } => {
-                write!(f, "a quorum of {nodes} nodes does not survive the loss of one: use at least {least}")
+                write!(f, "a quorum of {nodes} nodes cannot tolerate the loss of one: use at least {least}")
             }
-            Self::Zero { option } => write!(f, "`{option}` is zero: give it a positive value"),
+            Self::Zero { option } => write!(f, "`{option}` is zero: set it to a positive value"),
             Self::LeaseTooShort { lease, least } => {
                 write!(f, "a lease of {lease:?} is too short: use at least {least:?}")
             }
             Self::LeaseTooLong { lease, most } => {
                 write!(
                     f,
-                    "a lease of {lease:?} exceeds the limit, which is `max_lease` or that of the store: use at most \
+                    "a lease of {lease:?} exceeds the limit set by `max_lease`, the store or the library: use at most \
                      {most:?}"
                 )
             }
@@ -139,12 +139,12 @@ impl fmt::Display for OptionsError {
             Self::NoTimeToRenew { valid, needed } => write!(
                 f,
                 "the lease minus its margin ({valid:?}) must exceed {needed:?}, which is the renewal interval plus two \
-                 operation timeouts, or one timeout for a fixed lease: renew more often, lower the margin or the \
-                 timeout, or use a longer lease"
+                 operation timeouts, or one timeout for a fixed lease: renew more often, shorten the margin or \
+                 the timeout, or use a longer lease"
             ),
             Self::MaxHoldTooShort { max_hold, operation_timeout } => write!(
                 f,
-                "a `max_hold` of {max_hold:?} may end before the grant arrives: use more than the operation timeout \
+                "a `max_hold` of {max_hold:?} may elapse before the grant arrives: use more than the operation timeout \
                  ({operation_timeout:?}), or a shorter `operation_timeout`"
             ),
             Self::MinHoldTooLong { min_hold, lease } => write!(

@@ -7,8 +7,8 @@ use super::{
 use crate::{acquire::Wait, error::LockError, lock::Lock, name::LockName, owner::Owner};
 use std::{sync::Arc, time::Duration};
 
-/// Acquires the locks of these names with the options and the owner of `template`. The inner error is the name of a
-/// lock that a single try found busy.
+/// Acquires the locks with these names, using the options and the owner of `template`. If a single attempt finds a lock
+/// busy, the inner error is its name.
 ///
 /// On failure, it first releases the locks that it has acquired. A dropped future drops the pending acquire, and then
 /// the guards, which the factory's worker releases.

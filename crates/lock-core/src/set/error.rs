@@ -13,15 +13,15 @@ pub enum SetError {
     TooMany {
         /// The first name beyond the limit.
         name: LockName,
-        /// The bound.
+        /// The maximum number of names.
         most: usize,
     },
-    /// A lock has different options from the first.
+    /// A lock's options differ from those of the first.
     UnequalOptions {
         /// The lock.
         name: LockName,
     },
-    /// A lock has a different factory or owner from the first.
+    /// A lock's factory or owner differs from that of the first.
     UnequalOwners {
         /// The lock.
         name: LockName,
@@ -31,11 +31,11 @@ pub enum SetError {
 impl fmt::Display for SetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Empty => write!(f, "the set has no names: give it at least one"),
+            Self::Empty => write!(f, "the set has no names: add at least one"),
             Self::TooMany { name, most } => {
                 write!(
                     f,
-                    "the set has no room for `{name}`: use at most {most} names, or one lock instead of several"
+                    "`{name}` exceeds the maximum size of a set: use at most {most} names, or one lock instead of several"
                 )
             }
             Self::UnequalOptions { name } => {

@@ -20,7 +20,7 @@ pub struct LockSetGuard {
 }
 
 impl LockSetGuard {
-    /// Creates the guard of these guards, which are sorted by name.
+    /// Creates the guard of a set from the guards of its locks, sorted by name.
     pub(super) fn new(guards: Vec<LockGuard>) -> Self {
         let hold = SetHold::new(guards.iter().map(LockGuard::hold).collect());
         Self { guards, hold }
@@ -32,7 +32,7 @@ impl LockSetGuard {
         self.hold.clone()
     }
 
-    /// Releases all locks together, and returns for each whether it was still held, in the order of the names.
+    /// Releases all locks concurrently and returns whether each was still held, sorted by name.
     ///
     /// It waits for the store for at most two operation timeouts.
     ///

@@ -11,7 +11,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 /// the guard.
 #[derive(Clone)]
 pub struct SetHold {
-    /// In the order of their names; at least one.
+    /// Sorted by name; at least one.
     holds: Arc<[Hold]>,
 }
 
@@ -20,7 +20,7 @@ impl SetHold {
         Self { holds }
     }
 
-    /// Returns the holds, in the order of their names.
+    /// Returns the holds, sorted by name.
     #[must_use]
     pub fn holds(&self) -> &[Hold] {
         &self.holds
@@ -39,20 +39,20 @@ impl SetHold {
         self.holds.iter().map(Hold::name)
     }
 
-    /// Returns the fencing token of this name; `None` if the set does not contain the name. Tokens increase per name;
-    /// tokens of different names cannot be compared.
+    /// Returns the fencing token of the lock with this name; `None` if the set does not contain the name. Tokens
+    /// increase per name; tokens of different names cannot be compared.
     #[must_use]
     pub fn fencing_token(&self, name: impl AsRef<str>) -> Option<FencingToken> {
         self.hold_of(name).map(Hold::fencing_token)
     }
 
-    /// Returns the owner of all holds. Acquiring one of the locks with it re-enters.
+    /// Returns the owner of all holds. Acquiring one of the locks with this owner re-enters its hold.
     #[must_use]
     pub fn owner(&self) -> Option<&Owner> {
         self.holds.first().map(Hold::owner)
     }
 
-    /// Returns `true` if all holds are valid now; see [`Hold::is_held`].
+    /// Returns `true` if every hold is currently valid; see [`Hold::is_held`].
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.holds.iter().all(Hold::is_held)

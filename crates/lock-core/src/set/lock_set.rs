@@ -25,11 +25,11 @@ use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 /// locks.
 ///
 /// # Cost
-/// One round trip to the store for each name. While the set waits for a lock, the locks that it already holds keep
-/// their waiters waiting, so prefer one lock for resources that are always used together.
+/// An acquire takes one round trip to the store for each name. While the set waits for a lock, the locks that it
+/// already holds keep their waiters waiting, so prefer one lock for resources that are always used together.
 #[derive(Debug, Clone)]
 pub struct LockSet {
-    /// A lock of the first name, with the options and the owner of all.
+    /// A lock with the first name, and the options and the owner of all locks.
     template: Lock,
     /// Sorted and distinct; at least one.
     names: Arc<[LockName]>,
@@ -63,7 +63,7 @@ impl LockFactory {
         NameError: From<<I::Item as TryInto<LockName>>::Error>,
     {
         let members = names.into_iter().enumerate().map(|(place, name)| {
-            self.named(name).map_err(|error| error.detail(format!("name {place} of the set")))
+            self.named(name).map_err(|error| error.detail(format!("the name at index {place} of the set")))
         });
         LockSet::collect(members)
     }
@@ -126,7 +126,7 @@ impl LockSet {
         self.names.iter()
     }
 
-    /// Returns the options of all locks, to change some of them for [`with_options`](Self::with_options).
+    /// Returns the options of the locks. Modify them and pass them to [`with_options`](Self::with_options).
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -200,8 +200,8 @@ impl LockSet {
     ///
     /// # Errors
     /// Same as [`Lock::acquire`], with the name of the lock that failed, and [`LockErrorKind::MemberLost`] if a lock
-    /// was lost while the set waited for a later one. The future completes after the locks that were acquired are
-    /// released, which takes no longer than two operation timeouts.
+    /// was lost while the set waited for a later one. Before the error is returned, the locks that were acquired are
+    /// released, which takes at most two operation timeouts.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future leaves nothing behind. Locks that were acquired are released in the background.
@@ -223,7 +223,7 @@ impl LockSet {
     /// ```
     ///
     /// # Errors
-    /// Same as [`acquire`](Self::acquire), except that the first failure of the store is returned.
+    /// Same as [`acquire`](Self::acquire), except that the first store failure is returned instead of retried.
     ///
     /// # Cancel safety
     /// Same as [`acquire`](Self::acquire).
@@ -234,7 +234,7 @@ impl LockSet {
         async move { Ok(acquired.await?.ok()) }
     }
 
-    /// Acquires all locks, waiting no longer than `wait` in total from the first poll. Zero means a single try.
+    /// Acquires all locks, waiting no longer than `wait` in total from the first poll. Zero means a single attempt.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -251,8 +251,8 @@ impl LockSet {
     /// ```
     ///
     /// # Errors
-    /// Same as [`acquire`](Self::acquire), and [`LockErrorKind::Timeout`] with the name of the last lock that was
-    /// waited for; [`LockErrorKind::InvalidOptions`] if `wait` exceeds the factory's `max_wait`.
+    /// Same as [`acquire`](Self::acquire), and [`LockErrorKind::Timeout`] with the name of the lock that it was
+    /// waiting for; [`LockErrorKind::InvalidOptions`] if `wait` exceeds the factory's `max_wait`.
     ///
     /// # Cancel safety
     /// Same as [`acquire`](Self::acquire).
@@ -271,7 +271,7 @@ impl LockSet {
         async move { acquired.await?.map_err(|busy| LockError::new(LockErrorKind::Timeout).of(&busy)) }
     }
 
-    /// The inner error is the name of a lock that a single try found busy.
+    /// If a single attempt finds a lock busy, the inner error is its name.
     fn acquire_all(
         &self,
         wait: Wait,

@@ -15,7 +15,7 @@ type Loss = Pin<Box<dyn Future<Output = MemberLost> + Send>>;
 #[derive(Default)]
 pub(super) struct Losses {
     holds: Vec<Hold>,
-    /// Wakes the task at a loss.
+    /// Wakes the task when a hold is lost.
     wakes: FuturesUnordered<Loss>,
 }
 
@@ -27,12 +27,12 @@ impl Losses {
         self.holds.push(hold);
     }
 
-    /// Returns the first hold that is lost now, by the clock.
+    /// Returns the first hold that is lost according to the clock.
     pub(super) fn now(&self) -> Option<MemberLost> {
         first_lost(&self.holds)
     }
 
-    /// Completes at the first loss; never if there is none.
+    /// Completes when the first hold is lost.
     ///
     /// Cancel safe: the next call finds the loss again.
     pub(super) async fn first(&mut self) -> MemberLost {
@@ -60,7 +60,7 @@ impl FromIterator<Hold> for Losses {
     }
 }
 
-/// Returns the first of these that is lost now, by the clock.
+/// Returns the first of these holds that is lost according to the clock.
 pub(super) fn first_lost(holds: &[Hold]) -> Option<MemberLost> {
     holds.iter().find_map(|hold| {
         let reason = hold.lost_reason()?;

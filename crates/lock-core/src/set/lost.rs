@@ -1,9 +1,9 @@
-//! The loss of one lock of a set.
+//! The loss of a lock that belongs to a set.
 
 use crate::{machine::LostReason, name::LockName};
 use std::{error::Error, fmt};
 
-/// The first lock of a set that was lost.
+/// The lock of a set that was lost first, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemberLost {
@@ -15,7 +15,7 @@ pub struct MemberLost {
 
 impl fmt::Display for MemberLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the lock `{}` of a set was lost", self.name)
+        write!(f, "the lock `{}`, which belongs to a set, was lost", self.name)
     }
 }
 

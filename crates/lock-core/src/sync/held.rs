@@ -25,7 +25,7 @@ impl<R: Ranked> Held<R> {
             let held = held();
             if let Some(last) = last(held).filter(|last| *last >= R::RANK && !thread::panicking()) {
                 panic!(
-                    "the mutex `{:?}` is locked under the mutex `{last:?}`: `sync/rank.rs` has the order",
+                    "the mutex `{:?}` is locked under the mutex `{last:?}`: see the order in `sync/rank.rs`",
                     R::RANK
                 );
             }

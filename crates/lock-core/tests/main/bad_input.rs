@@ -19,7 +19,7 @@ fn harmful_names_are_refused() {
     let locks = LockFactory::new(MemoryBackend::new());
     let long = "n".repeat(513);
     let cases = [
-        ("", "give it at least one character"),
+        ("", "use at least one character"),
         (long.as_str(), "use at most 512"),
         ("a\0b", "remove or encode it"),
         ("line\nbreak", "remove or encode it"),

@@ -34,7 +34,7 @@ async fn losses_are_logged_as_errors_and_normal_events_as_debug() {
     assert!(line("DEBUG", "acquired lock.name=\"x\" lock.token="), "{text}");
     assert!(line("DEBUG", "released lock.name=\"x\""), "{text}");
     assert!(line("ERROR", "lost lock.name=\"x\"") && text.contains("lock.reason=Expired"), "{text}");
-    assert!(line("WARN", "guard released after its hold had ended"), "{text}");
+    assert!(line("WARN", "guard released, but its hold had already ended"), "{text}");
 }
 
 /// Runs `work` and returns the lines of the acquire spans that ended in it, without the prefix before the span.
@@ -171,8 +171,8 @@ async fn unconfirmed_release_is_not_reported_as_late() {
     let error = guard.release().await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unconfirmed);
     assert_eq!(log.count("WARN"), 1, "{}", log.text());
-    assert_eq!(log.count("release not confirmed by the store"), 1, "{}", log.text());
-    assert_eq!(log.count("guard released after its hold had ended"), 0, "{}", log.text());
+    assert_eq!(log.count("store did not confirm the release"), 1, "{}", log.text());
+    assert_eq!(log.count("guard released, but its hold had already ended"), 0, "{}", log.text());
 }
 
 /// Matches the result of a `GuardReleased` in an observer.

@@ -41,7 +41,7 @@ fn empty_and_large_sets_are_refused() {
     let name = LockName::from_static("n64");
     assert_eq!(cause(&error), Some(&SetError::TooMany { name, most }));
     assert!(
-        format!("{error:#}").contains("the set has no room for `n64`: use at most 64 names"),
+        format!("{error:#}").contains("`n64` exceeds the maximum size of a set: use at most 64 names"),
         "{error:#}"
     );
 }
@@ -53,7 +53,7 @@ fn bad_names_are_refused_with_the_position() {
     assert_eq!(error.kind(), LockErrorKind::InvalidName);
     let cause = error.source().unwrap().downcast_ref();
     assert_eq!(cause, Some(&NameError::ControlCharacter { at: 1 }));
-    assert!(error.to_string().contains("name 2 of the set"), "{error}");
+    assert!(error.to_string().contains("the name at index 2 of the set"), "{error}");
 }
 
 #[test]
