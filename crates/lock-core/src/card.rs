@@ -20,10 +20,10 @@ pub struct ProcessCard {
     pub program: String,
     /// The version of the program, as given to [`LockFactoryBuilder::program`](crate::LockFactoryBuilder::program).
     pub version: Option<String>,
-    /// The time at which the factory was created, by the wall clock of its host. It is printed in UTC, in RFC 3339
+    /// The time at which the factory was created, according to its host's wall clock. It is printed in UTC, in RFC 3339
     /// format.
     pub since: UtcTime,
-    /// The notes of the process on its holds, keyed by lease number. See
+    /// The process's notes on its holds, keyed by lease number. See
     /// [`LockGuard::note`](crate::LockGuard::note).
     pub notes: BTreeMap<LeaseNumber, String>,
 }

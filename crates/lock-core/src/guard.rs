@@ -156,7 +156,7 @@ impl LockGuard {
     /// Sets a note on this hold, such as `"42 %"`, and replaces any earlier one.
     /// [`inspect`](crate::LockFactory::inspect) shows it in other processes. This call does no IO: the note
     /// is written along with the process's card, in the background and at most once per second. It disappears
-    /// within 20 s of the end of the hold.
+    /// within 20 s after the hold ends.
     ///
     /// Notes are for people. They are truncated to [`MAX_TEXT_CHARS`](crate::inspect::ProcessCard::MAX_TEXT_CHARS), and
     /// a factory shows at most [`MAX_NOTES`](crate::inspect::ProcessCard::MAX_NOTES) of them; further notes are
@@ -175,8 +175,8 @@ impl LockGuard {
         self.handle.note(self.name(), self.hold.id(), text.as_ref());
     }
 
-    /// Completes when the hold is lost: its lease expired without a renewal, the store no longer had it, it reached
-    /// `max_hold`, or the factory was shut down.
+    /// Completes when the hold is lost: its lease expired without a renewal, the store no longer had the lease, the
+    /// hold reached its `max_hold`, or the factory was shut down.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -61,8 +61,8 @@ impl LeaseNumber {
     }
 }
 
-/// The id under which a store records the holder of a lock: `<process uuid>:<number>`. Every acquire uses a new one.
-/// Re-entry is decided in the process and does not reach the store.
+/// The id under which a store records the holder of a lock: `<process uuid>:<number>`. Every acquire uses a new one,
+/// except a re-entry, which uses that of its hold. Owners do not reach the store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId {
     process: ProcessId,

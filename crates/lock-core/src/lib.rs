@@ -18,12 +18,12 @@
 //!
 //! # Guarantees
 //! There is at most one *valid* holder per name while the store keeps its data and clocks run at the same speed
-//! to within the margin. A holder that was paused past its lease is notified by its guard, but only the resource can
-//! reject its late write: see [`FencingToken`].
+//! to within the margin. A guard notifies a holder that was paused past its lease, but only the resource can reject
+//! that holder's late writes: see [`FencingToken`].
 //!
 //! # Rules
 //! - Every lease expires by itself; the watchdog renews it whenever a third of it has passed ([`LockOptions`]).
-//! - The local deadline is counted from *before* the request was sent. At the deadline a hold is lost, regardless of
+//! - The local deadline is counted from *before* the request was sent. At its deadline a hold is lost, regardless of
 //!   the network, and stays lost.
 //! - Every acquisition has its own owner; re-entry is requested explicitly, by passing an [`Owner`].
 //! - Every future may be dropped at any await; every guard may be dropped anywhere.
@@ -59,9 +59,9 @@
 //! ```
 //!
 //! # Features
-//! | feature | default | gives |
+//! | feature | default | provides |
 //! | --- | --- | --- |
-//! | `macros` | off | `#[derive(LockKey)]`, which builds the lock name of a value from its fields |
+//! | `macros` | off | `#[derive(LockKey)]`, which derives a value's lock name from its fields |
 //! | `otel` | off | `OtelObserver`, on the OpenTelemetry API 0.33 |
 //! | `test-util` | off | for tests: `LockFactory::paused`, `clock::TestClock`, and `MemoryBackend::{lose, clear, names, held, watched}` |
 //! | `signal` | off | `shutdown_signal`, which completes on SIGTERM or Ctrl-C |

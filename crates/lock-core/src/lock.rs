@@ -266,8 +266,8 @@ impl Lock {
     /// Acquires the lock, runs `work` and releases the lock. If the lock is lost, `work` is dropped at its current
     /// await.
     ///
-    /// `Ok` means that the work ended before the deadline of the hold, and that the store did not report an earlier
-    /// end of the hold. A release that is not [confirmed](LockErrorKind::Unconfirmed) also returns `Ok`: the work was
+    /// `Ok` means that the work ended before the hold's deadline, and that the store did not report that the hold had
+    /// ended earlier. A release that is not [confirmed](LockErrorKind::Unconfirmed) also returns `Ok`: the work was
     /// protected unless the lock was forcibly released or the store lost its data. Actions that an outdated holder must
     /// not take must therefore still be fenced with [`hold.fencing_token()`](Hold::fencing_token). Work that can fail
     /// returns its own `Result`: `lock.run(…).await??`.
@@ -299,7 +299,7 @@ impl Lock {
     /// Like [`run`](Self::run), but only if the lock is free. Returns `None` if it is held, or if another task of this
     /// process is waiting for it.
     ///
-    /// After a short job the lock is free again, and the next process would run the job once more. If every process
+    /// After a short job the lock is free again, and the next process would run the job again. If every process
     /// tries the job at the same time, set a [`min_hold`](LockOptions::min_hold), or use `lock-cron`, which claims each
     /// scheduled time once.
     ///

@@ -206,9 +206,9 @@ impl LockOptions {
         self.fixed
     }
 
-    /// Sets a token that the token of the hold must exceed, to continue a sequence that a store has lost. A re-entry
-    /// draws no token: it is refused with [`InvalidOptions`](crate::LockErrorKind::InvalidOptions) if the token of its
-    /// hold does not exceed the floor.
+    /// Sets a token that the hold's token must exceed, to continue a sequence that a store has lost. A re-entry draws
+    /// no token: it fails with [`InvalidOptions`](crate::LockErrorKind::InvalidOptions) if its hold's token does not
+    /// exceed the floor.
     ///
     /// A floor ahead of the store's clock, in microseconds, puts the subsequent tokens ahead of it as well. Until the
     /// clock has caught up, they increase only as long as the store keeps its data. The floor must be more than ten

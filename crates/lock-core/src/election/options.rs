@@ -12,7 +12,7 @@ const MIN_DELAY: Duration = Duration::from_millis(10);
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
-/// | [`lease`](Self::lease) | 15 s, renewed every 5 s | the longest time without a leader after one dies |
+/// | [`lease`](Self::lease) | 15 s, renewed every 5 s | the time after which another process can lead if the leader dies |
 /// | [`back_off`](Self::back_off) | 1 s to 30 s | the pause between the end of a term and the next campaign |
 /// | [`grace`](Self::grace) | zero | the time that a body has to end by itself |
 /// | [`lock_options`](Self::lock_options) | the defaults of [`LockOptions`] | all other options of the lock |

@@ -35,8 +35,8 @@ use super::{LockName, LockNames, NameError};
 /// # }
 /// ```
 ///
-/// Two values have the same name if and only if their fields have the same text. Text is not normalised: a field whose
-/// spellings mean the same should have a type that parses it, such as an integer or a UUID.
+/// Two values have the same name if and only if their fields have the same text. Text is not normalised: a field with
+/// several spellings of one value should have a type that parses it, such as an integer or a UUID.
 ///
 /// Implement the trait by hand for keys that no template can express:
 /// ```
@@ -54,10 +54,10 @@ use super::{LockName, LockNames, NameError};
 /// # assert_eq!(Cart { lines: vec!["a".to_owned()] }.lock_names().unwrap().iter().len(), 1);
 /// ```
 pub trait LockKey {
-    /// Returns the names of the locks of this value.
+    /// Returns the names of this value's locks.
     ///
     /// # Errors
-    /// A [`NameError`], if the text of a field is empty, or a name is too long or begins with a reserved prefix.
+    /// A [`NameError`] if a field's text is empty, or a name is too long or begins with a reserved prefix.
     fn lock_names(&self) -> Result<LockNames, NameError>;
 }
 

@@ -1,4 +1,4 @@
-//! Several locks, acquired together: all or none.
+//! Several locks that are acquired together: all or none.
 //!
 //! Sets are created by [`LockFactory::all`](crate::LockFactory::all). A [`LockSet`] acquires its locks in the order of
 //! their names, so two sets cannot deadlock, regardless of the order in which their names were given.
