@@ -233,7 +233,7 @@ impl LockGuard {
     ///
     /// # Errors
     /// [`LockErrorKind::Lost`] if this hold has ended; [`LockErrorKind::InvalidOptions`] if `lease` is shorter than
-    /// [`LockOptions::MIN_LEASE`](crate::LockOptions::MIN_LEASE), not longer than the margin of the hold plus an
+    /// [`LockOptions::MIN_LEASE`](crate::LockOptions::MIN_LEASE), not longer than the hold's margin plus an
     /// operation timeout, or longer than the factory allows; otherwise as [`Lock::acquire`](crate::Lock::acquire).
     /// After an error the lease may have been extended.
     ///

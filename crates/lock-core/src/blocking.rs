@@ -13,8 +13,8 @@ use std::{future::Future, time::Duration};
 /// For threads that may block: code without `async`, thread pools and `spawn_blocking`. Blocking and async waiters of
 /// one process are served in the order of their arrival.
 ///
-/// These functions use the [`Worker`](crate::Worker) of the factory. Without one they use the runtime of the thread, as
-/// in `spawn_blocking`, or else the one in which the factory was first used. That runtime must make progress during the
+/// These functions use the factory's [`Worker`](crate::Worker). Without one they use the thread's runtime, as in
+/// `spawn_blocking`, or else the one in which the factory was first used. That runtime must make progress during the
 /// call: a current-thread runtime only does so within its `block_on`. The factory's own worker always does.
 impl Lock {
     /// Blocks the thread until the lock is acquired.

@@ -79,7 +79,7 @@ impl CardOptions {
         self.off = true;
     }
 
-    /// Returns the card of this process, unless it is turned off.
+    /// Returns this process's card, unless it is disabled.
     pub(crate) fn card(self, since: UtcTime) -> Option<ProcessCard> {
         if self.off {
             return None;

@@ -70,7 +70,7 @@ impl LockFactory {
     /// # Errors
     /// [`LockErrorKind::InvalidName`] with a [`NameError`] that names the violated rule;
     /// [`LockErrorKind::InvalidOptions`] if the factory was created by [`new`](Self::new) and its default options
-    /// exceed the limits of its backend.
+    /// exceed its backend's limits.
     pub fn named<N>(&self, name: N) -> Result<Lock, LockError>
     where
         N: TryInto<LockName>,

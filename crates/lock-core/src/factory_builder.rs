@@ -200,7 +200,7 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// Sets the program and its version, for the [card](crate::inspect::ProcessCard) of this process: usually
+    /// Sets the program name and version on this process's [card](crate::inspect::ProcessCard), usually
     /// `.program(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))`. Each is truncated to 200 characters.
     pub fn program(mut self, name: impl AsRef<str>, version: impl AsRef<str>) -> Self {
         self.card.program(name.as_ref(), version.as_ref());
@@ -236,8 +236,8 @@ impl LockFactoryBuilder {
     /// Creates the factory, without any IO.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidOptions`] if the options contradict each other or exceed the limits of the factory or
-    /// its backend, or if the prefix is invalid.
+    /// [`LockErrorKind::InvalidOptions`] if the options contradict each other or exceed the factory's or the
+    /// backend's limits, or if the prefix is invalid.
     pub fn build(mut self) -> Result<LockFactory, LockError> {
         self.limits.check()?;
         self.limits.terms(&self.options)?;

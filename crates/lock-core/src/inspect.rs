@@ -30,7 +30,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Returns the note of the holder on its hold; see [`LockGuard::note`](crate::LockGuard::note).
+    /// Returns the holder's note on its hold; see [`LockGuard::note`](crate::LockGuard::note).
     #[must_use]
     pub fn note(&self) -> Option<&str> {
         let lease: LeaseId = self.stored.as_ref()?.lease.parse().ok()?;
@@ -42,7 +42,7 @@ impl Inspection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LocalView {
-    /// The hold of this process, if it has one.
+    /// This process's hold, if it has one.
     pub hold: Option<LocalHold>,
     /// The number of acquires that wait in this process.
     pub waiters: usize,

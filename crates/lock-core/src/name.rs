@@ -139,7 +139,7 @@ pub enum NameError {
     Empty,
     /// The string is longer than [`LockName::MAX_BYTES`].
     TooLong {
-        /// Its length in bytes, with the prefix of the factory.
+        /// Its length in bytes, including the factory's prefix.
         bytes: usize,
     },
     /// The string contains a control character.

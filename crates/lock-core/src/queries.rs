@@ -14,8 +14,8 @@ use crate::{
 use std::future::Future;
 
 impl LockFactory {
-    /// Returns the holder of a name according to the store, the [card](ProcessCard) of its process, and the holder and
-    /// the waiters in this process. The card is read after the holder, and is missing if it cannot be read within the
+    /// Looks up a name: its holder in the store, the [card](ProcessCard) of the holder's process, and the hold and the
+    /// waiters in this process. The card is read after the holder, and is missing if it cannot be read within the
     /// operation timeout.
     ///
     /// ```

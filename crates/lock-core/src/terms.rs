@@ -38,7 +38,7 @@ pub struct TermValues {
 }
 
 impl Terms {
-    /// Returns `true` if the token of a hold exceeds the floor of these terms.
+    /// Returns `true` if a hold's token exceeds the floor of these terms.
     pub(crate) fn allow(&self, token: FencingToken) -> bool {
         self.token_floor.is_none_or(|floor| token > floor)
     }

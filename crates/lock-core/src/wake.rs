@@ -13,7 +13,7 @@ thread_local! {
     static BATCH: RefCell<Option<Vec<Waker>>> = const { RefCell::new(None) };
 }
 
-/// Wakes a task, or queues it for the end of the current batch of this thread. A panic of the waker is contained.
+/// Wakes a task, or queues it for the end of the current batch of this thread. A panic in the waker is caught.
 pub(crate) fn wake(waker: Waker) {
     // Checked in a batch as well, or a batch would hide that a mutex is held.
     assert_unlocked("a waker");

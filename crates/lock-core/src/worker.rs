@@ -1,4 +1,4 @@
-//! A runtime for background work, apart from the runtimes of the application.
+//! A runtime for background work, separate from the application's runtimes.
 
 use crate::{
     error::{LockError, LockErrorKind},
@@ -81,7 +81,7 @@ impl Worker {
         &self.handle
     }
 
-    /// Runs a future in the runtime of this worker, for stores that open their connections there.
+    /// Runs a future in this worker's runtime, for stores that open their connections there.
     ///
     /// # Errors
     /// [`LockErrorKind::NoRuntime`] if the runtime has ended.

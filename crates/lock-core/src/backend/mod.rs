@@ -67,9 +67,9 @@ pub trait Backend: Debug + Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities;
 
     /// Estimates the current time of the server that stores this name. Returns `None` before the first reply from that
-    /// server; the wall clock of this machine is used then. In a cluster each node has its own clock.
+    /// server; until then, this machine's wall clock is used. In a cluster each node has its own clock.
     ///
-    /// It is called while a mutex of the factory is held, so it must return immediately and must not call into the
+    /// It is called while the factory holds a mutex, so it must return immediately and must not call into the
     /// factory.
     ///
     /// An acquire is stamped with this clock ([`AcquireRequest::not_after`]). An estimate that is behind costs one

@@ -1,4 +1,4 @@
-//! A store that adds the prefix of a factory to each name. Names are translated in this file only.
+//! A store that adds a factory's prefix to each name. Names are translated in this file only.
 //!
 //! The driver uses the application's names; the store, even a quorum, uses the stored names.
 

@@ -10,7 +10,7 @@ use std::{fmt::Debug, sync::Weak};
 /// Futures of this trait may be dropped at any await; the subscription may or may not exist afterwards.
 #[async_trait]
 pub trait Subscriptions: Debug + Send + Sync + 'static {
-    /// Registers the listener of a factory; called once per factory. A dropped listener is removed.
+    /// Registers a factory's listener; called once per factory. A dropped listener is removed.
     fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId;
 
     /// Requests [`WakeListener::released`] for this name. Returns once the subscription is *acknowledged*: every

@@ -20,7 +20,7 @@ pub struct Election {
 
 impl LockFactory {
     /// Returns the election with this name and the default [options](ElectionOptions), without any IO. The lease is
-    /// shorter than 15 s if the limits of this factory or of its backend require it.
+    /// shorter than 15 s if the limits of this factory or its backend require it.
     ///
     /// The leader holds the lock with the same name. Any other holder of that lock counts as a leader, so give
     /// elections names of their own.
@@ -132,7 +132,7 @@ impl Election {
         Lead::new(self.candidate.clone(), body)
     }
 
-    /// Returns a receiver that watches the role of this process.
+    /// Returns a receiver that watches this process's role.
     ///
     /// A follower asks the store for the leader when its campaign begins, and then three times per lease, so the role
     /// is accurate within one lease. While the thread that polls [`Lead::until`] is blocked, the value may be out of
@@ -153,7 +153,7 @@ impl Election {
         self.candidate.role.subscribe()
     }
 
-    /// Ends the current term of this process, if it leads: the body ends as at shutdown, then the lock is released, and
+    /// Ends this process's current term, if it leads: the body ends as at shutdown, then the lock is released, and
     /// this process campaigns again after the [back-off](ElectionOptions::back_off).
     ///
     /// It does not wait; [`role`](Self::role) shows when the term has ended.

@@ -75,12 +75,11 @@ impl ElectionOptions {
         self
     }
 
-    /// Sets the pause between the end of a term and the next campaign of this process, so that other processes can
-    /// lead.
+    /// Sets the pause between the end of a term and this process's next campaign, so that other processes can lead.
     ///
-    /// After a loss, a resignation or an error of the store, the pause is `initial_delay`. After a body fails or
-    /// panics, it doubles with each such term up to `max_delay`, and is reset after a term that lasted at least
-    /// `max_delay`. Each pause is lengthened at random by up to a quarter, but never beyond `max_delay`.
+    /// After a loss, a resignation or a failed campaign, the pause is `initial_delay`. After a body fails or panics, it
+    /// doubles with each such term up to `max_delay`, and is reset after a term that lasted at least `max_delay`. Each
+    /// pause is lengthened at random by up to a quarter, but never beyond `max_delay`.
     pub const fn back_off(mut self, initial_delay: Duration, max_delay: Duration) -> Self {
         (self.initial_delay, self.max_delay) = (initial_delay, max_delay);
         self

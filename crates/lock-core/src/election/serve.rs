@@ -40,7 +40,7 @@ pub(super) enum Served {
     FactoryShutDown,
 }
 
-/// The end of a term, and the error or the panic of its body as text.
+/// The end of a term, with the text of its body's error or panic.
 struct Ended {
     end: TermEnd,
     detail: String,

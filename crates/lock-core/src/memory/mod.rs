@@ -28,7 +28,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-/// A store in the memory of this process: for tests, for single-process programs, and as the reference for other
+/// A store in this process's memory: for tests, for single-process programs, and as the reference for other
 /// backends.
 ///
 /// It responds immediately, pushes wake-ups, and loses its contents when it is dropped. Clones refer to the

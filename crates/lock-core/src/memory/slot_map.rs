@@ -12,7 +12,7 @@ pub(super) const RETENTION: Duration = Duration::from_secs(60);
 const SWEEP_AT_LEAST: usize = 256;
 
 pub(super) struct SlotMap {
-    /// The start of the store, or the time of its last loss of data.
+    /// The time at which the store started or last lost its data.
     since: UtcTime,
     slots: HashMap<LockName, Slot>,
     sweep_at: usize,
@@ -24,7 +24,7 @@ impl SlotMap {
         Self { since, slots: HashMap::new(), sweep_at: 0 }
     }
 
-    /// Returns the time since the start of the store or its last loss of data.
+    /// Returns the time since the store started or last lost its data.
     pub(super) fn age(&self, now: UtcTime) -> Duration {
         now.since(self.since)
     }

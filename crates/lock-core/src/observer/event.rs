@@ -1,4 +1,4 @@
-//! The events of the locks of a factory, and the trait of their observers.
+//! The events of a factory's locks, and the trait for observers.
 
 use super::outcome::{AcquireOutcome, ReleaseKind, RenewalOutcome, TermEnd, WakeSource};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 };
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
-/// Observes the locks of a factory.
+/// Observes a factory's locks.
 ///
 /// It is called without any mutex held, in the task that caused the event, including in Drop: return quickly and do not
 /// block. A panic is caught and ends only this call. Events of one lock are in order if one thread causes them; events
@@ -123,7 +123,7 @@ pub enum LockEvent<'a> {
         /// The time for which the hold is now valid.
         remaining: Duration,
     },
-    /// A renewal failed. It is retried until the deadline of the hold.
+    /// A renewal failed. It is retried until the hold's deadline.
     RenewalFailed {
         /// The backend.
         backend: &'static str,
@@ -154,8 +154,7 @@ pub enum LockEvent<'a> {
         /// The source of the wake-up.
         source: WakeSource,
     },
-    /// A task of this process has waited longer than a lease for a hold of this process: it may be waiting for
-    /// itself.
+    /// A task has waited longer than a lease for a lock that this process holds, perhaps in the same task.
     SelfDeadlock {
         /// The backend.
         backend: &'static str,
@@ -186,7 +185,7 @@ pub enum LockEvent<'a> {
         token: FencingToken,
         /// The end of the term.
         end: TermEnd,
-        /// The error or the panic of the body. Empty if there was none.
+        /// The body's error or panic message; empty if there was none.
         detail: &'a str,
         /// The time from the election to this end.
         led: Duration,

@@ -12,7 +12,7 @@
 //! | `lock.waited` | seconds from the first poll to this outcome |
 //! | `lock.token` | the fencing token, if the lock was acquired |
 //!
-//! Metrics never contain the name of a lock; the events and spans of `tracing` do.
+//! Metrics never contain lock names; `tracing` events and spans do.
 
 mod event;
 mod observers;

@@ -33,14 +33,14 @@ pub enum OptionsError {
         /// The minimum.
         least: Duration,
     },
-    /// The lease exceeds the limit of the factory or the backend.
+    /// The lease exceeds the limit of the factory, the backend or this library.
     LeaseTooLong {
         /// The lease.
         lease: Duration,
         /// The maximum.
         most: Duration,
     },
-    /// The operation timeout is more than a tenth of the lease.
+    /// The operation timeout is longer than a tenth of the lease.
     OperationTimeoutTooLong {
         /// The timeout.
         operation_timeout: Duration,
@@ -104,7 +104,7 @@ pub enum OptionsError {
         /// The maximum.
         max_delay: Duration,
     },
-    /// The wait exceeds the limit of the factory.
+    /// The wait exceeds the factory's limit.
     WaitTooLong {
         /// The wait.
         wait: Duration,

@@ -199,7 +199,7 @@ impl LockSet {
     /// ```
     ///
     /// # Errors
-    /// Same as [`Lock::acquire`], with the name of the lock that failed, and [`LockErrorKind::MemberLost`] if a lock
+    /// Same as [`Lock::acquire`], with the name of the affected lock, and [`LockErrorKind::MemberLost`] if a lock
     /// was lost while the set waited for a later one. Before the error is returned, the locks that were acquired are
     /// released, which takes at most two operation timeouts.
     ///

@@ -39,7 +39,7 @@ impl Losses {
         poll_fn(|cx| self.poll_first(cx)).await
     }
 
-    /// Each poll compares the clock with all deadlines: after a pause of the process, timers fire late.
+    /// Each poll compares the clock with all deadlines: after the process was paused, timers fire late.
     fn poll_first(&mut self, cx: &mut Context<'_>) -> Poll<MemberLost> {
         if let Some(lost) = self.now() {
             return Poll::Ready(lost);
