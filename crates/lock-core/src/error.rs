@@ -62,7 +62,7 @@ pub enum LockErrorKind {
     /// A blocking call was made in a task of a tokio runtime. It would block a thread that other tasks need.
     AsyncContext,
     /// The store did not confirm a release: it did not reply in time, or its reply was lost. The guard is gone and
-    /// the release continues in the background, so nothing is left to do for the lock. The work was protected unless
+    /// the release continues in the background, so the caller has nothing left to do. The work was protected unless
     /// the lock was forcibly released or the store lost its data; in that case a resource that checks the fencing
     /// token has rejected it.
     Unconfirmed,

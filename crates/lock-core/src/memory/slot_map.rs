@@ -8,7 +8,7 @@ use std::{collections::HashMap, time::Duration};
 pub(super) const RETENTION: Duration = Duration::from_secs(60);
 
 /// The minimum number of names for a sweep. Each sweep waits until the names have doubled since the last one, so its
-/// cost per acquire is constant.
+/// amortized cost per acquire is constant.
 const SWEEP_AT_LEAST: usize = 256;
 
 pub(super) struct SlotMap {

@@ -1,4 +1,4 @@
-//! Valid and contradicting options.
+//! Tests of valid and contradictory options.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn the_defaults_are_as_documented() {
     assert_eq!((terms.outage_budget, terms.max_hold), (secs(30), None));
     assert_eq!(terms.poll_interval, secs(30));
     let nightly = LockOptions::new().lease(secs(24 * 60 * 60)).terms().unwrap();
-    assert_eq!(nightly.operation_timeout, secs(3), "an outage must not close a name for hours");
+    assert_eq!(nightly.operation_timeout, secs(3), "an outage must not block a name for hours");
     assert!(
         LockOptions::new().lease(LockOptions::MIN_LEASE).check().is_ok(),
         "the shortest lease fits its own defaults"

@@ -1,4 +1,4 @@
-//! The golden states, and the counter-examples behind the rules.
+//! Tests of the store rules: the expected states, and the counter-examples behind the rules.
 
 use super::*;
 use crate::{
@@ -149,7 +149,7 @@ fn tokens_grow_across_a_counter_loss_after_a_burst() {
     }
     let after = NOW + Duration::from_micros(120_000);
     let mut emptied = Slot::default();
-    assert!(token(&take(&mut emptied, after, lease(1, 1))) > last, "FLUSHALL does not make tokens fall");
+    assert!(token(&take(&mut emptied, after, lease(1, 1))) > last, "FLUSHALL does not make tokens decrease");
 }
 
 #[test]
