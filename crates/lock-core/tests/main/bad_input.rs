@@ -47,7 +47,7 @@ fn contradictory_options_are_refused() {
         (lock.with_fixed_lease(Duration::ZERO), "use at least 100ms"),
         (
             lock.with_fixed_lease(second * 100_000),
-            "which is `max_lease` or that of the store: use at most 86400s",
+            "the limit set by `max_lease`, the store or the library: use at most 86400s",
         ),
         (lock.with_options(LockOptions::new().renew_every(Duration::ZERO)), "`renew_every` is too short"),
         (lock.with_options(LockOptions::new().renew_every(second * 28)), "renew more often"),
