@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// An acquire in the queue of its name. Dropping it leaves the queue.
+/// An acquire in the queue for its name. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(crate) struct PendingAcquire {
     shared: Arc<Shared>,
@@ -48,7 +48,7 @@ pub(crate) struct AcquireParams {
 }
 
 impl Shared {
-    /// Enters the queue of the name.
+    /// Enters the queue for the name.
     pub(crate) fn enter(self: &Arc<Self>, params: AcquireParams) -> Result<PendingAcquire, LockError> {
         let shut_down = || LockError::new(LockErrorKind::ShutDown).of(&params.name);
         if self.is_closed() {
@@ -113,7 +113,7 @@ impl PendingAcquire {
     pub(crate) fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<AcquireResult, LockError>> {
         match self.take_result(cx) {
             Some((result, at)) => Poll::Ready(Ok(self.finished(result, at))),
-            // The runtime of the worker may be gone, and nothing else would notice.
+            // The worker's runtime may be gone, and nothing else would notice.
             None => match self.shared.ensure_worker() {
                 Ok(()) => Poll::Pending,
                 Err(nobody) => Poll::Ready(Err(nobody.of(&self.entry.name))),

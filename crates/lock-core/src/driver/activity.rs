@@ -9,7 +9,7 @@ use tokio::sync::{Notify, futures::Notified};
 pub(super) struct ActivityCounter {
     /// Number of entries whose machine holds, requests or releases a lease.
     busy_entries: AtomicIsize,
-    /// Number of calls whose replies are not delivered yet, and of events that are being handled.
+    /// Number of calls whose replies have not been delivered yet, plus the number of events that are being handled.
     active: AtomicIsize,
     /// Set when the factory shuts down. A task may then wait for the counters to reach zero.
     closed: AtomicBool,
@@ -37,7 +37,7 @@ impl ActivityCounter {
         ActivityGuard(self.clone())
     }
 
-    /// Creates the guard of an activity that [`begin`](Self::begin) has already counted.
+    /// Creates the guard for an activity that [`begin`](Self::begin) has already counted.
     pub(super) fn adopt(self: &Arc<Self>) -> ActivityGuard {
         ActivityGuard(self.clone())
     }

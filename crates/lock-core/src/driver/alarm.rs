@@ -1,6 +1,6 @@
-//! The timer of a timekeeper. Callers move the timer and never wake the task that waits for it. A task that is woken
+//! A timekeeper's timer. Callers move the timer and never wake the task that waits for it. A task that is woken
 //! from a runtime's thread may be placed in that thread's LIFO slot, from which no other thread steals, until the
-//! thread finishes its current task. A caller that then blocks its thread would delay every renewal of the process.
+//! thread finishes its current task. A caller that then blocks its thread would delay every renewal in the process.
 
 use super::{
     backstop::{self, GRACE, Overdue},
@@ -27,7 +27,7 @@ const RESOLUTION: Duration = Duration::from_millis(1);
 /// The duration of an alarm that is not set: 30 years, which tokio also uses for the far future.
 const IDLE: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
-/// The alarms of all timekeepers of a factory.
+/// The alarms of a factory's timekeepers.
 #[derive(Debug, Default)]
 pub(super) struct Alarms(Mutex<rank::Alarms, Vec<Arc<Alarm>>>);
 
@@ -49,13 +49,13 @@ impl Alarms {
 pub(super) struct Alarm(Mutex<rank::Alarm, State>);
 
 struct State {
-    /// The due time by the clock of the timer, which stops while the computer is suspended. By the factory's clock, it
+    /// The due time by the timer's clock, which stops while the computer is suspended. By the factory's clock, it
     /// may have passed although the timer has not fired.
     due: Instant,
     /// `true` if the alarm has been moved since the latest turn of the timekeeper began.
     is_set: bool,
     sleep: Pin<Box<Sleep>>,
-    /// The waker of the timekeeper.
+    /// The timekeeper's waker.
     waker: Option<Waker>,
     /// The real time by which a turn must have begun. Only set with a backstop.
     overdue_at: Option<std::time::Instant>,
@@ -64,7 +64,7 @@ struct State {
 }
 
 impl Alarm {
-    /// Creates an alarm that is not set. Its timer belongs to the runtime of the caller.
+    /// Creates an alarm that is not set. Its timer belongs to the caller's runtime.
     pub(super) fn new(has_backstop: bool) -> Arc<Self> {
         let (due, sleep) = (Instant::now() + IDLE, Box::pin(sleep(IDLE)));
         let (is_set, waker, overdue_at, stopped) = (false, None, None, false);
@@ -77,7 +77,7 @@ impl Alarm {
         alarm
     }
 
-    /// Begins a turn of the timekeeper: every later call of [`move_to`](Self::move_to) sets the alarm for the next
+    /// Begins a turn of the timekeeper: every later call to [`move_to`](Self::move_to) sets the alarm for the next
     /// turn.
     pub(super) fn begin_turn(&self) {
         let mut state = lock(&self.0);
@@ -150,7 +150,7 @@ impl Overdue for Alarm {
             if now < overdue_at {
                 return Some(overdue_at);
             }
-            // A runtime that is not driven is woken no more often than this.
+            // If the runtime is not driven, its task is woken no more often than this.
             let again = now + MAX_SLEEP;
             state.overdue_at = Some(again);
             (state.waker.clone(), again)

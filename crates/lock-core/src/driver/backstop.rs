@@ -5,7 +5,7 @@
 //! then all timers of the runtime stand still, and every lease would expire. This thread wakes a task from outside.
 //!
 //! There is one thread per process, which runs as long as there are timekeepers to watch. It needs real time:
-//! factories with a clock of their own do not use it.
+//! factories with their own clock do not use it.
 
 use crate::sync::{Mutex, lock, rank};
 use std::{
@@ -45,7 +45,7 @@ impl Watched {
     }
 }
 
-/// Watches the alarm as long as it lives.
+/// Watches the alarm for as long as it exists.
 pub(super) fn watch(alarm: Weak<dyn Overdue>) {
     let ensured = {
         let mut watched = lock(&WATCHED);

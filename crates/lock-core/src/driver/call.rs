@@ -1,4 +1,4 @@
-//! Operations that are futures of the backend: polled once in place, and then by a worker.
+//! Operations that are backend futures: each is polled once in place, and then by a worker.
 
 use super::{
     activity::ActivityGuard,
@@ -41,7 +41,7 @@ struct CallState {
 }
 
 impl CallState {
-    /// Returns `true` only to the first caller, which then answers.
+    /// Returns `true` only to the first caller, which then delivers the reply.
     fn answer(&self) -> bool {
         !self.answered.swap(true, Ordering::AcqRel)
     }
@@ -64,7 +64,7 @@ impl CallState {
 }
 
 impl TimedCall for CallState {
-    /// Calls of this runtime end themselves. Calls of other runtimes, which may not be driven, are answered here.
+    /// Calls in this runtime end themselves. Calls in other runtimes, which may not be driven, are answered here.
     fn expire(&self, here: Id) -> Option<Answered> {
         let elsewhere = self.runtime.is_some_and(|runtime| runtime != here);
         let answered = (elsewhere && self.answer()).then(|| (self.timed_out(), self.take_active()));
@@ -74,7 +74,7 @@ impl TimedCall for CallState {
 }
 
 impl Call {
-    /// Starts the timeout of the call, and returns the call for a worker to poll.
+    /// Starts the call's timeout, and returns the call for a worker to poll.
     pub(super) fn started(mut self) -> StartedCall {
         let now = self.shared.clock.now();
         let due = now + self.state.timeout;
@@ -120,7 +120,7 @@ impl Drop for Call {
 }
 
 impl Shared {
-    /// Creates a call of the current runtime. A panic of the backend yields unknown outcomes.
+    /// Creates a call in the current runtime. If the backend panics, the outcomes are unknown.
     pub(super) fn call(
         self: &Arc<Self>,
         ops: Vec<(Arc<LockEntry>, Op)>,

@@ -1,6 +1,6 @@
-//! Keeps the card of this process in the store: the worker writes and renews it, a shutdown removes it.
+//! Keeps this process's card in the store: the worker writes and renews the card, and a shutdown removes it.
 //!
-//! No acquire or release waits for it, and no lock depends on it.
+//! No acquire or release waits for the card, and no lock depends on it.
 
 use super::{
     own_card::{OwnCard, TTL, Turn},
@@ -15,7 +15,7 @@ use crate::{
 use futures_util::FutureExt;
 use std::{panic::AssertUnwindSafe, pin::pin, time::Duration};
 
-/// The time limit of a write or removal.
+/// The time limit for a write or removal.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 impl Shared {
@@ -49,7 +49,7 @@ impl Shared {
             match error.kind() {
                 BackendErrorKind::Denied | BackendErrorKind::Unsupported => {
                     if own.refused() {
-                        tracing::warn!(error = %error, "process card refused: no further cards will be written");
+                        tracing::warn!(error = %error, "failed to write the process card; no further attempts will be made");
                     }
                 }
                 _ => tracing::debug!(error = %error, "failed to write the process card"),
@@ -69,7 +69,7 @@ impl Shared {
         }
     }
 
-    /// Sets the note of a hold, if this factory has a card.
+    /// Sets the note on a hold, if this factory has a card.
     pub(crate) fn note(&self, name: &LockName, hold: HoldId, text: &str) {
         if let Some(own) = &self.own_card {
             own.note(name, hold, text, self.clock.now());
@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-/// Waits for the reply of a directory. It may hang or panic, and the worker, which waits here, must not.
+/// Waits for a directory's reply. The directory may hang or panic, but the worker, which waits here, must not.
 async fn answer(call: impl Future<Output = Result<(), BackendError>>) -> Result<(), BackendError> {
     let failed = |kind, message| Err(BackendError::new(kind, Applied::Unknown, message));
     match timeout(ANSWER_WITHIN, AssertUnwindSafe(call).catch_unwind()).await {

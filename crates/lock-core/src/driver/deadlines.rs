@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 /// A call that can time out.
 pub(super) trait TimedCall: Send + Sync {
-    /// Ends the call because its time has passed. Returns the replies that the caller has to deliver. Returns `None` if
-    /// the call is already answered, or if a task of this runtime waits for it and will deliver them itself.
+    /// Ends the call because its deadline has passed. Returns the replies that the caller has to deliver. Returns
+    /// `None` if the call is already answered, or if a task in this runtime waits for it and delivers the replies.
     fn expire(&self, here: Id) -> Option<Answered>;
 }
 
@@ -17,7 +17,7 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Adds a call and returns the earliest deadline of all.
+    /// Adds a call and returns the earliest of all deadlines.
     pub(super) fn insert(&mut self, due: Moment, id: u64, call: Arc<dyn TimedCall>) -> Moment {
         self.calls.insert((due, id), call);
         self.next().unwrap_or(due)

@@ -1,4 +1,4 @@
-//! Passes an event to the machine of an entry and executes its commands.
+//! Passes an event to an entry's machine and executes the resulting commands.
 
 use super::{
     entry::{DeferredEvent, EntryState, LockEntry, Times},
@@ -20,17 +20,17 @@ use crate::{
 };
 use std::{collections::VecDeque, sync::Arc, task::Waker};
 
-/// Effects to carry out after the mutex of the entry is released.
+/// Effects to carry out after the entry's mutex is released.
 #[derive(Default)]
 struct PendingEffects {
-    /// Empty between two events; kept for its capacity.
+    /// Empty between events; kept for its capacity.
     commands: Vec<Command>,
     wakers: Vec<Waker>,
     /// Holds that ended and whose waiting tasks must be woken.
     ended: Vec<Arc<HoldState>>,
     notifications: Vec<Notification>,
     ops: Vec<Op>,
-    /// The hold that a task found expired before the machine extended it.
+    /// A hold that the machine extended after a task had found that it had expired.
     expired: Option<HoldId>,
     /// Set when the machine became busy (`true`) or drained (`false`).
     busy: Option<bool>,
@@ -51,7 +51,7 @@ impl Env for DriverEnv<'_> {
         self.shared.random.number()
     }
 
-    // Called while the mutex of the entry is held: the backend only reads an estimate.
+    // Called while the entry's mutex is held, which is allowed because the backend only reads an estimate.
     fn server_now(&mut self) -> UtcTime {
         self.shared.backend.server_now(self.name).unwrap_or_else(|| self.shared.clock.wall())
     }
@@ -245,8 +245,8 @@ impl Shared {
         }
     }
 
-    /// Updates the times of the entry in the schedule. Called while the mutex of the entry is held, so that the times of
-    /// an earlier event cannot replace those of a later one.
+    /// Updates the entry's times in the schedule. Called while the entry's mutex is held, so that the times from an
+    /// earlier event cannot replace those from a later one.
     fn reschedule(&self, entry: &Arc<LockEntry>, state: &mut EntryState, now: Moment) {
         let (wake, renewable_from) = (state.machine.wake_at(), state.machine.renewable_from());
         let times = Times { wake, renewable_from };
@@ -255,7 +255,7 @@ impl Shared {
         }
         let next = lock(&self.schedule).set(entry, state.scheduled, times);
         state.scheduled = times;
-        // If the wake-up of another entry is overdue, the computer was suspended, and no timer fires immediately.
+        // If another entry's wake-up is overdue, the computer was suspended, and no timer fires immediately.
         if let Some(next) = next.filter(|next| Some(*next) == wake || *next <= now) {
             self.alarms.move_to(next, now);
         }

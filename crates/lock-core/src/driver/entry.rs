@@ -40,15 +40,15 @@ pub(super) struct EntryState {
     last_id: u64,
 }
 
-/// The times of an entry in the schedule.
+/// An entry's times in the schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Times {
     pub(super) wake: Option<Moment>,
     pub(super) renewable_from: Option<Moment>,
 }
 
-/// Errors by operation. At most one acquire and one renewal of a name are in progress, so no caller sees the error of
-/// another operation.
+/// Errors by operation. At most one acquire and one renewal of a name are in progress, so no caller sees the error
+/// from another operation.
 #[derive(Debug, Default)]
 pub(super) struct Errors {
     pub(super) acquire: Option<Arc<BackendError>>,

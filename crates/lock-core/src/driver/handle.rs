@@ -1,4 +1,4 @@
-//! The value that all public handles of a factory share. The worker ends after the last of them is dropped.
+//! The value that all public handles of a factory share. The worker ends after the last handle is dropped.
 
 use super::shared::Shared;
 use std::{ops::Deref, sync::Arc};
@@ -26,8 +26,8 @@ impl Drop for Handle {
     fn drop(&mut self) {
         self.shared.activity.close();
         if self.shared.runtimes.any() {
-            // The worker ends once the guards dropped last are released, or when the time limit of a shutdown has
-            // passed.
+            // The worker ends once the guards that were dropped last are released, or after the time limit for a
+            // shutdown.
             self.shared.work.notify();
         } else {
             self.shared.abandon();

@@ -1,4 +1,4 @@
-//! The state of a hold that guards and their views read: its deadline, or how it ended.
+//! The state of a hold, as read by its guards and their views: its deadline, or how it ended.
 
 use super::{
     runtime::{DeadlineTimer, MAX_SLEEP},
@@ -25,7 +25,7 @@ use std::{
 
 /// Keeps the holds of a factory alive.
 pub(super) trait Watchdog: Send + Sync {
-    /// Ensures that the watchdog runs in the runtime of the caller. Returns `false` if it cannot.
+    /// Ensures that the watchdog runs in the caller's runtime. Returns `false` if it cannot run there.
     fn ensure_runs(self: Arc<Self>) -> bool;
 }
 
@@ -76,8 +76,8 @@ impl HoldState {
     }
 
     /// Returns how the hold ended, if it has. Checks the deadline against the clock, since a timer may fire late. The
-    /// first task that finds the deadline passed ends the hold for everyone: no later reply of the store makes it valid
-    /// again.
+    /// first task that finds the deadline passed ends the hold for everyone: no later reply from the store makes it
+    /// valid again.
     pub(crate) fn ended(&self) -> Option<HoldEnd> {
         let how = {
             let mut validity = lock(&self.validity);
@@ -98,8 +98,8 @@ impl HoldState {
         Some(how)
     }
 
-    /// Restarts the watchdog if the runtime of its worker is gone, which nothing else would notice. Returns `false`
-    /// if no worker can run in the runtime of the caller.
+    /// Restarts the watchdog if its worker's runtime is gone, which nothing else would notice. Returns `false` if no
+    /// worker can run in the caller's runtime.
     pub(crate) fn ensure_watchdog(&self) -> bool {
         self.context.watchdog.upgrade().is_none_or(|watchdog| watchdog.ensure_runs())
     }
@@ -131,7 +131,7 @@ impl HoldState {
         }
     }
 
-    /// Wakes every task that waits for the end.
+    /// Wakes every task that waits for the hold to end.
     pub(super) fn wake_waiting(&self) {
         self.waiting.wake_all();
     }
@@ -150,7 +150,7 @@ impl HoldState {
     }
 }
 
-/// Completes at the first poll after the end. Each poll checks the clock, and the future has its own timer: after a
+/// Completes at the first poll after the hold has ended. Each poll checks the clock, and the future has its own timer: after a
 /// pause of the process, this task may resume before the worker, and a late worker must not let work continue under a
 /// lost lock.
 pub(crate) struct WaitEnded {

@@ -65,7 +65,7 @@ impl Shared {
         None
     }
 
-    /// Stores the error of a reply, reports its votes, and returns the part that the machine needs.
+    /// Stores the reply's error, if any, reports its votes, and returns the part that the machine needs.
     pub(super) fn outcome<T>(
         &self,
         op: &Op,
@@ -85,8 +85,8 @@ impl Shared {
         op.timeout(terms.map_or(MAX_WATCH, |terms| terms.operation_timeout.min(MAX_WATCH)))
     }
 
-    /// Polls an operation once. Returns its event if it is answered immediately, as by a store in memory, or else the
-    /// pending call.
+    /// Polls an operation once. Returns its event if it is answered immediately, as it is by an in-memory store, or
+    /// else the pending call.
     fn begin(self: &Arc<Self>, entry: &Arc<LockEntry>, op: Op) -> Result<Event, Call> {
         let mut work = Box::pin(self.clone().perform(entry.clone(), op.clone()));
         let mut polled = None;
@@ -116,7 +116,7 @@ impl Shared {
         self.call(vec![(entry.clone(), op)], timeout, async move { vec![(at, work.await)] })
     }
 
-    /// Groups due renewals into calls of equal operation timeout, so that no renewal is given up early or late
+    /// Groups due renewals into calls with the same operation timeout, so that no renewal is given up early or late
     /// because of another.
     pub(super) fn renewal_calls(self: &Arc<Self>, due: Vec<(Arc<LockEntry>, Op)>) -> Vec<Call> {
         let mut by_timeout: BTreeMap<Duration, Vec<(Arc<LockEntry>, Op)>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Handles wake-ups, in the task of the store that reads them.
+//! Handles wake-ups, in the store's task that reads them.
 
 use super::{op::IoPolicy, shared::Shared};
 use crate::{
@@ -14,7 +14,7 @@ impl WakeListener for Shared {
         match self.me.upgrade().filter(|_| self.pipeline.is_some() && !self.is_closed()) {
             // A pipeline accepts the request immediately, and a detour through the worker would cost a task switch.
             Some(shared) => shared.dispatch(&entry, Event::Woken, IoPolicy::Inline),
-            // A call that is polled once in place may take long.
+            // A call that is polled once in place may take a long time.
             None => self.defer_event(&entry, |deferred| deferred.woken = true),
         }
     }
@@ -41,7 +41,7 @@ impl WakeListener for Shared {
 }
 
 impl Shared {
-    /// Reports that the store was changed by force: the hold of this name is renewed before it is relied on.
+    /// Reports that the store was changed by force: the hold on this name is renewed before it is relied on.
     pub(crate) fn suspect(&self, name: &LockName) {
         if let Some(entry) = self.table.get(name) {
             self.defer_event(&entry, |deferred| deferred.suspicion = true);

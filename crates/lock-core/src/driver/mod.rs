@@ -4,10 +4,10 @@
 //!   5  acquire, release ── shutdown, handle ── listener      what callers and stores use
 //!   4  worker ── timekeeper ── work ── card                  the tasks of a runtime
 //!   3  dispatch ── notification                              event ▶ machine ▶ commands ▶ effects
-//!      io ── submit, call                                    operations on the store, each becomes one event
-//!   2  shared                                                the parts of a factory, together
-//!   1  op, work_queue, deadlines, schedule, own_card         what is to be done, left to do, due
-//!      table ── entry ── slot, hold_state                    a lock name of this process
+//!      io ── submit, call                                    operations on the store; each yields one event
+//!   2  shared                                                the state that all parts of a factory share
+//!   1  op, work_queue, deadlines, schedule, own_card         one operation; queued work; what is due, and when
+//!      table ── entry ── slot, hold_state                    a lock name in this process
 //!   0  activity, alarm ── backstop, waker_set, runtime       helpers that do not depend on locks
 //! ```
 //!
@@ -15,7 +15,7 @@
 //!
 //! An *entry* is a lock name that this process holds or waits for: a mutex around its machine and the slots of
 //! waiting futures. A task that has an event locks the mutex, handles the event, unlocks, and only then wakes tasks
-//! and calls the store. The cancellation of a caller is an event like any other.
+//! and calls the store. A caller's cancellation is an event like any other.
 //!
 //! Operations go to the store's [`Pipeline`](crate::backend::Pipeline) if it has one; the pipeline's task receives
 //! the reply and dispatches it. Other stores return futures: a future is polled once in place and, if pending, by

@@ -27,7 +27,7 @@ pub(super) enum Notification {
         kind: ReleaseKind,
     },
     Wake(WakeSource),
-    /// A notice of the machine, with the latest error of a renewal.
+    /// A notice from the machine, with the latest renewal error.
     Notice(Notice, Option<Arc<BackendError>>),
 }
 

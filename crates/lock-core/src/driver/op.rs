@@ -39,7 +39,7 @@ pub(super) enum IoPolicy {
 }
 
 impl Op {
-    /// Returns the event of an operation that was never answered.
+    /// Returns the event for an operation that was never answered.
     pub(super) fn unknown(&self) -> Event {
         let failure = Failure::UNKNOWN;
         match *self {
@@ -53,7 +53,7 @@ impl Op {
         }
     }
 
-    /// Returns the timeout of the operation; `other` for operations that do not belong to a lease.
+    /// Returns the operation's timeout, or `other` if the operation does not belong to a lease.
     pub(super) fn timeout(&self, other: Duration) -> Duration {
         match self {
             Self::TryAcquire { terms, .. } | Self::Renew { terms, .. } => terms.operation_timeout,
@@ -104,7 +104,7 @@ impl Op {
         })
     }
 
-    /// Returns the event of the reply to an acquire. An operation of another kind yields an unknown outcome.
+    /// Returns the event for the reply to an acquire. For any other kind of operation, the outcome is unknown.
     pub(super) fn acquired(&self, outcome: Result<Reply<Acquired>, Failure>) -> Event {
         match *self {
             Self::TryAcquire { lease, .. } => Event::Acquired { lease, outcome },
@@ -112,7 +112,7 @@ impl Op {
         }
     }
 
-    /// Returns the event of the reply to a renewal.
+    /// Returns the event for the reply to a renewal.
     pub(super) fn renewed(&self, outcome: Result<Reply<Renewed>, Failure>) -> Event {
         match *self {
             Self::Renew { lease, sent, .. } => Event::Renewed { lease, sent, outcome },
@@ -120,7 +120,7 @@ impl Op {
         }
     }
 
-    /// Returns the event of the reply to a release.
+    /// Returns the event for the reply to a release.
     pub(super) fn released(&self, outcome: Result<Reply<Released>, Failure>) -> Event {
         match *self {
             Self::Release { lease, depth_left, .. } => Event::Released { lease, depth_left, outcome },
@@ -128,7 +128,7 @@ impl Op {
         }
     }
 
-    /// Stores the error of an outcome, and returns the part that the machine needs.
+    /// Stores the error, if any, and returns the part of the reply that the machine needs.
     pub(super) fn outcome<T>(
         &self,
         entry: &LockEntry,
@@ -149,7 +149,7 @@ pub(super) enum Request {
     Release(ReleaseRequest),
 }
 
-/// Creates the error of an operation that was not answered in time.
+/// Creates the error for an operation that was not answered in time.
 pub(super) fn timed_out(timeout: Duration) -> Arc<BackendError> {
     Arc::new(BackendError::new(
         BackendErrorKind::Timeout,

@@ -1,4 +1,4 @@
-//! The card of this process with its notes, and the time of its next write.
+//! This process's card with its notes, and the time of the next write.
 
 use crate::{
     backend::Directory,
@@ -63,9 +63,9 @@ enum NextWrite {
 
 /// The next action of a worker.
 pub(super) enum Turn {
-    /// Write the card now. Only one worker makes each write, even if several runtimes have one.
+    /// Write the card now. Only one worker makes each write, even if several runtimes have a worker.
     Write,
-    /// Wait for this time.
+    /// Wait for this long.
     Wait(Duration),
     /// Stop: no further cards are written.
     End,
@@ -96,18 +96,18 @@ impl OwnCard {
         }
     }
 
-    /// Returns whether the store may have the card.
+    /// Returns `true` if the store may have the card.
     pub(super) fn may_be_stored(&self) -> bool {
         self.written.load(Ordering::SeqCst)
     }
 
-    /// Ends the writes. Returns `true` for the first caller.
+    /// Stops all further writes. Returns `true` only to the first caller.
     pub(super) fn refused(&self) -> bool {
         let mut state = lock(&self.state);
         !matches!(std::mem::replace(&mut state.next, NextWrite::Never), NextWrite::Never)
     }
 
-    /// Sets the note of a hold, and moves the next write to the earliest allowed time.
+    /// Sets the note on a hold, and moves the next write to the earliest allowed time.
     pub(super) fn note(&self, name: &LockName, hold: HoldId, text: &str, now: Moment) {
         {
             let mut state = lock(&self.state);
@@ -129,7 +129,7 @@ impl OwnCard {
         let noted = |state: &State| -> Vec<_> {
             state.notes.iter().map(|(lease, note)| (*lease, note.name.clone(), note.token)).collect()
         };
-        // Not under the mutex, since `lasts` locks the entry of the name.
+        // `lasts` is not called under the mutex, since it locks the entry of the name.
         let noted = noted(&lock(&self.state));
         let ended: Vec<_> = noted.into_iter().filter(|(_, name, token)| !lasts(name, *token)).collect();
         let mut state = lock(&self.state);

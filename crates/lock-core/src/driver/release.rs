@@ -36,11 +36,11 @@ impl Shared {
         PendingRelease { shared: self.clone(), entry: entry.clone(), ticket }
     }
 
-    /// Defers the release of a dropped guard to the worker: no allocation, no IO, no spawn.
+    /// Defers the release of a dropped guard to the worker, without allocating, doing I/O or spawning a task.
     pub(crate) fn guard_dropped(self: &Arc<Self>, entry: &Arc<LockEntry>, hold: HoldId) {
         self.defer_drop(entry, hold);
         if self.is_closed() && !self.runtimes.any() {
-            // After a shutdown, everything is released, and only the count of guards has to be updated.
+            // After a shutdown, everything is released, and only the guard count has to be updated.
             self.dispatch(entry, Event::Tick, IoPolicy::Discard);
         }
     }

@@ -12,11 +12,11 @@ use std::{
 };
 use tokio::task::coop::poll_proceed;
 
-/// The maximum length of a sleep that a task depends on. tokio's timers stop while the computer is suspended, and its
-/// resumption must be noticed soon.
+/// The maximum length of a sleep that a task depends on. tokio's timers stop while the computer is suspended, and a task
+/// must notice soon that the computer has resumed.
 pub(super) const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// Returns `true` inside a runtime with a timer. A runtime without one reports it only by a panic.
+/// Returns `true` inside a runtime with a timer. A runtime without a timer reveals this only by panicking.
 pub(crate) fn has_timer() -> bool {
     Handle::try_current().is_ok() && std::panic::catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
 }
@@ -24,8 +24,8 @@ pub(crate) fn has_timer() -> bool {
 /// More than tokio's cooperative budget, the 128 steps of a task between two yields.
 const MANY_STEPS: usize = 1_024;
 
-/// Returns `true` while a runtime polls a task on this thread. tokio reports this only by a panic, so this checks
-/// whether the cooperative budget ends, as it does only for tasks. The budget is restored afterwards.
+/// Returns `true` while a runtime polls a task on this thread. tokio reveals this only by panicking, so this function
+/// checks whether the cooperative budget runs out, which happens only in tasks. The budget is restored afterwards.
 pub(crate) fn is_async_context() -> bool {
     if Handle::try_current().is_err() {
         return false;
@@ -39,7 +39,7 @@ pub(crate) fn is_async_context() -> bool {
             Poll::Ready(step) => steps.push(step),
         }
     };
-    // In reverse, since each restores the budget that it found.
+    // In reverse order, since each step restores the budget that it found.
     while steps.pop().is_some() {}
     ends
 }

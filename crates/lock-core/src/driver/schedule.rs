@@ -28,7 +28,7 @@ impl Sorted {
 }
 
 impl Schedule {
-    /// Moves the times of an entry and returns the earliest wake-up of all.
+    /// Changes an entry's times and returns the earliest of all wake-ups.
     pub(super) fn set(&mut self, entry: &Arc<LockEntry>, from: Times, to: Times) -> Option<Moment> {
         self.wakes.set(entry, from.wake, to.wake);
         self.renewable.set(entry, from.renewable_from, to.renewable_from);

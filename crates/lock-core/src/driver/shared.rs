@@ -1,4 +1,4 @@
-//! The state shared by the locks of one factory.
+//! The state shared by a factory's locks.
 
 use super::{
     activity::ActivityCounter,
@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     pub(super) observers: Observers,
     pub(super) config: MachineConfig,
     pub(super) random: Random,
-    /// `true` if the clock is the real one, so that a thread may watch the alarms.
+    /// `true` if the clock is the real one, so that the backstop thread may watch the alarms.
     pub(super) has_backstop: bool,
     /// The runtime that the factory was given. Without one, the tasks run in each runtime in which the factory is used.
     pub(super) worker: Option<Worker>,
@@ -189,7 +189,7 @@ impl Shared {
         self.observers.notify(event);
     }
 
-    /// Returns the terms of these options under the limits of this factory.
+    /// Returns the terms that result from these options under this factory's limits.
     pub(crate) fn terms(&self, options: &LockOptions) -> Result<Terms, OptionsError> {
         match *options == self.options {
             true => self.default_terms.clone(),
@@ -197,18 +197,18 @@ impl Shared {
         }
     }
 
-    /// Returns the name in the store, unless it is too long with the prefix of the factory.
+    /// Returns the name in the store, unless it is too long with the factory's prefix.
     pub(crate) fn stored_name(&self, name: &LockName) -> Result<LockName, NameError> {
         self.check_name(name)?;
         Ok(self.prefix.as_ref().map_or_else(|| name.clone(), |prefix| prefix.stored(name)))
     }
 
-    /// Checks that a name and the prefix of the factory are not too long together.
+    /// Checks that a name and the factory's prefix are not too long together.
     pub(crate) fn check_name(&self, name: &LockName) -> Result<(), NameError> {
         self.prefix.as_ref().map_or(Ok(()), |prefix| prefix.check(name))
     }
 
-    /// Returns the entry of the name, and creates it if needed.
+    /// Returns the entry for the name, and creates it if needed.
     pub(super) fn entry(&self, name: &LockName) -> Arc<LockEntry> {
         self.table.get_or_insert_with(name, || LockEntry::new(self.fresh_id(), name.clone(), self.config))
     }
@@ -282,7 +282,7 @@ impl Shared {
         self.alarms.move_to(now + HELD_UP, now);
     }
 
-    /// Queues an event of an entry for the worker, from any thread.
+    /// Queues an entry's event for the worker, from any thread.
     pub(super) fn defer_event(&self, entry: &Arc<LockEntry>, event: impl FnOnce(&mut DeferredEvents)) {
         if entry.defer(QueueKind::Woken, event) {
             self.defer(|work| work.woken.push(entry.clone()));
@@ -296,7 +296,7 @@ impl Shared {
         }
     }
 
-    /// Starts the timeout of a call, which must be answered by `due`.
+    /// Starts the timeout for a call, which must be answered by `due`.
     pub(super) fn set_deadline(&self, due: Moment, id: u64, call: Arc<dyn TimedCall>, now: Moment) {
         let next = lock(&self.deadlines).insert(due, id, call);
         if next == due || next <= now {

@@ -1,4 +1,4 @@
-//! Operations that are submitted to the pipeline of a store.
+//! Operations that are submitted to a store's pipeline.
 
 use super::{
     deadlines::TimedCall,
@@ -30,12 +30,12 @@ struct Submitted {
 }
 
 impl Submitted {
-    /// Returns the factory only to the first caller, which then answers.
+    /// Returns the factory only to the first caller, which then delivers the reply.
     fn answer(&self) -> Option<Arc<Shared>> {
         lock(&self.shared).take()
     }
 
-    /// Delivers the reply, in the task of the pipeline.
+    /// Delivers the reply, in the pipeline's task.
     fn settle<T>(
         &self,
         answer: Result<Reply<T>, BackendError>,

@@ -55,7 +55,7 @@ impl LockTable {
         }
     }
 
-    /// Returns the entries in the order of their creation: the order of a hash map would make simulation runs differ.
+    /// Returns the entries in creation order, because the order of a hash map would make simulation runs differ.
     pub(super) fn all(&self) -> Vec<Arc<LockEntry>> {
         let of = |shard: &Shard| lock(shard).values().cloned().collect::<Vec<_>>();
         let mut entries: Vec<_> = self.shards.iter().flat_map(of).collect();

@@ -21,10 +21,10 @@ use std::{future::poll_fn, sync::Arc, time::Duration};
 use tokio::{sync::Notify, task::coop::unconstrained};
 
 /// The smallest step of the wall clock that counts as a resumption from suspend. Readings of two clocks always differ
-/// by some microseconds.
+/// by a few microseconds.
 const MIN_JUMP: Duration = Duration::from_millis(10);
 
-/// The timekeeper of a runtime. Dropping it also ends the worker of that runtime.
+/// A runtime's timekeeper. Dropping it also ends that runtime's worker.
 pub(super) struct Timekeeper {
     pub(super) shared: Arc<Shared>,
     pub(super) alarm: Arc<Alarm>,
@@ -53,8 +53,8 @@ impl Timekeeper {
             // The worker is blocked, or about to do this itself: whichever comes first does it.
             shared.do_queued_work(runtime, &calls);
             if shared.is_closed() {
-                // A worker may have checked while this task was busy, and ends only when there is no activity. It
-                // need not be the worker of this runtime, which may have ended and been replaced.
+                // A worker ends only when there is no activity, and one may have checked while this task was busy. It
+                // need not be this runtime's worker, which may have ended and been replaced.
                 shared.work.notify();
             }
             if let Some(next) = shared.next_due() {
@@ -130,7 +130,7 @@ impl Shared {
         tick.into_iter().chain(timeout).min()
     }
 
-    /// Returns by how many microseconds the wall clock is ahead of the clock that measures leases.
+    /// Returns the number of microseconds by which the wall clock is ahead of the clock that measures leases.
     fn wall_drift(&self) -> i128 {
         i128::from(self.clock.wall().as_micros()) - i128::from(self.clock.now().as_micros())
     }

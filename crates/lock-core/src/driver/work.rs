@@ -1,4 +1,4 @@
-//! The work of a worker or a timekeeper: the work queue, and the replies of calls.
+//! The work of a worker or a timekeeper: the work queue, and the replies to calls.
 
 use super::{
     entry::QueueKind,
@@ -18,7 +18,7 @@ const MAX_ANSWERS_PER_TURN: usize = 128;
 pub(super) type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = Answered> + Send>>>;
 
 impl Shared {
-    /// Does the work in the queue, and adds the calls of this runtime to `calls`.
+    /// Does the work in the queue, and adds this runtime's calls to `calls`.
     pub(super) fn do_queued_work(self: &Arc<Self>, runtime: Id, calls: &Calls) {
         let work = self.work.take(runtime);
         self.deliver(work.answers);
@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// Delivers the replies of a call, which counts as active until then.
+    /// Delivers a call's replies. The call counts as active until then.
     pub(super) fn deliver_answered(self: &Arc<Self>, (answers, active): Answered) {
         self.deliver(answers);
         drop(active);

@@ -9,7 +9,7 @@ use crate::sync::{Id, Mutex, lock, rank};
 use std::{future::Future, pin::Pin, sync::Arc};
 use tokio::sync::Notify;
 
-/// The replies of a call, which counts as active until they are delivered.
+/// A call's replies. The call counts as active until they are delivered.
 pub(super) type Answered = (Answers, Option<ActivityGuard>);
 
 /// A call that was started in a runtime and is not answered yet. Its timers and sockets belong to that runtime.
@@ -21,7 +21,7 @@ pub(super) struct StartedCall {
 #[derive(Default)]
 pub(super) struct WorkQueue {
     work: Mutex<rank::Work, Work>,
-    /// One for each worker; the first that wakes takes the work.
+    /// One for each worker; the first worker to wake takes the work.
     workers: Mutex<rank::Workers, Vec<Arc<Notify>>>,
 }
 
@@ -85,8 +85,7 @@ impl WorkQueue {
         std::mem::take(&mut lock(&self.work).renewals)
     }
 
-    /// Takes everything for the worker of this runtime. Calls of other runtimes and the space reserved for guards
-    /// stay.
+    /// Takes everything for this runtime's worker. Calls in other runtimes and the space reserved for guards stay.
     pub(super) fn take(&self, runtime: Id) -> Work {
         let mut work = lock(&self.work);
         let ours = |call: &mut StartedCall| call.runtime.is_none_or(|id| id == runtime);
@@ -101,7 +100,7 @@ impl WorkQueue {
         }
     }
 
-    /// Turns work that will never be done into unknown outcomes, for a later worker if there is one. A call left in the
+    /// Turns work that will never be done into unknown outcomes, which a later worker delivers if there is one. A call left in the
     /// queue would keep everything that owns the queue alive.
     pub(super) fn give_up(&self) {
         let (calls, ops) = {

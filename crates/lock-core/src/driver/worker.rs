@@ -1,9 +1,9 @@
 //! The task that callers wake. It waits for the calls that were not answered immediately, handles dropped guards and
-//! wake-ups, and keeps the card of the process. The timekeeper handles timeouts.
+//! wake-ups, and keeps the process's card in the store. The timekeeper handles timeouts.
 //!
-//! A factory with a [`Worker`](crate::Worker) has one such task and one timekeeper, in the runtime of that worker. Any
-//! other factory has them in each runtime in which it is used, and nearly always there is only one. If all runtimes
-//! shared one task, waiters and holds would lose their watchdog when its runtime ends or is not driven (a
+//! A factory with a [`Worker`](crate::Worker) has one such task and one timekeeper, in that worker's runtime. Any other
+//! factory has both in each runtime in which it is used, which is nearly always a single one. If all runtimes shared
+//! one task, waiters and holds would lose their watchdog when the task's runtime ends or is not driven (a
 //! current-thread runtime outside of `block_on`).
 
 use super::{
@@ -22,7 +22,7 @@ use tokio::{sync::Notify, task::coop::unconstrained};
 /// The default time that a shutdown waits for the store to confirm every release.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(10);
 
-/// The worker of a runtime. Dropped when its task ends, or with the runtime.
+/// A runtime's worker. Dropped when its task ends, or with the runtime.
 struct WorkerTask {
     shared: Arc<Shared>,
     runtime: Id,
@@ -91,8 +91,8 @@ impl WorkerTask {
 }
 
 impl Shared {
-    /// Starts a worker if none runs in the runtime that the factory was given, or else in that of the caller. Outside of
-    /// a runtime, any worker will do.
+    /// Starts a worker unless one runs in the runtime that the factory was given, or else in the caller's runtime.
+    /// Outside of a runtime, any worker will do.
     pub(crate) fn ensure_worker(self: &Arc<Self>) -> Result<(), LockError> {
         let runtime = match self.runtime() {
             Some(runtime) => runtime,
@@ -153,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// Returns the time for which a worker of a closed factory continues, to complete releases.
+    /// Returns the time for which a closed factory's worker continues, in order to complete releases.
     fn shutdown_bound(&self) -> Duration {
         Duration::from_millis(self.shutdown_millis.load(Ordering::Relaxed)).max(SHUTDOWN)
     }

@@ -18,12 +18,12 @@ use crate::{
 };
 use std::{future::ready, sync::Arc, time::Duration};
 
-/// Upper bound of the random delay after a split vote, as a multiple of the duration of the round. The bound lies
+/// Upper bound of the random delay after a split vote, as a multiple of the round's duration. The bound lies
 /// between [`MIN_SPREAD`] and [`MAX_SPREAD`].
 const SPREAD: u32 = 10;
 const MIN_SPREAD: Duration = Duration::from_millis(10);
 const MAX_SPREAD: Duration = Duration::from_secs(1);
-/// A round ends early, by its budget divided by this, so that its error reaches the caller in time.
+/// Divisor of a round's budget. The round ends early by the quotient, so that its error reaches the caller in time.
 const KEPT: u32 = 10;
 
 /// A round in progress. If it is dropped before it ends, its outcome is unknown and the caller must release the lease.
@@ -64,7 +64,7 @@ pub(super) async fn acquire(
     let clock = shared.quorum_time(begun).as_micros();
     let nodes = shared.nodes.len();
     let Some(record) = fresh_record(shared, &request, begun + budget).await else {
-        let message = "the lease with this id is still being released: acquire with a fresh id";
+        let message = "an earlier lease with this id is still being released: acquire with a new id";
         return Err(BackendError::new(BackendErrorKind::Unavailable, Applied::No, message));
     };
     let round = Round::begin(nodes, reserve, floor.max(record.reached()), clock);
@@ -105,8 +105,8 @@ pub(super) async fn acquire(
     outcome.map(|outcome| shared.reply(outcome, votes))
 }
 
-/// Returns the record of the lease. If an earlier use of the lease id is still being released, waits for the end of that
-/// release, which would delete the new grant. Returns `None` if the release has not ended at `until`.
+/// Returns the lease's record. If an earlier use of the lease id is still being released, waits until that release has
+/// ended, because it would delete the new grant. Returns `None` if the release has not ended by `until`.
 async fn fresh_record(shared: &Shared, request: &AcquireRequest, until: Moment) -> Option<Arc<LeaseRecord>> {
     loop {
         let now = shared.clock.now();
@@ -165,7 +165,7 @@ impl Attempt {
         coming.push(async move { Sent { node, number, at, answer: backend.propose(proposal).await } });
     }
 
-    /// Returns the verdict of the round, or `None` if it is undecided at `deadline`.
+    /// Returns the round's verdict, or `None` if there is none by `deadline`.
     async fn decide(&mut self, deadline: Moment) -> Option<Verdict> {
         let mut until = deadline;
         loop {
@@ -212,8 +212,8 @@ impl Attempt {
     }
 }
 
-/// Continues to record the replies in flight. Late grants of a won round are kept. After a dropped round, the replies
-/// show where the lease has to be released.
+/// Continues to record the replies in flight, in the background. Late grants in a won round are kept. After a dropped
+/// round, the replies show where the lease has to be released.
 impl Drop for Attempt {
     fn drop(&mut self) {
         if let Some(coming) = self.coming.take() {
@@ -222,7 +222,7 @@ impl Drop for Attempt {
     }
 }
 
-/// Records a reply: the node's clock, and the outcome for the lease.
+/// Updates the node's state and the lease's record from a reply, and returns the reply.
 fn note(shared: &Shared, record: &LeaseRecord, sent: Sent) -> Sent {
     match &sent.answer {
         Ok(reply) => shared.learn(sent.node, sent.at, reply.now),

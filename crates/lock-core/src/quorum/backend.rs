@@ -1,4 +1,4 @@
-//! The [`Backend`] that consists of a quorum of stores.
+//! A [`Backend`] over a quorum of stores.
 
 use super::{
     acquire,
@@ -25,8 +25,8 @@ use std::sync::{Arc, Weak};
 
 /// A lock store over several independent stores, of which a majority decides each operation.
 ///
-/// The quorum survives the loss of a minority of its nodes. It cannot serve as a run ledger. See [the module](super) for an
-/// example.
+/// The quorum survives the loss of a minority of its nodes. It cannot serve as a run ledger. See [the module](super)
+/// for an example.
 ///
 /// # Contract
 /// Each lease id serves one attempt. An acquire that returns without a grant has used up its lease id, because the
@@ -65,7 +65,7 @@ impl QuorumBackend {
             failure = failure.or(answer.err().map(|error| (member.name.clone(), error)));
         }
         let Some((name, error)) = failure else { return Ok(()) };
-        let message = format!("check the quorum: node {name} failed the check");
+        let message = format!("failed to verify the quorum: node {name} failed the check");
         let votes = self.shared.votes(kinds.into_iter().map(|kind| kind.or(Some(VoteKind::Free))));
         Err(BackendError::new(error.kind(), Applied::No, message).with_source(error).with_votes(votes))
     }
@@ -145,7 +145,7 @@ impl Backend for QuorumBackend {
 }
 
 fn unanswered() -> BackendError {
-    let message = "extend a lease on a quorum: no answer";
+    let message = "failed to extend a lease on a quorum: no answer";
     BackendError::new(BackendErrorKind::Protocol, Applied::Unknown, message)
 }
 

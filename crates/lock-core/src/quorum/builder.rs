@@ -31,7 +31,7 @@ impl QuorumBuilder {
     /// Sets the longest lease that the quorum accepts; 30 s by default. Requests for longer leases fail.
     ///
     /// All clients must use the same value. A node that lost its data does not vote for this long; by then, every lease
-    /// that it may have forgotten has expired. A new fleet waits this long once, unless its nodes are
+    /// that it may have forgotten has expired. A new quorum waits this long once, unless its nodes are
     /// [durable](Member::durable).
     #[must_use]
     pub fn max_lease(mut self, lease: Duration) -> Self {
@@ -69,7 +69,7 @@ impl QuorumBuilder {
         if nodes.is_multiple_of(2) {
             tracing::warn!(
                 nodes,
-                "even number of quorum nodes: a quorum with one node fewer tolerates as many failures"
+                "the quorum has an even number of nodes; with one node fewer, it would tolerate as many failures"
             );
         }
         let clock = self.clock.unwrap_or_else(|| Arc::new(BootClock::new()));

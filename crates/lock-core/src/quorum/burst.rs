@@ -21,7 +21,7 @@ pub(super) enum Message {
 }
 
 impl Burst {
-    /// Handles a node's message about a release. A second message of the same node belongs to the next release.
+    /// Handles a node's message about a release. A second message from the same node belongs to the next release.
     pub(super) fn hear(&mut self, node: usize, majority: usize) -> Message {
         let is_next = self.nodes.contains(&node);
         if is_next {

@@ -35,10 +35,10 @@ pub(super) struct Cleanup {
 struct Node {
     /// Moment at which the release in flight was sent.
     in_flight: Option<Moment>,
-    /// `true` if a release is still to be sent even though the node is not known to have the lease.
+    /// `true` if a release must still be sent even though the node is not known to have the lease.
     wanted: bool,
     retry_at: Moment,
-    /// Moment from which a release is conclusive. An earlier one proves nothing about requests that are still in
+    /// Moment from which a release is conclusive. An earlier release proves nothing about requests that are still in
     /// flight.
     proof_at: Moment,
     failures: u32,
@@ -193,7 +193,7 @@ impl Cleanup {
 }
 
 impl Node {
-    /// Postpones the release to this moment. Returns `true` if the caller waits for its reply.
+    /// Postpones the release to this moment. Returns `true` if the caller is waiting for its reply.
     fn postpone(&mut self, until: Moment) -> bool {
         self.retry_at = until;
         std::mem::take(&mut self.wanted)
@@ -215,7 +215,7 @@ impl Node {
     }
 }
 
-/// Returns the outcome of a proposal or a heal, for the record of its lease.
+/// Returns the outcome of a proposal or a heal, for its lease's record.
 pub(super) fn outcome_of<T>(answer: &Result<T, BackendError>, is_set: impl Fn(&T) -> bool) -> Outcome {
     match answer {
         Ok(reply) if is_set(reply) => Outcome::Set,

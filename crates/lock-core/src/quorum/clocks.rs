@@ -1,7 +1,7 @@
-//! The clock of each node, estimated from its replies.
+//! Each node's clock, estimated from its replies.
 //!
-//! Each node has an estimate of its own. A node could execute a request long after its sender gave up, if the deadline
-//! of the request came from another node's clock.
+//! Each node has its own estimate. If a request's deadline came from another node's clock, the node could execute the
+//! request long after its sender gave up.
 
 use crate::time::{Moment, UtcTime};
 use std::time::Duration;
@@ -21,8 +21,8 @@ impl NodeClocks {
     }
 
     /// Updates a node's estimate from a request that was sent and answered at these moments, and executed at this time
-    /// of the node. The two moments bound the offset, and the estimate moves only as far as the bounds require. A slow
-    /// reply therefore does not spoil a good estimate, and a step of the clock is followed immediately.
+    /// by the node's clock. The two moments bound the offset, and the estimate moves only as far as the bounds require.
+    /// A slow reply therefore does not spoil a good estimate, and the estimate follows a clock step immediately.
     pub fn learn(&mut self, node: usize, sent: Moment, answered: Moment, executed: UtcTime) {
         let executed = signed(executed.as_micros());
         let (least, most) = (executed - signed(answered.as_micros()), executed - signed(sent.as_micros()));
@@ -31,15 +31,15 @@ impl NodeClocks {
         *offset = Some(estimate.clamp(least.min(most), most));
     }
 
-    /// Returns the time of this node, or the median for a node that has never answered. Returns `None` before the first
-    /// reply of any node.
+    /// Returns this node's time, or the median for a node that has never answered. Returns `None` until a node has
+    /// answered.
     #[must_use]
     pub fn of(&self, node: usize, now: Moment) -> Option<UtcTime> {
         let offset = self.offsets[node].or_else(|| self.median_offset())?;
         Some(shifted(now, offset))
     }
 
-    /// Returns the time of the quorum, which is the median over the nodes that have answered.
+    /// Returns the quorum's time, which is the median time of the nodes that have answered.
     #[must_use]
     pub fn median(&self, now: Moment) -> Option<UtcTime> {
         self.median_offset().map(|offset| shifted(now, offset))

@@ -24,7 +24,7 @@ pub(super) struct Item {
     pub(super) name: LockName,
     pub(super) lease: LeaseId,
     pub(super) duration: Duration,
-    /// Latest time of execution, by the clock of the quorum.
+    /// Latest time at which the request may be executed, by the quorum's clock.
     pub(super) not_after: UtcTime,
     pub(super) depth: Option<u32>,
 }
@@ -96,7 +96,7 @@ impl Asked {
         Self { item, place, over, tally: Tally::new(nodes), kinds: vec![None; nodes], is_late: false }
     }
 
-    /// Records the reply of a node.
+    /// Records a node's reply.
     fn hear(&mut self, shared: &Shared, node: usize, answer: Result<NodeReply<Extended>, BackendError>) {
         let (word, kind) = match answer {
             Ok(NodeReply { outcome: Extended::Gone, .. }) => (Word::No, VoteKind::Gone),
@@ -211,7 +211,7 @@ impl Extending {
         self.asked.iter().map(|asked| asked.tally.ruling()).collect()
     }
 
-    /// Sets a lease again on a node that lost it while a majority has it.
+    /// Restores a lease on a node that lost it while a majority has it.
     fn heal(&self, asked: &Asked, record: &Arc<LeaseRecord>, node: usize) {
         let (shared, item) = (&self.shared, &asked.item);
         let at = shared.clock.now();

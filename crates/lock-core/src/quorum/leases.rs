@@ -120,7 +120,7 @@ impl LeaseRecord {
         lock(&self.state).reached
     }
 
-    /// Records that tokens up to this one are proposed.
+    /// Records that tokens up to this one have been proposed.
     pub(super) fn proposes(&self, last: FencingToken) {
         let reached = &mut lock(&self.state).reached;
         *reached = (*reached).max(Some(last));

@@ -24,8 +24,8 @@
 //! | --- | --- |
 //! | `round.rs` | which votes count, when a token is raised, and when a round ends |
 //! | `tally.rs` | yes-or-no questions that a majority answers |
-//! | `residue.rs` | the possible remains of a lease on a node, and the release that proves that there are none |
-//! | `clocks.rs` | the clock of each node, and their median |
+//! | `residue.rs` | what may be left of a lease on a node, and the release that proves that nothing is |
+//! | `clocks.rs` | the nodes' clocks and their median |
 //! | `silence.rs` | the nodes that have stopped answering, and when they are asked again |
 //! | `burst.rs` | the merging of messages from several nodes into one wake-up |
 //!

@@ -10,8 +10,8 @@ use crate::{
 use async_trait::async_trait;
 use std::time::Duration;
 
-/// Maximum distance of a proposed token from the clock of a node, or from the node's counter if that is ahead of the
-/// clock. Tokens are times in microseconds.
+/// Maximum distance between a proposed token and a node's clock, or the node's counter if it is ahead of the clock.
+/// Tokens are times in microseconds.
 pub const MAX_CLOCK_DISTANCE: Duration = Duration::from_secs(1);
 
 /// Minimum time for which a node keeps a counter, regardless of the requested retention. A node grants tokens up to
@@ -36,7 +36,8 @@ pub trait QuorumNode: Backend + Subscriptions {
     /// failure of one item must not delay or fail another.
     async fn extend(&self, items: Vec<Extension>) -> Vec<Result<NodeReply<Extended>, BackendError>>;
 
-    /// Sets a lease that this node lost while a majority kept it, and raises the counter to the end of its token range.
+    /// Restores a lease that this node lost while a majority kept it, and raises the counter to the end of its token
+    /// range.
     async fn heal(&self, healing: Healing) -> Result<NodeReply<Healed>, BackendError>;
 
     /// Releases a lease, like [`Backend::release`] with a depth of 0.
@@ -52,23 +53,23 @@ pub trait QuorumNode: Backend + Subscriptions {
     async fn verify(&self) -> Result<(), BackendError>;
 }
 
-/// The reply of a node.
+/// A node's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeReply<T> {
-    /// Time of the node at which the request was executed.
+    /// Time at which the request was executed, by the node's clock.
     pub now: UtcTime,
-    /// Time for which the node is known to have kept its data. The reply to a proposal may report less: a grant only
-    /// the [`min_age`](Proposal::min_age) of the proposal, and any vote zero if `min_age` is zero.
+    /// Time for which the node is known to have kept its data. The reply to a proposal may report less: a grant may
+    /// report only the proposal's [`min_age`](Proposal::min_age), and any vote may report zero if `min_age` is zero.
     pub age: Duration,
     /// Result of the request.
     pub outcome: T,
 }
 
-/// The reply of a node to [`QuorumNode::free`].
+/// A node's reply to [`QuorumNode::free`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freed {
-    /// Time of the node at which the release was executed. May be `None` if the node had the lease: that usually proves
-    /// that nothing of the lease is left, so the node can save the cost of reading its clock.
+    /// Time at which the release was executed, by the node's clock. May be `None` if the node had the lease: that
+    /// usually proves that the lease is gone, so the node can save the cost of reading its clock.
     pub now: Option<UtcTime>,
     /// Result of the release.
     pub outcome: Released,
@@ -89,7 +90,7 @@ pub struct Proposal {
     pub token: FencingToken,
     /// End of the token range, to which a grant raises the counter; at least `token`.
     pub last: FencingToken,
-    /// Floor that the application requested. It may be far above the clock of the node.
+    /// Floor that the application requested. It may be far above the node's clock.
     pub floor: Floor,
     /// Minimum time for which the node must have kept its data to vote; zero for a durable node.
     pub min_age: Duration,
@@ -150,7 +151,7 @@ pub enum Extended {
     Late,
 }
 
-/// A request to set a lease again on a node that lost it.
+/// A request to restore a lease on a node that lost it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Healing {
     /// The lock.

@@ -66,7 +66,7 @@ impl Views {
         self.kinds.iter().flatten().filter(is_answer).count()
     }
 
-    /// Returns the stored holds of this lease, one for each node that it holds.
+    /// Returns the stored holds of this lease, one for each node that has the lease.
     fn held_by<'a>(&'a self, lease: &'a str) -> impl Iterator<Item = &'a StoredHold> {
         self.holds.iter().filter(move |hold| hold.lease == lease)
     }
@@ -99,7 +99,7 @@ impl Views {
     }
 }
 
-/// Releases the lock on all nodes that still have the holder that the caller saw.
+/// Releases the lock on all nodes on which the holder that the caller saw still holds it.
 pub(super) async fn force(
     shared: &Arc<Shared>,
     request: ForceReleaseRequest,

@@ -27,7 +27,7 @@ impl Answers {
         Self { tally: Tally::new(nodes), kinds: vec![None; nodes], listeners: Some(0), held_by_other: false }
     }
 
-    /// Records the first reply of a node. Later replies do not count, because a repeated release finds nothing.
+    /// Records a node's first reply. Later replies do not count, because a repeated release finds nothing.
     fn hear(&mut self, node: usize, answer: Result<Released, BackendError>) {
         if self.kinds[node].is_some() {
             return;

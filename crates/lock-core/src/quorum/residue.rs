@@ -1,11 +1,11 @@
-//! The requests of one lease that one node may have carried out or may still carry out, and the releases that prove
-//! that nothing is left.
+//! The requests for one lease that one node may have executed or may still execute, and the releases that prove that
+//! nothing is left.
 //!
 //! A proposal or a heal without a reply may be executed later, until its `not_after`. A release proves that the lease
 //! is gone in three cases:
 //!
 //! - No request that may set the lease was in flight when the release was sent.
-//! - The release was executed after the last `not_after`, both by the clock of the node.
+//! - The release was executed after the last `not_after`, both by the node's clock.
 //! - The release found the lease, and only one request can have set it. A request is executed at most once.
 
 use crate::time::UtcTime;
@@ -87,15 +87,15 @@ impl Residue {
         self.unanswered > 0 || self.unknown
     }
 
-    /// Returns a release that is sent now.
+    /// Returns a release to send now.
     #[must_use]
     pub fn release(&self) -> Release {
         let after = self.is_open().then_some(self.not_after);
         Release { after, requests: self.requests, sets: self.sets }
     }
 
-    /// Records a release that was executed at this time of the node, if the time is known, and whether it found the
-    /// lease. Returns the time after which the next release is conclusive, or `None` if the next one need not wait.
+    /// Records a release that was executed at this time by the node's clock, if the time is known, and whether it found
+    /// the lease. Returns the time after which the next release is conclusive, or `None` if the next one need not wait.
     pub fn released(&mut self, release: Release, executed: Option<UtcTime>, found: bool) -> Option<UtcTime> {
         let was_last = found && (release.requests, self.requests) == (1, 1);
         let proves = was_last || release.after.is_none_or(|not_after| executed > Some(not_after));

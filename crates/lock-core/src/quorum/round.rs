@@ -1,4 +1,5 @@
-//! One attempt to acquire a lock from a majority of nodes. This file only decides: it turns replies into the next step.
+//! One attempt to acquire a lock, by proposing a token T to all nodes. This file only makes the decisions: it turns
+//! replies into the next step.
 //!
 //! ```text
 //!             stale: raises T and voids the votes for the old T
@@ -10,7 +11,7 @@
 //!
 //! - Only a reply to the current proposal is a vote. Votes for different tokens are never added up.
 //! - A win or a loss is final. Later replies change nothing.
-//! - A lost round may wait briefly for its reason: replies in flight may show that one lease holds a majority.
+//! - A lost round may wait briefly to learn the reason: replies in flight may show that one lease holds a majority.
 
 use super::node::{MAX_CLOCK_DISTANCE, Vote};
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Maximum number of times that a round raises its token. It limits clients that keep outbidding each other.
+/// Maximum number of times that a round raises its token. This limits clients that keep outbidding each other.
 const MAX_RAISES: u32 = 8;
 /// Maximum number of times that a node is asked again, with a corrected clock, because a request reached it too late.
 const MAX_LATES: u32 = 2;
@@ -59,7 +60,7 @@ struct Node {
     lates: u32,
 }
 
-/// The reply of a node to a proposal.
+/// A node's reply to a proposal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// The node voted.
@@ -203,8 +204,8 @@ impl Round {
         clock.max(self.floor).max(near).max(counters[self.majority() - 1]).saturating_add(1)
     }
 
-    /// Returns `true` if the next token is above the counter of this node and may win: enough nodes have not refused
-    /// for another reason. A counter far ahead is not outbid just because the next token grows with the clock.
+    /// Returns `true` if the next token is above this node's counter and may win: enough nodes have not refused for
+    /// another reason. A counter far ahead is not outbid just because the next token grows with the clock.
     fn can_outbid(&self, node: usize, clock: u64) -> bool {
         let token = self.next_token(clock);
         let may_grant = |node: &&Node| match node.answer {
@@ -303,7 +304,7 @@ impl Round {
 }
 
 impl Answer {
-    /// Returns the vote for errors, events and metrics. `left` is the time until a quarantined node may vote.
+    /// Returns the vote as errors, events and metrics report it. `left` is the time until a quarantined node may vote.
     #[must_use]
     pub fn kind(&self, left: Duration) -> VoteKind {
         match self {

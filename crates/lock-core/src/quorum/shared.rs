@@ -1,4 +1,4 @@
-//! State that all operations of a quorum share: the nodes, their clocks, their silence and the leases.
+//! State that all operations of a quorum share: the nodes, their clocks, which of them are silent, and the leases.
 
 use super::{
     clocks::{NodeClocks, not_after},
@@ -20,8 +20,8 @@ use crate::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// If the time of the quorum moves back by less than this, a clock estimate was corrected. Replies then repeat the
-/// previous time.
+/// If the quorum's time moves back by less than this, a clock estimate was corrected. Replies then repeat the previous
+/// time.
 const STEP: Duration = Duration::from_secs(1);
 /// Time for which background tasks wait for a reply that no decision needs.
 pub(super) const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -77,8 +77,8 @@ impl Shared {
         lock(&self.silence).ask(node, now)
     }
 
-    /// Returns the clock of this process, corrected by the median of the nodes. Before the first reply, returns the
-    /// wall clock of this machine.
+    /// Returns the median time of the nodes, as estimated by this process's clock. Before the first reply, returns this
+    /// machine's wall-clock time.
     pub(super) fn quorum_time(&self, now: Moment) -> UtcTime {
         let median = lock(&self.clocks).median(now);
         median.unwrap_or_else(|| self.clock.wall())
@@ -91,8 +91,8 @@ impl Shared {
         not_after(of_node.unwrap_or_else(|| self.clock.wall()), budget)
     }
 
-    /// Returns the time until `not_after`, or `None` if it has passed. The time is at most the duration of the lease:
-    /// after a clock correction, `not_after` may be much farther ahead, but the request is useless once its lease would
+    /// Returns the time until `not_after`, or `None` if it has passed. The time is at most the lease's duration: after
+    /// a clock correction, `not_after` may be much farther ahead, but the request is useless once its lease would
     /// have expired.
     pub(super) fn budget(&self, now: Moment, not_after: UtcTime, lease: Duration) -> Option<Duration> {
         let quorum = self.quorum_time(now);
@@ -105,7 +105,7 @@ impl Shared {
         (age < min).then(|| min - age)
     }
 
-    /// Creates a reply of the quorum.
+    /// Creates the quorum's reply.
     pub(super) fn reply<T>(&self, outcome: T, votes: Votes) -> Reply<T> {
         let now = self.quorum_time(self.clock.now()).as_micros();
         let before = self.last_now.load(Ordering::Relaxed);
@@ -129,14 +129,14 @@ impl Shared {
         (lease > self.max_lease).then(|| {
             let most = self.max_lease;
             let message = format!(
-                "a lease of {lease:?} exceeds `max_lease` ({most:?}) of this quorum: use a shorter lease, or raise \
+                "a lease of {lease:?} exceeds this quorum's `max_lease` ({most:?}): use a shorter lease, or raise \
                  `max_lease` on all clients"
             );
             BackendError::new(BackendErrorKind::Unsupported, Applied::No, message)
         })
     }
 
-    /// Creates the error of an operation that no majority decided.
+    /// Creates the error of an operation on which no majority has decided.
     pub(super) fn no_majority(&self, what: &str, applied: Applied, votes: Votes) -> BackendError {
         let needed = self.majority();
         let left = votes.iter().filter_map(|vote| match vote.kind {
@@ -161,8 +161,8 @@ impl Shared {
     }
 }
 
-/// Creates the error of a request that is not sent because its node is left out.
+/// Creates the error for a request that is not sent because its node is left out.
 pub(super) fn left_out() -> BackendError {
-    let message = "not asked: the latest requests to this node failed or were not answered";
+    let message = "no request sent: the latest requests to this node failed or were not answered";
     BackendError::new(BackendErrorKind::Unavailable, Applied::No, message)
 }

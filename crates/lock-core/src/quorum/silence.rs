@@ -4,7 +4,7 @@
 //! therefore gets few requests:
 //!
 //! ```text
-//!               no reply for longer than the limit of the node
+//!               no reply for longer than the node's limit
 //! answering ──────────────────────────────────────────────────▶ silent: one request per pause
 //!     ▲                                                            │
 //!     └───────────────────────── any reply ───────────────────────┘
@@ -26,13 +26,13 @@ const LIMIT_FACTOR: u32 = 4;
 const MIN_LIMIT: Duration = Duration::from_millis(300);
 /// Maximum limit. No request waits longer for its reply.
 const MAX_LIMIT: Duration = Duration::from_secs(3);
-/// Limit before the first reply of a node. It exceeds the round trip of any usual network.
+/// Limit before a node's first reply. It exceeds the round trip of any usual network.
 const FIRST_LIMIT: Duration = Duration::from_secs(1);
 /// Pause after the first request to a silent node. It doubles with each further request, up to [`MAX_PAUSE`].
 const INITIAL_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// The silence of all nodes.
+/// The nodes, and which of them are silent.
 #[derive(Debug)]
 pub(super) struct NodeSilence {
     nodes: Vec<Node>,
@@ -50,7 +50,7 @@ struct Node {
 }
 
 impl NodeSilence {
-    /// Creates the state of this many nodes, none of them silent.
+    /// Creates the state for this many nodes, none of them silent.
     pub(super) fn new(nodes: usize) -> Self {
         let node = Node { asked_since: None, answer_time: None, ask_at: Moment::START, pause: INITIAL_PAUSE };
         Self { nodes: vec![node; nodes] }
@@ -76,7 +76,7 @@ impl NodeSilence {
         Ok(())
     }
 
-    /// Records a reply of a node to a request that was sent at this moment.
+    /// Records a node's reply to a request that was sent at this moment.
     pub(super) fn answered(&mut self, node: usize, sent: Moment, now: Moment) {
         let node = &mut self.nodes[node];
         let recent = node.answer_time.map_or(Duration::ZERO, |time| time - time / 8);

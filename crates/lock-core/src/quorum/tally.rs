@@ -11,7 +11,7 @@ pub struct Tally {
     out: usize,
 }
 
-/// The reply of a node.
+/// A node's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Word {
     /// Certainly yes.
@@ -29,7 +29,7 @@ pub enum Ruling {
     Yes,
     /// Enough nodes said no that no majority can say yes.
     No,
-    /// Neither can be reached, because too many replies do not count.
+    /// Neither answer can reach the number of nodes that it needs, because too many replies do not count.
     Unknown,
 }
 
@@ -40,7 +40,7 @@ impl Tally {
         Self { nodes, yes: 0, no: 0, out: 0 }
     }
 
-    /// Counts the reply of a node.
+    /// Counts a node's reply.
     pub fn add(&mut self, word: Word) {
         match word {
             Word::Yes => self.yes += 1,

@@ -1,4 +1,4 @@
-//! Waits until a moment of a [`Clock`].
+//! Waits until a [`Clock`] reaches a moment.
 
 use crate::{
     clock::Clock,
@@ -12,7 +12,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A timer whose moment may change. The clock decides when it is due, since a timer of the runtime may fire early or
+/// A timer whose moment may change. The clock decides when it is due, since the runtime's timers may fire early or
 /// late.
 #[derive(Default)]
 pub(super) struct Timer(Option<(Moment, Pin<Box<Sleep>>)>);

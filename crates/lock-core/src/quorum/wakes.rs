@@ -106,7 +106,7 @@ impl Wakes {
         }
     }
 
-    /// Watches a name on all nodes. Returns once a majority has acknowledged it.
+    /// Watches a name on all nodes. Returns once a majority has acknowledged the subscription.
     pub(super) async fn subscribe(
         self: &Arc<Self>,
         subscriber: SubscriberId,
@@ -117,7 +117,7 @@ impl Wakes {
         self.ask_all(&name, Request::Subscribe).await
     }
 
-    /// Ends a subscription. After the last subscription of a name has ended, stops watching it on all nodes.
+    /// Ends a subscription. When a name's last subscription ends, stops watching the name on all nodes.
     pub(super) async fn unsubscribe(
         self: &Arc<Self>,
         subscriber: SubscriberId,
@@ -178,7 +178,7 @@ impl Wakes {
     async fn correct(&self, node: usize, name: &LockName, request: Request) {
         let is_watched = lock(&self.bursts).contains_key(name);
         let (backend, id) = (&self.shared.nodes[node].backend, self.listeners[node].1);
-        // If this fails, only wake-ups are affected, which are hints.
+        // A failure affects only wake-ups, which are hints.
         let _ = match (request, is_watched) {
             (Request::Subscribe, false) => backend.unsubscribe(id, name.clone()).await,
             (Request::Unsubscribe, true) => backend.subscribe(id, name.clone()).await,
