@@ -49,7 +49,10 @@ impl Shared {
             match error.kind() {
                 BackendErrorKind::Denied | BackendErrorKind::Unsupported => {
                     if own.refused() {
-                        tracing::warn!(error = %error, "failed to write the process card; no further attempts will be made");
+                        tracing::warn!(
+                            error = %error,
+                            "failed to write the process card; no further cards will be written"
+                        );
                     }
                 }
                 _ => tracing::debug!(error = %error, "failed to write the process card"),

@@ -150,9 +150,9 @@ impl HoldState {
     }
 }
 
-/// Completes at the first poll after the hold has ended. Each poll checks the clock, and the future has its own timer: after a
-/// pause of the process, this task may resume before the worker, and a late worker must not let work continue under a
-/// lost lock.
+/// Completes at the first poll after the hold has ended. Each poll checks the clock, and the future has its own timer:
+/// after a pause of the process, this task may resume before the worker, and a late worker must not let work continue
+/// under a lost lock.
 pub(crate) struct WaitEnded {
     hold: Arc<HoldState>,
     key: WakerKey,

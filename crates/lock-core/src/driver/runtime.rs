@@ -12,8 +12,8 @@ use std::{
 };
 use tokio::task::coop::poll_proceed;
 
-/// The maximum length of a sleep that a task depends on. tokio's timers stop while the computer is suspended, and a task
-/// must notice soon that the computer has resumed.
+/// The maximum length of a sleep that a task depends on. tokio's timers stop while the computer is suspended, and the
+/// task must soon notice that it has resumed.
 pub(super) const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Returns `true` inside a runtime with a timer. A runtime without a timer reveals this only by panicking.

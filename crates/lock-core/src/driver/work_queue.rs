@@ -100,8 +100,8 @@ impl WorkQueue {
         }
     }
 
-    /// Turns work that will never be done into unknown outcomes, which a later worker delivers if there is one. A call left in the
-    /// queue would keep everything that owns the queue alive.
+    /// Turns work that will never be done into unknown outcomes, which a later worker delivers if there is one. A call
+    /// left in the queue would keep everything that owns the queue alive.
     pub(super) fn give_up(&self) {
         let (calls, ops) = {
             let mut work = lock(&self.work);

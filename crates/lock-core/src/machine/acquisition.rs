@@ -1,7 +1,7 @@
 //! Tries to acquire the lock for the front of the queue: one lease id, one request in flight.
 //!
-//! The id is kept across busy and unknown replies, so that repeating an attempt of unknown outcome is harmless. It is
-//! used up by its first release.
+//! The id is kept across busy and unknown replies, so that repeating an attempt whose outcome is unknown is harmless.
+//! The first release uses up the id.
 
 use super::{
     command::{Command, Grant, GrantSource, Refusal},
@@ -21,16 +21,17 @@ use std::time::Duration;
 
 /// Consecutive *late* replies that are attributed to a wrong clock estimate; further ones count as failures.
 pub(super) const MAX_CONSECUTIVE_LATE: u32 = 3;
-/// The first interval of polling with back-off: after busy replies that do not report the remaining time of the other
-/// lease, and on a backend that cannot push.
+/// The first polling interval with back-off, which applies after busy replies that do not report the other lease's
+/// remaining time, and to a backend that cannot push.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The factor by which each further wait grows while the remaining time is unknown: the other lease may never expire.
+/// The factor by which each wait is longer than the previous one while the remaining time is unknown: the other lease
+/// may never expire.
 const SLOWER: u32 = 10;
 /// An attempt that is unanswered for the operation timeout divided by this indicates an outage.
 const SILENT_PART: u32 = 10;
-/// The time within which a try follows a report of missed wake-ups.
+/// The time within which an attempt follows a report of missed wake-ups.
 const MISSED_WAKES_SPREAD: Duration = Duration::from_millis(500);
-/// The longest polling interval of a backend that cannot push.
+/// The longest polling interval for a backend that cannot push.
 const SLOWEST_POLL: Duration = Duration::from_secs(1);
 
 impl Acquisition {
@@ -57,7 +58,7 @@ impl Acquisition {
         }
     }
 
-    /// Records an attempt of unknown outcome.
+    /// Records an attempt whose outcome is unknown.
     fn unknown(&mut self, attempt: &Attempt) {
         self.outstanding.unknown(attempt.not_after);
         self.longest = self.longest.max(attempt.terms.lease);
@@ -71,10 +72,11 @@ impl Machine {
         }
         match &self.acquisition {
             Some(acquisition) if acquisition.attempt.is_some() => None,
-            // A single try is delayed neither by the failures of others nor by the pause of a waiter that just left: its
+            // A single attempt is delayed neither by others' failures nor by the pause of a waiter that just left: its
             // caller wants an immediate reply.
             _ if self.queue.front()?.wait_policy == WaitPolicy::NoWait => Some(self.fairness.others_until),
-            // The reply to another waiter may be old: with a stream of short waits, an outage would go unnoticed.
+            // The reply to another waiter's attempt may be old: with a stream of short waits, an outage would go
+            // unnoticed.
             Some(acquisition)
                 if acquisition.asked_for != Some(self.queue.front()?.waiter) && !self.queue.is_outage() =>
             {
@@ -85,8 +87,8 @@ impl Machine {
         }
     }
 
-    /// Returns the refusal of a waiter whose time has passed. While the store is silent, other holders are unknown, and
-    /// an attempt of this waiter may still be applied.
+    /// Returns the refusal for a waiter whose time has passed. While the store is silent, other holders are unknown,
+    /// and this waiter's attempt may still be applied.
     pub(super) fn refuse_overdue(&self, now: Moment, overdue: Overdue, is_front: bool) -> Refusal {
         let own = self.acquisition.as_ref().filter(|_| is_front);
         let in_doubt = overdue.reenters || own.is_some_and(Acquisition::is_in_doubt);
@@ -134,8 +136,8 @@ impl Machine {
         s.emit(Command::TryAcquire { lease: acquisition.lease, terms, not_after, mode });
     }
 
-    /// Ends an acquisition without waiters. A request in flight is awaited, since its reply shows what has to be
-    /// undone.
+    /// Ends an acquisition that has no waiters left. A request in flight is awaited, since its reply shows what has to
+    /// be undone.
     fn end_idle_acquisition(&mut self, s: &mut Ctx<'_>) {
         if let Some(acquisition) = self.acquisition.take_if(|acquisition| acquisition.attempt.is_none()) {
             self.undo(s, acquisition);
@@ -173,7 +175,7 @@ impl Machine {
         }
     }
 
-    /// Handles the reply to the request in flight. A reply for another lease comes too late and is ignored.
+    /// Handles the reply to the request in flight. A reply for another lease has come too late and is ignored.
     pub(super) fn on_acquired(
         &mut self,
         s: &mut Ctx<'_>,
@@ -196,8 +198,8 @@ impl Machine {
                     Acquired::Granted { first, last } => self.on_granted(s, &attempt, first, last),
                     Acquired::Busy { remaining, .. } => self.on_busy(s, &attempt, remaining),
                     Acquired::Contended { retry_after } => self.on_contended(s, &attempt, retry_after),
-                    // Not a valid reply to a plain acquire. The attempt is repeated or undone like one of unknown
-                    // outcome.
+                    // Not a valid reply to a plain acquire. The attempt is repeated or undone, as if its outcome were
+                    // unknown.
                     Acquired::Reentered | Acquired::Gone | Acquired::Late => {
                         self.on_failed(s, &attempt, Failure::UNKNOWN);
                     }
@@ -208,8 +210,8 @@ impl Machine {
         self.use_lease_up(s);
     }
 
-    /// Discards the lease id if every attempt needs its own. Its remains are undone, unless the store has already done
-    /// so.
+    /// Discards the lease id if every attempt needs its own. The attempt is undone, unless the store has already undone
+    /// it.
     fn use_lease_up(&mut self, s: &mut Ctx<'_>) {
         let Some(acquisition) = self.acquisition.as_mut().filter(|_| self.config.lease_per_attempt) else {
             return;
@@ -232,9 +234,9 @@ impl Machine {
         let is_over = s.now >= deadline.min(max_hold_at);
         let front = self.queue.front();
         let Some(front) = front.filter(|_| !is_over) else {
-            // No waiter is left, or the reply came when the hold was already over: this process was paused, or the store
-            // is slow. In the second case, the next try is delayed, so that the lock is not taken from others again and
-            // again.
+            // No waiter is left, or the reply came when the hold was already over because this process was paused or
+            // the store is slow. In the second case, the next attempt is delayed, so that the lock is not taken from
+            // others again and again.
             acquisition.taken = true;
             if let Some(acquisition) = self.acquisition.take() {
                 self.undo(s, acquisition);
@@ -247,8 +249,8 @@ impl Machine {
         };
         self.backoff.answered();
         if front.terms != attempt.terms {
-            // Granted under the terms of a waiter that left, so it is requested again under the right terms. That keeps
-            // the lease, unless it is too long: then it is released, and another id is used.
+            // The lock was granted under the terms of a waiter that left, so it is requested again under the right
+            // terms. The lease is kept unless it is too long, in which case it is released and another id is used.
             acquisition.taken = true;
             acquisition.longest = acquisition.longest.max(attempt.terms.lease);
             acquisition.next_try = s.now;
@@ -347,8 +349,8 @@ impl Machine {
         self.queue.outage_over();
     }
 
-    /// Refuses the front if it is a single try; others would have been refused on entry. It is refused only if the
-    /// attempt was made for it: an attempt for a waiter that left may be older.
+    /// Refuses the front waiter if it wanted a single attempt and this attempt was made for it: an attempt for a waiter
+    /// that left may be older. Such waiters further back were already refused on entry.
     fn refuse_impatient(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, refusal: Refusal) {
         let its_own =
             |front: &Entry| front.wait_policy == WaitPolicy::NoWait && front.waiter == attempt.waiter;

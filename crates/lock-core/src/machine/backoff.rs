@@ -1,4 +1,4 @@
-//! The back-off of requests to a failing backend.
+//! The back-off between requests to a failing backend.
 
 use super::context::Ctx;
 use crate::time::Moment;
@@ -10,17 +10,17 @@ pub(super) const SLOWEST_RETRY: Duration = Duration::from_secs(2);
 /// rounds become less frequent.
 const MAX_QUICK_ROUNDS: u32 = 5;
 
-/// Returns the delay before try number `failures` + 1: 50 ms, doubling up to 2 s, plus up to a quarter of jitter so
-/// that the processes of a fleet do not retry in step. It is always shorter than the operation timeout, so that a failed
-/// operation is repeated and answered within two timeouts after the store answers again.
+/// Returns the delay before attempt number `failures` + 1: 50 ms, doubling up to 2 s, plus jitter of up to a quarter,
+/// so that the processes in a fleet do not retry in step. It is always shorter than the operation timeout, so that a
+/// failed operation is repeated and answered within two timeouts after the store answers again.
 pub(super) fn back_off(s: &mut Ctx<'_>, failures: u32, timeout: Duration) -> Duration {
     let slowest = SLOWEST_RETRY.min(timeout / 4 * 3).max(Duration::from_millis(1));
     let base = (FIRST_RETRY * 2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(slowest);
     base + s.jitter(base / 4)
 }
 
-/// The back-off of acquires of this name. It outlives the waiters: a stream of callers that give up must not become a
-/// stream of requests to a server that is down.
+/// The back-off between acquires of this name. It outlives the waiters: a stream of callers that give up must not
+/// become a stream of requests to a server that is down.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Backoff {
     failures: u32,
@@ -36,8 +36,8 @@ impl Backoff {
         self.resume_at = s.now + back_off(s, self.failures, timeout);
     }
 
-    /// Records a split vote: waits for the time that the backend requests, doubled with each round after the first
-    /// few.
+    /// Records a split vote: the next acquire waits for the time that the backend requests, doubled with each round
+    /// after the first few.
     pub(super) fn contended(&mut self, s: &Ctx<'_>, retry_after: Duration, timeout: Duration) {
         let contended = self.contended.saturating_add(1);
         let times = 2u32.saturating_pow(contended.saturating_sub(MAX_QUICK_ROUNDS).min(16));

@@ -1,9 +1,9 @@
-//! Cleanup of abandoned lease ids: released in the store until nothing of them can be left.
+//! Cleanup of abandoned lease ids: each is released in the store until no lease with the id can be left.
 //!
-//! Sending the release once is not enough: an acquire of unknown outcome may be executed after it and leave an orphan.
-//! Stamping the acquire with `not_after` is not enough either: the release may overtake it within that time. Together
-//! they are sufficient: release immediately, and repeat until a release was executed at a server time past the largest
-//! `not_after` that was sent for the id.
+//! Sending the release once is not enough: an acquire whose outcome is unknown may be executed after it and leave an
+//! orphaned lease. Stamping the acquire with `not_after` is not enough either: the release may overtake it within that
+//! time. Together they are sufficient: the release is sent immediately, and repeated until it was executed at a server
+//! time past the largest `not_after` that was sent for the id.
 
 use super::{
     backoff,
@@ -21,11 +21,11 @@ use crate::{
 };
 use std::time::Duration;
 
-/// The maximum number of undos of one name that the store has never executed. A caller that retries while the store
-/// fails with unknown outcomes would otherwise add one with each try.
+/// The maximum number of undos for one name that the store has not executed yet. A caller that retries while the store
+/// fails with unknown outcomes would otherwise add one with each attempt.
 pub(crate) const MAX_OPEN_UNDOS: usize = 16;
-/// The maximum number of undos of one name. Executed ones stay until no attempt can be applied, which takes an
-/// operation timeout.
+/// The maximum number of undos for one name. An executed undo stays until no attempt can be applied any more, which
+/// takes an operation timeout.
 const MAX_UNDOS: usize = 1_024;
 
 impl LeaseCleanup {
@@ -50,7 +50,7 @@ impl LeaseCleanup {
         Self { left_before: Some(deadline), replies, ..self }
     }
 
-    /// Delays the release: until then, the store keeps the lease.
+    /// Delays the release until this time. The store keeps the lease until then.
     pub(super) fn not_before(self, kept_until: Moment) -> Self {
         Self { kept_until, ..self }
     }
@@ -79,7 +79,7 @@ impl Machine {
         self.cleanups.iter().any(|cleanups| cleanups.unanswered)
     }
 
-    /// Returns `true` if the lock stays taken for its minimum hold.
+    /// Returns `true` if the lock is still taken only because of its minimum hold.
     pub(super) fn is_kept(&self, now: Moment) -> bool {
         let ended = self.hold.as_ref().is_some_and(|hold| hold.ended && now < hold.kept_until);
         ended || self.cleanups.iter().any(|cleanups| now < cleanups.kept_until)
@@ -139,8 +139,8 @@ impl Machine {
                 (now, Ok(ReleaseOutcome::Released))
             }
             Ok(Reply { now, outcome: Released::Gone { held_by_other }, .. }) => {
-                // Past its deadline, an expired lease cannot be distinguished from one that was lost before. After a
-                // release of unknown outcome, a lease freed by it cannot either.
+                // After the deadline, a lease that expired cannot be distinguished from one that was lost earlier.
+                // After a release whose outcome is unknown, a lease that it freed cannot either.
                 let over = cleanups.left_before.is_some_and(|deadline| s.now >= deadline);
                 match held_by_other {
                     _ if over || cleanups.in_doubt => (now, Err(Unconfirmed)),

@@ -1,4 +1,4 @@
-//! The commands of a machine.
+//! The commands that a machine emits.
 
 use super::event::{HoldId, OwnerId, Ticket, WaiterId};
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
 };
 use std::time::Duration;
 
-/// An action to carry out. The first five are IO: exactly one event reports the result of each, at the latest when its
-/// operation timeout has passed.
+/// An action to carry out. The first five are I/O operations: exactly one event reports the result of each, at the
+/// latest when its operation timeout has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Request the lock, or a greater depth.
@@ -33,7 +33,7 @@ pub enum Command {
         terms: Terms,
         /// The server time at which the request becomes void.
         not_after: UtcTime,
-        /// The current time; comes back with the reply.
+        /// The current time, which is returned with the reply.
         sent: Moment,
     },
     /// Lower the depth, or free the lock.
@@ -76,10 +76,10 @@ pub enum Command {
     Ended {
         /// The hold.
         hold: HoldId,
-        /// The way in which it ended.
+        /// The way in which the hold ended.
         how: HoldEnd,
     },
-    /// The result of the release of a guard. An explicit release is answered once the store has answered, a drop
+    /// The result of a guard's release. An explicit release is answered once the store has answered, and a drop
     /// immediately.
     ReleaseAnswered {
         /// The release that waits for the reply; `None` for a dropped guard.
@@ -94,7 +94,7 @@ pub enum Command {
 /// A grant to a waiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// The hold: its lease in the store, its fencing token.
+    /// The hold: its lease in the store and its fencing token.
     pub hold: HoldId,
     /// The owner.
     pub owner: OwnerId,
@@ -124,24 +124,25 @@ pub enum GrantSource {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It was a single try, and others hold the lock or wait for it.
+    /// The caller wanted a single attempt, and others hold the lock or wait for it.
     Busy,
-    /// Its waiting time passed while others held the lock or waited ahead of it. `Unknown` if its own attempt is in
-    /// flight or in doubt; it is undone.
+    /// The waiting time passed while others held the lock or were ahead in the queue. `Unknown` if the waiter's own
+    /// attempt is in flight or in doubt; that attempt is undone.
     Timeout(Applied),
     /// Too many acquires wait for this name.
     TooManyWaiters,
     /// The backend failed for longer than the outage budget.
     Outage,
-    /// As `Outage`, or its waiting time passed, while a request of unknown outcome is pending; it is undone.
+    /// As `Outage`, or the waiting time passed, while a request with an unknown outcome is pending; that request is
+    /// undone.
     Unanswered,
-    /// The backend failed, and a retry is pointless or not wanted. An attempt that may have been applied is undone.
+    /// The request failed, and a retry is pointless or not wanted. An attempt that may have been applied is undone.
     Failed(Applied),
     /// Too many earlier attempts are being undone, and the backend has executed none of these undos.
     TooManyUndos,
     /// The hold to re-enter was lost.
     Lost,
-    /// The token of the hold being re-entered does not exceed the floor.
+    /// The token of the hold to re-enter does not exceed the floor.
     BelowFloor(FencingToken),
     /// The factory is shutting down.
     ShutDown,
@@ -178,7 +179,7 @@ pub enum LostReason {
 pub enum ReleaseOutcome {
     /// The lock was held until now and is free.
     Released,
-    /// The lock was held until now and passed to the next waiter of this process, with a higher fencing token; see
+    /// The lock was held until now and passed to the next waiter in this process, with a higher fencing token; see
     /// [`LockOptions::hand_off`](crate::LockOptions::hand_off). The store was not asked, since the deadline of
     /// the hold had not passed.
     HandedOn,
@@ -222,7 +223,7 @@ pub enum RenewalOutcome {
     Renewed,
     /// The store no longer had the lease.
     Gone,
-    /// The store failed or did not reply.
+    /// The store returned an error, received the request too late, or did not reply.
     Failed,
 }
 
@@ -234,7 +235,7 @@ pub enum Notice {
     Renewal {
         /// The outcome.
         outcome: RenewalOutcome,
-        /// The time since it was sent.
+        /// The time since the renewal was sent.
         took: Duration,
         /// The remaining validity of the hold; zero if it has ended.
         remaining: Duration,
@@ -246,7 +247,7 @@ pub enum Notice {
         /// The remaining validity of the hold.
         remaining: Duration,
     },
-    /// A task of this process has waited longer than a lease for a hold of this process, perhaps its own.
+    /// A task in this process has waited longer than a lease for a hold in the same process, perhaps its own.
     SelfDeadlock {
         /// The fencing token of the hold.
         token: FencingToken,

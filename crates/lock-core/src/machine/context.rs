@@ -13,11 +13,12 @@ pub trait Env {
     fn random(&mut self) -> u64;
     /// Returns the current estimate of the server's clock.
     fn server_now(&mut self) -> UtcTime;
-    /// Returns how many guards of this hold were granted at or before this moment and not yet taken by their futures.
+    /// Returns the number of this hold's guards that were granted at or before this moment and that their futures have
+    /// not taken yet.
     fn unclaimed(&mut self, hold: HoldId, granted_by: Moment) -> u32;
 }
 
-/// The context of one call of `Machine::handle`.
+/// The context of one call to `Machine::handle`.
 pub(super) struct Ctx<'a> {
     pub(super) now: Moment,
     pub(super) env: &'a mut dyn Env,

@@ -1,4 +1,4 @@
-//! The re-entrancy depth: the number of guards of the hold, and the number that the store keeps.
+//! The re-entrancy depth: the number of guards that the hold has, and the number that the store keeps.
 //!
 //! At most one operation that changes the depth is in flight, and the next absolute depth is computed only after its
 //! reply. Guards that are added or released in the meantime wait for that reply; then one operation updates the store.
@@ -65,7 +65,8 @@ impl Depth {
 }
 
 impl Machine {
-    /// Updates the depth in the store to the number of guards and re-entries, or ends the hold.
+    /// Updates the depth in the store to the number of guards and pending re-entries, or ends the hold if there are
+    /// none.
     pub(super) fn settle_depth(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = &mut self.hold else { return };
         let reentrants = self.queue.entrant_count();

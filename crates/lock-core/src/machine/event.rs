@@ -1,4 +1,4 @@
-//! The events of a machine.
+//! The events that a machine handles.
 
 use crate::{
     backend::{Acquired, Applied, BackendError, Released, Renewed, Reply},
@@ -67,7 +67,7 @@ pub struct HoldId {
 /// The limit on the time that a waiter waits for a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WaitPolicy {
-    /// A single try without waiting.
+    /// A single attempt, without waiting.
     NoWait,
     /// Until this moment.
     Deadline(Moment),
@@ -75,7 +75,7 @@ pub enum WaitPolicy {
     Unbounded,
 }
 
-/// An input of the machine.
+/// An input to the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A new waiter.
@@ -116,8 +116,8 @@ pub enum Event {
     Unwatched(WatchAnswer),
     /// The lock may be free now.
     Woken,
-    /// Wake-ups of all names may have been missed: retry after a short random delay, so that the names and processes
-    /// of a fleet do not send requests at the same instant.
+    /// Wake-ups for all names may have been missed: retry after a short random delay, so that the processes of a fleet
+    /// do not send requests for all names at the same instant.
     MissedWakes,
     /// The computer may have been suspended, or the store may have lost the lease: renew the hold now.
     Suspicion,
@@ -138,8 +138,8 @@ pub enum Event {
         /// The hold.
         hold: HoldId,
     },
-    /// Renewals of other locks are about to be sent: renew with them from
-    /// [`renewable_from`](super::Machine::renewable_from).
+    /// Renewals of other locks are about to be sent: renew together with them if
+    /// [`renewable_from`](super::Machine::renewable_from) has been reached.
     RenewEarly,
     /// Time passed.
     Tick,
@@ -152,7 +152,7 @@ pub enum Event {
 pub enum WatchAnswer {
     /// The server acknowledged the request.
     Acknowledged,
-    /// It failed, or its outcome is unknown.
+    /// The request failed, or its outcome is unknown.
     Failed,
 }
 
@@ -166,7 +166,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The failure of an operation that was not answered.
+    /// The failure of an operation without a reply.
     pub const UNKNOWN: Self = Self { applied: Applied::Unknown, retryable: true };
 }
 

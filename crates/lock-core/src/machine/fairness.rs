@@ -3,8 +3,8 @@
 //! A process that releases a lock and has a local waiter sends its next request immediately, long before a wake-up
 //! reaches another process: a busy process would starve all others. After some consecutive turns, and after each chain
 //! of hand-offs that ends with waiters left, it therefore pauses briefly if others are subscribed. If the store does not
-//! report subscribers, it pauses after many turns in any case. After the release of another process, the processes take
-//! turns.
+//! report subscribers, it pauses after many turns in any case. After another process has released the lock, the
+//! processes take turns.
 
 use super::{context::Ctx, turn_order::TurnOrder};
 use crate::time::Moment;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Consecutive turns after which other subscribed processes get a chance.
 const TURNS: u32 = 16;
-/// Duration of consecutive turns after which other subscribed processes get a chance.
+/// Duration of a series of consecutive turns after which other subscribed processes get a chance.
 const STREAK: Duration = Duration::from_millis(100);
 /// Consecutive holds after which others get a chance if their subscriptions are unknown.
 const HOLDS_REGARDLESS: u32 = 1024;
@@ -36,8 +36,8 @@ pub(super) struct Fairness {
     turns: TurnOrder,
 }
 
-/// The wake-up by a release of this process, which is subscribed itself. It is not the turn of another process. It may
-/// come before or after the reply to the release.
+/// The wake-up that this process, as a subscriber, gets for its own release. It does not mean that another process had
+/// its turn. It may come before or after the reply to the release.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 enum Echo {
     #[default]
@@ -63,7 +63,7 @@ impl Fairness {
         }
     }
 
-    /// Returns the number of hand-offs since another process had its turn. Each bypasses a waiter of another process.
+    /// Returns the number of hand-offs since another process had its turn. Each bypasses a waiter in another process.
     pub(super) fn passes(&self) -> u32 {
         self.passes
     }
@@ -91,7 +91,7 @@ impl Fairness {
     }
 
     /// Records a wake-up, and returns the time of the next request. If the lock was released by another process, others
-    /// have had their turn, and the pause ends. `releasing` states whether a release of this process is in progress;
+    /// have had their turn, and the pause ends. `releasing` states whether this process is releasing the lock;
     /// `waits_until` is the time by which the front waiter, if any, needs a reply.
     pub(super) fn woken(&mut self, now: Moment, releasing: bool, waits_until: Option<Moment>) -> Moment {
         match self.echo {

@@ -1,10 +1,10 @@
-//! Local hand-off: when the last guard is released, the lease passes to the next waiter of this process without a
-//! request.
+//! Local hand-off: when the last guard is released, the lease passes to the next waiter in this process without a
+//! request to the store.
 //!
 //! This is lock cohorting (Dice, Marathe, Shavit: *Lock Cohorting*, PPoPP 2012). The store's lock belongs to the
 //! cohort, here a process, whose members hand it over to each other as often as a budget allows. Then it returns to
 //! the store and to the other processes. Each holder has its own fencing token, from the range that the acquire
-//! reserved: the store's counter was written before the first of them was issued.
+//! reserved: the store's counter was raised to the end of the range before its first token was issued.
 
 use super::{
     command::{Command, Grant, GrantSource, HoldEnd, Refusal, ReleaseOutcome},
@@ -33,9 +33,8 @@ impl Chain {
 }
 
 impl Hold {
-    /// Returns `true` if the store is known to keep the lease for longer than a request takes, at the depth of one
-    /// guard. An attempt or operation of unknown outcome, a suspicion, a fixed lease or a minimum hold rules out a
-    /// hand-off.
+    /// Returns `true` if the store is known to keep the lease for longer than a request takes, with a depth of one. An
+    /// attempt or operation with an unknown outcome, a suspicion, a fixed lease or a minimum hold rules out a hand-off.
     fn is_certain(&self, now: Moment) -> bool {
         self.depth.is_stored_as_one()
             && !self.renewal.is_suspect()
@@ -70,7 +69,7 @@ impl Machine {
         if is_off || self.queue.line_len() < 2 { 0 } else { RESERVE.min(terms.hand_off.passes) }
     }
 
-    /// Passes the lease to the front of the line, if there is one and the budget allows it. Returns `false` if it has
+    /// Passes the lease to the front waiter, if there is one and the budget allows it. Returns `false` if the lease has
     /// to be released in the store. Called when no guard is left.
     pub(super) fn hand_off(&mut self, s: &mut Ctx<'_>) -> bool {
         let (Some(hold), Some(front)) = (&mut self.hold, self.queue.front()) else { return false };
@@ -90,8 +89,8 @@ impl Machine {
         true
     }
 
-    /// Grants the lock to the front of the line. Waiters of the same owner re-enter with it; they would otherwise wait
-    /// for themselves.
+    /// Grants the lock to the front waiter. Waiters with the same owner re-enter with it; they would otherwise wait for
+    /// themselves.
     pub(super) fn grant_front(&mut self, s: &mut Ctx<'_>, grant: Grant) {
         let Some(waiter) = self.queue.front().map(|front| front.waiter) else { return };
         let HoldId { token, .. } = grant.hold;

@@ -40,7 +40,7 @@ impl Hold {
         hold
     }
 
-    /// Starts the hold of an owner with its first guard: everything that counts from a grant begins here.
+    /// Starts an owner's hold with its first guard: everything that counts from a grant begins here.
     pub(super) fn begin(&mut self, owner: OwnerId, sent: Moment, granted: Moment) {
         self.owner = owner;
         self.guards = 1;
@@ -58,8 +58,8 @@ impl Hold {
         }
     }
 
-    /// Returns `true` once the time to take the first guard has passed. From then on, each renewal checks that the
-    /// guards were taken; see [`is_unclaimed`](Self::is_unclaimed).
+    /// Returns `true` once the time for taking the first guard has passed. From then on, each renewal checks that the
+    /// guards have been taken; see [`is_unclaimed`](Self::is_unclaimed).
     pub(super) fn is_claim_checked(&self) -> bool {
         self.claim_by == Moment::NEVER
     }
@@ -70,7 +70,7 @@ impl Hold {
         self.guards > 0 && s.env.unclaimed(self.id, s.now - self.terms.lease / 2) >= self.guards
     }
 
-    /// Returns the reason for a loss by time: the limit that is reached first.
+    /// Returns the reason for a loss due to time: the limit that is reached first.
     fn ends_by_time(&self) -> LostReason {
         if self.max_hold_at <= self.deadline { LostReason::MaxHold } else { LostReason::Expired }
     }
@@ -189,20 +189,21 @@ impl Machine {
         if hold.guards > 0 && reason != LostReason::Unclaimed {
             self.lost_holds.push(LostHold { owner: hold.owner, hold: hold.id, guards: hold.guards });
         }
-        // A guard released before the end was protected all the time, unless the store reports otherwise.
+        // The work under a guard released before the end was protected throughout, unless the store reports otherwise.
         let answer = match reason {
             LostReason::Gone => Ok(ReleaseOutcome::AlreadyExpired),
             _ => Err(Unconfirmed),
         };
         hold.depth.replies.answer(s, answer);
         if reason != LostReason::Gone || hold.outstanding.not_after.is_some() {
-            // The work of a hold that was never claimed has not begun.
+            // The work under a hold that was never claimed has not begun.
             let kept_until = if reason == LostReason::Unclaimed { Moment::START } else { hold.kept_until };
             self.retire(s, LeaseCleanup::new(hold.id.lease, hold.outstanding).not_before(kept_until));
         }
     }
 
-    /// Reports a waiter that waits longer than a lease for a hold of its own process: it may be waiting for itself.
+    /// Reports a waiter that has waited longer than a lease for a hold in its own process: it may be waiting for
+    /// itself.
     pub(super) fn notice_local_wait(&mut self, s: &mut Ctx<'_>) {
         let Some(hold) = self.hold.as_mut().filter(|hold| !hold.ended) else { return };
         hold.local_wait = match hold.local_wait {

@@ -1,15 +1,15 @@
-//! The lock state machine: every decision of this process about one lock name.
+//! The lock state machine: every decision this process makes about one lock name.
 //!
-//! It is a plain value. Events go in, commands come out, and the time is an argument; it reads no clock, does no IO,
-//! wakes no task and logs nothing. The same type is run by the driver, tested in virtual time, and searched by a
-//! model checker.
+//! It is a plain value. Events go in, commands come out, and the time is an argument; it reads no clock, does no I/O,
+//! wakes no task and logs nothing. The same type is run by the driver, tested in virtual time, and explored by a model
+//! checker.
 //!
 //! ```text
 //!   Enter ─▶ QUEUE of waiters, first in, first out ───────── Leave · wait over · outage · Shutdown ─▶ Refuse
 //!              │ the front one, and no hold
 //!              ▼
 //!          ACQUISITION  one fresh lease id ◀───────────┐
-//!              │ TryAcquire                            │ wake-up, lease of the other over, back-off
+//!              │ TryAcquire                            │ wake-up, other lease expired, back-off
 //!              ├─ Busy ──▶ Watch, acknowledged ──▶ wait ┤
 //!              ├─ Unknown / Late ──────────────────────┘  (same id: repeating is harmless)
 //!              ├─ Granted, nobody waits any more ─────────────────────────────┐
@@ -29,8 +29,8 @@
 //!
 //! Invariants, each explained where it is enforced: at most one depth-changing operation is in flight per lease; the
 //! expiry and the deadline never decrease; a lease id is used up by its first release; a wake-up during an attempt is
-//! remembered; an attempt of unknown outcome is repeated or undone; the deadline counts from before the request was
-//! sent.
+//! remembered; an attempt whose outcome is unknown is repeated or undone; the deadline counts from before the request
+//! was sent.
 
 mod acquisition;
 mod backoff;
@@ -126,15 +126,16 @@ impl Machine {
         parts.into_iter().flatten().min().filter(|at| *at != Moment::NEVER)
     }
 
-    /// Returns `true` if the machine can be dropped: nothing is held, wanted or in progress, no guard is left, and no
-    /// other process must be given a turn first.
+    /// Returns `true` if the machine can be dropped: nothing is held, requested or in progress, no guard is left, and
+    /// no other process must be given a turn first.
     #[must_use]
     pub fn is_removable(&self) -> bool {
         let is_remembered = !self.closed && self.fairness.remembered_until().is_some();
         self.is_drained() && self.lost_holds.is_empty() && self.watch.is_off() && !is_remembered
     }
 
-    /// Returns `true` if nothing is held, wanted or to be undone. After a shutdown, this means that all work is done.
+    /// Returns `true` if nothing is held or requested, and nothing has to be undone. After a shutdown, this means that
+    /// all work is done.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.hold.is_none() && self.acquisition.is_none() && self.cleanups.is_empty() && self.queue.is_empty()
@@ -160,7 +161,7 @@ impl Machine {
         self.hold.as_ref().is_some_and(|hold| !hold.ended && hold.renewal.is_suspect())
     }
 
-    /// Ends everything whose time has passed.
+    /// Ends every hold, wait and cleanup whose time has passed.
     fn pass_time(&mut self, s: &mut Ctx<'_>) {
         self.fairness.pass_time(s.now);
         self.pass_time_for_hold(s);

@@ -22,22 +22,22 @@ pub(super) fn max_hold_at(since: Moment, terms: &Terms) -> Moment {
 /// The effects that a lease id may have, or may yet have, in the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Outstanding {
-    /// The server time until which attempts of unknown outcome may be applied.
+    /// The server time until which attempts with an unknown outcome may be applied.
     pub(super) not_after: Option<UtcTime>,
-    /// The time by which all remains have expired; never decreases.
+    /// The time by which every such lease has expired; never decreases.
     pub(super) over_at: Moment,
     /// The timeout of an operation on the lease.
     pub(super) timeout: Duration,
 }
 
 impl Outstanding {
-    /// Records that an operation was sent that sets or extends the lease.
+    /// Records that an operation that sets or extends the lease was sent.
     pub(super) fn sent(&mut self, now: Moment, terms: &Terms) {
         self.over_at = self.over_at.max(now + terms.operation_timeout + terms.lease);
         self.timeout = terms.operation_timeout;
     }
 
-    /// Records an attempt of unknown outcome.
+    /// Records an attempt whose outcome is unknown.
     pub(super) fn unknown(&mut self, not_after: UtcTime) {
         self.not_after = self.not_after.max(Some(not_after));
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 pub(super) struct Queue {
     line: FifoMap<WaiterId, Waiter>,
     reentrants: FifoMap<WaiterId, Waiter>,
-    /// Waits of equal length end in the order in which they began, so these keys increase, too.
+    /// Waits of equal length end in the order in which they began, so these keys increase as well.
     alarms: FifoMap<(Moment, WaiterId), ()>,
     /// Waiters in the line with a named owner, by owner; only they can have siblings.
     owned: BTreeSet<(OwnerId, WaiterId)>,
@@ -157,7 +157,7 @@ impl Queue {
         ids
     }
 
-    /// Removes all waiters of the line.
+    /// Removes all waiters in the line.
     pub(super) fn drain_line(&mut self) -> Vec<WaiterId> {
         let ids: Vec<_> = self.line.iter().map(|(id, _)| *id).collect();
         ids.iter().for_each(|id| self.remove(*id));

@@ -66,7 +66,7 @@ impl Machine {
         s.emit(Command::Renew { lease, terms, not_after, sent });
     }
 
-    /// Renews before anything else relies on the hold. A fixed lease is not renewed and keeps its end.
+    /// Renews the lease before anything else relies on the hold. A fixed lease is not renewed and keeps its end.
     pub(super) fn on_suspicion(&mut self, s: &mut Ctx<'_>) {
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.terms.keep != Keep::Fixed) {
             hold.renewal.suspect = true;
@@ -138,8 +138,8 @@ impl Machine {
         }
     }
 
-    /// Returns the time of the next renewal. If another one is still in flight (a suspicion does not wait for it),
-    /// its reply schedules the next.
+    /// Returns the time of the next renewal. If another renewal is still in flight, because a suspicion does not wait
+    /// for it, its reply schedules the next one.
     fn next_renewal(renewal: &Renewal, sent: Moment, terms: &Terms) -> Moment {
         match renewal.in_flight {
             0 => Renewal::after(sent, terms).next_at,

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{fifo_map::FifoMap, time::Moment};
 
-/// Pending replies, each with the depth that it left and its deadline.
+/// Releases without a reply, each with the depth that it left and the deadline for its reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct ReleaseReplies(FifoMap<Ticket, Open>);
 
@@ -22,7 +22,7 @@ impl ReleaseReplies {
         self.0.insert(ticket, Open { left, answer_by });
     }
 
-    /// Returns the earliest deadline of a reply.
+    /// Returns the earliest deadline for a reply.
     pub(super) fn answer_by(&self) -> Moment {
         self.0.iter().map(|(_, open)| open.answer_by).min().unwrap_or(Moment::NEVER)
     }
@@ -41,7 +41,8 @@ impl ReleaseReplies {
         }
     }
 
-    /// Answers the releases that left guards behind: the depth in this process is certain, whatever the store has.
+    /// Answers the releases that left guards behind: the depth in this process is certain, whatever the store has
+    /// recorded.
     pub(super) fn answer_inner(&mut self, s: &mut Ctx<'_>) {
         self.answer_if(s, |open| open.left > 0);
     }

@@ -19,13 +19,13 @@ use std::time::Duration;
 /// The configuration shared by all machines of a factory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MachineConfig {
-    /// The maximum number of waiters of one name.
+    /// The maximum number of waiters for one name.
     pub max_waiters: usize,
     /// `true` if the backend pushes wake-ups.
     pub push: bool,
     /// The time for which a subscription is kept after the last waiter has left.
     pub linger: Duration,
-    /// The longest time between two tries of a waiter whose subscription is not acknowledged.
+    /// The longest time between two attempts for a waiter whose subscription is not acknowledged.
     pub unsubscribed_poll: Duration,
     /// `true` if every attempt needs its own lease id, as a quorum requires.
     pub lease_per_attempt: bool,
@@ -96,7 +96,7 @@ pub(super) struct Hold {
     /// The last token of the range that the acquire reserved for hand-offs.
     pub(super) last_token: FencingToken,
     pub(super) terms: Terms,
-    /// The end of its validity; never decreases.
+    /// The end of the hold's validity; never decreases.
     pub(super) deadline: Moment,
     pub(super) guards: u32,
     pub(super) depth: Depth,
@@ -122,7 +122,7 @@ pub(super) struct Chain {
     pub(super) is_used: bool,
 }
 
-/// Tracks how long waiters of this process have waited for this hold.
+/// Tracks how long waiters in this process have waited for this hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum LocalWait {
     None,
@@ -130,7 +130,7 @@ pub(super) enum LocalWait {
     Noticed,
 }
 
-/// A lost hold whose guards are not all released.
+/// A lost hold whose guards have not all been released.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LostHold {
     pub(super) owner: OwnerId,
@@ -141,10 +141,10 @@ pub(super) struct LostHold {
 /// The re-entrancy depth of a hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Depth {
-    /// The depth that the store is known to keep; `None` after an operation of unknown outcome.
+    /// The depth that the store is known to keep; `None` after an operation whose outcome is unknown.
     pub(super) stored: Option<u32>,
     pub(super) change: Option<DepthChange>,
-    /// Releases that wait for a reply of the store.
+    /// Releases that wait for a reply from the store.
     pub(super) replies: ReleaseReplies,
     pub(super) failures: u32,
     pub(super) lates: u32,
@@ -175,7 +175,7 @@ pub(super) struct Renewal {
     pub(super) suspect: bool,
 }
 
-/// A lease id that was abandoned, until nothing of it can be left in the store.
+/// An abandoned lease id, kept until no lease with the id can be left in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct LeaseCleanup {
     pub(super) lease: LeaseNumber,
@@ -200,7 +200,7 @@ pub(super) struct LeaseCleanup {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Watch {
     pub(super) state: WatchState,
-    /// Set if a try found the lock busy since the subscription was last off.
+    /// Set if an attempt has found the lock busy since the subscription was last off.
     pub(super) wanted: bool,
     pub(super) failures: u32,
     pub(super) linger_until: Option<Moment>,

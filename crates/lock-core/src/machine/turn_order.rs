@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-/// The delay for each process that is ahead: enough time for its request to reach the store.
+/// The delay per process that is ahead: enough time for that process's request to reach the store.
 const HEAD_START: Duration = Duration::from_millis(1);
 /// The maximum number of other processes that are counted. Some of them may only listen, so this limits the number of
 /// turns before a process that waits sends its requests at once, and keeps the delay well below the pause of a process
@@ -20,9 +20,9 @@ const MAX_OTHERS: u32 = 5;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct TurnOrder {
-    /// Other subscribed processes, as counted by the latest release of this process, at most [`MAX_OTHERS`].
+    /// Other subscribed processes, as counted by this process's latest release, at most [`MAX_OTHERS`].
     others: u32,
-    /// Others that did not take a turn of theirs.
+    /// Others that did not take their turn.
     absent: u32,
     /// Releases by others since this process last had the lock, at most [`MAX_OTHERS`].
     seen: u32,
@@ -35,7 +35,7 @@ impl TurnOrder {
         self.others.saturating_sub(self.absent).saturating_sub(self.seen)
     }
 
-    /// Records a release by another process. Returns the delay of the next request.
+    /// Records a release by another process. Returns the delay before the next request.
     pub(super) fn released_by_other(&mut self) -> Duration {
         self.seen = MAX_OTHERS.min(self.seen + 1);
         let ahead = self.ahead();
@@ -52,7 +52,7 @@ impl TurnOrder {
         self.is_first = false;
     }
 
-    /// Records that another process got the lock before a request of this process. If this process seemed to be first,
+    /// Records that another process got the lock before this process's request. If this process seemed to be first,
     /// more processes take their turns than it assumed.
     pub(super) fn found_busy(&mut self) {
         if std::mem::take(&mut self.is_first) {

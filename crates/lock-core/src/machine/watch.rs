@@ -1,4 +1,5 @@
-//! The subscription to wake-ups: made when a try finds the lock busy, and kept for a while after the last waiter.
+//! The subscription to wake-ups: made when an attempt finds the lock busy, and kept for a while after the last waiter
+//! has left.
 
 use super::{
     backoff,
@@ -10,7 +11,7 @@ use super::{
 use crate::time::Moment;
 use std::time::Duration;
 
-/// The number of consecutive failures to end a subscription after which its connection, and with it the subscription,
+/// The number of consecutive failed attempts to unsubscribe after which the connection, and with it the subscription,
 /// is considered dead.
 const MAX_FAILURES: u32 = 10;
 

@@ -113,7 +113,7 @@ fn grant_with_other_terms_is_requested_again_with_the_right_ones() {
         other => panic!("not a try: {other:?}"),
     }
     story.says_nothing();
-    // B leaves too: the lease of the first reply must be released even if the second reply is busy.
+    // B leaves too: the lease that the first reply granted must be released even if the second reply is busy.
     story.tell(Event::Leave { waiter: B }).busy(lease, Duration::from_secs(1));
     assert_eq!(story.releases(0), lease);
 }
@@ -212,7 +212,7 @@ fn single_try_never_overtakes_a_waiter_and_sends_nothing() {
     story.says_nothing();
 }
 
-/// The wait of another waiter ends at the moment of the try. Its acquisition remains, and so does its pause.
+/// Another waiter's wait ends at the moment of the attempt. Its acquisition remains, and so does its pause.
 #[test]
 fn single_try_ignores_the_pause_of_a_wait_that_just_ended() {
     let mut story = Story::begins();

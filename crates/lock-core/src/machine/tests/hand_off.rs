@@ -1,4 +1,4 @@
-//! Hand-offs of a lease between waiters of this process.
+//! Hand-offs of a lease between waiters in this process.
 
 use super::*;
 use crate::terms::{HandOffBudget, TermValues};
@@ -10,7 +10,7 @@ fn budget(passes: u32, within: Duration) -> Terms {
     TermValues { hand_off: HandOffBudget { passes, within }, ..*terms() }.into()
 }
 
-/// `A` holds with further tokens in reserve, and this many waiters wait behind it.
+/// `A` holds the lock with further tokens in reserve, and this many waiters wait behind it.
 fn line_of(waiters: u64, terms: &Terms) -> (Story, LeaseNumber, HoldId) {
     let mut story = Story::begins();
     for waiter in 1..=waiters + 1 {
@@ -144,7 +144,7 @@ fn suspect_hold_goes_to_the_store() {
     let (mut story, lease, hold) = line_of(2, &terms());
     story.at(0.001).tell(Event::Suspicion).renews();
     goes_to_store(&mut story, hold);
-    // The reply of that renewal belongs to a lease that is over.
+    // The reply to that renewal belongs to a lease that is over.
     story.renewed(lease, at(0.001), Renewed::Renewed).says_nothing();
 }
 
@@ -278,7 +278,7 @@ fn max_hold_counts_from_the_grant_of_each_holder() {
     assert_eq!(story.grants(B).max_hold_at, at(24.0));
 }
 
-/// `B` and everyone else enter again as soon as they have left: this process never runs out of waiters.
+/// `B` and all others queue again as soon as they have left, so this process never runs out of waiters.
 fn holds_until_it_steps_back(terms: &Terms, step: f64) -> u32 {
     let mut story = Story::begins();
     let mut entered = 0;
@@ -325,7 +325,7 @@ fn hand_off_budget_limits_bypasses_of_a_waiter_in_another_process() {
 
 #[test]
 fn short_chains_share_one_budget() {
-    // Two wait at a time, so a chain has one pass and ends with an empty line, which alone is no reason to step back.
+    // Two wait at a time, so a chain has one pass and ends with an empty queue, which alone is no reason to step back.
     let terms = budget(4, Duration::from_secs(1));
     let mut story = Story::begins();
     let mut entered = 0;
@@ -357,7 +357,7 @@ fn short_chains_share_one_budget() {
 }
 
 impl Story {
-    /// `A` holds with tokens in reserve, and `B` waits.
+    /// `A` holds the lock with tokens in reserve, and `B` waits.
     fn with_a_holding_in_a_chain() -> (Self, LeaseNumber, HoldId) {
         line_of(1, &terms())
     }

@@ -13,7 +13,7 @@ fn hold_is_renewed_and_lost_at_the_deadline_counted_from_sending() {
     story.at(12.0).renewed(lease, sent, Renewed::Renewed);
     story.says(Command::Extended { hold, deadline: at(40.0 - 0.302) });
 
-    // From now on nothing is answered: the driver reports each renewal as unknown after 3 s.
+    // From now on, the store does not reply: the driver reports each renewal as unknown after 3 s.
     let (_, sent) = story.at(20.0).renews();
     assert!(!story.machine.is_suspect());
     story.at(23.0).renew_unknown(lease, sent);

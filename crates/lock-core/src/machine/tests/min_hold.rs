@@ -7,7 +7,7 @@ fn kept() -> Terms {
     crate::options::LockOptions::new().min_hold(Duration::from_secs(10)).terms().unwrap()
 }
 
-/// Starts a story in which `A` holds since second 0 with a minimum hold.
+/// Starts a story in which `A` has held the lock since second 0, with a minimum hold.
 fn with_a_holding() -> (Story, LeaseNumber, HoldId) {
     let mut story = Story::begins();
     story.enters_with(A, |entry| entry.terms = kept());

@@ -1,4 +1,4 @@
-//! Tests in the form of stories: a machine gets events at moments of a virtual clock and returns commands.
+//! Tests in the form of stories: a machine gets events at given times of a virtual clock and returns commands.
 
 mod acquisition;
 mod close;
@@ -51,13 +51,13 @@ struct Story {
     machine: Machine,
     now: Moment,
     said: VecDeque<Command>,
-    /// The reports of the machine about drops and renewals.
+    /// The machine's reports about drops and renewals.
     reports: Vec<Command>,
     world: World,
     next_token: u64,
 }
 
-/// The environment of the machine. Its random numbers are distinct and the same in every run.
+/// The machine's environment. Its random numbers are distinct and the same in every run.
 struct World {
     drawn: u64,
     server: UtcTime,
@@ -95,7 +95,7 @@ impl Story {
         }
     }
 
-    /// Advances to this second. Every wake-up that the machine requested happens in between.
+    /// Advances to this second. Every wake-up that the machine requests happens on the way.
     fn at(&mut self, seconds: f64) -> &mut Self {
         let to = at(seconds);
         while let Some(wake) = self.machine.wake_at().filter(|wake| *wake <= to && *wake > self.now) {
@@ -194,7 +194,7 @@ impl Story {
         self.tell(Event::Renewed { lease, sent, outcome: Err(Failure::UNKNOWN) })
     }
 
-    /// Returns the next command of the machine.
+    /// Returns the machine's next command.
     fn next(&mut self) -> Command {
         self.said.pop_front().expect("the machine said something")
     }
@@ -259,7 +259,7 @@ impl Story {
         self.says(Command::Ended { hold, how: HoldEnd::Lost(reason) });
     }
 
-    /// Starts a story in which `A` holds since second 0.
+    /// Starts a story in which `A` has held the lock since second 0.
     fn with_a_holding() -> (Self, LeaseNumber, HoldId) {
         let mut story = Self::begins();
         story.enters(A);
@@ -269,7 +269,7 @@ impl Story {
         (story, lease, hold)
     }
 
-    /// Starts a story in which `A` waits for the lock of another process, whose lease lasts 20 s, and subscribes.
+    /// Starts a story in which `A` waits for a lock that another process holds with a lease of 20 s, and subscribes.
     fn with_a_waiting() -> (Self, LeaseNumber) {
         let mut story = Self::begins();
         story.enters(A);

@@ -1,4 +1,4 @@
-//! Results of releases, for every possible answer.
+//! Results of releases, for every possible reply.
 
 use super::*;
 
@@ -127,7 +127,7 @@ fn release_behind_a_hanging_reentry_completes_in_time() {
     answered(&mut story, Err(Unconfirmed));
 }
 
-/// Acquires the lock for the front waiter and releases it, like a process with many local waiters.
+/// Acquires the lock for the front waiter and releases it, as a process with many local waiters does.
 fn turn(story: &mut Story, listeners: Option<u32>) {
     let lease = story.tries();
     let hold = story.granted(lease);

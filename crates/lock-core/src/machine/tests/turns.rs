@@ -1,4 +1,4 @@
-//! The turn of this process among several waiting processes.
+//! This process's turn among several waiting processes.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Waiting: subscribe, retry, sleep; and wake-ups at the worst moment.
+//! Waiting: subscribing, retrying and sleeping, and wake-ups at the worst moment.
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn wake_up_during_a_try_is_latched() {
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
-    // The store executes the try and then the release, whose message overtakes the busy reply.
+    // The store executes the attempt and then the release, whose message overtakes the busy reply.
     story.tell(Event::Woken).says_nothing();
     story.busy(lease, Duration::from_secs(20));
     assert_eq!(story.tries(), lease);

@@ -104,7 +104,7 @@ fn clients_that_outbid_one_another_end_as_contended() {
     assert_eq!(story.says(1, stale(0)), Step::Ended(Verdict::Contended));
 }
 
-/// A floor has lifted the counters. A fast node refuses immediately, while the same reply of a slow node is
+/// A floor has raised the counters. A fast node refuses immediately, while the same reply from a slow node is
 /// outstanding.
 #[test]
 fn far_counter_raises_nothing_until_a_majority_has_it() {
@@ -173,7 +173,7 @@ fn nodes_that_are_down_or_quarantined_fail_the_round() {
     assert!(is_won(story.says(1, GRANTED)), "one failed node does not prevent a majority");
 }
 
-/// The votes of quarantined nodes do not count, because leases that they forgot may still be valid.
+/// Quarantined nodes' votes do not count, because leases that the nodes forgot may still be valid.
 #[test]
 fn quarantined_node_gives_no_majority() {
     let mut story = Story::of(5);
@@ -197,7 +197,7 @@ fn late_node_is_asked_again() {
     assert_eq!(story.says(0, Vote::Late), Step::Ended(Verdict::Late));
 }
 
-/// The clock of this machine is an hour behind, as the replies of the nodes show.
+/// This machine's clock is an hour behind, as the nodes' replies show.
 #[test]
 fn token_follows_the_clocks_of_the_nodes() {
     let mut story = Story::of(3);
@@ -229,7 +229,7 @@ fn wrong_clock_costs_one_vote() {
     assert!(is_won(story.says(2, GRANTED)));
 }
 
-/// The counter of a node whose clock was an hour ahead would otherwise block the name for an hour.
+/// The counter on a node whose clock was an hour ahead would otherwise block the name for an hour.
 #[test]
 fn one_far_counter_does_not_raise_the_token() {
     let mut story = Story::of(3);
@@ -240,7 +240,7 @@ fn one_far_counter_does_not_raise_the_token() {
     assert_eq!(story.token(), CLOCK + 1);
 }
 
-/// The next token grows with the clock. That alone is no reason to void the votes of the other nodes.
+/// The next token grows with the clock. That alone is no reason to void the other nodes' votes.
 #[test]
 fn far_counter_is_not_outbid_by_the_clock() {
     let mut story = Story::of(3);
@@ -259,7 +259,7 @@ fn far_counter_counts_as_a_failed_vote() {
     assert_eq!(story.fails(2), Step::Ended(Verdict::Failed));
 }
 
-/// A floor that an application once requested has put the counters of all nodes far ahead.
+/// A floor that an application once requested has put all nodes' counters far ahead.
 #[test]
 fn far_counter_of_a_majority_raises_the_token() {
     let mut story = Story::of(3);

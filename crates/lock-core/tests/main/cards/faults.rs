@@ -27,7 +27,7 @@ async fn rejected_write_is_logged_once_and_ends_further_writes() {
     tokio::time::sleep(secs(100)).await;
     assert_eq!(scene.cards.writes(), 1);
     assert_eq!(warnings(&log), 1, "{}", log.text());
-    assert!(log.text().contains("process card refused"), "{}", log.text());
+    assert!(log.text().contains("no further cards will be written"), "{}", log.text());
     let inspection = scene.other.inspect("x").await.unwrap();
     assert!(inspection.stored.is_some() && inspection.process.is_none());
 }
