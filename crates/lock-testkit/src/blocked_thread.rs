@@ -26,7 +26,7 @@ impl LastUse {
 /// Holds a lock in one task while another task repeatedly uses a second lock and then blocks its thread. Returns
 /// `true` if the first lock was held throughout.
 ///
-/// `connect` creates the factory inside the runtime, and `lease` is the lease of its locks. With
+/// `connect` creates the factory inside the runtime, and `lease` is the duration of its leases. With
 /// two or more threads, the thread blocks for two and a half leases. A single thread cannot renew
 /// while it is blocked, so it blocks for a quarter of a lease and the watchdog must catch up.
 pub fn outlives_a_blocked_thread<F>(threads: usize, last: LastUse, lease: Duration, connect: F) -> bool
@@ -34,7 +34,7 @@ where
     F: Future<Output = LockFactory> + Send + 'static,
 {
     let runtime =
-        Builder::new_multi_thread().worker_threads(threads).enable_all().build().expect("a runtime");
+        Builder::new_multi_thread().worker_threads(threads).enable_all().build().expect("no runtime");
     let block = if threads == 1 { lease / 4 } else { lease * 5 / 2 };
     let held = runtime.block_on(async {
         let locks = tokio::spawn(connect).await.expect("failed to create the factory");

@@ -96,12 +96,12 @@ impl Contender {
         self.backend.acquire(request).await.expect("acquire failed on a healthy store")
     }
 
-    /// Acquires the lock. Fails unless the lock is granted.
+    /// Acquires the lock. Panics unless the lock is granted.
     pub async fn take(&self, name: &LockName, duration: Duration) -> Tokens {
         self.take_with(name, duration, 0, None).await
     }
 
-    /// Acquires the lock with reserved tokens. Fails unless the lock is granted.
+    /// Acquires the lock with reserved tokens. Panics unless the lock is granted.
     pub async fn take_with(&self, name: &LockName, duration: Duration, reserve: u32, floor: Floor) -> Tokens {
         let request = self.request(name, duration, next(reserve, floor)).await;
         granted(self.send(request).await.outcome)
@@ -131,18 +131,18 @@ impl Contender {
         answer.expect("renewal failed on a healthy store").outcome
     }
 
-    /// Releases to this depth and notifies waiters.
+    /// Lowers the depth to this value, or frees the lock if it is 0, and notifies waiters.
     pub async fn release(&self, name: &LockName, depth_left: u32) -> Released {
         self.release_with(name, depth_left, NotifyWaiters::Yes).await
     }
 
-    /// Releases to this depth.
+    /// Lowers the depth to this value, or frees the lock if it is 0.
     pub async fn release_with(&self, name: &LockName, depth_left: u32, notify: NotifyWaiters) -> Released {
         let request = ReleaseRequest { name: name.clone(), lease: self.lease, depth_left, notify };
         self.backend.release(request).await.expect("release failed on a healthy store").outcome
     }
 
-    /// Releases the lock. Fails unless this lease holds it.
+    /// Releases the lock. Panics unless this lease holds it.
     pub async fn free(&self, name: &LockName) {
         let released = self.release(name, 0).await;
         assert!(
@@ -151,7 +151,7 @@ impl Contender {
         );
     }
 
-    /// Fails unless the store holds the lock for this lease at this depth.
+    /// Panics unless this lease holds the lock in the store, at this depth.
     pub async fn must_hold(&self, name: &LockName, depth: u32) -> StoredHold {
         let hold = held(&self.backend, name).await;
         let hold =
@@ -161,7 +161,7 @@ impl Contender {
         hold
     }
 
-    /// Fails unless the stored lease has about this much time left.
+    /// Panics unless the stored lease has about this much time left.
     pub async fn must_last(&self, name: &LockName, depth: u32, lease: Duration) {
         if let Some(remaining) = self.must_hold(name, depth).await.remaining {
             assert!(remaining <= lease, "{name} has {remaining:?} left, more than the requested {lease:?}");
@@ -170,12 +170,12 @@ impl Contender {
     }
 }
 
-/// Returns the mode of a new acquisition.
+/// Returns the mode for a new acquisition.
 pub fn next(reserve: u32, floor: Floor) -> AcquireMode {
     AcquireMode::New { reserve, floor }
 }
 
-/// Returns the tokens of a grant. Fails if the reply is not a grant.
+/// Returns the tokens of a grant. Panics if the reply is not a grant.
 pub fn granted(acquired: Acquired) -> Tokens {
     match acquired {
         Acquired::Granted { first, last } => Tokens { first, last },
@@ -183,7 +183,7 @@ pub fn granted(acquired: Acquired) -> Tokens {
     }
 }
 
-/// Fails unless another lease holds the lock.
+/// Panics unless another lease holds the lock.
 pub fn must_be_busy(acquired: &Acquired) {
     assert!(matches!(acquired, Acquired::Busy { .. }), "expected `Busy` for a held lock, got {acquired:?}");
 }
@@ -211,7 +211,7 @@ pub async fn held(backend: &Arc<dyn Backend>, name: &LockName) -> Option<StoredH
     }
 }
 
-/// Fails unless the lock is free.
+/// Panics unless the lock is free.
 pub async fn must_be_free(backend: &Arc<dyn Backend>, name: &LockName) {
     let hold = held(backend, name).await;
     assert!(hold.is_none(), "expected {name} to be free, but it is held: {hold:?}");

@@ -48,7 +48,7 @@ pub struct Window {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HoldKey(usize);
 
-/// A violation of the guarantees of a lock.
+/// A violation of a lock's guarantees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
     /// Two holds of one lock were valid at the same time.

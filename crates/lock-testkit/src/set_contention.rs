@@ -29,7 +29,7 @@ impl Referee {
         let mut locks = self.locks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (is_held, last) = locks.entry(name.clone()).or_default();
         assert!(!*is_held, "two sets hold `{name}`");
-        assert!(*last < Some(token), "`{name}`: token {token} after {last:?}");
+        assert!(*last < Some(token), "`{name}`: token {token} was issued after {last:?}");
         (*is_held, *last) = (true, Some(token));
     }
 
@@ -45,7 +45,7 @@ impl Referee {
 ///
 /// # Panics
 /// Panics if two sets hold one lock, a token does not increase, a set waits for a minute, or a lock
-/// is gone when it is released.
+/// is no longer held when it is released.
 pub async fn contend_for_sets(factories: &[LockFactory], acquisitions: u64, seed: Seed) {
     let (referee, left) = (Arc::new(Referee::default()), Arc::new(AtomicU64::new(acquisitions)));
     let mut seeds = seed.stream();

@@ -25,7 +25,7 @@ struct Listener {
 
 /// The lines logged by the current thread, from [`ThreadLog::listen`] until this is dropped.
 ///
-/// The tests of a process share one subscriber. A scoped one (`tracing::subscriber::set_default`)
+/// All tests in a process share one subscriber. A scoped one (`tracing::subscriber::set_default`)
 /// misses call sites that a thread without a subscriber reaches first, because `tracing` caches
 /// their interest. The first call therefore installs a global subscriber, which captures the
 /// threads that requested it. The tasks of a `current_thread` runtime log on their test's thread.
@@ -64,7 +64,7 @@ impl ThreadLog {
         });
         let text = Arc::default();
         LISTENING.with_borrow_mut(|listener| {
-            assert!(listener.is_none(), "the log of this thread is already captured");
+            assert!(listener.is_none(), "this thread's log is already captured");
             *listener = Some(Listener { level, spans, text: Arc::clone(&text) });
         });
         Self(text)
@@ -92,7 +92,7 @@ impl Drop for ThreadLog {
     }
 }
 
-/// Writes to the log of the current thread.
+/// Writes to the current thread's log.
 struct ToThread;
 
 impl<'a> MakeWriter<'a> for ToThread {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 impl LedgerFixture {
-    /// Returns a backfill of the first `last` milliseconds after the watermark.
+    /// Returns a request for a backfill of the first `last` milliseconds after the watermark.
     fn past(&self, last: u64) -> BackfillRequest {
         BackfillRequest {
             id: *ProcessId::random().as_uuid(),
@@ -47,7 +47,8 @@ impl LedgerFixture {
     }
 }
 
-/// Each node reads the backfill's request and progress. A backfill does not move the watermark.
+/// A backfill's runs start in order, and every node can read its request and progress. A backfill
+/// does not move the watermark.
 pub async fn a_backfill_runs_in_order_and_decides_no_instant(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "backfill").await;
     let live = ledger.claim(20).await;
@@ -80,7 +81,7 @@ pub async fn a_backfill_runs_in_order_and_decides_no_instant(h: &impl LedgerHarn
     assert_eq!(ledger.backfills().await, [], "a late repeat must not start a backfill");
 }
 
-/// Only one run of a backfill is open at a time, even if the node of that run is gone.
+/// Only one of a backfill's runs is open at a time, even if that run's node is gone.
 pub async fn runs_of_a_backfill_do_not_overlap(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "one-at-a-time").await;
     let id = ledger.backfill(9).await;
@@ -123,7 +124,7 @@ pub async fn a_paused_job_runs_no_backfill(h: &impl LedgerHarness) {
     ledger.granted(ledger.request(ledger.run_of(id, 3))).await;
 }
 
-/// A withdrawn backfill starts nothing. Its open run continues.
+/// A cancelled backfill starts no further runs. Its open run continues.
 pub async fn a_backfill_can_be_cancelled(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "withdrawn").await;
     let id = ledger.backfill(9).await;
@@ -137,7 +138,7 @@ pub async fn a_backfill_can_be_cancelled(h: &impl LedgerHarness) {
     assert_eq!(again.expect("ledger call failed").outcome, CommandReply::Gone);
 }
 
-/// A backfill runs no scheduled time after its last one, and none in the future.
+/// A backfill starts no run for a scheduled time after the end of its range or in the future.
 pub async fn a_backfill_stays_within_its_range(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "range").await;
     let id = ledger.backfill(9).await;

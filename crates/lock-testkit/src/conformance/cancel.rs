@@ -46,7 +46,7 @@ pub async fn a_cancelled_run_is_asked_to_end(h: &impl LedgerHarness) {
     );
 }
 
-/// The other runs of the job, and of other jobs, continue.
+/// The job's other runs, and other jobs' runs, continue.
 pub async fn only_the_named_run_is_cancelled(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "one").await;
     let [first, second] =

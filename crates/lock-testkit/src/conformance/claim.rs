@@ -57,7 +57,7 @@ pub async fn a_repeated_claim_is_granted_again_while_its_lease_lasts(h: &impl Le
     ledger.granted(ClaimRequest { overlap: TWO, ..other }).await;
     assert_eq!(ledger.send(request.clone()).await, same, "a repeat after a later scheduled time");
     ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
-    assert_eq!(ledger.send(request).await, ClaimReply::Superseded, "after the end of the run");
+    assert_eq!(ledger.send(request).await, ClaimReply::Superseded, "after the run has ended");
     assert_eq!(ledger.outcomes().await, [RunOutcome::Succeeded]);
     let short = ClaimRequest { lease: SHORT, overlap: MANY, ..ledger.request(ledger.instant(3)) };
     ledger.granted(short.clone()).await;
@@ -110,9 +110,9 @@ pub async fn a_future_instant_is_early(h: &impl LedgerHarness) {
     );
 }
 
-/// A new schedule of an existing job starts when it is registered, even if it has scheduled times
+/// A new schedule for an existing job starts when it is registered, even if it has scheduled times
 /// between the watermark and now. Each schedule keeps its own start, so nodes in a rolling
-/// deployment do not move each other's.
+/// deployment do not move each other's start.
 pub async fn a_changed_schedule_begins_when_it_is_registered(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "since").await;
     let changed = ledger.register(SCHEDULE + 1).await;
@@ -122,7 +122,7 @@ pub async fn a_changed_schedule_begins_when_it_is_registered(h: &impl LedgerHarn
     assert_eq!(
         ledger.send(of(SCHEDULE + 1, 100)).await,
         ClaimReply::Superseded,
-        "the time is before the start of the schedule"
+        "the time is before the schedule's start"
     );
     ledger.granted(of(SCHEDULE, 100)).await;
     h.pass(Duration::from_millis(5)).await;
@@ -178,7 +178,7 @@ pub async fn tokens_of_claims_grow(h: &impl LedgerHarness) {
     }
 }
 
-/// Any number of simultaneous leaders start one run.
+/// Any number of simultaneous leaders start only one run.
 pub async fn one_of_many_claims_starts(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "at-once").await;
     let other = h.another_ledger(&ledger.client).await;
@@ -222,8 +222,8 @@ pub async fn jobs_and_groups_are_independent(h: &impl LedgerHarness) {
     assert_eq!(ledger.claim(2).await.attempt, 1);
 }
 
-/// A node without the watermark can claim a scheduled time only if the previous one is decided.
-/// Otherwise, a catch-up run would be lost.
+/// A node that has not read the watermark can claim a scheduled time only if the previous time is
+/// decided. Otherwise, a catch-up run would be lost.
 pub async fn a_claim_after_an_undecided_instant_is_behind(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "behind").await;
     let scheduled = |millis| ledger.instant(millis).scheduled();

@@ -20,7 +20,8 @@ fn trigger(id: uuid::Uuid) -> JobCommand {
     JobCommand::Trigger { id, life: LONG, payload: None }
 }
 
-/// After a resume, scheduled times that passed during the pause are not started.
+/// A paused job starts no runs. After a resume, no runs start for scheduled times that passed during
+/// the pause.
 pub async fn a_paused_job_starts_and_makes_up_nothing(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "pause").await;
     let paused = ledger.command(JobCommand::Pause(PauseNote::default())).await;
@@ -37,7 +38,7 @@ pub async fn a_paused_job_starts_and_makes_up_nothing(h: &impl LedgerHarness) {
     assert_eq!(ledger.send(request).await, ClaimReply::Superseded);
 }
 
-/// The note of a pause is kept until the job is resumed. A new note replaces it.
+/// The note on a pause is kept until the job is resumed. A new note replaces it.
 pub async fn a_pause_keeps_its_note(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "note").await;
     let note = |text: &str| PauseNote { actor: "ann \"ü\"".to_owned(), text: text.to_owned() };
@@ -90,7 +91,7 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     assert_eq!(
         created,
         Some(UtcTime::from_millis(ledger.begin.as_millis())),
-        "the group was created at the registration"
+        "the group was created when the job was registered"
     );
     assert_eq!(read(revision).await.expect("ledger call failed").outcome, FleetControls::Unchanged);
     ledger.command(JobCommand::Pause(PauseNote::default())).await;
@@ -98,7 +99,7 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     let of_job = ledger.command(JobCommand::Replace("0 2 * * *".to_owned())).await;
     let (first, second) = (id(), id());
     ledger.command(trigger(first)).await;
-    // Without a difference in time, the triggers would have no order.
+    // The triggers are ordered by time, so the times must differ.
     h.pass(std::time::Duration::from_millis(1)).await;
     let last = ledger.command(trigger(second)).await;
     assert_eq!(ledger.command(trigger(first)).await, last, "a repeated command must have no further effect");
@@ -127,8 +128,8 @@ pub async fn controls_are_sent_when_changed(h: &impl LedgerHarness) {
     assert!(!jobs[0].1.paused && jobs[0].1.schedule.is_none(), "{jobs:?}");
 }
 
-/// Controls from before a loss of data can be restored. Those with the highest revision are kept, and
-/// a command issued since the loss takes precedence over all of them.
+/// Controls from before a data loss can be restored. Those with the highest revision are kept, and a
+/// command issued since the loss takes precedence over all of them.
 pub async fn reinstated_controls_win_by_their_revision(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "reinstate").await;
     let lost = JobId { group: ledger.job.group.clone(), name: LockName::new("lost").expect("valid name") };
@@ -169,7 +170,7 @@ pub async fn reinstated_controls_win_by_their_revision(h: &impl LedgerHarness) {
     assert!(jobs.iter().all(|(_, controls)| !controls.paused), "{jobs:?}");
 }
 
-/// A revision is at least the server's current time, so a revision from before a loss of data never
+/// A revision is at least the server's current time, so a revision from before a data loss never
 /// recurs.
 pub async fn a_revision_is_at_least_the_time(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "revision").await;
@@ -251,7 +252,7 @@ pub async fn triggers_are_bounded(h: &impl LedgerHarness) {
     assert!(matches!(of_other.outcome, CommandReply::Accepted { .. }), "{of_other:?}");
 }
 
-/// An expired trigger is not started, and makes room for others.
+/// An expired trigger does not start a run, and makes room for others.
 pub async fn a_trigger_expires(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "expires").await;
     let (old, short) = (id(), |id| JobCommand::Trigger { id, life: SHORT, payload: None });
@@ -272,7 +273,7 @@ pub async fn a_trigger_expires(h: &impl LedgerHarness) {
     ledger.command(trigger(id())).await;
 }
 
-/// A withdrawn trigger is not started.
+/// A cancelled trigger does not start a run.
 pub async fn a_trigger_can_be_cancelled(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "cancel").await;
     let id = id();
@@ -283,7 +284,7 @@ pub async fn a_trigger_can_be_cancelled(h: &impl LedgerHarness) {
     assert_eq!(again.expect("ledger call failed").outcome, CommandReply::Gone);
 }
 
-/// A reset undoes decisions made while the clock was ahead. No run starts twice.
+/// A reset moves a watermark that is in the future back to the current time. No run starts twice.
 pub async fn a_reset_ends_a_watermark_in_the_future(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "reset").await;
     let run = ledger.claim(100).await;

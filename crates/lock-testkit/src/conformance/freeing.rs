@@ -59,7 +59,8 @@ pub async fn releasing_what_was_never_taken_says_gone(h: &impl Harness) {
     }
 }
 
-/// A release of another lease's lock, to any depth, reports the other holder and does not touch the lock.
+/// A release of another lease's lock, whatever depth it leaves, reports the other holder and does not
+/// touch the lock.
 pub async fn a_release_never_touches_anothers_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("release-other"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -82,7 +83,8 @@ pub async fn a_release_after_the_end_leaves_the_next_holder_alone(h: &impl Harne
     b.must_hold(&name, 1).await;
 }
 
-/// A release to a depth above 0 keeps the lease and its expiry. The last release frees the lock.
+/// A release that leaves a depth above 0 keeps the lease and its expiry. The last release frees the
+/// lock.
 pub async fn a_release_to_a_depth_keeps_the_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("kept"));
     let a = Contender::new(&backend);

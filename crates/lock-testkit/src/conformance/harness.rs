@@ -21,26 +21,26 @@ pub trait Harness: Send + Sync {
     /// collide.
     fn store(&self) -> impl Future<Output = Store> + Send;
 
-    /// Returns another client for the store behind `of`, like that of another process. Returns the
+    /// Returns another client for the store behind `of`, as another process would have. Returns the
     /// same client if the store supports only one.
     fn another(&self, of: &Store) -> impl Future<Output = Store> + Send {
         let again = of.clone();
         async move { again }
     }
 
-    /// Returns the clock for the factories of a test. With paused time, the clock must follow
-    /// tokio's time.
+    /// Returns the clock for a test's factories. With paused time, the clock must follow tokio's
+    /// time.
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(BootClock::new())
     }
 
-    /// Returns a name that no other test of this or any other run uses. It contains `hint`.
+    /// Returns a name that contains `hint` and that no other test in this or any other run uses.
     fn name(&self, hint: &str) -> LockName {
         fresh_name(hint)
     }
 
-    /// Waits for `duration`. A store on real time needs a real wait. With tokio's paused time, this
-    /// returns immediately.
+    /// Waits for `duration` by tokio's clock. While that clock is paused, the wait ends immediately, so
+    /// a test of a store that uses real time must not pause it.
     fn pass(&self, duration: Duration) -> impl Future<Output = ()> + Send {
         tokio::time::sleep(duration)
     }
@@ -53,7 +53,7 @@ pub trait LedgerHarness: Send + Sync {
     /// collide.
     fn ledger(&self) -> impl Future<Output = Arc<dyn RunLedger>> + Send;
 
-    /// Returns another client for the ledger behind `of`, like that of another process. Returns the
+    /// Returns another client for the ledger behind `of`, as another process would have. Returns the
     /// same client if the ledger supports only one.
     fn another_ledger(&self, of: &Arc<dyn RunLedger>) -> impl Future<Output = Arc<dyn RunLedger>> + Send {
         let again = of.clone();
@@ -66,7 +66,7 @@ pub trait LedgerHarness: Send + Sync {
     }
 }
 
-/// Returns a name that no other test of this or any other run uses.
+/// Returns a name that no other test in this or any other run uses.
 pub(super) fn fresh_name(hint: &str) -> LockName {
     static RUN: OnceLock<ProcessId> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(0);

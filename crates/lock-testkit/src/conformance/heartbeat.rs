@@ -61,7 +61,7 @@ pub async fn a_node_without_heartbeats_is_forgotten(h: &impl LedgerHarness) {
     assert_eq!(heartbeat(&ledger, &c, LONG).await, [c], "the node's lease has expired");
 }
 
-/// A heartbeat reads the same controls and watermarks as the separate reads.
+/// A heartbeat returns the same controls and watermarks as the separate requests for them.
 pub async fn a_heartbeat_reads_controls_and_watermarks(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "reads").await;
     ledger.claim(3).await;

@@ -1,4 +1,4 @@
-//! Properties of the duration and the end of holds.
+//! Properties of how long holds last and how they end.
 
 use super::{
     Harness,
@@ -126,7 +126,7 @@ pub async fn forcing_a_free_lock_says_not_held(h: &impl Harness) {
     assert_eq!(forced, ForceReleaseOutcome::NotHeld);
 }
 
-/// A shutdown releases all locks of the factory, ends its holds, and rejects further acquires.
+/// A shutdown releases all the factory's locks, ends its holds, and rejects further acquires.
 pub async fn a_shutdown_releases_what_is_held(h: &impl Harness) {
     let team = Team::new(h, "shutdown").await;
     let guard = get(&team.lock_a()).await;

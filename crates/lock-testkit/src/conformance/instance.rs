@@ -92,7 +92,7 @@ impl InstanceFixture {
         self.ledger.end(run, RunOutcome::Succeeded, AfterAttempt::Finish).await
     }
 
-    /// Checks that the store contains no data of the instance.
+    /// Checks that the store contains no data about the instance.
     pub(super) async fn assert_nothing_left(&self) {
         let ledger = &self.ledger;
         assert_eq!(ledger.watermark(0).await, None, "a watermark is left");
@@ -153,8 +153,8 @@ pub async fn a_changed_definition_outdates_a_claim(h: &impl LedgerHarness) {
     fixture.claim(old.run).await;
 }
 
-/// After a change of the schedule, missed times of the old schedule stay missed. After a change of
-/// the payload only, missed times are still caught up.
+/// After the schedule changes, the old schedule's missed times stay missed. After only the payload
+/// changes, missed times are still caught up.
 pub async fn a_changed_schedule_starts_now_and_a_payload_does_not(h: &impl LedgerHarness) {
     let mut fixture = InstanceFixture::added(h, "changed").await;
     let before = fixture.ledger.watermark(0).await;
@@ -172,7 +172,7 @@ pub async fn a_changed_schedule_starts_now_and_a_payload_does_not(h: &impl Ledge
     assert!(fixture.ledger.watermark(0).await > changed, "the DST policy is part of the schedule");
 }
 
-/// An instance that is added again starts at that time.
+/// An instance that is added again starts at the time at which it is added.
 pub async fn an_added_instance_never_runs_for_the_past(h: &impl LedgerHarness) {
     for removal in [Removal::KeepRecord, Removal::Forget] {
         let fixture = InstanceFixture::added(h, "returns").await;

@@ -7,7 +7,7 @@ use super::{
 use lock_core::backend::{Acquired, Inspected, Renewed};
 use std::time::Duration;
 
-/// The maximum error of rounding to milliseconds at both ends.
+/// The maximum error from rounding to milliseconds at both ends.
 const ROUNDING: Duration = Duration::from_millis(5);
 
 /// By the server's clock, a lease exists for exactly its duration.
@@ -46,7 +46,7 @@ pub async fn an_ended_lease_is_free_for_the_next(h: &impl Harness) {
     b.must_hold(&name, 1).await;
 }
 
-/// A renewal after the expiry does not revive the lease, even if the lock is free.
+/// A renewal of an expired lease does not revive it, even if the lock is free.
 pub async fn an_ended_lease_cannot_be_renewed(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("ended-renew"));
     let (a, b) = (Contender::new(&backend), Contender::new(&backend));
@@ -59,7 +59,7 @@ pub async fn an_ended_lease_cannot_be_renewed(h: &impl Harness) {
     b.must_last(&name, 1, LONG).await;
 }
 
-/// A re-entry after the expiry does not revive the lease.
+/// A re-entry of an expired lease does not revive it.
 pub async fn an_ended_lease_cannot_be_re_entered(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("ended-re-entry"));
     let a = Contender::new(&backend);

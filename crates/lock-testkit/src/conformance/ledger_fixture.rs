@@ -24,7 +24,7 @@ pub(super) const MANY: OverlapRule = OverlapRule::Allow { max: u32::MAX };
 pub(super) struct LedgerFixture {
     pub(super) client: Arc<dyn RunLedger>,
     pub(super) job: JobId,
-    /// The first watermark of the job.
+    /// The job's first watermark.
     pub(super) begin: UtcTime,
 }
 
@@ -103,8 +103,8 @@ impl LedgerFixture {
         }
     }
 
-    /// Returns a claim for the attempt after this one, with the same budget for failures and
-    /// orphanings.
+    /// Returns a claim for the attempt after this one, with the same budget for failures and for
+    /// orphaned attempts.
     pub(super) fn after(&self, run: &Run, budget: u32) -> ClaimRequest {
         self.after_each(run, budget, budget)
     }
@@ -118,7 +118,7 @@ impl LedgerFixture {
         self.client().claim(request).await.expect("ledger call failed").outcome
     }
 
-    /// Sends a claim. Fails unless it is granted.
+    /// Sends a claim. Panics unless it is granted.
     pub(super) async fn granted(&self, request: ClaimRequest) -> Run {
         let (run, claim) = (request.run, request.claim);
         match self.send(request).await {
@@ -192,7 +192,7 @@ impl LedgerFixture {
         }
     }
 
-    /// Sends a command. Fails unless it is accepted.
+    /// Sends a command. Panics unless it is accepted.
     pub(super) async fn command(&self, command: JobCommand) -> u64 {
         match self.client().command(self.job.clone(), command).await.expect("ledger call failed").outcome {
             CommandReply::Accepted { revision } => revision,

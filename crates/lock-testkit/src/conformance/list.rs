@@ -1,6 +1,6 @@
 //! The list of all properties. A test checks that it is complete.
 
-/// Calls `$crate::$then!` with its arguments and the list.
+/// Calls `$crate::$then!` with the given arguments and the list.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! each_property {
@@ -116,7 +116,7 @@ macro_rules! each_property {
     };
 }
 
-/// Calls `$crate::$then!` with its arguments and the list of run ledger properties.
+/// Calls `$crate::$then!` with the given arguments and the list of run ledger properties.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! each_ledger_property {
@@ -227,10 +227,10 @@ macro_rules! each_ledger_property {
     };
 }
 
-/// Generates one named test per property of the suite: `conformance!(harness)`, or, with arguments for
+/// Generates one named test per property in the suite: `conformance!(harness)`, or, with arguments for
 /// `#[tokio::test]`, `conformance!(harness, start_paused = true)`.
 ///
-/// The expression is evaluated in every test. The calling crate needs tokio with the features
+/// The harness expression is evaluated in every test. The calling crate needs tokio with the features
 /// `macros` and `rt`. Put each suite in a separate module to avoid name collisions. See [the
 /// `conformance` module](mod@crate::conformance) for an example.
 #[macro_export]

@@ -82,7 +82,7 @@ impl Listener {
         panic!("{name} was freed {times} time(s), but only {} wake-up(s) arrived", self.count(name));
     }
 
-    /// Waits briefly, and fails if more than this many wake-ups for this lock have arrived.
+    /// Waits briefly, and panics if more than this many wake-ups for this lock have arrived.
     pub(super) async fn must_not_hear_more(&self, h: &impl Harness, name: &LockName, times: usize) {
         h.pass(QUIET).await;
         let heard = self.count(name);

@@ -16,7 +16,7 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// Two factories exclude each other, like two processes.
+/// Two factories exclude each other, as two processes do.
 pub async fn two_factories_exclude_one_another(h: &impl Harness) {
     let team = Team::new(h, "two-factories").await;
     let guard = get(&team.lock_a()).await;
@@ -28,7 +28,7 @@ pub async fn two_factories_exclude_one_another(h: &impl Harness) {
     drop(guard);
 }
 
-/// Two acquires of one factory exclude each other, even through the same handle.
+/// Two acquires from one factory exclude each other, even through the same handle.
 pub async fn two_acquires_of_one_factory_exclude_one_another(h: &impl Harness) {
     let team = Team::new(h, "one-factory").await;
     let lock = team.lock_a();
@@ -62,7 +62,7 @@ pub async fn a_wait_that_passes_times_out(h: &impl Harness) {
     team.must_become_free(h).await;
 }
 
-/// A later holder has a greater token, in any process.
+/// A later holder has a greater token, whichever process it is in.
 pub async fn tokens_grow_over_factories(h: &impl Harness) {
     let team = Team::new(h, "tokens").await;
     let mut last = 0;

@@ -8,8 +8,8 @@ use super::{
 };
 use lock_core::LockName;
 
-/// Texts that break code which splices names, matches them as patterns, truncates them, or counts
-/// characters.
+/// Texts that break code that splices names into other text, matches them as patterns, truncates
+/// them, or counts characters.
 const SHAPES: [&str; 10] = [
     "{eu}:42",
     "before{tag}after",

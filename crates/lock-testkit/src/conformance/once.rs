@@ -8,7 +8,7 @@ use lock_ledger::{
 };
 use std::time::Duration;
 
-/// A retention time that exceeds any test.
+/// A retention time that is longer than any test.
 const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Creates an instance that runs once, at this time.
@@ -23,7 +23,7 @@ fn instant(millis: u64) -> RunId {
     RunId::at_millis(millis)
 }
 
-/// The scheduled time may have passed when the request arrives.
+/// An instance runs once even if its scheduled time has passed when the request to add it arrives.
 pub async fn an_instant_in_the_past_runs_once(h: &impl LedgerHarness) {
     let fixture = once(h, "past", instant(7_000), LONG).await;
     let run = fixture.claim(instant(7_000)).await;

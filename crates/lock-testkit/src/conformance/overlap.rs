@@ -51,7 +51,8 @@ pub async fn a_queued_run_waits_and_decides_nothing(h: &impl LedgerHarness) {
     assert_eq!(ledger.history().await.len(), 1, "a refused claim must leave no record");
 }
 
-/// A run to be replaced is told to stop by its next renewal. The next run starts once it has ended.
+/// A run to be replaced is told to stop by the reply to its next renewal. The next run starts once
+/// that run has ended.
 pub async fn a_replaced_run_is_asked_to_end(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "replace").await;
     let replace =

@@ -24,7 +24,7 @@ impl LedgerFixture {
         RunId::Triggered(id)
     }
 
-    /// Sends a claim and returns its payload. Fails unless the claim is granted.
+    /// Sends a claim and returns its payload. Panics unless the claim is granted.
     async fn granted_with(&self, request: ClaimRequest) -> (Run, Option<String>) {
         let (run, claim) = (request.run, request.claim);
         match self.send(request).await {
@@ -55,7 +55,7 @@ pub async fn a_claim_has_the_payload_of_its_trigger(h: &impl LedgerHarness) {
     assert_eq!(payload, None, "a scheduled run must have no payload");
 }
 
-/// A retry gets the same payload, even on another node after the death of the first.
+/// A retry gets the same payload, even on another node after the first node has died.
 pub async fn every_attempt_has_the_payload(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "payload-again").await;
     let request = ledger.request(ledger.trigger(Some("7")).await);

@@ -142,8 +142,8 @@ pub async fn a_waiting_run_keeps_its_place(h: &impl LedgerHarness) {
     pool.ledger.granted(pool.second(1, 1)).await;
 }
 
-/// When the lease of a dead node's run expires, its place becomes free. The next attempt needs a
-/// place.
+/// When the lease of a dead node's run expires, the run's place becomes free. The run's next attempt
+/// needs a place.
 pub async fn an_orphan_takes_no_place(h: &impl LedgerHarness) {
     let pool = PoolFixture::new(h, "pool-orphan").await;
     let orphan = pool.ledger.granted(ClaimRequest { lease: SHORT, ..pool.first(1, 1) }).await;

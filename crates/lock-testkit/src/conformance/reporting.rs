@@ -80,7 +80,7 @@ pub async fn the_estimate_of_the_server_time_is_close(h: &impl Harness) {
     }
 }
 
-/// Capabilities do not change, and their name can be used in a metric.
+/// A backend's capabilities do not change, and their name can be used in a metric.
 pub async fn capabilities_are_constant_and_named(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("capabilities"));
     let before = backend.capabilities();

@@ -1,4 +1,4 @@
-//! Retry properties: further attempts of a run after a failure or the death of a node.
+//! Retry properties: a run's further attempts after a failure or after its node has died.
 
 use super::{
     LedgerHarness,
@@ -69,14 +69,14 @@ pub async fn attempts_are_bounded(h: &impl LedgerHarness) {
 }
 
 /// Orphaned attempts do not use the retry budget for failures, and failures do not use the budget
-/// for orphanings.
+/// for orphaned attempts.
 pub async fn failures_and_orphanings_have_separate_budgets(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "budgets").await;
     let first = ledger.orphan(h, 1).await;
     assert_eq!(
         ledger.send(ledger.after_each(&first, 9, 0)).await,
         ClaimReply::Gone,
-        "the budget allows no orphaning"
+        "the budget allows no orphaned attempt"
     );
     let second = ledger.granted(ClaimRequest { lease: SHORT, ..ledger.after_each(&first, 0, 1) }).await;
     assert_eq!((second.attempt, second.failures), (2, 0));
@@ -115,7 +115,7 @@ pub async fn a_reassigned_attempt_is_followed_at_once(h: &impl LedgerHarness) {
     assert_eq!(
         ledger.send(ledger.after_each(&first, 9, 0)).await,
         ClaimReply::Gone,
-        "the interruption must count as an orphaning"
+        "the interrupted attempt must count as orphaned"
     );
     let second = ledger.granted(ledger.after_each(&first, 0, 1)).await;
     assert!(second.attempt == 2 && second.token > first.token, "{second:?} after {first:?}");

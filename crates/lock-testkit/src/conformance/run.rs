@@ -57,7 +57,7 @@ pub async fn a_repeated_end_is_recorded_once(h: &impl LedgerHarness) {
     assert_eq!(ledger.outcomes().await, [RunOutcome::Failed]);
 }
 
-/// The history is sorted newest first and limited to its length.
+/// The history is sorted newest first and limited to its maximum length.
 pub async fn the_last_hundred_attempts_are_remembered(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "history").await;
     for millis in 1..=120 {
@@ -96,7 +96,7 @@ pub async fn texts_of_every_shape_are_kept(h: &impl LedgerHarness) {
     }
 }
 
-/// The scheduler determines the length of the history.
+/// The scheduler determines the maximum length of the history.
 pub async fn a_history_is_as_long_as_asked(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "length").await;
     for millis in 1..=9 {

@@ -1,4 +1,4 @@
-//! Skip properties. A skipped scheduled time is decided without a run, once per fleet.
+//! Skip properties. A skipped scheduled time is decided without a run, once in the whole fleet.
 
 use super::{LedgerHarness, ledger_fixture::LedgerFixture};
 use lock_ledger::{AfterAttempt, ClaimReply, ClaimRequest, RunOutcome, Skip};
@@ -41,7 +41,7 @@ pub async fn adjacent_skips_are_one_entry(h: &impl LedgerHarness) {
     for millis in 2..=48 {
         assert_eq!(ledger.send(ledger.request(ledger.instant(millis))).await, ClaimReply::Skipped);
     }
-    assert_eq!(ledger.skip(49, 50, 2).await, ClaimReply::Skipped, "the skip has another reason");
+    assert_eq!(ledger.skip(49, 50, 2).await, ClaimReply::Skipped, "the skip has a different reason");
     ledger.end(&first, RunOutcome::Failed, AfterAttempt::Finish).await;
     assert_eq!(ledger.skip(51, 51, 1).await, ClaimReply::Skipped);
     let rows: Vec<_> = ledger.history().await.iter().map(|e| (e.outcome, e.first, e.run, e.count)).collect();

@@ -37,8 +37,7 @@ async fn finish(ledger: &LedgerFixture, millis: u64, outcome: RunOutcome) -> Run
     run
 }
 
-/// A registered job's description is kept for display. The description of an unknown job creates
-/// nothing.
+/// A registered job's description is kept for display. Describing an unknown job creates nothing.
 pub async fn a_registered_job_is_described(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "described").await;
     assert_eq!(summaries(&ledger).await, []);
@@ -52,7 +51,7 @@ pub async fn a_registered_job_is_described(h: &impl LedgerHarness) {
     assert_eq!(
         first.since,
         Some(UtcTime::from_millis(ledger.begin.as_millis())),
-        "the time of the registration"
+        "the time at which the job was registered"
     );
     assert!(first.described >= ledger.begin && first.recent.is_empty());
     finish(&ledger, 1, RunOutcome::Succeeded).await;
@@ -84,8 +83,8 @@ pub async fn a_kind_is_described(h: &impl LedgerHarness) {
     assert!(names.is_sorted() && names.len() == 2, "{names:?}");
 }
 
-/// A summary contains the latest outcomes and the start of a failure, so no histories need to be
-/// read.
+/// A summary contains the latest outcomes and the time since which the job has been failing, so no
+/// histories need to be read.
 pub async fn a_summary_has_the_latest_outcomes(h: &impl LedgerHarness) {
     use RunOutcome::{Cancelled, Failed, Panicked, Skipped, Succeeded};
     let ledger = LedgerFixture::new(h, "outcomes").await;

@@ -64,7 +64,7 @@ pub async fn one_lease_id_on_two_names_is_two_leases(h: &impl Harness) {
     a.must_hold(&y, 1).await;
 }
 
-/// An acquire repeated after a lost reply is the same hold, so one release frees the lock.
+/// An acquire repeated after a lost reply belongs to the same hold, so one release frees the lock.
 pub async fn a_repeated_acquire_is_freed_by_one_release(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("repeat"));
     let a = Contender::new(&backend);
@@ -85,7 +85,7 @@ pub async fn a_repeated_acquire_keeps_the_depth(h: &impl Harness) {
     a.must_hold(&name, 3).await;
 }
 
-/// A repeat with a longer duration extends the lease.
+/// A repeated acquire with a longer duration extends the lease.
 pub async fn a_repeated_acquire_raises_the_expiry(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("repeat-raises"));
     let a = Contender::new(&backend);

@@ -1,4 +1,4 @@
-//! Two factories over one store, like two processes of a fleet.
+//! Two factories over one store, like two processes in a fleet.
 
 use super::Harness;
 use lock_core::{
@@ -36,7 +36,7 @@ pub(super) struct Team {
     woken: Arc<Woken>,
 }
 
-/// Counts wake-ups, and polls that waiters made without one.
+/// Counts wake-ups, and polls that waiters made without a wake-up.
 #[derive(Debug, Default)]
 struct Woken {
     messages: AtomicUsize,
@@ -96,7 +96,7 @@ impl Team {
         self.a.inspect(&self.name).await.expect("inspection failed on a healthy store")
     }
 
-    /// Waits until the store reports no holder. Releases in the background take some time.
+    /// Waits until the store reports no holder. A background release takes some time.
     pub(super) async fn must_become_free(&self, h: &impl Harness) {
         let free = async {
             while self.stored().await.is_some() {
@@ -106,8 +106,8 @@ impl Team {
         within(h, SOON, "the lock becomes free", free).await;
     }
 
-    /// Waits for another process's waiter, which a release must wake. If the backend pushes
-    /// wake-ups, the waiter must not have polled without one.
+    /// Waits for another process's waiter, which a release must wake. If the backend pushes wake-ups,
+    /// panics if the waiter polled and no wake-up arrived.
     pub(super) async fn must_be_woken(&self, h: &impl Harness, waiter: Waiter) -> LockGuard {
         let guard = within(h, SOON, "a release wakes the waiter", waiter).await;
         let (messages, polls) = (self.woken.messages.load(SeqCst), self.woken.polls.load(SeqCst));
@@ -124,13 +124,13 @@ pub(super) fn named(factory: &LockFactory, name: &LockName) -> Lock {
     factory.named(name).expect("valid lock name")
 }
 
-/// Acquires the lock. Fails on an error.
+/// Acquires the lock. Panics on an error.
 pub(super) async fn get(lock: &Lock) -> LockGuard {
     lock.acquire().await.expect("acquire failed on a healthy store")
 }
 
-/// Tries to acquire the lock. Fails on an error. On a busy machine a reply can arrive after the
-/// operation timeout, so a try without a reply is repeated a few times.
+/// Tries to acquire the lock. Panics on an error. On a busy machine, a reply can arrive after the
+/// operation timeout, so an attempt without a reply is repeated a few times.
 pub(super) async fn attempt(lock: &Lock) -> Option<LockGuard> {
     let mut tried = lock.try_acquire().await;
     for _ in 0..4 {
@@ -142,7 +142,7 @@ pub(super) async fn attempt(lock: &Lock) -> Option<LockGuard> {
     tried.expect("try_acquire failed on a healthy store")
 }
 
-/// Fails unless another holder holds the lock.
+/// Panics unless another holder holds the lock.
 pub(super) async fn must_not_get(lock: &Lock) {
     let guard = attempt(lock).await;
     assert!(guard.is_none(), "{} is held, but was granted again: {guard:?}", lock.name());
@@ -168,7 +168,7 @@ pub(super) async fn queue_up(h: &impl Harness, factory: &LockFactory, lock: &Loc
     waiter
 }
 
-/// Fails if `work` takes longer than `time`.
+/// Panics if `work` takes longer than `time`.
 pub(super) async fn within<T>(
     h: &impl Harness,
     time: Duration,

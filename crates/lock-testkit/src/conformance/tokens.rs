@@ -20,7 +20,7 @@ pub async fn tokens_grow_from_holder_to_holder(h: &impl Harness) {
     }
 }
 
-/// The expiry of an unreleased lease does not reset the tokens.
+/// Tokens also increase after a lease that expired without a release.
 pub async fn tokens_grow_over_the_end_of_a_lease(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("grow-end"));
     let before = Contender::new(&backend).take_with(&name, SHORT, 10, None).await;
@@ -51,8 +51,8 @@ pub async fn tokens_grow_over_busy_answers_and_re_entries(h: &impl Harness) {
     assert!(after.first > before.last, "{after:?} must be greater than {before:?}");
 }
 
-/// A range contains at least one token and at most the requested number more. The next grant is
-/// beyond its end.
+/// A range contains at least one token, and at most as many further tokens as requested. The next
+/// grant's token is beyond the end of the range.
 pub async fn a_range_is_no_longer_than_asked_and_is_never_given_again(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("range"));
     let mut end = FencingToken::new(0);

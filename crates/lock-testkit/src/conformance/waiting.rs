@@ -60,7 +60,7 @@ pub async fn a_dropped_waiter_lets_others_pass(h: &impl Harness) {
     drop(team.must_be_woken(h, second).await);
 }
 
-/// Waiters of one process are served in order of arrival.
+/// Waiters in one process are served in order of arrival.
 pub async fn waiters_of_one_process_keep_their_order(h: &impl Harness) {
     let team = Team::new(h, "order").await;
     let guard = get(&team.lock_a()).await;
@@ -79,7 +79,7 @@ pub async fn waiters_of_one_process_keep_their_order(h: &impl Harness) {
     }
 }
 
-/// A `try_acquire` never overtakes a waiter of its process.
+/// A `try_acquire` never overtakes a waiter in its process.
 pub async fn a_try_does_not_overtake_a_waiter(h: &impl Harness) {
     let team = Team::new(h, "no-overtaking").await;
     let guard = get(&team.lock_a()).await;
@@ -91,7 +91,8 @@ pub async fn a_try_does_not_overtake_a_waiter(h: &impl Harness) {
     drop(next);
 }
 
-/// A process with a long queue does not starve others. They get the lock before its queue is empty.
+/// A process with a long queue does not starve other processes, which get the lock before that queue
+/// is empty.
 pub async fn a_busy_process_lets_others_have_a_turn(h: &impl Harness) {
     let team = Team::new(h, "turns").await;
     let greedy = {
@@ -117,7 +118,7 @@ pub async fn a_busy_process_lets_others_have_a_turn(h: &impl Harness) {
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// A shutdown ends every wait of its factory.
+/// A shutdown ends every wait in its factory.
 pub async fn a_shutdown_ends_every_wait(h: &impl Harness) {
     let team = Team::new(h, "shutdown-waits").await;
     let _guard = get(&team.lock_a()).await;

@@ -11,7 +11,7 @@ use super::{
 };
 use lock_core::backend::{ForceReleaseRequest, ForceReleased, NotifyWaiters, Released};
 
-/// A release after the acknowledgement wakes subscribers, including those of another client.
+/// A release after the acknowledgement wakes subscribers, including another client's subscribers.
 pub async fn a_release_wakes_who_watches(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("wake"));
     let other = h.another(&store).await;

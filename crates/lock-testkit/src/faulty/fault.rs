@@ -3,7 +3,7 @@
 use lock_core::backend::BackendErrorKind;
 use std::time::Duration;
 
-/// The operations that can have faults. A fault in a renewal affects all items of the call.
+/// The operations that can have faults. A fault in a renewal affects all items in the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// [`Backend::acquire`](lock_core::backend::Backend::acquire).

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// The state shared by the clones of a faulty backend.
+/// The state shared by a faulty backend's clones.
 #[derive(Default)]
 pub(super) struct FaultPlan {
     plan: Mutex<Plan>,

@@ -10,7 +10,7 @@ pub struct Gate {
     state: watch::Sender<State>,
 }
 
-/// The side of a gate that belongs to the call.
+/// The call's side of a gate.
 pub(super) struct Bar {
     state: watch::Sender<State>,
 }

@@ -67,7 +67,7 @@ impl FaultyBackend {
         self.plan.edit(|plan| plan.of(op).always = Some(fault));
     }
 
-    /// Sets this fault for every operation until [`heal`](FaultyBackend::heal).
+    /// Sets this fault for every call to every operation until [`heal`](FaultyBackend::heal).
     pub fn always_all(&self, fault: Fault) {
         Op::ALL.into_iter().for_each(|op| self.always(op, fault));
     }

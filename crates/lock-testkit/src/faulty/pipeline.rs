@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 impl FaultyBackend {
-    /// Returns the same store with a pipeline. Each submitted operation is executed by a task on
-    /// the current runtime, with the faults of this backend's plan.
+    /// Returns the same store with a pipeline. A task on the current runtime executes each submitted
+    /// operation, with the faults from this backend's plan.
     ///
     /// A completion is dropped without a reply if its task is dropped or the backend panics.
     ///

@@ -15,7 +15,7 @@ pub enum Checker {
     Sim,
     /// The schedule explorer (`verify/shuttle`).
     Shuttle,
-    /// The tests on real Redis servers (`verify/redis`).
+    /// The tests against real Redis servers (`verify/redis`).
     Redis,
 }
 
@@ -57,11 +57,11 @@ planted_bugs! {
     RenewalCreates: [Conformance, Model, Sim],
     /// A re-entry of a missing lease creates it again.
     ReentryCreates: [Conformance, Model],
-    /// A renewal extends any lease of the lock.
+    /// A renewal extends the lock's current lease, even if another process holds it.
     RenewWithoutCompare: [Conformance, Model],
-    /// A release deletes any lease of the lock.
+    /// A release deletes the lock's current lease, even if another process holds it.
     DeleteWithoutCompare: [Conformance, Storm, Model, Sim],
-    /// A forced release frees the lock of any holder.
+    /// A forced release frees the lock regardless of its holder.
     ForceWithoutCompare: [Conformance],
     /// Acquires, re-entries and releases adjust the depth instead of setting it.
     CountsDepth: [Conformance, Model],
@@ -82,9 +82,9 @@ planted_bugs! {
     ConstantToken: [Conformance, Storm, Sim],
     /// Tokens come from a plain counter that is lost with the data.
     TokensRestart: [Model, Sim],
-    /// The tokens of a reserved range are granted again.
+    /// Tokens from a reserved range are granted again.
     UnreservedRange: [Conformance],
-    /// The token floor of a request is ignored.
+    /// A request's token floor is ignored.
     IgnoresFloor: [Conformance],
     /// A release of a missing lease does not report that another lease holds the lock.
     HidesOtherHolder: [Conformance],
@@ -100,7 +100,7 @@ planted_bugs! {
     CheckThenSet: [Conformance],
     /// The replies to a batch of renewals are reordered.
     ShufflesRenewals: [Conformance],
-    /// All renewals of a batch get the duration of the first.
+    /// All renewals in a batch get the first one's duration.
     OneDurationForAll: [Conformance],
     /// The store occasionally returns `Gone` for an existing lease.
     FalseGone: [Sim],
@@ -120,7 +120,7 @@ planted_bugs! {
     /// A partial release notifies waiters.
     NotifiesPartialRelease: [Conformance],
 
-    // The network, the boundary of the driver, clocks.
+    // The network, the driver's boundary, clocks.
     /// A lost renewal is treated as a success.
     LostRenewalSucceeds: [Model, Sim],
     /// A renewal without a reply ends the hold.
@@ -169,13 +169,13 @@ planted_bugs! {
     IgnoresMinHold: [Model, Sim],
 
     // The quorum.
-    /// A hold's token is the highest that a node of its majority drew.
+    /// A hold's token is the highest that a node in its majority drew.
     MaximumOfMajority: [Model],
-    /// Votes for different proposals of a round are summed.
+    /// Votes for different proposals in a round are summed.
     AddsVotes: [Model, Sim],
-    /// All rounds of a client use one lease id.
+    /// A client uses one lease id for all its rounds.
     ReusesLease: [Model, Sim],
-    /// The undo of a lost round notifies waiters.
+    /// Undoing a lost round notifies waiters.
     UndoPublishes: [Model, Sim],
     /// A node that lost its data votes immediately.
     NoQuarantine: [Model, Sim],
@@ -204,7 +204,7 @@ planted_bugs! {
     DeliversTwice: [Shuttle],
     /// A submitted operation dropped by its pipeline does not fail until its deadline.
     ForgetsDroppedOperation: [Shuttle],
-    /// A shutdown does not wait for submitted operations.
+    /// A shutdown can end while a submitted operation is in progress.
     SubmitsUncounted: [Shuttle],
     /// The holder of a grant is woken before observers are notified of it.
     WakesBeforeObserving: [Shuttle],
@@ -214,7 +214,7 @@ planted_bugs! {
     DropsCalls: [Shuttle],
     /// Activities are counted in two steps.
     CountsInTwoSteps: [Shuttle],
-    /// A shutdown does not wait for an acquire that is being queued.
+    /// A shutdown can end while an acquire is entering the queue.
     EntersUncounted: [Shuttle],
     /// A `lost()` future that was already polled waits for its waker and does not check the clock.
     LossNeedsWakeup: [Shuttle],
@@ -244,7 +244,7 @@ planted_bugs! {
     RegistrationRestartsJob: [LedgerConformance],
     /// Reading watermarks registers jobs.
     ReadRegisters: [LedgerConformance],
-    /// Failures and orphanings share one budget of retries.
+    /// Failed and orphaned attempts share one retry budget.
     SharedRetryBudget: [LedgerConformance],
     /// A run that is handed over stays open until its lease expires.
     HandsOverLate: [LedgerConformance],
@@ -320,7 +320,7 @@ planted_bugs! {
     ForgetsEnds: [LedgerConformance],
     /// A paused job starts.
     IgnoresPauses: [LedgerConformance],
-    /// A claim planned before a change of controls is granted.
+    /// A claim planned before the controls changed is granted.
     IgnoresRevisions: [LedgerConformance],
     /// Revisions are counted from 1.
     RestartsRevisions: [LedgerConformance],
@@ -342,7 +342,7 @@ planted_bugs! {
     HidesRemovals: [LedgerConformance],
     /// A one-time instance can be added again after its run.
     OnceRunsAgain: [LedgerConformance],
-    /// Controls from before a loss of data replace newer ones.
+    /// Controls from before a data loss replace newer ones.
     ReinstatesOldControls: [LedgerConformance],
     /// A summary contains no schedules.
     ForgetsDescriptions: [LedgerConformance],
@@ -350,7 +350,7 @@ planted_bugs! {
     ForgetsLastSuccess: [LedgerConformance],
     /// A failure is dated from its last attempt.
     RestartsFailures: [LedgerConformance],
-    /// The note of a pause is not kept.
+    /// The note on a pause is not kept.
     ForgetsPauseNotes: [LedgerConformance],
     /// A retry of a triggered run gets no payload.
     RetryForgetsPayload: [LedgerConformance],
@@ -358,9 +358,9 @@ planted_bugs! {
     KeepsWithdrawnPayload: [LedgerConformance],
     /// Any number of triggers with a payload may wait.
     UnboundedPayloads: [LedgerConformance],
-    /// The progress of a backfill is not kept.
+    /// A backfill's progress is not kept.
     ForgetsBackfilled: [LedgerConformance],
-    /// A run of a backfill is skipped while other runs are open.
+    /// A backfill's run is skipped while other runs are open.
     SkipsBackfill: [LedgerConformance],
     /// A backfill continues while its job is paused.
     BackfillsPausedJobs: [LedgerConformance],

@@ -1,17 +1,17 @@
 //! Planted bugs, which prove that the checkers work.
 //!
-//! [`PlantedBug`] lists every bug planted in this workspace and the checkers that catch it. A test
-//! of each checker proves that it catches its bugs. Each kind of bug is planted in one place:
+//! [`PlantedBug`] lists every bug planted in this workspace and the checkers that catch it. For each
+//! checker, a test proves that it catches its bugs. Each kind of bug is planted in one place:
 //!
 //! | bugs in | are planted by |
 //! | --- | --- |
 //! | the store rules | [`BuggySlot`] and [`BuggyStore`], for all checkers |
 //! | subscriptions and backend replies | the buggy backend in the conformance tests |
 //! | the run ledger | the buggy ledger in the conformance tests |
-//! | the state machine | wrappers of its events and commands, in `verify/model` |
+//! | the state machine | wrappers around its events and commands, in `verify/model` |
 //! | quorum nodes | [`BuggySlot`] and [`BuggyStore`] |
-//! | quorum rounds | the clients and nodes of `verify/model/src/quorum` |
-//! | the driver | patches of its sources, in `verify/shuttle` |
+//! | quorum rounds | the clients and nodes in `verify/model/src/quorum` |
+//! | the driver | patches to its source code, in `verify/shuttle` |
 //! | the process boundary (interpretation of replies) | [`PlantedBug::renewed`] and [`PlantedBug::released`] |
 //! | the network, clocks and the protected resource | `verify/sim` |
 //! | the script of a batch | a client that alters it, in `verify/redis` |

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time limit for the server's reply to a chunk delivered at the end.
+/// The time limit for the server's reply to the last chunk delivered on a connection.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(super) struct Captured {

@@ -29,7 +29,7 @@ pub(super) enum End {
     Capture(Vec<u8>),
 }
 
-/// The bytes and the time of one read. Empty at the end of the stream.
+/// The bytes and the time of one read. `bytes` is empty at the end of the stream.
 struct Chunk {
     read: Instant,
     bytes: Vec<u8>,
@@ -51,7 +51,7 @@ pub(super) async fn carry(
     }
 }
 
-/// Reads until the end. A broken connection counts as ended.
+/// Reads until the stream ends. A broken connection counts as an ended stream.
 async fn collect(from: &mut ReadHalf<'_>, queue: Sender<Chunk>) {
     let mut buffer = vec![0; CHUNK];
     loop {
@@ -92,7 +92,8 @@ async fn deliver(
     }
 }
 
-/// Waits until bytes that were read at `read` may be delivered, following changes of the switches.
+/// Waits until bytes that were read at `read` may be delivered, taking changes to the switches into
+/// account.
 async fn due(control: &ProxyControl, way: Way, read: Instant) {
     let mut switches = control.switches.subscribe();
     loop {

@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// The time limit for the owner's wait for cut connections, reached only if a predicate hangs.
+/// The time limit for waiting until cut connections are closed, reached only if a predicate hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct ProxyControl {
@@ -18,7 +18,7 @@ pub(super) struct ProxyControl {
     closed: Condvar,
 }
 
-/// The events so far.
+/// Counts of the events so far, and the captured chunks.
 #[derive(Default)]
 pub(super) struct Ledger {
     pub(super) accepted: u64,

@@ -84,7 +84,7 @@ impl TcpProxy {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// Returns the address as `redis://127.0.0.1:port`.
+    /// Returns the proxy's URL, `redis://127.0.0.1:port`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address())
@@ -127,8 +127,8 @@ impl TcpProxy {
     /// Drops the replies to matching client chunks. A chunk is delivered; as soon as the server
     /// replies, or after 1 second, the reply is dropped and the connection is closed.
     ///
-    /// The first bytes received after the chunk count as the reply. If replies to earlier requests
-    /// are pending, the first of them counts. Everything delivered before the close still reaches
+    /// The first bytes received after the chunk count as the reply, even if they are the reply to an
+    /// earlier request. Everything delivered before the close still reaches
     /// the server.
     pub fn lose_replies(&self, predicate: impl Fn(&[u8]) -> bool + Send + Sync + 'static) {
         self.control.switch(|switches| switches.lose = Some(Arc::new(predicate)));

@@ -1,4 +1,4 @@
-//! The current faults of a proxy.
+//! A proxy's current faults.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ pub(super) struct Switches {
     pub(super) target: SocketAddr,
     pub(super) ended: bool,
     pub(super) refuse: bool,
-    /// The number of cuts so far. Each connection stores the number at its start.
+    /// The number of cuts so far. Each connection stores the number as of its own start.
     pub(super) cuts: u64,
     pub(super) delay: Duration,
     pub(super) lose: Option<Predicate>,

@@ -12,18 +12,18 @@ pub struct RedisServerBuilder {
 }
 
 impl RedisServerBuilder {
-    /// Adds a directive of `redis.conf`, such as `("maxclients", "10")`. The value is quoted. Later
+    /// Adds a `redis.conf` directive, such as `("maxclients", "10")`. The value is quoted. Later
     /// directives override earlier ones.
     ///
-    /// The server splits a value of several words if the directive takes several, as
-    /// `client-output-buffer-limit` does. Otherwise use
+    /// Some directives, such as `client-output-buffer-limit`, split a quoted value into several
+    /// words. For other directives that take several words, use
     /// [`config_line`](RedisServerBuilder::config_line).
     pub fn config(mut self, directive: &str, value: &str) -> Self {
         self.settings.directive(directive, value);
         self
     }
 
-    /// Adds a literal line of `redis.conf`, such as `rename-command KEYS ""`.
+    /// Adds a literal line to `redis.conf`, such as `rename-command KEYS ""`.
     pub fn config_line(mut self, line: &str) -> Self {
         self.settings.line(line);
         self

@@ -51,13 +51,13 @@ impl RedisCluster {
         cluster
     }
 
-    /// Returns the address of the first three nodes, as `redis-cluster://127.0.0.1:port,…`.
+    /// Returns the cluster's URL, `redis-cluster://127.0.0.1:port,…`, which lists the first three nodes.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("redis-cluster", RedisServer::port)
     }
 
-    /// Returns the TLS address as `rediss-cluster://…`, if the nodes were built with TLS.
+    /// Returns the TLS URL, `rediss-cluster://…`, for nodes that were built with TLS.
     #[must_use]
     pub fn tls_url(&self) -> String {
         self.url_of("rediss-cluster", RedisServer::spoken_port)
@@ -80,7 +80,7 @@ impl RedisCluster {
     /// Returns the node that serves a key, according to the running nodes.
     ///
     /// # Panics
-    /// Panics if no node serves it.
+    /// Panics if no node serves the key.
     #[must_use]
     #[track_caller]
     pub fn server_of(&self, key: &str) -> &RedisServer {
@@ -93,7 +93,7 @@ impl RedisCluster {
             .expect("the port belongs to one of the nodes")
     }
 
-    /// Returns the slot of a key.
+    /// Returns a key's slot.
     #[must_use]
     #[track_caller]
     pub fn slot_of(&self, key: &str) -> i64 {

@@ -1,4 +1,4 @@
-//! The `redis.conf` of a server.
+//! A server's `redis.conf`.
 
 use super::RedisSentinels;
 use crate::ClockShift;
@@ -7,13 +7,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The testkit's own user. It has all permissions, independent of the default user.
+/// The testkit's own user. It has all permissions, regardless of the default user's.
 pub(super) const OWN_USER: &str = "testkit";
 
-/// The name of the socket in the directory of the server.
+/// The name of the socket in the server's directory.
 pub(super) const SOCKET: &str = "redis.sock";
 
-/// The name of the dump in the directory of the server.
+/// The name of the dump in the server's directory.
 pub(super) const DUMP: &str = "dump.rdb";
 
 /// The PEM files that a server needs for TLS.
@@ -29,14 +29,14 @@ pub struct TlsFiles {
     pub client_authority: Option<PathBuf>,
 }
 
-/// The ports of a server.
+/// A server's ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ports {
     pub(super) plain: u16,
     pub(super) tls: Option<u16>,
 }
 
-/// The settings of a server.
+/// A server's settings.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Settings {
     pub(super) port: Option<u16>,

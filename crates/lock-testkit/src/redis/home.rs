@@ -1,4 +1,4 @@
-//! The directory of a server, which is removed when its last user is dropped.
+//! A server's directory, which is removed when the last value that uses it is dropped.
 
 use super::{config::DUMP, watchdog::Watchdog};
 use std::{
@@ -8,7 +8,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The directory of one server, and the watchdog that cleans up both.
+/// A server's directory, and the watchdog that cleans up the server and the directory.
 #[derive(Debug)]
 pub(super) struct Home {
     directory: TempDir,

@@ -23,7 +23,7 @@ const QUESTION: Duration = Duration::from_secs(1);
 
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// The `INFO` of a server that is ready.
+/// A server that is ready, and the version that it reports.
 struct Ready {
     process: Process,
     version: String,

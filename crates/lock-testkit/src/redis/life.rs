@@ -26,7 +26,7 @@ impl RedisServer {
         self.running(Process::resume);
     }
 
-    /// Kills the process (`SIGKILL`) and waits for its end. A restart uses the same ports, which
+    /// Kills the process (`SIGKILL`) and waits until it has ended. A restart uses the same ports, which
     /// the kernel does not assign to other programs.
     pub fn stop(&self) {
         drop(self.with_process(Option::take));

@@ -37,7 +37,7 @@ use std::{
 /// persistence.
 ///
 /// Dropping the value kills the process and removes the directory, even if a test panics. If the
-/// test process is killed, or exits with the server in a `static`, a watchdog does so.
+/// test process is killed, or exits with the server in a `static`, a watchdog does both.
 ///
 /// The binary is the `redis-server` in the `PATH` (Debian: `apt-get install redis-server`), or the
 /// one named by the environment variable `REDIS_SERVER`.
@@ -71,7 +71,7 @@ impl RedisServer {
         RedisServerBuilder::default()
     }
 
-    /// Returns the address as `redis://127.0.0.1:port`.
+    /// Returns the server's URL, `redis://127.0.0.1:port`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address())
@@ -125,14 +125,14 @@ impl RedisServer {
         self.with_process(|process| process.as_ref().map(Process::id))
     }
 
-    /// Returns the version of Redis, such as `7.0.15`.
+    /// Returns the Redis version, such as `7.0.15`.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Opens a connection with all permissions. It logs in as the testkit's own user, independent
-    /// of configured passwords and users.
+    /// Opens a connection with all permissions. It logs in as the testkit's own user, regardless of
+    /// the configured passwords and users.
     ///
     /// # Panics
     /// Panics if the server does not respond.
@@ -145,8 +145,7 @@ impl RedisServer {
         }
     }
 
-    /// Sends one command on a new connection like that of [`raw`](RedisServer::raw), and returns
-    /// the reply.
+    /// Sends one command on a new connection from [`raw`](RedisServer::raw), and returns the reply.
     ///
     /// # Panics
     /// Panics if the server does not respond.

@@ -23,7 +23,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts the server of this home with its current configuration.
+    /// Starts the server in this directory, with the configuration stored there.
     pub(super) fn spawn(home: Arc<Home>, settings: &Settings) -> Self {
         let binary = env::var_os(RedisServer::VARIABLE).unwrap_or_else(|| OsString::from("redis-server"));
         let log = home.log_file();
@@ -46,7 +46,7 @@ impl Process {
             .spawn()
             .unwrap_or_else(|error| {
                 panic!(
-                    "`{}` cannot be run ({error}): install Redis, for example with `apt-get install redis-server`, \
+                    "failed to run `{}` ({error}): install Redis, for example with `apt-get install redis-server`, \
                      or name the binary in the environment variable {}",
                     binary.display(),
                     RedisServer::VARIABLE
@@ -76,7 +76,7 @@ impl Process {
         // which allows pausing twice.
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
         retry_on_intr(|| waitid(WaitId::Pid(Pid::from_child(&self.child)), stopped))
-            .expect("failed to stop redis-server");
+            .expect("failed to pause redis-server");
     }
 
     pub(super) fn resume(&mut self) {

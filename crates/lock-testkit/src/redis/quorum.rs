@@ -29,13 +29,13 @@ impl RedisQuorum {
         Self { servers: (0..nodes).map(|_| server(RedisServer::builder()).start()).collect() }
     }
 
-    /// Returns the address as `redlock://127.0.0.1:port,…`.
+    /// Returns the quorum's URL, `redlock://127.0.0.1:port,…`.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("redlock", RedisServer::port)
     }
 
-    /// Returns the TLS address as `redlocks://…`, if the servers were built with TLS.
+    /// Returns the TLS URL, `redlocks://…`, for servers that were built with TLS.
     #[must_use]
     pub fn tls_url(&self) -> String {
         self.url_of("redlocks", RedisServer::spoken_port)
@@ -46,7 +46,7 @@ impl RedisQuorum {
         format!("{scheme}://{}", addresses.collect::<Vec<_>>().join(","))
     }
 
-    /// Returns the servers, in the order of the address.
+    /// Returns the servers, in the order in which the URL lists them.
     #[must_use]
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers

@@ -68,14 +68,13 @@ impl RedisSentinels {
         deployment
     }
 
-    /// Returns the address as `redis-sentinel://127.0.0.1:port,…/main`.
+    /// Returns the deployment's URL, `redis-sentinel://127.0.0.1:port,…/main`.
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("redis-sentinel", RedisServer::port)
     }
 
-    /// Returns the TLS address as `rediss-sentinel://…`, if servers and sentinels were built with
-    /// TLS.
+    /// Returns the TLS URL, `rediss-sentinel://…`, for servers and sentinels that were built with TLS.
     #[must_use]
     pub fn tls_url(&self) -> String {
         self.url_of("rediss-sentinel", RedisServer::spoken_port)
@@ -137,7 +136,7 @@ impl RedisSentinels {
     /// Waits until all running servers follow one master.
     ///
     /// # Panics
-    /// Panics if they do not agree on one in time.
+    /// Panics if they do not agree on a master in time.
     #[track_caller]
     pub fn settle(&self) {
         self.wait("all servers follow one master", |deployment| {

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, Read};
 
-/// A reply.
+/// A server's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RawValue {
     /// The null string or the null list.

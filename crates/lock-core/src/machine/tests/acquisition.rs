@@ -110,7 +110,7 @@ fn grant_with_other_terms_is_requested_again_with_the_right_ones() {
         Command::TryAcquire { lease: again, terms: asked, .. } => {
             assert_eq!((again, asked), (lease, terms()))
         }
-        other => panic!("not a try: {other:?}"),
+        other => panic!("not an attempt: {other:?}"),
     }
     story.says_nothing();
     // B leaves too: the lease that the first reply granted must be released even if the second reply is busy.

@@ -49,7 +49,7 @@ fn goes_to_store(story: &mut Story, hold: HoldId) {
 fn reserve_of(command: &Command) -> u32 {
     match command {
         Command::TryAcquire { mode: AcquireMode::New { reserve, .. }, .. } => *reserve,
-        other => panic!("not a try: {other:?}"),
+        other => panic!("not an attempt: {other:?}"),
     }
 }
 

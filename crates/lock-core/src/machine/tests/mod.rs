@@ -213,7 +213,7 @@ impl Story {
     fn tries(&mut self) -> LeaseNumber {
         match self.next() {
             Command::TryAcquire { lease, mode: AcquireMode::New { .. }, .. } => lease,
-            other => panic!("not a try: {other:?}"),
+            other => panic!("not an attempt: {other:?}"),
         }
     }
 
