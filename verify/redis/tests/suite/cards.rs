@@ -134,7 +134,8 @@ async fn missing_permission_disables_the_card_with_one_warning() {
     let url = format!("redis://locks:change-me@127.0.0.1:{}", server.port());
     let locks = LockFactory::new(redis(&url).await);
     let guard = locks.named("conformance:x").unwrap().acquire().await.unwrap();
-    let refused = || log.text().lines().filter(|line| line.contains("no further cards will be written")).count();
+    let refused =
+        || log.text().lines().filter(|line| line.contains("no further cards will be written")).count();
     until("the refusal is logged", async || refused() == 1).await;
     guard.note("42 %");
     another_process_had_its_card(&server).await;
