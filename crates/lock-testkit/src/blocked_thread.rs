@@ -33,8 +33,11 @@ pub fn outlives_a_blocked_thread<F>(threads: usize, last: LastUse, lease: Durati
 where
     F: Future<Output = LockFactory> + Send + 'static,
 {
-    let runtime =
-        Builder::new_multi_thread().worker_threads(threads).enable_all().build().expect("no runtime");
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .build()
+        .expect("failed to build the runtime");
     let block = if threads == 1 { lease / 4 } else { lease * 5 / 2 };
     let held = runtime.block_on(async {
         let locks = tokio::spawn(connect).await.expect("failed to create the factory");
