@@ -20,7 +20,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 /// The default retention of an unused fencing counter.
 const RETENTION: Duration = Duration::from_secs(60 * 60);
-/// The minimum retention. With less, counters in use would be lost.
+/// The minimum retention. With a shorter one, counters in use would be lost.
 const MIN_RETENTION: Duration = Duration::from_secs(1);
 /// The maximum retention. Servers refuse expiries that are too far ahead.
 const MAX_RETENTION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
@@ -50,7 +50,7 @@ pub struct RedisBackendBuilder<C> {
     pub(crate) worker: Option<Worker>,
 }
 
-/// The treatment of a name whose key is a string with an expiry, as other lock implementations store it.
+/// The treatment of a lock name whose key holds a string with an expiry, as other lock implementations store it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ForeignStrings {
     Refused,
@@ -119,9 +119,9 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Requires this many replicas to acknowledge (`WAIT`) a grant, a re-entry or a renewal. The default is 0.
     ///
     /// If fewer replicas acknowledge an operation within half of its timeout, its outcome is unknown: an acquire is
-    /// repeated or undone, and a hold is suspect until a later renewal is acknowledged. No lease is lost in a
-    /// failover if this number covers *all* replicas that may be promoted, and if the server refuses writes while no
-    /// replica follows it: connecting warns unless `min-replicas-to-write` is at least 1 and `min-replicas-max-lag` at
+    /// repeated or undone, and a hold is suspect until a later renewal is acknowledged. No lease is lost in a failover
+    /// if this number covers *all* replicas that may be promoted, and if the server refuses writes while no replica
+    /// follows it. Connecting logs a warning unless `min-replicas-to-write` is at least 1 and `min-replicas-max-lag` at
     /// most 10 s. With leases shorter than 30 s, that lag must be at most a third of the lease.
     ///
     /// Supported for a single server with replicas and for Sentinel. A cluster is refused.
@@ -203,7 +203,7 @@ impl<C: Client> RedisBackendBuilder<C> {
                 return Ok(RedisBackend::new(Route::Cluster(cluster), warnings, worker));
             }
             Topology::Quorum(_) => {
-                let why = "a quorum has no run ledger: if you need only locks, use `connect_quorum`";
+                let why = "a quorum has no run ledger; if you need only locks, use `connect_quorum`";
                 return Err(misconfigured(why).into());
             }
         };
@@ -265,7 +265,7 @@ impl<C: Client> RedisBackendBuilder<C> {
     }
 }
 
-/// The settings of operations, the same for each server of a backend.
+/// The settings for operations, which are the same for all servers of a backend.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
     /// The retention for locks that do not set their own.
@@ -333,7 +333,7 @@ impl<C: Client> RedisBackend<C> {
 }
 
 fn without_tls(feature: &str) -> String {
-    format!("this program was built without TLS: enable {feature}")
+    format!("this program was built without TLS; enable {feature}")
 }
 
 impl<C> fmt::Debug for RedisBackendBuilder<C> {

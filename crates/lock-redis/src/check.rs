@@ -1,4 +1,5 @@
-//! Checks before the first lock is acquired: the server can keep locks, and the user has the permissions for them.
+//! Checks made before the first lock is acquired: that the server can store locks, and that the user has the required
+//! permissions.
 
 use crate::{
     client::{Client, Command, Connection, PubSub, Reply},
@@ -14,7 +15,7 @@ use lock_core::backend::{BackendError, BackendErrorKind, ProcessId};
 use std::{fmt, pin::pin, time::Duration};
 use tokio::time::Instant;
 
-/// The oldest supported server version. Of the commands in the scripts, `SET … GET` is the newest.
+/// The oldest supported server version. `SET … GET` is the newest command that the scripts use.
 const OLDEST: (u32, u32) = (6, 2);
 
 /// A server setting that is accepted but can cause locks to be lost.
@@ -26,8 +27,8 @@ pub enum ConnectWarning {
         /// The server's `maxmemory-policy`.
         policy: String,
     },
-    /// Fewer replicas are connected than must acknowledge. No lock is granted until enough are
-    /// connected.
+    /// Fewer replicas are connected than must acknowledge a lease. No lock is granted until enough
+    /// are connected.
     TooFewReplicas {
         /// The number of connected replicas.
         connected: u32,
@@ -41,7 +42,7 @@ pub enum ConnectWarning {
     },
     /// The user has no permission to run `INFO`, so the server settings were not checked.
     NotChecked {
-        /// The error of `INFO`.
+        /// The error returned by `INFO`.
         reason: String,
     },
 }
@@ -51,12 +52,13 @@ impl fmt::Display for ConnectWarning {
         match self {
             Self::Evicts { policy } => write!(
                 f,
-                "this server deletes locks when its memory is full (`maxmemory-policy {policy}`): set `noeviction`"
+                "this server deletes locks when its memory is full (`maxmemory-policy {policy}`): set \
+                 `maxmemory-policy noeviction`"
             ),
             Self::TooFewReplicas { connected, wanted } => write!(
                 f,
-                "only {connected} of the {wanted} required replicas are connected: no lock is granted until {wanted} \
-                 are connected"
+                "only {connected} of the {wanted} required replicas are connected: no lock is granted until all \
+                 {wanted} are connected"
             ),
             Self::WritesAlone { reason } => write!(
                 f,
@@ -64,7 +66,7 @@ impl fmt::Display for ConnectWarning {
                  `min-replicas-max-lag` to a third of the shortest lease, at most 10"
             ),
             Self::NotChecked { reason } => {
-                write!(f, "version, role and eviction policy were not checked: {reason}")
+                write!(f, "the server's version, role and eviction policy were not checked: {reason}")
             }
         }
     }
@@ -94,7 +96,7 @@ pub(crate) async fn server<C: Client>(
     connection: &ManagedConnection<C>,
     expected: Expected,
 ) -> Result<Checked, BackendError> {
-    let checked = match connection.call("info", Command::info()).await {
+    let checked = match connection.call("read the server info", Command::info()).await {
         Ok(reply) => verify_server(&Info::read(&info(&reply)?), expected)?,
         // A cluster needs `INFO` for the version, which determines whether channels are sharded; a quorum needs it for
         // the run id.
@@ -110,7 +112,7 @@ pub(crate) async fn server<C: Client>(
     Ok(checked)
 }
 
-/// Tries every command that locks need on these keys, and reads the server's clock.
+/// Tries every command that locks need, using these keys, and reads the server's clock.
 pub(crate) async fn rights<C: Client>(
     connection: &ManagedConnection<C>,
     subscriptions: &Subscriptions<C>,
@@ -133,7 +135,8 @@ pub(crate) async fn rights<C: Client>(
     })
 }
 
-/// The maximum time, in s, within which a master must notice that a replica is gone: a third of the default lease.
+/// The maximum time, in seconds, within which a master must notice that a replica is gone: a third of the default
+/// lease.
 const MAX_LAG: i64 = 10;
 
 /// Checks the requirements for acknowledgement by `wanted` replicas. Warnings are logged.
@@ -144,7 +147,7 @@ pub(crate) async fn replicas<C: Client>(
     // Check the permission for `WAIT` before the first lock needs it.
     connection.call("wait for replicas", Command::wait(0, Duration::from_millis(1))).await?;
     let mut warnings = Vec::new();
-    if let Ok(reply) = connection.call("info", Command::info()).await {
+    if let Ok(reply) = connection.call("read the server info", Command::info()).await {
         let text = info(&reply)?;
         let connected = Info::read(&text).get("connected_slaves").parse().unwrap_or(0);
         if connected < wanted {
@@ -182,16 +185,16 @@ pub(crate) fn scratch() -> Keys {
 fn info(reply: &Reply) -> Result<String, BackendError> {
     match reply {
         Reply::Bytes(text) => Ok(String::from_utf8_lossy(text).into_owned()),
-        _ => Err(unexpected_reply("info").into()),
+        _ => Err(unexpected_reply("read the server info").into()),
     }
 }
 
-const CLUSTER: &str = "this is a node of a Redis Cluster: write `redis-cluster://`";
+const CLUSTER: &str = "this is a Redis Cluster node; write `redis-cluster://`";
 
 /// The first version with sharded channels.
 const SHARDED: (u32, u32) = (7, 0);
 
-/// Returns an error if this server cannot keep locks.
+/// Returns an error if this server cannot store locks.
 fn verify_server(info: &Info<'_>, expected: Expected) -> Result<Checked, BackendError> {
     let refuse = |why: &str| Err(misconfigured(why));
     let in_cluster = is_in_cluster(info);
@@ -203,7 +206,7 @@ fn verify_server(info: &Info<'_>, expected: Expected) -> Result<Checked, Backend
     let numbers = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if numbers < OLDEST {
         let (major, minor) = OLDEST;
-        return refuse(&format!("version {version:?} is too old: use {major}.{minor} or later"));
+        return refuse(&format!("version {version:?} is too old; use {major}.{minor} or later"));
     }
     let (limit, policy) = (info.get("maxmemory"), info.get("maxmemory_policy"));
     let evicts = limit != "0" && policy != "noeviction" && !policy.is_empty();
@@ -211,27 +214,27 @@ fn verify_server(info: &Info<'_>, expected: Expected) -> Result<Checked, Backend
     Ok(Checked { warnings: warnings.into_iter().collect(), is_sharded: in_cluster && numbers >= SHARDED })
 }
 
-/// Returns the problem if the server is of another kind than expected.
+/// Returns the problem if the server is not of the expected kind.
 fn other_kind(info: &Info<'_>, expected: Expected) -> Option<&'static str> {
     let is_sentinel = modes(info).contains(&"sentinel");
     let is_replica = info.get("role") == "slave";
     let why = match expected {
         Expected::QuorumNode if is_sentinel => {
-            "this is a sentinel: a quorum node must be an independent master"
+            "this is a sentinel, but a quorum node must be an independent master"
         }
         Expected::QuorumNode if is_in_cluster(info) => {
-            "this is a node of a Redis Cluster: a quorum node must be an independent master"
+            "this is a Redis Cluster node, but a quorum node must be an independent master"
         }
         Expected::QuorumNode if is_replica => {
-            "this is a replica: a quorum node must be an independent master"
+            "this is a replica, but a quorum node must be an independent master"
         }
         _ if is_sentinel => {
-            "this is a sentinel: write `redis-sentinel://` and, after the addresses, the name of the master"
+            "this is a sentinel; write `redis-sentinel://` and, after the addresses, the master's name"
         }
         Expected::Master if is_in_cluster(info) => CLUSTER,
-        Expected::ClusterNode if !is_in_cluster(info) => "this is not a node of a cluster: write `redis://`",
+        Expected::ClusterNode if !is_in_cluster(info) => "this is not a cluster node; write `redis://`",
         _ if is_replica => {
-            "this is a replica: use the address of its master, or of the sentinels that watch it"
+            "this is a replica; use the address of its master, or of the sentinels that monitor it"
         }
         Expected::Master | Expected::ClusterNode | Expected::QuorumNode => return None,
     };
@@ -247,9 +250,9 @@ fn is_in_cluster(info: &Info<'_>) -> bool {
     modes(info).contains(&"cluster") || info.get("cluster_enabled") == "1"
 }
 
-/// Accepts the server of a connection as a node of a quorum.
+/// Accepts a connection's server as a quorum node, if it can be one.
 pub(crate) async fn node<T: Connection>(dialled: &Dialled<T>) -> Result<AcceptedNode, RequestError> {
-    let reply = answered("info", pin!(dialled.call(Command::info()))).await?;
+    let reply = answered("read the server info", pin!(dialled.call(Command::info()))).await?;
     Ok(accept_node(&Info::read(&info(&reply)?))?)
 }
 
@@ -257,14 +260,14 @@ fn accept_node(info: &Info<'_>) -> Result<AcceptedNode, BackendError> {
     let checked = verify_server(info, Expected::QuorumNode)?;
     if let [ConnectWarning::Evicts { policy }, ..] = &checked.warnings[..] {
         return Err(misconfigured(&format!(
-            "`maxmemory-policy {policy}` evicts leases, and a quorum node must not lose them unnoticed: set \
+            "`maxmemory-policy {policy}` evicts leases, and a quorum node must not lose them unnoticed; set \
              `maxmemory-policy noeviction`"
         )));
     }
     let run_id = info.get("run_id");
     if run_id.is_empty() || run_id.contains(char::is_whitespace) {
         return Err(misconfigured(
-            "`INFO` reports no run id, which is needed to detect a restart of a quorum node: use another server",
+            "`INFO` reports no run id, which is needed to detect a restart of a quorum node; use another server",
         ));
     }
     Ok(AcceptedNode { run_id: run_id.to_owned(), appends: info.get("aof_enabled") != "0" })

@@ -1,5 +1,5 @@
-//! Classification of failures as not sent, refused, or unknown. Server error texts are interpreted
-//! only in this module.
+//! Classification of failures as not sent, refused, or of unknown outcome. Server error texts are
+//! interpreted only in this module.
 
 mod topology;
 
@@ -16,14 +16,14 @@ use lock_core::{
     backend::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind},
 };
 
-/// A failed request: the error for lock-core, and the state of the server to which this crate reacts.
+/// A failed request: the error for lock-core, and the server condition that this crate reacts to.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestError {
     error: BackendError,
     condition: Condition,
 }
 
-/// A state of the server that requires a reaction.
+/// A server condition that requires a reaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Condition {
     /// The script is unknown to the server. Nothing was executed.
@@ -87,19 +87,19 @@ impl From<BackendError> for RequestError {
     }
 }
 
-/// A call without a reply.
+/// A call that returned no usable reply.
 #[derive(Clone)]
 pub(crate) enum Unanswered {
-    /// The client reported an error, from which secrets were removed.
+    /// The client reported this error. Secrets have been removed from its text.
     Failed(CallError),
     /// The connection was lost during the call.
     ConnectionLost,
-    /// The connection is alive, but this call got no reply.
+    /// The connection is alive, but no reply to this call arrived in time.
     TimedOut,
 }
 
 impl Unanswered {
-    /// Returns the error of a request for `what`.
+    /// Returns the error for a failed attempt to do `what`, a phrase such as `acquire a lock`.
     pub(crate) fn during(&self, what: &str) -> RequestError {
         match self {
             Self::Failed(CallError::Refused(text)) => server_error(what, text),
@@ -131,7 +131,7 @@ impl Unanswered {
     }
 }
 
-/// Classifies an error reply of the server.
+/// Classifies an error reply from the server.
 pub(crate) fn server_error(what: &str, text: &str) -> RequestError {
     let (kind, applied) = classify(text);
     with_condition(what, kind, applied, text)
@@ -143,19 +143,19 @@ pub(crate) fn refused_by_script(what: &str, text: &str) -> RequestError {
     with_condition(what, kind, Applied::No, text)
 }
 
-/// Returns the error of a failed dial to `server`. Nothing was sent yet.
+/// Returns the error for a failed dial to `server`. Nothing has been sent yet.
 pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> BackendError {
     let details = error.message.as_str();
     let closed = match tls {
-        true => ": does the server speak TLS? If not, write `redis://`",
-        false => ": if the server speaks TLS, write `rediss://`",
+        true => "; if the server does not use TLS, write `redis://`",
+        false => "; if the server uses TLS, write `rediss://`",
     };
     let (kind, remedy) = match error.kind {
         DialErrorKind::Certificate => (
             Kind::Misconfigured,
-            ": configure the authority that signed it, or use a certificate issued for this host",
+            "; configure the authority that signed the certificate, or use one issued for this host",
         ),
-        DialErrorKind::NobodyListens => (Kind::Unavailable, ": is a Redis server running there?"),
+        DialErrorKind::NobodyListens => (Kind::Unavailable, " (is a Redis server running there?)"),
         DialErrorKind::Closed => (Kind::Unavailable, closed),
         DialErrorKind::Unreachable if tls => (Kind::Unavailable, closed),
         DialErrorKind::Unreachable => (Kind::Unavailable, ""),
@@ -165,22 +165,22 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
         DialErrorKind::TimedOut => (
             Kind::Timeout,
             match tls {
-                true => ": is a server running there? If it does not speak TLS, write `redis://`",
-                false => ": is a Redis server running there?",
+                true => " (is a server running there?); if it does not use TLS, write `redis://`",
+                false => " (is a Redis server running there?)",
             },
         ),
         DialErrorKind::Refused => match classify(details).0 {
             kind @ Kind::Denied => (kind, remedy(kind, details)),
             _ if unknown_command(details).is_some() => (Kind::Misconfigured, UNKNOWN_COMMAND),
             _ if details.contains("wrong number of arguments for 'auth'") => {
-                (Kind::Misconfigured, ": the server is too old to have users: use Redis 6.2 or later")
+                (Kind::Misconfigured, "; the server is too old to have users, so use Redis 6.2 or later")
             }
             // The server rejects the settings of the connection.
             Kind::Protocol => (Kind::Misconfigured, NOT_REDIS),
             kind => (kind, remedy(kind, details)),
         },
     };
-    let message = format!("connect to redis at {server}: {}{remedy}", first_words(details));
+    let message = format!("failed to connect to redis at {server}: {}{remedy}", first_words(details));
     BackendError::new(kind, Applied::No, message)
 }
 
@@ -196,51 +196,51 @@ pub(crate) fn unserved(what: &str) -> RequestError {
 
 /// Returns the error for settings that cannot work.
 pub(crate) fn misconfigured(why: &str) -> BackendError {
-    let message = format!("connect to redis: {why}");
+    let message = format!("failed to connect to redis: {why}");
     BackendError::new(Kind::Misconfigured, Applied::No, message)
 }
 
-/// Returns the error for a missing connection. Nothing was sent.
+/// Returns the error for a request without a connection. Nothing was sent.
 pub(crate) fn not_connected(what: &str) -> RequestError {
-    plain(what, Kind::Unavailable, Applied::No, "not connected: the request was not sent")
+    plain(what, Kind::Unavailable, Applied::No, "not connected, so the request was not sent")
 }
 
-/// Returns the error of a request whose time ended before it was sent.
+/// Returns the error for a request that timed out before it was sent.
 pub(crate) fn overdue(what: &str) -> RequestError {
     plain(what, Kind::Timeout, Applied::No, "the request timed out before it was sent")
 }
 
-/// Returns the error of a request that a single server does not support.
+/// Returns the error for a request that a single server does not support.
 pub(crate) fn unsupported() -> RequestError {
-    let message = "redis: unsupported acquire mode";
+    let message = "this acquire mode is not supported on redis";
     BackendError::new(Kind::Unsupported, Applied::No, message).into()
 }
 
-/// Returns the error of a request without a reply on a live connection.
+/// Returns the error for a request that got no reply on a live connection.
 pub(crate) fn no_answer(what: &str) -> RequestError {
     plain(what, Kind::Timeout, Applied::Unknown, "no reply")
 }
 
-/// Returns the error of a request that the server executed but that too few replicas acknowledged.
+/// Returns the error for a request that the server executed but that too few replicas acknowledged.
 pub(crate) fn unacknowledged(what: &str) -> RequestError {
-    let why = "too few replicas acknowledged the operation: are they connected to the master?";
+    let why = "too few replicas acknowledged the operation (are they connected to the master?)";
     plain(what, Kind::Unavailable, Applied::Unknown, why)
 }
 
-/// Returns the error of a connection whose dialling task has ended. It will not be replaced.
+/// Returns the error for a connection whose dialling task has ended. The connection will not be replaced.
 pub(crate) fn runtime_ended(what: &str) -> RequestError {
-    let why = "the connection's runtime has ended: connect in a runtime that lives as long as the backend";
+    let why = "the connection's runtime has ended; connect in a runtime that lives as long as the backend";
     plain(what, Kind::Misconfigured, Applied::No, why)
 }
 
-/// Returns the error of a reply that no script returns.
+/// Returns the error for a reply that no script returns.
 pub(crate) fn unexpected_reply(what: &str) -> RequestError {
-    let message = format!("{what} on redis: unexpected reply: is this address a Redis server?");
+    let message = format!("failed to {what} on redis: unexpected reply (is this address a Redis server?)");
     BackendError::new(Kind::Protocol, Applied::Unknown, message).into()
 }
 
 fn plain(what: &str, kind: BackendErrorKind, applied: Applied, why: &str) -> RequestError {
-    BackendError::new(kind, applied, format!("{what} on redis: {why}")).into()
+    BackendError::new(kind, applied, format!("failed to {what} on redis: {why}")).into()
 }
 
 fn with_condition(what: &str, kind: BackendErrorKind, applied: Applied, text: &str) -> RequestError {
@@ -251,14 +251,14 @@ fn with_condition(what: &str, kind: BackendErrorKind, applied: Applied, text: &s
         _ => Redirection::read(without_place(text)).map_or(Condition::Other, Condition::Redirected),
     };
     let (details, remedy) = (first_words(text), remedy(kind, text));
-    let error = BackendError::new(kind, applied, format!("{what} on redis: {details}{remedy}"));
+    let error = BackendError::new(kind, applied, format!("failed to {what} on redis: {details}{remedy}"));
     RequestError { error, condition }
 }
 
 /// In Redis, `User … has no permissions to run the '…' command` or `No permissions to access a key` follows.
 const ACL_FAILURE: &str = "ACL failure in script";
 
-/// Errors that a retry cannot cure, identified by a word in the server's text.
+/// Errors that persist when the request is retried, identified by a word in the server's text.
 const FINAL: [(&str, BackendErrorKind); 11] = [
     ("NOAUTH", BackendErrorKind::Denied),
     ("WRONGPASS", BackendErrorKind::Denied),
@@ -275,8 +275,8 @@ const FINAL: [(&str, BackendErrorKind); 11] = [
     ("MOVED", BackendErrorKind::Misconfigured),
 ];
 
-/// Refusals before a script has written anything, identified by the first word. A retry may cure them. Each of our
-/// scripts runs into them at its first write at the latest.
+/// Refusals that occur before a script has written anything, identified by the first word. A retry may succeed. Each of
+/// our scripts encounters them no later than at its first write.
 const REFUSALS: [&str; 9] =
     ["READONLY", "OOM", "MISCONF", "LOADING", "BUSY", "NOREPLICAS", "TRYAGAIN", "MASTERDOWN", "NOSCRIPT"];
 
@@ -301,8 +301,8 @@ fn classify(details: &str) -> (BackendErrorKind, Applied) {
     }
 }
 
-const NOT_REDIS: &str = ": is this a Redis server, and does it have this database?";
-const UNKNOWN_COMMAND: &str = ": is the server older than 6.0, or a proxy?";
+const NOT_REDIS: &str = " (is this a Redis server, and does it have this database?)";
+const UNKNOWN_COMMAND: &str = " (is the server older than 6.0, or a proxy?)";
 
 /// Returns the command that is unknown to the server. The rest of the text quotes the arguments,
 /// which may contain a login.
@@ -316,31 +316,34 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
     let says = |word| details.contains(word);
     match kind {
         BackendErrorKind::Denied if says("NOAUTH") || says("WRONGPASS") => {
-            ": use the correct user and password"
+            "; use the correct user and password"
         }
         BackendErrorKind::Denied if says("NOPERM") || says("can't") || says(ACL_FAILURE) => {
-            ": grant the user the permissions listed in `docs/protocol.md`"
+            "; grant the user the permissions listed in `docs/protocol.md`"
         }
-        BackendErrorKind::Denied => ": check the user and the password",
+        BackendErrorKind::Denied => "; check the user and the password",
         BackendErrorKind::Protocol if unknown_command(details).is_some() => UNKNOWN_COMMAND,
-        BackendErrorKind::WrongType => ": this key holds something other than a lock: use another lock name",
+        BackendErrorKind::WrongType => {
+            "; this key holds something other than a lock, so use another lock name"
+        }
         BackendErrorKind::Misconfigured if says("TOKENS") => {
-            ": lower `token_floor`, or delete the fencing counter"
+            "; lower `token_floor`, or delete the fencing counter"
         }
         BackendErrorKind::Misconfigured if says("CROSSSLOT") || says("MOVED") => {
-            ": this is a node of a Redis Cluster: write `redis-cluster://`"
+            "; this is a Redis Cluster node, so write `redis-cluster://`"
         }
-        BackendErrorKind::Unavailable if says("READONLY") => ": this is a replica: connect to its master",
+        BackendErrorKind::Unavailable if says("READONLY") => "; this is a replica, so connect to its master",
         BackendErrorKind::Unavailable if says("CLUSTERDOWN") => {
-            ": the cluster does not currently serve the key"
+            "; the cluster does not currently serve the key"
         }
-        BackendErrorKind::Unavailable if says("OOM") => ": raise `maxmemory`, or free memory",
-        BackendErrorKind::Unavailable if says("MISCONF") => ": the server cannot save its data: see its log",
+        BackendErrorKind::Unavailable if says("OOM") => "; raise `maxmemory`, or free memory",
+        BackendErrorKind::Unavailable if says("MISCONF") => "; the server cannot save its data (see its log)",
         _ => "",
     }
 }
 
-/// Returns enough of a text to recognise it. Servers quote whole scripts and add long explanations.
+/// Returns the beginning of an error text, enough to recognise the error. Servers quote whole scripts and add long
+/// explanations.
 fn first_words(details: &str) -> String {
     let line = without_place(details.lines().next().unwrap_or_default());
     if let Some(command) = unknown_command(line) {

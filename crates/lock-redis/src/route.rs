@@ -98,7 +98,7 @@ impl<C: Client> Route<C> {
             Self::One(server) => return Ok(&server.shared),
         };
         Err(misconfigured(&format!(
-            "{why} cannot be a node of a quorum: use the address of an independent master with `redis://`"
+            "{why} cannot be a quorum node; use the address of an independent master with `redis://`"
         )))
     }
 

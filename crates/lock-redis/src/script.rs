@@ -1,4 +1,4 @@
-//! The Lua scripts. Each runs by its hash, or by its text if the hash is unknown to the server.
+//! The Lua scripts. Each is run by its hash, or by its text if the server does not know the hash.
 
 use crate::{
     client::{Client, Command, Connection},
@@ -132,7 +132,7 @@ macro_rules! operations {
                 $(include_str!(concat!("scripts/", $file, ".lua")),)*
                 include_str!("scripts/batch.lua"),
             );
-            Script { name: "batch", text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
+            Script { name: "run a batch", text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
         };
         #[cfg(test)]
         const OPERATION_TEXTS: &[(&str, &str)] = &[
@@ -143,10 +143,10 @@ macro_rules! operations {
 }
 
 operations! {
-    grant! ACQUIRE "acquire" "acquire" ("KEYS[1], KEYS[2]") usual "a == now and c == 0"
-    now! REENTER "re-entry" "reenter" ("KEYS[1]") usual "word == 'reentered'"
-    int! RENEW "renew" "renew" ("KEYS[1]") usual "word == 'renewed'"
-    now! RELEASE "release" "release" ("KEYS[1]") usual "word == 'released' and a == 0"
+    grant! ACQUIRE "acquire a lock" "acquire" ("KEYS[1], KEYS[2]") usual "a == now and c == 0"
+    now! REENTER "re-enter a lock" "reenter" ("KEYS[1]") usual "word == 'reentered'"
+    int! RENEW "renew a lease" "renew" ("KEYS[1]") usual "word == 'renewed'"
+    now! RELEASE "release a lock" "release" ("KEYS[1]") usual "word == 'released' and a == 0"
 }
 
 scripts! {
@@ -156,8 +156,8 @@ scripts! {
 
 scripts! {
     HOLDER_TEXTS holder!
-    INSPECT "inspect" "inspect"
-    FORCE_RELEASE "force release" "force_release"
+    INSPECT "inspect a lock" "inspect"
+    FORCE_RELEASE "force the release of a lock" "force_release"
 }
 
 scripts! {
@@ -167,17 +167,17 @@ scripts! {
 
 scripts! {
     HEALING_TEXTS healing!
-    HEAL "heal" "heal"
+    HEAL "heal a lease" "heal"
 }
 
 scripts! {
     EXTENDING_TEXTS extending!
-    EXTEND "extend" "extend"
+    EXTEND "extend leases" "extend"
 }
 
 scripts! {
     FREEING_TEXTS nothing!
-    FREE "release" "free" [not_freed!]
+    FREE "release a lock" "free" [not_freed!]
 }
 
 /// Defines the ledger scripts that schedulers repeat. The batch script calls each as a function of its keys and
@@ -231,9 +231,9 @@ impl Script {
 
     /// Runs the script with `keys` keys. `write` writes the keys followed by the arguments.
     ///
-    /// After a restart or `SCRIPT FLUSH`, the hash is unknown to the server, which does nothing.
-    /// The text is then sent, and the server remembers it. Since this is rare, the words are
-    /// written a second time instead of being copied for every call.
+    /// After a restart or `SCRIPT FLUSH`, the server does not know the hash, and does nothing. The
+    /// text is then sent, and the server remembers it. Since this is rare, the words are written a
+    /// second time instead of being copied for every call.
     pub(crate) async fn run<T: Connection>(
         &'static self,
         connection: &Dialled<T>,

@@ -49,7 +49,7 @@ impl ScriptReply {
         }
     }
 
-    /// Decodes the replies of a batch of the ledger individually. `asked` names its requests.
+    /// Decodes the replies of a ledger batch individually. `asked` contains the names of its requests.
     pub(crate) fn split(self, asked: &[&'static str]) -> Vec<Result<Self, RequestError>> {
         let is_complete = self.word() == "done" && self.len() == asked.len();
         let mut replies = self.parts.into_iter().skip(HEAD);
@@ -169,7 +169,8 @@ impl ScriptReply {
             "lacks" => {
                 let missing = self.text(0)?;
                 let message = format!(
-                    "connect to redis: the user lacks permissions ({missing}): grant those listed in `docs/protocol.md`"
+                    "failed to connect to redis: the user lacks permissions ({missing}); grant those listed in \
+                     `docs/protocol.md`"
                 );
                 Err(BackendError::new(BackendErrorKind::Denied, Applied::No, message).into())
             }

@@ -82,11 +82,11 @@ impl Address {
 fn parse(text: &str) -> Result<Address, LockError> {
     // The URL parser's error may quote the text.
     if text.trim().is_empty() {
-        return Err(refused("it is empty: write `redis://host:port`"));
+        return Err(refused("it is empty; write `redis://host:port`"));
     }
     let Some((scheme, rest)) = text.split_once("://") else {
         return Err(refused(
-            "it has no scheme: write `redis://` before the host and port, for example `redis://localhost:6379`",
+            "it has no scheme; write `redis://` before the host and port, for example `redis://localhost:6379`",
         ));
     };
     match scheme.to_ascii_lowercase().as_str() {
@@ -106,9 +106,9 @@ fn parse(text: &str) -> Result<Address, LockError> {
             tcp(&url, Some(tls))
         }
         "redis+unix" => unix(&url),
-        "unix" => Err(refused("unknown scheme: write `redis+unix:///path/of/socket`")),
+        "unix" => Err(refused("unknown scheme; write `redis+unix:///path/of/socket`")),
         _ => Err(refused(
-            "unknown scheme: use `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster`, `redlock`, or \
+            "unknown scheme; use `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster`, `redlock`, or \
              a TLS variant of these",
         )),
     }
@@ -117,11 +117,11 @@ fn parse(text: &str) -> Result<Address, LockError> {
 /// Parses a URL with one host.
 fn single(text: &str) -> Result<Url, LockError> {
     let url = Url::parse(text).map_err(|_| {
-        refused("it is not a URL: percent-encode special characters in the user and password (`/` is `%2F`, `@` is \
+        refused("it is not a URL; percent-encode special characters in the user and password (`/` is `%2F`, `@` is \
             `%40`, `#` is `%23`)")
     })?;
     match url.fragment() {
-        Some(_) => Err(refused("it has a `#`: in a password, write it as `%23`")),
+        Some(_) => Err(refused("it has a `#`; in a password, write it as `%23`")),
         None => Ok(url),
     }
 }
@@ -138,7 +138,7 @@ fn server(url: &Url, default_port: u16) -> Result<Server, LockError> {
     let host = match url.host() {
         Some(Host::Ipv6(address)) => address.to_string(),
         Some(host) => host.to_string(),
-        None => return Err(refused("it has no host: write `redis://host:port`")),
+        None => return Err(refused("it has no host; write `redis://host:port`")),
     };
     Ok(Server::Tcp { host, port: url.port().unwrap_or(default_port) })
 }
@@ -150,11 +150,11 @@ fn login(url: &Url) -> Result<Credentials, LockError> {
 
 fn unix(url: &Url) -> Result<Address, LockError> {
     if url.host().is_some_and(|host| !host.to_string().is_empty()) {
-        return Err(refused("a socket has a path and no host: write `redis+unix:///path/of/socket`"));
+        return Err(refused("a socket has a path and no host; write `redis+unix:///path/of/socket`"));
     }
     let path = decoded(url.path())?;
     if path.len() < 2 {
-        return Err(refused("it has no path: write `redis+unix:///path/of/socket`"));
+        return Err(refused("it has no path; write `redis+unix:///path/of/socket`"));
     }
     let [number, username, password] = options(url, ["db", "user", "pass"])?;
     let database = number.as_deref().map(database).transpose()?;
@@ -184,7 +184,7 @@ fn tls([authority, certificate, key]: [Option<String>; 3]) -> Result<Tls, LockEr
 fn credentials(username: Option<String>, password: Option<String>) -> Result<Credentials, LockError> {
     if username.is_some() && password.is_none() {
         return Err(refused(
-            "it has a user but no password: if the text is meant as a password, write `:password@`",
+            "it has a user but no password; if the text is meant as a password, write `:password@`",
         ));
     }
     Ok(Credentials { username, password })
@@ -201,8 +201,8 @@ fn decoded(text: &str) -> Result<String, LockError> {
     Ok(text.map_err(|_| refused("percent-encoded text must be UTF-8"))?.into_owned())
 }
 
-/// Returns the values of the options that this scheme accepts, in order. Others are refused: a misspelt option would
-/// otherwise be ignored without notice.
+/// Returns the values of the options that this scheme accepts, in order. Other options are rejected, since a misspelt
+/// one would otherwise be silently ignored.
 fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<String>; N], LockError> {
     let mut values = [const { None }; N];
     // Only percent-decoding is applied: form decoding would turn a `+` into a space.
@@ -211,7 +211,7 @@ fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<String
         let Some(at) = known.iter().position(|known| *known == name) else {
             return Err(refused(&match N {
                 0 => format!("`{}://` does not accept options after a `?`", url.scheme()),
-                _ => format!("it has an unknown option: `{}://` accepts {}", url.scheme(), known.join(", ")),
+                _ => format!("it has an unknown option; `{}://` accepts {}", url.scheme(), known.join(", ")),
             }));
         };
         values[at] = Some(decoded(value)?);

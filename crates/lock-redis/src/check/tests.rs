@@ -1,5 +1,5 @@
-//! Checks against excerpts of real `INFO` replies, in the files of `info/`. Servers that were run provide all sections
-//! that are read here. For the others, only the server section was published.
+//! Checks against excerpts of real `INFO` replies, in the files of `info/`. The replies of servers that were actually
+//! run contain all sections that are read here. For the others, only the server section was published.
 
 use super::*;
 
@@ -9,7 +9,7 @@ const OTHER_SECTIONS: &str = "\n# Memory\nmaxmemory:0\nmaxmemory_policy:noevicti
 
 const REDIS_6_2: &str = include_str!("info/redis-6.2.14.txt");
 
-/// Servers that were run, followed by those that were not.
+/// The replies of servers that were run; [`NOT_RUN`] has the published ones.
 const RUN: [&str; 5] = [
     REDIS_6_2,
     include_str!("info/redis-7.0.15.txt"),
@@ -25,7 +25,7 @@ const NOT_RUN: [&str; 5] = [
     include_str!("info/valkey-9.0.0.txt"),
 ];
 
-/// Returns the replies with the line endings of a server.
+/// Returns the replies with CRLF line endings, as a server sends them.
 fn servers() -> Vec<String> {
     let run = RUN.map(str::to_owned);
     let others = NOT_RUN.map(|server| server.to_owned() + OTHER_SECTIONS);
@@ -85,7 +85,7 @@ fn nodes_of_quorums_are_independent_masters() {
         let evicts = check(&evicts).expect_err("would lose leases").to_string();
         assert!(evicts.contains("set `maxmemory-policy noeviction`"), "{evicts}");
         for (other, says) in [
-            (server.replace("cluster_enabled:0", "cluster_enabled:1"), "this is a node of a Redis Cluster"),
+            (server.replace("cluster_enabled:0", "cluster_enabled:1"), "this is a Redis Cluster node"),
             (server.replace("standalone", "sentinel"), "this is a sentinel"),
             (server.replace("role:master", "role:slave"), "this is a replica"),
         ] {

@@ -19,7 +19,7 @@ pub fn rustls_config(tls: &Tls) -> Result<ClientConfig, BackendError> {
     // The provider is explicit, because a process-wide default would depend on the other linked crates.
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| refused("the TLS versions are not usable", error))?
+        .map_err(|error| refused("the TLS versions cannot be used", error))?
         .with_root_certificates(roots(tls)?);
     match tls.shown() {
         None => Ok(config.with_no_client_auth()),
@@ -39,7 +39,9 @@ fn roots(tls: &Tls) -> Result<RootCertStore, BackendError> {
     match tls.trusted() {
         Some(pem) => {
             for certificate in certificates(pem, "the CA certificate")? {
-                roots.add(certificate).map_err(|error| refused("the CA certificate is not usable", error))?;
+                roots
+                    .add(certificate)
+                    .map_err(|error| refused("the CA certificate cannot be used", error))?;
             }
         }
         // Some systems list a few unreadable certificates; the rest are enough.
@@ -47,7 +49,7 @@ fn roots(tls: &Tls) -> Result<RootCertStore, BackendError> {
     }
     match roots.is_empty() {
         true => Err(misconfigured(
-            "the system has no trusted certificate authorities: install certificates, or configure an authority",
+            "the system has no trusted certificate authorities; install certificates, or configure an authority",
         )),
         false => Ok(roots),
     }
@@ -57,17 +59,17 @@ fn certificates(pem: &[u8], whose: &str) -> Result<Vec<CertificateDer<'static>>,
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let read = read.map_err(|error| refused(&format!("{whose} is not valid PEM"), error))?;
     match read.is_empty() {
-        true => Err(misconfigured(&format!("no certificate found in {whose}: use PEM text"))),
+        true => Err(misconfigured(&format!("no certificate found in {whose}; use PEM text"))),
         false => Ok(read),
     }
 }
 
 fn refused(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> BackendError {
-    let message = format!("connect to redis: {what}");
+    let message = format!("failed to connect to redis: {what}");
     BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message).with_source(error)
 }
 
 fn misconfigured(what: &str) -> BackendError {
-    let message = format!("connect to redis: {what}");
+    let message = format!("failed to connect to redis: {what}");
     BackendError::new(BackendErrorKind::Misconfigured, Applied::No, message)
 }

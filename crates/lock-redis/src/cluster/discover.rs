@@ -1,4 +1,4 @@
-//! Discovery of the slots: first from the addresses that the program supplied, later from the nodes themselves.
+//! Slot discovery: first through the addresses that the program supplied, later through the nodes themselves.
 
 use super::{Cluster, Settings, slots::View};
 use crate::{
@@ -20,7 +20,7 @@ const ASKED: usize = 7;
 /// The time limit for their replies.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// Queries the addresses supplied by the program. One that returns the slots is enough.
+/// Queries the addresses supplied by the program. A single reply with the slots is enough.
 pub(super) async fn by_seeds<C: Client>(settings: &Settings<C>) -> Result<View, BackendError> {
     let mut answers: FuturesUnordered<_> = settings.seeds.iter().map(|seed| ask(settings, seed)).collect();
     let mut errors = Vec::new();
@@ -47,7 +47,7 @@ async fn ask<C: Client>(settings: &Settings<C>, seed: &Server) -> Result<View, B
         match View::read(&reply, seed) {
             Some(view) if !view.is_empty() => Ok(view),
             Some(_) => Err(error::without_slots(seed)),
-            None => Err(error::unexpected_reply("cluster slots").into()),
+            None => Err(error::unexpected_reply("read the cluster slots").into()),
         }
     };
     let silent = || failed(&DialError::silent(settings.limit));
@@ -55,12 +55,12 @@ async fn ask<C: Client>(settings: &Settings<C>, seed: &Server) -> Result<View, B
 }
 
 /// Queries some nodes and returns the view shared by more than half of the replies. A node that was
-/// down and does not know its successor yet is therefore outvoted.
+/// down and does not yet know its successor is therefore outvoted.
 pub(super) async fn by_nodes<C: Client>(cluster: &Cluster<C>) -> Option<View> {
     let nodes = cluster.nodes();
     let connected = nodes.iter().filter(|node| node.shared.connection.is_up()).take(ASKED);
     let questions = connected.map(async |node| {
-        let call = node.shared.connection.call("cluster slots", Command::cluster_slots());
+        let call = node.shared.connection.call("read the cluster slots", Command::cluster_slots());
         View::read(&timeout(ANSWER, call).await.ok()?.ok()?, &node.server)
     });
     let views: Vec<_> = join_all(questions).await.into_iter().flatten().collect();

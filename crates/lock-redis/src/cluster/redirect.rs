@@ -38,7 +38,7 @@ pub(crate) struct Redirected {
 pub(super) async fn follow<C: Client>(cluster: &Cluster<C>, redirected: Redirected) {
     let Redirected { operation, mut redirection, mut by } = redirected;
     let (slot, begin) = (slot(&operation), Instant::now());
-    // Dropping this answers the operation with an unknown outcome.
+    // Dropping this completes the operation with an unknown outcome.
     let mut operations = Operations::new(vec![operation]);
     for followed in 0.. {
         let next = cluster.next(slot, &redirection, by.as_ref(), followed).await;
@@ -48,7 +48,7 @@ pub(super) async fn follow<C: Client>(cluster: &Cluster<C>, redirected: Redirect
             return leave_out(operations.take());
         }
         let Some((node, delivery)) = next else { continue };
-        let reply = match node.shared.connection.connected("call").await {
+        let reply = match node.shared.connection.connected("send a request").await {
             Ok(dialled) => alone(&node.shared, &dialled, operation, delivery).await,
             Err(error) => Err(error),
         };
@@ -64,7 +64,7 @@ pub(super) async fn follow<C: Client>(cluster: &Cluster<C>, redirected: Redirect
     }
 }
 
-/// Runs a script on the node of its keys, and follows redirections until the time limit.
+/// Runs a script on the node that serves its keys, and follows redirections until the time limit.
 pub(super) async fn run<C: Client>(
     cluster: &Cluster<C>,
     script: &'static Script,

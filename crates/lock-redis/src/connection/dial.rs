@@ -88,7 +88,7 @@ impl<C: Client> Dialer<C> {
         Ok(dialled)
     }
 
-    /// Returns the error of a dial without a reply within the limit.
+    /// Returns the error for a dial that got no reply within the time limit.
     pub(crate) fn nobody_answers(&self, server: Option<&Server>) -> BackendError {
         match (server, &self.target) {
             (Some(server), _) => self.failed(server, &DialError::silent(self.limit)),
@@ -105,7 +105,7 @@ impl<C: Client> Dialer<C> {
 /// Checks that the server is a master, because the sentinels' reply may be outdated.
 async fn is_master<T: crate::client::Connection>(dialled: &Dialled<T>) -> Result<(), BackendError> {
     let question = Command::new("INFO", vec!["replication".into()]);
-    match answered("info", pin!(dialled.call(question))).await {
+    match answered("read the server info", pin!(dialled.call(question))).await {
         Ok(reply) => match Info::read(reply.text().unwrap_or_default()).get("role") {
             "slave" => Err(error::not_promoted(&dialled.server)),
             _ => Ok(()),
@@ -117,7 +117,7 @@ async fn is_master<T: crate::client::Connection>(dialled: &Dialled<T>) -> Result
 }
 
 impl DialError {
-    /// Creates the error for a missing reply within this time.
+    /// Creates the error for a dial that got no reply within this time.
     pub(crate) fn silent(limit: Duration) -> Self {
         Self::new(DialErrorKind::TimedOut, format!("no reply within {limit:?}"))
     }

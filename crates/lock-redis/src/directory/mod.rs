@@ -69,7 +69,7 @@ impl<C: Client> Directory for RedisBackend<C> {
                 false
             }
             Err(_) if found.pages == 0 => {
-                let message = format!("list locks on redis: no reply within {:?}", limits.time());
+                let message = format!("failed to list locks on redis: no reply within {:?}", limits.time());
                 return Err(BackendError::new(BackendErrorKind::Timeout, Applied::No, message));
             }
             Err(_) => true,

@@ -64,8 +64,8 @@ fn possibly_executed_requests_are_unknown() {
     }
 }
 
-/// The word must come from the server and be in its place, because the name of a lock or a script
-/// can also contain it.
+/// The word must be the first in the server's text, because the name of a lock or a script can also
+/// contain it.
 #[test]
 fn condition_is_read_from_the_first_word() {
     let conditions = |text: &str| {
@@ -109,18 +109,18 @@ fn failed_dial_has_a_reason_and_a_remedy() {
     let nobody = dialled(false, NobodyListens, "Connection refused");
     assert_eq!(
         nobody.to_string(),
-        "connect to redis at cache:1: Connection refused: is a Redis server running there?"
+        "failed to connect to redis at cache:1: Connection refused (is a Redis server running there?)"
     );
     assert!(nobody.is_retryable());
     assert!(dialled(false, Closed, "Connection reset by peer").to_string().contains("write `rediss://`"));
     assert!(dialled(true, Closed, "Connection reset by peer").to_string().contains("write `redis://`"));
     let forged = dialled(true, Certificate, "InvalidCertificate(BadSignature)");
     assert_eq!(forged.kind(), Kind::Misconfigured);
-    assert!(forged.to_string().contains(": InvalidCertificate(BadSignature): configure the authority"));
+    assert!(forged.to_string().contains(": InvalidCertificate(BadSignature); configure the authority"));
     let lesson = "NOAUTH HELLO must be called with the client already authenticated, otherwise …";
     assert_eq!(
         dialled(false, Refused, lesson).to_string(),
-        "connect to redis at cache:1: NOAUTH, the server requires a password: use the correct user and password"
+        "failed to connect to redis at cache:1: NOAUTH, the server requires a password; use the correct user and password"
     );
     let users = dialled(false, Refused, "ERR wrong number of arguments for 'auth' command").to_string();
     assert!(users.contains("too old to have users"), "{users}");
@@ -139,9 +139,12 @@ fn unknown_command_is_named_without_its_arguments() {
     ] {
         assert_eq!(
             dialled(false, DialErrorKind::Refused, unknown).to_string(),
-            "connect to redis at cache:1: unknown command HELLO: is the server older than 6.0, or a proxy?"
+            "failed to connect to redis at cache:1: unknown command HELLO (is the server older than 6.0, or a proxy?)"
         );
         let asked = BackendError::from(server_error("ping", unknown)).to_string();
-        assert!(asked.starts_with("ping on redis: unknown command HELLO: is the server"), "{asked}");
+        assert!(
+            asked.starts_with("failed to ping on redis: unknown command HELLO (is the server"),
+            "{asked}"
+        );
     }
 }

@@ -50,9 +50,9 @@ pub(super) fn function(operation: &Operation) -> &'static str {
     }
 }
 
-/// Returns the name of the operation for errors.
+/// Returns the phrase that names the operation in errors.
 pub(super) fn what(operation: &Operation) -> &'static str {
-    script(operation).map_or("acquire", |script| script.name)
+    script(operation).map_or("acquire a lock", |script| script.name)
 }
 
 /// Returns the number of keys of the operation.

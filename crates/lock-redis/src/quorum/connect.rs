@@ -76,7 +76,7 @@ impl<C: Client> RedisBackendBuilder<C> {
             self;
         let Topology::Quorum(QuorumAddress { nodes, max_lease, durable }) = topology else {
             return Err(misconfigured(
-                "this is not the address of a quorum: write `redlock://host,host,host`",
+                "this is not the address of a quorum; write `redlock://host,host,host`",
             )
             .into());
         };
@@ -174,7 +174,7 @@ async fn open<C: Client>(
     let opened = one_server(dialer.clone(), settings).await;
     let (one, warnings) = opened.map_err(|error| named(server, &error))?;
     let backend = RedisBackend::new(Route::One(one), warnings, worker.clone());
-    let dialled = backend.node()?.connection.connected("check a node").await?;
+    let dialled = backend.node()?.connection.connected("check a quorum node").await?;
     accepted(&dialled).await?;
     Ok(backend)
 }
@@ -206,7 +206,7 @@ fn no_majority<C>(
         NodeVote::new(candidate.server.to_string(), kind)
     });
     let message = format!(
-        "connect to the quorum: {} of {} nodes responded, but {majority} are required: {}",
+        "failed to connect to the quorum: {} of {} nodes responded, but {majority} are required: {}",
         opened.len() - each.len(),
         opened.len(),
         each.join("; ")
@@ -234,7 +234,7 @@ fn all_differ<C: Client>(nodes: &[(Server, RedisBackend<C>)]) -> Result<(), Back
         let Some(AcceptedNode { run_id: run, .. }) = dialled.accepted.get() else { continue };
         if let Some((_, other)) = seen.iter().find(|(known, _)| known == run) {
             return Err(misconfigured(&format!(
-                "the quorum nodes {other} and {server} are the same server: use a separate server for each node"
+                "the quorum nodes {other} and {server} are the same server; use a separate server for each node"
             )));
         }
         seen.push((run.clone(), server));

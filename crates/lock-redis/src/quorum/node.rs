@@ -108,7 +108,7 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
     }
 
     async fn verify(&self) -> Result<(), BackendError> {
-        let dialled = self.node()?.connection.connected("check a node of a quorum").await?;
+        let dialled = self.node()?.connection.connected("check a quorum node").await?;
         Ok(accepted(&dialled).await.map(drop)?)
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn sentinel(scheme: &str, text: &str) -> Result<Address, LockError> {
     let (master, number) = path.split_once('/').unwrap_or((&path, ""));
     if master.is_empty() {
         return Err(refused(
-            "it has no master name: write `redis-sentinel://host,host,host/name`, with the name from the sentinels' \
+            "it has no master name; write `redis-sentinel://host,host,host/name`, with the name from the sentinels' \
              `sentinel monitor` line",
         ));
     }
@@ -50,7 +50,7 @@ pub(super) fn sentinel(scheme: &str, text: &str) -> Result<Address, LockError> {
 pub(super) fn cluster(scheme: &str, text: &str) -> Result<Address, LockError> {
     let Several { servers, credentials, path, query } = Several::read(scheme, text, PORT)?;
     if !path.is_empty() {
-        return Err(refused("a cluster has one database: remove the path after the hosts"));
+        return Err(refused("a cluster has only one database; remove the path after the hosts"));
     }
     let tls = match scheme.starts_with("redis-") {
         true => {
@@ -66,10 +66,10 @@ pub(super) fn cluster(scheme: &str, text: &str) -> Result<Address, LockError> {
 pub(super) fn quorum(scheme: &str, text: &str) -> Result<Address, LockError> {
     let Several { servers, credentials, path, query } = Several::read(scheme, text, PORT)?;
     if servers.len() < MIN_NODES {
-        return Err(refused("a quorum has at least three nodes: write `redlock://host,host,host`"));
+        return Err(refused("a quorum needs at least three nodes; write `redlock://host,host,host`"));
     }
     if (1..servers.len()).any(|at| servers[..at].contains(&servers[at])) {
-        return Err(refused("duplicate node: each node of a quorum must be a separate server"));
+        return Err(refused("duplicate node; each quorum node must be a separate server"));
     }
     let (tls, max_lease, durable) = match scheme {
         "redlock" => {
@@ -89,7 +89,7 @@ pub(super) fn quorum(scheme: &str, text: &str) -> Result<Address, LockError> {
         durable: match durable.as_deref() {
             None | Some("false") => false,
             Some("true") => true,
-            Some(_) => return Err(refused("`durable` is neither `true` nor `false`")),
+            Some(_) => return Err(refused("`durable` must be `true` or `false`")),
         },
     };
     Ok(Address { topology: Topology::Quorum(address), credentials, tls })
@@ -109,10 +109,10 @@ fn lease(text: &str) -> Result<Duration, LockError> {
     let lease = millis.and_then(|millis| number.parse::<u64>().ok()?.checked_mul(millis));
     let lease = lease.map(Duration::from_millis);
     let lease = lease
-        .ok_or_else(|| refused("`max_lease` is not a duration: write, for example, `30s` or `1500ms`"))?;
+        .ok_or_else(|| refused("`max_lease` is not a duration; write, for example, `30s` or `1500ms`"))?;
     match lease > MAX_CLOCK_DISTANCE * 4 {
         true => Ok(lease),
-        false => Err(refused("`max_lease` is too short: write more than `4s`")),
+        false => Err(refused("`max_lease` is too short; it must be more than `4s`")),
     }
 }
 
@@ -122,7 +122,7 @@ struct Several {
     credentials: Credentials,
     /// The path without its leading slash.
     path: String,
-    /// A URL that only has the options.
+    /// A URL that contains only the options.
     query: Url,
 }
 
@@ -133,7 +133,7 @@ impl Several {
         // A `/` in a password would make the rest of it the name of the master, which errors quote.
         if path.contains('@') {
             return Err(refused(
-                "it has a `@` after a `/`: percent-encode `/` in the user and password (`%2F`)",
+                "it has a `@` after a `/`; percent-encode `/` in the user and password (`%2F`)",
             ));
         }
         let (user, hosts) = match authority.rsplit_once('@') {

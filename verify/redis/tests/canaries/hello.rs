@@ -74,7 +74,7 @@ async fn error_of_a_connect_names_the_unknown_command_only() {
         let text = texts(&error);
         is_silent("an error", &text);
         assert!(
-            text.contains(&format!("unknown command {LOGIN}: is the server older than 6.0, or a proxy?")),
+            text.contains(&format!("unknown command {LOGIN} (is the server older than 6.0, or a proxy?)")),
             "{text}"
         );
         assert!(!error.is_retryable(), "{text}");

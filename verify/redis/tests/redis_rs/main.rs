@@ -13,5 +13,5 @@ mod client {
     };
 
     /// The errors of a server before Redis 6: without a login, with a password, with a user.
-    pub(crate) const BEFORE_REDIS_6: [&str; 3] = ["unknown command HELLO: is the server older than 6.0"; 3];
+    pub(crate) const BEFORE_REDIS_6: [&str; 3] = ["unknown command HELLO (is the server older than 6.0"; 3];
 }

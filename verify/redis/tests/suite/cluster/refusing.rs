@@ -17,7 +17,7 @@ async fn nodes_that_do_not_answer_are_all_named() {
 async fn plain_server_is_refused_as_a_cluster() {
     let server = RedisServer::start();
     let url = format!("redis-cluster://{}", server.address());
-    refused(&url, BackendErrorKind::Misconfigured, "it is not a node of a cluster: write `redis://`").await;
+    refused(&url, BackendErrorKind::Misconfigured, "it is not a cluster node; write `redis://`").await;
     refused(&url, BackendErrorKind::Misconfigured, &server.address().to_string()).await;
 }
 
@@ -25,7 +25,7 @@ async fn plain_server_is_refused_as_a_cluster() {
 async fn node_without_slots_is_refused() {
     let server = RedisServer::builder().config("cluster-enabled", "yes").start();
     let url = format!("redis-cluster://{}", server.address());
-    refused(&url, BackendErrorKind::Misconfigured, "no slot is served").await;
+    refused(&url, BackendErrorKind::Misconfigured, "no slots are being served").await;
 }
 
 #[tokio::test]

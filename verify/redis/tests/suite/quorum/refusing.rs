@@ -70,9 +70,9 @@ async fn replicas_members_and_sentinels_are_refused() {
     let sentinels = RedisSentinels::start();
     let sentinel = sentinels.sentinels()[0].address();
     for (address, says) in [
-        (replica.address(), "this is a replica: a quorum node must be an independent master"),
-        (member.address(), "this is a node of a Redis Cluster: a quorum node must be an independent master"),
-        (sentinel, "this is a sentinel: a quorum node must be an independent master"),
+        (replica.address(), "this is a replica, but a quorum node must be an independent master"),
+        (member.address(), "this is a Redis Cluster node, but a quorum node must be an independent master"),
+        (sentinel, "this is a sentinel, but a quorum node must be an independent master"),
     ] {
         is_no_node(&nodes, &address.to_string(), BackendErrorKind::Misconfigured, says).await;
     }
@@ -95,9 +95,9 @@ async fn store_of_several_servers_is_refused_as_a_node() {
     let acknowledged =
         RedisBackendBuilder::from_url(&plain.url()).unwrap().replicas(1).connect().await.unwrap();
     for (backend, says) in [
-        (redis(&cluster.url()).await, "a cluster cannot be a node of a quorum"),
-        (redis(&sentinels.url()).await, "a master behind Sentinel cannot be a node"),
-        (acknowledged, "a server with `replicas(n)` cannot be a node"),
+        (redis(&cluster.url()).await, "a cluster cannot be a quorum node"),
+        (redis(&sentinels.url()).await, "a master behind Sentinel cannot be a quorum node"),
+        (acknowledged, "a server with `replicas(n)` cannot be a quorum node"),
     ] {
         let members =
             [Member::new("a", redis(&plain.url()).await), Member::new("b", redis(&plain.url()).await)];

@@ -63,7 +63,7 @@ async fn plain_server_is_refused_as_a_sentinel() {
     refused(
         &url,
         BackendErrorKind::Misconfigured,
-        "it is not a sentinel: for a single server write `redis://`",
+        "it is not a sentinel; for a single server, write `redis://`",
     )
     .await;
     refused(&url, BackendErrorKind::Misconfigured, &server.address().to_string()).await;
