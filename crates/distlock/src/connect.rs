@@ -16,7 +16,7 @@ use std::sync::Arc;
 ///
 /// Accepts `redis://host`, `valkey://host`, `redis-sentinel://s1,s2,s3/name`,
 /// `redis-cluster://h1,h2,h3`, `redlock://h1,h2,h3`, and `memory:` for a single process. Call it
-/// once per process; clones refer to the same factory. For other options, use
+/// once per process, and clone the factory; clones share its connections. For other options, use
 /// `LockFactory::builder(backend)`.
 ///
 /// # Errors

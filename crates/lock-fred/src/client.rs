@@ -11,14 +11,15 @@ use std::{fmt, time::Duration};
 /// The maximum number of pending requests. Further requests are refused. A factory has at most one
 /// per lock.
 const REQUESTS: usize = 200_000;
-/// The maximum number of unread messages. Further messages count as a wake-up for all locks. fred
-/// allocates this many in each of its channels: eight times as many took 10 MB per backend.
+/// The maximum number of unread messages. If more arrive, the waiters for all locks are woken. fred
+/// allocates space for this many in each of its channels; eight times as many took 10 MB per
+/// backend.
 const MESSAGES: usize = 1_024;
 
 /// The client library `fred`, as used by [`lock_redis`].
 #[derive(Clone, Default)]
 pub struct Fred {
-    /// The base of every dial: TLS and the other settings of the configuration that the program supplied.
+    /// The base configuration of every dial: TLS and the other settings that the program supplied.
     template: Config,
 }
 

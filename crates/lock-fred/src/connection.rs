@@ -1,4 +1,4 @@
-//! A connection of fred.
+//! A fred connection and its task.
 
 use crate::{
     error,

@@ -11,7 +11,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! This crate dials, secures connections and translates errors. It is built on [`lock_redis`], which documents the
+//! This crate opens and secures connections and translates errors. It is built on [`lock_redis`], which documents the
 //! stored data, the connections, the guarantees and the supported servers.
 //!
 //! The connections log in with `AUTH` (RESP2), which also works with servers and proxies without

@@ -136,6 +136,6 @@ async fn carry(driver: impl Future<Output = ()>, events: Arc<Events>) {
     driver.await;
     // The driver has ended and dropped its reference to the events.
     if let Some(events) = Arc::into_inner(events) {
-        events.ended("closed by the peer, or broken");
+        events.ended("the connection broke or was closed by the peer");
     }
 }

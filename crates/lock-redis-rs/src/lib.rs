@@ -11,7 +11,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! This crate dials, secures connections and translates errors. It is built on [`lock_redis`],
+//! This crate opens and secures connections and translates errors. It is built on [`lock_redis`],
 //! which documents the stored data, the connections, the guarantees and the supported servers.
 //! Locks, ledger and stored data are the same as in lock-fred, and both crates export the same
 //! names, so switching clients changes one line of a program.

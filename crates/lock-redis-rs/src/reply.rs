@@ -23,7 +23,7 @@ pub(crate) fn confirmed(value: Value) -> Result<(), CallError> {
         Value::Push { .. } => Ok(()),
         other => match reply(other)? {
             Reply::List(_) => Ok(()),
-            _ => Err(CallError::Unreadable("no confirmation of a subscription".to_owned())),
+            _ => Err(CallError::Unreadable("the subscription was not confirmed".to_owned())),
         },
     }
 }

@@ -33,7 +33,7 @@ use std::{
 use tokio::time::Instant;
 
 /// A Redis backend with Redisson's data layout, on one server, the master behind Sentinel, or a
-/// cluster. Uses the client library `C`.
+/// cluster. It uses the client library `C`.
 ///
 /// Created by [`connect`](Self::connect) or [`RedisBackendBuilder`](crate::RedisBackendBuilder). Clones share the
 /// connections, which close with the last clone. The connections live in the
@@ -48,7 +48,7 @@ struct Inner<C: Client> {
     /// Set once the commands that the ledger needs have been tried.
     ledger_probed: AtomicBool,
     gathering: Gathering,
-    /// The runtime of the connections. It is dropped last.
+    /// The runtime in which the connections live. It is dropped last.
     worker: Option<Worker>,
 }
 
@@ -60,7 +60,7 @@ impl<C: Client> RedisBackend<C> {
         &self.warnings
     }
 
-    /// Returns `true` if the connections for requests are open, to every server. Sends no request.
+    /// Returns `true` if the request connections to all servers are open. Sends no request.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.inner.route.is_connected()
@@ -116,7 +116,7 @@ impl<C: Client> RedisBackend<C> {
         &self.inner.gathering
     }
 
-    /// Returns the only server, or an error if this backend cannot be a node of a quorum.
+    /// Returns the only server, or an error if this backend cannot be a quorum node.
     pub(crate) fn node(&self) -> Result<&Shared<C>, BackendError> {
         self.inner.route.node()
     }

@@ -19,7 +19,7 @@ pub(crate) struct Keys {
 /// The key that marks a node of a quorum, one per database.
 pub(crate) const NODE_MARKER: &str = "distlock:node";
 
-/// Returns the key of the card of a process: STRING, JSON, with an expiry.
+/// Returns the key of a process's card: a STRING of JSON with an expiry.
 pub(crate) fn card(process: ProcessId) -> String {
     format!("distlock:process:{process}")
 }
@@ -57,7 +57,7 @@ pub(crate) struct GroupKeys {
     pub(crate) nodes: String,
     /// HASH of the definitions of instances.
     pub(crate) instances: String,
-    /// LIST of the latest changes of instances.
+    /// LIST of the latest changes to instances.
     pub(crate) changes: String,
     /// HASH of the summaries of the jobs.
     pub(crate) summaries: String,
@@ -108,7 +108,7 @@ fn counter_of(name: &str) -> String {
     wrap("redisson_lock_token", name)
 }
 
-/// Returns the channel on which the releases of a lock are published.
+/// Returns the channel on which a lock's releases are published.
 pub(crate) fn channel(name: &LockName) -> String {
     channel_of(name.as_str())
 }

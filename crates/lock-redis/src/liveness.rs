@@ -12,7 +12,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(2);
 /// The number of checks in that time. A dead connection is therefore noticed at most a quarter of that time later.
 const LOOKS: u32 = 4;
 
-/// The silence of one connection. Time without requests in progress does not count.
+/// A detector of silence on one connection. Time without requests in progress does not count.
 #[derive(Debug, Default)]
 pub(crate) struct Liveness {
     under_way: AtomicUsize,

@@ -1,5 +1,5 @@
-//! Pauses between attempts. They are random within bounds, so processes that lost a server do not
-//! all return at the same time.
+//! Pauses between attempts. They are random within bounds, so processes that lost their server do
+//! not all return to it at the same time.
 
 use std::{
     hash::{BuildHasher, RandomState},

@@ -89,7 +89,7 @@ impl<C: Client> Route<C> {
         }
     }
 
-    /// Returns the only server, or an error if it cannot be a node of a quorum.
+    /// Returns the only server, or an error if it cannot be a quorum node.
     pub(crate) fn node(&self) -> Result<&Shared<C>, BackendError> {
         let why = match self {
             Self::Cluster(_) => "a cluster",
@@ -133,7 +133,7 @@ impl<C: Client> Route<C> {
         }
     }
 
-    /// Subscribes, and returns once the server has acknowledged it.
+    /// Subscribes, and returns once the server has acknowledged the subscription.
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         match self {
             Self::One(server) => server.shared.subscriptions.watch(subscriber, name).await,

@@ -28,7 +28,8 @@ pub(crate) struct Shared<C: Client> {
     pub(crate) pubsub: PubSub,
     /// The membership in a cluster, if this is a node of one.
     pub(crate) cluster: Option<Membership<C>>,
-    /// Logs the warning once. In a fleet that shares fenced locks with Redisson, it applies to every name.
+    /// Ensures that the warning about foreign counters is logged only once. In a fleet that shares fenced locks with
+    /// Redisson, it applies to every name.
     foreign_counters: Once,
 }
 
@@ -124,8 +125,8 @@ impl<C: Client> Shared<C> {
         self.subscriptions.follow(master);
     }
 
-    /// Warns, once per backend, if the counter of a name is far below the clock. Without a retention there is nothing
-    /// to change.
+    /// Warns, once per backend, if a name's counter is far below the clock. Without a retention, which is what the
+    /// warning recommends, it is not logged.
     pub(crate) fn warn_of_foreign_counter(&self, name: &LockName, reply: &ScriptReply) {
         if self.rules.retention.is_some() && reply.has_foreign_counter() {
             self.foreign_counters.call_once(|| {

@@ -31,7 +31,7 @@ pin_project! {
     enum Source<B> {
         Handler { #[pin] body: B },
         ReadyMade { body: RejectionBody },
-        /// Ended or cut. The handler's body was dropped before the lock.
+        /// Ended or truncated. The handler's body was dropped before the lock.
         Ended,
     }
 }
@@ -51,7 +51,7 @@ impl<B> LockedBody<B> {
 }
 
 impl<B> LockedBodyProj<'_, B> {
-    /// Ends the body because its lock was lost.
+    /// Truncates the body because its lock was lost.
     fn cut(&mut self, reason: LostReason) -> BoxError {
         self.source.set(Source::Ended);
         *self.watch = None;

@@ -20,8 +20,8 @@
 //! ```
 //!
 //! The lock is acquired before the handler is called, and held until the response body ends, fails
-//! or is dropped. Requests that do not acquire the lock receive a response; the service's error
-//! type is unchanged.
+//! or is dropped. The layer responds to requests that do not acquire the lock, so the service's
+//! error type is unchanged.
 //!
 //! # Keys
 //! | key | code |
@@ -88,8 +88,8 @@
 //!   64 MiB of them by default; above this [`budget`](BufferRequestLayer::budget), requests are rejected with
 //!   503.
 //! - [`in_handler`](LockLayer::in_handler) acquires the lock after the handler's extractor has read
-//!   and parsed the request. No lock is held during the upload, whose limits and timeout are those
-//!   of the server.
+//!   and parsed the request. No lock is held during the upload, which is subject to the server's
+//!   limits and timeouts.
 //!
 //! # Outside the lock
 //! A request that is rejected outside the layer does not affect other requests. Put these outside:
@@ -119,7 +119,7 @@
 //! ```
 //!
 //! # Placement
-//! With axum, put the layer on the method: `post(order).locked(&lock, key)`, which is
+//! With axum, put the layer on the method: `post(order).locked(&lock, key)`, which is short for
 //! `post(order).route_layer(lock.key(key))`, or `post(order.layer(lock))` for the handler alone. `Router::route_layer`,
 //! `Router::layer` and `MethodRouter::layer` also wrap the responses of other methods: a GET that would be rejected
 //! with 405, and the OPTIONS of a CORS preflight, then wait for the lock and are rejected with 503 while it is held. In

@@ -29,7 +29,7 @@ impl Command {
         Self::new("CLUSTER", vec!["SLOTS".into()])
     }
 
-    /// Waits up to this time until this many replicas have acknowledged all earlier writes.
+    /// Waits until this many replicas have acknowledged all earlier writes, for at most this time.
     pub(crate) fn wait(replicas: u32, within: Duration) -> Self {
         // 0 would mean forever.
         let millis = within.as_millis().max(1);
@@ -56,7 +56,7 @@ impl Command {
         Self::new("DEL", vec![key.into()])
     }
 
-    /// Reads the next keys that are hashes and match a pattern, out of about `count` keys.
+    /// Scans about `count` further keys for hashes that match a pattern.
     pub(crate) fn scan_hashes(cursor: String, pattern: String, count: u32) -> Self {
         let words = ["MATCH".into(), pattern.into(), "COUNT".into(), count.to_string().into()];
         let mut arguments: Vec<Cow<'static, str>> = vec![cursor.into()];
@@ -69,7 +69,7 @@ impl Command {
         Self::new("INFO", Vec::new())
     }
 
-    /// Returns the name of the command, one word such as `EVALSHA`.
+    /// Returns the name of the command, a single word such as `EVALSHA`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
@@ -81,7 +81,7 @@ impl Command {
         &self.arguments
     }
 
-    /// Returns the arguments, which can be sent without a copy.
+    /// Returns the arguments by value, so they can be sent without being copied.
     #[must_use]
     pub fn into_arguments(self) -> Vec<Cow<'static, str>> {
         self.arguments

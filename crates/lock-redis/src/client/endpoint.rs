@@ -7,7 +7,7 @@ use std::{fmt, path::PathBuf};
 pub struct Endpoint {
     /// The server.
     pub server: Server,
-    /// The database to select. `None` selects nothing, which leaves database 0.
+    /// The database to select. With `None`, nothing is selected, so database 0 is used.
     pub database: Option<u8>,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Server {
 /// A user name and a password, which are never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user name. `None` is the default user.
+    /// The user name. `None` means the default user.
     pub username: Option<String>,
     /// The password. `None` means no login.
     pub password: Option<String>,

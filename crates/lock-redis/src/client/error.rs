@@ -1,12 +1,12 @@
-//! Client errors. Servers may quote a password in their texts, so a text is printed only after this
-//! crate has removed the secrets.
+//! Client errors. Servers may quote a password in their error messages, so a message is printed
+//! only after this crate has removed the secrets from it.
 
 use std::fmt;
 
 /// An error from a call.
 #[derive(Clone, PartialEq, Eq)]
 pub enum CallError {
-    /// The command was certainly not sent.
+    /// The command was definitely not sent.
     NotSent(String),
     /// The server replied with this error message.
     Refused(String),
@@ -38,7 +38,7 @@ pub struct DialError {
 /// The kind of a [`DialError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DialErrorKind {
-    /// Connection refused: nothing listens at the address.
+    /// Connection refused: nothing is listening at the address.
     NobodyListens,
     /// The address could not be reached for another reason.
     Unreachable,
@@ -52,7 +52,7 @@ pub enum DialErrorKind {
     Refused,
     /// The peer does not speak the Redis protocol.
     NotRedis,
-    /// The client rejects the settings.
+    /// The client rejected the settings.
     Settings,
     /// No reply arrived in time.
     TimedOut,

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 use tokio::sync::SetOnce;
 
-/// A sink for the messages and the end of a connection. Dropping it also reports the end.
+/// A sink to which a connection reports its messages and its end. Dropping the sink also reports the end.
 ///
 /// No method blocks.
 pub struct Events {
@@ -12,7 +12,7 @@ pub struct Events {
     listener: Option<Arc<dyn Listener>>,
 }
 
-/// A receiver of the messages of a connection.
+/// A receiver of a connection's messages.
 pub(crate) trait Listener: Send + Sync {
     fn message(&self, channel: &str);
     fn missed(&self);

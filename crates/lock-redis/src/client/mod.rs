@@ -1,8 +1,8 @@
 //! The interface to a client library, implemented by client crates.
 //!
 //! A [`Client`] dials one endpoint. The returned [`Connection`] is never repaired: once it has
-//! ended, this crate dials again by its own rules. Scripts, retries, back-off, URLs and topologies
-//! are handled outside the client.
+//! ended, this crate dials a new one according to its own rules. Scripts, retries, back-off, URLs
+//! and topologies are handled outside the client.
 
 mod command;
 mod endpoint;
@@ -25,7 +25,7 @@ pub use tls::{ClientCertificate, Tls, TlsSupport};
 
 /// A client library, which opens connections to Redis.
 ///
-/// One value serves one backend for as long as the backend exists, and is shared by all its dials.
+/// Each backend has one client, which all its dials share.
 pub trait Client: Default + Send + Sync + 'static {
     /// The type of its connections.
     type Connection: Connection;
@@ -82,7 +82,7 @@ pub trait Connection: Send + Sync + 'static {
     /// rejected command yields a [`Reply::Error`].
     ///
     /// # Errors
-    /// Returns the errors of [`call`](Self::call), for all commands together.
+    /// Returns the errors of [`call`](Self::call). An error applies to all commands.
     fn pipeline(&self, commands: Vec<Command>) -> impl Future<Output = Result<Vec<Reply>, CallError>> + Send;
 
     /// Subscribes to channels, and returns once the server has acknowledged all of them.
@@ -95,7 +95,7 @@ pub trait Connection: Send + Sync + 'static {
         channels: Vec<String>,
     ) -> impl Future<Output = Result<(), CallError>> + Send;
 
-    /// Ends subscriptions, and returns once the server has acknowledged it.
+    /// Ends subscriptions, and returns once the server has acknowledged the end of all of them.
     ///
     /// # Errors
     /// Returns the errors of [`subscribe`](Self::subscribe).

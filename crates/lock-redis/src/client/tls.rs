@@ -40,7 +40,7 @@ impl Tls {
         self
     }
 
-    /// Returns the PEM text of the trusted authorities. `None` means those of the system.
+    /// Returns the PEM text of the trusted authorities. `None` means the system's authorities.
     #[must_use]
     pub fn trusted(&self) -> Option<&[u8]> {
         self.authority.as_deref()

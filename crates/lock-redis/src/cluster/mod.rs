@@ -6,12 +6,12 @@
 //!                         ▲          │ MOVED, ASK, TRYAGAIN
 //!                         └── redirected operations, each by itself
 //!
-//!   MOVED, a lost connection, 10 s ─▶ read the slots ─▶ subscribe to names whose slot moved at their new node
+//!   MOVED, a lost connection, 10 s ─▶ read the slots ─▶ move subscriptions to the new nodes of their slots
 //! ```
 //!
 //! A redirected operation was not executed, so it is sent again while its caller waits. No hold
 //! ends because of it. `CLUSTERDOWN` is treated like a lost connection, since a client library may
-//! fail all requests in progress with it. lock-core repeats the requests that are safe to repeat.
+//! return it for all requests in progress. lock-core repeats the requests that are safe to repeat.
 
 mod discover;
 mod node;
@@ -66,7 +66,7 @@ pub(crate) struct Settings<C> {
     pub(crate) rules: Rules,
 }
 
-/// The handle of a cluster. Dropping it ends the task of the cluster.
+/// A cluster's handle. Dropping it ends the cluster's task.
 pub(crate) struct ClusterHandle<C: Client> {
     cluster: Arc<Cluster<C>>,
     task: JoinHandle<()>,
@@ -157,7 +157,7 @@ impl<C: Client> Cluster<C> {
         }
     }
 
-    /// Runs a script on the node of its keys.
+    /// Runs a script on the node that serves its keys.
     pub(crate) async fn run(
         &self,
         script: &'static Script,
@@ -167,7 +167,7 @@ impl<C: Client> Cluster<C> {
         redirect::run(self, script, keys, arguments).await
     }
 
-    /// Returns the time of the node that serves a key.
+    /// Returns the estimated time of the node that serves a key, if known.
     pub(crate) fn server_time(&self, key: &str) -> Option<UtcTime> {
         self.server_of(key)?.clock.now()
     }
@@ -206,7 +206,7 @@ impl<C: Client> Cluster<C> {
         lock(&self.routes).attach(listener)
     }
 
-    /// Subscribes, and returns once the node of the name has acknowledged it.
+    /// Subscribes, and returns once the name's node has acknowledged the subscription.
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         let begun = lock(&self.routes).watch(subscriber, &name);
         let Some((node, acknowledgement)) = begun? else {
@@ -271,7 +271,7 @@ impl<C: Client> Cluster<C> {
     }
 }
 
-/// Runs a check of a node within the time limit of a dial.
+/// Runs a check of a node within the time limit for a dial.
 async fn limited<C: Client, T>(
     dialer: &Dialer<C>,
     connection: &ManagedConnection<C>,

@@ -58,7 +58,7 @@ impl<C: Client> Node<C> {
         crate::sync::lock(&self.subscribers).remove(&subscriber);
     }
 
-    /// Returns the id of a subscriber on this node.
+    /// Returns this node's id for a subscriber of the cluster.
     pub(super) fn own(&self, subscriber: SubscriberId) -> Option<SubscriberId> {
         crate::sync::lock(&self.subscribers).get(&subscriber).copied()
     }

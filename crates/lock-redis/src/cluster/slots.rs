@@ -1,4 +1,4 @@
-//! The slots of a cluster: the slot of a key, and the servers of the slots.
+//! The slots of a cluster: the slot of each key, and the server of each slot.
 
 use crate::client::{Reply, Server};
 use std::ops::RangeInclusive;
@@ -71,7 +71,7 @@ fn named(host: &str, port: u16, by: &Server) -> Server {
     }
 }
 
-/// A reply of a node that does not serve a key.
+/// A reply from a node that does not serve a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Redirection {
     /// The slot belongs to another node.
@@ -83,7 +83,7 @@ pub(crate) enum Redirection {
 }
 
 impl Redirection {
-    /// Reads the error of a server. Returns `None` if it is not a redirection.
+    /// Parses a server's error. Returns `None` if it is not a redirection.
     pub(crate) fn read(error: &str) -> Option<Self> {
         let mut words = error.split_whitespace();
         let kind = words.next()?;

@@ -1,4 +1,4 @@
-//! The task of a cluster, which reads the slots and sends redirected operations.
+//! The cluster's task, which reads the slots and sends redirected operations.
 
 use super::{
     Cluster, discover,
@@ -11,7 +11,7 @@ use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
 
 /// The maximum time between two reads of the slots.
 const LOOK: Duration = Duration::from_secs(10);
-/// The minimum time between two reads, which is the interval during a failover.
+/// The minimum time between two reads, and the interval during a failover.
 const SOON: Duration = Duration::from_millis(200);
 
 pub(super) async fn run<C: Client>(

@@ -28,8 +28,8 @@ use tokio::{
 /// The time for which a request waits for a connection that is being dialled.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
-/// The time after which a single request without a reply fails while others succeed. It backs up
-/// the operation timeouts of the locks.
+/// The time after which a request fails if it gets no reply while others do. This backs up the
+/// locks' operation timeouts.
 pub(crate) const NO_ANSWER_AFTER: Duration = Duration::from_secs(30);
 
 /// A connection that is dialled again when it ends. Requests fail while there is none; they are never sent twice.
@@ -66,7 +66,7 @@ pub(crate) struct AcceptedNode {
     pub(crate) appends: bool,
 }
 
-/// The way in which a command is delivered.
+/// The way a command is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
     Plain,
@@ -115,7 +115,7 @@ impl<C: Client> ManagedConnection<C> {
         Self { current, supervisor: tokio::spawn(supervisor.run(first)) }
     }
 
-    /// Sends one command at most once. Without a connection it fails and is not sent.
+    /// Sends one command at most once. If there is no connection, the call fails and the command is not sent.
     pub(crate) async fn call(&self, what: &str, command: Command) -> Result<Reply, RequestError> {
         let dialled = self.connected(what).await?;
         answered(what, pin!(dialled.call(command))).await
@@ -179,7 +179,7 @@ impl<C: Client> ManagedConnection<C> {
         self.current.borrow().is_some()
     }
 
-    /// Returns a receiver that changes with each end of a connection and with each new one.
+    /// Returns a receiver that is notified whenever the connection ends or is replaced by a new one.
     pub(crate) fn changes(&self) -> watch::Receiver<Current<C>> {
         self.current.clone()
     }
@@ -215,7 +215,7 @@ impl<C: Client> Drop for ManagedConnection<C> {
 }
 
 impl<T: Connection> Dialled<T> {
-    /// Sends one command at the first poll. Only the end of the connection limits the wait for the reply.
+    /// Sends one command at the first poll. The wait for the reply has no time limit, but ends with the connection.
     pub(crate) async fn call(&self, command: Command) -> Result<Reply, Unanswered> {
         self.answer(pin!(self.connection.call(command))).await
     }
@@ -274,9 +274,9 @@ impl<T: Connection> Dialled<T> {
     }
 }
 
-/// Limits the time of a request that has no other limit.
+/// Limits the time of a request that has no other time limit.
 ///
-/// Requests are borrowed, because a future that takes another one by value keeps two copies of it.
+/// The request is borrowed, because a future that takes another future by value stores it twice.
 pub(crate) async fn answered<R, F>(what: &str, request: Pin<&mut F>) -> Result<R, RequestError>
 where
     F: Future<Output = Result<R, Unanswered>>,

@@ -14,10 +14,11 @@ use tokio::{
 /// The bounds of the random pause between the end of a connection and the next dial, and between two failed dials. If a
 /// server returns when a third of a short lease remains, it must be found in time for a renewal.
 const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(150), Duration::from_millis(250));
-/// The maximum pause after the server refused a dial, since the login or the server must be changed first.
+/// The maximum pause after the server refuses a dial. A retry cannot succeed until the login or the server is changed.
 const REFUSED_DIAL_PAUSE: Duration = Duration::from_secs(1);
 /// The pauses between two replacements of open connections. The address may lead to a replica for a
-/// long time. Holders then still receive replies from it, and detect if it is promoted in place.
+/// long time. Requests still reach the replica between replacements, so holders notice if it is
+/// promoted.
 const REPLACEMENTS: Pauses = Pauses::new(Duration::from_millis(200), Duration::from_secs(2));
 /// The interval of pings. NATs and firewalls silently forget quiet connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);

@@ -378,7 +378,7 @@ fn read_watermarks(reply: &ScriptReply, parts: Range<usize>) -> Result<Vec<Optio
     parts.map(of_one).collect()
 }
 
-/// Decodes the revision of the controls in this part, and after it the hash of the group, field by field.
+/// Decodes the controls' revision in this part, and the fields of the group's hash, which follow it.
 fn changed(reply: &ScriptReply, first: usize) -> Result<FleetControls, RequestError> {
     let (mut created, mut jobs, mut triggers, mut backfills) = (None, Vec::new(), Vec::new(), Vec::new());
     for at in (first + 1..reply.len()).step_by(2) {
@@ -409,7 +409,7 @@ fn fingerprints(jobs: &[Registration]) -> impl Iterator<Item = String> + '_ {
     jobs.iter().map(|registration| fingerprint(registration.schedule))
 }
 
-/// Formats a fingerprint with a fixed length, so texts sort like the numbers.
+/// Formats a fingerprint with a fixed length, so the texts sort like the numbers.
 fn fingerprint(schedule: u64) -> String {
     format!("{schedule:016x}")
 }

@@ -1,6 +1,6 @@
 //! Records of the ledger, which are JSON objects. Unknown fields are ignored, and unknown words map
-//! to a variant of their own. A record that cannot be decoded is omitted, and the rest of the reply
-//! is used.
+//! to a separate variant. A record that cannot be decoded is omitted, and the rest of the reply is
+//! used.
 
 use lock_core::{FencingToken, LockName, clock::UtcTime};
 use lock_ledger::{

@@ -52,7 +52,7 @@ struct State {
     sent_in_place: Vec<Call>,
     /// `true` while the task is being polled. It reads this state again before it waits, so it need not be woken.
     in_turn: bool,
-    /// The task has ended.
+    /// `true` once the task has ended.
     closed: bool,
 }
 

@@ -25,7 +25,7 @@ use std::{
 };
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
 
-/// The maximum number of rounds in a turn. Afterwards other tasks of the runtime have their turn.
+/// The maximum number of rounds in a turn, after which the runtime's other tasks have their turn.
 const MAX_ROUNDS: usize = 32;
 
 /// The interval of checks for unanswered calls.
@@ -113,8 +113,7 @@ impl<C: Client> Task<C> {
         operations
     }
 
-    /// Fails the operations that have waited long enough while there is no connection. Ready when there is a
-    /// connection again.
+    /// Fails the operations that have waited too long for a connection. Ready once there is a connection again.
     fn poll_reconnection(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let reconnection = match &mut self.reconnection {

@@ -28,7 +28,7 @@ use tokio::{sync::watch, time::sleep};
 /// Time limit for the remaining nodes after a majority has responded.
 const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A server that is to become a node.
+/// A server that may become a node.
 struct Candidate<C> {
     server: Server,
     dialer: Arc<Dialer<C>>,

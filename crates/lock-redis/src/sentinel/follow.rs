@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   a sentinel publishes `+switch-master` ─┐
-//!   a sentinel was connected to again      ─┼─▶ query the sentinels ─▶ another master? ─▶ replace the connections
+//!   reconnected to a sentinel              ─┼─▶ query the sentinels ─▶ another master? ─▶ replace the connections
 //!   30 s have passed                       ─┘
 //! ```
 
@@ -21,7 +21,7 @@ use tokio::{sync::Notify, task::JoinHandle, time::timeout};
 const CHANNEL: &str = "+switch-master";
 /// The maximum time between two queries if no announcement arrives.
 const LOOK: Duration = Duration::from_secs(30);
-/// The time limit of a ping and of a subscription. A silent connection is noticed and replaced within it.
+/// The time limit of a ping and of a subscription. A silent connection is detected and replaced within this time.
 const ANSWER: Duration = Duration::from_secs(3);
 
 /// The task that follows the master. Dropping it ends the task.
@@ -88,7 +88,7 @@ async fn follow<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>)
                 sentinels.saw(&master.server);
                 shared.follow(&master.server);
             }
-            Err(error) => tracing::debug!(%error, "failed to read the master from the sentinels"),
+            Err(error) => tracing::debug!(%error, "failed to query the sentinels for the master"),
         }
     }
 }

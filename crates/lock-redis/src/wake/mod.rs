@@ -35,7 +35,7 @@ struct Shared {
     watchers: SubscriptionRegistry,
     /// Locked before the mutex of the watchers.
     state: Mutex<SubscriptionState>,
-    /// Notified when the set of wanted channels has changed.
+    /// Notified when the set of desired channels has changed.
     changed: Notify,
 }
 
@@ -93,7 +93,7 @@ impl<C: Client> Subscriptions<C> {
         self.connection.subscribe(self.kind(), vec![channel.clone()], vec![channel]).await
     }
 
-    /// Subscribes, and returns once the server has acknowledged it.
+    /// Subscribes, and returns once the server has acknowledged the subscription.
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         let acknowledgement = self.begin_watch(subscriber, &name)?;
         self.changed();
@@ -101,7 +101,7 @@ impl<C: Client> Subscriptions<C> {
         acknowledgement.await.unwrap_or_else(|_| Err(runtime_ended("subscribe").into()))
     }
 
-    /// Registers a wanted channel. The caller must call [`changed`](Self::changed) afterwards.
+    /// Registers a desired channel. The caller must call [`changed`](Self::changed) afterwards.
     pub(crate) fn begin_watch(
         &self,
         subscriber: SubscriberId,
@@ -129,7 +129,7 @@ impl<C: Client> Subscriptions<C> {
         }
     }
 
-    /// Wakes the task that adjusts the subscriptions to the wanted channels.
+    /// Wakes the task that adjusts the subscriptions to the desired channels.
     pub(crate) fn changed(&self) {
         self.shared.changed.notify_one();
     }
@@ -152,7 +152,7 @@ impl Shared {
         }
     }
 
-    /// Ends the subscriptions that waited for a batch that the server did not accept.
+    /// Ends the subscriptions that were waiting for a batch that the server did not accept.
     fn fail(&self, batch: Batch, error: &RequestError) {
         let mut state = lock(&self.state);
         for (subscriber, name) in state.failed(batch, error) {

@@ -1,4 +1,4 @@
-//! The wanted subscriptions, the existing ones, and the callers that wait for an acknowledgement.
+//! The desired and existing subscriptions, and the callers that are waiting for an acknowledgement.
 
 use crate::error::{self, RequestError};
 use lock_core::{
@@ -24,25 +24,25 @@ pub(crate) type Acknowledgement = oneshot::Receiver<Result<(), BackendError>>;
 /// on the number of channels.
 #[derive(Debug, Default)]
 pub(super) struct SubscriptionState {
-    /// The wanted names by channel; `a` and `{a}` share one.
+    /// The desired names by channel; `a` and `{a}` share a channel.
     wanted: HashMap<String, HashSet<LockName>>,
     /// Channels acknowledged by the server on the current connection.
     standing: HashSet<String>,
-    /// Channels that are wanted, not acknowledged and not recently refused.
+    /// Channels that are desired, but neither acknowledged nor recently refused.
     missing: HashSet<String>,
-    /// Channels that are acknowledged but no longer wanted.
+    /// Channels that are acknowledged but no longer desired.
     unwanted: HashSet<String>,
     /// Channels refused by the server: the time of the next attempt, and the error.
     refused: HashMap<String, (Instant, BackendError)>,
-    /// Subscriptions that wait for an acknowledgement, by channel.
+    /// Subscriptions waiting for an acknowledgement, by channel.
     waiting: HashMap<String, Vec<Waiting>>,
-    /// `true` if names were adopted.
+    /// `true` if names were adopted since the last check.
     adopted: bool,
     /// The maximum size of the next batch. It is reduced after a refusal to find the refused channel.
     limit: Option<usize>,
 }
 
-/// A subscription that is not acknowledged yet.
+/// A subscription that has not been acknowledged yet.
 #[derive(Debug)]
 struct Waiting {
     watch: Watch,
@@ -127,13 +127,13 @@ impl SubscriptionState {
         }
     }
 
-    /// Returns the names whose release a message on this channel announces.
+    /// Returns the names whose release is announced by a message on this channel.
     pub(super) fn names(&self, channel: &str) -> Vec<LockName> {
         self.wanted.get(channel).into_iter().flatten().cloned().collect()
     }
 
-    /// Returns the next request. A channel to be unsubscribed no longer counts as acknowledged: if it is wanted again
-    /// before that, a later batch subscribes to it.
+    /// Returns the next request. A channel that the batch unsubscribes from no longer counts as acknowledged: if it is
+    /// desired again in the meantime, a later batch subscribes to it.
     pub(super) fn next_batch(&mut self) -> Batch {
         let now = Instant::now();
         for (channel, _) in self.refused.extract_if(|_, (until, _)| *until <= now) {
@@ -167,8 +167,8 @@ impl SubscriptionState {
         }
     }
 
-    /// Handles a batch that the server did not accept. Fails the subscriptions that wait for it and returns them, since
-    /// they have ended. A channel stays wanted by earlier subscribers.
+    /// Handles a batch that the server did not accept. Fails the subscriptions waiting for it and returns them, since
+    /// they have ended. Earlier subscribers still want the channel.
     pub(super) fn failed(&mut self, batch: Batch, error: &RequestError) -> Vec<Watch> {
         let refused = !error.is_retryable() && error.redirection().is_none();
         let mut over = Vec::new();

@@ -1,4 +1,4 @@
-//! Keeps the connection subscribed to the wanted channels, one acknowledged batch at a time.
+//! Keeps the connection subscribed to the desired channels, one acknowledged batch at a time.
 
 use super::{Shared, state::Batch};
 use crate::{
@@ -77,15 +77,15 @@ async fn next_connection<C: Client>(changes: &mut Receiver<Current<C>>) -> Resul
 /// The outcome of the batches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Settled {
-    /// All wanted channels are subscribed to.
+    /// All desired channels are subscribed to.
     Yes,
-    /// The server refuses a wanted channel. Another connection has been requested.
+    /// The server refused a desired channel. Another connection has been requested.
     Refused,
     /// The connection failed.
     No,
 }
 
-/// Sends batches until all wanted channels are subscribed to.
+/// Sends batches until all desired channels are subscribed to.
 async fn settle<C: Client>(
     connection: &ManagedConnection<C>,
     shared: &Shared,

@@ -49,7 +49,7 @@ pub(super) struct BodyFrame<D> {
 
 pub(super) type Frames<D> = mpsc::Sender<BodyFrame<D>>;
 
-/// Completes when the handler has run without its client for longer than allowed.
+/// Completes once the handler has run without its client for longer than `max_orphan_time`.
 pub(super) async fn abandon_after<D>(max_orphan_time: Duration, frames: Frames<D>) {
     frames.closed().await;
     tokio::time::sleep(max_orphan_time).await;

@@ -1,4 +1,4 @@
-//! The tasks of detached handlers, with their limit and shutdown.
+//! The tasks of detached handlers, their limit, and their shutdown.
 
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

@@ -39,9 +39,9 @@ pub enum LockMissing {
          `Locked`"
     )]
     BeforeLock,
-    /// The request has already requested a lock.
+    /// A lock was already requested for this request.
     #[error(
-        "this request has already requested a lock: acquire all its locks together, with a key that has several names"
+        "a lock was already requested for this request: acquire all its locks together, with a key that has several names"
     )]
     SecondLock,
     /// The request has ended, so its lock can no longer be acquired.

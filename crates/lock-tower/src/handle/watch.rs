@@ -75,7 +75,7 @@ impl Watch {
     }
 
     /// Drops the share, and releases the lock here if it was the last. A plain drop would leave the
-    /// release to a factory task. Returns the reason of a loss, like [`lost_now`](Self::lost_now).
+    /// release to a factory task. Returns the reason for a loss, like [`lost_now`](Self::lost_now).
     pub(crate) fn release(self) -> Option<LostReason> {
         drop(self.lost);
         Held::release(self.held).filter(|_| self.on_lost == OnLost::Stop)

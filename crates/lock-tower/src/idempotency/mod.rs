@@ -36,9 +36,9 @@
 //! | a retry while the first is executed, even on another server | waits up to the lock's [`wait`](crate::LockLayer::wait), then 409 with `Retry-After` |
 //! | the key with another method, path, query or body | 422 |
 //! | without a key | 400, or passed through if it is [`optional`](IdempotencyLayer::optional) |
-//! | a key above 255 bytes, malformed, or sent twice | 400 |
-//! | a retry of a response above [`max_answer`](IdempotencyLayer::max_answer) | 410, with the status of the response |
-//! | the store fails before the handler is called | 503 with `Retry-After` |
+//! | a key that is longer than 255 bytes, malformed, or sent twice | 400 |
+//! | a retry after a response larger than [`max_answer`](IdempotencyLayer::max_answer) | 410, with the status of the response |
+//! | the store does not respond, or returns an error, before the handler is called | 503 with `Retry-After` |
 //!
 //! The key is bare text or a quoted string, as in the draft. Rejections are those of the lock
 //! layer: problem+json, or the response from its [`on_reject`](crate::LockLayer::on_reject).
@@ -52,7 +52,7 @@
 //! | a response with an [`Execution`] | as declared | |
 //! | the client disconnects | as above: the handler finishes in its task | receives the response |
 //! | the lock is lost, the handler panics, the service or body fails, the server crashes | no | runs the handler again, as [`Attempt`] 2 |
-//! | the response cannot be stored, since the store fails | no: it is sent, and an error is logged | runs the handler again, as attempt 2 |
+//! | the response cannot be stored, because the store does not respond or returns an error | no: it is sent, and an error is logged | runs the handler again, as attempt 2 |
 //!
 //! A 500 is stored because the work may have been done before the failure. The same applies to a
 //! 408 from a timeout inside this layer. To run the request again, the client must send a new key.

@@ -1,4 +1,4 @@
-//! The store trait, for a key's record from its first attempt to its response.
+//! The trait for stores, which keep a key's record from its first attempt to its response.
 
 use super::{attempt::Attempt, fingerprint::Fingerprint};
 use crate::error::BoxError;
@@ -33,21 +33,22 @@ pub trait IdempotencyStore: Debug + Send + Sync + 'static {
     /// | belongs to an attempt with the same or a newer token | [`Begun::Superseded`] |
     ///
     /// # Errors
-    /// [`StoreError::Full`] if there is no room for a new record; [`StoreError::Failed`] if the store fails.
+    /// [`StoreError::Full`] if there is no room for a new record; [`StoreError::Failed`] if the store does not respond
+    /// or returns an error.
     async fn begin(&self, request: &BeginRequest) -> Result<Begun, StoreError>;
 
     /// Stores the response of an attempt.
     ///
     /// # Errors
     /// [`StoreError::Superseded`] if the record already has a response, was removed, or belongs to another attempt;
-    /// [`StoreError::Failed`] if the store fails.
+    /// [`StoreError::Failed`] if the store does not respond or returns an error.
     async fn complete(&self, attempt: &Attempt, answer: &Response<Bytes>) -> Result<(), StoreError>;
 
-    /// Removes the record of an attempt that did nothing. A record that contains a response or
+    /// Removes the record of an attempt that did no work. A record that contains a response or
     /// belongs to another attempt is kept.
     ///
     /// # Errors
-    /// [`StoreError::Failed`] if the store fails.
+    /// [`StoreError::Failed`] if the store does not respond or returns an error.
     async fn abandon(&self, attempt: &Attempt) -> Result<(), StoreError>;
 }
 
@@ -103,18 +104,18 @@ pub enum Begun {
 #[non_exhaustive]
 pub enum StoreError {
     /// The store is full.
-    #[error("the idempotency store is full: raise its capacity, or lower the retention")]
+    #[error("the idempotency store is full: raise its capacity, or shorten the retention period")]
     Full,
     /// The record was removed, belongs to another attempt, or already has a response. Nothing was stored.
     #[error("the attempt no longer owns its idempotency record: roll back the work")]
     Superseded,
     /// The store did not respond, or returned an error.
-    #[error("the idempotency store failed")]
+    #[error("the request to the idempotency store failed")]
     Failed(#[source] BoxError),
 }
 
 impl StoreError {
-    /// Creates an error for a store that failed.
+    /// Creates an error for a failed request to the store.
     pub fn failed(cause: impl Into<BoxError>) -> Self {
         Self::Failed(cause.into())
     }

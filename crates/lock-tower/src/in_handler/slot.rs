@@ -104,11 +104,11 @@ impl LockSlot {
     /// # Errors
     /// - [`LockMissing::Unlocked`] if the layer lets the request run without its lock;
     /// - [`LockMissing::NoLayer`] if the layer's filter let the request pass;
-    /// - [`LockMissing::SecondLock`] if the request has already requested a lock;
+    /// - [`LockMissing::SecondLock`] if a lock was already requested for this request;
     /// - [`LockMissing::RequestEnded`] if the request has ended, for example in a task that outlives it.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping the future leaves the queue or releases the lock. The request cannot
+    /// Cancel safe: dropping the future leaves the queue or releases the lock. The handler cannot
     /// request another lock.
     pub async fn lock(&self, name: Result<LockName, NameError>) -> Result<LockHandle, LockMissing> {
         self.acquire(name.map(LockNames::from)).await

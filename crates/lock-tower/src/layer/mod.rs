@@ -20,7 +20,7 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 /// | option | default |
 /// | --- | --- |
 /// | [`key`](Self::key), [`keys`](Self::keys), [`try_key`](Self::try_key), [`try_keys`](Self::try_keys) | none: a `LockLayer` without a key does not implement `Layer` |
-/// | [`body_key`](Self::body_key), [`in_handler`](Self::in_handler) | replace a key from the request's head |
+/// | [`body_key`](Self::body_key), [`in_handler`](Self::in_handler) | alternatives to `key`, for keys that are not in the request's head |
 /// | [`wait`](Self::wait), [`fail_fast`](Self::fail_fast) | waits 1 s |
 /// | [`methods`](Self::methods), [`filter`](Self::filter) | every request needs the lock |
 /// | [`options`](Self::options) | the options of the factory |
@@ -107,7 +107,7 @@ impl<K> LockLayer<K, Cancel> {
 }
 
 impl<K, D> LockLayer<K, D> {
-    /// Sets the maximum time that a request waits for its lock. With zero, the request tries once.
+    /// Sets the maximum time that a request waits for its lock. Zero means a single attempt.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -255,7 +255,7 @@ impl<K, D> LockLayer<K, D> {
     /// ```
     ///
     /// # Panics
-    /// Panics if `limit` is below a millisecond, or conflicts with the other options.
+    /// Panics if `limit` is shorter than a millisecond, or conflicts with the other options.
     #[track_caller]
     pub fn max_hold(self, limit: Duration) -> Self {
         match self.with(|config| config.max_hold = MaxHold::Set(limit)).checked() {

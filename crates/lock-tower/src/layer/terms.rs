@@ -125,8 +125,9 @@ impl<K, D> LockLayer<K, D> {
     }
 
     /// Sets the secret for the [key hashes](crate::KeyHash) in rejections and spans. Replicas that
-    /// share the secret compute the same hash for a key, whatever their version. Anyone who has the
-    /// secret can test names against a hash. By default, each process has a random secret.
+    /// share the secret compute the same hash for a key, even if they run different versions of
+    /// this crate. Anyone who has the secret can test names against a hash. By default, each
+    /// process has a random secret.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

@@ -139,7 +139,7 @@ pub enum IdempotencyOutcome {
     KeyReused,
     /// A newer attempt owns the key. This attempt did not run, or its response was dropped.
     Superseded,
-    /// The store failed before the handler was called.
+    /// The store was full, did not respond, or returned an error before the handler was called.
     Unavailable,
 }
 

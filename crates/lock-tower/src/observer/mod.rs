@@ -7,7 +7,7 @@
 //! | `http.route` | the template of the route, never the path |
 //! | `lock.key_hash` | the [`KeyHash`](crate::KeyHash) of the key, once it is known |
 //! | `lock.outcome` | `acquired`, `cancelled`, or the [name](crate::RejectReason::as_str) of the rejection reason |
-//! | `lock.waited` | seconds to this outcome from the arrival of the request, or from its handler's request for the lock |
+//! | `lock.waited` | seconds from the arrival of the request, or from its handler's request for the lock, to this outcome |
 //! | `lock.token` | the fencing token, if the lock was acquired |
 //! | `idempotency.outcome` | the value of the [`IdempotencyOutcome`], behind an idempotency layer |
 //!

@@ -55,8 +55,10 @@ impl OtelLayerObserver {
                 "lock.http.wait.duration",
                 "From the arrival of a request until it has its lock or is rejected",
             ),
-            hold: make
-                .seconds("lock.http.hold.duration", "From the acquisition of a request's lock to its end"),
+            hold: make.seconds(
+                "lock.http.hold.duration",
+                "From the acquisition of a request's lock to the end of the hold",
+            ),
         }
     }
 }

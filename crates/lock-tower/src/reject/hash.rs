@@ -12,8 +12,8 @@ use std::{
 ///
 /// By default, each process uses a random secret, so hashes differ between processes. Processes
 /// that share a [`key_hash_secret`](crate::LockLayer::key_hash_secret) compute the same hashes,
-/// whatever their version. Several keys are hashed together, as their sorted names joined with line
-/// feeds.
+/// even if they run different versions of this crate. Several keys have one hash, that of their
+/// sorted names joined with line feeds.
 ///
 /// A client can tell that two rejections concern the same lock. Without the secret, it cannot find
 /// the name by hashing candidates.
@@ -23,16 +23,16 @@ use std::{
 pub struct KeyHash(u64);
 
 impl KeyHash {
-    /// Returns the hash of a name under this process's secret. Log it with the name to match
-    /// rejections that clients report. Layers with a
-    /// [`key_hash_secret`](crate::LockLayer::key_hash_secret) use other hashes.
+    /// Returns the hash of a name, keyed with this process's secret. Log both together, so that you
+    /// can find the name when a client reports a rejection. Layers with a
+    /// [`key_hash_secret`](crate::LockLayer::key_hash_secret) produce different hashes.
     #[must_use]
     pub fn of(name: &LockName) -> Self {
         Self::with_secret(process_secret(), name)
     }
 
-    /// Returns the hash of a name under a shared secret. On a command line, OpenSSL prints the same
-    /// hash in upper case:
+    /// Returns the hash of a name, keyed with a shared secret. On the command line, OpenSSL prints
+    /// the same hash in upper case:
     ///
     /// ```text
     /// printf %s "$NAME" | openssl mac -macopt size:8 -macopt "hexkey:$SECRET" SIPHASH
@@ -42,8 +42,8 @@ impl KeyHash {
         Self::of_names(Some(secret), std::slice::from_ref(name))
     }
 
-    /// Returns the hash of sorted names, joined with line feeds, which no name contains. The
-    /// default is this process's secret.
+    /// Returns the hash of sorted names joined with line feeds, which no name contains. Without a
+    /// secret, this process's is used.
     pub(crate) fn of_names(secret: Option<[u8; 16]>, names: &[LockName]) -> Self {
         let mut hasher = SipHasher24::new_with_key(&secret.unwrap_or_else(process_secret));
         for (place, name) in names.iter().enumerate() {

@@ -25,7 +25,7 @@ pub(super) fn decide((stored, status, headers, body): Row, mine: &Fingerprint) -
 }
 
 fn unreadable() -> StoreError {
-    StoreError::failed("the stored response cannot be read: was it written by another program?")
+    StoreError::failed("the stored response cannot be read (was it written by another program?)")
 }
 
 /// Writes headers in HTTP/1 format. Values contain no line feeds.

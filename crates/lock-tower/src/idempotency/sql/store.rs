@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http::Response;
 use std::time::SystemTime;
 
-/// The maximum number of tries. A record can be removed after it rejected an attempt and before it
-/// is read.
+/// The maximum number of times that an attempt is begun. A record can be removed after it rejected
+/// the attempt and before it is read.
 const MAX_READS: usize = 3;
 
 /// Generates a store for one database. The trait bounds of a store that is generic over sqlx databases would be longer
