@@ -132,7 +132,7 @@ fn hyper_service_locks_by_header_and_query() {
 fn tonic_service_refuses_with_a_grpc_status() {
     shows(
         env!("CARGO_BIN_EXE_tonic_service"),
-        "locked by another: Unavailable, other requests worked on this resource for too long",
+        "locked by another: Unavailable, this resource was locked by other requests for the entire waiting time",
     );
 }
 

@@ -41,8 +41,8 @@ impl Fred {
         config.database = endpoint.database;
         config.username.clone_from(&credentials.username);
         config.password.clone_from(&credentials.password);
-        // Without HELLO, fred logs in with AUTH, which every server knows. A server that does not know HELLO quotes
-        // the password.
+        // Without HELLO, fred logs in with AUTH, which every server knows. A server that does not know HELLO would
+        // quote the password in its error.
         config.version = RespVersion::RESP2;
         // Otherwise fred would apply a reconnection policy to its first attempt.
         config.fail_fast = true;

@@ -87,7 +87,7 @@ impl Connection for FredConnection {
         for command in commands {
             let name = CustomCommand::new_static(command.name(), ClusterHash::FirstKey, false);
             let arguments: Vec<Argument> = command.into_arguments().into_iter().map(Argument).collect();
-            // This only queues; nothing is sent yet.
+            // This only queues the command; nothing is sent yet.
             pipeline.custom::<(), _>(name, arguments).await.map_err(|error| error::of_call(&error))?;
         }
         pipeline.try_all::<Value>().await.into_iter().map(piped).collect()
@@ -136,7 +136,7 @@ impl TryFrom<Argument> for Value {
 /// Opens the connection. Dropping the future or its result closes it; fred's own `init` would leave a task behind.
 async fn connect(client: &Client) -> Result<ConnectionTask, Error> {
     let mut made = pin!(client.wait_for_connect());
-    // The future listens from its first poll on. The event may arrive before the second one.
+    // The future listens from its first poll on. The event may arrive before the second poll.
     let early = poll_fn(|context| Poll::Ready(made.as_mut().poll(context))).await;
     let task = ConnectionTask(client.connect());
     match early {

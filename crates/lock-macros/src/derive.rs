@@ -116,7 +116,7 @@ impl Subject<'_> {
     }
 }
 
-/// Sets the span of all tokens, so that compiler errors point to it.
+/// Sets the span of all tokens, so that compiler errors point there.
 fn at(span: Span, tokens: TokenStream) -> TokenStream {
     let moved = tokens.into_iter().map(|token| {
         let mut token = match token {

@@ -130,8 +130,9 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
-    /// Treats a Redis string with an expiry under a lock's name as another holder until it expires.
-    /// Without this option, the name is rejected as a key of the wrong type.
+    /// Treats a Redis string that is stored under a lock's name and has an expiry as another
+    /// holder, until the string expires. Without this option, the name is rejected as a key of the
+    /// wrong type.
     ///
     /// Intended for a rolling migration from clients that lock with `SET NX PX`, such as rslock.
     /// During the migration, old and new processes exclude each other. Old clients send no message

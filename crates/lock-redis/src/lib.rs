@@ -29,8 +29,7 @@
 //!
 //! A request is never sent twice. Without a connection it waits up to 300 ms for one, and then fails without being
 //! sent. The connection for wake-ups is pinged every 5 s, the one for requests every 10 s.
-//!
-//! # Guarantees of one Redis
+//! # Guarantees of a single Redis server
 //! At most one valid holder exists per lock while the server keeps its data and its clock does not
 //! step. A failover to a replica that missed the last write, an eviction or a restart without data
 //! can grant a lock that is still held by another holder. The fencing token distinguishes these
@@ -41,8 +40,8 @@
 //! # Servers
 //! Redis 6.2 or later, and Valkey: standalone, the master of sentinels, a cluster, or the nodes of
 //! a [quorum](lock_core::quorum). `docs/topologies.md` describes which failures each survives, and
-//! `docs/protocol.md` lists the tested versions. Only a master replies about a lease; a replica
-//! rejects the request.
+//! `docs/protocol.md` lists the tested versions. Only a master answers requests about leases; a
+//! replica rejects them.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

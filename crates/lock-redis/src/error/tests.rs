@@ -80,7 +80,7 @@ fn condition_is_read_from_the_first_word() {
     assert_eq!(conditions("NOPERM no permissions to access the key 'READONLY'"), (false, false, false));
 }
 
-/// Otherwise the operations of the call may not be sent again one by one.
+/// Only the operations of a refused call may be sent again one by one.
 #[test]
 fn call_counts_as_refused_only_if_nothing_was_done() {
     let refused = |text: &str| Unanswered::Failed(CallError::Refused(text.to_owned())).is_refusal();

@@ -170,7 +170,7 @@ pub(super) fn not_after(operation: &Operation) -> Option<UtcTime> {
 }
 
 /// Returns `true` if an operation is still worth sending after waiting this long: its caller is still waiting, and its
-/// time has not passed.
+/// `not_after` time has not passed.
 ///
 /// An operation that was late from the start is sent, because the reply reports the server's clock.
 pub(crate) fn is_worth_sending(operation: &Operation, server: Option<UtcTime>, waited: Duration) -> bool {
@@ -179,7 +179,7 @@ pub(crate) fn is_worth_sending(operation: &Operation, server: Option<UtcTime>, w
     operation.is_wanted() && late().is_none_or(|late| late == 0 || late >= waited)
 }
 
-/// Completes an operation with the reply of its script. The completion runs the lock's code. A
+/// Completes an operation with the reply of its script. The completion runs code of other crates. A
 /// panic in it does not affect the next operation.
 pub(crate) fn complete(operation: Operation, reply: Result<ScriptReply, RequestError>) {
     fn answer<T>(
@@ -196,7 +196,7 @@ pub(crate) fn complete(operation: Operation, reply: Result<ScriptReply, RequestE
     });
 }
 
-/// Fails operations that were not sent, because their callers are gone or their time has passed.
+/// Fails operations that were not sent, because their callers are gone or their `not_after` time has passed.
 pub(crate) fn leave_out(operations: Vec<Operation>) {
     for operation in operations {
         let error = overdue(what(&operation));

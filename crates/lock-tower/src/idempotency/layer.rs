@@ -85,8 +85,8 @@ impl IdempotencyLayer {
     }
 
     /// Sets the time after which a key can be used for another request, counted from the start of
-    /// the last attempt. It should exceed the time for which clients retry. The maximum is 100
-    /// years.
+    /// its latest attempt. The retention should exceed the time for which clients retry. The
+    /// maximum is 100 years.
     pub fn retention(self, retention: Duration) -> Self {
         Self { terms: Terms { retention, ..self.terms }, ..self }
     }

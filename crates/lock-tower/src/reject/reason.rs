@@ -128,7 +128,7 @@ impl RejectReason {
     pub(crate) fn detail(&self) -> &str {
         match self {
             Self::Contended => "another request is working on this resource",
-            Self::Timeout => "other requests worked on this resource for too long",
+            Self::Timeout => "this resource was locked by other requests for the entire waiting time",
             Self::TooManyWaiters => "too many requests are waiting",
             Self::TooManyDetached => "too many handlers are still running",
             Self::Unavailable(_) => "the lock service is not available",
