@@ -8,7 +8,7 @@ use lock_testkit::{RedisSentinels, RedisServer, unused_address};
 async fn unknown_master_is_named() {
     let deployment = RedisSentinels::start();
     let url = deployment.url().replace("/main", "/stock");
-    refused(&url, BackendErrorKind::Misconfigured, r#"monitor a master named "stock": use the name"#).await;
+    refused(&url, BackendErrorKind::Misconfigured, r#"monitor a master named "stock"; use the name"#).await;
     let sentinel = deployment.sentinels()[0].address().to_string();
     refused(&url, BackendErrorKind::Misconfigured, "query the sentinel 127.0.0.1:").await;
     // One of them is enough, at any position.

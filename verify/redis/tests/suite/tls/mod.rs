@@ -116,7 +116,7 @@ async fn is_secured(url: &str, ours: &Authority, theirs: &Authority) {
     let cause = error.backend_error().expect("server fault");
     assert_eq!(cause.kind(), BackendErrorKind::Misconfigured, "{cause}");
     assert!(cause.to_string().contains("127.0.0.1:"), "{cause}");
-    assert!(cause.to_string().contains("configure the authority that signed it"), "{cause}");
+    assert!(cause.to_string().contains("configure the authority that signed the certificate"), "{cause}");
     let locks = LockFactory::new(builder(ours).connect_store().await.unwrap());
     let others = LockFactory::new(builder(ours).connect_store().await.unwrap());
     for name in ["a", "b", "c"] {
