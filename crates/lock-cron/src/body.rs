@@ -76,7 +76,7 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
     let result = drive_body(job, &claimed.hold, cancel, &cancel_body, &mut body).await;
     // Dropping a body runs code of the application, which may panic.
     if catch_unwind(AssertUnwindSafe(move || drop(body))).is_err() {
-        tracing::error!(cron.job = %job.name, "body panicked while being dropped");
+        tracing::error!(cron.job = %job.name, "job body panicked while being dropped");
     }
     result
 }

@@ -51,7 +51,7 @@ impl Job {
         let Some(text) = controls.and_then(|controls| controls.schedule.as_deref()) else { return };
         if let Err(error) = read(&self.name, self.schedule.dst_policy(), text) {
             tracing::error!(
-                cron.job = %self.name, %error, "failed to parse the replacement schedule, using the original one"
+                cron.job = %self.name, %error, "failed to parse the replacement schedule; using the original one"
             );
         }
     }

@@ -281,7 +281,7 @@ impl JobBuilder {
             check_distances(&terms, &schedule, now)?;
             if schedule.next_after(now).is_none() {
                 tracing::warn!(
-                    cron.job = %name, %schedule, "schedule has no upcoming run times: the job will not run"
+                    cron.job = %name, %schedule, "schedule has no upcoming run times; the job will not run"
                 );
             }
             scheduler.insert(Job { name, schedule, terms, body, payload: None, definition: 0, since: None })

@@ -273,7 +273,7 @@ pub enum ServeError {
     #[error(transparent)]
     Shop(#[from] ShopError),
     /// The jobs failed.
-    #[error("the jobs of the shop failed")]
+    #[error("the shop's jobs failed")]
     Jobs(#[from] CronError),
     /// The routes under `/admin` would be reachable from other machines.
     #[error(
@@ -293,10 +293,10 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The server failed.
-    #[error("the server failed")]
+    #[error("the HTTP server stopped with an error")]
     Serve(#[source] io::Error),
     /// A task panicked.
-    #[error("a task of the shop panicked: its message is above")]
+    #[error("one of the shop's tasks panicked; its message is above")]
     Task(#[source] tokio::task::JoinError),
     /// Writing to stdout failed.
     #[error("could not write to stdout")]

@@ -28,7 +28,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct View {
     /// A random id. Versions of different views are not comparable.
     id: Uuid,
-    /// The version of the latest change of a row.
+    /// The version of the latest change to any row.
     version: u64,
     /// The time before which the store is not read again, and the outcome of the last read.
     fresh: Option<(Instant, Result<(), CronError>)>,

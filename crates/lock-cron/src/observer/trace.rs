@@ -56,7 +56,7 @@ pub(super) fn event(event: &CronEvent<'_>) {
             tracing::error!(
                 cron.group = group,
                 cron.job = %job,
-                "job unowned: no live node has registered it or its kind"
+                "job is unowned; no live node has registered it or its kind"
             );
         }
         CronEvent::WatermarkAhead { group, job, by } => {
@@ -66,13 +66,13 @@ pub(super) fn event(event: &CronEvent<'_>) {
         }
         CronEvent::Overdue { group, job, silent } => {
             let silent_s = silent.as_secs();
-            tracing::warn!(cron.group = group, cron.job = %job, silent_s, "job overdue: too long without a successful run");
+            tracing::warn!(cron.group = group, cron.job = %job, silent_s, "job is overdue; its last successful run was too long ago");
         }
         CronEvent::OverdueEnded { group, job, succeeded: true } => {
             tracing::info!(cron.group = group, cron.job = %job, "overdue job succeeded");
         }
         CronEvent::OverdueEnded { group, job, succeeded: false } => {
-            tracing::debug!(cron.group = group, cron.job = %job, "stopped reporting job as overdue");
+            tracing::debug!(cron.group = group, cron.job = %job, "job is no longer reported as overdue");
         }
         CronEvent::ClockChanged { group, by } => {
             tracing::warn!(cron.group = group, by_s = by, "node clock jumped relative to the server clock");
@@ -80,14 +80,14 @@ pub(super) fn event(event: &CronEvent<'_>) {
         CronEvent::DataLost { group, job: None } => {
             tracing::error!(
                 cron.group = group,
-                "store lost the group's data: scheduling restarts from now, without history"
+                "store lost the group's data: scheduling starts again from the current time, without its history"
             );
         }
         CronEvent::DataLost { group, job: Some(job) } => {
             tracing::error!(
                 cron.group = group,
                 cron.job = %job,
-                "store lost the job's data: scheduling restarts from now, without history"
+                "store lost the job's data: scheduling starts again from the current time, without its history"
             );
         }
         // The error itself is logged where it occurs.

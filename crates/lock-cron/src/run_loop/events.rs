@@ -257,7 +257,7 @@ impl RunLoop {
                 }
                 Err(error) => {
                     // Another version of the program stored it, or its zone is unknown on this machine.
-                    tracing::error!(cron.job = %job, %error, "failed to parse the schedule of a backfill, skipping the backfill");
+                    tracing::error!(cron.job = %job, %error, "failed to parse the backfill's schedule; skipping the backfill");
                     None
                 }
             }

@@ -104,8 +104,7 @@ impl RunLoop {
             Ok(job) => Some(Arc::new(job)),
             Err(error) => {
                 // Another version of the program stored it, or its zone is unknown on this machine.
-                tracing::error!(cron.job = %name, %error, "failed to parse the schedule of an instance, not running \
-                    it");
+                tracing::error!(cron.job = %name, %error, "failed to parse the instance's schedule; it will not run");
                 None
             }
         });

@@ -1,4 +1,4 @@
-//! Parts of a string with their positions, to which errors point.
+//! Substrings with their positions, so that errors can point at them.
 
 use super::error::{Problem, ScheduleErrorKind};
 

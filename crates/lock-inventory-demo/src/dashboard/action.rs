@@ -40,7 +40,7 @@ pub enum ActionError {
     #[error("{0}")]
     Server(String),
     /// The dashboard is shutting down.
-    #[error("the dashboard is shutting down: start it again")]
+    #[error("the dashboard is shutting down; start it again and retry the action")]
     Closed,
 }
 

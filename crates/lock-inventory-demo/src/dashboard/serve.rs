@@ -152,6 +152,6 @@ pub enum DashboardError {
     #[error("the balancer could not listen on a free port")]
     Balancer(#[source] io::Error),
     /// Writing the output failed.
-    #[error("could not write the address of the page")]
+    #[error("could not print the dashboard's URL")]
     Announce(#[source] io::Error),
 }

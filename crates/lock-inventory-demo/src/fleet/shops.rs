@@ -1,4 +1,4 @@
-//! The shops of a run, and the list of servers for the balancer.
+//! The shops in a run, and the balancer's list of servers.
 
 use super::{FleetError, ShopCommand, ShopProcess, ShopState};
 use crate::balancer::Servers;

@@ -123,7 +123,7 @@ pub enum QuickError {
     #[error("could not create a temporary directory for the database")]
     Directory(#[source] io::Error),
     /// The database failed.
-    #[error("the sale's database failed")]
+    #[error("a query to the sale's database failed")]
     Store(#[from] StoreError),
     /// A shop could not be opened or closed.
     #[error(transparent)]
@@ -137,13 +137,13 @@ pub enum QuickError {
         body: String,
     },
     /// An order that should have stalled got an early response.
-    #[error("an order got a response before it could stall")]
+    #[error("an order that should have stalled received a response")]
     DidNotStall,
     /// No other shop acquired the lock of a stalled order.
     #[error("orders stalled until their leases expired, but no other shop acquired the lock within a minute")]
     NobodyCame,
     /// A task ended early.
-    #[error("a buyer's task ended early")]
+    #[error("a buyer's task ended unexpectedly")]
     Task(#[from] JoinError),
     /// The result could not be written.
     #[error("could not write the result")]

@@ -255,10 +255,10 @@ impl Shop {
 #[non_exhaustive]
 pub enum ShopError {
     /// The database failed.
-    #[error("the shop's database failed")]
+    #[error("the shop's database returned an error")]
     Store(#[from] StoreError),
     /// The locks are unusable.
-    #[error("the shop's locks failed")]
+    #[error("the shop's locks are unusable")]
     Locks(#[from] LockError),
     /// The metrics could not be set up.
     #[error("could not set up the shop's metrics")]

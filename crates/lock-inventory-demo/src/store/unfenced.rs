@@ -8,7 +8,7 @@ use super::{
 use crate::domain::{Quantity, Sku};
 
 impl Store {
-    /// Reads the stock of a product.
+    /// Reads a product's stock.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`] if the query fails, [`StoreError::NoProduct`] if the product does not exist, or

@@ -142,7 +142,7 @@ impl GroupLedger {
     }
 }
 
-/// Returns the key of a trigger's payload.
+/// Returns the key under which the payload of a trigger is stored.
 fn key_of(trigger: &Trigger) -> (LockName, RunId) {
     (trigger.job.clone(), RunId::Triggered(trigger.id))
 }
