@@ -95,7 +95,7 @@ pub enum CatalogueError {
     /// A line is not a valid product.
     #[error("catalogue, line {line}: {problem}")]
     Row {
-        /// Line number in the file, starting at 1. For a product that spans lines, the first one.
+        /// Line number in the file, starting at 1. For a product that spans several lines, the first of them.
         line: u64,
         /// Problem with the line.
         problem: RowProblem,

@@ -1,5 +1,5 @@
-//! The reference application, a shop that sells stock under load with ten strategies, with an audit
-//! of the result.
+//! The reference application: a shop that sells stock under load with one of ten strategies, and an
+//! audit of the result.
 //!
 //! | module | contains |
 //! | --- | --- |
@@ -14,7 +14,7 @@
 //! | [`fleet`] | shop processes, their pauses and kills, and private servers |
 //! | [`balancer`], [`load`], [`http_client`] | a round-robin reverse proxy, and a load generator with a journal of outcomes |
 //! | [`scenario`], [`audit`], [`report`] | the scenarios in real processes, the audit of a database, and the results page |
-//! | [`catalogue`], [`locks`] | parsing of the catalogue and of the lock store's address |
+//! | [`catalogue`], [`locks`] | parsing of the catalogue; the store for locks and job runs |
 //! | [`quick`], [`cli`] | the default command, and the command line |
 
 pub mod audit;

@@ -179,7 +179,7 @@ impl Server {
 /// Opens a shop, prints its address on stdout, and serves until `stop` completes.
 ///
 /// # Errors
-/// Returns the [`ServeError`] of [`Server::open`] or [`Server::run`].
+/// Returns the error from [`Server::open`] or [`Server::run`].
 ///
 /// # Cancel safety
 /// Dropping this aborts requests. Prefer `stop`.
@@ -272,12 +272,12 @@ pub enum ServeError {
     /// The shop could not be opened or closed.
     #[error(transparent)]
     Shop(#[from] ShopError),
-    /// The jobs failed.
-    #[error("the shop's jobs failed")]
+    /// The jobs could not be scheduled or run.
+    #[error("could not schedule or run the shop's jobs")]
     Jobs(#[from] CronError),
     /// The routes under `/admin` would be reachable from other machines.
     #[error(
-        "the routes of --admin need no password, so the shop must not be reachable from other machines: listen on \
+        "--admin enables routes that need no password, so the shop must not be reachable from other machines: listen on \
          127.0.0.1 instead of {listen}"
     )]
     AdminNotLocal {
@@ -292,11 +292,11 @@ pub enum ServeError {
         /// Underlying error.
         source: io::Error,
     },
-    /// The server failed.
-    #[error("the HTTP server stopped with an error")]
+    /// The HTTP server returned an error.
+    #[error("the HTTP server returned an error")]
     Serve(#[source] io::Error),
     /// A task panicked.
-    #[error("one of the shop's tasks panicked; its message is above")]
+    #[error("one of the shop's tasks panicked: see the panic message above")]
     Task(#[source] tokio::task::JoinError),
     /// Writing to stdout failed.
     #[error("could not write to stdout")]

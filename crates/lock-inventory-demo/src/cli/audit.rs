@@ -1,4 +1,4 @@
-//! `audit`: checks a database against its own counters and against the journals of clients.
+//! `audit`: checks the orders in a database against its counters and against clients' journals.
 
 use super::{Ended, Secret, verdict};
 use crate::{audit, load};
@@ -12,7 +12,7 @@ pub struct Audit {
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub database: Secret,
 
-    /// Journal of `load` to compare; repeat it for the journals of all clients of the database
+    /// Journal written by `load`, to compare with the database; repeat the option to pass the journals of all clients
     #[arg(long, value_name = "FILE")]
     pub journal: Vec<PathBuf>,
 }

@@ -42,7 +42,7 @@ impl Chaos {
         }
         let (failed, all) =
             (results.scenarios.iter().filter(|one| !one.has_passed()).count(), results.scenarios.len());
-        writeln!(out, "{all} scenarios were run and audited, {failed} did not end as expected.")?;
+        writeln!(out, "{all} scenarios were run and audited; {failed} did not end as expected.")?;
         Ok(verdict(results.have_passed()))
     }
 }

@@ -15,7 +15,7 @@ pub struct Load {
     #[arg(value_name = "HOST:PORT")]
     pub target: String,
 
-    /// Open model: place this many orders per second, independent of the responses
+    /// Open model: place this many orders per second, regardless of the responses
     #[arg(long, value_name = "PER SECOND", value_parser = value_parser!(u32).range(1..=100_000))]
     pub rate: Option<u32>,
 
@@ -69,7 +69,7 @@ impl Load {
     /// not achieved.
     ///
     /// # Errors
-    /// Returns an error if the target has no address or the journal cannot be written.
+    /// Returns an error if the target does not resolve to an address or the journal cannot be written.
     ///
     /// # Cancel safety
     /// Dropping this drops all requests. The journal keeps the orders that have already ended.
@@ -89,7 +89,7 @@ impl Load {
             (.., clients) => Profile::Closed { clients: clients.unwrap_or(1) },
         };
         Ok(LoadPlan {
-            target: target.ok_or("the target has no address: write HOST:PORT")?,
+            target: target.ok_or("the target does not resolve to an address: use HOST:PORT")?,
             profile,
             extent: self
                 .orders

@@ -53,7 +53,7 @@ pub enum Command {
     Load(Load),
     /// Run scenarios with faults repeatedly, and audit each run
     Chaos(Chaos),
-    /// Check the orders in a database against its counters and against the journals of clients
+    /// Check the orders in a database against its counters and against clients' journals
     Audit(Audit),
     /// Generate report.html from the results.json of an earlier run
     Report(Report),

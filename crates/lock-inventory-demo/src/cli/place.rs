@@ -17,12 +17,12 @@ use std::{env, error::Error, pin::pin, process::ExitCode};
 /// The stores for the scenarios. By default, a private redis-server and SQLite.
 #[derive(Debug, Clone, Args)]
 pub struct Place {
-    /// Keep the locks on this Redis server instead of a private one, and remove the keys of the run at the end [env:
+    /// Keep the locks on this Redis server instead of a private one, and remove the run's keys at the end [env:
     /// DEMO_REDIS]
     #[arg(long, value_name = "URL", value_parser = Secret::take)]
     pub redis: Option<Secret>,
 
-    /// Keep the stock on a private PostgreSQL that is started for this run and removed after it
+    /// Keep the stock on a private PostgreSQL server that is started for this run and removed afterwards
     #[arg(long, conflicts_with = "database")]
     pub postgres: bool,
 

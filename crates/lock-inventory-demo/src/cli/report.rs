@@ -8,7 +8,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 /// Options for the `report` command.
 #[derive(Debug, Clone, Args)]
 pub struct Report {
-    /// Results of `all`
+    /// Results file written by `all`
     #[arg(value_name = "FILE", default_value = "results.json")]
     pub results: PathBuf,
 

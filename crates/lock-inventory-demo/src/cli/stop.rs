@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Waits for Ctrl-C, or on Unix also SIGTERM, and returns the exit code of the signal.
+/// Waits for Ctrl-C, or on Unix also SIGTERM, and returns the signal's exit code.
 pub(super) async fn asked_to_stop() -> ExitCode {
     #[cfg(unix)]
     if let Ok(mut term) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {

@@ -33,14 +33,14 @@ pub enum ActionError {
     /// No server has this name.
     #[error("unknown server {0}: reload the page")]
     NoSuchServer(String),
-    /// The strategy does not exist, or is not available with this database.
+    /// The page does not offer a strategy with this name.
     #[error("{0}")]
     Strategy(String),
-    /// The action is not possible in the current state of the server.
+    /// The server's current state does not allow the action, or the server did not start.
     #[error("{0}")]
     Server(String),
     /// The dashboard is shutting down.
-    #[error("the dashboard is shutting down; start it again and retry the action")]
+    #[error("the dashboard is shutting down: restart it, then repeat the action")]
     Closed,
 }
 

@@ -1,4 +1,4 @@
-//! Sums of counters that survive restarts. A restarted server counts from 0, but the sums continue.
+//! Totals that survive server restarts. A restarted server counts from 0, but the totals keep growing.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Records the counter of `server` with process id `pid`.
+    /// Records the counter of `server`, whose process id is `pid`.
     pub(super) fn record(&mut self, server: &str, pid: u32, count: u64) {
         match self.latest.get_mut(server) {
             Some((known, latest)) if *known == pid => *latest = count,
@@ -52,7 +52,7 @@ impl Rate {
     }
 }
 
-/// The growth of a count since a switch. The count can decrease; only increases are added.
+/// The growth of a count since a strategy switch. The count can decrease; only increases are added.
 #[derive(Debug, Default)]
 pub(super) struct SinceSwitch {
     latest: u64,

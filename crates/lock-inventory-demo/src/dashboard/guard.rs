@@ -13,7 +13,7 @@ use std::net::IpAddr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// A loopback address. The `Host` of each request must also be a loopback address, which
-    /// rejects foreign names that resolve to this address.
+    /// protects against DNS rebinding.
     Loopback,
     /// Any address.
     Network,
@@ -41,7 +41,7 @@ fn check(reach: Reach, method: &Method, headers: &HeaderMap) -> Result<(), Probl
         return Err(Problem::new(
             StatusCode::FORBIDDEN,
             "foreign-host",
-            "use the address that the program printed",
+            "the Host header is not a loopback address: use the address that the program printed",
         ));
     }
     if *method == Method::GET || *method == Method::HEAD {
@@ -60,8 +60,8 @@ fn check(reach: Reach, method: &Method, headers: &HeaderMap) -> Result<(), Probl
     Ok(())
 }
 
-/// Returns `true` if the request comes from a page of the same origin. Browsers send at least one of the two headers
-/// with each POST, and scripts cannot change them.
+/// Returns `true` if the request comes from a page of the same origin. Browsers send `Sec-Fetch-Site` or `Origin`
+/// with each POST, and scripts cannot change either.
 fn is_same_origin(headers: &HeaderMap, host: Option<&str>) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site == "same-origin";

@@ -1,4 +1,4 @@
-//! The page's load generator. It orders single units of the hot products at a fixed rate.
+//! The page's load generator. It places orders for single units of the hot products at a fixed rate.
 
 use super::snapshot::LoadInfo;
 use crate::load::{self, Extent, LoadPlan, OrderMix, Profile};

@@ -60,8 +60,8 @@ fn changes(before: &Snapshot, after: &Snapshot) -> Vec<(LogKind, String)> {
     }
     if after.leader != before.leader {
         lines.push(match &after.leader {
-            Some(leader) => (LogKind::Info, format!("{leader} leads the cron jobs")),
-            None => (LogKind::Warning, "No server leads the cron jobs".into()),
+            Some(leader) => (LogKind::Info, format!("{leader} leads the scheduler")),
+            None => (LogKind::Warning, "No server leads the scheduler".into()),
         });
     }
     let stale = after.totals.stale.saturating_sub(before.totals.stale);

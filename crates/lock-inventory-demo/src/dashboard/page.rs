@@ -1,4 +1,4 @@
-//! Rendering of the page, one file that includes the latest snapshot for a complete first paint.
+//! Rendering of the page, a single file that embeds the latest snapshot so that the first paint is complete.
 
 use axum::{
     http::header::{

@@ -14,7 +14,7 @@ use std::{ffi::OsString, fmt, io, path::Path};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-/// Number of products on the page. The load only orders these.
+/// Number of products on the page. The load generator orders only these.
 const HOT: usize = 8;
 /// Number of products taken from the built-in catalogue.
 const SOLD: usize = 24;
@@ -44,7 +44,7 @@ pub(super) struct Place {
 #[derive(Debug)]
 enum LocksAt {
     Memory,
-    Private(#[expect(dead_code, reason = "the server ends with it")] PrivateRedis),
+    Private(#[expect(dead_code, reason = "dropping it stops the server")] PrivateRedis),
     Given(String),
 }
 
@@ -147,8 +147,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// Returns the first products of the built-in catalogue as CSV, with enough stock for minutes of
-/// load.
+/// Returns the first products of the built-in catalogue as CSV, with enough stock for several
+/// minutes of load.
 fn shelf() -> Result<String, PlaceError> {
     let all = catalogue::parse(catalogue::DEFAULT.as_bytes())?;
     let mut csv = csv::Writer::from_writer(Vec::new());
@@ -176,7 +176,7 @@ pub enum PlaceError {
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
     /// The products could not be written as CSV.
-    #[error("could not write the shop's products")]
+    #[error("could not write the shop's products as CSV")]
     Csv(#[source] csv::Error),
     /// The database is unusable.
     #[error(transparent)]

@@ -46,11 +46,12 @@ pub struct Config {
     pub locks: Option<LocksUrl>,
     /// Initial strategy.
     pub strategy: Strategy,
-    /// CSV file with the products for an empty database; `None` for some built-in products.
+    /// CSV file with the products for an empty database; `None` for a selection of the built-in products.
     pub catalogue: Option<PathBuf>,
     /// Prefix for all lock names. If empty, the dashboard generates one for a temporary database.
     pub prefix: String,
-    /// Stock below which a job restocks a product. The built-in products are restocked even with 0.
+    /// Stock below which a job restocks a product. For the built-in products, it is at
+    /// least 400.
     pub restock_below: u32,
     /// Further options for the servers, by name.
     pub options: Vec<(&'static str, String)>,
@@ -151,7 +152,7 @@ pub enum DashboardError {
     /// The balancer could not listen.
     #[error("the balancer could not listen on a free port")]
     Balancer(#[source] io::Error),
-    /// Writing the output failed.
+    /// The addresses could not be printed.
     #[error("could not print the dashboard's URL")]
     Announce(#[source] io::Error),
 }

@@ -63,7 +63,7 @@ pub struct Totals {
     /// Units sold since the last strategy switch but still counted as stock, which will be sold
     /// twice.
     pub oversold: u64,
-    /// Oversold units from before that switch.
+    /// Units oversold before that switch.
     pub oversold_before: u64,
     /// Accepted orders per second over the last two seconds.
     pub orders_per_second: f64,
@@ -94,7 +94,7 @@ pub struct ServerInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerState {
-    /// The process runs.
+    /// The process is running.
     Running,
     /// The process is suspended by SIGSTOP.
     Paused,

@@ -28,15 +28,16 @@ fn describe(strategy: Strategy) -> (&'static str, bool) {
     match strategy {
         Strategy::None => ("No lock. Concurrent orders overwrite each other's stock.", false),
         Strategy::Mutex => ("A mutex inside each process. It does not exclude other processes.", false),
-        Strategy::Setnx => {
-            ("SET NX with a short TTL and a plain DEL. A payment slower than the TTL loses the lock.", false)
-        }
+        Strategy::Setnx => (
+            "SET NX with a short TTL and a plain DEL. A payment slower than the TTL outlives the lock.",
+            false,
+        ),
         Strategy::Lock => (
             "The distributed lock without fencing. A server that pauses past its lease overwrites newer stock.",
             false,
         ),
         Strategy::LockWriteFence => (
-            "The token is checked only on the write. A stale write can land between a newer read and write.",
+            "The token is checked only on the write. A stale write can land between a newer holder's read and write.",
             false,
         ),
         Strategy::Fenced => {

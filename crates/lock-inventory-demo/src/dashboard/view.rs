@@ -1,4 +1,4 @@
-//! Combination of the servers' reports into the page's data.
+//! Combines the servers' reports into the data shown on the page.
 
 use super::{
     counts::{Rate, SinceSwitch, Sum},
@@ -67,7 +67,7 @@ pub(super) struct View {
     oversold: BTreeMap<String, SinceSwitch>,
     /// Number of polls of the servers so far.
     looks: u64,
-    /// First poll whose stock is due to the current strategy only.
+    /// Number of the first poll whose stock reflects only the current strategy.
     settled_at: u64,
     /// Highest token of each product so far.
     tokens: BTreeMap<String, u64>,
@@ -112,9 +112,9 @@ impl View {
         }
     }
 
-    /// Counts growth until the second poll from now as growth before the switch. Servers reuse
-    /// their reports for a while, so the next poll may return stock from before the end of the last
-    /// earlier order.
+    /// Attributes growth up to and including the second poll from now to the earlier strategy. Servers
+    /// reuse their reports for a while, so the next poll may return stock that was read before the
+    /// last order under the earlier strategy ended.
     fn settle(&mut self) {
         self.settled_at = self.looks + 3;
     }

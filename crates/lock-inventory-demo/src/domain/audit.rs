@@ -104,8 +104,8 @@ pub enum Breach {
         /// The units sold.
         sold: i64,
     },
-    /// The token of an order is not higher than that of the previous order for the same product, so
-    /// two holds overlapped.
+    /// An order's token is not higher than that of the previous order for the same product, so two
+    /// holds overlapped.
     TokenDidNotRise {
         /// The product.
         sku: String,

@@ -9,12 +9,12 @@ use rand::{
 };
 use std::collections::HashMap;
 
-/// The size of a demand.
+/// The size and seed of a demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DemandSize {
     /// Number of orders.
     pub orders: u32,
-    /// Number of orders that go to the shop with stalling payments.
+    /// Number of orders that go to the shop whose payments stall.
     pub stalls: u32,
     /// Seed for all random choices.
     pub seed: u64,
@@ -32,7 +32,7 @@ pub struct Demand {
 const SKEW: f64 = 1.1;
 
 impl Demand {
-    /// Draws the orders. The product follows Zipf's law over a shuffled catalogue. Most orders are for one unit, some
+    /// Draws the orders. Products are chosen by Zipf's law from a shuffled catalogue. Most orders are for one unit, some
     /// for two or three.
     ///
     /// The stalled orders are the first orders for the most popular products, one per product, so
@@ -150,7 +150,7 @@ pub enum DemandError {
         /// Number of orders.
         orders: u32,
     },
-    /// There are fewer products with at least two orders than stalls.
+    /// Fewer products have at least two orders than there are stalls.
     #[error(
         "--stalls {stalls} needs at least {stalls} products with two or more orders: use at most --stalls {most}, or \
          raise --orders"

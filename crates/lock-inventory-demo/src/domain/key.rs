@@ -69,7 +69,7 @@ pub enum KeyError {
     )]
     Empty,
     /// The text is too long.
-    #[error("the Idempotency-Key is {bytes} bytes long: use at most 255")]
+    #[error("the Idempotency-Key is {bytes} bytes long: use at most 255 bytes")]
     TooLong {
         /// Length in bytes.
         bytes: usize,

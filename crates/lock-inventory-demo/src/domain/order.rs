@@ -65,7 +65,7 @@ pub enum Outcome {
     InProgress,
     /// Too few units are left. Nothing was charged.
     SoldOut,
-    /// The payment service declined. Nothing was sold.
+    /// The payment service declined the payment. Nothing was sold.
     Declined,
     /// The store refused a stale holder. Nothing was sold, and the payment was refunded.
     Stale(Stale),

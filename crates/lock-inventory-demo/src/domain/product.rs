@@ -68,7 +68,7 @@ pub enum SkuError {
     #[error("the sku is empty: give every product a code")]
     Empty,
     /// The text is longer than 64 bytes.
-    #[error("the sku is {bytes} bytes long: use at most 64")]
+    #[error("the sku is {bytes} bytes long: use at most 64 bytes")]
     TooLong {
         /// Length in bytes.
         bytes: usize,

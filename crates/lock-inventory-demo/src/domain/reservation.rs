@@ -34,9 +34,9 @@ pub enum ReservationState {
     Held,
     /// The reservation became an order.
     Confirmed,
-    /// The client cancelled, and the items were returned to stock.
+    /// The reservation was cancelled, and its units were returned to stock.
     Cancelled,
-    /// The reservation expired, and the items were returned to stock.
+    /// The reservation expired, and its units were returned to stock.
     Expired,
 }
 

@@ -1,4 +1,4 @@
-//! Process failures in a fleet.
+//! Errors from a fleet's processes.
 
 use std::{io, path::PathBuf, process::ExitStatus};
 
@@ -9,34 +9,34 @@ pub enum FleetError {
     /// The process could not be started.
     #[error("could not start {name}")]
     Spawn {
-        /// The shop.
+        /// Name of the shop.
         name: String,
-        /// The cause.
+        /// Underlying error.
         source: io::Error,
     },
     /// The process exited before it was ready, or was not ready within 60 s.
-    #[error("{name} did not become ready; its log:\n{log}")]
+    #[error("{name} did not become ready; its log ends with:\n{log}")]
     NotReady {
-        /// The shop.
+        /// Name of the shop.
         name: String,
         /// The end of the process's log.
         log: String,
     },
     /// The process printed something other than its address.
-    #[error("{name} printed `{line}` instead of an address: check that {program} is this version of \
-        the program", program = program.display())]
+    #[error("{name} printed `{line}` instead of an address: check that {program} is the same \
+        version as this program", program = program.display())]
     NotUnderstood {
-        /// The shop.
+        /// Name of the shop.
         name: String,
         /// First line that the process printed.
         line: String,
         /// Path of the program.
         program: PathBuf,
     },
-    /// The process exited with an error.
-    #[error("{name} exited with {status}; its log:\n{log}")]
+    /// The process did not exit successfully.
+    #[error("{name} did not exit successfully ({status}); its log ends with:\n{log}")]
     Ended {
-        /// The shop.
+        /// Name of the shop.
         name: String,
         /// Exit status.
         status: ExitStatus,

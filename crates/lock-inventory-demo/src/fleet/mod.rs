@@ -3,7 +3,7 @@
 //! | end | effect |
 //! | --- | --- |
 //! | [`Fleet::stop`] | every shop receives SIGTERM, releases its locks and exits; after 10 s it is killed |
-//! | drop (an error, Ctrl-C) | the same with 2 s, during which the thread blocks |
+//! | drop (an error, Ctrl-C) | the same, but within 2 s; the drop blocks its thread |
 //! | SIGKILL of this process | the shops exit when their stdin ends; watchdog shells stop the servers and remove the directories |
 //!
 //! A shop stopped with SIGSTOP is resumed first, or killed. Shops are in separate process groups,

@@ -1,4 +1,4 @@
-//! A private PostgreSQL server with a separate port and directory. It never runs as root.
+//! A private PostgreSQL server with its own port and directory. It never runs as root.
 
 use rustix::process::geteuid;
 use std::{
@@ -49,10 +49,10 @@ pub enum PostgresError {
     /// A system call failed.
     #[error("could not start PostgreSQL")]
     System(#[from] io::Error),
-    /// A blocking step ended early.
+    /// A blocking task panicked or was cancelled.
     #[error("could not start PostgreSQL")]
     Task(#[from] JoinError),
-    /// A program failed.
+    /// `initdb` failed, or the server did not become ready.
     #[error("PostgreSQL did not start: {0}")]
     Failed(String),
 }

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Number of log lines that an error quotes.
 const LAST_LINES: usize = 12;
 
-/// A shop in a separate process. Dropping this kills the process and waits for its end.
+/// A shop in a separate process. Dropping this kills the process and waits for it to exit.
 #[derive(Debug)]
 pub struct ShopProcess {
     name: String,
@@ -36,7 +36,7 @@ pub struct ShopProcess {
 /// The state of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShopState {
-    /// The process runs.
+    /// The process is running.
     Running,
     /// The process is suspended by SIGSTOP.
     Stopped,

@@ -1,4 +1,4 @@
-//! A private Redis server that can lose its data, and the cleanup of keys on a shared server.
+//! A private Redis server that can be restarted without its data, and the cleanup of keys on a shared server.
 
 use lock_fred::fred::{
     clients::Client,
@@ -35,7 +35,7 @@ pub enum PrivateRedisError {
     )]
     NotInstalled(#[source] io::Error),
     /// The server did not start.
-    #[error("the private redis-server did not start: its log is above")]
+    #[error("the private redis-server did not start: see its log above")]
     Start(#[source] JoinError),
 }
 

@@ -1,4 +1,4 @@
-//! The shops in a run, and the balancer's list of servers.
+//! A run's shop processes, which are also the servers behind the balancer.
 
 use super::{FleetError, ShopCommand, ShopProcess, ShopState};
 use crate::balancer::Servers;
@@ -41,11 +41,11 @@ pub struct ShopStatus {
 }
 
 impl Fleet {
-    /// Starts a shop with each command concurrently, waits until all are ready, and adds them to `servers`. Their logs
+    /// Starts one shop per command, concurrently, waits until all are ready, and adds them to `servers`. Their logs
     /// are in `directory`.
     ///
     /// # Errors
-    /// Returns the [`FleetError`] of the first shop that fails, and stops the others.
+    /// If a shop does not start, returns its [`FleetError`] and stops the others.
     ///
     /// # Cancel safety
     /// Dropping this stops all shops that were started.
@@ -65,7 +65,7 @@ impl Fleet {
         Ok(Self { commands, directory: directory.to_owned(), servers, shops })
     }
 
-    /// Returns the number of shops, including stopped ones.
+    /// Returns the number of shops, including suspended and dead ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shops.len()
@@ -97,12 +97,12 @@ impl Fleet {
         })
     }
 
-    /// Stops a shop (SIGSTOP).
+    /// Suspends a shop (SIGSTOP).
     pub fn pause(&self, index: usize) {
         self.with(index, ShopProcess::pause);
     }
 
-    /// Resumes a stopped shop (SIGCONT).
+    /// Resumes a suspended shop (SIGCONT).
     pub fn resume(&self, index: usize) {
         self.with(index, ShopProcess::resume);
     }
@@ -112,7 +112,7 @@ impl Fleet {
         self.with(index, ShopProcess::kill);
     }
 
-    /// Waits until a shop is stopped or has ended, for at most `limit`, and returns its state.
+    /// Waits until a shop is suspended or has ended, for at most `limit`, and returns its state.
     pub async fn stopped(&self, index: usize, limit: Duration) -> ShopState {
         let begin = Instant::now();
         loop {

@@ -24,8 +24,8 @@ pub(super) async fn strategy(
 ) -> Result<Json<Value>, Problem> {
     let Json(Change { strategy }) = body?;
     if strategy.keeps_own_stock() || shop.strategy().keeps_own_stock() {
-        let detail =
-            "`units` and `redis-lua` keep their own count of the stock: start a new database with --strategy";
+        let detail = "cannot switch to or from `units` and `redis-lua`, which keep their own stock count: start a shop \
+             on a new database with --strategy";
         return Err(Problem::new(StatusCode::CONFLICT, "own-stock", detail));
     }
     if strategy.needs_redis() && !shop.seller.has_redis() {

@@ -20,7 +20,7 @@ pub(super) async fn live() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-/// Reports whether the shop can sell. Leadership of the jobs does not matter.
+/// Reports whether the shop can sell. It need not lead the scheduler.
 pub(super) async fn ready(State(shop): State<App>) -> Response {
     let (store, locks) = tokio::join!(timeout(WITHIN, shop.store().ping()), shop.locks.health());
     let (store, locks) = (matches!(store, Ok(Ok(()))), locks.is_healthy());

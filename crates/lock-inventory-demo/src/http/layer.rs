@@ -1,4 +1,4 @@
-//! The lock of a product around a route.
+//! The layer that holds a product's lock while a route's handler runs.
 
 use crate::{domain::Sku, shop::Shop};
 use lock_tower::{BufferRequestLayer, KeyTemplate, LockLayer, OnLost, observer::OtelLayerObserver};

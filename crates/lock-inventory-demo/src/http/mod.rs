@@ -35,7 +35,7 @@ use axum::{
 use problem::Problem;
 use std::sync::Arc;
 
-/// Name of the header that contains the name and the process id of the shop.
+/// Name of the header that contains the shop's name and process id.
 pub const SHOP_HEADER: HeaderName = HeaderName::from_static("x-shop");
 
 /// Maximum size of a request body, in bytes.
@@ -78,7 +78,7 @@ pub fn router(shop: Arc<Shop>, admin: Admin) -> Router {
             Problem::new(StatusCode::NOT_FOUND, "not-found", "there is no resource at this path")
         })
         .method_not_allowed_fallback(async || {
-            let detail = "this path does not allow the method: see the header `allow`";
+            let detail = "the path does not allow this method: see the `Allow` header";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", detail)
         })
         .layer(DefaultBodyLimit::max(MAX_BODY))

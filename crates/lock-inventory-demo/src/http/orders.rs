@@ -36,8 +36,8 @@ pub(super) fn route(shop: &Arc<Shop>) -> MethodRouter<App> {
         .route_layer(from_fn_with_state(shop.clone(), admit))
 }
 
-/// Rejects requests that can be rejected without the lock, and fixes the strategy for the layer and
-/// the handler.
+/// Rejects requests that can be rejected without the lock, and chooses the strategy for the layer
+/// and the handler.
 async fn admit(
     State(shop): State<App>,
     _listed: Listed,

@@ -10,6 +10,8 @@ pub(super) async fn run(shop: Arc<Shop>, run: RunContext) -> RunResult {
     shop.store().keep_audit(&run.id().to_string(), &audit).await?;
     match audit.breaches.first() {
         None => Ok(()),
-        Some(first) => Err(format!("{} breaches, the first: {first}", audit.breaches.len()).into()),
+        Some(first) => {
+            Err(format!("the audit found {} breach(es); the first is: {first}", audit.breaches.len()).into())
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | model | arrivals | latency |
 //! | --- | --- | --- |
-//! | open, burst | at fixed times, independent of the responses | from the *intended* start, so a stall adds to the latency of every order that arrives during it |
+//! | open, burst | at fixed times, regardless of the responses | from the *intended* start, so a stall adds to the latency of every order that arrives during it |
 //! | closed | each client sends its next order after a response | from the actual start |
 //!
 //! The same seed gives the same orders, keys and arrivals. Every outcome is a line in the

@@ -14,7 +14,7 @@ pub enum Outcome {
     },
     /// The shop refused the order. The ledger must not contain it.
     Refused {
-        /// Last word of the problem type.
+        /// Last segment of the problem type.
         reason: String,
         /// Token of a stale write.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -25,7 +25,7 @@ pub enum Outcome {
     },
     /// The outcome is unknown to the client. The ledger may or may not contain the order.
     Unknown {
-        /// Last word of the problem type, or the failure of the connection.
+        /// Last segment of the problem type, or a description of the connection failure.
         reason: String,
     },
 }
@@ -68,7 +68,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome of an order with an earlier attempt that got no response. A refusal is
+    /// Returns the outcome of an order, given that an earlier attempt got no response. A refusal is
     /// then inconclusive, because the earlier attempt may still be executed.
     #[must_use]
     pub(super) fn after_unknown(self) -> Self {

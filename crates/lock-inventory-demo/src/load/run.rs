@@ -61,7 +61,7 @@ pub enum LoadError {
     Journal(#[from] io::Error),
 }
 
-/// Runs a load. Returns its summary, and its entries sorted by the end of the orders.
+/// Runs a load. Returns its summary, and its entries in the order in which the orders ended.
 ///
 /// # Errors
 /// Returns [`LoadError`] if the journal cannot be written.

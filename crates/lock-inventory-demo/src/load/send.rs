@@ -1,4 +1,4 @@
-//! Sending of an order until its outcome is known or the client gives up.
+//! Sends an order repeatedly until its outcome is known or the client gives up.
 
 use super::{Aborts, Entry, Outcome, Wish};
 use crate::http_client::{HttpClient, SendError};
@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Maximum size of a response, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
-/// Maximum number of attempts to send an order with an unknown outcome.
+/// Maximum number of attempts for an order whose outcome stays unknown.
 const MAX_ATTEMPTS: u32 = 20;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Maximum time until an aborting client aborts.
+/// Maximum time after which a client aborts a request.
 const ABORTED_WITHIN: Duration = Duration::from_millis(12);
 
 /// A client that places orders at the shops.

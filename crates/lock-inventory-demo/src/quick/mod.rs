@@ -122,8 +122,8 @@ pub enum QuickError {
     /// The directory for the database could not be created.
     #[error("could not create a temporary directory for the database")]
     Directory(#[source] io::Error),
-    /// The database failed.
-    #[error("a query to the sale's database failed")]
+    /// A database operation failed.
+    #[error("could not use the sale's database")]
     Store(#[from] StoreError),
     /// A shop could not be opened or closed.
     #[error(transparent)]
@@ -137,13 +137,13 @@ pub enum QuickError {
         body: String,
     },
     /// An order that should have stalled got an early response.
-    #[error("an order that should have stalled received a response")]
+    #[error("an order that should have stalled received a response too early")]
     DidNotStall,
     /// No other shop acquired the lock of a stalled order.
-    #[error("orders stalled until their leases expired, but no other shop acquired the lock within a minute")]
+    #[error("no other shop acquired a stalled order's lock within a minute")]
     NobodyCame,
-    /// A task ended early.
-    #[error("a buyer's task ended unexpectedly")]
+    /// A task panicked.
+    #[error("a task panicked during the sale: see the panic message above")]
     Task(#[from] JoinError),
     /// The result could not be written.
     #[error("could not write the result")]

@@ -26,7 +26,7 @@ pub(super) fn open(out: &mut impl Write, plan: &Plan) -> io::Result<()> {
         0 => Ok(()),
         stalls => writeln!(
             out,
-            "With the lock, {stalls} orders stall in their payment for longer than their lease of {} ms. Other \
+            "With the lock, {stalls} orders stall during payment for longer than their lease of {} ms. Other \
              shops acquire\ntheir locks, and the late writes must be refused.",
             STALLED_LEASE.as_millis(),
         ),
@@ -50,8 +50,8 @@ pub(super) fn close(
     writeln!(out, "\n{}", table(without, with))?;
     writeln!(
         out,
-        "The longest waits are for the most popular products. The orders of a product are paid one after the other, about \
-         {:.1} ms\neach, and up to {} buyers wait in its queue.",
+        "The longest waits are for the most popular products. A product's orders are paid for one after the other, \
+         about {:.1} ms\neach, and up to {} buyers wait in its queue.",
         throughput.section.as_secs_f64() * 1e3,
         thousands(plan.options.buyers.into()),
     )?;

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Time limit for another shop to acquire the lock, much longer than any lease in the sale.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The orders that hold their locks at the gate.
+/// The stalled orders, which hold their locks while they wait at the gate.
 pub(super) struct Stalled {
     pub(super) shop: Arc<Shop>,
     gate: Arc<Gate>,

@@ -46,7 +46,7 @@ pub(super) fn part(all: &[Comparison]) -> Result<String, ReportError> {
             charts::bars(&format!("Orders per second, {load}"), "acknowledged orders per second", &bars)?;
         html.push_str(&figure(
             &svg,
-            "Median of the runs; the line is from the slowest to the fastest run.",
+            "Median of the runs; the line extends from the slowest to the fastest run.",
             &[],
         ));
         let curves: Vec<_> = these.iter().map(|one| Curve { latency: &one.latency }).collect();

@@ -56,8 +56,8 @@ fn verdict(results: &Results) -> String {
         false => ("bad", format!("{passed} of {total} scenarios ended as expected.")),
     };
     format!(
-        "<p class=\"verdict {class}\">{sentence}</p><p>Scenarios without the lock, or with a lock that is not fenced, \
-          must oversell, because a control that cannot fail shows nothing. The others must not oversell.</p>"
+        "<p class=\"verdict {class}\">{sentence}</p><p>The scenarios that are expected to oversell are \
+          controls: if one of them does not oversell, it proves nothing. The others must not oversell.</p>"
     )
 }
 
@@ -71,8 +71,8 @@ fn stall(stall: &StallResult) -> Result<String, ReportError> {
     let latency = &stall.load.latency;
     let _ = write!(
         html,
-        "<p>Orders arrive at half of the capacity of {:.0} per second. The database stalls once for {} ms inside a shop's \
-         call. {}p50 {:.0} ms, p99 {:.0} ms, longest {:.0} ms. Latencies count from the intended start and include \
+        "<p>Orders arrive at half of the capacity of {:.0} per second. The database stalls once for {} ms during a \
+         shop's call. {}p50 {:.0} ms, p99 {:.0} ms, longest {:.0} ms. Latencies count from the intended start and include \
          refused orders.</p>",
         stall.capacity,
         stall.stall_ms,

@@ -117,7 +117,7 @@ pub struct StaleWrite {
 pub struct StockPoint {
     /// Time, in milliseconds after the start.
     pub ms: u64,
-    /// Stock, according to the counter of the database.
+    /// Stock, according to the database's counter.
     pub stock: i64,
     /// Units sold, according to the rows of orders.
     pub sold: i64,
@@ -158,7 +158,7 @@ pub struct Figure {
     pub value: String,
 }
 
-/// The stall of the database under an open model.
+/// The result of a database stall under an open model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StallResult {
     /// Capacity measured beforehand, in orders per second.

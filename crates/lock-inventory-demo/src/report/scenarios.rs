@@ -51,7 +51,7 @@ pub(super) fn oversold(scenarios: &[ScenarioResult]) -> Result<String, ReportErr
     let svg = charts::bars("Units sold beyond the stock, per scenario", "units beyond the stock", &bars)?;
     Ok(figure(
         &svg,
-        "Order rows beyond the initial stock, read from the database after all processes ended.",
+        "Units sold beyond the stock, counted from the order rows after all processes had exited.",
         &[],
     ))
 }
@@ -75,7 +75,7 @@ pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> 
     if scenario.stock.len() > 1 {
         let svg = charts::stock(&format!("{}: stock and sales over time", scenario.id), scenario)?;
         let legend = [
-            ("good-mark", "stock, according to the counter of the database"),
+            ("good-mark", "stock, according to the database's counter"),
             ("bad-mark", "units sold, according to the order rows"),
             ("ink-mark", "initial stock"),
             ("band-mark", "fault"),
@@ -86,14 +86,14 @@ pub(super) fn details(scenario: &ScenarioResult) -> Result<String, ReportError> 
     if scenario.holds.iter().any(|hold| hold.is_stale)
         || (!scenario.holds.is_empty() && !scenario.faults.is_empty())
     {
-        let svg = charts::holders(&format!("{}: holders of the lock over time", scenario.id), scenario)?;
+        let svg = charts::holders(&format!("{}: lock holders over time", scenario.id), scenario)?;
         let legend = [
             ("good-mark", "hold, with its token"),
             ("bad-mark", "hold whose write was stale"),
             ("band-mark", "fault"),
         ];
-        let caption = "Derived from the shops' responses: a hold ends with its response and begins at the end of the \
-            previous one.";
+        let caption = "Derived from the shops' responses: a hold ends with its response and begins when the \
+            previous hold ends.";
         html.push_str(&figure(&svg, caption, &legend));
     }
     Ok(html)

@@ -1,4 +1,4 @@
-//! The run of every part, and the collection of results.
+//! Runs the parts and collects their results.
 
 use super::{
     comparison, jobs, run,
@@ -28,7 +28,7 @@ pub struct AllPlan {
 /// The amount of work in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// All parts take less than three minutes.
+    /// All parts together take less than three minutes.
     Quick,
     /// Larger stocks and longer comparison rounds.
     Full,
@@ -104,7 +104,7 @@ async fn scenarios(
     let mut results = Vec::new();
     for script in SCRIPTS.iter().filter(|script| plan.parts.contains(&Part::Scenario(script))) {
         if script.strategy.needs_postgres() && !site.is_postgres() {
-            say(&format!("{:<4} not run: it needs PostgreSQL (--postgres)", script.id));
+            say(&format!("{:<4} skipped: needs PostgreSQL (--postgres)", script.id));
             continue;
         }
         let name = format!("{}-{round}", script.id.to_lowercase());

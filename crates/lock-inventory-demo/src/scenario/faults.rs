@@ -74,7 +74,7 @@ async fn pause(stage: &Stage) -> Result<Fault, ScenarioError> {
     let sold = stage.look().await?.sold;
     stage.until_sold(sold + MEANWHILE).await?;
     stage.fleet.resume(0);
-    Ok(Fault { from_ms, to_ms: stage.now_ms(), what: "shop-1 is stopped in its section".into() })
+    Ok(Fault { from_ms, to_ms: stage.now_ms(), what: "shop-1 is stopped in its critical section".into() })
 }
 
 /// Pauses the holder until another holder is between its read and its write.
@@ -91,7 +91,7 @@ async fn pause_into_section(stage: &Stage) -> Result<Fault, ScenarioError> {
     for shop in 1..stage.fleet.len() {
         stage.admin(shop, "/admin/fault", &fault("stall", Duration::ZERO, true)).await?;
     }
-    let what = "shop-1 is stopped in its section, and resumed during the section of another shop".into();
+    let what = "shop-1 is stopped in its critical section, and resumed during another shop's".into();
     Ok(Fault { from_ms, to_ms, what })
 }
 
@@ -102,7 +102,10 @@ async fn kill(stage: &Stage) -> Result<(Fault, u64), ScenarioError> {
     let killed = stage.now_ms();
     let sold = stage.look().await?.sold;
     stage.until_sold(sold + 1).await?;
-    Ok((Fault { from_ms, to_ms: stage.now_ms(), what: "shop-1 is killed in its section".into() }, killed))
+    Ok((
+        Fault { from_ms, to_ms: stage.now_ms(), what: "shop-1 is killed in its critical section".into() },
+        killed,
+    ))
 }
 
 /// Makes the first shop stop itself in its next section. Returns the time of the stop.

@@ -25,7 +25,7 @@ const PIECES: u32 = 50;
 const RESERVED: i64 = 8;
 /// Time limit for the first run, and for the runs after the kill.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Number of scheduled times of a job to await after the kill.
+/// The scenario waits until runs have started for more than this number of scheduled times after the kill.
 const AFTER: usize = 2;
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -90,10 +90,10 @@ pub(super) async fn run(site: &Site, name: &str, seed: u64) -> Result<ScenarioRe
             what: format!("{} is killed while it leads", leader.1),
         }],
         figures: vec![
-            Figure { name: "Starts of runs".into(), value: runs.len().to_string() },
-            Figure { name: "From the kill of the leader to the next run".into(), value: value(next) },
+            Figure { name: "Run starts".into(), value: runs.len().to_string() },
+            Figure { name: "Time from the kill of the leader to the next run".into(), value: value(next) },
             Figure {
-                name: "Longest delay of a start".into(),
+                name: "Longest start delay".into(),
                 value: value(runs.iter().map(|run| run.started_ms - run.scheduled_ms).max()),
             },
         ],

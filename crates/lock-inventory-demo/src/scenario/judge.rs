@@ -52,9 +52,9 @@ pub(super) fn failures(seen: &Evidence<'_>) -> Vec<String> {
     // A stopped, killed or disconnected shop serves fewer requests.
     if script.shops > 1 && matches!(script.trouble, Trouble::None | Trouble::SlowPayments | Trouble::Aborts) {
         let few = seen.servers.iter().filter(|server| server.share < SHARE);
-        failures.extend(
-            few.map(|server| format!("{} got {:.1} % of the requests", server.name, server.share * 100.0)),
-        );
+        failures.extend(few.map(|server| {
+            format!("{} received only {:.1} % of the requests", server.name, server.share * 100.0)
+        }));
     }
     if seen.ended_with_holder {
         failures.push("nothing was sold after the holder was killed".to_owned());

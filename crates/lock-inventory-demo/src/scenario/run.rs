@@ -138,7 +138,7 @@ fn figures(entries: &[Entry], faults: &[Fault], hand_over: Option<Duration>) -> 
     let mut figures = Vec::new();
     if let Some(took) = hand_over {
         let value = format!("{} ms (lease: {} ms)", took.as_millis(), LEASE.as_millis());
-        figures.push(Figure { name: "From the kill of the holder to the next sale".into(), value });
+        figures.push(Figure { name: "Time from the kill of the holder to the next sale".into(), value });
     }
     if !faults.is_empty() {
         let mut sales: Vec<_> = entries

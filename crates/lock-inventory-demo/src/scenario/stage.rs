@@ -65,19 +65,19 @@ pub(super) struct Stage {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// The servers of the run failed.
+    /// A server of the run could not be started or used.
     #[error(transparent)]
     Site(#[from] SiteError),
-    /// A shop failed.
+    /// A shop did not start or stop.
     #[error(transparent)]
     Fleet(#[from] FleetError),
     /// Redis did not restart.
     #[error(transparent)]
     Redis(#[from] PrivateRedisError),
-    /// The load failed.
+    /// The load did not complete.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The database failed.
+    /// A database operation failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A system call failed.

@@ -57,7 +57,7 @@ pub struct ShopConfig {
     pub seed: u64,
     /// Observer of the routes that acquire locks, in addition to the metrics.
     pub observer: Option<Arc<dyn LayerObserver>>,
-    /// Stock below which the restock job fills a product up to its initial stock; 0 disables it.
+    /// Stock below which the restock job restocks a product to its initial stock; 0 disables it.
     pub restock_below: u32,
 }
 
@@ -206,7 +206,7 @@ impl Shop {
         self.locks.named(LockName::of(("stock", sku))?)
     }
 
-    /// Sets the scheduler of the shop.
+    /// Sets the shop's scheduler.
     pub(crate) fn set_cron(&self, cron: Scheduler) {
         let _ = self.cron.set(cron);
     }
@@ -228,8 +228,8 @@ impl Shop {
         }
     }
 
-    /// Waits for running handlers, including those with disconnected clients, and releases the
-    /// locks.
+    /// Waits for running handlers, including those whose clients have disconnected, and
+    /// releases the locks.
     ///
     /// # Errors
     /// Returns [`ShopError::StillBusy`] if handlers are still running after `within`, and
@@ -254,17 +254,19 @@ impl Shop {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShopError {
-    /// The database failed.
-    #[error("the shop's database returned an error")]
+    /// A database operation failed.
+    #[error("could not use the shop's database")]
     Store(#[from] StoreError),
-    /// The locks are unusable.
-    #[error("the shop's locks are unusable")]
+    /// A lock could not be created or acquired.
+    #[error("could not create or acquire one of the shop's locks")]
     Locks(#[from] LockError),
     /// The metrics could not be set up.
     #[error("could not set up the shop's metrics")]
     Metrics(#[from] MetricsError),
     /// Handlers were still running after the time limit.
-    #[error("orders were still running {within:?} after the shop closed: look for a call without a timeout")]
+    #[error(
+        "request handlers were still running {within:?} after the shutdown began: look for a call without a timeout"
+    )]
     StillBusy {
         /// Time limit.
         within: Duration,

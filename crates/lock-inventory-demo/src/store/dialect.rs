@@ -15,7 +15,7 @@ pub struct DatabaseUrl {
     pub(super) dialect: Dialect,
 }
 
-/// The kind of a database.
+/// The kind of database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     Sqlite,

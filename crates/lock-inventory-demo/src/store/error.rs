@@ -11,7 +11,7 @@ pub enum StoreError {
         "invalid database address: use `sqlite:///path/to/shop.sqlite` or `postgres://user:password@host/database`"
     )]
     Address,
-    /// The database failed.
+    /// A database operation failed.
     #[error("could not {attempted}")]
     Database {
         /// Attempted action.

@@ -4,7 +4,7 @@
 use super::{Store, StoreError};
 use sqlx::FromRow;
 
-/// The start of an attempt of a job run.
+/// The start of one attempt at a job run.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct JobRun {
     /// Name of the job.

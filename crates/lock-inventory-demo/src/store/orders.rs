@@ -59,7 +59,7 @@ impl Store {
     }
 }
 
-/// Deducts the units of an order from the current value of the counter.
+/// Deducts an order's units from the current value of the counter.
 pub(super) async fn take_off(tx: &mut Tx, order: &Order) -> Result<(), sqlx::Error> {
     sqlx::query("update sku set stock = stock - $1, sold = sold + $1 where id = $2")
         .bind(i64::from(order.quantity.get()))

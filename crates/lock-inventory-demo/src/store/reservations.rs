@@ -26,7 +26,7 @@ pub enum Reserved {
 type Row = (String, String, i64, i64, i64, String);
 
 impl Store {
-    /// Deducts the units of a reservation from the stock. A holder of the product's lock passes its token.
+    /// Deducts a reservation's units from the stock. A holder of the product's lock passes its token.
     ///
     /// # Errors
     /// Returns [`StoreError::Database`] or [`StoreError::NoProduct`].

@@ -17,8 +17,8 @@ pub enum Strategy {
     /// Read, pay and write under the distributed lock. Oversells if a holder is paused past its
     /// lease.
     Lock,
-    /// The distributed lock with a token that is checked only on the write. Oversells in the same case, but more
-    /// rarely.
+    /// The distributed lock with a token that is checked only on the write. Oversells in the same case as
+    /// [`Lock`](Self::Lock), but more rarely.
     LockWriteFence,
     /// The distributed lock with a token that is checked on the read and on the write. **Copy this
     /// strategy.**

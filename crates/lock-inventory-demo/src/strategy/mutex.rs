@@ -1,4 +1,4 @@
-//! A per-product mutex inside the process. Correct on a single server only, which includes a
+//! A per-product mutex inside the process. Correct only if there is a single process, as on a
 //! developer's machine.
 
 use super::{

@@ -118,7 +118,7 @@ impl Seller {
     }
 }
 
-/// An error that ended a sale. After a failure of the store or of Redis, the outcome of the order is
+/// An error that ended a sale. After a failure of the store or of Redis, the order's outcome is
 /// unknown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -86,7 +86,7 @@ fn load_without_a_server_counts_no_order_as_acknowledged() {
 #[test]
 fn chaos_repeats_a_scenario_and_counts_the_failures() {
     let out = succeed(&["chaos", "S0", "--runs", "2"]);
-    assert!(out.contains("2 scenarios were run and audited, 0 did not end as expected"), "{out}");
+    assert!(out.contains("2 scenarios were run and audited; 0 did not end as expected"), "{out}");
 }
 
 #[test]

@@ -120,7 +120,10 @@ async fn audit_fails_if_the_books_are_inconsistent() {
     shelf.corrupt("update sku set stock = 10").await;
     assert_eq!(nodes.run(AUDIT).await, RunOutcome::Failed);
     let detail = nodes.crons[0].history(AUDIT, 1).await.unwrap().remove(0).detail;
-    assert!(detail.contains("1 breaches, the first: P-0: 10 of 10 units are left"), "{detail}");
+    assert!(
+        detail.contains("the audit found 1 breach(es); the first is: P-0: 10 of 10 units are left"),
+        "{detail}"
+    );
     nodes.end().await;
 }
 
