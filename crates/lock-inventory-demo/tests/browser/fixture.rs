@@ -165,6 +165,6 @@ fn snapshot(since: u64) -> Snapshot {
     for name in names {
         log(&mut snapshot, LogKind::Good, format!("{name} started"));
     }
-    log(&mut snapshot, LogKind::Info, "shop-2 leads the cron jobs".into());
+    log(&mut snapshot, LogKind::Info, "shop-2 leads the scheduler".into());
     snapshot
 }
