@@ -73,7 +73,7 @@ enum Armed {
     Gate(Arc<Gate>),
 }
 
-/// The faults of a shop. Clones share the state.
+/// The faults to inject into a shop. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     armed: Arc<Mutex<Option<Armed>>>,

@@ -49,7 +49,7 @@ where
         Self { server, connections: Mutex::default() }
     }
 
-    /// Returns the address of the server.
+    /// Returns the server's address.
     #[must_use]
     pub fn server(&self) -> SocketAddr {
         self.server

@@ -10,7 +10,7 @@ use url::Url;
 /// expired.
 const RETENTION: Duration = Duration::from_secs(60);
 
-/// The address of the lock store: `memory`, or the URL of a Redis server. `Display` and `Debug`
+/// The lock store's address: `memory`, or the URL of a Redis server. `Display` and `Debug`
 /// omit the user and the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LocksUrl(Address);

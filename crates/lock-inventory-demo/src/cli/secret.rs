@@ -52,10 +52,10 @@ impl fmt::Debug for Secret {
 /// The error for an unusable address.
 #[derive(Debug, thiserror::Error)]
 pub enum UsageError {
-    /// The address of the database is invalid.
+    /// The database address is invalid.
     #[error(transparent)]
     Database(#[from] StoreError),
-    /// The address of the lock store is invalid.
+    /// The lock store address is invalid.
     #[error("invalid lock store: set --locks or DEMO_REDIS to `memory` or the URL of a Redis server")]
     Locks(#[from] LockError),
 }

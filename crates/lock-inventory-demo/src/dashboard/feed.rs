@@ -9,7 +9,7 @@ use tokio::sync::watch;
 /// Delay before a page reconnects.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
-/// The publisher of snapshots. Dropping it ends the streams of all pages.
+/// The publisher of snapshots. Dropping it ends the stream of every open page.
 #[derive(Debug)]
 pub struct Publisher(watch::Sender<Arc<str>>);
 

@@ -181,7 +181,7 @@ pub enum PlaceError {
     /// The database is unusable.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The path of this program is unknown.
+    /// The path of this program's executable is unknown.
     #[error("could not determine the path of this program's executable")]
     Program(#[source] io::Error),
 }

@@ -35,7 +35,7 @@ pub(super) struct Moment {
     pub(super) load: LoadInfo,
 }
 
-/// Sums of the counters of all servers.
+/// Sums of all servers' counters.
 #[derive(Debug, Default)]
 struct Sums {
     orders: Sum,

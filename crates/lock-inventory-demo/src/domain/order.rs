@@ -71,7 +71,7 @@ pub enum Outcome {
     Stale(Stale),
 }
 
-/// The refusal of a stale holder.
+/// The tokens of a stale holder's refused access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stale {
     /// Token of the refused holder.

@@ -15,8 +15,7 @@ pub struct Reservation {
     pub quantity: Quantity,
     /// Price of all units, in cents.
     pub cents: u64,
-    /// Time at which the units return to stock, by the clock of the shop that created the
-    /// reservation.
+    /// Time at which the units return to stock, by the creating shop's clock.
     pub expires_at: UtcTime,
     /// State of the reservation.
     pub state: ReservationState,

@@ -26,7 +26,7 @@ impl ShopCommand {
     /// Returns a command that runs this program with `arguments`.
     ///
     /// # Errors
-    /// Returns an error if the path of this program is unknown.
+    /// Returns an error if the path of this program's executable is unknown.
     pub fn this_program(arguments: impl IntoIterator<Item = OsString>) -> io::Result<Self> {
         Ok(Self {
             program: env::current_exe()?,

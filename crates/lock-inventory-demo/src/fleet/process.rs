@@ -95,7 +95,7 @@ impl ShopProcess {
         Ok(Self { name: name.into(), address: listening, child, stdin, log })
     }
 
-    /// Returns the name of the shop.
+    /// Returns the shop's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -57,7 +57,7 @@ impl PrivateRedis {
         Ok(Self { server: Arc::new(server) })
     }
 
-    /// Returns the URL of the server.
+    /// Returns the server's URL.
     #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
@@ -104,7 +104,7 @@ impl RedisAdmin {
         Ok(Self { client })
     }
 
-    /// Returns the version of the server, such as `7.0.15`.
+    /// Returns the server's version, such as `7.0.15`.
     ///
     /// # Errors
     /// Returns fred's error.

@@ -139,7 +139,7 @@ pub enum QuickError {
     /// An order that should have stalled got an early response.
     #[error("an order that should have stalled received a response too early")]
     DidNotStall,
-    /// No other shop acquired the lock of a stalled order.
+    /// No other shop acquired a stalled order's lock.
     #[error("no other shop acquired a stalled order's lock within a minute")]
     NobodyCame,
     /// A task panicked.

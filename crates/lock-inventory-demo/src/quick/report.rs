@@ -99,7 +99,7 @@ fn speed(throughput: &Throughput) -> Table {
     table
 }
 
-/// A function that returns the value of a table row for a sale.
+/// A function that returns a sale's value for one row of the table.
 type Value = fn(&Sale) -> String;
 
 fn table(without: &Sale, with: &Sale) -> Table {

@@ -49,7 +49,7 @@ const WAIT: Duration = Duration::from_secs(120);
 /// Time limit for requests when a shop closes.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// Opens a shop of a sale.
+/// Opens a shop for a sale.
 pub(super) async fn open(
     plan: &Plan,
     store: &Store,

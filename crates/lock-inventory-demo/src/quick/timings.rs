@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// The histograms of the times, in microseconds.
+/// Histograms of the wait and hold times, in microseconds.
 #[derive(Debug)]
 pub(super) struct Timings {
     waits: Mutex<Histogram<u64>>,
@@ -28,7 +28,7 @@ impl Default for Timings {
 }
 
 impl Timings {
-    /// Returns the histogram of the waits.
+    /// Returns the histogram of the wait times.
     pub(super) fn waits(&self) -> Histogram<u64> {
         locked(&self.waits).clone()
     }

@@ -1,4 +1,4 @@
-//! The description of the machine in the footer.
+//! The description of the machine for the report's footer.
 
 use std::{fs, thread};
 

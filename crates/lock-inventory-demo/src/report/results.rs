@@ -171,7 +171,7 @@ pub struct StallResult {
     pub failures: Vec<String>,
 }
 
-/// The result of a strategy under the same load as the others.
+/// The result of one strategy; all strategies are measured under the same load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Name of the strategy on the command line.

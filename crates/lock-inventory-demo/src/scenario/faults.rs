@@ -108,7 +108,7 @@ async fn kill(stage: &Stage) -> Result<(Fault, u64), ScenarioError> {
     ))
 }
 
-/// Makes the first shop stop itself in its next section. Returns the time of the stop.
+/// Makes the first shop stop itself in its next section. Returns the time at which it stopped.
 async fn stop_holder(stage: &Stage) -> Result<u64, ScenarioError> {
     let sold = stage.look().await?.sold;
     stage.until_sold(sold.max(1) + BEFORE).await?;

@@ -1,5 +1,5 @@
 //! The timeline of lock holders, derived from the responses. A hold ends with its response and
-//! begins at the end of the previous hold.
+//! begins when the previous hold ends.
 
 use crate::{
     load::{Entry, Outcome},

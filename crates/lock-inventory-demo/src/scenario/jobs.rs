@@ -21,7 +21,7 @@ use std::{
 use tokio::time::{Instant, sleep};
 
 const PIECES: u32 = 50;
-/// Number of reservations that expire around the kill of the leader.
+/// Number of reservations that expire at about the time at which the leader is killed.
 const RESERVED: i64 = 8;
 /// Time limit for the first run, and for the runs after the kill.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -91,7 +91,7 @@ pub(super) async fn run(site: &Site, name: &str, seed: u64) -> Result<ScenarioRe
         }],
         figures: vec![
             Figure { name: "Run starts".into(), value: runs.len().to_string() },
-            Figure { name: "Time from the kill of the leader to the next run".into(), value: value(next) },
+            Figure { name: "Time from killing the leader to the next run".into(), value: value(next) },
             Figure {
                 name: "Longest start delay".into(),
                 value: value(runs.iter().map(|run| run.started_ms - run.scheduled_ms).max()),

@@ -20,7 +20,7 @@ pub(super) struct Evidence<'a> {
     pub(super) servers: &'a [ServerShare],
     pub(super) entries: &'a [Entry],
     pub(super) stale: &'a [StaleWrite],
-    /// `true` if no sale followed the kill of a holder.
+    /// `true` if a holder was killed and no sale followed.
     pub(super) ended_with_holder: bool,
 }
 

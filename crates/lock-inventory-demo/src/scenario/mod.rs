@@ -10,7 +10,7 @@
 //! | `holds` | the timeline of holders, derived from the responses |
 //! | `jobs` | S10: the scheduler while its leader is killed |
 //! | `stall`, `comparison` | the stall under an open model, and the comparison of the strategies |
-//! | `run` | the run of one scenario of the table |
+//! | `run` | the run of one scenario from the table |
 //! | `all` | the run of all parts |
 
 mod all;

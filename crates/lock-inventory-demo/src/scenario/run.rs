@@ -127,7 +127,7 @@ fn orders(script: &Script, stock: u32) -> u64 {
     if script.products == 1 { stock * 3 / 2 } else { stock * 3 }
 }
 
-/// Returns the time from the kill of a holder to the end of the next acknowledged order.
+/// Returns the time from killing a holder to the end of the next acknowledged order.
 fn next_sale(entries: &[Entry], killed_ms: u64) -> Option<Duration> {
     let sales = entries.iter().filter(|entry| matches!(entry.outcome, Outcome::Acknowledged { .. }));
     let next = sales.map(Entry::end_us).filter(|end| *end > killed_ms * 1000).min()?;
@@ -138,7 +138,7 @@ fn figures(entries: &[Entry], faults: &[Fault], hand_over: Option<Duration>) -> 
     let mut figures = Vec::new();
     if let Some(took) = hand_over {
         let value = format!("{} ms (lease: {} ms)", took.as_millis(), LEASE.as_millis());
-        figures.push(Figure { name: "Time from the kill of the holder to the next sale".into(), value });
+        figures.push(Figure { name: "Time from killing the holder to the next sale".into(), value });
     }
     if !faults.is_empty() {
         let mut sales: Vec<_> = entries

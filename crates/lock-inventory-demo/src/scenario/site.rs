@@ -1,4 +1,4 @@
-//! The servers of a run (Redis and the databases), and the directory for all files.
+//! A run's servers (Redis and the databases), and the directory for all of its files.
 
 use crate::{
     fleet::{PostgresError, PostgresServer, PrivateRedis, PrivateRedisError, RedisAdmin},
@@ -57,14 +57,14 @@ enum Databases {
     Postgres { server: Option<PostgresServer>, url: Url, created: Mutex<Vec<String>> },
 }
 
-/// An error while starting or using the servers of a run.
+/// An error while starting or using a run's servers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SiteError {
     /// The private Redis server did not start.
     #[error(transparent)]
     NoRedis(#[from] PrivateRedisError),
-    /// The URL of Redis is invalid.
+    /// The Redis URL is invalid.
     #[error("invalid Redis URL")]
     RedisUrl(#[from] LockError),
     /// Redis did not respond.
@@ -132,7 +132,7 @@ impl Site {
         self.redis.reveal().unwrap_or("memory")
     }
 
-    /// Returns the version of Redis, for the footer.
+    /// Returns the Redis version, for the report's footer.
     pub(super) async fn redis_version(&self) -> Result<String, SiteError> {
         let version = RedisAdmin::connect(self.redis_url()).await?.version().await?;
         Ok(match self.private_redis {
@@ -171,7 +171,7 @@ impl Site {
         }
     }
 
-    /// Returns the version of the database, for the footer.
+    /// Returns the database's version, for the report's footer.
     pub(super) async fn database_version(&self) -> Result<String, SiteError> {
         match &self.databases {
             Databases::Sqlite => {
@@ -205,7 +205,7 @@ impl Site {
         Ok(())
     }
 
-    /// Returns the directory of the run.
+    /// Returns the run's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.directory.path()

@@ -83,7 +83,7 @@ pub enum ScenarioError {
     /// A system call failed.
     #[error("could not run the scenario")]
     System(#[from] io::Error),
-    /// A shop refused a command of the run.
+    /// A shop refused a request that the run sent.
     #[error("{shop} did not {what}: {answer}")]
     Refused {
         /// Address of the shop.
@@ -158,7 +158,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until one of these shops holds the lock of a product.
+    /// Waits until one of these shops holds a product's lock.
     pub(super) async fn until_held(&self, shops: Range<usize>) -> Result<(), ScenarioError> {
         let begin = Instant::now();
         loop {
@@ -209,7 +209,7 @@ impl Stage {
     }
 }
 
-/// Sends one request and returns the body of its response.
+/// Sends one request and returns the response body.
 pub(super) async fn exchange(
     shop: SocketAddr,
     what: &'static str,

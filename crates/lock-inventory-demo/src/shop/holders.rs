@@ -46,7 +46,7 @@ impl LockObserver for Holders {
             LockEvent::WaitStarted { .. } => lock.waiters += 1,
             LockEvent::WaitEnded { .. } => lock.waiters = lock.waiters.saturating_sub(1),
             LockEvent::Granted { token, .. } => lock.token = Some(*token),
-            // The end of a hold may be reported after the grant of the next one.
+            // A hold may be reported as ended after the next one was granted.
             LockEvent::Ended { token, .. } if lock.token == Some(*token) => lock.token = None,
             _ => {}
         }

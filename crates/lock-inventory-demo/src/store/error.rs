@@ -1,4 +1,4 @@
-//! The errors of the store.
+//! The store's errors.
 
 use crate::domain::Sku;
 

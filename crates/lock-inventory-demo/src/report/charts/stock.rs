@@ -1,4 +1,4 @@
-//! The stock and the units sold over time, with the times of the faults.
+//! The stock and the units sold over time, with the times at which faults were active.
 
 use super::{BAD, BAND, GOOD, GRID, INK, draw, line, text};
 use crate::report::{ReportError, ScenarioResult};
