@@ -1,4 +1,4 @@
-//! Backfills, which run past scheduled times on request.
+//! Backfills, which run a job for past scheduled times on request.
 
 use crate::{
     error::{CronError, CronErrorKind},
@@ -12,11 +12,11 @@ use lock_ledger::{Backfill, BackfillRequest, CommandReply, FleetControls, JobCom
 use std::{ops::Range, time::Duration};
 use uuid::Uuid;
 
-/// The maximum number of scheduled times of a backfill.
+/// The maximum number of scheduled times in a backfill.
 pub const MAX_BACKFILL_INSTANTS: u32 = 10_000;
 
 impl Scheduler {
-    /// Runs a job for all past times of its schedule in a range. The start of the range is
+    /// Runs a job for each of its past scheduled times in a range. The start of the range is
     /// inclusive and its end exclusive. Fractions of a millisecond are dropped, and future times
     /// are ignored. Returns the id of the backfill.
     ///
@@ -31,7 +31,7 @@ impl Scheduler {
     ///   [`Overlap::Allow`](crate::Overlap::Allow), open runs delay it only once they reach the
     ///   limit. While a run of the backfill is open, scheduled runs follow the overlap policy: with
     ///   [`Overlap::Skip`](crate::Overlap::Skip) they are skipped, and with
-    ///   [`CancelPrevious`](crate::Overlap::CancelPrevious) they end it.
+    ///   [`CancelPrevious`](crate::Overlap::CancelPrevious) they cancel it.
     /// - Retries and the orphan policy apply as they do to any other run. After the final failure
     ///   of a run, the next one still starts.
     /// - While the job is paused, the backfill waits.
@@ -92,7 +92,8 @@ impl Scheduler {
             (count, ends) = (count + 1, Some((ends.map_or(at, |(first, _)| first), at)));
         }
         let Some((first, last)) = ends else {
-            let about = format!("`{job}` has no past scheduled times from {from} to {to}: use another range");
+            let about =
+                format!("`{job}` has no past scheduled times between {from} and {to}: use another range");
             return Err(CronError::new(CronErrorKind::InvalidOptions).about(about));
         };
         if count > limit {
@@ -120,7 +121,7 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// Returns [`CronErrorKind::Store`] if the store fails.
+    /// Returns [`CronErrorKind::Store`] if a request to the store fails.
     ///
     /// # Cancel safety
     /// This method is cancel safe. It changes nothing.
@@ -156,7 +157,7 @@ impl Scheduler {
         self.withdraw_backfill(backfill.job.as_str(), id).await
     }
 
-    /// Cancels the remaining runs of a backfill of this job.
+    /// Cancels the remaining runs of one of the job's backfills.
     pub(crate) async fn withdraw_backfill(&self, job: &str, id: Uuid) -> Result<bool, CronError> {
         let reply = self.command(job, JobCommand::CancelBackfill(id)).await?;
         Ok(matches!(reply, CommandReply::Accepted { .. }))

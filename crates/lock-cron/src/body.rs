@@ -74,7 +74,7 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
     };
     let mut body = Box::pin(AssertUnwindSafe(body).catch_unwind());
     let result = drive_body(job, &claimed.hold, cancel, &cancel_body, &mut body).await;
-    // Dropping a body runs code of the application, which may panic.
+    // Dropping a body runs application code, which may panic.
     if catch_unwind(AssertUnwindSafe(move || drop(body))).is_err() {
         tracing::error!(cron.job = %job.name, "job body panicked while being dropped");
     }

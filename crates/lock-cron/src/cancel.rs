@@ -10,7 +10,7 @@ impl Scheduler {
     /// their bodies, which are dropped after the [cancel grace](crate::JobBuilder::cancel_grace).
     /// Such an attempt has the outcome [`Cancelled`](crate::RunOutcome::Cancelled), unless the body
     /// succeeds within the grace. No further attempt follows, not even a retry that is already
-    /// waiting or one after the death of the node. A node whose heartbeats fail learns of the
+    /// waiting or that would follow the node's death. A node whose heartbeats fail learns of the
     /// cancellation when it next renews the run's lease. Renewals are a third of the [run
     /// lease](crate::SchedulerBuilder::run_lease) apart.
     ///

@@ -19,7 +19,7 @@ use lock_ledger::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The time allowed for recording an end after the grace of a shutdown. With it and the default graces, a shutdown
+/// The time allowed for recording an end after the shutdown grace. With it and the default graces, a shutdown
 /// takes less than 30 s even while the store is down; the next leader finds the unrecorded runs.
 const LAST_RECORD: Duration = Duration::from_secs(3);
 
@@ -86,7 +86,7 @@ impl ClaimedRun {
     }
 }
 
-/// Returns the rule of the ledger for a policy.
+/// Returns the ledger's rule for an overlap policy.
 fn rule(overlap: Overlap) -> OverlapRule {
     match overlap {
         Overlap::Skip => OverlapRule::Skip,
@@ -162,10 +162,10 @@ pub(crate) fn retry_request(node: &Node, job: &Job, before: AttemptId, catch_up:
     }
 }
 
-/// The outcome of a claim of another attempt.
+/// The outcome of a claim for another attempt.
 pub(crate) enum RetryOutcome {
     Claimed(ClaimedRun),
-    /// The ledger refused it.
+    /// The ledger rejected the claim.
     Refused(ClaimReply),
     /// The request failed.
     Failed {

@@ -37,7 +37,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// Returns [`CronErrorKind::InvalidName`] for an invalid job name, [`UnknownJob`](CronErrorKind::UnknownJob) if no
-    /// node has registered the job, or [`Store`](CronErrorKind::Store) if the store fails.
+    /// node has registered the job, or [`Store`](CronErrorKind::Store) if a request to the store fails.
     ///
     /// # Cancel safety
     /// If the future is dropped, the command may or may not have been applied. It can be repeated.
@@ -239,7 +239,7 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// Returns [`CronErrorKind::Store`] if the store fails.
+    /// Returns [`CronErrorKind::Store`] if a request to the store fails.
     ///
     /// # Cancel safety
     /// If the future is dropped, the command may or may not have been applied. It can be repeated.

@@ -28,14 +28,14 @@ pub(crate) fn describe_kind(name: &str, kind: &Kind) -> Option<JobDescription> {
     Some(of_terms(kind::described_as(name)?, &kind.terms))
 }
 
-/// Describes terms as rows of a name and words, so a node can also show the terms of a later
-/// version.
+/// Describes terms as rows, each with a name and a text, so a node can also show the terms of a
+/// later version.
 fn of_terms(job: LockName, of: &JobTerms) -> JobDescription {
     let (terms, alert_after) = (Value::from(terms(of)).to_string(), of.alert_after);
     JobDescription { job, schedule: String::new(), dst: String::new(), terms, alert_after }
 }
 
-/// Returns the terms as rows of a name and words.
+/// Returns the terms as rows, each with a name and a text.
 pub(crate) fn terms(terms: &JobTerms) -> Vec<Value> {
     let rows = [
         ("Runs on", place(terms)),

@@ -38,7 +38,7 @@ pub enum CronErrorKind {
     Ended,
     /// Too many triggers, or too many triggers with a payload, are waiting to be started.
     TooManyTriggers,
-    /// The range of a backfill contains more runs than its limit.
+    /// A backfill's range contains more runs than its limit.
     RangeTooLong,
     /// Too many backfills are unfinished.
     TooManyBackfills,
@@ -139,7 +139,7 @@ impl fmt::Display for CronError {
             write!(f, " ({about})")?;
         }
         match &self.source {
-            // Includes all causes. The alternate form of a schedule's error spans several lines, so it is not used.
+            // The alternate form of a lock error includes all its causes. That of a schedule error spans several lines.
             Some(source) if f.alternate() => match source.downcast_ref::<LockError>() {
                 Some(lock) => write!(f, ": {lock:#}"),
                 None => write!(f, ": {source}"),

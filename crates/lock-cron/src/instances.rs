@@ -11,7 +11,7 @@ use lock_ledger::{AddReply, AddRequest, Definition, Once, Removal, RemoveReply};
 use serde::Serialize;
 use std::time::Duration;
 
-/// The time for which the id of a run is kept after [`Scheduler::once`].
+/// The time for which the id of a run added by [`Scheduler::once`] is kept after the run.
 const ID_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The effect of [`Scheduler::add`] and [`Scheduler::once`].
@@ -37,8 +37,8 @@ impl Scheduler {
     /// all nodes that registered the kind take part in running it. While no live node has
     /// registered the kind, nothing runs and the instance is [unowned](crate::JobInfo::unowned).
     ///
-    /// A new instance, or one with a changed schedule, starts from now and never runs past
-    /// scheduled times. If only the payload changes, missed runs are still caught up. An open run
+    /// A new instance, or one with a changed schedule, starts from now and never runs for scheduled
+    /// times that have already passed. If only the payload changes, missed runs are still caught up. An open run
     /// keeps its payload. If its node dies, the next attempt gets the new payload. If two nodes add
     /// different definitions at the same time, the later request wins.
     ///
@@ -87,9 +87,9 @@ impl Scheduler {
     /// history. Until then, a repeated request runs nothing. Before the run, another time or
     /// payload replaces the previous one, and [`remove`](Self::remove) withdraws the run.
     ///
-    /// While the job is paused, the run waits. After an outage, the run counts as late for 24 hours, or for the
-    /// [grace](crate::JobBuilder::grace) of the kind; after that, the [misfire policy](crate::JobBuilder::misfire)
-    /// applies.
+    /// While the job is paused, the run waits. After an outage, the run counts as late within the kind's
+    /// [grace](crate::JobBuilder::grace), which is 24 hours unless it is set. After that, the
+    /// [misfire policy](crate::JobBuilder::misfire) applies.
     ///
     /// # Errors
     /// Returns the errors of [`add`](Self::add), except that

@@ -1,4 +1,4 @@
-//! A registered job, and its schedule under the controls of the fleet.
+//! A registered job, and the schedule that applies under the fleet's controls.
 
 use crate::{
     context::RunContext,
@@ -26,9 +26,10 @@ pub(crate) struct Job {
     pub(crate) body: Body,
     /// The payload of an instance, as JSON.
     pub(crate) payload: Option<Arc<str>>,
-    /// The revision of the definition of an instance; 0 for a job in code.
+    /// The revision of the instance's definition; 0 for a job in code.
     pub(crate) definition: u64,
-    /// For an instance, the time from which the time without a success is measured; `None` for a job in code.
+    /// For an instance, the time from which `alert_after` is measured before the first success; `None` for a job in
+    /// code.
     pub(crate) since: Option<UtcTime>,
 }
 
@@ -45,8 +46,8 @@ impl Job {
         effective(&self.name, &self.schedule, controls)
     }
 
-    /// Logs a replacement schedule that this node cannot read. Another version of the program may have stored it, or
-    /// its zone may be unknown on this machine.
+    /// Logs an error if this node cannot read the replacement schedule. Another version of the program may have stored
+    /// it, or its zone may be unknown on this machine.
     pub(crate) fn check_replacement(&self, controls: Option<&JobControls>) {
         let Some(text) = controls.and_then(|controls| controls.schedule.as_deref()) else { return };
         if let Err(error) = read(&self.name, self.schedule.dst_policy(), text) {

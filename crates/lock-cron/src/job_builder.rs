@@ -142,10 +142,10 @@ impl JobBuilder {
     /// If the pool is full, a run waits for a free slot. It starts immediately if a run of the
     /// pool ends on its node or on the leader, and otherwise within about 5 s. On each node, the
     /// run that has waited longest starts first. An on-time run whose [grace](Self::grace) has
-    /// passed is skipped as [`NoCapacity`]. A triggered run waits for the life of its trigger;
+    /// passed is skipped as [`NoCapacity`]. A triggered run waits until its trigger expires;
     /// catch-up runs and further attempts wait without limit.
     ///
-    /// The limit of the claiming node applies. While nodes with different limits run side by side,
+    /// The claiming node's limit applies. While nodes with different limits run side by side,
     /// as in a deployment, each node uses its own limit. Runs claimed without the pool are not
     /// counted.
     ///
@@ -255,15 +255,15 @@ impl JobBuilder {
         self
     }
 
-    /// Adds the job or the kind to this scheduler. Does no IO. The leader registers the job in the
-    /// store, and the job runs from then on. A new job, a job with a changed schedule, and a
-    /// returning job never run past scheduled times. A job is returning if no leader had registered
-    /// it for 10 minutes while the group had a leader. A schedule without upcoming runs is logged
-    /// as a warning.
+    /// Adds the job or the kind to this scheduler, without performing any IO. The leader registers
+    /// the job in the store, and the job runs from then on. A new job, a job with a changed
+    /// schedule, and a returning job never run for scheduled times that have already passed. A job
+    /// is returning if no leader had registered it for 10 minutes while the group had a leader. A
+    /// schedule without upcoming runs is logged as a warning.
     ///
     /// # Errors
-    /// Returns [`CronErrorKind::InvalidName`] for an invalid name of the job or of its pool, and for a slash in the
-    /// job's name; [`InvalidOptions`](CronErrorKind::InvalidOptions);
+    /// Returns [`CronErrorKind::InvalidName`] if the name of the job or of its pool is invalid, or if the job's name
+    /// contains a slash; [`InvalidOptions`](CronErrorKind::InvalidOptions);
     /// [`InvalidSchedule`](CronErrorKind::InvalidSchedule) for a schedule with `H` that matches no date with this name;
     /// [`DuplicateJob`](CronErrorKind::DuplicateJob); [`Running`](CronErrorKind::Running);
     /// [`Ended`](CronErrorKind::Ended). After an error, the job is not registered.
@@ -301,8 +301,9 @@ const MIN_ALERT_AFTER: Duration = Duration::from_secs(60);
 /// The number of scheduled times that are checked against the terms.
 const COMPARED_INSTANTS: usize = 100;
 
-/// Rejects a jitter longer than the interval between two runs, because the job would skip runs.
-/// Rejects an alert shorter than that interval, because the job would be overdue between its runs.
+/// Rejects a jitter longer than the shortest interval between two runs, because the job would skip
+/// runs. Rejects an `alert_after` no longer than the longest interval, because the job would be
+/// overdue between its runs.
 fn check_distances(terms: &JobTerms, schedule: &Schedule, now: UtcTime) -> Result<(), CronError> {
     let jitter = match terms.jitter {
         Jitter::None => None,

@@ -69,7 +69,7 @@ pub(crate) fn pool_name(text: &str) -> Result<LockName, CronError> {
 fn name(text: &str) -> Result<LockName, CronError> {
     let name = LockName::new(text)?;
     if text.len() > MAX_NAME_BYTES {
-        let about = format!("the name has {} bytes: use at most {MAX_NAME_BYTES}", text.len());
+        let about = format!("the name is {} bytes long: use at most {MAX_NAME_BYTES}", text.len());
         return Err(CronError::new(CronErrorKind::InvalidName).about(about));
     }
     Ok(name)
@@ -85,14 +85,14 @@ pub(crate) fn described_as(kind: &str) -> Option<LockName> {
     LockName::new(format!("{kind}{SEPARATOR}")).ok()
 }
 
-/// Returns `true` if a live node has the kind of an instance.
+/// Returns `true` if a live node has registered the instance's kind.
 pub(crate) fn is_on_a_node(instance: &LockName, nodes: &[LiveNode]) -> bool {
     let has = |node: &LiveNode| node.kinds.iter().any(|kind| Some(&**kind) == kind_of(instance));
     nodes.iter().any(has)
 }
 
-/// Returns the time from which an instance's time without a success is measured: the start of its
-/// schedule, or its only scheduled time if that is later.
+/// Returns the time from which an instance's `alert_after` is measured before its first success: the
+/// start of its schedule, or its only scheduled time if that is later.
 pub(crate) fn counts_from(instance: &Instance) -> UtcTime {
     let once = instance.definition.once.map(|once| once.at);
     once.into_iter().fold(instance.since, Ord::max)

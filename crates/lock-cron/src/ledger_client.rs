@@ -1,5 +1,5 @@
-//! Requests to the run ledger of one group. Each has a timeout, and some are repeated until the
-//! outcome is certain.
+//! Requests to one group's run ledger. Each has a timeout, and some are repeated until the outcome
+//! is certain.
 
 use crate::{
     hold::RunHold,
@@ -85,14 +85,14 @@ impl LedgerClient {
         RunHold::new(self.clock.clone(), sent, lease)
     }
 
-    /// Returns the wall clock of this node minus the server's, in seconds.
+    /// Returns this node's wall clock minus the server's, in seconds.
     pub(crate) fn clock_offset(&self) -> Option<f64> {
         let server = self.server_now()?.as_micros();
         let wall = self.clock.wall().as_micros();
         Some(wall.wrapping_sub(server).cast_signed() as f64 / 1e6)
     }
 
-    /// Returns the server's clock, or `None` if the ledger panics.
+    /// Returns the server's time, or `None` if the ledger does not know it or panics.
     fn server_now(&self) -> Option<UtcTime> {
         catch_unwind(AssertUnwindSafe(|| self.ledger.server_now(&self.group))).unwrap_or(None)
     }

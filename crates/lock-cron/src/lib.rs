@@ -36,7 +36,7 @@
 //!   When the leader is shut down, another node takes over immediately, and also starts the runs
 //!   whose bodies had not started.
 //! - New jobs, returning jobs and changed schedules take effect when they are registered. They
-//!   never run past scheduled times.
+//!   never run for scheduled times that have already passed.
 //!
 //! # Defaults
 //! - A run whose node died is not run again ([`on_orphan`](JobBuilder::on_orphan)).
@@ -109,7 +109,7 @@ pub use scheduler::{InstanceInfo, JobInfo, Scheduler};
 pub use scheduler_builder::SchedulerBuilder;
 pub use ticks::Ticks;
 
-/// The examples of the README.
+/// The README's examples.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

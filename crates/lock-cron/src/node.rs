@@ -40,7 +40,7 @@ pub(crate) enum ShutdownStage {
     None,
     /// Runs whose bodies have not started are requeued.
     Draining,
-    /// Pending claims are abandoned. Ends are recorded with a single request.
+    /// Pending claims are abandoned. Ends are recorded only for a few more seconds.
     GivingUp,
 }
 

@@ -32,8 +32,8 @@ pub enum Overlap {
 /// started under every policy, and is not a catch-up run. Every other run that was not started is
 /// *missed*.
 ///
-/// Catch-up runs of a job run one after another, regardless of its [`Overlap`] policy. The first
-/// on-time run queues behind them, and later ones follow the policy. At most 1,000 runs are
+/// A job's catch-up runs are started one after another, regardless of its [`Overlap`] policy. The
+/// first on-time run queues behind them, and later ones follow the policy. At most 1,000 runs are
 /// started, and at most 1,000 are counted as skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
@@ -55,7 +55,7 @@ pub enum Misfire {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnOrphan {
-    /// Records the run as abandoned, so each body is started at most once. A run whose body had not
+    /// Records the run as abandoned, and does not start its body again. A run whose body had not
     /// started, or that was waiting for its next [attempt](Retries), still continues on another
     /// node.
     #[default]
@@ -135,7 +135,7 @@ impl Jitter {
     }
 }
 
-/// Scales a number from the full range of `u64` to a part of a duration, at most all of it.
+/// Maps a number from the full range of `u64` to a duration between zero and `whole`.
 fn part(whole: Duration, number: u64) -> Duration {
     let nanos = whole.as_nanos() * u128::from(number >> 32) / u128::from(u32::MAX);
     let secs = u64::try_from(nanos / 1_000_000_000).unwrap_or(u64::MAX);

@@ -8,8 +8,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress<'a> {
     pub(crate) alert_after: Option<Duration>,
-    /// The start of the job's schedule, from which the time without a success is measured before the first one. `None`
-    /// if the schedule has not started.
+    /// The start of the job's schedule, from which `alert_after` is measured before the first success. `None` if the
+    /// schedule has not started.
     pub(crate) since: Option<UtcTime>,
     pub(crate) last_success: Option<UtcTime>,
     pub(crate) controls: Option<&'a JobControls>,
@@ -22,7 +22,7 @@ impl Progress<'_> {
         if self.controls.is_some_and(|controls| controls.paused) {
             return None;
         }
-        // The revision of controls is the server's time of the command in ms, unless that clock had been ahead.
+        // The revision of the controls is the server's time of the last command in ms, unless that clock was ahead.
         let command = self.controls.map(|controls| UtcTime::from_millis(controls.revision));
         let command = command.filter(|at| *at <= now);
         let from = command.into_iter().chain(self.last_success).fold(self.since?, UtcTime::max);

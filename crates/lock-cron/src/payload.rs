@@ -10,8 +10,8 @@ use std::error::Error;
 /// The maximum length of a payload, in bytes of JSON.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 
-/// The payload of a run does not match the requested type. Change the type, or trigger the run or
-/// add the instance again with a matching payload.
+/// The error returned if a run's payload does not match the requested type. Change the type, or
+/// trigger the run or add the instance again with a matching payload.
 ///
 /// A run whose body returns this error fails without a retry.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) fn encode(payload: &impl Serialize) -> Result<String, CronError> {
         .map_err(|error| CronError::new(CronErrorKind::InvalidPayload).about(error))?;
     if text.len() > MAX_PAYLOAD_BYTES {
         let about = format!(
-            "it has {} bytes of JSON: use at most {MAX_PAYLOAD_BYTES}, and store the rest elsewhere",
+            "it is {} bytes long as JSON: use at most {MAX_PAYLOAD_BYTES}, and store the rest elsewhere",
             text.len()
         );
         return Err(CronError::new(CronErrorKind::InvalidPayload).about(about));

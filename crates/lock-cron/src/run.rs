@@ -10,7 +10,7 @@
 //!
 //! Invariants:
 //! - a body starts only while the hold of its claim is valid;
-//! - a shutdown never ends a run that the death of the node would not end;
+//! - a shutdown never ends a run that would survive the node's death;
 //! - each attempt whose body started has one record, except one that was lost and may be retried by the leader.
 
 use crate::{
@@ -70,7 +70,7 @@ async fn before_body(
     };
     let requeued = tokio::select! {
         biased;
-        // Even if the policy forbids a retry: the body has not started.
+        // Requeued even if the policy forbids a retry, because the body has not started.
         _ = claimed.hold.lost() => true,
         reason = cancel.cancelled() => match reason {
             CancelReason::Shutdown => true,
@@ -99,7 +99,7 @@ async fn attempt_in(
     cancel: CancelSignal,
 ) -> AttemptEnd {
     let (run, attempt) = (claimed.id.run, claimed.attempt);
-    // A later attempt had to wait; it is not late.
+    // Only a first attempt can be late. Later attempts wait on purpose.
     let instant = run.scheduled().filter(|_| attempt == 1);
     let lag = instant.map_or(Duration::ZERO, |at| claimed.started.since(at));
     let catch_up = claimed.catch_up == CatchUp::Yes;
@@ -174,7 +174,7 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
             }
             () = tokio::time::sleep(delay) => {}
         }
-        // Not `lost`: once the next attempt is claimed, the ledger no longer has this one.
+        // Not `hold.lost()`, because the ledger no longer has this attempt once the next one is claimed.
         let left = hold.remaining();
         let given_up = async {
             tokio::select! {
@@ -188,9 +188,9 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
                 node.running.follow(&key, next.held());
                 return Some(next);
             }
-            // In the meantime another run of the job has started.
+            // Another run of the job has started in the meantime.
             RetryOutcome::Refused(ClaimReply::Busy { .. }) => {
-                give_up("another run began in the meantime", AfterAttempt::Finish).await;
+                give_up("another run started in the meantime", AfterAttempt::Finish).await;
                 return None;
             }
             // A run keeps its slot, so this only happens if nodes set different limits for the pool.
@@ -201,10 +201,10 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
                 give_up(CancelReason::Cancelled.detail(), AfterAttempt::Finish).await;
                 return None;
             }
-            // The leader finds it.
+            // The leader finds the run and continues it.
             RetryOutcome::Refused(_) | RetryOutcome::Failed { in_doubt: true, .. } => return None,
             RetryOutcome::Failed { error, .. } if !error.is_retryable() => {
-                give_up("the store refused another attempt", AfterAttempt::Finish).await;
+                give_up("the store rejected the next attempt", AfterAttempt::Finish).await;
                 return None;
             }
             // Nothing was claimed, and the run still belongs to this node: a short outage of the store uses up no

@@ -65,8 +65,9 @@ use std::{
 /// [`on_orphan`](crate::JobBuilder::on_orphan) retries them.
 ///
 /// # Data in the store
-/// The watermark and the history of a job defined in code never expire, even after the job is removed from the program.
-/// For an instance, [`forget`](Self::forget) removes them.
+/// For each job, the store keeps a history and a watermark, the time up to which the job's scheduled runs are decided.
+/// For a job defined in code, they never expire, even after the job is removed from the program. For an instance,
+/// [`forget`](Self::forget) removes them.
 ///
 /// Clones refer to the same scheduler.
 #[derive(Debug, Clone)]
@@ -104,7 +105,7 @@ pub struct JobInfo {
     pub ahead_by: Duration,
     /// The open runs in the fleet.
     pub open: Vec<OpenRun>,
-    /// Set for an instance of a [kind](Scheduler::kind).
+    /// The properties of an instance of a [kind](Scheduler::kind); `None` for a job defined in code.
     pub instance: Option<InstanceInfo>,
     /// `true` for an instance whose kind no live node has registered, so nothing runs.
     pub unowned: bool,
@@ -153,7 +154,7 @@ impl Scheduler {
     /// within the [shutdown grace](crate::SchedulerBuilder::shutdown_grace). After that, they are
     /// told to stop.
     ///
-    /// During store outages, it waits and retries.
+    /// During store outages, the scheduler waits and retries.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -216,7 +217,7 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// Returns [`CronErrorKind::Store`] if the store fails.
+    /// Returns [`CronErrorKind::Store`] if a request to the store fails.
     ///
     /// # Cancel safety
     /// This method is cancel safe. It changes nothing.
@@ -333,7 +334,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// Returns [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this
-    /// node has not registered the job and the store contains no attempt of it;
+    /// node has not registered the job and the store has no history for it;
     /// [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
@@ -348,7 +349,7 @@ impl Scheduler {
             if kind::kind_of(&name).is_none() || self.watermarks(vec![registration]).await?.is_empty() {
                 return Err(not_registered_here(
                     &name,
-                    "and the store contains no attempt of it: check the name",
+                    "and the store has no history for it: check the name",
                 ));
             }
         }
@@ -385,12 +386,12 @@ impl Scheduler {
         Ok(known.filter_map(|(job, watermark)| Some((job.job, watermark?))).collect())
     }
 
-    /// Reads the controls of the fleet, regardless of the revision known to this node.
+    /// Reads the fleet's controls, regardless of the revision known to this node.
     pub(crate) async fn controls(&self) -> Result<BTreeMap<LockName, JobControls>, CronError> {
         Ok(by_name(self.shared.node.ledger.controls(NO_REVISION).await?))
     }
 
-    /// Reads the instances of the group.
+    /// Reads the group's instances.
     async fn instances(&self) -> Result<Vec<Instance>, CronError> {
         match self.shared.node.ledger.instances(NO_REVISION).await? {
             Instances::All { instances, .. } => Ok(instances),
@@ -406,7 +407,7 @@ struct Listed<'a> {
     pool: Option<PoolLimit>,
     instance: Option<InstanceInfo>,
     alert_after: Option<Duration>,
-    /// For an instance, the time from which the time without a success is measured.
+    /// For an instance, the time from which `alert_after` is measured before the first success.
     since: Option<UtcTime>,
 }
 

@@ -45,12 +45,12 @@ impl Scheduler {
 /// | --- | --- | --- |
 /// | [`group`](Self::group) | `default` | the name shared by the schedulers of a group |
 /// | [`node`](Self::node) | the factory's process id | the name of this process in the history |
-/// | [`leadership_lease`](Self::leadership_lease) | 10 s | the maximum delay of runs after the death of the leader |
+/// | [`leadership_lease`](Self::leadership_lease) | 10 s | the time within which another node takes over after the leader dies |
 /// | [`run_lease`](Self::run_lease) | 30 s | the time after which a run whose node died is an orphan |
 /// | [`shutdown_grace`](Self::shutdown_grace) | 20 s | the time that a shutdown waits for claims and running bodies |
 /// | [`trigger_life`](Self::trigger_life) | 10 min | the maximum time a trigger waits for a leader |
 /// | [`max_running`](Self::max_running) | no limit | the maximum number of simultaneous runs on this node |
-/// | [`history`](Self::history) | 100 | the length of the history of each job, in entries |
+/// | [`history`](Self::history) | 100 | the length of each job's history, in entries |
 /// | [`observer`](Self::observer) | none | an observer in addition to the `tracing` events |
 #[derive(Debug)]
 #[must_use]
@@ -71,7 +71,7 @@ pub struct SchedulerBuilder {
 /// The maximum life of a trigger.
 const MAX_TRIGGER_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The maximum timeout of a request to the run ledger. Short leases lower it.
+/// The maximum timeout of a request to the run ledger. Short leases shorten the timeout.
 const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The maximum length of a node's name, in characters.
@@ -114,7 +114,7 @@ impl SchedulerBuilder {
         self
     }
 
-    /// Sets the lease of a run. A run whose node died is open until the lease expires. With
+    /// Sets the lease of a run. A run whose node died stays open until its lease expires. With
     /// `Overlap::Skip`, runs that become due before that are skipped, because the earlier run may
     /// still be in progress.
     ///
@@ -125,8 +125,8 @@ impl SchedulerBuilder {
     }
 
     /// Sets the time that a shutdown waits for pending claims and running bodies. After that,
-    /// bodies are told to stop, and may use their
-    /// [`cancel_grace`](crate::JobBuilder::cancel_grace). The defaults of 20 s and 5 s fit within
+    /// bodies are told to stop, and have their
+    /// [`cancel_grace`](crate::JobBuilder::cancel_grace) to do so. The defaults of 20 s and 5 s fit within
     /// the 30 s after which Kubernetes kills a process. With `Duration::MAX`, the shutdown waits
     /// for all bodies.
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
@@ -179,7 +179,7 @@ impl SchedulerBuilder {
         let invalid = |about: String| CronError::new(CronErrorKind::InvalidOptions).about(about);
         if self.group.len() > MAX_NAME_BYTES {
             let about =
-                format!("the group name has {} bytes: use at most {MAX_NAME_BYTES}", self.group.len());
+                format!("the group name is {} bytes long: use at most {MAX_NAME_BYTES}", self.group.len());
             return Err(CronError::new(CronErrorKind::InvalidName).about(about));
         }
         for (option, lease) in [("leadership_lease", self.leadership_lease), ("run_lease", self.run_lease)] {

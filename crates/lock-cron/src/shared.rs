@@ -52,8 +52,10 @@ impl Registry {
             pools.filter_map(|terms| terms.pool.as_ref()).filter(|other| other.name == pool.name);
         match limits.find(|other| other.max != pool.max) {
             Some(PoolLimit { max, .. }) => {
-                let about =
-                    format!("another job limits it to {max}, this one to {}: use the same limit", pool.max);
+                let about = format!(
+                    "another job limits it to {max}, but this one to {}: use the same limit",
+                    pool.max
+                );
                 Err(CronError::new(CronErrorKind::InvalidOptions).about(about).of_pool(pool.name.as_str()))
             }
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! The validated terms of jobs, of runs and of the run loop; and the limits of names.
+//! The validated terms of jobs, of runs and of the run loop, and the maximum length of names.
 
 use crate::options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries};
 use lock_core::LockOptions;
@@ -15,7 +15,7 @@ pub(crate) struct JobTerms {
     pub(crate) overlap: Overlap,
     pub(crate) pool: Option<PoolLimit>,
     pub(crate) misfire: Misfire,
-    /// With `None`, half the interval to the next scheduled time.
+    /// `None` for the default, half the interval to the next scheduled time.
     pub(crate) grace: Option<Duration>,
     pub(crate) on_orphan: OnOrphan,
     pub(crate) retries: Retries,

@@ -1,8 +1,8 @@
-//! The resolutions of schedules: the instant of a run is stored in milliseconds, and patterns match seconds.
+//! The time resolutions of schedules: a run's scheduled time is stored in milliseconds, and patterns match seconds.
 
 pub(crate) use lock_core::clock::UtcTime;
 
-/// Rounds down to the millisecond: every node and the store identify a run by its instant in milliseconds.
+/// Rounds down to the millisecond: every node and the store identify a run by its scheduled time in milliseconds.
 pub(crate) fn whole_millis(instant: impl Into<UtcTime>) -> UtcTime {
     UtcTime::from_millis(instant.into().as_millis())
 }

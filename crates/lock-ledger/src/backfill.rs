@@ -1,10 +1,10 @@
-//! Backfills, which run past scheduled times one at a time.
+//! Backfills, which run a job for past scheduled times, one at a time.
 
 use lock_core::{LockName, clock::UtcTime};
 use uuid::Uuid;
 
-/// A request to run a past part of a schedule. The ledger parses neither the schedule nor the
-/// policy.
+/// A request to run a job for past times of a schedule. The ledger parses neither the schedule nor
+/// the policy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BackfillRequest {
     /// The backfill's random id.

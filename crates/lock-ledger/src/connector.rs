@@ -11,6 +11,6 @@ pub trait LedgerConnector: Connector {
     /// Connects once, for locks and for the ledger.
     ///
     /// # Errors
-    /// As [`Connector::connect`].
+    /// Returns the same errors as [`Connector::connect`].
     async fn connect_with_ledger(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError>;
 }

@@ -41,7 +41,7 @@ pub enum JobCommand {
     },
     /// Withdraws a trigger that has not been started.
     CancelTrigger(Uuid),
-    /// Runs past scheduled times one at a time, oldest first.
+    /// Runs the job for past scheduled times, one at a time, oldest first.
     Backfill(BackfillRequest),
     /// Withdraws the scheduled times of a backfill that have not been started.
     CancelBackfill(Uuid),

@@ -12,8 +12,8 @@ impl GroupName {
     /// Validates a name.
     ///
     /// # Errors
-    /// As [`LockName::new`], and [`NameError::BrokenHashTag`] for any brace, since the name is the hash tag that all
-    /// keys of a group share.
+    /// Returns the same errors as [`LockName::new`], and [`NameError::BrokenHashTag`] for any brace, since the name is
+    /// the hash tag that all keys of a group share.
     pub fn new(name: impl AsRef<str>) -> Result<Self, NameError> {
         let name = LockName::new(name)?;
         if name.as_str().contains('{') {

@@ -28,7 +28,7 @@ pub const MAX_BACKFILLS_PER_JOB: usize = 4;
 pub const MAX_SCHEDULES: usize = 8;
 
 /// The time without a registration after which a job counts as removed, if the group had a leader
-/// in that time. If the job returns, its schedule starts when it is registered again.
+/// during that time. If the job returns, its schedule starts when it is registered again.
 pub const ABSENT_AFTER: Duration = Duration::from_secs(600);
 
 /// The maximum number of instances in a group.

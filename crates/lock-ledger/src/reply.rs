@@ -1,4 +1,4 @@
-//! The replies of a ledger.
+//! A ledger's replies.
 
 use lock_core::{FencingToken, clock::UtcTime};
 use std::time::Duration;
@@ -89,7 +89,7 @@ pub enum RunRenewal {
     Gone,
 }
 
-/// The reply to the end of an attempt.
+/// The reply to a request to record the end of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndReply {

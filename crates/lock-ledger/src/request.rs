@@ -38,7 +38,7 @@ pub struct ClaimRequest {
     pub revision: u64,
     /// The revision of the definition that the caller has read; 0 for a job that is not an instance.
     pub definition: u64,
-    /// The rule for other open runs of the job.
+    /// The rule that applies while other runs of the job are open.
     pub overlap: OverlapRule,
     /// The job's pool and its limit, if any. The run is not claimed while the pool is full.
     pub pool: Option<PoolLimit>,

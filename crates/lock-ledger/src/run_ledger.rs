@@ -68,7 +68,7 @@ use std::{fmt::Debug, sync::Arc};
 /// to it. Instead, it needs a waiting trigger that has not *expired*. The watermark is unchanged.
 ///
 /// # Backfills
-/// A backfill is a past part of a schedule. It has its own mark, which each of its claims raises,
+/// A backfill runs a job for past times of a schedule. It has its own mark, which each of its claims raises,
 /// so its progress does not depend on any node. Its runs have separate identities, so the watermark
 /// is unchanged, and a time whose scheduled run has already started is run again. In a claim, the
 /// mark replaces the watermark in check 5. Unlike a scheduled run, a backfill run does not need the
@@ -156,8 +156,8 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<Reply<HeartbeatReply>, BackendError>;
 
     /// Adds an instance, or changes its definition. A new instance, or one whose schedule changes,
-    /// starts now and never runs past scheduled times, unless it runs once. A repeated request
-    /// changes nothing.
+    /// starts now and never runs for scheduled times that have already passed, unless it runs once.
+    /// A repeated request changes nothing.
     async fn add(&self, request: AddRequest) -> Result<Reply<AddReply>, BackendError>;
 
     /// Removes an instance. A repeated request changes nothing.

@@ -1,4 +1,4 @@
-//! The commands of an operator: run now, cancel a run or a backfill, pause, resume, replace the schedule.
+//! The operator's commands: run now, cancel a run or a backfill, pause, resume, replace the schedule.
 
 use super::{
     Console,
@@ -61,7 +61,7 @@ pub(super) async fn act(
     console.view.lock().await.outdate();
     match outcome {
         Ok(value) => {
-            tracing::info!(cron.job = job, cron.actor = %actor, cron.action = action.word(), "operator action");
+            tracing::info!(cron.job = job, cron.actor = %actor, cron.action = action.word(), "operator action completed");
             reply(&value)
         }
         Err(error) => failed(&error),

@@ -1,4 +1,4 @@
-//! The instances of the group. Only those that changed are read again.
+//! The group's instances. Only those that changed are read again.
 
 use crate::{kind, ledger_client::NO_REVISION, schedule::Schedule, time::UtcTime};
 use lock_core::LockName;
@@ -18,7 +18,7 @@ pub(super) struct Definition {
     pub(super) text: String,
     /// `None` if this version of the program cannot read the text.
     pub(super) schedule: Option<Schedule>,
-    /// The time from which the time without a success is measured.
+    /// The time from which `alert_after` is measured before the first success.
     pub(super) since: UtcTime,
 }
 

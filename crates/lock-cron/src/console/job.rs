@@ -73,14 +73,14 @@ async fn details(console: &Console, name: &str, since: Option<&str>) -> Result<O
     Ok(Some(details))
 }
 
-/// Returns the terms of a job, or of the kind of an instance, if this node has them.
+/// Returns the terms of a job or of an instance's kind, if this node has them.
 fn known_terms(console: &Console, name: &LockName) -> Option<JobTerms> {
     let registry = lock(&console.cron.shared.registry);
     let of_kind = || registry.kinds.get(kind::kind_of(name)?).map(|kind| kind.terms.clone());
     registry.jobs.get(name).map(|job| job.terms.clone()).or_else(of_kind)
 }
 
-/// Returns the milliseconds by which the watermark of a job is in the future. Until then, no scheduled run starts.
+/// Returns the number of milliseconds by which a job's watermark is in the future. Until then, no scheduled run starts.
 async fn ahead(console: &Console, registration: Registration, now: UtcTime) -> Result<u64, CronError> {
     let watermarks = console.cron.watermarks(vec![registration]).await?;
     let ahead = watermarks.values().next().map(|watermark| watermark.since(now));

@@ -1,18 +1,18 @@
-//! The console: a page with the jobs of a group and their runs, and its routes.
+//! The console: a page with a group's jobs and their runs, and its routes.
 //!
 //! | module | contains |
 //! | --- | --- |
-//! | `action` | the commands of an operator |
+//! | `action` | the operator's commands |
 //! | `actor` | the operator, and the guard that identifies them |
 //! | `attempt` | attempts, open runs and backfills as JSON |
 //! | `definitions` | the schedules of instances |
 //! | `job` | the details of one job |
 //! | `list` | the list of jobs, filtered and searched |
 //! | `page` | the page |
-//! | `plan` | the schedule of a job and its next run |
+//! | `plan` | a job's schedule and its next run |
 //! | `reply` | replies and errors as JSON |
 //! | `row` | one job in the list |
-//! | `runs` | the history of a job by run |
+//! | `runs` | a job's history, grouped by run |
 //! | `same_origin` | the rejection of requests from other sites |
 //! | `view` | the state of the group, shared by all viewers |
 

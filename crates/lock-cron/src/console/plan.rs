@@ -1,4 +1,4 @@
-//! The schedule of a job and its next run, cached between requests.
+//! A job's schedule and its next run, cached between requests.
 
 use crate::{
     description,
@@ -27,7 +27,7 @@ impl Plan {
         Self::new(text, policy, read.ok().map(|schedule| schedule.on_dst(policy)), now)
     }
 
-    /// Creates the plan of a schedule of this program.
+    /// Creates the plan for one of this program's schedules.
     pub(super) fn of(schedule: &Schedule, now: UtcTime) -> Self {
         Self::new(&schedule.to_string(), schedule.dst_policy(), Some(schedule.clone()), now)
     }

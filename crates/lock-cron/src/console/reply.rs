@@ -29,7 +29,7 @@ impl IntoResponse for Refusal {
 }
 
 pub(super) fn failed(error: &CronError) -> Response {
-    // The alternate form includes the address of the store, which is not public.
+    // The alternate form includes the store's address, which is not public.
     let refusal = match error.kind() {
         CronErrorKind::UnknownJob => refuse(StatusCode::NOT_FOUND, "unknown_job", &error.to_string()),
         CronErrorKind::InvalidName => refuse(StatusCode::BAD_REQUEST, "invalid_name", &format!("{error:#}")),

@@ -20,7 +20,7 @@ pub(super) struct Facts<'a> {
     /// `None` if the ledger has no data about the job yet.
     pub(super) summary: Option<&'a JobSummary>,
     pub(super) controls: Option<&'a JobControls>,
-    /// The values that determine whether it is overdue.
+    /// The values that determine whether the job is overdue.
     pub(super) progress: Progress<'a>,
     pub(super) open: Vec<&'a OpenRun>,
     /// The job's unfinished backfills.

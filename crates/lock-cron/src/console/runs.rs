@@ -1,4 +1,4 @@
-//! The history of a job by run: the attempts of each run are grouped, and adjacent skips are one entry.
+//! A job's history by run: the attempts of each run are grouped, and adjacent skips are one entry.
 
 use super::attempt::{attempt, millis};
 use lock_core::clock::UtcTime;

@@ -8,11 +8,11 @@ pub(super) fn check(parts: &Parts) -> Result<(), Refusal> {
     let content_type = text(&parts.headers, header::CONTENT_TYPE).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
-        let message = "the body is not JSON: send it as application/json";
+        let message = "the content type is not JSON: send the body as application/json";
         return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message));
     }
     if !is_same_origin(parts) {
-        let message = "the request comes from another origin: use the page of this console";
+        let message = "the request comes from another origin: use this console's page";
         return Err(refuse(StatusCode::FORBIDDEN, "other_origin", message));
     }
     Ok(())

@@ -44,7 +44,7 @@ pub(super) struct View {
 pub(super) struct Row {
     pub(super) flags: Flags,
     pub(super) json: Value,
-    /// The version of the last change of `json` or `terms`.
+    /// The version of the last change to `json` or `terms`.
     pub(super) version: u64,
     pub(super) plan: Plan,
     /// The terms from the description of the job or its kind; empty if there is none.
@@ -143,7 +143,7 @@ impl View {
         for backfill in &backfills {
             backfills_of.entry(&backfill.job).or_default().push(backfill);
         }
-        // An instance is listed by its definition and its open runs. A kind is not a job.
+        // An instance is listed if it has a definition or open runs. A kind is not a job.
         let in_code = summaries.keys().filter(|name| kind::kind_of(name).is_none());
         let names = in_code.chain(local.keys()).chain(self.definitions.names());
         let names: BTreeSet<_> = names.chain(open_of.keys().copied()).collect();
@@ -199,7 +199,7 @@ impl View {
     }
 }
 
-/// Reads the store. Of the instances, reads those that changed after the revision `known`.
+/// Reads the store. Instances are read only if they changed after the revision `known`.
 async fn read(cron: &Scheduler, known: u64) -> Result<Read, CronError> {
     let ledger = &cron.shared.node.ledger;
     let instances = ledger.instances(known).await?;

@@ -103,7 +103,8 @@ pub enum CronEvent<'a> {
         attempt: u32,
         /// The outcome.
         outcome: RunOutcome,
-        /// The reason, as in the history: an error with its causes, at most 300 characters. Empty if it succeeded.
+        /// The reason, as in the history: an error with its causes, at most 300 characters. Empty if the body succeeded
+        /// without being told to stop.
         detail: &'a str,
         /// `true` if this node will retry. Abandoned runs are handled by the leader; see
         /// [`Orphaned`](Self::Orphaned).
@@ -173,7 +174,7 @@ pub enum CronEvent<'a> {
     ClockChanged {
         /// The group.
         group: &'a str,
-        /// The change in seconds: positive if this node's clock is now further ahead.
+        /// The change, in seconds; positive if this node's clock is now further ahead.
         by: f64,
     },
     /// A request to the store failed.

@@ -131,7 +131,7 @@ impl CronObserver for OtelCronObserver {
             CronEvent::OverdueEnded { job, .. } => self.overdue.add(-1, &of_job(job)),
             CronEvent::DataLost { job: Some(job), .. } => self.data_lost.add(1, &of_job(job)),
             CronEvent::DataLost { job: None, .. } => self.data_lost.add(1, &group),
-            // Covered by the offset.
+            // The gauge `cron.clock.offset` shows it.
             CronEvent::ClockChanged { .. } => {}
             CronEvent::StoreFailed { .. } => self.failure.add(1, &group),
             CronEvent::ClockCompared { offset, .. } => self.offset.record(offset, &group),

@@ -66,7 +66,7 @@ pub(super) fn event(event: &CronEvent<'_>) {
         }
         CronEvent::Overdue { group, job, silent } => {
             let silent_s = silent.as_secs();
-            tracing::warn!(cron.group = group, cron.job = %job, silent_s, "job is overdue; its last successful run was too long ago");
+            tracing::warn!(cron.group = group, cron.job = %job, silent_s, "job is overdue; no run has succeeded within its alert time");
         }
         CronEvent::OverdueEnded { group, job, succeeded: true } => {
             tracing::info!(cron.group = group, cron.job = %job, "overdue job succeeded");
@@ -103,7 +103,7 @@ fn skipped(group: &str, job: &LockName, reason: SkipReason, count: u32) {
             tracing::debug!(cron.group = group, cron.job = %job, reason = reason_word, count, "runs skipped");
         }
         SkipReason::DataLoss => {
-            tracing::error!(cron.group = group, cron.job = %job, reason = reason_word, count, "runs skipped: the store lost the watermark");
+            tracing::error!(cron.group = group, cron.job = %job, reason = reason_word, count, "runs skipped; the store lost the job's watermark");
         }
         SkipReason::Missed | SkipReason::Expired | SkipReason::NoCapacity => {
             tracing::warn!(cron.group = group, cron.job = %job, reason = reason_word, count, "runs skipped");

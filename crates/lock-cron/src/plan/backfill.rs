@@ -1,6 +1,6 @@
-//! The backfills of a job: one run at a time, while nothing else of the job is waiting.
+//! The planning of a job's backfills: one run at a time, and only while no other run of the job is waiting.
 //!
-//! Only the leader plans them. The store keeps their progress and rejects a claim of a scheduled
+//! Only the leader plans backfills. The store keeps their progress and rejects a claim of a scheduled
 //! time that has already started, so a plan may be outdated.
 
 use super::{
@@ -59,7 +59,7 @@ impl PlannedJob {
         }
     }
 
-    /// Handles the outcome of the claim of a backfill's run.
+    /// Handles the outcome of a claim for a backfill run.
     pub(super) fn backfill_answered(&mut self, due: &Due, outcome: &ClaimOutcome, out: &mut Vec<Command>) {
         let (RunId::Backfill { id, at }, ClaimOutcome::Answered(reply)) = (due.run, outcome) else { return };
         match reply {

@@ -1,4 +1,4 @@
-//! The commands of the planner, with their data.
+//! The planner's commands, and their data.
 
 use crate::{observer::SkipReason, options::Overlap, schedule::Schedule, time::UtcTime};
 use lock_core::LockName;
@@ -11,7 +11,7 @@ pub(crate) struct Due {
     pub(crate) job: LockName,
     pub(crate) run: RunId,
     pub(crate) catch_up: CatchUp,
-    /// The overlap policy of this run: catch-up runs queue.
+    /// The overlap policy for this run. Catch-up runs queue, regardless of the job's policy.
     pub(crate) overlap: Overlap,
     pub(crate) pool: Option<PoolLimit>,
     /// Set to record the run as skipped instead of starting it.
@@ -27,27 +27,27 @@ pub(crate) struct Due {
     pub(crate) in_doubt: Option<ClaimId>,
 }
 
-/// A command to the run loop.
+/// A command for the run loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Claim the run, or record it as skipped.
     Claim(Due),
-    /// Ask the runs of this job on this node to end.
+    /// Ask the job's runs on this node to end.
     CancelRunning(LockName),
     /// Register the job again, and read its watermark.
     Register(LockName),
     /// Read the controls.
     ReadControls,
-    /// Withdraw a backfill without further scheduled times.
+    /// Withdraw a backfill that has no further scheduled times.
     CloseBackfill { job: LockName, id: Uuid },
-    /// Count skipped runs.
+    /// Report skipped runs to the observers.
     Skipped { job: LockName, reason: SkipReason, count: u32 },
 }
 
 /// The outcome of a [`Command::Claim`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClaimOutcome {
-    /// The reply of the ledger.
+    /// The ledger's reply.
     Answered(ClaimReply),
     /// The request failed; nothing was claimed.
     Failed,
@@ -56,9 +56,9 @@ pub(crate) enum ClaimOutcome {
 /// The controls of a job that apply on this node.
 #[derive(Debug, Clone)]
 pub(crate) struct EffectiveControls {
-    /// Their revision; 0 before the first command.
+    /// The revision of the controls; 0 before the first command.
     pub(crate) revision: u64,
     pub(crate) paused: bool,
-    /// The replacement schedule, or that of the program.
+    /// The replacement schedule, or the program's.
     pub(crate) schedule: Schedule,
 }

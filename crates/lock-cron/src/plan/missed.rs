@@ -1,29 +1,29 @@
 //! The search for due runs: the ones to start, and the number to skip.
 //!
-//! The work is bounded. A search goes backwards from now, in windows, until it has the latest
-//! scheduled times that the policy starts; the others are counted up to a limit. Each tick has a
+//! The work is bounded. A search goes backwards from now, in windows, until it has found as many
+//! scheduled times as the policy starts; earlier ones are counted up to a limit. Each tick has a
 //! [`Budget`] for searches; the remaining jobs wait for the next tick.
 
 use crate::{options::Misfire, schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_ledger::CatchUp;
 use std::time::Duration;
 
-/// The time that the leader leaves a spread run to its node before it checks whether the run was claimed.
+/// The time for which the leader leaves a spread run to another node before checking whether that node has claimed it.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The grace of a scheduled time without a successor, unless the job sets its own.
+/// The default grace of a schedule's last run.
 pub(super) const LAST_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The maximum number of scheduled times of one job to start after an outage.
+/// The maximum number of one job's runs that are started after an outage.
 pub(super) const MAX_STARTED: usize = 1_000;
 
 /// The maximum number of runs of one job that are counted as missed in one search.
 const MAX_COUNTED: usize = 1_000;
 
-/// The number of searches in schedules after which a tick leaves the remaining jobs to the next one.
+/// The number of schedule searches after which a tick leaves the remaining jobs to the next tick.
 const SEARCHES: usize = 2_000;
 
-/// The number of backward searches in schedules that a tick has done.
+/// The number of schedule searches that a tick has spent on due runs.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     pub(super) spent: usize,
@@ -45,7 +45,7 @@ impl Budget {
     }
 }
 
-/// A scheduled time to start.
+/// A scheduled time whose run is to be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DueInstant {
     pub(super) at: UtcTime,
@@ -68,7 +68,7 @@ pub(super) struct LookBack {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SkippedInstants {
     pub(super) first: UtcTime,
-    /// The last of them, or a time between it and the first scheduled time to start.
+    /// The last of them, or a later time before the first scheduled time to start.
     pub(super) last: UtcTime,
     pub(super) count: u32,
 }
@@ -153,8 +153,9 @@ fn decide(
 
 /// Returns the latest `most` scheduled times after `cursor` up to `now`, ascending.
 ///
-/// Windows that end now grow until one contains enough scheduled times. A window with far too many
-/// is halved towards the last one that had too few.
+/// Searches windows that end at `now` and grow until one contains enough scheduled times. If a
+/// window contains far too many, the next one begins halfway between it and the last one that
+/// contained too few.
 fn latest(
     schedule: &Schedule,
     cursor: UtcTime,

@@ -1,5 +1,5 @@
-//! The planner: due runs, missed runs, and the next claims. It is a plain value: it takes `now` as an argument and
-//! returns commands.
+//! The planner, which decides which runs are due or missed, and which claims to send next. It performs no IO and reads
+//! no clock: it takes `now` as an argument and returns commands.
 //!
 //! ```text
 //!  of each job              instant comes           claim sent                claimed, skipped, decided elsewhere
@@ -8,21 +8,22 @@
 //!                                          └───────────────────┘
 //! ```
 //!
-//! The diagram shows the plan of a leader. In addition, every node has the [`on_time`] runs of
-//! spread jobs. The leader leaves a scheduled time to its node for a moment, and reads the
-//! watermark before it takes the scheduled time. From then on, until it has caught up, only the
-//! leader claims the scheduled times of the job.
+//! The diagram shows a leader's plan. In addition, every node plans the [`on_time`] runs of spread
+//! jobs. If another node comes first for a scheduled time, the leader leaves the run to that node
+//! for a moment, and then reads the watermark. If the run is still undecided, the leader claims it.
+//! From then on, until the leader has caught up, no other node can claim the job's scheduled times.
 //!
-//! Events: elected, resigned, registered and observed (with the watermark), peers read, controls
-//! changed, tick, claim completed, run ended. Commands: claim (or skip), cancel the running runs of
-//! a job, register, read the controls, count skipped runs.
+//! The events are: elected, resigned, registered and observed (each with the watermark), peers
+//! read, controls changed, tick, claim completed, run ended. The commands are: claim or skip a run,
+//! cancel a job's running runs, register a job, read the controls, withdraw a completed backfill,
+//! report skipped runs.
 //!
 //! Invariants:
 //! - no scheduled run or backfill is planned while its job is paused, and nothing is claimed while draining; without
 //!   leadership, only on-time runs are claimed;
 //! - no claim starts a run for which this node has no room, and a pool has at most one claim in flight;
 //! - at most one claim of a job is in flight, and claims are sent in ascending order;
-//! - `cursor` and pending runs never go back: a decided or skipped run is not claimed again under the same leadership;
+//! - a run that was decided or skipped is not claimed again under the same leadership;
 //! - the number of pending runs and the work of a tick are bounded, regardless of the length of an outage.
 
 mod backfill;

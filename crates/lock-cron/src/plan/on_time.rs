@@ -1,4 +1,4 @@
-//! The runs of a job that this node may start on time, as the leader or not.
+//! The runs of a job that this node may start on time, whether or not it leads.
 //!
 //! ```text
 //!         instant comes          first in the order, with room          claimed, skipped, decided elsewhere
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Invariants:
-//! - the claim names the previous scheduled time, so the leader can still catch up every
-//!   undecided run;
+//! - each claim contains the previous scheduled time, and the store rejects it while that time is
+//!   undecided, so no run is lost;
 //! - a claim without a reply is repeated with the same id until there is one;
 //! - a scheduled time that this node does not claim is left to the leader.
 
@@ -61,7 +61,7 @@ impl OnTimeRun {
 }
 
 impl OnTimeRuns {
-    /// Restarts at the next tick, with the schedule of that time.
+    /// Starts over at the next tick, with the schedule that applies then.
     pub(super) fn restart(&mut self) {
         self.begun = false;
         self.discard();
@@ -84,7 +84,7 @@ impl OnTimeRuns {
         self.due.is_some_and(|run| run.in_doubt.is_some() && !run.in_flight)
     }
 
-    /// Drops the run if this watermark decides it.
+    /// Drops the due run if this watermark decides it, unless the store may already have its claim.
     pub(super) fn drop_decided(&mut self, watermark: UtcTime) {
         self.due = self.due.filter(|run| run.at > watermark || run.may_be_ours());
     }
@@ -106,7 +106,8 @@ impl PlannedJob {
         claim.into_iter().chain(self.on_time.next).min()
     }
 
-    /// Makes the run due. Several due runs, as after a suspension, are left to the leader.
+    /// Makes the next run due once its time has come. If several are due, as after a suspension, they are left to the
+    /// leader.
     pub(super) fn select_on_time(&mut self, now: UtcTime) {
         let runs = &mut self.on_time;
         if !runs.begun {
@@ -176,7 +177,7 @@ impl PlannedJob {
         }));
     }
 
-    /// Handles the outcome of the claim of an on-time run.
+    /// Handles the outcome of a claim for an on-time run.
     pub(super) fn on_time_answered(
         &mut self,
         now: UtcTime,
@@ -198,8 +199,8 @@ impl PlannedJob {
                 skipped(SkipReason::DecidedElsewhere);
                 self.on_time_decided(at);
             }
-            // The leader makes up for the scheduled times before it, or queues it. If this node
-            // leads, it does so immediately.
+            // The leader makes up for the earlier scheduled times, or queues this run. If this node
+            // is the leader, it does so immediately.
             ClaimOutcome::Answered(reply @ (ClaimReply::Behind | ClaimReply::Busy { .. })) => {
                 self.on_time.due = None;
                 self.observed = self.observed.max(at + missed::PATIENCE);
@@ -207,8 +208,8 @@ impl PlannedJob {
                     out.push(Command::CancelRunning(due.job.clone()));
                 }
             }
-            // The run stays due here, and the leader notices that it is not claimed. The pool delays its next claim,
-            // unless that is in doubt.
+            // The run stays due here, and the leader notices that it is unclaimed. The pool delays the next claim,
+            // unless an earlier request is in doubt.
             ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) if due.in_doubt.is_none() => {}
             ClaimOutcome::Answered(ClaimReply::Early { wait }) => run.not_before = now + wait,
             ClaimOutcome::Answered(ClaimReply::Paused | ClaimReply::Outdated) => {

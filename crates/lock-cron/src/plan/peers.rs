@@ -1,6 +1,6 @@
 //! The live nodes with the same jobs, and the order in which they claim runs.
 //!
-//! The order is a rendezvous hash of (job, scheduled time, node): each node is the first for an
+//! The order is a rendezvous hash of (job, scheduled time, node): each node comes first for an
 //! equal share of the runs, and the runs of a node that leaves are spread over the others. Nodes
 //! may disagree about the order, since only the claim decides.
 
@@ -28,14 +28,14 @@ impl Peers {
         now.since(self.read_at) <= NODE_LEASE
     }
 
-    /// Returns `true` if this node is the first for the run, assuming it has room.
+    /// Returns `true` if this node comes first for the run, assuming it has room.
     pub(super) fn is_first(&self, job: &LockName, at: UtcTime) -> bool {
         let own = weight(job, at, self.this);
         self.others.iter().all(|other| weight(job, at, *other) < own)
     }
 }
 
-/// Returns the weight of a node for a run. The node with the highest weight is the first.
+/// Returns the weight of a node for a run. The node with the highest weight comes first.
 fn weight(job: &LockName, at: UtcTime, node: Uuid) -> (u64, Uuid) {
     let (high, low) = node.as_u64_pair();
     let hash = StableHash::new().text(job.as_str()).number(at.as_millis().cast_signed());

@@ -1,4 +1,5 @@
-//! The pending runs of a job: the claims to send, for runs and for rows of skips, in ascending order.
+//! A job's pending runs: the claims to send, in ascending order. Each claim starts a run, or records a row of skips,
+//! which are consecutive scheduled times that are not started.
 
 use super::missed;
 use crate::{observer::SkipReason, time::UtcTime};
@@ -64,7 +65,7 @@ impl PendingRun {
         self.catch_up == CatchUp::No && self.skip.is_none() && self.run.scheduled().is_some()
     }
 
-    /// Returns the scheduled time, unless the store may already have the claim.
+    /// Returns the scheduled time, if the run can still count as missed.
     fn can_be_missed(&self) -> Option<UtcTime> {
         let at = self.run.scheduled()?;
         (self.in_doubt.is_none() && !self.early && self.skip.is_none()).then_some(at)
@@ -96,7 +97,8 @@ impl PendingRuns {
         self.entries.pop_front();
     }
 
-    /// Removes a run of a backfill if other runs wait behind it, unless the store may already have its claim.
+    /// Removes the front run if it belongs to a backfill and other runs wait behind it, unless the store may already
+    /// have its claim. Returns `true` if it was removed.
     pub(super) fn give_way(&mut self) -> bool {
         let is_backfill = |entry: &PendingRun| entry.run.backfill().is_some() && entry.in_doubt.is_none();
         let gives_way = !self.in_flight && self.entries.len() > 1 && self.front().is_some_and(is_backfill);

@@ -28,7 +28,7 @@ pub(super) struct PlannedJob {
     pub(super) identity: u64,
     pub(super) terms: JobTerms,
     pub(super) revision: u64,
-    /// The revision of the definition of an instance; 0 for a job in code.
+    /// The revision of the instance's definition; 0 for a job in code.
     pub(super) definition: u64,
     pub(super) paused: bool,
     /// The time up to which scheduled times are decided or pending; `None` before the job is
@@ -36,7 +36,7 @@ pub(super) struct PlannedJob {
     pub(super) cursor: Option<UtcTime>,
     /// The first scheduled time after the cursor.
     pub(super) next: Option<UtcTime>,
-    /// The time between the first two of several due runs that have not been searched yet.
+    /// Set while several runs are due and have not been searched: the time between the first two.
     pub(super) behind: Option<Duration>,
     /// Set if the next on-time run queues behind the catch-up runs.
     pub(super) follows_catch_up: bool,
@@ -45,7 +45,7 @@ pub(super) struct PlannedJob {
     pub(super) backfills: Vec<PlannedBackfill>,
     /// The runs that this node may start on time without being the leader.
     pub(super) on_time: OnTimeRuns,
-    /// The time of the last read of the watermark.
+    /// The time at which the watermark was last read.
     pub(super) observed: UtcTime,
     /// Set while the next scheduled time is left to other nodes.
     pub(super) left_to_others: bool,
@@ -103,7 +103,7 @@ impl PlannedJob {
             self.decided_up_to(now);
             return;
         }
-        // Planned at once even without room: it stays due until its grace is over or another node claims it.
+        // A run without room is planned immediately. It stays due until its grace is over or another node claims it.
         if self.is_spread() && has_room && !self.pending.has_scheduled() && !self.is_ours(name, first, peers)
         {
             self.left_to_others = true;
@@ -116,8 +116,8 @@ impl PlannedJob {
         }
     }
 
-    /// Returns `true` if the leader claims a scheduled time itself: as its first node, or because
-    /// no node has claimed it.
+    /// Returns `true` if the leader claims a scheduled time itself: because it comes first, or
+    /// because no node has claimed the run in time.
     fn is_ours(&self, name: &LockName, first: UtcTime, peers: Option<&Peers>) -> bool {
         peers.is_none_or(|peers| peers.is_first(name, first)) || first + PATIENCE <= self.observed
     }
@@ -160,8 +160,8 @@ impl PlannedJob {
         }
     }
 
-    /// Takes back the pending runs that were not claimed in time. The misfire policy then applies
-    /// to them again. Runs that wait for another run to end are kept, according to the overlap
+    /// Withdraws the pending runs that were not claimed in time, so that the misfire policy applies
+    /// to them. Runs that wait for another run to end are kept, according to the overlap
     /// policy.
     fn requeue_late(&mut self, now: UtcTime) {
         if self.overlap_room().is_none() || self.pending.has_queue() {
@@ -219,8 +219,8 @@ impl PlannedJob {
         }));
     }
 
-    /// Returns the scheduled time of the next claim. Returns `None` if there is none, or for a
-    /// triggered run. A backfill comes last.
+    /// Returns the scheduled time of the next claim, by which jobs are sorted. Returns `None`, which
+    /// sorts first, for a triggered run or if there is no claim. A backfill sorts last.
     pub(super) fn waits_since(&self) -> Option<UtcTime> {
         match self.pending.front() {
             Some(front) if front.run.backfill().is_some() => Some(UtcTime::from_micros(u64::MAX)),
@@ -234,7 +234,7 @@ impl PlannedJob {
         self.pending.in_flight || self.on_time.is_in_flight()
     }
 
-    /// Returns the time of the next tick of a leader's plan. Two changes need no tick, since they
+    /// Returns the time of the next tick for a leader's plan. Two changes need no tick, since they
     /// are events: the end of a run frees room, and a heartbeat shows whether other nodes have
     /// claimed a scheduled time.
     pub(super) fn wake_at(&self, room: &Room) -> Option<UtcTime> {

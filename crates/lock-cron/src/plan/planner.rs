@@ -1,4 +1,4 @@
-//! The planner of a group of jobs, and its events.
+//! The planner for a group of jobs, and the events that it handles.
 
 use super::{
     backfill::PlannedBackfill,
@@ -76,12 +76,12 @@ impl Planner {
         self.jobs.remove(name);
     }
 
-    /// Starts the leadership of this node. The watermarks arrive with [`registered`](Self::registered).
+    /// Starts this node's leadership. The watermarks arrive with [`registered`](Self::registered).
     pub(crate) fn elected(&mut self) {
         self.leading = true;
     }
 
-    /// Ends the leadership of this node. Claims in flight still complete.
+    /// Ends this node's leadership. Claims in flight still complete.
     pub(crate) fn resigned(&mut self) {
         self.leading = false;
         for job in self.jobs.values_mut() {
@@ -146,7 +146,7 @@ impl Planner {
         }
     }
 
-    /// Returns `true` if the leader has no room for a run that no other node starts.
+    /// Returns `true` if this node leads, and has no room for a run that only the leader may start.
     pub(crate) fn waits_for_room(&self) -> bool {
         self.room.is_node_full()
             && self.leading
@@ -208,7 +208,7 @@ impl Planner {
     }
 
     /// Plans due runs; `room` is the number of further runs that this node may start. If the budget is spent, the
-    /// remaining jobs are due immediately in [`wake_at`](Self::wake_at).
+    /// remaining jobs wait for the next tick, for which [`wake_at`](Self::wake_at) returns a time in the past.
     pub(crate) fn tick(&mut self, now: UtcTime, room: u32, budget: &mut Budget, out: &mut Vec<Command>) {
         if self.draining {
             return;

@@ -1,10 +1,10 @@
 //! The room for further runs: on this node, and in the pools of the fleet.
 //!
 //! A full pool is treated like a node without room: the runs stay due until their grace is over,
-//! and are then skipped. Only the store has all runs of a pool, so a node detects a full pool from
-//! the replies to its claims. After each back-off, one claim is then sent on behalf of all jobs of
-//! the pool. Claims of a pool are sent one at a time, so many jobs that wait for one slot cause few
-//! requests.
+//! and are then skipped. Only the store knows all open runs of a pool, so a node detects a full
+//! pool from the replies to its claims. After each back-off, one claim is then sent on behalf of
+//! all jobs in the pool. A pool's claims are sent one at a time, so even if many jobs wait for a
+//! slot, there are few requests.
 
 use super::planned_job::BUSY;
 use crate::{terms::JobTerms, time::UtcTime};
@@ -38,7 +38,7 @@ impl Default for Pool {
 }
 
 impl Room {
-    /// Begins a tick with this room on the node; `in_flight` are the terms of the jobs that have a claim in flight.
+    /// Begins a tick with this room on the node; `in_flight` yields the terms of the jobs that have a claim in flight.
     pub(super) fn begin<'a>(&mut self, of_node: u32, in_flight: impl Iterator<Item = &'a JobTerms>) {
         self.of_node = of_node;
         self.pools.values_mut().for_each(|pool| pool.asking = false);
@@ -94,7 +94,7 @@ impl Room {
         }
     }
 
-    /// Handles the end of a run of the job on this node. Its slot is free, unless another node has taken it.
+    /// Handles the end of one of the job's runs on this node. Its slot is free, unless another node has taken it.
     pub(super) fn run_ended(&mut self, terms: &JobTerms) {
         if let Some(pool) = self.pool_mut(terms) {
             pool.not_before = UtcTime::default();

@@ -57,7 +57,7 @@ fn register(planner: &mut Planner, name: &LockName, watermark: UtcTime) {
 }
 
 impl Story {
-    /// Creates a leader since 0 s, of a job with these terms that was registered then.
+    /// Creates the planner of a node that has led since 0 s, with one job, which was registered then.
     fn led(schedule: &str, terms: JobTerms) -> Self {
         let schedule = Schedule::cron(schedule).unwrap();
         let mut planner = Planner::default();
@@ -82,7 +82,7 @@ impl Story {
         out
     }
 
-    /// Returns the claims of a tick: the run, and whether it is a catch-up run.
+    /// Returns the runs claimed by a tick, and whether each is a catch-up run.
     fn claims(&mut self, now: UtcTime) -> Vec<(RunId, CatchUp)> {
         let claims = self.tick(now).into_iter().filter_map(|command| match command {
             Command::Claim(due) => Some((due.run, due.catch_up)),

@@ -1,6 +1,6 @@
-//! The moments of repeated requests: whole multiples of a second on the clock of the lock factory.
-//! Schedulers that share a factory send theirs at the same moments, so a ledger can combine them in
-//! one call.
+//! The times at which repeated requests are sent: whole seconds on the lock factory's clock.
+//! Schedulers that share a factory send their requests at the same times, so that a ledger can
+//! combine them in one call.
 
 use lock_core::clock::Moment;
 use std::time::Duration;

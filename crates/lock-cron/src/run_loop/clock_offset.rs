@@ -3,7 +3,7 @@
 use super::state::RunLoop;
 use crate::observer::CronEvent;
 
-/// The change of the offset between two heartbeats above which it counts as a jump, in seconds. A
+/// The change in the offset between two heartbeats above which it counts as a jump, in seconds. A
 /// slow reply changes the estimate of the server's clock by less.
 const MAX_CHANGE: f64 = 5.0;
 

@@ -1,4 +1,4 @@
-//! The results of the tasks of the run loop, which are its events.
+//! The results of the run loop's tasks, which the loop handles as events.
 
 use crate::{
     claim::ClaimedRun,
@@ -41,7 +41,7 @@ pub(super) enum Effect {
     RunEnded(RunKey),
 }
 
-/// Returns the error of a panicked task. Its request may have been applied.
+/// Returns the error for a panicked task, whose request may have been applied.
 pub(super) fn panicked() -> BackendError {
     BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, "a scheduler task panicked")
 }

@@ -61,8 +61,8 @@ impl RunLoop {
         self.describe_kinds();
     }
 
-    /// Checks the leadership against the clock before anything is planned. After the process was suspended, no timer
-    /// may have fired yet, and another leader may have started the runs that seem to be missed.
+    /// Checks the leadership against the clock before anything is planned. After the process was suspended, timers may
+    /// not have fired yet, and another leader may have started the runs that seem to be missed.
     pub(super) fn check_leadership(&mut self) {
         if self.leadership.as_ref().is_some_and(|leadership| !leadership.guard.is_held()) {
             self.leadership_lost(&"the leadership lease was lost");
@@ -75,7 +75,7 @@ impl RunLoop {
         self.elect(Duration::ZERO);
     }
 
-    /// Ends the leadership of this node without releasing its lock.
+    /// Ends this node's leadership, and returns its lock without releasing it.
     pub(super) fn follow(&mut self) -> Option<LockGuard> {
         let Leadership { guard, .. } = self.leadership.take()?;
         self.shared.leading.store(false, Ordering::SeqCst);
@@ -85,7 +85,7 @@ impl RunLoop {
         Some(guard)
     }
 
-    /// Ends the leadership of this node and releases its lock.
+    /// Ends this node's leadership and releases its lock.
     pub(super) fn resign(&mut self) {
         let Some(guard) = self.follow() else { return };
         self.resigning = true;

@@ -163,7 +163,7 @@ impl RunLoop {
         let (this, jobs) = (self.shared.node.id, self.fingerprint);
         let is_peer = |node: &&LiveNode| node.id != this && node.jobs == jobs && node.room > 0;
         let others: Vec<_> = outcome.nodes.iter().filter(is_peer).map(|node| node.id).collect();
-        // If runs wait that only a leader may start, the leadership goes to a node with room.
+        // If runs that only a leader may start are waiting, hand the leadership to a node with room.
         if !others.is_empty() && self.planner.waits_for_room() && self.phase == Phase::Running {
             self.resign();
         }
@@ -193,7 +193,7 @@ impl RunLoop {
         }
     }
 
-    /// Repeats a registration for the jobs that wait for it. A failed refresh waits for the next interval.
+    /// Repeats a registration for the jobs that are waiting for it. A failed refresh is left to the next interval.
     pub(super) fn registration_failed(&mut self, error: &BackendError, jobs: Vec<Registration>) {
         self.shared.node.store_failed(error);
         let waits = |job: &LockName| self.planner.waits_for_watermark(job);
@@ -301,7 +301,7 @@ impl RunLoop {
     fn take_over(&mut self, left: OpenRun) {
         let Some(job) = self.jobs.get(&left.job).cloned() else { return };
         let key = RunKey { job: left.job.clone(), run: left.run };
-        // While its last attempt is still ending on this node, or without room, it is left to a later check.
+        // Left to a later check while its last attempt is still ending on this node, or while there is no room.
         if self.phase != Phase::Running || self.room() == 0 || self.shared.node.running.has(&key) {
             return;
         }

@@ -14,7 +14,7 @@ use lock_ledger::{Instance, Instances, LiveNode, OpenRun, Registration, RunId};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 
-/// The instances of the group that this node has read.
+/// The group's instances, as read by this node.
 #[derive(Debug)]
 pub(super) struct KnownInstances {
     /// The revision up to which they are known.
@@ -39,8 +39,8 @@ impl RunLoop {
         self.jobs.get(name).is_some_and(|job| job.definition > 0)
     }
 
-    /// Reads the instances if a heartbeat shows another revision. A leader reads them even without kinds, since it
-    /// reports those that no node runs.
+    /// Reads the instances if a heartbeat shows another revision. A leader reads them even if it has no
+    /// kinds, since it reports those that no node runs.
     pub(super) fn instances_seen(&mut self, revision: u64, nodes: &[LiveNode], at: UtcTime) {
         if self.kinds.is_empty() && self.leadership.is_none() {
             return;
@@ -93,7 +93,7 @@ impl RunLoop {
         self.register_defined(&defined);
     }
 
-    /// Sets a definition. Returns `true` if it changed and this node can run it.
+    /// Applies an instance's definition. Returns `true` if it changed and this node can run it.
     fn define(&mut self, instance: &Instance) -> bool {
         let name = &instance.name;
         if self.jobs.get(name).is_some_and(|job| job.definition == instance.revision) {

@@ -1,4 +1,4 @@
-//! The leadership of this node.
+//! This node's leadership.
 
 use lock_core::{LockGuard, LostReason};
 use std::{future::Future, pin::Pin};
@@ -14,7 +14,7 @@ impl Leadership {
     }
 }
 
-/// Completes when the leadership is lost. Never completes if there is none.
+/// Completes when the leadership is lost. Never completes if this node does not lead.
 pub(super) async fn lost(leadership: &mut Option<Leadership>) -> LostReason {
     match leadership {
         Some(leadership) => leadership.lost.as_mut().await,

@@ -1,12 +1,12 @@
 //! The loss of the group's data in the store, and the controls that this node knew before it.
 //!
 //! Rules:
-//! - A group has a creation time. If it differs from the previous one, or is missing, the store lost the data of the
-//!   group. The leader reports that once, and not for each job.
+//! - A group has a creation time. If it differs from the previous one, or is missing, the store lost the group's data.
+//!   The leader reports that once, and not for each job.
 //! - A node that notices the loss keeps the controls that it read before. It sends those of its own jobs to the store:
 //!   pauses, resumes and schedules, with the revisions that they had.
-//! - The store keeps the controls with the highest revision, so nodes that read at different times agree on the last
-//!   command of an operator. A command given after the loss has a higher revision than all of them.
+//! - The store keeps the controls with the highest revision, so nodes that read at different times agree on the
+//!   operators' last command. A command given after the loss has a higher revision than all of them.
 //! - Controls that no running node has read are lost. Instances get their controls back if they are added again within
 //!   ten minutes.
 
@@ -23,7 +23,7 @@ pub(super) struct LostData {
     created: Option<UtcTime>,
     controls: BTreeMap<LockName, JobControls>,
     noticed: Option<Instant>,
-    /// Set while they are being sent.
+    /// Set while the controls are being sent.
     sending: bool,
     /// Jobs that were new to the store although this leader had registered them. The next heartbeat shows whether the
     /// whole group was lost.
@@ -31,7 +31,7 @@ pub(super) struct LostData {
 }
 
 impl RunLoop {
-    /// Takes the group's creation time and the controls from the store. Returns the controls that apply.
+    /// Handles the group's creation time and controls, as read from the store. Returns the controls that apply.
     pub(super) fn remembered(
         &mut self,
         created: Option<UtcTime>,

@@ -98,8 +98,8 @@ impl RunLoop {
     }
 }
 
-/// Yields even if `until` has passed: while the planner searches a long outage, many consecutive
-/// ticks leave work for the next one.
+/// Yields even if `until` has passed, because after a long outage, many consecutive ticks leave work
+/// for the next one.
 async fn sleep_or_yield(until: Instant) {
     if until <= Instant::now() {
         yield_now().await;

@@ -1,7 +1,7 @@
-//! The run loop, which executes the commands of the planner. It has one set of tasks, and nothing else spawns.
+//! The run loop, which executes the planner's commands. It spawns all tasks of the scheduler, in one set.
 //!
-//! Everything that takes time is a task of the set. Its result is an [`Effect`](effect::Effect), an event of the loop.
-//! Dropping the loop drops the set, and with it every running task.
+//! Everything that takes time is a task in this set. Its result is an [`Effect`](effect::Effect), which the loop
+//! handles as an event. Dropping the loop drops the set, and with it every running task.
 
 mod beats;
 mod clock_offset;

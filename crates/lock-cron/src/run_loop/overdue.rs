@@ -10,7 +10,7 @@ use lock_ledger::{GroupSummary, JobSummary};
 use std::{collections::BTreeMap, mem, time::Duration};
 
 impl RunLoop {
-    /// Reads the latest successes, if any job has an alert.
+    /// Reads the times of the latest successes, if any job has an `alert_after` or is reported as overdue.
     pub(super) fn read_successes(&mut self) {
         let alerts = self.jobs.values().any(|job| job.terms.alert_after.is_some());
         if !alerts && self.overdue.is_empty() {
@@ -60,7 +60,7 @@ impl RunLoop {
         }
     }
 
-    /// Ends the reports of this node; the next leader reports the overdue jobs again.
+    /// Ends this node's reports; the next leader reports the overdue jobs again.
     pub(super) fn hand_over_overdue(&mut self) {
         for job in mem::take(&mut self.overdue) {
             let ended = |group| CronEvent::OverdueEnded { group, job: &job, succeeded: false };

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-/// The phase of a run loop. Draining and finishing share one deadline; without one, they wait for everything.
+/// The phase of a run loop. Draining and finishing share one deadline; without it, they wait for all claims and bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Running,

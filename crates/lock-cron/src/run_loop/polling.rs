@@ -58,8 +58,8 @@ impl RunLoop {
         (self.shared.node.terms.lease / 3).min(MAX_INTERVAL)
     }
 
-    /// Registers jobs and reads their watermarks; those of instances are only read. Also refreshes registrations: a job
-    /// that no leader has registered for a while counts as removed.
+    /// Registers jobs and reads their watermarks. Instances are not registered; only their watermarks are read. Also
+    /// refreshes registrations: a job that no leader has registered for a while counts as removed.
     pub(super) fn register(&mut self, jobs: &[LockName], after: Duration) {
         let node = self.shared.node.clone();
         let registrations = jobs.iter().filter_map(|job| self.planner.registration(job));

@@ -25,7 +25,7 @@ const MAX_LOOKS: u32 = 3;
 pub(super) struct UnownedJobs {
     triggers: Vec<Trigger>,
     orphans: BTreeMap<RunKey, u32>,
-    /// Jobs with an open run, for whose end a trigger may wait.
+    /// Jobs with an open run, which a trigger may be waiting for.
     busy: BTreeSet<LockName>,
     reported: BTreeSet<LockName>,
 }
@@ -55,8 +55,8 @@ impl UnownedJobs {
         self.report(unowned)
     }
 
-    /// Returns `true` if a trigger seems to be overdue. Before reporting it, the caller must read whether it is still
-    /// waiting.
+    /// Returns `true` if a trigger seems to be overdue. Before reporting its job, the caller must check in the store
+    /// whether the trigger is still waiting.
     pub(super) fn has_overdue_trigger(&self, now: UtcTime) -> bool {
         self.overdue(now).next().is_some()
     }

@@ -41,7 +41,8 @@ impl Fingerprint {
         Self { schedule, zone }
     }
 
-    /// Returns the hash of the text, the zone name and the [`DstPolicy`]. Independent of the time.
+    /// Returns the hash of the text, the zone name and the [`DstPolicy`]. It does not depend on the
+    /// time of the fingerprint.
     ///
     /// ```
     /// use lock_cron::{Schedule, UtcTime};

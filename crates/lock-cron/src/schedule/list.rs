@@ -122,7 +122,7 @@ fn item(field: Field, piece: Token<'_>, whole: Token<'_>) -> Result<Item, Proble
     if let Some(special) = special(field, base)? {
         return match step {
             None => Ok(special),
-            Some(_) => Err(wrong(field, piece, "cannot have a step: remove the part from `/` on")),
+            Some(_) => Err(wrong(field, piece, "cannot have a step: remove the `/` and everything after it")),
         };
     }
     let (first, last, range) = match (base.is("*"), hashed(field, base)?, base.cut('-')) {
@@ -172,7 +172,7 @@ fn value(field: Field, token: Token<'_>) -> Result<u16, Problem> {
     match token.number().or(named) {
         Some(value) if (field.first()..=field.last()).contains(&value) => Ok(value),
         Some(_) => Err(wrong(field, token, format!("is out of range: use {}", field.allowed()))),
-        None => Err(wrong(field, token, format!("is not understood: use {}", field.allowed()))),
+        None => Err(wrong(field, token, format!("is not a valid value: use {}", field.allowed()))),
     }
 }
 
@@ -189,13 +189,13 @@ fn hashed(field: Field, token: Token<'_>) -> Result<Option<(u16, u16)>, Problem>
     match (head.is("H"), inside.and_then(|inside| inside.cut('-'))) {
         (true, Some((first, last))) => match (value(field, first)?, value(field, last)?) {
             (first, last) if first <= last => Ok(Some((first, last))),
-            _ => Err(wrong(field, token, "goes backwards: use a first value that is at most the last")),
+            _ => Err(wrong(field, token, "goes backwards: put the lower value first")),
         },
-        _ => Err(wrong(field, token, "is not understood: use a range within `H`, as in `H(0-29)`")),
+        _ => Err(wrong(field, token, "is invalid: use a range within `H`, as in `H(0-29)`")),
     }
 }
 
-/// Parses the items that only fields of days allow.
+/// Parses the items that only the two day fields allow.
 fn special(field: Field, token: Token<'_>) -> Result<Option<Item>, Problem> {
     let tail =
         |length: usize| token.text.len().checked_sub(length).filter(|at| token.text.is_char_boundary(*at));

@@ -59,7 +59,7 @@ fn body(rest: Token<'_>) -> Result<Body<'_>, Problem> {
         ("@every", _) => match argument.text.parse() {
             Ok(period) => Ok(Body::Every(argument, period)),
             Err(source) => Err(argument
-                .problem(ScheduleErrorKind::InvalidPeriod, "the period", "is not understood: use `@every 1h30m`")
+                .problem(ScheduleErrorKind::InvalidPeriod, "the period", "is invalid: use `@every 1h30m`")
                 .because(source)),
         },
         ("@at", _) => match argument.text.parse() {
@@ -68,7 +68,7 @@ fn body(rest: Token<'_>) -> Result<Body<'_>, Problem> {
                 .problem(
                     ScheduleErrorKind::InvalidInstant,
                     "the time",
-                    "is not understood: use `@at 2030-01-31T09:00:00Z`",
+                    "is invalid: use `@at 2030-01-31T09:00:00Z`",
                 )
                 .because(source)),
         },

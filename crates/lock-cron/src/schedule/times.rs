@@ -44,7 +44,7 @@ impl Times {
             Some(_) => {
                 refused("never runs, because no date matches it: change the day, month, weekday or year")
             }
-            None => refused("is not understood, so it never runs"),
+            None => refused("cannot be parsed, so it never runs"),
         }
     }
 

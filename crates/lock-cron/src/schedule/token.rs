@@ -52,7 +52,7 @@ pub(crate) fn trim(token: Token<'_>) -> Token<'_> {
     token.split_at(token.text.trim_end().len()).0
 }
 
-/// Splits off the first word and the blanks after it.
+/// Splits off the first word and the whitespace after it.
 pub(crate) fn word(token: Token<'_>) -> (Token<'_>, Token<'_>) {
     let end = token.text.find(char::is_whitespace).unwrap_or(token.text.len());
     let (word, rest) = token.split_at(end);

@@ -2,7 +2,7 @@
 
 use super::{Schedule, zone::Zone};
 
-/// The maximum length of a description in words, in characters. Beyond it, the text of the schedule is easier to read.
+/// The maximum length of a description, in characters. The schedule's text is easier to read than a longer one.
 const MAX_WORDS: usize = 60;
 
 /// The workdays as croner lists them.

@@ -191,7 +191,7 @@ async fn invalid_pools_are_refused() {
     refused(job("job").pool("", 1), name, ["pool ``", "name is invalid"]);
     refused(job("job").pool(&"n".repeat(201), 1), name, ["pool `nnn", "at most 200"]);
     heavy(job("first"), 2);
-    refused(job("job").pool("heavy", 3), options, ["pool `heavy`", "limits it to 2, this one to 3"]);
+    refused(job("job").pool("heavy", 3), options, ["pool `heavy`", "limits it to 2, but this one to 3"]);
     let kind = node.cron.kind("job", |_| async { Ok(()) });
     refused(kind.pool("heavy", 3), options, ["pool `heavy`", "use the same limit"]);
     heavy(node.cron.kind("kind", |_| async { Ok(()) }), 2);

@@ -53,7 +53,7 @@ fn invalid_field_is_named_marked_and_quoted() {
         ("0 0 L-3 * *", Field::DayOfMonth, "L", "`L`, `LW` or `15W`"),
         ("0 0 L,LW * *", Field::DayOfMonth, "L,LW", "use a job for each"),
         ("0 0 W * *", Field::DayOfMonth, "W", "`15W`"),
-        ("0 0 15W/2 * *", Field::DayOfMonth, "15W/2", "remove the part"),
+        ("0 0 15W/2 * *", Field::DayOfMonth, "15W/2", "remove the `/`"),
         ("0 0 * * L", Field::DayOfWeek, "L", "`FRIL`"),
         ("0 0 * * MON#6", Field::DayOfWeek, "6", "use 1-5"),
         ("0 0 * * MON#", Field::DayOfWeek, "", "use 1-5"),
@@ -85,7 +85,7 @@ fn invalid_field_is_named_marked_and_quoted() {
 fn mark_is_below_the_invalid_text() {
     assert_eq!(
         format!("{:#}", refused("0 2 * * MON-FRO")),
-        "the day of the week `FRO` in `0 2 * * MON-FRO` is not understood: use 0-7, SUN-SAT, `MON#2` or `FRIL`\n  \
+        "the day of the week `FRO` in `0 2 * * MON-FRO` is not a valid value: use 0-7, SUN-SAT, `MON#2` or `FRIL`\n  \
          0 2 * * MON-FRO\n              ^^^ day of the week"
     );
     let wide = format!("{:#}", refused("ä\t2 * * x"));

@@ -1,4 +1,4 @@
-//! Backfills, which run past scheduled times one at a time, in ascending order.
+//! Backfills, which run a job for past scheduled times, one at a time, in ascending order.
 //!
 //! ```text
 //!            command                  claim of its last time, or withdrawn

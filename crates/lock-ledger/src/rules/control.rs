@@ -114,7 +114,7 @@ impl GroupLedger {
         CommandReply::Accepted { revision: self.raise_revision(now) }
     }
 
-    /// Removes triggers with their payloads. Returns `false` if there were none.
+    /// Removes matching triggers and their payloads. Returns `false` if there were none.
     pub(super) fn withdraw_triggers(&mut self, which: impl Fn(&Trigger) -> bool) -> bool {
         let withdrawn: Vec<_> = self.triggers.extract_if(.., |trigger| which(trigger)).collect();
         for trigger in &withdrawn {
@@ -142,13 +142,13 @@ impl GroupLedger {
     }
 }
 
-/// Returns the key under which the payload of a trigger is stored.
+/// Returns the key under which a trigger's payload is stored.
 fn key_of(trigger: &Trigger) -> (LockName, RunId) {
     (trigger.job.clone(), RunId::Triggered(trigger.id))
 }
 
 impl Job {
-    /// Marks the open runs, or one of them, as cancelled. Returns `None` if there are none, and
+    /// Marks one or all open runs as cancelled. Returns `None` if there are none, and
     /// `false` if all of them were already marked.
     fn cancel(&mut self, run: Option<RunId>) -> Option<bool> {
         let asked = self.open.iter_mut().filter(|(id, _)| run.is_none_or(|run| run == **id));

@@ -48,7 +48,7 @@ impl Job {
         let Some(open) = self.open.get_mut(&r.run).filter(|open| open.claim == r.claim) else {
             return if self.remembers(r.run, Some(r.claim)) { EndReply::Recorded } else { EndReply::Gone };
         };
-        // The end of an attempt that had ended before is already in the history, unless it was requeued.
+        // An attempt that has already ended is in the history, unless it was requeued.
         let was_running = open.stage == Stage::Running;
         let is_last = open.stage == Stage::Unbegun && then == AfterAttempt::Finish;
         let ended = (was_running && then != AfterAttempt::Requeue || is_last)

@@ -27,7 +27,7 @@ use lock_core::{__private::expiry, LockName, clock::UtcTime};
 use std::collections::BTreeSet;
 
 impl Job {
-    /// Returns `true` if the job has the definition with this revision, or no definition for 0.
+    /// Returns `true` if this is the revision of the job's definition; 0 for a job without one.
     pub(super) fn is_defined_by(&self, revision: u64) -> bool {
         match self.kind {
             JobKind::Static => revision == 0,

@@ -1,4 +1,4 @@
-//! The rules of the run ledger as pure functions over the data of one group.
+//! The rules of the run ledger as pure functions over one group's data.
 //!
 //! ```text
 //!            claim                     end(finish)
@@ -13,8 +13,8 @@
 //!
 //! Invariants:
 //! - A scheduled time is decided once: each claim and each skip raises the watermark. A time that
-//!   is not above the watermark, or not above the start of its schedule, is never claimed as a
-//!   first attempt.
+//!   is not later than both the watermark and the start of its schedule is never claimed as a first
+//!   attempt.
 //! - An open run has one attempt, and only its claim id can renew or end it.
 //! - An attempt whose lease has ended cannot be renewed, only ended or followed by another.
 //! - A claim with a pool starts a run only while the pool has fewer open runs than the claim's

@@ -83,7 +83,7 @@ impl GroupLedger {
         self.jobs.iter().flat_map(of_job).collect()
     }
 
-    /// Lists the last entries of a history, newest first.
+    /// Lists the last entries of a job's history, newest first.
     #[must_use]
     pub fn history(&self, job: &LockName, max: usize) -> Vec<Attempt> {
         self.jobs.get(job).map_or_else(Vec::new, |job| job.history.iter().take(max).cloned().collect())

@@ -39,7 +39,7 @@ pub struct GroupLedger {
     pub(super) kinds: BTreeMap<LockName, Summary>,
     pub(super) instances: BTreeMap<LockName, Instance>,
     pub(super) instances_revision: u64,
-    /// The latest changes of instances, oldest first.
+    /// The latest changes to instances, oldest first.
     pub(super) changes: VecDeque<(u64, LockName)>,
     /// The removal times, in ms, of the records of instances that have run once.
     pub(super) expiring: BTreeSet<(u64, LockName)>,

@@ -6,8 +6,8 @@ use uuid::Uuid;
 const HOURLY: &str = "0 * * * *";
 const NOON: u64 = 12 * 3600;
 
-/// Returns the claims of the next tick: the scheduled time of a scheduled run, or `None` for a run
-/// of the backfill.
+/// Returns the claims of the next tick: the time of a scheduled run, or `None` for a backfill
+/// run.
 fn claims(planner: &mut Planner, now: UtcTime) -> Vec<Option<UtcTime>> {
     let mut out = Vec::new();
     planner.tick(now, u32::MAX, &mut Budget::default(), &mut out);

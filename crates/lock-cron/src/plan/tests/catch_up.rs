@@ -10,7 +10,8 @@ fn minutes(minutes: std::ops::RangeInclusive<u64>, catch_up: CatchUp) -> Vec<(Ru
     minutes.map(|minute| (run_at(minute * 60), catch_up)).collect()
 }
 
-/// Returns the planned runs of a job that runs every minute, after half an hour, and the number of missed ones.
+/// Returns the runs of an every-minute job that are planned after half an hour without a tick, and the number of
+/// missed ones.
 fn after_half_an_hour(terms: JobTerms) -> (Vec<(RunId, CatchUp)>, u32) {
     let mut story = Story::led("* * * * *", terms);
     let now = at(30 * 60 + 20);

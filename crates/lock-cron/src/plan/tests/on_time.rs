@@ -53,7 +53,7 @@ impl Spread {
         out
     }
 
-    /// Returns the first minute at or after `from`, in seconds, whose first node is this one or the other one.
+    /// Returns the first minute at or after `from`, in seconds, for which this node comes first, or else the other one.
     fn minute(&self, from: u64, is_ours: bool) -> u64 {
         let peers = Peers { this: self.this, others: vec![self.other], read_at: at(0) };
         let is_it = |minute: &u64| peers.is_first(&name(), at(*minute)) == is_ours;
@@ -197,7 +197,7 @@ fn run_with_a_full_pool_stays_due_on_its_node() {
     assert_eq!(spread.planner.wake_at(), Some(ms(minute, 250)));
     let [again] = spread.claims(ms(minute, 250), 1).try_into().unwrap();
     assert_eq!((again.run, again.after), (due.run, due.after));
-    // One of its requests was not answered.
+    // One of the requests for this claim got no reply.
     let again = Due { in_doubt: Some(ClaimId::random()), ..again };
     spread.answer(ms(minute, 250), &again, ClaimReply::PoolFull { running: 1 });
     assert_eq!(spread.claims(ms(minute, 251), 1), [], "must also back off");

@@ -1,4 +1,4 @@
-//! Pools: runs that wait for a slot, and the requests for it.
+//! Pools: runs that wait for a slot, and the claims that they send.
 
 use super::*;
 use lock_ledger::PoolLimit;
@@ -11,7 +11,7 @@ fn in_pool(terms: JobTerms) -> JobTerms {
     JobTerms { pool: Some(pool), placement: Placement::Leader, ..terms }
 }
 
-/// A leader of several jobs in one pool.
+/// The planner of a leader with several jobs in one pool.
 struct Pooled(Planner);
 
 impl Pooled {
