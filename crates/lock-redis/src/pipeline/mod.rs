@@ -1,4 +1,4 @@
-//! Acquires, renewals and releases over one connection: many operations in few calls.
+//! Batches acquisitions, renewals and releases over one connection, so that many operations need few calls.
 //!
 //! ```text
 //!   submit ──▶ queue ──▶ call ──▶ exchange ──▶ the client library
@@ -6,9 +6,9 @@
 //!                └─ task ◀─┘ replied: completes the operations and sends those submitted meanwhile
 //! ```
 //!
-//! While no call is in progress, `submit` sends in place: it polls the future of the client library
-//! once, which takes the command, and leaves the call to the task. From then on nothing depends on
-//! the caller.
+//! While no call is in progress, `submit` sends the command itself: it polls the client library's
+//! future once, which hands the command to the library, and then passes the call on to the
+//! background task. From then on, nothing depends on the caller.
 //!
 //! The mutex guards plain data. Neither the client library nor completions are called while it is held.
 
