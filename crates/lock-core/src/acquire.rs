@@ -143,7 +143,7 @@ impl AcquireFuture {
         }
     }
 
-    /// Creates the guard of a grant and ends the wait.
+    /// Creates the guard for a grant and ends the wait.
     fn guard(&mut self, hold: Arc<HoldState>) -> Option<LockGuard> {
         let pending = self.pending.take()?;
         Some(LockGuard::new(hold, pending.entry().clone(), self.spec.clone(), self.handle.clone()))

@@ -207,14 +207,13 @@ impl LockFactoryBuilder {
         self
     }
 
-    /// Disables this process's card. [`inspect`](LockFactory::inspect) in other processes then does not show
+    /// Disables this process's card. [`inspect`](LockFactory::inspect) calls in other processes will then no longer show
     /// which process holds a lock. Nothing else changes.
     ///
-    /// With a card, the store keeps the host, process id, program and version of this process, for example in Redis
-    /// under `distlock:process:<process id>`. The card is written in the background, half a second after the first
-    /// acquire, and renewed every 20 s. It is removed by [`shutdown`](LockFactory::shutdown), and otherwise expires
-    /// within 60 s after the process ends. If the store refuses the card, one warning is logged and no card is
-    /// written.
+    /// When the card is enabled, the store holds this process's host, process id, program and version (in Redis, for
+    /// example, under `distlock:process:<process id>`). The card is written in the background, half a second after the
+    /// first acquire, and renewed every 20 s. It is removed by [`shutdown`](LockFactory::shutdown), or else expires
+    /// within 60 s of the process ending. If the store rejects the card, one warning is logged and no card is written.
     pub fn without_card(mut self) -> Self {
         self.card.turn_off();
         self
