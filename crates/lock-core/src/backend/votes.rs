@@ -48,6 +48,8 @@ pub enum VoteKind {
         /// The lease, as it is stored.
         lease: String,
     },
+    /// It started or ended the subscription.
+    Acknowledged,
     /// It could not be reached, or refused the request.
     Failed {
         /// The error.
@@ -81,6 +83,7 @@ impl VoteKind {
             Self::Released => "released",
             Self::Free => "free",
             Self::Held { .. } => "held",
+            Self::Acknowledged => "acknowledged",
             Self::Failed { .. } => "failed",
             Self::NoAnswer => "no_answer",
         }

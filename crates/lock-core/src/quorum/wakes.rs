@@ -148,8 +148,12 @@ impl Wakes {
         while tally.ruling().is_none() {
             let until = clock.now() + STRAGGLER_TIMEOUT;
             let Some((node, answer)) = coming.next(&*clock, until).await else { break };
-            tally.add(if answer.is_ok() { Word::Yes } else { Word::Out });
-            kinds[node] = answer.err().map(|error| VoteKind::Failed { error: error.to_string() });
+            let (word, kind) = match answer {
+                Ok(()) => (Word::Yes, VoteKind::Acknowledged),
+                Err(error) => (Word::Out, VoteKind::Failed { error: error.to_string() }),
+            };
+            kinds[node] = Some(kind);
+            tally.add(word);
             if tally.is_lost() {
                 break;
             }

@@ -76,6 +76,17 @@ impl WakeListener for Deaf {
     fn server_restarted(&self) {}
 }
 
+#[tokio::test(start_paused = true)]
+async fn failed_subscription_has_the_reply_of_each_node() {
+    let (fleet, name) = (Fleet::of(3), LockName::new("x").unwrap());
+    let (quorum, listener): (_, Arc<dyn WakeListener>) = (fleet.quorum(), Arc::new(Deaf));
+    let id = quorum.register_listener(Arc::downgrade(&listener));
+    fleet.set(&[1, 2], Mode::Down);
+    let error = quorum.subscribe(id, name).await.unwrap_err();
+    let words: Vec<_> = error.votes().iter().map(|vote| vote.kind.as_str()).collect();
+    assert_eq!(words, ["acknowledged", "failed", "failed"]);
+}
+
 /// A node acknowledges a subscription that has ended meanwhile. It is withdrawn, and that is never answered.
 #[tokio::test(start_paused = true)]
 async fn late_subscription_is_ended_within_a_limit() {
