@@ -28,7 +28,7 @@ pub(super) struct Fairness {
     chain_ended: bool,
     since: Moment,
     freed_at: Moment,
-    /// The time before which no acquire is sent.
+    /// The time until which acquires are delayed so that other processes go first.
     pub(super) others_until: Moment,
     /// The streak continues with an acquire before this time, so an idle machine is kept until then.
     remembered_until: Option<Moment>,

@@ -62,7 +62,7 @@ fn single_try_is_not_held_up_by_a_stream_of_wake_ups() {
         }
     }
     let waited = story.now.since(begin);
-    assert!(waited <= ms(20), "the single try was sent after {waited:?}");
+    assert!(waited <= ms(20), "the single attempt was sent after {waited:?}");
 }
 
 #[test]
@@ -133,14 +133,7 @@ fn lost_reply_to_a_release_does_not_void_the_next_pause() {
     story.at(0.4);
     assert_eq!(story.releases(0), lease);
     story.released(lease, 0, Released::Gone { held_by_other: false });
-    // A long hold, after which others go first.
-    story.tell(Event::Drop { hold });
-    story.next();
-    assert_eq!(story.releases(0), next);
-    story.released(next, 0, Released::Released { listeners: Some(2) });
-    story.says_nothing();
-    story.tell(Event::Woken);
-    story.says_nothing();
+    pauses_after_a_long_hold(&mut story, next, hold);
 }
 
 /// An undo (Gone, no wake-up of its own) is in progress when another process releases: that is no echo. After the next
@@ -165,13 +158,8 @@ fn wake_up_during_an_undo_does_not_void_the_next_pause() {
     let next = story.tries();
     let hold = story.granted(next);
     story.next();
-    story.at(0.5).tell(Event::Drop { hold });
-    story.next();
-    assert_eq!(story.releases(0), next);
-    story.released(next, 0, Released::Released { listeners: Some(2) });
-    story.says_nothing();
-    story.tell(Event::Woken);
-    story.says_nothing();
+    story.at(0.5);
+    pauses_after_a_long_hold(&mut story, next, hold);
 }
 
 /// The wait after a busy reply ends in 1 ms, when the lease of the holder is over. A wake-up must not postpone the try.
@@ -187,4 +175,15 @@ fn wake_up_does_not_postpone_a_try_that_is_due() {
     story.tell(Event::Woken);
     story.at(due.since(Moment::START).as_secs_f64() + 0.000_1);
     story.tries();
+}
+
+/// Ends a long hold, after which others go first. The wake-up by the own release does not end the pause.
+fn pauses_after_a_long_hold(story: &mut Story, lease: LeaseNumber, hold: HoldId) {
+    story.tell(Event::Drop { hold });
+    story.next();
+    assert_eq!(story.releases(0), lease);
+    story.released(lease, 0, Released::Released { listeners: Some(2) });
+    story.says_nothing();
+    story.tell(Event::Woken);
+    story.says_nothing();
 }
