@@ -31,13 +31,13 @@ impl Lock {
     /// ```
     ///
     /// # Errors
-    /// Same as [`acquire`](Self::acquire), and [`LockErrorKind::AsyncContext`] in a task of a tokio runtime, whose
-    /// thread must not block. [`LockErrorKind::NoRuntime`] if the factory has no worker and has not yet been used in a
-    /// runtime, or if that runtime has ended.
+    /// Same as [`acquire`](Self::acquire), and [`LockErrorKind::AsyncContext`] if called from a tokio task, where
+    /// blocking the thread is not allowed. [`LockErrorKind::NoRuntime`] if the factory has no worker and has not yet
+    /// been used in a runtime, or if that runtime has ended.
     ///
     /// # Panics
-    /// Panics in a future under [`tokio::task::unconstrained`], and in the drop of a task while its multi-threaded
-    /// runtime shuts down. Neither can be distinguished from a thread that may block.
+    /// Panics if called from a future wrapped in [`tokio::task::unconstrained`], or while a task is dropped during the
+    /// shutdown of a multi-threaded runtime. Neither case can be distinguished from a thread that may block.
     pub fn acquire_blocking(&self) -> Result<LockGuard, LockError> {
         block_on(self.handle(), self.name(), self.acquire())?
     }

@@ -59,7 +59,7 @@ pub enum LockErrorKind {
     /// There is no tokio runtime, or it has no timer. (The latter is detected by catching a panic, so the panic
     /// message is printed; under `panic = "abort"` the process aborts.)
     NoRuntime,
-    /// A blocking call was made in a task of a tokio runtime. It would block a thread that other tasks need.
+    /// A blocking call was made from a tokio task. It would block a thread that other tasks need.
     AsyncContext,
     /// The store did not confirm a release: it did not reply in time, or its reply was lost. The guard is gone and
     /// the release continues in the background, so the caller has nothing left to do. The work was protected unless

@@ -133,7 +133,7 @@ mod tests {
     use super::FifoMap;
     use std::collections::BTreeMap;
 
-    /// Draws pseudo-random numbers from a fixed seed.
+    /// Returns a pseudo-random number generator with a fixed seed.
     fn draws() -> impl FnMut(u64) -> u64 {
         let mut state = 1_u64;
         move |below| {

@@ -218,11 +218,11 @@ impl LockOptions {
         self
     }
 
-    /// Sets the time for which the store keeps the fencing counter of the lock after the last grant: from 1 s to 100
-    /// years, or forever. By default, the backend's own retention applies.
+    /// Sets how long the store keeps the lock's fencing counter after the last grant: from 1 s to 100 years, or
+    /// forever. By default, the backend's own retention applies.
     ///
-    /// A short time suits names that are used once, for example the names of orders. Tokens keep increasing after a
-    /// counter has expired, since they follow the store's clock.
+    /// A short retention is suitable for names that are used only once, such as order IDs. Tokens keep increasing after
+    /// a counter has expired, since they follow the store's clock.
     pub const fn retention(mut self, retention: Retention) -> Self {
         self.retention = retention;
         self

@@ -1,4 +1,4 @@
-//! Owners, for re-entry: passed to each lock, or set for a scope.
+//! The owners of locks, for re-entry. An owner is passed to each lock or set for a scope.
 
 use crate::{ids::ProcessId, machine::OwnerId};
 use std::{fmt, future::Future, sync::Arc};

@@ -184,7 +184,7 @@ impl Scheduler {
     /// replaces the instance's payload in this run. Every attempt of the run receives it, on any
     /// node.
     ///
-    /// A payload is JSON of at most 64 KiB. At most 256 waiting triggers of a group may have a
+    /// A payload is JSON of at most 64 KiB. At most 256 pending triggers of a group may have a
     /// payload, which limits the stored payloads to 16 MiB. Nodes with an earlier version run the
     /// job without the payload: upgrade all nodes first.
     ///

@@ -113,7 +113,7 @@ pub enum RowProblem {
     #[error(transparent)]
     Sku(SkuError),
     /// Another line has the same code.
-    #[error("the sku {sku} already appears on line {first}: give each product its own sku")]
+    #[error("the SKU {sku} already appears on line {first}: give each product its own SKU")]
     Duplicate {
         /// The duplicate code.
         sku: Sku,

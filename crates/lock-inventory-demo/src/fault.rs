@@ -1,5 +1,5 @@
 //! Faults that a shop injects into its own critical sections, between the read and the write. The
-//! exact position makes runs with faults reproducible.
+//! exact position makes runs with injected faults reproducible.
 
 use serde::{Deserialize, Serialize};
 use std::{

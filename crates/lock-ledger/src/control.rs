@@ -75,7 +75,7 @@ pub enum CommandReply {
     Unregistered,
     /// A limit is reached: [`MAX_TRIGGERS`](crate::MAX_TRIGGERS),
     /// [`MAX_TRIGGERS_PER_JOB`](crate::MAX_TRIGGERS_PER_JOB) or
-    /// [`MAX_TRIGGER_PAYLOADS`](crate::MAX_TRIGGER_PAYLOADS) for waiting triggers, or
+    /// [`MAX_TRIGGER_PAYLOADS`](crate::MAX_TRIGGER_PAYLOADS) for pending triggers, or
     /// [`MAX_BACKFILLS`](crate::MAX_BACKFILLS) or
     /// [`MAX_BACKFILLS_PER_JOB`](crate::MAX_BACKFILLS_PER_JOB) for open backfills.
     Full,
@@ -98,7 +98,7 @@ pub enum FleetControls {
         created: Option<UtcTime>,
         /// The controls of each job that has received a command, ordered by name.
         jobs: Vec<(LockName, JobControls)>,
-        /// The waiting triggers, oldest first.
+        /// The pending triggers, oldest first.
         triggers: Vec<Trigger>,
         /// The backfills, oldest first.
         backfills: Vec<Backfill>,

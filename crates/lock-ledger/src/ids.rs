@@ -141,7 +141,7 @@ impl FromStr for RunId {
     }
 }
 
-/// The random id of one attempt to start a run. Repeated requests use the same id.
+/// The random id of one attempt to start a run. Retries of the same attempt reuse it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClaimId(Uuid);
 

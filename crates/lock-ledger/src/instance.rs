@@ -77,9 +77,8 @@ pub enum AddReply {
 /// The extent of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Removal {
-    /// Removes the definition, the summary and the waiting triggers. The watermark, the history,
-    /// the controls and the open runs are kept. An instance that runs once and has no open run is
-    /// forgotten.
+    /// Removes the definition, the summary and pending triggers, but keeps the watermark, the history,
+    /// the controls and open runs. A one-time instance without open runs is forgotten entirely.
     KeepRecord,
     /// Removes everything that the ledger stores about the job. Nodes lose its open runs.
     Forget,

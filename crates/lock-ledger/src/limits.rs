@@ -8,10 +8,10 @@ pub const DEFAULT_HISTORY: u32 = 100;
 /// The maximum length of a job's history, in entries.
 pub const MAX_HISTORY: u32 = 1000;
 
-/// The maximum number of waiting triggers in a group.
+/// The maximum number of pending triggers in a group.
 pub const MAX_TRIGGERS: usize = 1000;
 
-/// The maximum number of waiting triggers of one job.
+/// The maximum number of pending triggers of one job.
 pub const MAX_TRIGGERS_PER_JOB: usize = 100;
 
 /// The maximum number of triggers in a group that are waiting with a payload.

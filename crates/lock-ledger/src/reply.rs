@@ -46,7 +46,7 @@ pub enum ClaimReply {
         /// The remaining time until the scheduled time.
         wait: Duration,
     },
-    /// An earlier scheduled time is not decided yet; see
+    /// The ledger has not yet decided about an earlier scheduled time; see
     /// [`ClaimRequest::after`](crate::ClaimRequest::after).
     Behind,
     /// The run was decided but not started, because other runs are open or the request was a

@@ -65,7 +65,7 @@ use std::{fmt::Debug, sync::Arc};
 ///    skip also raises the watermark.
 ///
 /// A triggered run has no scheduled time. Checks 5 and 6 and the controls in check 4 do not apply
-/// to it. Instead, it needs a waiting trigger that has not *expired*. The watermark is unchanged.
+/// to it. Instead, it needs a pending trigger that has not *expired*. The watermark is unchanged.
 ///
 /// # Backfills
 /// A backfill runs a job for past times of a schedule. It has its own mark, which each of its claims raises,

@@ -1,4 +1,4 @@
-//! Classification of failures as not sent, refused, or of unknown outcome. Server error texts are
+//! Classification of failures as not sent, refused, or having an unknown outcome. Server error texts are
 //! interpreted only in this module.
 
 mod topology;

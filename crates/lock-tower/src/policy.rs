@@ -5,10 +5,10 @@ use http::{Method, StatusCode};
 /// The point at which the lock is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ReleaseOn {
-    /// Releases when the body ends, fails or is dropped. A stream is protected to its last byte.
+    /// Release when the body ends, fails or is dropped, so a stream is protected until its last byte.
     #[default]
     BodyEnd,
-    /// Releases when the handler returns its response; the body is not protected.
+    /// Release when the handler returns its response; the body is not protected.
     Head,
 }
 

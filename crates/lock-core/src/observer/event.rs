@@ -120,7 +120,7 @@ pub enum LockEvent<'a> {
         outcome: RenewalOutcome,
         /// The time since the request was sent.
         took: Duration,
-        /// The time for which the hold is now valid.
+        /// The remaining time for which the hold is valid.
         remaining: Duration,
     },
     /// A renewal failed. It is retried until the hold's deadline.

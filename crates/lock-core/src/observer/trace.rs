@@ -17,7 +17,7 @@ pub(super) fn event(event: &LockEvent<'_>) {
             tracing::trace!(lock.name = name, lock.backend = backend, "acquiring lock")
         }
         LockEvent::WaitEnded { outcome, waited, .. } => {
-            tracing::debug!(lock.name = name, lock.outcome = ?outcome, waited = seconds(waited), "acquire ended");
+            tracing::debug!(lock.name = name, lock.outcome = ?outcome, waited = seconds(waited), "acquire finished");
         }
         LockEvent::Granted { token, lease, source, .. } => {
             tracing::debug!(lock.name = name, lock.token = token.get(), lock.lease_id = %lease, source = ?source, "lock acquired");

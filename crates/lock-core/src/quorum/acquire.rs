@@ -36,7 +36,7 @@ struct Attempt {
     coming: Option<Gather<Sent>>,
     /// Time until each node may vote; zero for nodes that already may.
     quarantines: Vec<Duration>,
-    /// Moment after which no node executes a proposal, if the clock estimates are right.
+    /// The moment after which no node executes a proposal, assuming that the clock estimates are correct.
     over: Moment,
 }
 

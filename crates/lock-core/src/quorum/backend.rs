@@ -72,8 +72,8 @@ impl QuorumBackend {
 }
 
 impl QuorumBuilder {
-    /// Builds the quorum, without any I/O. Logs a warning for an even number of nodes: a quorum with one node fewer
-    /// survives as many failures.
+    /// Builds the quorum, without any I/O. Logs a warning for an even number of nodes: a quorum with one
+    /// fewer node survives just as many failures.
     ///
     /// # Errors
     /// Returns [`InvalidOptions`](crate::LockErrorKind::InvalidOptions) for fewer than three nodes, or if `max_lease`

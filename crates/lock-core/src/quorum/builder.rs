@@ -69,7 +69,7 @@ impl QuorumBuilder {
         if nodes.is_multiple_of(2) {
             tracing::warn!(
                 nodes,
-                "the quorum has an even number of nodes; with one node fewer, it would tolerate as many failures"
+                "the quorum has an even number of nodes; it would tolerate just as many failures with one fewer node"
             );
         }
         let clock = self.clock.unwrap_or_else(|| Arc::new(BootClock::new()));

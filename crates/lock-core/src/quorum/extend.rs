@@ -42,7 +42,7 @@ struct Asked {
     item: Item,
     /// Position of the item in the call.
     place: usize,
-    /// Moment after which no node executes the request, if the clock estimates are right.
+    /// The moment after which no node executes the request, assuming that the clock estimates are correct.
     over: Moment,
     tally: Tally,
     kinds: Vec<Option<VoteKind>>,

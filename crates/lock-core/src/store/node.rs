@@ -1,4 +1,4 @@
-//! The store rules of a quorum node: votes on proposed tokens, heals, and extensions that may set the depth.
+//! The rules by which a quorum node votes on a proposed token, restores a lost lease, and extends a lease.
 
 use super::{
     Held, Slot, expiry,

@@ -120,7 +120,7 @@ async fn span_is_entered_only_during_polls() {
         let line = text.lines().find(|line| line.ends_with(words)).unwrap();
         assert!(!line.contains("lock.acquire"), "{line}");
     }
-    let ended = text.lines().find(|line| line.contains("acquire ended")).unwrap();
+    let ended = text.lines().find(|line| line.contains("acquire finished")).unwrap();
     assert!(ended.contains("lock.acquire{"), "events of an acquire are inside: {ended}");
 }
 

@@ -10,7 +10,7 @@ const HOUR: std::time::Duration = secs(3_600);
 async fn name_with_a_long_lease_is_usable_seconds_after_an_outage() {
     let world = World::with(LockOptions::new().lease(HOUR));
     let lock = world.locks.named("x").unwrap();
-    // Each leaves an attempt of unknown outcome.
+    // Each leaves an attempt with an unknown outcome.
     world.faulty.always_all(Fault::Hang);
     for _ in 0..20 {
         let tried = tokio::time::timeout(millis(500), lock.try_acquire()).await;

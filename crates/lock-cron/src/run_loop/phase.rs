@@ -1,4 +1,4 @@
-//! The phases of a run loop, from the first claim to the last body.
+//! The phases of a run loop, from the first claim until the last job body has finished.
 
 use tokio::time::Instant;
 

@@ -48,7 +48,7 @@ pub(crate) struct RunLoop {
     /// The jobs that this leader has reported as overdue.
     pub(super) overdue: BTreeSet<LockName>,
     pub(super) timers: Timers,
-    /// The controls, waiting triggers and backfills, as last read.
+    /// The controls, pending triggers and backfills, as last read.
     pub(super) controls: BTreeMap<LockName, JobControls>,
     pub(super) triggers: Vec<Trigger>,
     pub(super) backfills: Vec<Backfill>,

@@ -31,7 +31,7 @@ pub(super) struct UnownedJobs {
 }
 
 impl UnownedJobs {
-    /// Records the waiting triggers of jobs that this node does not have. Returns the jobs to report.
+    /// Records the pending triggers of jobs that this node does not have. Returns the jobs to report.
     pub(super) fn see_triggers(&mut self, triggers: Vec<Trigger>, now: UtcTime) -> Vec<LockName> {
         self.triggers = triggers;
         let overdue = self.overdue(now).map(|trigger| trigger.job.clone()).collect();

@@ -1,4 +1,4 @@
-//! `chaos`: runs scenarios with faults repeatedly.
+//! `chaos`: repeatedly runs scenarios with injected faults.
 
 use super::{Ended, Place, verdict};
 use crate::scenario::{AllPlan, Part, Size};

@@ -51,7 +51,7 @@ pub enum Command {
     Balancer(Balancer),
     /// Place orders at a fixed rate or from a fixed number of clients, and write a journal of their outcomes
     Load(Load),
-    /// Run scenarios with faults repeatedly, and audit each run
+    /// Run scenarios with injected faults repeatedly, and audit each run
     Chaos(Chaos),
     /// Check the orders in a database against its counters and against clients' journals
     Audit(Audit),

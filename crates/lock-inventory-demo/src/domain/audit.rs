@@ -38,7 +38,7 @@ pub struct StockRow {
     pub sku: String,
     /// The units before the first sale.
     pub initial: i64,
-    /// The units that are left, according to the counter.
+    /// The units left in stock, according to the counter.
     pub stock: i64,
     /// Units in open reservations.
     pub reserved: i64,

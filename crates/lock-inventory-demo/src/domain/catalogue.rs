@@ -54,7 +54,7 @@ pub enum CatalogueRule {
     #[error("the catalogue contains no products: add at least one")]
     Empty,
     /// Two products have the same code.
-    #[error("the products {first} and {second} have the same sku {sku}: give each product its own sku")]
+    #[error("the products {first} and {second} have the same SKU {sku}: give each product its own SKU")]
     Duplicate {
         /// The duplicate code.
         sku: Sku,

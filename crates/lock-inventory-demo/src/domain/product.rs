@@ -65,16 +65,16 @@ impl fmt::Display for Sku {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SkuError {
     /// The text is empty.
-    #[error("the sku is empty: give every product a code")]
+    #[error("the SKU is empty: every product needs one")]
     Empty,
     /// The text is longer than 64 bytes.
-    #[error("the sku is {bytes} bytes long: use at most 64 bytes")]
+    #[error("the SKU is {bytes} bytes long: use at most 64 bytes")]
     TooLong {
         /// Length in bytes.
         bytes: usize,
     },
     /// The text contains a character that is not allowed.
-    #[error("the sku contains {character:?}: use ASCII letters, digits, '-', '_' or '.'")]
+    #[error("the SKU contains {character:?}: use ASCII letters, digits, '-', '_' or '.'")]
     Character {
         /// First such character.
         character: char,

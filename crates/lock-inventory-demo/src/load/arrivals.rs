@@ -10,7 +10,7 @@ pub enum Profile {
         /// Orders per second, above 0.
         rate: f64,
     },
-    /// Like `Open`, but with five times the rate during every fifth second.
+    /// Like `Open`, but at five times the rate during every fifth second.
     Burst {
         /// Orders per second outside of the bursts, above 0.
         rate: f64,

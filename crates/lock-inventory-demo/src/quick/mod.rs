@@ -123,7 +123,7 @@ pub enum QuickError {
     #[error("could not create a temporary directory for the database")]
     Directory(#[source] io::Error),
     /// A database operation failed.
-    #[error("could not use the sale's database")]
+    #[error("could not access the sale's database")]
     Store(#[from] StoreError),
     /// A shop could not be opened or closed.
     #[error(transparent)]

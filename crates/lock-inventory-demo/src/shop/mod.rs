@@ -255,7 +255,7 @@ impl Shop {
 #[non_exhaustive]
 pub enum ShopError {
     /// A database operation failed.
-    #[error("could not use the shop's database")]
+    #[error("could not access the shop's database")]
     Store(#[from] StoreError),
     /// A lock could not be created or acquired.
     #[error("could not create or acquire one of the shop's locks")]
@@ -265,7 +265,7 @@ pub enum ShopError {
     Metrics(#[from] MetricsError),
     /// Handlers were still running after the time limit.
     #[error(
-        "request handlers were still running {within:?} after the shutdown began: look for a call without a timeout"
+        "request handlers were still running {within:?} after shutdown began: look for a call without a timeout"
     )]
     StillBusy {
         /// Time limit.

@@ -21,9 +21,9 @@ fn the_built_in_catalogue_is_realistic() {
 #[test]
 fn a_bad_row_is_reported_with_its_line_and_a_remedy() {
     let cases = [
-        (",Tea,Drinks,500,3", "line 3: the sku is empty: give every product a code"),
-        ("A B,Tea,Drinks,500,3", "line 3: the sku contains ' ': use ASCII letters"),
-        ("A-1,Tea,Drinks,500,3", "line 3: the sku A-1 already appears on line 2: give each product its own"),
+        (",Tea,Drinks,500,3", "line 3: the SKU is empty: every product needs one"),
+        ("A B,Tea,Drinks,500,3", "line 3: the SKU contains ' ': use ASCII letters"),
+        ("A-1,Tea,Drinks,500,3", "line 3: the SKU A-1 already appears on line 2: give each product its own"),
         ("B-1, ,Drinks,500,3", "line 3: the title is empty"),
         ("B-1,Tea,Drinks,5.00,3", "line 3: invalid price \"5.00\": use a positive whole number of cents"),
         ("B-1,Tea,Drinks,0,3", "line 3: invalid price \"0\""),

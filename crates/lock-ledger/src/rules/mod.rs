@@ -21,7 +21,7 @@
 //!   limit, across the group.
 //! - Each claim of a backfill raises its mark. At most one of its runs is open.
 //! - A cancelled run gets no further attempt.
-//! - A payload belongs to a waiting trigger or to its open run, and is removed when neither
+//! - A payload belongs to a pending trigger or to its open run, and is removed when neither
 //!   remains.
 //! - Tokens only increase. The watermark is lowered only by an operator's reset.
 

@@ -27,11 +27,11 @@ pub struct GroupLedger {
     pub(super) seen_ms: u64,
     /// The total time for which the group has had a leader, in ms.
     pub(super) led_ms: u64,
-    /// The waiting triggers, oldest first.
+    /// The pending triggers, oldest first.
     pub(super) triggers: Vec<Trigger>,
     /// The backfills with scheduled times left to start.
     pub(super) backfills: BTreeMap<Uuid, Backfill>,
-    /// The payloads of waiting triggers and of open triggered runs.
+    /// The payloads of pending triggers and of open triggered runs.
     pub(super) payloads: BTreeMap<(LockName, RunId), String>,
     /// The nodes that have sent a heartbeat, by their ids.
     pub(super) nodes: BTreeMap<Uuid, KnownNode>,

@@ -144,7 +144,7 @@ fn log<T>(reason: &Reason, dialled: &Dialled<T>) {
             tracing::warn!("redis server became read-only, reconnecting")
         }
         Reason::Replaced(ReplaceReason::NotMaster) => {
-            tracing::warn!("redis sentinels report another master, reconnecting")
+            tracing::warn!("redis sentinels report a different master, reconnecting")
         }
         Reason::Replaced(ReplaceReason::SubscriptionFailed) => {
             tracing::warn!("redis subscription failed, reconnecting")

@@ -16,7 +16,8 @@ pub(crate) fn not_promoted(server: &Server) -> BackendError {
 
 /// Returns the error for a server that the sentinels have replaced by another master.
 pub(crate) fn superseded(server: &Server) -> BackendError {
-    let message = format!("failed to connect to redis at {server}: the sentinels now report another master");
+    let message =
+        format!("failed to connect to redis at {server}: the sentinels now report a different master");
     BackendError::new(Kind::Unavailable, Applied::No, message)
 }
 

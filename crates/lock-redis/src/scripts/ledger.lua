@@ -10,7 +10,7 @@
 --               job:<job> = {revision, paused, actor, note, schedule}
 --               trigger:<uuid> = {job, given, until, µs, payload = true if it has one}
 --               backfill:<uuid> = {job, given, µs, first, mark, last, ms, count, done, schedule, dst}
--- payloads of a group: HASH   "<job>\n<run>" = the payload of a waiting trigger or of an open run
+-- payloads of a group: HASH   "<job>\n<run>" = the payload of a pending trigger or of an open run
 -- nodes of a group: HASH   <uuid> = {name, jobs, room, kinds, leading, expires}, ms; jobs = the hash of its jobs and their
 --                          schedules; kinds, separated by slashes
 -- instances of a group: HASH   <job> = {schedule, dst, payload, once, kept, revision, added_by, added_at, since}, ms and µs

@@ -96,7 +96,7 @@ async fn settle<C: Client>(
         let batch = lock(&shared.state).next_batch();
         if batch == Batch::default() && !first {
             if !std::mem::take(logged).is_empty() {
-                tracing::info!("redis wake-ups resumed");
+                tracing::info!("redis wake-ups are available again");
             }
             return Settled::Yes;
         }
@@ -137,9 +137,9 @@ fn log(error: &RequestError, logged: &mut String) {
     let (retryable, error) = (error.is_retryable(), BackendError::from(error.clone()));
     let text = error.to_string();
     if *logged == text {
-        tracing::debug!(%error, retryable, "redis wake-ups still interrupted");
+        tracing::debug!(%error, retryable, "redis wake-ups are still unavailable");
     } else {
-        tracing::warn!(%error, retryable, "redis wake-ups interrupted; waiters poll at least every 5 s");
+        tracing::warn!(%error, retryable, "redis wake-ups are unavailable; waiters poll at least every 5 s");
         *logged = text;
     }
 }

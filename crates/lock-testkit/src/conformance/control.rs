@@ -236,7 +236,7 @@ pub async fn a_repeated_trigger_starts_once(h: &impl LedgerHarness) {
     assert_eq!(ledger.send(ledger.request(RunId::Triggered(id))).await, ClaimReply::Duplicate);
 }
 
-/// The number of waiting triggers is limited per job.
+/// The number of pending triggers is limited per job.
 pub async fn triggers_are_bounded(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "full").await;
     for _ in 0..MAX_TRIGGERS_PER_JOB {

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The maximum error from rounding to milliseconds at both ends.
 const ROUNDING: Duration = Duration::from_millis(5);
 
-/// By the server's clock, a lease exists for exactly its duration.
+/// By the server's clock, a lease lasts exactly as long as requested.
 pub async fn a_lease_lasts_as_long_as_asked_and_no_longer(h: &impl Harness) {
     let (backend, name) = (h.store().await.backend, h.name("lasts"));
     // A server may pause between an operation and reading its clock, so each event is bracketed by

@@ -82,7 +82,7 @@ pub async fn a_withdrawn_trigger_leaves_no_payload(h: &impl LedgerHarness) {
     assert_eq!(payload, None);
 }
 
-/// The number of waiting triggers with payloads is limited.
+/// The number of pending triggers with payloads is limited.
 pub async fn waiting_payloads_are_bounded(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "payload-full").await;
     let mut jobs = vec![ledger.job.clone()];

@@ -1,4 +1,4 @@
-//! Counters for calls that were started, were applied, or are in progress.
+//! Counters for calls started, applied and in progress.
 
 use super::fault::Op;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

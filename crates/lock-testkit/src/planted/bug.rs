@@ -300,9 +300,9 @@ planted_bugs! {
     PoolAllowsOneMore: [LedgerConformance],
     /// Further attempts ignore the pool.
     RetriesIgnorePool: [LedgerConformance],
-    /// Orphans take places in their pools.
+    /// Orphans count against the limits of their pools.
     OrphansFillPool: [LedgerConformance],
-    /// A run that waits for its next attempt takes no place in its pool.
+    /// A run that waits for its next attempt does not count against its pool's limit.
     WaitingLeavesPool: [LedgerConformance],
     /// A scheduled time is skipped if its pool is full.
     FullPoolDecides: [LedgerConformance],

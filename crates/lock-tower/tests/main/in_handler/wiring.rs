@@ -69,7 +69,7 @@ async fn second_lock_in_one_request_is_logged() {
     let world = World::new();
     let handler = async |_: Locked<Path<Sku>>, _: Locked<Json<Sku>>| "never";
     let app = Router::new().route("/{sku}", post(handler).layer(layer(&world)));
-    rejects(&app, json("/1", "{\"sku\":2}"), "acquire all its locks together").await;
+    rejects(&app, json("/1", "{\"sku\":2}"), "acquire all of its locks at once").await;
     world.settle().await;
     world.assert_released(1);
 }
