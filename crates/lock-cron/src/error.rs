@@ -38,7 +38,7 @@ pub enum CronErrorKind {
     Ended,
     /// Too many triggers, or too many triggers with a payload, are waiting to be started.
     TooManyTriggers,
-    /// A backfill's range contains more runs than its limit.
+    /// A backfill's range contains more runs than the limit allows.
     RangeTooLong,
     /// Too many backfills are unfinished.
     TooManyBackfills,

@@ -70,7 +70,7 @@ impl LedgerClient {
     }
 
     /// Returns the server's time if it is known, and otherwise this node's, in whole milliseconds
-    /// because a row of skips may end at this time. It only determines when requests are sent.
+    /// because a series of skips may end at this time. It only determines when requests are sent.
     pub(crate) fn now(&self) -> UtcTime {
         whole_millis(self.server_now().unwrap_or_else(|| self.clock.wall()))
     }

@@ -55,7 +55,7 @@ pub(crate) fn assert_unlocked(code: &'static str) {
     }
 }
 
-/// Returns the last of these ranks.
+/// Returns the latest rank in `held`, a set with one bit per rank.
 fn last(held: u32) -> Option<Rank> {
     held.checked_ilog2().map(|bit| Rank::ALL[bit as usize])
 }

@@ -67,8 +67,8 @@ ranks! {
     Card,
     /// The latest health check of the store.
     LatestCheck,
-    /// The leases that a quorum requested from its nodes. From here on these are mutexes of stores, which the driver
-    /// calls without any mutex held.
+    /// The leases that a quorum requested from its nodes. This and all later ranks are mutexes inside stores. The
+    /// driver calls a store only while it holds no mutex.
     QuorumLeases,
     /// One lease of a quorum.
     QuorumLease,

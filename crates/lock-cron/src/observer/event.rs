@@ -8,7 +8,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 /// Observes a scheduler.
 ///
 /// Observers are called on the scheduler's task, including in `Drop`, so they must return quickly
-/// and not block. A panic is caught and ends only that call. For events of the leadership lock, see
+/// and not block. A panic is caught and ends only that call. For the leadership lock's events, see
 /// [`LockObserver`](lock_core::observer::LockObserver).
 ///
 /// ```

@@ -1,5 +1,5 @@
-//! A job's pending runs: the claims to send, in ascending order. Each claim starts a run, or records a row of skips,
-//! which are consecutive scheduled times that are not started.
+//! A job's pending runs: the claims to send, in ascending order. Each claim starts a run, or records a series of
+//! skips: consecutive scheduled times whose runs are not started.
 
 use super::missed;
 use crate::{observer::SkipReason, time::UtcTime};
@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PendingRun {
-    /// The run; for a row of skips, the last one.
+    /// The run; for a series of skips, the last one.
     pub(super) run: RunId,
     pub(super) catch_up: CatchUp,
     /// The end of the grace; `None` for a trigger.
     until: Option<UtcTime>,
     /// Set if the run waits until the open runs of the job end, regardless of the overlap policy.
     pub(super) queues: bool,
-    /// Set if this is a row of skips and not a run to start.
+    /// Set if this is a series of skips and not a run to start.
     pub(super) skip: Option<SkippedRow>,
     /// The claim of an earlier request that may still be applied.
     pub(super) in_doubt: Option<ClaimId>,

@@ -1,5 +1,5 @@
-//! A shop's state as JSON. The database is read at most once every 200 ms, for any number of
-//! viewers.
+//! A shop's state as JSON. The database is read at most once every 200 ms, no matter
+//! how many viewers there are.
 
 use super::Shop;
 use crate::store::StoreError;

@@ -7,7 +7,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 /// An observer of the requests that need a lock. Other requests are not reported.
 ///
 /// It is called in the request's task, including in `Drop`, so it must return quickly and not
-/// block. A panic is caught and ends only this call. For events of the locks themselves, see
+/// block. A panic is caught and ends only this call. For the locks' own events, see
 /// [`LockObserver`](lock_core::observer::LockObserver).
 ///
 /// ```
