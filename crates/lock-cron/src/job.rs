@@ -1,4 +1,4 @@
-//! A registered job, and the schedule that applies under the fleet's controls.
+//! A registered job and its effective schedule, with the fleet's controls applied.
 
 use crate::{
     context::RunContext,

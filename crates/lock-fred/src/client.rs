@@ -76,7 +76,7 @@ impl Fred {
         }
     }
 
-    /// Keeps the certificate name of a supplied configuration, which can differ from the address.
+    /// Keeps the TLS server name of a user-supplied configuration, since it may differ from the server's address.
     #[cfg(feature = "tls")]
     fn keep_tls_name(&self, server: &mut FredServer) {
         if let ServerConfig::Centralized { server: own } = &self.template.server {

@@ -1,4 +1,5 @@
-//! Mapping of fred's errors to those of lock-redis: not sent, refused or unknown, and the reason for a failed dial.
+//! Maps fred's errors to those of lock-redis: classifies them as not sent, refused or unknown, and gives the reason
+//! for a failed dial.
 
 use fred::error::{Error, ErrorKind};
 use lock_redis::client::{CallError, DialError, DialErrorKind};

@@ -130,7 +130,7 @@ pub enum RowProblem {
         found: String,
     },
     /// The stock is negative.
-    #[error("the stock {found} is negative: use a whole number, 0 or greater")]
+    #[error("negative stock {found}: use a whole number, 0 or greater")]
     NegativeStock {
         /// Value of the field.
         found: i64,

@@ -68,8 +68,8 @@ pub struct NodeReply<T> {
 /// A node's reply to [`QuorumNode::free`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freed {
-    /// Time at which the release was executed, by the node's clock. May be `None` if the node had the lease: that
-    /// usually proves that the lease is gone, so the node can save the cost of reading its clock.
+    /// The time at which the release was executed, by the node's clock. May be `None` if the node deleted the lease.
+    /// The deletion is usually proof enough that the lease is gone, so the node need not read its clock.
     pub now: Option<UtcTime>,
     /// Result of the release.
     pub outcome: Released,

@@ -1,4 +1,4 @@
-//! The times at which the local clock matches a pattern, as if clocks never changed: croner's search over civil time.
+//! The local times that match a pattern, ignoring all offset changes. The search is croner's, over civil time.
 
 use croner::{Cron, Weekday};
 use jiff::{

@@ -83,8 +83,8 @@ impl Zone {
         (segment.start > i64::MIN).then(|| self.segment_at(segment.start - 1))
     }
 
-    /// Returns the last change of the offset at or before `instant`. Some transitions only change the abbreviation or
-    /// the daylight saving flag.
+    /// Returns the last offset change at or before `instant`. Transitions that change only the abbreviation or the
+    /// daylight saving flag are skipped.
     fn change_until(&self, instant: i64) -> Option<TimeZoneTransition<'_>> {
         let mut earlier = self.0.preceding(timestamp(instant.saturating_add(1))).peekable();
         while let Some(change) = earlier.next() {

@@ -44,7 +44,7 @@ pub enum PostgresError {
     )]
     NotInstalled,
     /// The caller is root, and no suitable user exists to run the server.
-    #[error("PostgreSQL does not run as root: create a user `postgres`")]
+    #[error("PostgreSQL refuses to run as root: create a `postgres` user")]
     NoUser,
     /// A system call failed.
     #[error("could not start PostgreSQL")]

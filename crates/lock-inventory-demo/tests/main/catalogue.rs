@@ -29,7 +29,7 @@ fn a_bad_row_is_reported_with_its_line_and_a_remedy() {
         ("B-1,Tea,Drinks,0,3", "line 3: invalid price \"0\""),
         ("B-1,Tea,Drinks,-5,3", "line 3: invalid price \"-5\""),
         ("B-1,Tea,Drinks,,3", "line 3: invalid price \"\""),
-        ("B-1,Tea,Drinks,500,-1", "line 3: the stock -1 is negative: use a whole number, 0 or greater"),
+        ("B-1,Tea,Drinks,500,-1", "line 3: negative stock -1: use a whole number, 0 or greater"),
         ("B-1,Tea,Drinks,500,many", "line 3: invalid stock \"many\": use a whole number"),
         ("B-1,Tea,Drinks,500,5000000000", "line 3: invalid stock \"5000000000\""),
         ("B-1,Tea,Drinks,500", "line 3: the line has 4 fields, but the header has 5"),

@@ -83,6 +83,6 @@ fn a_catalogue_with_a_bad_line_is_refused_with_its_number() {
     assert_eq!(ran.status.code(), Some(2));
     assert_eq!(
         text(&ran.stderr),
-        "error: catalogue, line 2: the stock -4 is negative: use a whole number, 0 or greater\n"
+        "error: catalogue, line 2: negative stock -4: use a whole number, 0 or greater\n"
     );
 }

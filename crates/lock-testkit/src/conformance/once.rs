@@ -63,7 +63,7 @@ pub async fn a_skipped_run_has_run(h: &impl LedgerHarness) {
     assert_eq!(fixture.all().await.1, []);
 }
 
-/// Before its run, an instance can be moved to any time, even to an earlier one.
+/// An instance can be rescheduled to any time before it runs, even to an earlier one.
 pub async fn another_instant_replaces_the_first(h: &impl LedgerHarness) {
     let mut fixture = once(h, "moved", instant(7_000), LONG).await;
     for at in [9_000, 3_000] {

@@ -77,7 +77,7 @@ impl RedisCluster {
         &self.servers
     }
 
-    /// Returns the node that serves a key, according to the running nodes.
+    /// Returns the node that serves a key, as reported by the running nodes.
     ///
     /// # Panics
     /// Panics if no node serves the key.

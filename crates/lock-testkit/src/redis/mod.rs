@@ -131,7 +131,7 @@ impl RedisServer {
         &self.version
     }
 
-    /// Opens a connection with all permissions. It logs in as the testkit's own user, regardless of
+    /// Opens a connection with full permissions. It logs in as the testkit's own user, regardless of
     /// the configured passwords and users.
     ///
     /// # Panics

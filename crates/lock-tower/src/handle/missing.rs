@@ -21,10 +21,10 @@ pub enum LockMissing {
     )]
     Unlocked,
     /// A [`LockSetHandle`](crate::LockSetHandle) was requested, but the key has only one name.
-    #[error("this route has one lock: extract `LockHandle`")]
+    #[error("this route has only one lock: extract `LockHandle` instead")]
     OneKey,
     /// A [`LockHandle`](crate::LockHandle) was requested, but the key has several names.
-    #[error("this route has several locks: extract `LockSetHandle`")]
+    #[error("this route has several locks: extract `LockSetHandle` instead")]
     SeveralKeys,
     /// A `Locked` or a [`LockSlot`](crate::LockSlot) was requested on a route whose lock is not acquired in the
     /// handler.

@@ -8,7 +8,9 @@ use std::{borrow::Cow, fmt};
 #[non_exhaustive]
 pub enum InvalidKey {
     /// The text contains an unpaired `{` or `}`.
-    #[error("the key contains an unpaired brace at byte {at}: use `{{name}}`, or `{{{{` for a literal brace")]
+    #[error(
+        "the key contains an unmatched brace at byte {at}: use `{{name}}`, or `{{{{` for a literal brace"
+    )]
     UnpairedBrace {
         /// The byte offset of the brace.
         at: usize,

@@ -110,8 +110,8 @@ fn typed_headers_and_queries_are_parsed_and_escaped() {
 #[test]
 fn invalid_templates_are_rejected_with_a_remedy() {
     let cases = [
-        ("stock:{sku", "unpaired brace at byte 6"),
-        ("stock:sku}", "unpaired brace at byte 9"),
+        ("stock:{sku", "unmatched brace at byte 6"),
+        ("stock:sku}", "unmatched brace at byte 9"),
         ("stock:{}", "use the parameter's name in the route"),
         ("stock:{*rest}", "without `*`"),
         ("", "are not a valid lock name"),

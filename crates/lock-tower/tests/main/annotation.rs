@@ -124,7 +124,7 @@ async fn one_layer_annotates_routes_with_state_and_detached_handlers() {
 }
 
 #[test]
-#[should_panic(expected = "unpaired brace")]
+#[should_panic(expected = "unmatched brace")]
 fn malformed_template_panics_when_the_route_is_built() {
     let world = World::new();
     let _ = on_post::<_, _, ()>(which).locked(&world.layer(), "stock:{sku");

@@ -231,7 +231,7 @@ async fn allow_does_not_cover_malformed_keys() {
 }
 
 #[test]
-#[should_panic(expected = "the key contains an unpaired brace at byte 6")]
+#[should_panic(expected = "the key contains an unmatched brace at byte 6")]
 fn invalid_template_fails_when_the_layer_is_built() {
     let _ = World::new().layer().key("stock:{sku");
 }

@@ -136,8 +136,13 @@ async fn wrong_handle_type_is_500() {
         let json = problem(ask(&app, post("/transfer/1/2")).await, StatusCode::INTERNAL_SERVER_ERROR).await;
         assert_eq!(json["detail"], "the server is misconfigured");
     }
-    assert_eq!(log.count("this route has several locks: extract `LockSetHandle`"), 2, "{}", log.text());
-    assert_eq!(log.count("this route has one lock: extract `LockHandle`"), 2, "{}", log.text());
+    assert_eq!(
+        log.count("this route has several locks: extract `LockSetHandle` instead"),
+        2,
+        "{}",
+        log.text()
+    );
+    assert_eq!(log.count("this route has only one lock: extract `LockHandle` instead"), 2, "{}", log.text());
     let status = |status: LockStatus| async move {
         assert!(status.handle().is_none() && status.unlocked().is_none());
         status.set_handle().unwrap().holds().len().to_string()
