@@ -90,7 +90,7 @@ impl LockName {
         match rule::check(name) {
             Ok(()) => Self(Text::Static(name)),
             Err(_) => panic!(
-                "not a lock name: use 1 to 512 bytes without control characters, unpaired or empty braces, or the \
+                "not a lock name: use 1 to 512 bytes without control characters, unmatched or empty braces, or the \
                  prefix `redisson_` or `distlock:`"
             ),
         }
@@ -187,7 +187,7 @@ impl fmt::Display for NameError {
             }
             Self::BrokenHashTag => write!(
                 f,
-                "the lock name contains unpaired or empty braces: use a complete hash tag such as `{{tag}}`, or no braces"
+                "the lock name contains unmatched or empty braces: use a complete hash tag such as `{{tag}}`, or no braces"
             ),
             Self::EmptyPart { part } => {
                 write!(f, "part {part} of the lock name is empty: use at least one character in each part")

@@ -143,9 +143,10 @@ impl SchedulerBuilder {
 
     /// Sets the maximum number of simultaneous runs on this node, which must be at least 1. A run
     /// counts from its claim to its recorded end, including retries. A node without room leaves
-    /// runs for other nodes. If no node has room within the run's [grace](crate::JobBuilder::grace), the run is
-    /// skipped as [`NoCapacity`](crate::observer::SkipReason::NoCapacity). Catch-up runs and
-    /// triggers wait for room.
+    /// runs for other nodes. If no node has room within the run's
+    /// [grace](crate::JobBuilder::grace), the run is skipped as
+    /// [`NoCapacity`](crate::observer::SkipReason::NoCapacity). Catch-up runs and triggers wait for
+    /// room.
     pub fn max_running(mut self, runs: u32) -> Self {
         self.max_running = Some(runs);
         self

@@ -19,14 +19,14 @@ pub(crate) fn pieces(template: &LitStr) -> Result<Vec<Piece>> {
             '{' | '}' if rest.next_if_eq(&c).is_some() => text.push(c),
             '}' => {
                 return fail(
-                    "the template contains an unpaired `}`: write `}}` for a literal brace".to_owned(),
+                    "the template contains an unmatched `}`: write `}}` for a literal brace".to_owned(),
                 );
             }
             '{' => {
                 let field: String = std::iter::from_fn(|| rest.next_if(|c| !"{}".contains(*c))).collect();
                 if rest.next_if_eq(&'}').is_none() {
                     return fail(
-                        "the template contains an unpaired `{`: write `{{` for a literal brace".to_owned(),
+                        "the template contains an unmatched `{`: write `{{` for a literal brace".to_owned(),
                     );
                 }
                 let mut path = field.split('.');

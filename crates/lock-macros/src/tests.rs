@@ -30,9 +30,9 @@ fn unknown_field_is_reported_at_its_template() {
 #[test]
 fn malformed_templates_are_rejected() {
     let cases = [
-        ("stock:{sku", "the template contains an unpaired `{`: write `{{` for a literal brace"),
-        ("stock:sku}", "the template contains an unpaired `}`: write `}}` for a literal brace"),
-        ("stock:{a{b}}", "the template contains an unpaired `{`: write `{{` for a literal brace"),
+        ("stock:{sku", "the template contains an unmatched `{`: write `{{` for a literal brace"),
+        ("stock:sku}", "the template contains an unmatched `}`: write `}}` for a literal brace"),
+        ("stock:{a{b}}", "the template contains an unmatched `{`: write `{{` for a literal brace"),
         ("stock:{}", "`{}` is not a field: write `{name}`, `{0}` or `{name.inner}`"),
         ("stock:{a.}", "`{a.}` is not a field: write `{name}`, `{0}` or `{name.inner}`"),
         ("stock:{a.b c}", "`{a.b c}` is not a field: write `{name}`, `{0}` or `{name.inner}`"),

@@ -1,5 +1,5 @@
-//! Classification of failures as not sent, refused, or having an unknown outcome. Server error texts are
-//! interpreted only in this module.
+//! Classifies failures: not sent, refused, or with an unknown outcome. Server error texts are interpreted only in this
+//! module.
 
 mod topology;
 

@@ -16,7 +16,7 @@ pub(super) struct PendingRun {
     /// Set if the run waits until the open runs of the job end, regardless of the overlap policy.
     pub(super) queues: bool,
     /// Set if this is a series of skips and not a run to start.
-    pub(super) skip: Option<SkippedRow>,
+    pub(super) skip: Option<SkippedSeries>,
     /// The claim of an earlier request that may still be applied.
     pub(super) in_doubt: Option<ClaimId>,
     /// Set if the store replied that the scheduled time is still in the future.
@@ -25,7 +25,7 @@ pub(super) struct PendingRun {
 
 /// Scheduled times that are decided without being started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct SkippedRow {
+pub(super) struct SkippedSeries {
     pub(super) first: RunId,
     pub(super) count: u32,
     pub(super) reason: SkipReason,
@@ -57,8 +57,8 @@ impl PendingRun {
     }
 
     pub(super) fn skipped(first: UtcTime, last: UtcTime, count: u32, reason: SkipReason) -> Self {
-        let row = SkippedRow { first: run_at(first), count, reason };
-        Self { skip: Some(row), ..Self::triggered(run_at(last)) }
+        let series = SkippedSeries { first: run_at(first), count, reason };
+        Self { skip: Some(series), ..Self::triggered(run_at(last)) }
     }
 
     fn is_on_time(&self) -> bool {
@@ -119,7 +119,7 @@ impl PendingRuns {
 
     /// Counts the scheduled times and triggers.
     pub(super) fn count(&self) -> u32 {
-        let counts = self.entries.iter().map(|entry| entry.skip.map_or(1, |row| row.count));
+        let counts = self.entries.iter().map(|entry| entry.skip.map_or(1, |series| series.count));
         counts.fold(0, u32::saturating_add)
     }
 
@@ -155,7 +155,8 @@ impl PendingRuns {
         let front = usize::from(self.in_flight);
         for entry in self.entries.iter_mut().skip(front) {
             if entry.is_on_time() && entry.can_be_missed().is_some() && is_late(entry.until) {
-                entry.skip = Some(SkippedRow { first: entry.run, count: 1, reason: SkipReason::NoCapacity });
+                entry.skip =
+                    Some(SkippedSeries { first: entry.run, count: 1, reason: SkipReason::NoCapacity });
             }
         }
         self.join_rows();
@@ -199,7 +200,7 @@ impl PendingRuns {
         for entry in &mut self.entries {
             on_time += usize::from(entry.is_on_time());
             if entry.is_on_time() && on_time > room && entry.can_be_missed().is_some() {
-                entry.skip = Some(SkippedRow { first: entry.run, count: 1, reason: SkipReason::Overlap });
+                entry.skip = Some(SkippedSeries { first: entry.run, count: 1, reason: SkipReason::Overlap });
             }
         }
         self.join_rows();
@@ -211,7 +212,7 @@ impl PendingRuns {
         let front = usize::from(self.in_flight);
         for entry in self.entries.range_mut(front.min(last)..last) {
             if entry.is_on_time() {
-                entry.skip = Some(SkippedRow { first: entry.run, count: 1, reason: SkipReason::Queue });
+                entry.skip = Some(SkippedSeries { first: entry.run, count: 1, reason: SkipReason::Queue });
                 (entry.queues, entry.early) = (false, false);
             }
         }
@@ -229,7 +230,7 @@ impl PendingRuns {
                     if a.reason == b.reason && before.in_doubt.is_none() && entry.in_doubt.is_none() =>
                 {
                     let count = a.count.saturating_add(b.count);
-                    self.entries[at].skip = Some(SkippedRow { first: a.first, count, reason: a.reason });
+                    self.entries[at].skip = Some(SkippedSeries { first: a.first, count, reason: a.reason });
                     self.entries.remove(at - 1);
                 }
                 _ => at += 1,

@@ -133,8 +133,13 @@ impl PlannedJob {
 
     fn add_pending(&mut self, now: UtcTime, come: missed::LookBack) {
         self.go_on_from(now, come.next);
-        if let Some(row) = come.skipped {
-            self.pending.push(PendingRun::skipped(row.first, row.last, row.count, SkipReason::Missed));
+        if let Some(series) = come.skipped {
+            self.pending.push(PendingRun::skipped(
+                series.first,
+                series.last,
+                series.count,
+                SkipReason::Missed,
+            ));
         }
         for instant in &come.start {
             let is_catch_up = instant.catch_up == CatchUp::Yes;
@@ -195,10 +200,10 @@ impl PlannedJob {
             return;
         };
         let overlap = if queues { Overlap::QueueOne } else { self.terms.overlap };
-        let skip = skip.map(|row| Skip {
-            first: row.first,
-            count: row.count,
-            detail: row.reason.detail().to_owned(),
+        let skip = skip.map(|series| Skip {
+            first: series.first,
+            count: series.count,
+            detail: series.reason.detail().to_owned(),
         });
         if takes_room {
             room.take(&self.terms);

@@ -282,8 +282,8 @@ impl Planner {
             front.in_doubt = due.in_doubt;
             front.early = matches!(outcome, ClaimOutcome::Answered(ClaimReply::Early { .. }));
         }
-        let row = job.pending.front().and_then(|entry| entry.skip);
-        let (reason, count) = row.map_or((SkipReason::Overlap, 1), |row| (row.reason, row.count));
+        let series = job.pending.front().and_then(|entry| entry.skip);
+        let (reason, count) = series.map_or((SkipReason::Overlap, 1), |series| (series.reason, series.count));
         let mut skipped = |reason, count| out.push(Command::Skipped { job: due.job.clone(), reason, count });
         match outcome {
             ClaimOutcome::Answered(ClaimReply::Claimed { .. }) => job.decided(),

@@ -41,7 +41,8 @@ pub enum LockMissing {
     BeforeLock,
     /// A lock was already requested for this request.
     #[error(
-        "this request has already acquired or requested a lock: acquire all of its locks at once, with a key that has several names"
+        "this request has already acquired or requested a lock: acquire all of its locks at once, with a key that has \
+         several names"
     )]
     SecondLock,
     /// The request has ended, so its lock can no longer be acquired.

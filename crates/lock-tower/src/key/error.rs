@@ -7,11 +7,11 @@ use std::{borrow::Cow, fmt};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidKey {
-    /// The text contains an unpaired `{` or `}`.
+    /// The text contains an unmatched `{` or `}`.
     #[error(
         "the key contains an unmatched brace at byte {at}: use `{{name}}`, or `{{{{` for a literal brace"
     )]
-    UnpairedBrace {
+    UnmatchedBrace {
         /// The byte offset of the brace.
         at: usize,
     },

@@ -10,13 +10,13 @@ pub(super) fn pieces(template: &str) -> Result<Vec<Piece>, InvalidKey> {
     while let Some((at, c)) = rest.next() {
         match c {
             '{' | '}' if rest.next_if(|(_, next)| *next == c).is_some() => literal.push(c),
-            '}' => return Err(InvalidKey::UnpairedBrace { at }),
+            '}' => return Err(InvalidKey::UnmatchedBrace { at }),
             '{' => {
                 let name: String = std::iter::from_fn(|| rest.next_if(|(_, c)| !"{}".contains(*c)))
                     .map(|(_, c)| c)
                     .collect();
                 if rest.next_if(|(_, c)| *c == '}').is_none() {
-                    return Err(InvalidKey::UnpairedBrace { at });
+                    return Err(InvalidKey::UnmatchedBrace { at });
                 }
                 if !is_path_parameter(&name) {
                     return Err(InvalidKey::BadPlaceholder { at });

@@ -188,7 +188,7 @@ fn types_need_a_template_parameter() {
     let error = KeyTemplate::try_from(key("id")).unwrap_err();
     assert_eq!(error, InvalidKey::UnknownParameter { name: "id".to_owned() });
     let error = KeyTemplate::try_from(KeyTemplate::template("stock:{sku").typed::<u64>("sku")).unwrap_err();
-    assert!(matches!(error, InvalidKey::UnpairedBrace { .. }), "{error}");
+    assert!(matches!(error, InvalidKey::UnmatchedBrace { .. }), "{error}");
 }
 
 #[cfg(not(feature = "axum"))]

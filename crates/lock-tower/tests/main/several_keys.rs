@@ -116,7 +116,7 @@ fn invalid_keys_fail_when_the_layer_is_built() {
     assert_eq!(layer().try_keys(none).map(drop).unwrap_err(), InvalidKey::NoKeys);
     let many = (0..65).map(|number| format!("n{number}"));
     assert_eq!(layer().try_keys(many).map(drop).unwrap_err(), InvalidKey::TooManyKeys { keys: 65, most: 64 });
-    assert!(matches!(layer().try_keys(["a", "b{"]).map(drop), Err(InvalidKey::UnpairedBrace { .. })));
+    assert!(matches!(layer().try_keys(["a", "b{"]).map(drop), Err(InvalidKey::UnmatchedBrace { .. })));
     let debug = format!("{:?}", KeyTemplate::all(["a:{x}", "b"]).unwrap());
     assert_eq!(debug, "KeyTemplate([a:{path parameter `x`}, b])");
 }
