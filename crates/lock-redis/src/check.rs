@@ -270,7 +270,7 @@ fn accept_node(info: &Info<'_>) -> Result<AcceptedNode, BackendError> {
             "`INFO` reports no run id, which is needed to detect a restart of a quorum node; use another server",
         ));
     }
-    Ok(AcceptedNode { run_id: run_id.to_owned(), appends: info.get("aof_enabled") != "0" })
+    Ok(AcceptedNode::new(run_id.to_owned(), info.get("aof_enabled") != "0"))
 }
 
 #[cfg(test)]

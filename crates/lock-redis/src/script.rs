@@ -22,78 +22,70 @@ pub(crate) type Words = Vec<Cow<'static, str>>;
 /// The initial capacity for the words of a command.
 const WORDS: usize = 16;
 
+/// The text of a file in `scripts`.
+macro_rules! file {
+    ($file:literal) => {
+        include_str!(concat!("scripts/", $file, ".lua"))
+    };
+}
+
 macro_rules! nothing {
     () => {
         ""
     };
 }
 
-macro_rules! now {
+/// The functions that a grant needs outside of the usual case.
+macro_rules! granting {
     () => {
-        include_str!("scripts/now.lua")
-    };
-}
-
-macro_rules! int {
-    () => {
-        concat!(now!(), include_str!("scripts/int.lua"))
-    };
-}
-
-macro_rules! grant {
-    () => {
-        concat!(int!(), include_str!("scripts/hold.lua"), include_str!("scripts/raise.lua"))
+        concat!(file!("int"), file!("hold"), file!("raise"))
     };
 }
 
 macro_rules! healing {
     () => {
-        concat!(grant!(), include_str!("scripts/node.lua"))
-    };
-}
-
-macro_rules! proposing {
-    () => {
-        concat!(now!(), include_str!("scripts/node.lua"), include_str!("scripts/hold.lua"))
-    };
-}
-
-macro_rules! otherwise {
-    () => {
-        concat!(
-            include_str!("scripts/int.lua"),
-            include_str!("scripts/raise.lua"),
-            include_str!("scripts/propose_otherwise.lua")
-        )
-    };
-}
-
-macro_rules! not_freed {
-    () => {
-        concat!(now!(), include_str!("scripts/free_otherwise.lua"))
+        concat!(file!("now"), file!("node"), granting!())
     };
 }
 
 macro_rules! extending {
     () => {
         concat!(
-            int!(),
-            include_str!("scripts/node.lua"),
-            include_str!("scripts/renew.lua"),
-            include_str!("scripts/reenter.lua")
+            file!("now"),
+            file!("node"),
+            function!("renew", "lock, lease, duration, not_after", "renew"),
+            function!("reenter", "lock, lease, duration, depth, not_after", "reenter"),
         )
+    };
+}
+
+macro_rules! not_proposed {
+    () => {
+        concat!(file!("take"), file!("node"), granting!(), file!("propose_otherwise"))
+    };
+}
+
+macro_rules! not_freed {
+    () => {
+        concat!(file!("now"), file!("free_otherwise"))
+    };
+}
+
+macro_rules! now {
+    () => {
+        file!("now")
     };
 }
 
 macro_rules! holder {
     () => {
-        include_str!("scripts/holder.lua")
+        file!("holder")
     };
 }
 
 macro_rules! ledger {
     () => {
-        include_str!("scripts/ledger.lua")
+        file!("ledger")
     };
 }
 
@@ -101,57 +93,77 @@ macro_rules! ledger {
 macro_rules! scripts {
     ($texts:ident $shared:ident! $($constant:ident $what:literal $file:literal $([$rest:ident!])?)*) => {
         $(pub(crate) static $constant: Script = {
-            const TEXT: &str =
-                concat!($shared!(), include_str!(concat!("scripts/", $file, ".lua")) $(, $rest!())?);
+            const TEXT: &str = concat!($shared!(), file!($file) $(, $rest!())?);
             Script { name: $what, text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
         };)*
         #[cfg(test)]
-        const $texts: &[(&str, &str)] = &[$(($file, include_str!(concat!("scripts/", $file, ".lua")))),*];
+        const $texts: &[(&str, &str)] = &[$(($file, file!($file))),*];
     };
 }
 
-/// Defines the scripts of the operations that can be batched. Each file has a function, which returns the part of the
-/// reply after the server's time. The operation's own script calls it once; the batch script calls the functions of
-/// all. In the usual case, the operation's own script replies with the time alone: Redis sends a number more cheaply
-/// than a list.
+/// A Lua function whose body is in these files.
+macro_rules! function {
+    ($name:literal, $parameters:literal, $($file:literal),*) => {
+        concat!("local function ", $name, "(", $parameters, ")\n", $(file!($file),)* "end\n")
+    };
+}
+
+/// Defines the scripts of the operations that can be batched. The files of each operation are the body of a function,
+/// which returns the reply. The batch script calls the functions of all. The operation's own script is the body
+/// itself, since in the usual case even the creation of functions takes a considerable part of the time. Therefore the
+/// functions that the body needs come after its usual part.
+///
+/// In the usual case, the reply is the time alone: Redis sends a number more cheaply than a list.
 macro_rules! operations {
-    ($($shared:ident! $constant:ident $what:literal $file:literal ($arguments:literal) usual $usual:literal)*) => {
+    ($($constant:ident $what:literal $file:literal
+        ($parameters:literal = $arguments:literal)
+        before [$($before:literal)*] usual [$($usual:literal)*] otherwise [$($functions:ident!)? $($rest:literal)*]
+    )*) => {
         $(pub(crate) static $constant: Script = {
             const TEXT: &str = concat!(
-                $shared!(),
-                include_str!(concat!("scripts/", $file, ".lua")),
-                "local word, a, b, c = ", $file, "(", $arguments, ", unpack(ARGV))\n",
-                "if ", $usual, " then return now end\n",
-                "return {now, word, a, b, c}\n",
+                $(file!($before),)*
+                "local ", $parameters, " = ", $arguments, "\n",
+                $(file!($usual),)*
+                $($functions!(),)?
+                $(file!($rest),)*
             );
             Script { name: $what, text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
         };)*
         pub(crate) static BATCH: Script = {
             const TEXT: &str = concat!(
-                grant!(),
-                $(include_str!(concat!("scripts/", $file, ".lua")),)*
-                include_str!("scripts/batch.lua"),
+                file!("now"),
+                file!("now_text"),
+                granting!(),
+                $(function!($file, $parameters, $($usual),* $(, $rest)*),)*
+                file!("batch"),
             );
             Script { name: "run a batch", text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
         };
         #[cfg(test)]
-        const OPERATION_TEXTS: &[(&str, &str)] = &[
-            $(($file, include_str!(concat!("scripts/", $file, ".lua"))),)*
-            ("batch", include_str!("scripts/batch.lua")),
-        ];
+        const OPERATION_TEXTS: &[(&str, &str)] = &[$(($file, file!($file)),)* ("batch", file!("batch"))];
     };
 }
 
 operations! {
-    grant! ACQUIRE "acquire a lock" "acquire" ("KEYS[1], KEYS[2]") usual "a == now and c == 0"
-    now! REENTER "re-enter a lock" "reenter" ("KEYS[1]") usual "word == 'reentered'"
-    int! RENEW "renew a lease" "renew" ("KEYS[1]") usual "word == 'renewed'"
-    now! RELEASE "release a lock" "release" ("KEYS[1]") usual "word == 'released' and a == 0"
+    ACQUIRE "acquire a lock" "acquire"
+        ("lock, counter, lease, duration, not_after, retention, reserve, floor"
+            = "KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]")
+        before ["now" "now_text"] usual ["acquire" "take"] otherwise [granting! "acquire_otherwise"]
+    REENTER "re-enter a lock" "reenter"
+        ("lock, lease, duration, depth, not_after" = "KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]")
+        before ["now"] usual ["reenter"] otherwise []
+    RENEW "renew a lease" "renew"
+        ("lock, lease, duration, not_after" = "KEYS[1], ARGV[1], ARGV[2], ARGV[3]")
+        before ["now"] usual ["renew"] otherwise []
+    RELEASE "release a lock" "release"
+        ("lock, lease, depth_left, channel, sharded" = "KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]")
+        before ["now"] usual ["release"] otherwise []
 }
 
 scripts! {
     TEXTS nothing!
     PROBE "check the permissions" "probe"
+    FREE "release a lock" "free" [not_freed!]
 }
 
 scripts! {
@@ -161,8 +173,8 @@ scripts! {
 }
 
 scripts! {
-    PROPOSING_TEXTS proposing!
-    PROPOSE "propose a token" "propose" [otherwise!]
+    PROPOSING_TEXTS now!
+    PROPOSE "propose a token" "propose" [not_proposed!]
 }
 
 scripts! {
@@ -175,11 +187,6 @@ scripts! {
     EXTEND "extend leases" "extend"
 }
 
-scripts! {
-    FREEING_TEXTS nothing!
-    FREE "release a lock" "free" [not_freed!]
-}
-
 /// Defines the ledger scripts that schedulers repeat. The batch script calls each as a function of its keys and
 /// arguments.
 macro_rules! repeated {
@@ -190,14 +197,14 @@ macro_rules! repeated {
                 ledger!(),
                 "local scripts = {}\n",
                 $("scripts['", $what, "'] = function(KEYS, ARGV)\n",
-                include_str!(concat!("scripts/", $file, ".lua")),
+                file!($file),
                 "end\n",)*
-                include_str!("scripts/ledger_batch.lua"),
+                file!("ledger_batch"),
             );
             Script { name: "send heartbeats", text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
         };
         #[cfg(test)]
-        const LEDGER_BATCH_TEXT: (&str, &str) = ("ledger_batch", include_str!("scripts/ledger_batch.lua"));
+        const LEDGER_BATCH_TEXT: (&str, &str) = ("ledger_batch", file!("ledger_batch"));
     };
 }
 
@@ -289,15 +296,18 @@ mod tests {
     use std::collections::BTreeSet;
 
     const SHARED: &[(&str, &str)] = &[
-        ("free_otherwise", include_str!("scripts/free_otherwise.lua")),
-        ("hold", include_str!("scripts/hold.lua")),
+        ("acquire_otherwise", file!("acquire_otherwise")),
+        ("free_otherwise", file!("free_otherwise")),
+        ("hold", file!("hold")),
         ("holder", holder!()),
-        ("int", include_str!("scripts/int.lua")),
+        ("int", file!("int")),
         ("ledger", ledger!()),
-        ("node", include_str!("scripts/node.lua")),
-        ("now", include_str!("scripts/now.lua")),
-        ("propose_otherwise", include_str!("scripts/propose_otherwise.lua")),
-        ("raise", include_str!("scripts/raise.lua")),
+        ("node", file!("node")),
+        ("now", now!()),
+        ("now_text", file!("now_text")),
+        ("propose_otherwise", file!("propose_otherwise")),
+        ("raise", file!("raise")),
+        ("take", file!("take")),
     ];
 
     fn whole() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
@@ -305,7 +315,6 @@ mod tests {
             TEXTS,
             HOLDER_TEXTS,
             PROPOSING_TEXTS,
-            FREEING_TEXTS,
             HEALING_TEXTS,
             EXTENDING_TEXTS,
             REPEATED_TEXTS,

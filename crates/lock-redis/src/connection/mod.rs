@@ -1,9 +1,11 @@
 //! A connection that is kept up: requests use the current connection, and a new one is dialled when that one ends or
 //! must be replaced.
 
+mod accepted_node;
 mod dial;
 mod supervisor;
 
+pub(crate) use accepted_node::AcceptedNode;
 pub(crate) use dial::{Dialer, Purpose, Target};
 
 use crate::{
@@ -55,15 +57,6 @@ pub(crate) struct Dialled<T> {
     pub(crate) server: Server,
     /// Set once the server is accepted as a node of a quorum.
     pub(crate) accepted: OnceCell<AcceptedNode>,
-}
-
-/// A server that was accepted as a node of a quorum.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct AcceptedNode {
-    /// The run id of the server, which changes with each restart.
-    pub(crate) run_id: String,
-    /// `true` if it writes an append-only file. Without one, a crash loses data.
-    pub(crate) appends: bool,
 }
 
 /// The way a command is delivered.

@@ -22,7 +22,7 @@ use lock_core::{
         Vote,
     },
 };
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 use tokio::time::Instant;
 
 /// Maximum number of leases that one script extends. Such a script blocks the server for about 0.1 ms.
@@ -36,28 +36,41 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
         let server = self.node()?;
         // A durable node may vote at any age.
         let reads_age = !p.min_age.is_zero();
-        let write = |run: &str, words: &mut Words| {
+        let write = |node: &AcceptedNode, words: &mut Words| {
             write_keys(&p.name, reads_age, words);
             let arguments = [
                 p.lease.to_string(),
                 millis(p.duration),
                 p.not_after.as_micros().to_string(),
-                p.token.to_string(),
                 p.last.to_string(),
                 retention(p.retention, server),
             ];
             words.extend(arguments.map(Cow::Owned));
-            match reads_age {
-                true => words.extend([p.min_age.as_micros().to_string(), run.to_owned()].map(Cow::Owned)),
-                false if p.floor.is_some() => words.extend(["", ""].map(Cow::Borrowed)),
-                false => {}
-            }
-            words.extend(p.floor.map(|floor| Cow::Owned(floor.to_string())));
+            let optional = [
+                reads_age.then(|| node.marker(p.min_age)),
+                reads_age.then(|| p.min_age.as_micros().to_string()),
+                (p.token != p.last).then(|| p.token.to_string()),
+                p.floor.map(|floor| floor.to_string()),
+            ];
+            let given = optional.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+            words.extend(
+                optional.into_iter().take(given).map(|word| word.map_or(Cow::Borrowed(""), Cow::Owned)),
+            );
         };
+        let keys = if reads_age { 3 } else { 2 };
+        let (dialled, sent, reply) = server.call(&PROPOSE, keys, write).await?;
         // The usual reply leaves out the age, which is at least this.
         let min_age = i64::try_from(p.min_age.as_micros()).unwrap_or(i64::MAX);
-        let (keys, usual) = (if reads_age { 3 } else { 2 }, ("granted", min_age));
-        Ok(server.ask(&PROPOSE, keys, write, Some(usual)).await?.vote()?)
+        let is_whole = !matches!(reply, Ok(RawReply::Integer(_)));
+        let reply = reply.map(|reply| in_full(reply, "granted", &[min_age]));
+        let vote = server.read(&PROPOSE, sent, reply)?.vote()?;
+        if let Some(node) = dialled.accepted.get()
+            && is_whole
+            && reads_age
+        {
+            node.has_age(vote.now, vote.age);
+        }
+        Ok(vote)
     }
 
     async fn extend(&self, items: Vec<Extension>) -> Vec<Result<NodeReply<Extended>, BackendError>> {
@@ -72,10 +85,10 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
 
     async fn heal(&self, h: Healing) -> Result<NodeReply<Healed>, BackendError> {
         let server = self.node()?;
-        let write = |run: &str, words: &mut Words| {
+        let write = |node: &AcceptedNode, words: &mut Words| {
             write_keys(&h.name, true, words);
             let arguments = [
-                run.to_owned(),
+                node.run_id.clone(),
                 h.lease.to_string(),
                 millis(h.duration),
                 h.not_after.as_micros().to_string(),
@@ -85,20 +98,20 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
             ];
             words.extend(arguments.map(Cow::Owned));
         };
-        Ok(server.ask(&HEAL, 3, write, None).await?.healed()?)
+        Ok(server.ask(&HEAL, 3, write).await?.healed()?)
     }
 
     /// Bypasses the pipeline, which would delay the release behind pending calls to a slow node
     /// while later proposals are sent.
     async fn free(&self, r: ReleaseRequest) -> Result<Freed, BackendError> {
         let server = self.node()?;
-        let write = |_: &str, words: &mut Words| {
+        let write = |_: &AcceptedNode, words: &mut Words| {
             words.extend([r.name.as_str().to_owned(), r.lease.to_string()].map(Cow::Owned));
             if r.notify == NotifyWaiters::Yes {
                 words.push(Cow::Owned(keys::channel(&r.name)));
             }
         };
-        let (sent, reply) = server.call(&FREE, 1, write).await?;
+        let (_, sent, reply) = server.call(&FREE, 1, write).await?;
         if let Ok(RawReply::Integer(listeners)) = reply {
             let outcome = Released::Released { listeners: u32::try_from(listeners).ok() };
             return Ok(Freed { now: None, outcome });
@@ -134,10 +147,10 @@ impl<C: Client> Shared<C> {
         &self,
         items: &[Extension],
     ) -> Result<Vec<Result<NodeReply<Extended>, RequestError>>, RequestError> {
-        let write = |run: &str, words: &mut Words| {
+        let write = |node: &AcceptedNode, words: &mut Words| {
             words.push(Cow::Borrowed(NODE_MARKER));
             words.extend(items.iter().map(|item| Cow::Owned(item.name.as_str().to_owned())));
-            words.push(Cow::Owned(run.to_owned()));
+            words.push(Cow::Owned(node.run_id.clone()));
             for item in items {
                 let arguments = [
                     item.lease.to_string(),
@@ -148,39 +161,34 @@ impl<C: Client> Shared<C> {
                 words.extend(arguments.map(Cow::Owned));
             }
         };
-        self.ask(&EXTEND, 1 + items.len(), write, None).await?.extended(items.len())
+        self.ask(&EXTEND, 1 + items.len(), write).await?.extended(items.len())
     }
 
-    /// Runs a script of a node whose replies begin with the server's time. `usual` is the word and the number that a
-    /// reply with the time alone stands for.
+    /// Runs a script of a node, and decodes its reply.
     async fn ask(
         &self,
         script: &'static Script,
         keys: usize,
-        write: impl Fn(&str, &mut Words),
-        usual: Option<(&'static str, i64)>,
+        write: impl Fn(&AcceptedNode, &mut Words),
     ) -> Result<ScriptReply, RequestError> {
-        let (sent, reply) = self.call(script, keys, write).await?;
-        let reply = match usual {
-            Some((word, number)) => reply.map(|reply| in_full(reply, word, &[number])),
-            None => reply,
-        };
+        let (_, sent, reply) = self.call(script, keys, write).await?;
         self.read(script, sent, reply)
     }
 
-    /// Runs a script of a node. Returns the time at which it was sent, and the reply. `write` writes the keys and
-    /// arguments. The call has no timeout, because the quorum limits its time.
+    /// Runs a script of a node. Returns the connection, the time at which the script was sent, and the reply. `write`
+    /// writes the keys and arguments. The call has no timeout, because the quorum limits its time.
     async fn call(
         &self,
         script: &'static Script,
         keys: usize,
-        write: impl Fn(&str, &mut Words),
-    ) -> Result<(Instant, Result<RawReply, RequestError>), RequestError> {
+        write: impl Fn(&AcceptedNode, &mut Words),
+    ) -> Result<(Arc<Dialled<C::Connection>>, Instant, Result<RawReply, RequestError>), RequestError> {
         let dialled = self.connection.connected(script.name).await?;
-        let AcceptedNode { run_id, .. } = accepted(&dialled).await?;
+        let node = accepted(&dialled).await?;
         let sent = Instant::now();
-        let reply = script.run(&dialled, Delivery::Plain, keys, |words| write(run_id, words)).await;
-        Ok((sent, reply.map(|Delivered { reply, .. }| reply).map_err(|error| error.during(script.name))))
+        let reply = script.run(&dialled, Delivery::Plain, keys, |words| write(node, words)).await;
+        let reply = reply.map(|Delivered { reply, .. }| reply).map_err(|error| error.during(script.name));
+        Ok((dialled, sent, reply))
     }
 
     /// Decodes the reply of a script, and updates the estimate of the server's clock from it.

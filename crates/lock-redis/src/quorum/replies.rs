@@ -49,7 +49,7 @@ impl ScriptReply {
         let answer = |item: usize| {
             let at = 1 + PER_ITEM * item;
             let outcome = match self.text(at)? {
-                "renewed" | "reentered" => Extended::Extended,
+                "extended" => Extended::Extended,
                 "gone" => Extended::Gone,
                 "late" => Extended::Late,
                 "refused" => return Err(refused_by_script(self.what, self.text(at + 1)?)),

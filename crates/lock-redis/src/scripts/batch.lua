@@ -7,41 +7,42 @@
 --
 -- reply: one text of lines, which costs Redis a third as much as nested lists:
 --   the server's time in µs
---   for each operation in turn: an empty line in the usual case of its own script; otherwise the word of that script's reply,
---   then a line for each part that follows; `error` and the error text if the operation raised an error
-local lines, key, argument = {int(now)}, 1, 2
+--   for each operation in turn: an empty line in the usual case of its own script; otherwise a line for each part of that
+--   script's reply after the time; `error` and the error text if the operation raised an error
+local lines, key, argument = {now_text}, 1, 2
 
--- `usual` is the word of the usual case, whose numbers are known.
-local function add(usual, done, word, a, b, c)
+local function add(done, reply)
   local at = #lines + 1
-  if word == usual and (not a or a == 0 or a == now and c == 0) then
+  if done and type(reply) == 'number' then
     lines[at] = ''
     return
   end
   -- Before Redis 7, a raised error is a string.
-  if not done then word, a = 'error', type(word) == 'table' and word.err or word end
-  lines[at] = word
-  if a then lines[at + 1] = type(a) == 'number' and int(a) or string.gsub(a, '\n', ' ') end
-  if c then lines[at + 2], lines[at + 3] = int(b), int(c) end
+  if not done then reply = {now, 'error', type(reply) == 'table' and reply.err or reply} end
+  lines[at] = reply[2]
+  for part = 3, #reply do
+    local value = reply[part]
+    lines[at + part - 2] = type(value) == 'number' and int(value) or string.gsub(value, '\n', ' ')
+  end
 end
 
 while ARGV[argument] do
   local operation = ARGV[argument]
   if operation == 'acquire' then
-    add('granted', pcall(acquire, KEYS[key], KEYS[key + 1], unpack(ARGV, argument + 1, argument + 4)))
+    add(pcall(acquire, KEYS[key], KEYS[key + 1], unpack(ARGV, argument + 1, argument + 4)))
     key, argument = key + 2, argument + 5
   elseif operation == 'release' then
     local lease, depth_left, channel = unpack(ARGV, argument + 1, argument + 3)
-    add('released', pcall(release, KEYS[key], lease, depth_left, channel, ARGV[1]))
+    add(pcall(release, KEYS[key], lease, depth_left, channel, ARGV[1]))
     key, argument = key + 1, argument + 4
   elseif operation == 'reserve' then
-    add('granted', pcall(acquire, KEYS[key], KEYS[key + 1], unpack(ARGV, argument + 1, argument + 6)))
+    add(pcall(acquire, KEYS[key], KEYS[key + 1], unpack(ARGV, argument + 1, argument + 6)))
     key, argument = key + 2, argument + 7
   elseif operation == 'renew' then
-    add('renewed', pcall(renew, KEYS[key], unpack(ARGV, argument + 1, argument + 3)))
+    add(pcall(renew, KEYS[key], unpack(ARGV, argument + 1, argument + 3)))
     key, argument = key + 1, argument + 4
   else
-    add('reentered', pcall(reenter, KEYS[key], unpack(ARGV, argument + 1, argument + 4)))
+    add(pcall(reenter, KEYS[key], unpack(ARGV, argument + 1, argument + 4)))
     key, argument = key + 1, argument + 5
   end
 end

@@ -7,22 +7,27 @@
 --
 -- replies, each after the server's time in µs:
 --   extended, age in µs, followed by a word and a text for each item; the text is an error or ''. The words are
---     renewed, reentered, gone, late, refused, error
+--     extended, gone, late, refused, error
 --   refused, error   nothing was done
 local age, unknown = age_of(KEYS[1], ARGV[1])
 if unknown then return {now, 'refused', unknown} end
 local reply = {now, 'extended', age}
 for item = 2, #KEYS do
   local lease, duration, not_after, depth = unpack(ARGV, 4 * item - 6, 4 * item - 3)
-  local done, word, text
+  local done, answer
   if depth == '' then
-    done, word, text = pcall(renew, KEYS[item], lease, duration, not_after)
+    done, answer = pcall(renew, KEYS[item], lease, duration, not_after)
   else
-    done, word, text = pcall(reenter, KEYS[item], lease, duration, depth, not_after)
+    done, answer = pcall(reenter, KEYS[item], lease, duration, depth, not_after)
   end
-  -- Before Redis 7, a raised error is a string.
-  if not done then word, text = 'error', type(word) == 'table' and word.err or word end
+  local word, text = 'extended', ''
+  if not done then
+    -- Before Redis 7, a raised error is a string.
+    word, text = 'error', type(answer) == 'table' and answer.err or answer
+  elseif answer ~= now then
+    word, text = answer[2], answer[3] or ''
+  end
   local at = #reply + 1
-  reply[at], reply[at + 1] = word, text or ''
+  reply[at], reply[at + 1] = word, text
 end
 return reply

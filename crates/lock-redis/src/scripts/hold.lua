@@ -1,6 +1,3 @@
--- Lua numbers are exact below this.
-local LIMIT = 9007199254740992
-
 -- Sets a lease of a lock with this PTTL, or extends its expiry. A failure is undone, since a lock without an expiry
 -- would make others wait forever. Returns an error, or nothing.
 local function hold(lock, lasts, lease, depth, duration)

@@ -1,4 +1,5 @@
 -- The server's time in µs, read once per script.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-
+-- Lua numbers are exact below this.
+local LIMIT = 9007199254740992

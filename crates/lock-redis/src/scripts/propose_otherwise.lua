@@ -1,6 +1,20 @@
--- The rest of `propose.lua`. The usual case returns before it, and so never creates the functions that only this part
--- needs.
+-- The rest of `propose.lua`.
 
+local age = 0
+if marker then
+  local known, unknown = age_of(marker, string.match(ARGV[6], '^%S+'))
+  if unknown then return {now, 'refused', unknown} end
+  age = known
+end
+if now > not_after + 0 then return {now, 'late', age} end
+if not proved and age < tonumber(ARGV[7]) then return {now, 'quarantined', age} end
+
+local depth = not free and (type(lasts) == 'table' and lasts or redis.pcall('HGET', lock, lease))
+if type(depth) == 'table' then return {now, 'refused', depth.err} end
+if not writes then old = redis.pcall('GET', counter) end
+if type(old) == 'table' then return {now, 'refused', old.err} end
+-- Only digits are allowed. `tonumber` alone would also accept '1e15'.
+local count = not old and 0 or not string.find(old, '%D') and tonumber(old)
 if not count or count >= LIMIT then
   if writes and retention ~= '' then redis.call('SET', counter, old) end
   if writes and retention == '' then redis.call('SET', counter, old, 'KEEPTTL') end
@@ -24,7 +38,7 @@ end
 if not writes and not repeated then
   -- Without these limits, a client whose clock is years ahead would raise every counter forever, and a client whose
   -- clock is behind could get tokens that were granted before the counter was lost.
-  local highest = math.max(count, now, floor and tonumber(floor) or 0) + DISTANCE
+  local highest = math.max(count, now, tonumber(ARGV[9] or '') or 0) + DISTANCE
   if token <= now - DISTANCE or token > highest or last > highest or last >= LIMIT then
     return {now, 'clock', age}
   end

@@ -1,0 +1,17 @@
+-- Takes a free lock in the usual case: its counter is a time in µs below the token. One command reads the old counter
+-- and writes the new one, unless `writes` is false.
+local old
+if writes then
+  if retention ~= '' then
+    old = redis.pcall('SET', counter, last_text, 'PX', retention, 'GET')
+  else
+    old = redis.pcall('SET', counter, last_text, 'KEEPTTL', 'GET')
+  end
+  -- The times from 2001 to 2286 have 16 digits. Any other text is checked below.
+  local count = old and #old == 16 and tonumber(old)
+  if count and count >= 1000000000000000 and count < token then
+    redis.call('HSET', lock, lease, '1')
+    -- If it fails, `hold` tries again, and undoes both.
+    if redis.pcall('PEXPIRE', lock, duration) == 1 then return now end
+  end
+end
