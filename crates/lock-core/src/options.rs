@@ -30,7 +30,7 @@ pub use limits::Limits;
 /// | [`max_hold`](Self::max_hold) | none | the time after which a hold ends despite renewals |
 /// | [`min_hold`](Self::min_hold) | none | the time for which the lock stays taken, even if it is released earlier |
 /// | [`token_floor`](Self::token_floor) | none | a fencing token that the new one must exceed |
-/// | [`hand_off`](Self::hand_off) | 256 times, 25 ms | the budget for handing over a lease within this process |
+/// | [`hand_off`](Self::hand_off) | 256 times, 40 ms | the budget for handing over a lease within this process |
 /// | [`retention`](Self::retention) | the backend's default | the time for which the store keeps the fencing counter of an unused name |
 ///
 /// ```
@@ -60,7 +60,7 @@ pub struct LockOptions {
     hand_off: HandOffBudget,
 }
 
-const DEFAULT_HAND_OFF: HandOffBudget = HandOffBudget { passes: 256, within: Duration::from_millis(25) };
+const DEFAULT_HAND_OFF: HandOffBudget = HandOffBudget { passes: 256, within: Duration::from_millis(40) };
 
 /// The longest lease that a factory can accept: ten years.
 const LEASE_FOR_EVER: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
@@ -229,7 +229,7 @@ impl LockOptions {
     }
 
     /// Sets the budget for handing over a lease within this process: at most `passes` times in a row and only for
-    /// `within` after the store granted it, whichever ends first. The default is 256 times and 25 ms; zero for
+    /// `within` after the store granted it, whichever ends first. The default is 256 times and 40 ms; zero for
     /// either disables hand-offs.
     ///
     /// When a guard is released while another task of this process waits for the same lock with equal options, the

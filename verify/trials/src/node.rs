@@ -21,7 +21,7 @@ use lock_cron::Placement;
 use std::{error::Error, time::Duration};
 
 /// The default time limit of hand-offs, used if the command line sets their number.
-const MAX_CHAIN_TIME: Duration = Duration::from_millis(25);
+const MAX_CHAIN_TIME: Duration = Duration::from_millis(40);
 
 /// The reason why a process ends early.
 pub type Failure = Box<dyn Error + Send + Sync>;

@@ -111,16 +111,17 @@ async fn fresh_record(shared: &Shared, request: &AcquireRequest, until: Moment) 
     loop {
         let now = shared.clock.now();
         let record = shared.leases.open(&request.name, request.lease, shared.nodes.len(), now);
-        let changed = record.changed.notified();
-        let mut changed = std::pin::pin!(changed);
-        changed.as_mut().enable();
-        let known = shared.leases.find(&request.name, request.lease);
         if !record.is_retired() {
-            return Some(record.clone());
+            return Some(record);
         }
         if now >= until {
             return None;
         }
+        let changed = record.changed.notified();
+        let mut changed = std::pin::pin!(changed);
+        changed.as_mut().enable();
+        // Removed before that: nothing would be notified.
+        let known = shared.leases.find(&request.name, request.lease);
         if known.is_none_or(|known| !Arc::ptr_eq(&known, &record)) {
             continue;
         }

@@ -130,6 +130,6 @@ fn terms() -> Terms {
         min_hold: Duration::ZERO,
         token_floor: None,
         retention: Retention::Backend,
-        hand_off: HandOffBudget { passes: 256, within: Duration::from_millis(25) },
+        hand_off: HandOffBudget { passes: 256, within: Duration::from_millis(40) },
     })
 }
