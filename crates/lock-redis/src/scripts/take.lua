@@ -11,7 +11,8 @@ if writes then
   local count = old and #old == 16 and tonumber(old)
   if count and count >= 1000000000000000 and count < token then
     redis.call('HSET', lock, lease, '1')
-    -- If it fails, `hold` tries again, and undoes both.
     if redis.pcall('PEXPIRE', lock, duration) == 1 then return now end
+    -- A lock without an expiry would make others wait forever. `hold` tries again, and returns the error.
+    redis.call('HDEL', lock, lease)
   end
 end

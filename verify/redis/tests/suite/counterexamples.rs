@@ -65,6 +65,12 @@ async fn lock_without_an_expiry_is_never_left() {
     let answer = asked(&store, &a, "x", LEASE, next(0, None)).await;
     assert_eq!(answer, Err((BackendErrorKind::Denied, Applied::Unknown)));
     assert_no_lock_is_left(&server);
+    // The counter is a time, or is as long as one but written in hex.
+    for counter in ["1700000000000000", "0x03ffffffffffff"] {
+        server.command(&["SET", COUNTER, counter]);
+        asked(&store, &a, "x", LEASE, next(0, None)).await.unwrap_err();
+        assert_no_lock_is_left(&server);
+    }
 
     // The same for a re-entry and a renewal: they fail, and the lease is unchanged.
     server.command(&["ACL", "SETUSER", "shop", "+pexpire"]);
