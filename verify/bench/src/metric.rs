@@ -33,6 +33,7 @@ pub(crate) enum Metric {
     HeapBytes,
     ResidentBytes,
     CommandRate,
+    CommandRateBefore,
     RenewalClientCpu,
     RenewalServerCpu,
     RequestTime,
@@ -65,6 +66,7 @@ impl Metric {
             Self::HeapBytes => "heap B each",
             Self::ResidentBytes => "resident B each",
             Self::CommandRate => "commands/s",
+            Self::CommandRateBefore => "commands/s without waiters",
             Self::RenewalClientCpu => "client CPU µs/renewal",
             Self::RenewalServerCpu => "Redis CPU µs/renewal",
             Self::RequestTime => "µs/request",
@@ -84,7 +86,10 @@ impl Metric {
                 format!("{:.1}", value * 1e6)
             }
             Self::RequestTime => format!("{:.2}", value * 1e6),
-            Self::VoluntarySwitches | Self::InvoluntarySwitches | Self::CommandRate => format!("{value:.1}"),
+            Self::VoluntarySwitches
+            | Self::InvoluntarySwitches
+            | Self::CommandRate
+            | Self::CommandRateBefore => format!("{value:.1}"),
             Self::Allocations => format!("{value:.0}"),
             Self::AllocatedBytes => format!("{:.1}", value / 1e3),
         }

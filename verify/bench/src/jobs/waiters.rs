@@ -1,4 +1,5 @@
-//! Tasks that wait for a lock that another client holds. They should cause no load on Redis.
+//! Tasks that wait for a lock that another client holds. They should cause no load on Redis: as many commands as without
+//! them, for renewals and for the connections.
 
 use super::{allocations::wait, commands, sleep_until};
 use crate::{
@@ -17,6 +18,8 @@ pub(crate) struct Waited {
     pub(crate) resident: u64,
     /// Number of commands that the server executed during the window.
     pub(crate) commands: u64,
+    /// Number of commands in a window of the same length before the first waiter.
+    pub(crate) commands_before: u64,
 }
 
 /// The time for every task to try once and to subscribe.
@@ -30,6 +33,7 @@ pub(crate) fn run<L: Locks>(order: &Order, count: usize, window: Duration) -> Re
     let _held = runtime.block_on(holder.lock("held")?.acquire())?;
     let lock = client.lock("held")?;
     wait_for_start()?;
+    let commands_before = commands_during(order, window)?;
     let before = resident_bytes()?;
     let mut waiters = JoinSet::new();
     for _ in 0..count {
@@ -37,11 +41,15 @@ pub(crate) fn run<L: Locks>(order: &Order, count: usize, window: Duration) -> Re
     }
     sleep_until(now() + nanos(SETTLE));
     let resident = resident_bytes()?.saturating_sub(before);
-    let first = commands(order)?;
-    sleep_until(now() + nanos(window));
-    let commands = commands(order)? - first;
+    let commands = commands_during(order, window)?;
     if let Some(ended) = runtime.block_on(async { waiters.try_join_next() }) {
         return Err(format!("a waiter ended while the lock was held: {ended:?}").into());
     }
-    Ok(serde_json::to_value(Waited { resident, commands })?)
+    Ok(serde_json::to_value(Waited { resident, commands, commands_before })?)
+}
+
+fn commands_during(order: &Order, window: Duration) -> Result<u64> {
+    let before = commands(order)?;
+    sleep_until(now() + nanos(window));
+    Ok(commands(order)? - before)
 }

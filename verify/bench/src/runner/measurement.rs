@@ -45,6 +45,7 @@ impl Measurement {
                 let heap = allocations(contestant, Subject::Waiters { count: *count, settle: *settle })?;
                 Ok(Figures::from([
                     (Metric::CommandRate, waited.commands as f64 / window.as_secs_f64()),
+                    (Metric::CommandRateBefore, waited.commands_before as f64 / window.as_secs_f64()),
                     (Metric::ResidentBytes, waited.resident as f64 / *count as f64),
                     (Metric::HeapBytes, heap.live as f64 / heap.units as f64),
                 ]))

@@ -23,7 +23,12 @@ pub(super) fn waiters(effort: Effort) -> Vec<Case> {
         },
         contestants: [effort.clients(), &[Contestant::Hash]].concat(),
         rounds: 1,
-        columns: vec![Metric::CommandRate, Metric::HeapBytes, Metric::ResidentBytes],
+        columns: vec![
+            Metric::CommandRate,
+            Metric::CommandRateBefore,
+            Metric::HeapBytes,
+            Metric::ResidentBytes,
+        ],
         ratios: Vec::new(),
     }]
 }
