@@ -30,10 +30,14 @@ pub(crate) fn run<L: Locks>(order: &Order, count: usize, window: Duration) -> Re
     // The second client excludes the first one like another process.
     let holder = runtime.block_on(L::connect(&order.url))?;
     let client = runtime.block_on(L::connect(&order.url))?;
-    let _held = runtime.block_on(holder.lock("held")?.acquire())?;
+    let to_hold = holder.lock("held")?;
+    let held = runtime.block_on(to_hold.acquire())?;
     let lock = client.lock("held")?;
     wait_for_start()?;
     let commands_before = commands_during(order, window)?;
+    // A lock that is not renewed would not last for both windows.
+    runtime.block_on(to_hold.release(held))?;
+    let _held = runtime.block_on(to_hold.acquire())?;
     let before = resident_bytes()?;
     let mut waiters = JoinSet::new();
     for _ in 0..count {

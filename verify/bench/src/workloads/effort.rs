@@ -27,11 +27,6 @@ impl Effort {
         self.choose(1, 3, 5)
     }
 
-    /// Returns the number of rounds for latencies whose ratios vary between rounds.
-    pub(crate) fn many_rounds(self) -> usize {
-        self.choose(1, 3, 15)
-    }
-
     /// Returns the number of rounds for each step of a series.
     pub(crate) fn growth_rounds(self) -> usize {
         self.choose(1, 1, 3)
@@ -53,8 +48,8 @@ impl Effort {
         self.window() * 2
     }
 
-    /// Returns the time during which cycles are measured in each of many rounds, or for each step of a series.
-    pub(crate) fn short_window(self) -> Duration {
+    /// Returns the time during which cycles of each step of a series are measured.
+    pub(crate) fn growth_window(self) -> Duration {
         Duration::from_millis(self.choose(40, 400, 1_000))
     }
 

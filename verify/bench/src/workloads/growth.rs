@@ -22,18 +22,18 @@ pub(super) fn growth(effort: Effort) -> Vec<Case> {
 }
 
 fn by_tasks(effort: Effort, tasks: usize) -> Case {
-    let load = Load::uncontended(tasks, effort.short_window());
+    let load = Load::uncontended(tasks, effort.growth_window());
     case(effort, "Tasks of one process, a lock each", count(tasks, "task"), 1, load)
 }
 
 fn by_names(effort: Effort, names: usize) -> Case {
-    let load = Load { names: Names::Own(names), ..Load::uncontended(TASKS, effort.short_window()) };
+    let load = Load { names: Names::Own(names), ..Load::uncontended(TASKS, effort.growth_window()) };
     case(effort, "Names that 64 tasks of one process take in turn", count(names, "name"), 1, load)
 }
 
 /// Compares numbers of processes. With more processes, the load approaches the limit of the server.
 fn by_processes(effort: Effort, processes: usize) -> Case {
-    let load = Load::uncontended(TASKS, effort.short_window());
+    let load = Load::uncontended(TASKS, effort.growth_window());
     let label = count(processes, "process");
     let mut case = case(effort, "Processes of 64 tasks, a lock each", label, processes, load);
     case.columns.extend([Metric::ServerLoad, Metric::ServerLimit]);

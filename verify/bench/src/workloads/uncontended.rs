@@ -22,9 +22,9 @@ pub(super) fn many_tasks(effort: Effort) -> Vec<Case> {
 }
 
 pub(super) fn quorum(effort: Effort) -> Vec<Case> {
-    let case = |label: &str, contestants: &[Contestant], window, count, to: &[Contestant]| Case {
+    let case = |label: &str, contestants: &[Contestant], count, to: &[Contestant]| Case {
         label: label.to_owned(),
-        measurement: cycles(window, effort, 1, count),
+        measurement: cycles(effort.long_window(), effort, 1, count),
         contestants: contestants.to_vec(),
         ratios: to.iter().map(|to| Ratio { metric: Metric::CycleP50, to: *to }).collect(),
         ..case(effort, 1, Metric::CycleP50)
@@ -33,11 +33,9 @@ pub(super) fn quorum(effort: Effort) -> Vec<Case> {
         [Contestant::Quorum, Contestant::QuorumOneStopped, Contestant::QuorumFloor, Contestant::RslockQuorum];
     // Allocations are not counted, because one cycle of rslock takes seconds.
     let one_stopped = [Contestant::QuorumOneStopped, Contestant::RslockQuorumOneStopped];
-    let (short, long, count) = (effort.short_window(), effort.long_window(), Some(effort.counted_cycles()));
-    let to = [Contestant::QuorumFloor, Contestant::Quorum];
     vec![
-        Case { rounds: effort.many_rounds(), ..case("1 task", &alive, short, count, &to) },
-        case("1 task, one server stopped", &one_stopped, long, None, &[Contestant::QuorumOneStopped]),
+        case("1 task", &alive, Some(effort.counted_cycles()), &[Contestant::QuorumFloor, Contestant::Quorum]),
+        case("1 task, one server stopped", &one_stopped, None, &[Contestant::QuorumOneStopped]),
     ]
 }
 
