@@ -19,7 +19,7 @@
 --   late                         executed after `not after`: nothing was done
 -- and without an age:
 --   refused, error   a key holds something else, or a permission is missing: nothing was done, except that an invalid
---                    counter may have lost its expiry if argument 6 is a retention
+--                    counter may have lost its expiry if argument 5 is a retention
 --   error, text      failed midway: the counter may have been written
 local lock, counter, marker = KEYS[1], KEYS[2], KEYS[3]
 local lease, duration, not_after, last_text, retention = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
