@@ -2,6 +2,7 @@
 
 use super::{
     runtime::{DeadlineTimer, MAX_SLEEP},
+    validity::Validity,
     waker_set::{WakerKey, WakerSet},
 };
 use crate::{
@@ -10,7 +11,6 @@ use crate::{
     machine::{HoldEnd, HoldId, LostReason},
     name::LockName,
     owner::Owner,
-    sync::{Mutex, lock, rank},
     time::Moment,
     token::FencingToken,
 };
@@ -43,14 +43,8 @@ pub(crate) struct HoldState {
     lease: LeaseNumber,
     context: Arc<HoldContext>,
     max_hold_at: Moment,
-    validity: Mutex<rank::Hold, Validity>,
+    validity: Validity,
     waiting: WakerSet,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Validity {
-    Until(Moment),
-    Ended(HoldEnd),
 }
 
 impl HoldState {
@@ -60,7 +54,7 @@ impl HoldState {
         (since, deadline, max_hold_at): (Moment, Moment, Moment),
         context: Arc<HoldContext>,
     ) -> Self {
-        let validity = Mutex::new(Validity::Until(deadline));
+        let validity = Validity::until(deadline);
         let waiting = WakerSet::default();
         Self { name, owner, token, since, lease, context, max_hold_at, validity, waiting }
     }
@@ -79,23 +73,22 @@ impl HoldState {
     /// first task that finds the deadline passed ends the hold for everyone: no later reply from the store makes it
     /// valid again.
     pub(crate) fn ended(&self) -> Option<HoldEnd> {
-        let how = {
-            let mut validity = lock(&self.validity);
-            match *validity {
-                Validity::Ended(how) => return Some(how),
-                Validity::Until(deadline) if self.context.clock.now() < deadline.min(self.max_hold_at) => {
-                    return None;
-                }
-                Validity::Until(deadline) => {
-                    let max_hold = self.max_hold_at <= deadline;
-                    let how = HoldEnd::Lost(if max_hold { LostReason::MaxHold } else { LostReason::Expired });
-                    *validity = Validity::Ended(how);
-                    how
-                }
+        loop {
+            let deadline = match self.validity.get() {
+                Ok(deadline) => deadline,
+                Err(how) => return Some(how),
+            };
+            if self.context.clock.now() < deadline.min(self.max_hold_at) {
+                return None;
             }
-        };
-        self.wake_waiting();
-        Some(how)
+            let max_hold = self.max_hold_at <= deadline;
+            let how = HoldEnd::Lost(if max_hold { LostReason::MaxHold } else { LostReason::Expired });
+            // Fails if the hold was extended, or ended by another task, in the meantime.
+            if self.validity.end_at(deadline, how) {
+                self.wake_waiting();
+                return Some(how);
+            }
+        }
     }
 
     /// Restarts the watchdog if its worker's runtime is gone, which nothing else would notice. Returns `false` if no
@@ -105,30 +98,20 @@ impl HoldState {
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        match *lock(&self.validity) {
-            Validity::Until(deadline) => deadline.min(self.max_hold_at).since(self.context.clock.now()),
-            Validity::Ended(_) => Duration::ZERO,
-        }
+        self.validity
+            .get()
+            .map_or(Duration::ZERO, |deadline| deadline.min(self.max_hold_at).since(self.context.clock.now()))
     }
 
     /// Extends the deadline. Returns `false` if the hold has already ended.
     pub(super) fn extend(&self, to: Moment) -> bool {
-        match &mut *lock(&self.validity) {
-            Validity::Until(deadline) => {
-                *deadline = to.max(*deadline);
-                true
-            }
-            Validity::Ended(_) => false,
-        }
+        self.validity.extend(to)
     }
 
     /// Ends the hold, unless it has already ended. The caller calls
     /// [`wake_waiting`](Self::wake_waiting) after it has released its mutex: wakers are foreign code.
     pub(super) fn end(&self, how: HoldEnd) {
-        let mut validity = lock(&self.validity);
-        if let Validity::Until(_) = *validity {
-            *validity = Validity::Ended(how);
-        }
+        self.validity.end(how);
     }
 
     /// Wakes every task that waits for the hold to end.
@@ -143,10 +126,7 @@ impl HoldState {
 
     /// Returns the moment at which the hold ends unless it is renewed, or `Moment::NEVER` once it has ended.
     fn deadline(&self) -> Moment {
-        match *lock(&self.validity) {
-            Validity::Until(deadline) => deadline.min(self.max_hold_at),
-            Validity::Ended(_) => Moment::NEVER,
-        }
+        self.validity.get().map_or(Moment::NEVER, |deadline| deadline.min(self.max_hold_at))
     }
 }
 
@@ -197,7 +177,7 @@ impl fmt::Debug for HoldState {
             .field("name", &self.name)
             .field("token", &self.token)
             .field("lease", &self.lease())
-            .field("validity", &*lock(&self.validity))
+            .field("validity", &self.validity.get())
             .finish_non_exhaustive()
     }
 }

@@ -53,6 +53,7 @@ mod slot;
 mod submit;
 mod table;
 mod timekeeper;
+mod validity;
 mod waker_set;
 mod work;
 mod work_queue;

@@ -37,8 +37,6 @@ ranks! {
     Schedule,
     /// The timeouts of operations in progress.
     Deadlines,
-    /// The validity of a hold.
-    Hold,
     /// The events that are deferred in an entry without locking its state.
     DeferredEvents,
     /// The wakers of tasks that wait for a hold to end.

@@ -29,12 +29,13 @@ const MACHINE: [&str; 18] = [
 ];
 
 /// The files of the driver, from the bottom up.
-const DRIVER: [&str; 30] = [
+const DRIVER: [&str; 31] = [
     "runtime",
     "waker_set",
     "backstop",
     "alarm",
     "activity",
+    "validity",
     "hold_state",
     "slot",
     "entry",
