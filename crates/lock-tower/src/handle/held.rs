@@ -3,7 +3,7 @@
 use super::guard::{RequestGuard, RequestHold};
 use crate::observer::{LayerEvent, Observers, elapsed};
 use lock_core::{__private::lock, LostReason};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -56,14 +56,18 @@ impl Held {
     /// Drops a share, and releases the lock if it was the last. Returns the reason for the loss, if the lock was lost.
     pub(crate) fn release(share: Arc<Self>) -> Option<LostReason> {
         let lost = share.lost();
-        if let Some(held) = Arc::into_inner(share) {
-            let guard = lock(&held.guard).take();
-            if let Some(guard) = guard {
-                held.ended(lost);
-                guard.start_release();
-            }
+        if let Some(mut held) = Arc::into_inner(share)
+            && let Some(guard) = held.own_guard()
+        {
+            held.ended(lost);
+            guard.start_release();
         }
         lost
+    }
+
+    /// Takes the guard of a lock that nothing shares any more.
+    fn own_guard(&mut self) -> Option<RequestGuard> {
+        self.guard.get_mut().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Releases the lock in the background, regardless of other shares.
@@ -81,6 +85,9 @@ impl Held {
 impl Drop for Held {
     /// Releases the guard in the background.
     fn drop(&mut self) {
-        self.give_up();
+        if let Some(guard) = self.own_guard() {
+            self.ended(self.lost());
+            drop(guard);
+        }
     }
 }
