@@ -18,18 +18,28 @@ use crate::{
     sync::lock,
     time::{Moment, UtcTime},
 };
-use std::{collections::VecDeque, sync::Arc, task::Waker};
+use std::{cell::Cell, collections::VecDeque, sync::Arc, task::Waker};
+
+thread_local! {
+    /// The buffers of this thread's latest dispatch, kept for their capacity.
+    static BUFFERS: Cell<Option<Box<PendingEffects>>> = const { Cell::new(None) };
+}
+
+/// The number of commands up to which a dispatch keeps its buffers.
+const MAX_KEPT: usize = 64;
 
 /// Effects to carry out after the entry's mutex is released.
 #[derive(Default)]
 struct PendingEffects {
-    /// Empty between events; kept for its capacity.
+    /// The machine's commands, until they are applied.
     commands: Vec<Command>,
     wakers: Vec<Waker>,
     /// Holds that ended and whose waiting tasks must be woken.
     ended: Vec<Arc<HoldState>>,
     notifications: Vec<Notification>,
     ops: Vec<Op>,
+    /// Events of operations that were answered immediately.
+    events: VecDeque<Event>,
     /// A hold that the machine extended after a task had found that it had expired.
     expired: Option<HoldId>,
     /// Set when the machine became busy (`true`) or drained (`false`).
@@ -37,6 +47,20 @@ struct PendingEffects {
     /// `true` if the entry can be removed without loss. A waiting future also keeps an entry, and checks again when
     /// it is dropped.
     removable: bool,
+}
+
+impl PendingEffects {
+    /// Returns empty buffers. Those of a dispatch inside another one are new.
+    fn take() -> Box<Self> {
+        BUFFERS.try_with(Cell::take).ok().flatten().unwrap_or_default()
+    }
+
+    /// Keeps the buffers, which are empty, for the thread's next dispatch, unless they are large.
+    fn keep(self: Box<Self>) {
+        if self.commands.capacity() <= MAX_KEPT {
+            let _ = BUFFERS.try_with(|buffers| buffers.set(Some(self)));
+        }
+    }
 }
 
 /// The machine's access to its environment.
@@ -71,24 +95,25 @@ impl Shared {
     /// Handles the event and all events that follow from operations that are answered immediately.
     pub(super) fn dispatch(self: &Arc<Self>, entry: &Arc<LockEntry>, event: Event, policy: IoPolicy) {
         let _active = self.activity.guard();
-        let mut events = VecDeque::new();
+        let mut effects = PendingEffects::take();
         let mut next = self.next_deferred(entry);
         match next {
-            Some(_) => events.push_back(event),
+            Some(_) => effects.events.push_back(event),
             None => next = Some(event),
         }
-        let mut effects = PendingEffects::default();
         while let Some(event) = next {
             self.handle(entry, event, &mut effects);
             // An operation that is answered immediately changes the times again.
             let starts = !effects.ops.is_empty();
-            self.carry_out(entry, &mut effects, policy, &mut events);
-            next = self.next_deferred(entry).or_else(|| events.pop_front());
+            self.carry_out(entry, &mut effects, policy);
+            next = self.next_deferred(entry).or_else(|| effects.events.pop_front());
             if starts && next.is_none() {
                 self.reschedule(entry, &mut lock(&entry.state), self.clock.now());
             }
         }
-        if effects.removable {
+        let removable = std::mem::take(&mut effects.removable);
+        effects.keep();
+        if removable {
             self.table.remove_if_idle(entry);
         }
     }
@@ -107,13 +132,7 @@ impl Shared {
         })
     }
 
-    fn carry_out(
-        self: &Arc<Self>,
-        entry: &Arc<LockEntry>,
-        effects: &mut PendingEffects,
-        policy: IoPolicy,
-        events: &mut VecDeque<Event>,
-    ) {
+    fn carry_out(self: &Arc<Self>, entry: &Arc<LockEntry>, effects: &mut PendingEffects, policy: IoPolicy) {
         if let Some(busy) = effects.busy.take() {
             self.activity.entry_is_busy(busy);
         }
@@ -122,10 +141,10 @@ impl Shared {
         effects.wakers.drain(..).for_each(wake);
         effects.ended.drain(..).for_each(|hold| hold.wake_waiting());
         if let Some(hold) = effects.expired.take() {
-            events.push_back(Event::Expired { hold });
+            effects.events.push_back(Event::Expired { hold });
         }
         for op in effects.ops.drain(..) {
-            events.extend(self.start(entry, op, policy));
+            effects.events.extend(self.start(entry, op, policy));
         }
     }
 

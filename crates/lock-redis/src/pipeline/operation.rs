@@ -11,11 +11,12 @@ use crate::{
 };
 use lock_core::{
     LockName,
-    backend::{AcquireMode, BackendError, NotifyWaiters, Operation, Reply},
+    backend::{AcquireMode, BackendError, LeaseId, NotifyWaiters, Operation, Reply},
     clock::UtcTime,
 };
 use std::{
     borrow::Cow,
+    fmt::Write,
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
@@ -87,7 +88,7 @@ pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>
     let owned = |text: String| Cow::Owned(text);
     match operation {
         Operation::Acquire(request, _) => {
-            words.extend([owned(request.lease.to_string()), owned(millis(request.duration))]);
+            words.extend([lease(request.lease), owned(millis(request.duration))]);
             let not_after = owned(request.not_after.as_micros().to_string());
             match request.mode {
                 AcquireMode::New { reserve, floor } => {
@@ -108,12 +109,12 @@ pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>
             }
         }
         Operation::Renew(request, _) => words.extend([
-            owned(request.lease.to_string()),
+            lease(request.lease),
             owned(millis(request.duration)),
             owned(request.not_after.as_micros().to_string()),
         ]),
         Operation::Release(request, _) => words.extend([
-            owned(request.lease.to_string()),
+            lease(request.lease),
             small(request.depth_left),
             // An argument, since a channel passed as a key would require permission for a key with its name.
             match request.notify {
@@ -157,7 +158,16 @@ fn small(number: u32) -> Cow<'static, str> {
 
 /// Formats a duration in ms, at least 1, because 0 is not a valid expiry.
 pub(crate) fn millis(d: Duration) -> String {
-    d.as_millis().max(1).to_string()
+    // Dividing 128 bits by 10 for each digit would take several times as long.
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX).max(1).to_string()
+}
+
+fn lease(id: LeaseId) -> Cow<'static, str> {
+    /// A UUID, a colon, and a number of up to 19 digits.
+    const MAX: usize = 36 + 1 + 19;
+    let mut text = String::with_capacity(MAX);
+    let _ = write!(text, "{id}");
+    Cow::Owned(text)
 }
 
 /// Returns the server time after which the operation must not be executed, if it has one.
