@@ -49,7 +49,7 @@ impl LockFactory {
         let capabilities = b.store.backend.capabilities();
         let push = b.store.subscriptions.is_some();
         let config = MachineConfig {
-            max_waiters: b.limits.waiters_per_name,
+            max_waiters: u32::try_from(b.limits.waiters_per_name).unwrap_or(u32::MAX),
             push,
             lease_per_attempt: capabilities.lease_per_attempt,
             ..MachineConfig::default()

@@ -18,7 +18,7 @@ use std::{
 
 /// The maximum number of events; more reveal nothing new.
 const EVENTS: usize = 400;
-const WAITERS: usize = 8;
+const WAITERS: u32 = 8;
 
 /// Checks the state machine with arbitrary events.
 ///

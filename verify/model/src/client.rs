@@ -94,7 +94,6 @@ impl Client {
         let rules = MachineConfig {
             max_waiters: 8,
             push: true,
-            linger: Duration::from_secs(2),
             unsubscribed_poll: MAX_WAIT,
             lease_per_attempt: false,
         };

@@ -206,7 +206,7 @@ impl Machine {
             Some(join) => Some(hold.filter(|hold| hold.id == join.hold()).ok_or(Refusal::Lost)?),
             None => hold.filter(|hold| hold.owner == entry.owner),
         };
-        if self.queue.len() >= self.config.max_waiters {
+        if self.queue.len() >= usize::try_from(self.config.max_waiters).unwrap_or(usize::MAX) {
             return Err(Refusal::TooManyWaiters);
         }
         if let Some(hold) = joins {

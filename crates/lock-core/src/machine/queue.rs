@@ -2,7 +2,7 @@
 
 use super::event::{Entry, OwnerId, WaitPolicy, WaiterId};
 use crate::{fifo_map::FifoMap, time::Moment, token::FencingToken};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Waiters by id; ids increase, so this is the order of arrival. Alarms are a separate index: with 10,000 waiters,
 /// nothing here iterates over all of them except the beginning and the end of an outage. A single waiter without a
@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Queue {
     line: FifoMap<WaiterId, Waiter>,
-    reentrants: FifoMap<WaiterId, Waiter>,
+    /// The waiters that re-enter a hold. Few locks ever have any, so a tree, which is smaller while it is empty.
+    reentrants: BTreeMap<WaiterId, Waiter>,
     /// Waits of equal length end in the order in which they began, so these keys increase as well.
     alarms: FifoMap<(Moment, WaiterId), ()>,
     /// Waiters in the line with a named owner, by owner; only they can have siblings.
@@ -102,7 +103,7 @@ impl Queue {
     }
 
     pub(super) fn reentrants(&self) -> impl Iterator<Item = &Entry> {
-        self.reentrants.iter().map(|(_, waiter)| &waiter.entry)
+        self.reentrants.values().map(|waiter| &waiter.entry)
     }
 
     pub(super) fn entrant_count(&self) -> u32 {
@@ -152,7 +153,7 @@ impl Queue {
 
     /// Removes all waiters that want to re-enter.
     pub(super) fn drain_entrants(&mut self) -> Vec<WaiterId> {
-        let ids: Vec<_> = self.reentrants.iter().map(|(id, _)| *id).collect();
+        let ids: Vec<_> = self.reentrants.keys().copied().collect();
         ids.iter().for_each(|id| self.remove(*id));
         ids
     }

@@ -20,11 +20,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MachineConfig {
     /// The maximum number of waiters for one name.
-    pub max_waiters: usize,
+    pub max_waiters: u32,
     /// `true` if the backend pushes wake-ups.
     pub push: bool,
-    /// The time for which a subscription is kept after the last waiter has left.
-    pub linger: Duration,
     /// The longest time between two attempts for a waiter whose subscription is not acknowledged.
     pub unsubscribed_poll: Duration,
     /// `true` if every attempt needs its own lease id, as a quorum requires.
@@ -36,7 +34,6 @@ impl Default for MachineConfig {
         Self {
             max_waiters: 10_000,
             push: true,
-            linger: Duration::from_secs(2),
             unsubscribed_poll: Duration::from_secs(5),
             lease_per_attempt: false,
         }

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// is considered dead.
 const MAX_FAILURES: u32 = 10;
 
+/// The time for which a subscription is kept after the last waiter has left, in case it is needed again.
+const LINGER: Duration = Duration::from_secs(2);
+
 impl Watch {
     pub(super) fn want(&mut self) {
         self.wanted = true;
@@ -92,7 +95,7 @@ impl Machine {
             WatchState::InDoubt(at) if waiting && at <= s.now => watch.ask(s),
             WatchState::InDoubt(at) if !waiting && (at <= s.now || closed) => watch.leave(s),
             WatchState::On if !waiting => {
-                let linger = if closed { Duration::ZERO } else { self.config.linger };
+                let linger = if closed { Duration::ZERO } else { LINGER };
                 let until = watch.linger_until.map_or(s.now + linger, |at| at.min(s.now + linger));
                 watch.linger_until = Some(until);
                 if until <= s.now {
