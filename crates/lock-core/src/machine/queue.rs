@@ -90,12 +90,21 @@ impl Queue {
                 }
                 waiter
             }
-            None => self.reentrants.remove(&id)?,
+            None => self.take_reentrant(id)?,
         };
         if let Some((at, _)) = waiter.alarm(self.outage_since) {
             self.alarms.remove(&(at, id));
         }
         Some(waiter)
+    }
+
+    fn take_reentrant(&mut self, id: WaiterId) -> Option<Waiter> {
+        let waiter = self.reentrants.remove(&id);
+        if self.reentrants.is_empty() {
+            // Otherwise it would keep a leaf of 1 KB for as long as the lock is held.
+            self.reentrants = BTreeMap::new();
+        }
+        waiter
     }
 
     pub(super) fn front(&self) -> Option<&Entry> {

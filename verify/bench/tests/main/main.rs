@@ -1,6 +1,8 @@
 //! Every workload yields figures for each contestant, and no run violates exclusion or the order of tokens. The tests
 //! do not check times.
 
+mod reentry_memory;
+
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
