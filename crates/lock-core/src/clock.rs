@@ -7,10 +7,7 @@ pub use crate::time::{Moment, UtcTime};
 #[cfg(feature = "test-util")]
 pub use test_clock::TestClock;
 
-use std::{
-    fmt::Debug,
-    time::{Duration, SystemTime},
-};
+use std::{fmt::Debug, time::SystemTime};
 
 /// A source of time. Leases are measured with [`now`](Clock::now). [`wall`](Clock::wall) is only used to detect that
 /// the machine may have been suspended, and to estimate the server's clock before the server's first reply.
@@ -27,7 +24,8 @@ pub trait Clock: Debug + Send + Sync + 'static {
 /// The boot-time clock of Linux and Android, which advances during suspend; elsewhere the monotonic clock.
 #[derive(Debug)]
 pub struct BootClock {
-    origin: Duration,
+    /// In microseconds since boot.
+    origin: u64,
 }
 
 impl BootClock {
@@ -46,7 +44,7 @@ impl Default for BootClock {
 
 impl Clock for BootClock {
     fn now(&self) -> Moment {
-        Moment::START + since_boot().saturating_sub(self.origin)
+        Moment::from_micros(since_boot().saturating_sub(self.origin))
     }
 
     fn wall(&self) -> UtcTime {
@@ -54,17 +52,18 @@ impl Clock for BootClock {
     }
 }
 
+/// Returns the microseconds since boot. Every step of a lock reads this clock, so it does without `Duration`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn since_boot() -> Duration {
+fn since_boot() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::new(t.tv_sec.unsigned_abs(), u32::try_from(t.tv_nsec).unwrap_or(0))
+    t.tv_sec.unsigned_abs() * 1_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn since_boot() -> Duration {
+fn since_boot() -> u64 {
     use std::{sync::OnceLock, time::Instant};
     static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed()
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 impl UtcTime {
@@ -115,7 +114,10 @@ impl Clock for SteadyClock {
 pub(crate) mod test {
     //! A clock for plain tests without a runtime.
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::{
+        sync::atomic::{AtomicU64, Ordering},
+        time::Duration,
+    };
 
     #[derive(Debug, Default)]
     pub(crate) struct StillClock(AtomicU64);

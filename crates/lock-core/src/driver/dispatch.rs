@@ -55,7 +55,8 @@ impl PendingEffects {
         BUFFERS.try_with(Cell::take).ok().flatten().unwrap_or_default()
     }
 
-    /// Keeps the buffers, which are empty, for the thread's next dispatch, unless they are large.
+    /// Keeps the buffers, which are empty, for the thread's next dispatch, unless they are large. A command has few
+    /// effects, so the room for commands tells the size of all.
     fn keep(self: Box<Self>) {
         if self.commands.capacity() <= MAX_KEPT {
             let _ = BUFFERS.try_with(|buffers| buffers.set(Some(self)));
