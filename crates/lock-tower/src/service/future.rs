@@ -7,6 +7,7 @@ use crate::{
     body::LockedBody,
     handle::{Held, LockStatus, RequestGuard, Watch},
     key::{KeyError, Read},
+    observer::Observers,
     reject::{RejectReason, RejectionBody},
     request::{Fallback, LockRequest},
 };
@@ -22,7 +23,6 @@ use std::{
     task::{Context, Poll, ready},
 };
 use tower_service::Service;
-use tracing::Span;
 
 pin_project! {
     /// The future of a [`LockService`](super::LockService).
@@ -55,7 +55,7 @@ pin_project! {
         stage: Stage<F>,
         call: Option<Call<S, B>>,
         lock: LockRequest,
-        span: Span,
+        observers: Observers,
     }
 }
 
@@ -94,16 +94,16 @@ where
     }
 
     pub(super) fn begin(names: Read, mut lock: LockRequest, service: S, request: Request<B>) -> Self {
-        let span = lock.observers.span().clone();
+        let observers = lock.observers.clone();
         let mut call = Some(Call { service, request });
-        let entered = span.enter();
+        let entered = observers.span().enter();
         let step = Step { call: &mut call, lock: &mut lock };
         let stage = match names {
             Read::Now(names) => step.resolved(names),
             Read::Later(names) => step.look_up(names),
         };
         drop(entered);
-        Self { mode: Mode::NeedsLock { locking: Locking { stage, call, lock, span } } }
+        Self { mode: Mode::NeedsLock { locking: Locking { stage, call, lock, observers } } }
     }
 }
 
@@ -167,7 +167,7 @@ where
             }
             ModeProj::NeedsLock { locking } => locking.project(),
         };
-        let _entered = locking.span.enter();
+        let _entered = locking.observers.span().enter();
         let (mut stage, call, lock) = (locking.stage, locking.call, locking.lock);
         loop {
             let next = match stage.as_mut().project() {
