@@ -61,14 +61,15 @@ pub(super) fn hand_over(effort: Effort) -> Vec<Case> {
     // The pause is shorter than the time under the lock, so the other task is already waiting at each release.
     let load = Load {
         pause: Duration::from_millis(2),
-        ..Load::contended(1, Work::Sleep(Duration::from_millis(5)), effort.long_window())
+        ..Load::contended(1, Work::Sleep(Duration::from_millis(5)), effort.window())
     };
     vec![Case {
         series: None,
         label: "2 processes, 1 task each, held for 5 ms".to_owned(),
         measurement: measurement(effort, 2, load),
         contestants: [effort.clients(), &[Contestant::Hash, Contestant::Rslock]].concat(),
-        rounds: effort.rounds(),
+        // Caches are cold at each step, so rounds differ more than those of other workloads.
+        rounds: effort.rounds() * 3,
         columns: vec![Metric::HandoverP50, Metric::HandoverP99],
         ratios: vec![
             Ratio { metric: Metric::HandoverP50, to: Contestant::Hash },
