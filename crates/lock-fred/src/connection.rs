@@ -160,8 +160,6 @@ impl Drop for ConnectionTask {
 async fn supervise(mut task: ConnectionTask, mut messages: Receiver<Message>, events: Events) {
     let reason = loop {
         tokio::select! {
-            // Messages first: a wake-up need not poll the task as well.
-            biased;
             message = messages.recv() => match message {
                 Ok(message) => events.message(&message.channel),
                 Err(RecvError::Lagged(_)) => events.missed(),

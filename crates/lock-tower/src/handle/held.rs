@@ -55,16 +55,13 @@ impl Held {
 
     /// Drops a share, and releases the lock if it was the last. Returns the reason for the loss, if the lock was lost.
     pub(crate) fn release(share: Arc<Self>) -> Option<LostReason> {
-        let mut held = match Arc::try_unwrap(share) {
-            Ok(held) => held,
-            // If this is the last share by the time it is dropped, the lock is released in the background.
-            Err(share) => return share.lost(),
-        };
-        let Some(guard) = held.own_guard() else { return held.lost() };
-        // The release compares the deadline with the clock and ends the hold, so no other reading is needed.
-        guard.start_release();
-        let lost = held.lost();
-        held.ended(lost);
+        let lost = share.lost();
+        if let Some(mut held) = Arc::into_inner(share)
+            && let Some(guard) = held.own_guard()
+        {
+            held.ended(lost);
+            guard.start_release();
+        }
         lost
     }
 
