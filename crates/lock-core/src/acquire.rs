@@ -10,6 +10,7 @@ use crate::{
     options::{LockOptions, OptionsError},
     owner::Owner,
     spec::LockSpec,
+    terms::Terms,
     time::Moment,
 };
 use std::{
@@ -57,10 +58,6 @@ pub struct AcquireFuture {
 impl AcquireFuture {
     pub(crate) fn new(handle: Arc<Handle>, spec: LockSpec, wait: Wait) -> Self {
         Self { handle, spec, wait, wait_policy: None, join: None, pending: None, span: None, done: false }
-    }
-
-    fn joining(handle: Arc<Handle>, spec: LockSpec, join: Join) -> Self {
-        Self { join: Some(join), ..Self::new(handle, spec, Wait::Forever) }
     }
 
     fn params(&mut self) -> AcquireParams {
@@ -146,7 +143,7 @@ impl AcquireFuture {
     /// Creates the guard for a grant and ends the wait.
     fn guard(&mut self, hold: Arc<HoldState>) -> Option<LockGuard> {
         let pending = self.pending.take()?;
-        Some(LockGuard::new(hold, pending.entry().clone(), self.spec.clone(), self.handle.clone()))
+        Some(LockGuard::new(hold, pending.entry().clone(), self.spec.terms.clone(), self.handle.clone()))
     }
 
     fn check(&self) -> Result<(), LockError> {
@@ -208,8 +205,7 @@ impl LockGuard {
     /// # Cancel safety
     /// Cancel safe: dropping the future leaves the depth unchanged.
     pub fn reenter(&self) -> AcquireFuture {
-        let spec = LockSpec { owner: Some(*self.owner()), ..self.spec.clone() };
-        AcquireFuture::joining(self.handle.clone(), spec, Join::Reenter(self.hold.id()))
+        self.join(self.terms.clone(), Join::Reenter(self.hold.id()))
     }
 
     /// Extends a [fixed lease](crate::LockOptions::fixed_lease) so that it lasts for at least `lease` (in whole
@@ -240,10 +236,14 @@ impl LockGuard {
     /// # Cancel safety
     /// Cancel safe: if the future is dropped, the lease may or may not be extended, and the hold continues.
     pub async fn extend(&self, lease: Duration) -> Result<(), LockError> {
-        let options = LockOptions::extension(&self.spec.terms, lease);
+        let options = LockOptions::extension(&self.terms, lease);
         let terms = self.handle.terms(&options).map_err(|error| LockError::from(error).of(self.name()))?;
+        self.join(terms, Join::Extend(self.hold.id())).await.map(drop)
+    }
+
+    fn join(&self, terms: Terms, join: Join) -> AcquireFuture {
         let spec = LockSpec { name: self.name().clone(), owner: Some(*self.owner()), terms };
-        AcquireFuture::joining(self.handle.clone(), spec, Join::Extend(self.hold.id())).await.map(drop)
+        AcquireFuture { join: Some(join), ..AcquireFuture::new(self.handle.clone(), spec, Wait::Forever) }
     }
 }
 

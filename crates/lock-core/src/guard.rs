@@ -7,7 +7,7 @@ use crate::{
     machine::{LostReason, ReleaseOutcome},
     name::LockName,
     owner::Owner,
-    spec::LockSpec,
+    terms::Terms,
     token::FencingToken,
 };
 use std::{fmt, future::Future, sync::Arc, time::Duration};
@@ -37,7 +37,7 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 #[clippy::has_significant_drop]
 pub struct LockGuard {
     pub(crate) hold: Hold,
-    pub(crate) spec: LockSpec,
+    pub(crate) terms: Terms,
     /// Taken by `release`.
     entry: Option<Arc<LockEntry>>,
     pub(crate) handle: Arc<Handle>,
@@ -47,10 +47,10 @@ impl LockGuard {
     pub(crate) fn new(
         state: Arc<HoldState>,
         entry: Arc<LockEntry>,
-        spec: LockSpec,
+        terms: Terms,
         handle: Arc<Handle>,
     ) -> Self {
-        Self { hold: Hold::new(state), spec, entry: Some(entry), handle }
+        Self { hold: Hold::new(state), terms, entry: Some(entry), handle }
     }
 
     /// Returns a shareable view of this hold. It can be cloned and sent to other tasks, and cannot release the lock.
@@ -227,6 +227,14 @@ impl LockGuard {
         let Some(entry) = self.entry.take() else { return Ok(ReleaseOutcome::AlreadyExpired) };
         let answer = self.handle.release(&entry, self.hold.id()).await;
         answer.map_err(|unconfirmed| LockError::from(unconfirmed).of(self.hold.name()))
+    }
+
+    /// Starts a [`release`](Self::release), which continues in the background.
+    #[doc(hidden)]
+    pub fn start_release(mut self) {
+        if let Some(entry) = self.entry.take() {
+            drop(self.handle.release(&entry, self.hold.id()));
+        }
     }
 }
 

@@ -45,6 +45,12 @@ impl LockSetGuard {
     pub async fn release(self) -> Vec<(LockName, Result<ReleaseOutcome, LockError>)> {
         give_back(self.guards).await
     }
+
+    /// Starts a [`release`](Self::release), which continues in the background.
+    #[doc(hidden)]
+    pub fn start_release(self) {
+        self.guards.into_iter().for_each(LockGuard::start_release);
+    }
 }
 
 /// Releases all guards together.
