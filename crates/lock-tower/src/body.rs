@@ -75,11 +75,14 @@ where
         let mut this = self.project();
         let (frame, ended) = match this.source.as_mut().project() {
             SourceProj::Handler { mut body } => {
+                // The first poll may come long after the head.
+                if let Some(reason) = Watch::check(this.watch) {
+                    return Poll::Ready(Some(Err(this.cut(reason))));
+                }
                 let span = this.watch.as_ref().map_or_else(Span::none, Watch::span);
-                let poll = |cx: &mut Context<'_>| span.in_scope(|| body.as_mut().poll_frame(cx));
-                let frame = match ready!(Watch::poll_under(this.watch, cx, poll)) {
-                    Ok(frame) => frame,
-                    Err(reason) => return Poll::Ready(Some(Err(this.cut(reason)))),
+                let Poll::Ready(frame) = span.in_scope(|| body.as_mut().poll_frame(cx)) else {
+                    let reason = ready!(Watch::poll_lost(this.watch, cx));
+                    return Poll::Ready(Some(Err(this.cut(reason))));
                 };
                 let ended = !matches!(frame, Some(Ok(_))) || body.is_end_stream();
                 (frame.map(|frame| frame.map_err(Into::into)), ended)
@@ -95,7 +98,7 @@ where
             this.source.set(Source::Ended);
             watch.release()
         } else {
-            this.watch.as_ref().and_then(Watch::lost_now)
+            Watch::check(this.watch)
         };
         // The end must not look like a success if the lock has been lost.
         match lost.filter(|_| !matches!(frame, Some(Err(_)))) {

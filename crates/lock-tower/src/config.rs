@@ -173,7 +173,7 @@ impl Config {
 
     /// Creates the observers of a request, with its route and a new span.
     pub(crate) fn observers(&self, extensions: &Extensions) -> Observers {
-        Observers::new(self.observers.clone(), self.route(extensions))
+        Observers::new(self.observers.clone(), &|| self.route(extensions))
     }
 
     /// Returns the route set on the layer, or else axum's matched path.

@@ -1,6 +1,6 @@
 //! The policies of a layer, each with its default.
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 
 /// The point at which the lock is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -14,14 +14,14 @@ pub enum ReleaseOn {
 
 impl ReleaseOn {
     /// Returns `true` if the lock is released with this head, because of the policy or because no body will be sent.
-    pub(crate) fn ends_with(self, head: StatusCode, asked: &Method) -> bool {
-        self == Self::Head || is_bodiless(head, asked)
+    pub(crate) fn ends_with(self, head: StatusCode, asks_for_head: bool) -> bool {
+        self == Self::Head || is_bodiless(head, asks_for_head)
     }
 }
 
 /// Returns `true` if the body of this response will not be sent.
-pub(crate) fn is_bodiless(head: StatusCode, asked: &Method) -> bool {
-    *asked == Method::HEAD
+pub(crate) fn is_bodiless(head: StatusCode, asks_for_head: bool) -> bool {
+    asks_for_head
         || head.is_informational()
         || matches!(head, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
 }

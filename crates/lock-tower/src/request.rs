@@ -25,7 +25,8 @@ pub(crate) enum Fallback {
 pub(crate) struct LockRequest {
     pub(crate) config: Arc<Config>,
     pub(crate) observers: Observers,
-    pub(crate) method: Method,
+    /// `true` if the method is HEAD, so that no body will be sent.
+    pub(crate) asks_for_head: bool,
     names: Option<LockNames>,
     arrived: Option<Instant>,
     /// Set while the request is counted as a waiter.
@@ -55,7 +56,7 @@ impl LockRequest {
         Self {
             config,
             observers,
-            method: parts.method.clone(),
+            asks_for_head: parts.method == Method::HEAD,
             names: None,
             arrived: None,
             is_waiting: false,
@@ -120,7 +121,7 @@ impl LockRequest {
             held: held.cloned(),
             on_lost: self.config.on_lost(),
             release_on: self.config.release_on,
-            method: self.method.clone(),
+            asks_for_head: self.asks_for_head,
         })
     }
 

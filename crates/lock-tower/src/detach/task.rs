@@ -6,7 +6,7 @@ use crate::{
     handle::{Held, Watch},
     policy::{OnLost, ReleaseOn, is_bodiless},
 };
-use http::{Method, Response, response};
+use http::{Response, response};
 use http_body::{Body, Frame, SizeHint};
 use std::{
     future::{Future, poll_fn},
@@ -31,7 +31,7 @@ pub(crate) struct KeepLock {
     pub(crate) held: Option<Arc<Held>>,
     pub(crate) on_lost: OnLost,
     pub(crate) release_on: ReleaseOn,
-    pub(crate) method: Method,
+    pub(crate) asks_for_head: bool,
 }
 
 /// A response head, with the body's size and end as reported before its first frame.
@@ -85,10 +85,10 @@ pub(super) async fn run_to_end<F, R, E>(
         Ok(response) => response.into_parts(),
         Err(error) => return drop(head.send(Err(error))),
     };
-    if keep.release_on.ends_with(parts.status, &keep.method) {
+    if keep.release_on.ends_with(parts.status, keep.asks_for_head) {
         release(&mut watch);
     }
-    let bodiless = is_bodiless(parts.status, &keep.method);
+    let bodiless = is_bodiless(parts.status, keep.asks_for_head);
     let (size, ended) = (body.size_hint(), body.is_end_stream());
     // The client may have disconnected, here and below.
     let _ = head.send(Ok(Head { parts, size, ended }));
@@ -139,10 +139,7 @@ fn release(watch: &mut Option<Watch>) {
 }
 
 async fn lost(watch: &mut Option<Watch>) {
-    match watch {
-        Some(watch) => drop(poll_fn(|cx| watch.poll_lost(cx)).await),
-        None => std::future::pending().await,
-    }
+    poll_fn(|cx| Watch::poll_lost(watch, cx).map(drop)).await;
 }
 
 /// Resumes a handler's panic in its client's task. Completes if the handler did not panic.

@@ -27,11 +27,11 @@ impl RequestGuard {
         }
     }
 
-    /// Starts the release, which continues in the background after its first poll.
+    /// Starts the release, which continues in the background.
     pub(super) fn start_release(self) {
         match self {
-            Self::One(guard) => drop(guard.release().now_or_never()),
-            Self::Set(guard) => drop(guard.release().now_or_never()),
+            Self::One(guard) => guard.start_release(),
+            Self::Set(guard) => guard.start_release(),
         }
     }
 }

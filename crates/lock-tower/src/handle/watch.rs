@@ -14,7 +14,7 @@ use tracing::Span;
 pub(crate) struct Watch {
     held: Arc<Held>,
     on_lost: OnLost,
-    /// `true` until the first poll of a handler that follows the grant immediately.
+    /// `true` until the first check, if it follows the grant immediately.
     just_granted: bool,
     /// A future that completes when the lock is lost. Created on demand, since most handlers finish
     /// quickly.
@@ -36,46 +36,29 @@ impl Watch {
         self.held.span().clone()
     }
 
-    /// Completes when the lock is lost, unless the layer only signals a loss. A release by the handler is not a loss.
-    /// Must not be polled after completion.
-    pub(crate) fn poll_lost(&mut self, cx: &mut Context<'_>) -> Poll<LostReason> {
-        match self.on_lost {
-            OnLost::Stop => self.lost.get_or_insert_with(|| self.held.hold().lost()).poll_unpin(cx),
-            OnLost::Signal => Poll::Pending,
+    /// Returns the reason for the loss, if the lock is lost. Called before and after each poll of the work under the
+    /// lock: the work must not begin after a loss, and a response produced after a loss must not be sent.
+    pub(crate) fn check(watch: &mut Option<Self>) -> Option<LostReason> {
+        let watch = watch.as_mut()?;
+        match watch.on_lost {
+            OnLost::Stop if !std::mem::take(&mut watch.just_granted) => watch.held.lost(),
+            OnLost::Stop | OnLost::Signal => None,
         }
     }
 
-    /// Polls `work`, or returns the reason if the lock is lost. If `work` is pending, its task is also woken by a
-    /// loss. [`lost_now`](Self::lost_now) reports a loss that occurs while `work` is being polled.
-    pub(crate) fn poll_under<T>(
-        watch: &mut Option<Self>,
-        cx: &mut Context<'_>,
-        work: impl FnOnce(&mut Context<'_>) -> Poll<T>,
-    ) -> Poll<Result<T, LostReason>> {
-        let Some(watch) = watch else { return work(cx).map(Ok) };
-        // Also checked at the first poll of a body, which may come long after the head.
-        if !std::mem::take(&mut watch.just_granted)
-            && let Some(reason) = watch.lost_now()
-        {
-            return Poll::Ready(Err(reason));
-        }
-        match work(cx) {
-            Poll::Ready(done) => Poll::Ready(Ok(done)),
-            Poll::Pending => watch.poll_lost(cx).map(Err),
-        }
-    }
-
-    /// Returns the reason for the loss, if the lock is lost. A response produced after the loss must
-    /// not be sent.
-    pub(crate) fn lost_now(&self) -> Option<LostReason> {
-        match self.on_lost {
-            OnLost::Stop => self.held.lost(),
-            OnLost::Signal => None,
+    /// Completes when the lock is lost. Polled while the work under the lock is pending. Stays pending without a lock,
+    /// after a release by the handler, and if the layer only signals a loss. Must not be polled after completion.
+    pub(crate) fn poll_lost(watch: &mut Option<Self>, cx: &mut Context<'_>) -> Poll<LostReason> {
+        match watch {
+            Some(Self { held, lost, on_lost: OnLost::Stop, .. }) => {
+                lost.get_or_insert_with(|| held.hold().lost()).poll_unpin(cx)
+            }
+            _ => Poll::Pending,
         }
     }
 
     /// Drops the share, and releases the lock here if it was the last. A plain drop would leave the
-    /// release to a factory task. Returns the reason for a loss, like [`lost_now`](Self::lost_now).
+    /// release to a factory task. Returns the reason for a loss, like [`check`](Self::check).
     pub(crate) fn release(self) -> Option<LostReason> {
         drop(self.lost);
         Held::release(self.held).filter(|_| self.on_lost == OnLost::Stop)

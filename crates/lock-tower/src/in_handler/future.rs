@@ -1,12 +1,7 @@
 //! The future of a request whose handler requests its lock.
 
 use super::claim::{Claim, Decision};
-use crate::{
-    body::LockedBody,
-    reject::RejectionBody,
-    request::LockRequest,
-    service::{HandlerEnd, Running},
-};
+use crate::{body::LockedBody, request::LockRequest, service::Running};
 use http::Response;
 use http_body::Body;
 use pin_project_lite::pin_project;
@@ -36,8 +31,8 @@ pin_project! {
     enum Stage<F> {
         NoLockNeeded { #[pin] handler: F },
         Running { #[pin] running: Running<F>, claim: Claim, lock: LockRequest },
-        /// The handler has ended; if there is a rejection, the layer responds with it.
-        Done { rejection: Option<Response<RejectionBody>> },
+        /// The handler has ended, or the layer has responded in its place.
+        Done,
     }
 }
 
@@ -64,35 +59,27 @@ where
         let _entered = this.span.enter();
         let mut stage = this.stage;
         loop {
-            let rejection = match stage.as_mut().project() {
+            let response = match stage.as_mut().project() {
                 StageProj::NoLockNeeded { handler } => {
                     return handler.poll(cx).map_ok(|response| response.map(LockedBody::unlocked));
                 }
                 StageProj::Running { mut running, claim, lock } => match running.as_mut().poll_head(lock, cx)
                 {
-                    Poll::Ready(HandlerEnd::Answered(response)) => {
-                        // Drops the claim: a task that the handler spawned may still be waiting for the
-                        // lock, and the caller may keep this future.
-                        stage.set(Stage::Done { rejection: None });
-                        return Poll::Ready(response);
-                    }
-                    Poll::Ready(HandlerEnd::Stopped(rejection)) => rejection,
+                    Poll::Ready(response) => response,
                     Poll::Pending => match ready!(claim.poll(lock, cx)) {
                         Decision::GoOn(watch) => {
                             running.watch(watch);
                             continue;
                         }
-                        Decision::Reject(rejection) => rejection,
+                        Decision::Reject(rejection) => Ok(rejection.map(LockedBody::ready_made)),
                     },
                 },
-                StageProj::Done { rejection } => {
-                    let Some(rejection) = rejection.take() else {
-                        panic!("`InHandlerFuture` polled after completion")
-                    };
-                    return Poll::Ready(Ok(rejection.map(LockedBody::ready_made)));
-                }
+                StageProj::Done => panic!("`InHandlerFuture` polled after completion"),
             };
-            stage.set(Stage::Done { rejection: Some(rejection) });
+            // Drops the claim: a task that the handler spawned may still be waiting for the lock, and the caller may
+            // keep this future.
+            stage.set(Stage::Done);
+            return Poll::Ready(response);
         }
     }
 }

@@ -28,15 +28,20 @@ struct Observed {
 static NO_SPAN: Span = Span::none();
 
 impl Observers {
-    /// Opens a request's span, as a child of the current one.
-    pub(crate) fn new(observers: ObserverList, route: Option<&str>) -> Self {
+    /// Opens a request's span, as a child of the current one. The route is looked up if anybody is interested in it.
+    pub(crate) fn new<'a>(observers: ObserverList, route: &dyn Fn() -> Option<&'a str>) -> Self {
         let span = trace::span(route);
         let nobody = observers.is_none() && span.is_disabled();
         Self((!nobody).then(|| {
             // An owned route costs an allocation, and only observers need it.
-            let route = route.filter(|_| observers.is_some()).map(Arc::from);
+            let route = observers.as_ref().and_then(|_| route()).map(Arc::from);
             Arc::new(Observed { observers, route, span })
         }))
+    }
+
+    /// Returns `true` if nobody is notified of anything but losses, which are logged.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Returns the span of the request.

@@ -5,10 +5,10 @@ use lock_core::LostReason;
 use std::time::Duration;
 use tracing::{Span, field::Empty};
 
-pub(super) fn span(route: Option<&str>) -> Span {
+pub(super) fn span<'a>(route: &dyn Fn() -> Option<&'a str>) -> Span {
     tracing::info_span!(
         "lock.request",
-        http.route = route,
+        http.route = route(),
         lock.key_hash = Empty,
         lock.outcome = Empty,
         lock.waited = Empty,

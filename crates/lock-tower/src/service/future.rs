@@ -1,18 +1,17 @@
 //! The future of one request: it resolves the key, acquires the lock, and runs the handler to the head of its
 //! response.
 
-use super::running::{HandlerEnd, Running};
+use super::running::Running;
 use crate::{
     acquire::Acquire,
     body::LockedBody,
     handle::{Held, LockStatus, RequestGuard, Watch},
     key::{KeyError, Read},
-    observer::Observers,
     reject::{RejectReason, RejectionBody},
     request::{Fallback, LockRequest},
 };
 use futures_util::future::BoxFuture;
-use http::{Request, Response};
+use http::{Request, Response, request::Parts};
 use http_body::Body;
 use lock_core::{LockError, names::LockNames};
 use pin_project_lite::pin_project;
@@ -49,19 +48,21 @@ pin_project! {
 }
 
 pin_project! {
+    #[project = LockingProj]
     struct Locking<S, F, B> {
         // The fields are dropped in this order: the handler before its lock.
         #[pin]
         stage: Stage<F>,
         call: Option<Call<S, B>>,
         lock: LockRequest,
-        observers: Observers,
     }
 }
 
 pin_project! {
     #[project = StageProj]
     enum Stage<F> {
+        /// The future has not been polled.
+        Arrived { names: Option<Read> },
         /// An application function looks up the key.
         ResolvingKey { names: BoxFuture<'static, Result<LockNames, KeyError>> },
         /// The request waits for its lock, or for the next of several.
@@ -74,15 +75,10 @@ pin_project! {
 }
 
 /// The call of the handler, which waits for the lock.
-struct Call<S, B> {
-    service: S,
-    request: Request<B>,
-}
-
-/// A step from one stage to the next.
-struct Step<'a, S, B> {
-    call: &'a mut Option<Call<S, B>>,
-    lock: &'a mut LockRequest,
+pub(super) struct Call<S, B> {
+    pub(super) service: S,
+    pub(super) parts: Parts,
+    pub(super) body: B,
 }
 
 impl<S, B> ResponseFuture<S, B>
@@ -93,63 +89,62 @@ where
         Self { mode: Mode::NoLockNeeded { handler } }
     }
 
-    pub(super) fn begin(names: Read, mut lock: LockRequest, service: S, request: Request<B>) -> Self {
-        let observers = lock.observers.clone();
-        let mut call = Some(Call { service, request });
-        let entered = observers.span().enter();
-        let step = Step { call: &mut call, lock: &mut lock };
-        let stage = match names {
-            Read::Now(names) => step.resolved(names),
-            Read::Later(names) => step.look_up(names),
-        };
-        drop(entered);
-        Self { mode: Mode::NeedsLock { locking: Locking { stage, call, lock, observers } } }
+    pub(super) fn new(names: Read, lock: LockRequest, call: Call<S, B>) -> Self {
+        let stage = Stage::Arrived { names: Some(names) };
+        Self { mode: Mode::NeedsLock { locking: Locking { stage, call: Some(call), lock } } }
     }
 }
 
-impl<S, B> Step<'_, S, B>
+impl<S, B> LockingProj<'_, S, S::Future, B>
 where
     S: Service<Request<B>>,
 {
+    fn arrived(&mut self, names: Read) {
+        match names {
+            Read::Now(names) => self.resolved(names),
+            Read::Later(names) => self.look_up(names),
+        }
+    }
+
     /// Starts a key lookup, which counts as a waiter.
-    fn look_up(self, names: BoxFuture<'static, Result<LockNames, KeyError>>) -> Stage<S::Future> {
+    fn look_up(&mut self, names: BoxFuture<'static, Result<LockNames, KeyError>>) {
         match self.lock.enter_queue() {
-            Ok(()) => Stage::ResolvingKey { names },
+            Ok(()) => self.stage.set(Stage::ResolvingKey { names }),
             Err(reason) => self.without_lock(reason),
         }
     }
 
-    fn resolved(self, names: Result<LockNames, KeyError>) -> Stage<S::Future> {
+    fn resolved(&mut self, names: Result<LockNames, KeyError>) {
         match names.map_err(RejectReason::Key).and_then(|names| self.lock.acquire(names)) {
-            Ok(acquire) => Stage::Acquiring { acquire },
+            Ok(acquire) => self.stage.set(Stage::Acquiring { acquire }),
             Err(reason) => self.without_lock(reason),
         }
     }
 
-    fn acquired(self, guard: Result<RequestGuard, LockError>) -> Stage<S::Future> {
+    fn acquired(&mut self, guard: Result<RequestGuard, LockError>) {
         match self.lock.acquired(guard) {
             Ok(held) => self.run(LockStatus::held(&held), Some(held)),
             Err(reason) => self.without_lock(reason),
         }
     }
 
-    fn without_lock(self, reason: RejectReason) -> Stage<S::Future> {
-        let extensions = self.call.as_ref().map(|call| call.request.extensions());
+    fn without_lock(&mut self, reason: RejectReason) {
+        let extensions = self.call.as_ref().map(|call| &call.parts.extensions);
         match self.lock.without_lock(reason, extensions) {
             Fallback::PassThrough(unlocked) => self.run(LockStatus::Unlocked(unlocked), None),
-            Fallback::Reject(response) => Stage::Rejected { response: Some(response) },
+            Fallback::Reject(response) => self.stage.set(Stage::Rejected { response: Some(response) }),
         }
     }
 
-    fn run(self, status: LockStatus, held: Option<Arc<Held>>) -> Stage<S::Future> {
-        let Call { mut service, mut request } = take(self.call);
-        let extensions = request.extensions_mut();
-        extensions.insert(status);
+    fn run(&mut self, status: LockStatus, held: Option<Arc<Held>>) {
+        let Call { mut service, mut parts, body } = take(self.call);
+        parts.extensions.insert(status);
         if let Some(keep) = self.lock.keep_lock(held.as_ref()) {
-            extensions.insert(keep);
+            parts.extensions.insert(keep);
         }
         let watch = held.map(|held| Watch::just_granted(held, self.lock.config.on_lost()));
-        Stage::Running { running: Running::new(service.call(request), watch) }
+        let handler = service.call(Request::from_parts(parts, body));
+        self.stage.set(Stage::Running { running: Running::new(handler, watch) });
     }
 }
 
@@ -161,34 +156,33 @@ where
     type Output = Result<Response<LockedBody<R>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let locking = match self.project().mode.project() {
+        let mut locking = match self.project().mode.project() {
             ModeProj::NoLockNeeded { handler } => {
                 return handler.poll(cx).map_ok(|response| response.map(LockedBody::unlocked));
             }
             ModeProj::NeedsLock { locking } => locking.project(),
         };
-        let _entered = locking.observers.span().enter();
-        let (mut stage, call, lock) = (locking.stage, locking.call, locking.lock);
+        let observers = locking.lock.observers.clone();
+        let _entered = observers.span().enter();
         loop {
-            let next = match stage.as_mut().project() {
+            match locking.stage.as_mut().project() {
+                StageProj::Arrived { names } => {
+                    let names = take(names);
+                    locking.arrived(names)
+                }
                 StageProj::ResolvingKey { names } => {
                     let names = ready!(names.as_mut().poll(cx));
-                    Step { call, lock }.resolved(names)
+                    locking.resolved(names)
                 }
                 StageProj::Acquiring { acquire } => {
                     let guard = ready!(Pin::new(acquire).poll(cx));
-                    Step { call, lock }.acquired(guard)
+                    locking.acquired(guard)
                 }
-                StageProj::Running { running } => match ready!(running.poll_head(lock, cx)) {
-                    HandlerEnd::Answered(response) => return Poll::Ready(response),
-                    HandlerEnd::Stopped(response) => Stage::Rejected { response: Some(response) },
-                },
+                StageProj::Running { running } => return running.poll_head(locking.lock, cx),
                 StageProj::Rejected { response } => {
-                    let response = take(response);
-                    return Poll::Ready(Ok(response.map(LockedBody::ready_made)));
+                    return Poll::Ready(Ok(take(response).map(LockedBody::ready_made)));
                 }
-            };
-            stage.set(next);
+            }
         }
     }
 }

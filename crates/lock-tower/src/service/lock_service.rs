@@ -1,6 +1,6 @@
 //! The service that acquires the lock of each request before it calls the inner service.
 
-use super::future::ResponseFuture;
+use super::future::{Call, ResponseFuture};
 use crate::{
     body::LockedBody,
     buffer::BufferedBody,
@@ -101,7 +101,7 @@ impl<S, K> LockService<S, K> {
         // Takes the ready service and leaves its clone, which is polled before the next call.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
-        ResponseFuture::begin(names, lock, ready, Request::from_parts(parts, body))
+        ResponseFuture::new(names, lock, Call { service: ready, parts, body })
     }
 }
 

@@ -14,4 +14,4 @@ pub use crate::{
 pub use future::ResponseFuture;
 pub use lock_service::LockService;
 
-pub(crate) use running::{HandlerEnd, Running};
+pub(crate) use running::Running;

@@ -1,11 +1,6 @@
 //! A handler that runs to the head of its response, with or without a lock.
 
-use crate::{
-    body::LockedBody,
-    handle::Watch,
-    reject::{RejectReason, RejectionBody},
-    request::LockRequest,
-};
+use crate::{body::LockedBody, handle::Watch, reject::RejectReason, request::LockRequest};
 use http::Response;
 use http_body::Body;
 use pin_project_lite::pin_project;
@@ -20,22 +15,16 @@ pin_project! {
     /// A handler, and its share of the lock if it has one.
     // The handler is dropped before its lock.
     pub(crate) struct Running<F> {
+        // `None` once the lock was lost and the layer has responded.
         #[pin]
-        handler: F,
+        handler: Option<F>,
         watch: Option<Watch>,
     }
 }
 
-/// The end of a handler.
-pub(crate) enum HandlerEnd<T> {
-    Answered(T),
-    /// The lock was lost, so the layer responds.
-    Stopped(Response<RejectionBody>),
-}
-
 impl<F> Running<F> {
     pub(crate) fn new(handler: F, watch: Option<Watch>) -> Self {
-        Self { handler, watch }
+        Self { handler: Some(handler), watch }
     }
 
     /// Sets the handler's lock, which is then released with the response.
@@ -43,31 +32,38 @@ impl<F> Running<F> {
         *self.project().watch = watch;
     }
 
-    /// Polls the handler. If the handler loses its lock, the caller drops it and responds instead.
+    /// Polls the handler. If the handler loses its lock, it is dropped, and the layer responds instead.
     pub(crate) fn poll_head<R, E>(
         self: Pin<&mut Self>,
         lock: &LockRequest,
         cx: &mut Context<'_>,
-    ) -> Poll<HandlerEnd<Result<Response<LockedBody<R>>, E>>>
+    ) -> Poll<Result<Response<LockedBody<R>>, E>>
     where
         F: Future<Output = Result<Response<R>, E>>,
         R: Body,
     {
-        let RunningProj { handler, watch } = self.project();
-        let reason = match ready!(Watch::poll_under(watch, cx, |cx| handler.poll(cx))) {
-            Err(reason) => reason,
-            // A response produced after the loss of the lock must not look like a success.
-            Ok(response) => {
-                let lost = watch.as_ref().filter(|_| response.is_ok()).and_then(Watch::lost_now);
-                let Some(reason) = lost else {
-                    let watch = watch.take();
-                    let response = response.map(|response| keep_until_end(response, watch, lock));
-                    return Poll::Ready(HandlerEnd::Answered(response));
-                };
-                reason
-            }
+        let RunningProj { mut handler, watch } = self.project();
+        let Some(running) = handler.as_mut().as_pin_mut() else {
+            panic!("the future of a locked handler polled after completion")
         };
-        Poll::Ready(HandlerEnd::Stopped(lock.reject(RejectReason::Lost(reason))))
+        let reason = match Watch::check(watch) {
+            Some(reason) => reason,
+            None => match running.poll(cx) {
+                Poll::Pending => ready!(Watch::poll_lost(watch, cx)),
+                Poll::Ready(Err(error)) => {
+                    *watch = None;
+                    return Poll::Ready(Err(error));
+                }
+                // A response produced after the loss of the lock must not look like a success.
+                Poll::Ready(Ok(response)) => match Watch::check(watch) {
+                    Some(reason) => reason,
+                    None => return Poll::Ready(Ok(keep_until_end(response, watch.take(), lock))),
+                },
+            },
+        };
+        handler.set(None);
+        *watch = None;
+        Poll::Ready(Ok(lock.reject(RejectReason::Lost(reason)).map(LockedBody::ready_made)))
     }
 }
 
@@ -77,8 +73,8 @@ fn keep_until_end<R: Body>(
     watch: Option<Watch>,
     lock: &LockRequest,
 ) -> Response<LockedBody<R>> {
-    let ends_here =
-        lock.config.release_on.ends_with(response.status(), &lock.method) || response.body().is_end_stream();
+    let ends_here = lock.config.release_on.ends_with(response.status(), lock.asks_for_head)
+        || response.body().is_end_stream();
     if !ends_here {
         return response.map(|body| LockedBody::new(body, watch));
     }

@@ -1,22 +1,25 @@
 //! A suspended process, whose clock passes the lease before any timer fires.
 
-use crate::support::{World, ask, get, problem, secs};
+use crate::support::{Recorder, World, ask, get, problem, secs};
 use axum::{Router, body::Body, response::Response, routing::any};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::StatusCode;
+use http_body::Frame;
 use http_body_util::BodyExt;
 use lock_core::{
     LockFactory, LostReason,
     clock::{Clock, Moment, TestClock, UtcTime},
 };
-use lock_tower::{LockLayer, LockLost};
+use lock_tower::{KeyTemplate, LockLayer, LockLost};
 use std::{
     convert::Infallible,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::{Context, Poll},
 };
 
 /// A clock that jumps by an hour during a suspend, without advancing timers.
@@ -39,13 +42,17 @@ impl Clock for Sleeper {
     }
 }
 
+fn layer(clock: &Arc<Sleeper>) -> LockLayer<KeyTemplate> {
+    let locks = LockFactory::builder(World::new().store).clock(clock.clone()).build().unwrap();
+    LockLayer::new(locks).key("one")
+}
+
 fn app<H, T>(clock: &Arc<Sleeper>, handler: H) -> Router
 where
     H: axum::handler::Handler<T, ()>,
     T: 'static,
 {
-    let locks = LockFactory::builder(World::new().store).clock(clock.clone()).build().unwrap();
-    Router::new().route("/", any(handler)).layer(LockLayer::new(locks).key("one"))
+    Router::new().route("/", any(handler)).layer(layer(clock))
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,6 +100,55 @@ async fn body_ends_with_an_error_after_the_lease() {
     let error = body.frame().await.unwrap().unwrap_err();
     let cause = std::error::Error::source(&error).unwrap();
     assert_eq!(cause.downcast_ref(), Some(&LockLost(LostReason::Expired)));
+}
+
+/// A body that is complete with its first frame, during which the process is suspended.
+struct LastFrame {
+    sleeps: Arc<Sleeper>,
+    ended: bool,
+}
+
+impl http_body::Body for LastFrame {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.sleeps.sleep();
+        self.ended = true;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"frame")))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn last_frame_after_the_lease_is_not_sent() {
+    for observer in [None, Some(Recorder::default())] {
+        let clock = Arc::new(Sleeper::default());
+        let layer = layer(&clock);
+        let layer = match observer.clone() {
+            Some(observer) => layer.observer(observer),
+            None => layer,
+        };
+        let sleeps = clock.clone();
+        let handler =
+            async move || -> Response { Response::new(Body::new(LastFrame { sleeps, ended: false })) };
+        let app = Router::new().route("/", any(handler)).layer(layer);
+        let mut body = ask(&app, get("/")).await.into_body();
+        let error = body.frame().await.unwrap().unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap();
+        assert_eq!(cause.downcast_ref(), Some(&LockLost(LostReason::Expired)));
+        assert!(body.frame().await.is_none());
+        if let Some(observer) = observer {
+            let events = ["acquired", "lost: Expired", "ended after 0 ms"];
+            assert_eq!(observer.take(), events.map(|event| format!("/: {event}")));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
