@@ -84,6 +84,7 @@ pub(crate) enum Contestant {
     RslockQuorumOneStopped,
     TokioMutex,
     Layer,
+    BareLayer,
     Handler,
 }
 
@@ -107,6 +108,7 @@ impl Contestant {
             Self::RslockQuorumOneStopped => "rslock, 5 nodes, one stopped",
             Self::TokioMutex => "tokio Mutex",
             Self::Layer => "lock-tower, in memory",
+            Self::BareLayer => "layer floor",
             Self::Handler => "bare handler",
         }
     }
@@ -143,6 +145,10 @@ impl Contestant {
                 "`tokio::sync::Mutex`: the cost of the measurement itself, and of a lock without a lease"
             }
             Self::Layer => "a request through `LockLayer` over `MemoryBackend`",
+            Self::BareLayer => {
+                "a layer of 80 lines on lock-core: a fixed key, a wait of 1 s, a handle for the handler, the lock until \
+                 the end of the body, two checks for its loss; nothing else"
+            }
             Self::Handler => "the same request without the layer",
         }
     }
@@ -156,7 +162,7 @@ impl Contestant {
     /// Returns the number of Redis servers that the contestant needs.
     pub(crate) fn servers(self) -> usize {
         match self {
-            Self::Memory | Self::TokioMutex | Self::Layer | Self::Handler => 0,
+            Self::Memory | Self::TokioMutex | Self::Layer | Self::BareLayer | Self::Handler => 0,
             Self::Quorum
             | Self::QuorumOneStopped
             | Self::QuorumFloor

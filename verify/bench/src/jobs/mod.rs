@@ -1,6 +1,7 @@
 //! The jobs that a process can do for a measurement.
 
 pub(crate) mod allocations;
+mod bare_layer;
 pub(crate) mod cycles;
 pub(crate) mod held;
 pub(crate) mod requests;

@@ -1,6 +1,7 @@
 //! Sequential requests under a free in-memory lock: through `LockLayer`, through a handler that acquires and releases
 //! the lock itself, and through a handler without a lock.
 
+use super::bare_layer;
 use crate::{
     Result,
     contestants::Contestant,
@@ -49,6 +50,11 @@ pub(crate) fn run(order: &Order, window: Duration) -> Result<Answer> {
                 response
             });
             runtime.block_on(serve(by_hand, window))
+        }
+        Contestant::BareLayer => {
+            let lock = locks.named("k")?;
+            let bare_layer = tower::service_fn(|request| bare_layer::serve(&lock, request, handle));
+            runtime.block_on(serve(bare_layer, window))
         }
         Contestant::Handler => runtime.block_on(serve(bare, window)),
         other => Err(format!("{} answers no requests", other.label()).into()),
