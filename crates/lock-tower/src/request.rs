@@ -190,6 +190,7 @@ impl LockRequest {
         }
     }
 
+    #[cold]
     pub(crate) fn reject(&self, reason: RejectReason) -> Response<RejectionBody> {
         let status = match reason {
             RejectReason::Timeout => self.config.timeout_status,

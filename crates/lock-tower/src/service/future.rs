@@ -107,6 +107,7 @@ where
     }
 
     /// Starts a key lookup, which counts as a waiter.
+    #[cold]
     fn look_up(&mut self, names: BoxFuture<'static, Result<LockNames, KeyError>>) {
         match self.lock.enter_queue() {
             Ok(()) => self.stage.set(Stage::ResolvingKey { names }),
@@ -128,6 +129,7 @@ where
         }
     }
 
+    #[cold]
     fn without_lock(&mut self, reason: RejectReason) {
         let extensions = self.call.as_ref().map(|call| &call.parts.extensions);
         match self.lock.without_lock(reason, extensions) {
