@@ -24,7 +24,7 @@ use std::{
 use tower_service::Service;
 
 pin_project! {
-    /// The future of a [`LockService`](super::LockService).
+    /// The future of a [`LockService`](super::LockService). The request begins to wait for its lock at the first poll.
     ///
     /// # Cancel safety
     /// Dropping the future drops the handler and releases the lock in the background. A waiting request leaves the
