@@ -1,8 +1,8 @@
 //! Unanswered calls, sorted by deadline.
 
 use super::work_queue::Answered;
-use crate::{fifo_map::FifoMap, sync::Id, time::Moment};
-use std::{fmt, sync::Arc};
+use crate::{sync::Id, time::Moment};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 /// A call that can time out.
 pub(super) trait TimedCall: Send + Sync {
@@ -11,10 +11,9 @@ pub(super) trait TimedCall: Send + Sync {
     fn expire(&self, here: Id) -> Option<Answered>;
 }
 
-/// Most calls have the same timeout and are answered in the order in which they were sent.
 #[derive(Default)]
 pub(super) struct Deadlines {
-    calls: FifoMap<(Moment, u64), Arc<dyn TimedCall>>,
+    calls: BTreeMap<(Moment, u64), Arc<dyn TimedCall>>,
 }
 
 impl Deadlines {
@@ -30,19 +29,19 @@ impl Deadlines {
     }
 
     pub(super) fn next(&self) -> Option<Moment> {
-        self.calls.front().map(|((at, _), _)| *at)
+        self.calls.first_key_value().map(|((at, _), _)| *at)
     }
 
     pub(super) fn take_due(&mut self, now: Moment) -> Vec<Arc<dyn TimedCall>> {
-        let mut due = Vec::new();
-        while self.next().is_some_and(|next| next <= now) {
-            due.extend(self.calls.pop_front().map(|(_, call)| call));
+        if self.next().is_none_or(|next| next > now) {
+            return Vec::new();
         }
-        due
+        let later = self.calls.split_off(&(now + Duration::from_micros(1), 0));
+        std::mem::replace(&mut self.calls, later).into_values().collect()
     }
 
     pub(super) fn take_all(&mut self) -> Vec<Arc<dyn TimedCall>> {
-        self.take_due(Moment::NEVER)
+        std::mem::take(&mut self.calls).into_values().collect()
     }
 }
 
