@@ -54,14 +54,7 @@ impl Held {
     }
 
     /// Drops a share, and releases the lock if it was the last. Returns the reason for the loss, if the lock was lost.
-    pub(crate) fn release(mut share: Arc<Self>) -> Option<LostReason> {
-        if share.observers.is_empty() {
-            match Arc::try_unwrap(share) {
-                Ok(held) => return held.release_unobserved(),
-                Err(shared) => share = shared,
-            }
-        }
-        // Observers learn of the end before the next holder begins.
+    pub(crate) fn release(share: Arc<Self>) -> Option<LostReason> {
         let lost = share.lost();
         if let Some(mut held) = Arc::into_inner(share)
             && let Some(guard) = held.own_guard()
@@ -69,16 +62,6 @@ impl Held {
             held.ended(lost);
             guard.start_release();
         }
-        lost
-    }
-
-    /// Releases the lock, and only then looks for a loss: the release checks the clock, and the end of the hold is known
-    /// without another look at it.
-    fn release_unobserved(mut self) -> Option<LostReason> {
-        let Some(guard) = self.own_guard() else { return self.lost() };
-        guard.start_release();
-        let lost = self.lost();
-        self.ended(lost);
         lost
     }
 

@@ -39,11 +39,6 @@ impl Observers {
         }))
     }
 
-    /// Returns `true` if nobody is notified of anything but losses, which are logged.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-
     /// Returns the span of the request.
     pub(crate) fn span(&self) -> &Span {
         self.0.as_ref().map_or(&NO_SPAN, |observed| &observed.span)

@@ -2,10 +2,12 @@
 
 use crate::support::{Recorder, World, ask, get, millis, text};
 use axum::{Router, routing::any};
+use lock_core::LockName;
 use lock_tower::{
-    KeyTemplate,
+    KeyTemplate, LockHandle,
     observer::{LayerEvent, LayerObserver},
 };
+use std::sync::{Arc, Mutex};
 
 async fn served() -> &'static str {
     "served"
@@ -32,6 +34,29 @@ async fn events_contain_the_route_template() {
         "orders: timeout after 1000 ms, Rejected",
     ];
     assert_eq!(events, expected);
+}
+
+/// The handler re-enters its lock, and that guard outlives the request.
+#[tokio::test(start_paused = true)]
+async fn observer_does_not_change_the_response() {
+    for observer in [None, Some(Recorder::default())] {
+        let (world, kept) = (World::new(), Arc::new(Mutex::new(Vec::new())));
+        let (keeps, locks) = (kept.clone(), world.locks.clone());
+        let handler = async move |lock: LockHandle| {
+            let inner = locks.named(lock.name().as_str()).unwrap().with_owner(lock.owner()).unwrap();
+            let guard = inner.acquire().await.unwrap();
+            keeps.lock().unwrap().push(guard);
+            "served"
+        };
+        let layer = world.layer().key("one");
+        let layer = match observer {
+            Some(observer) => layer.observer(observer),
+            None => layer,
+        };
+        let answer = ask(&Router::new().route("/", any(handler)).layer(layer), get("/")).await;
+        assert!(world.store.lose(&LockName::new("one").unwrap()), "nothing has noticed it yet");
+        assert_eq!(text(answer).await, "served");
+    }
 }
 
 /// An observer's panic affects only that observer.

@@ -5,8 +5,7 @@ use axum::{Router, body::Body, response::Response, routing::any};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::StatusCode;
-use http_body::Frame;
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full};
 use lock_core::{
     LockFactory, LostReason,
     clock::{Clock, Moment, TestClock, UtcTime},
@@ -14,12 +13,10 @@ use lock_core::{
 use lock_tower::{KeyTemplate, LockLayer, LockLost};
 use std::{
     convert::Infallible,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
 };
 
 /// A clock that jumps by an hour during a suspend, without advancing timers.
@@ -102,30 +99,6 @@ async fn body_ends_with_an_error_after_the_lease() {
     assert_eq!(cause.downcast_ref(), Some(&LockLost(LostReason::Expired)));
 }
 
-/// A body that is complete with its first frame, during which the process is suspended.
-struct LastFrame {
-    sleeps: Arc<Sleeper>,
-    ended: bool,
-}
-
-impl http_body::Body for LastFrame {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.sleeps.sleep();
-        self.ended = true;
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"frame")))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.ended
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn last_frame_after_the_lease_is_not_sent() {
     for observer in [None, Some(Recorder::default())] {
@@ -136,8 +109,14 @@ async fn last_frame_after_the_lease_is_not_sent() {
             None => layer,
         };
         let sleeps = clock.clone();
-        let handler =
-            async move || -> Response { Response::new(Body::new(LastFrame { sleeps, ended: false })) };
+        // The body has ended with its first frame, during which the process is suspended.
+        let handler = async move || {
+            let frame = Full::new(Bytes::from_static(b"frame"));
+            Body::new(frame.map_frame(move |frame| {
+                sleeps.sleep();
+                frame
+            }))
+        };
         let app = Router::new().route("/", any(handler)).layer(layer);
         let mut body = ask(&app, get("/")).await.into_body();
         let error = body.frame().await.unwrap().unwrap_err();
