@@ -34,7 +34,7 @@ pub(crate) fn execute(order: &Order) -> Result<()> {
         Contestant::Quorum | Contestant::QuorumOneStopped => with::<contestants::Quorum>(order),
         Contestant::QuorumFloor => with::<contestants::QuorumFloor>(order),
         Contestant::TokioMutex => with::<contestants::TokioMutex>(order),
-        Contestant::Layer | Contestant::BareLayer | Contestant::Handler => requests(order),
+        Contestant::Layer | Contestant::LayerFloor | Contestant::Handler => requests(order),
     };
     println!("{}", serde_json::to_string(&answer?)?);
     Ok(())

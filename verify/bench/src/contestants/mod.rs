@@ -84,7 +84,7 @@ pub(crate) enum Contestant {
     RslockQuorumOneStopped,
     TokioMutex,
     Layer,
-    BareLayer,
+    LayerFloor,
     Handler,
 }
 
@@ -108,7 +108,7 @@ impl Contestant {
             Self::RslockQuorumOneStopped => "rslock, 5 nodes, one stopped",
             Self::TokioMutex => "tokio Mutex",
             Self::Layer => "lock-tower, in memory",
-            Self::BareLayer => "layer floor",
+            Self::LayerFloor => "layer floor",
             Self::Handler => "bare handler",
         }
     }
@@ -145,7 +145,7 @@ impl Contestant {
                 "`tokio::sync::Mutex`: the cost of the measurement itself, and of a lock without a lease"
             }
             Self::Layer => "a request through `LockLayer` over `MemoryBackend`",
-            Self::BareLayer => {
+            Self::LayerFloor => {
                 "a layer of 80 lines on lock-core: a fixed key, a wait of 1 s, a handle for the handler, the lock until \
                  the end of the body, two checks for its loss; nothing else"
             }
@@ -162,7 +162,7 @@ impl Contestant {
     /// Returns the number of Redis servers that the contestant needs.
     pub(crate) fn servers(self) -> usize {
         match self {
-            Self::Memory | Self::TokioMutex | Self::Layer | Self::BareLayer | Self::Handler => 0,
+            Self::Memory | Self::TokioMutex | Self::Layer | Self::LayerFloor | Self::Handler => 0,
             Self::Quorum
             | Self::QuorumOneStopped
             | Self::QuorumFloor

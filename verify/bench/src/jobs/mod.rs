@@ -1,9 +1,9 @@
 //! The jobs that a process can do for a measurement.
 
 pub(crate) mod allocations;
-mod bare_layer;
 pub(crate) mod cycles;
 pub(crate) mod held;
+mod layer_floor;
 pub(crate) mod requests;
 pub(crate) mod waiters;
 

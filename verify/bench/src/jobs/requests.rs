@@ -1,7 +1,7 @@
 //! Sequential requests under a free in-memory lock: through `LockLayer`, through a handler that acquires and releases
 //! the lock itself, and through a handler without a lock.
 
-use super::bare_layer;
+use super::layer_floor;
 use crate::{
     Result,
     contestants::Contestant,
@@ -51,10 +51,10 @@ pub(crate) fn run(order: &Order, window: Duration) -> Result<Answer> {
             });
             runtime.block_on(serve(by_hand, window))
         }
-        Contestant::BareLayer => {
+        Contestant::LayerFloor => {
             let lock = locks.named("k")?;
-            let bare_layer = tower::service_fn(|request| bare_layer::serve(&lock, request, handle));
-            runtime.block_on(serve(bare_layer, window))
+            let layer_floor = tower::service_fn(|request| layer_floor::serve(&lock, request, handle));
+            runtime.block_on(serve(layer_floor, window))
         }
         Contestant::Handler => runtime.block_on(serve(bare, window)),
         other => Err(format!("{} answers no requests", other.label()).into()),

@@ -43,7 +43,7 @@ pub(super) fn tower(effort: Effort) -> Vec<Case> {
         series: None,
         label: "one request after the other, one thread".to_owned(),
         measurement: Measurement::Requests { window: effort.window() },
-        contestants: vec![Contestant::Layer, Contestant::BareLayer, Contestant::Memory, Contestant::Handler],
+        contestants: vec![Contestant::Layer, Contestant::LayerFloor, Contestant::Memory, Contestant::Handler],
         rounds: effort.rounds(),
         columns: vec![Metric::RequestTime],
         ratios: vec![Ratio { metric: Metric::RequestTime, to: Contestant::Memory }],
