@@ -227,6 +227,13 @@ pub(crate) fn unacknowledged(what: &str) -> RequestError {
     plain(what, Kind::Unavailable, Applied::Unknown, why)
 }
 
+/// Returns the error for a release that freed the lock, while `error` may have kept its waiters asleep. A repeat wakes
+/// them, but does not find the lease.
+pub(crate) fn not_woken(what: &str, error: &Unanswered) -> RequestError {
+    let RequestError { error, .. } = error.during(what);
+    BackendError::new(error.kind(), Applied::Unknown, error.to_string()).into()
+}
+
 /// Returns the error for a connection whose dialling task has ended. The connection will not be replaced.
 pub(crate) fn runtime_ended(what: &str) -> RequestError {
     let why = "the connection's runtime has ended; connect in a runtime that lives as long as the backend";

@@ -7,9 +7,9 @@
 //! # Stored data
 //! The layout is Redisson's (`RLock`, and `RFencedLock` for the token), so Rust and Java can
 //! contend for the same lock. It consists of a hash `{lease id: depth}` that expires with the
-//! lease, a counter for the fencing tokens, and a channel for wake-ups. Every operation is one Lua
-//! script in one round trip and is safe to repeat. Concurrent operations share a call: one script
-//! carries up to 32, and each gets its own reply.
+//! lease, a counter for the fencing tokens, and a channel for wake-ups. Every operation takes one
+//! round trip and is safe to repeat: it is one Lua script, or two commands for the usual release.
+//! Concurrent operations share a call: one script carries up to 32, and each gets its own reply.
 //!
 //! Each factory also stores a process card under `distlock:process:<uuid>`, for operators. The card
 //! is optional and needs no additional permissions. See `docs/protocol.md`.

@@ -16,10 +16,11 @@ pub fn keys(name: &LockName) -> [String; 3] {
     [lock, counter, channel]
 }
 
-/// Returns the hashes of the acquire, renew and release scripts, which identify them in a proxy.
+/// Returns the words that identify an acquire, a renewal, and the two kinds of release in a proxy: the hashes of the
+/// scripts, and a command.
 #[must_use]
-pub fn hashes() -> [&'static str; 3] {
-    [script::ACQUIRE.hash(), script::RENEW.hash(), script::RELEASE.hash()]
+pub fn marks() -> [&'static str; 4] {
+    [script::ACQUIRE.hash(), script::RENEW.hash(), script::RELEASE.hash(), "HDEL"]
 }
 
 /// Reads a reply in every possible way and returns the errors.

@@ -95,6 +95,11 @@ impl<C: Client> Shared<C> {
         if let Some(reply) = replies.iter().find_map(|reply| reply.as_ref().ok()) {
             self.clock.learn(sent, reply.now);
         }
+        self.observe_errors(replies);
+    }
+
+    /// Detects the role of the server from the errors of one call.
+    pub(crate) fn observe_errors(&self, replies: &[Result<ScriptReply, RequestError>]) {
         if let Some(node) = &self.cluster
             && replies.iter().any(|reply| reply.as_ref().is_err_and(RequestError::is_cluster_down))
             && let Some(cluster) = node.cluster.upgrade()

@@ -5,7 +5,7 @@ use crate::{
     state::State,
     trace::Who,
 };
-use lock_core::backend::{Acquired, Applied, ForceReleased, Released};
+use lock_core::backend::{Acquired, Applied, ForceReleased, NotifyWaiters, Released};
 use lock_testkit::planted::PlantedBug;
 
 impl State {
@@ -38,6 +38,8 @@ impl State {
                 if freed {
                     self.oracle.freed.insert(r.lease);
                     reply.outcome = self.notify_listeners(node, &r.name, r.notify);
+                } else if r.notify == NotifyWaiters::EvenIfGone {
+                    self.notify_listeners(node, &r.name, r.notify);
                 }
                 Answer::Released(reply)
             }
@@ -64,7 +66,7 @@ impl State {
                 if reply.outcome == ForceReleased::Released {
                     self.count("forced release");
                     self.oracle.robbed(now, before);
-                    self.notify_listeners(node, &r.name, lock_core::backend::NotifyWaiters::Yes);
+                    self.notify_listeners(node, &r.name, NotifyWaiters::Yes);
                 }
                 Answer::ForceReleased(reply)
             }

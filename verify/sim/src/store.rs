@@ -95,7 +95,7 @@ impl Store {
     /// Returns the links that are notified of this release.
     pub(crate) fn listeners(&self, name: &LockName, notify: NotifyWaiters) -> Vec<usize> {
         match notify {
-            notify if notify == NotifyWaiters::Yes || self.data.has(PlantedBug::UndoPublishes) => {
+            notify if notify != NotifyWaiters::No || self.data.has(PlantedBug::UndoPublishes) => {
                 self.watchers.iter().filter(|(n, _)| n == name).map(|(_, link)| *link).collect()
             }
             _ => Vec::new(),

@@ -7,7 +7,8 @@ use std::time::Duration;
 /// A reply, with the server's time when the operation was executed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reply<T> {
-    /// The server's time when the operation was executed.
+    /// The server's time when the operation was executed. An estimate is enough for a release with
+    /// [`NotifyWaiters::EvenIfGone`](super::NotifyWaiters::EvenIfGone).
     pub now: UtcTime,
     /// The outcome.
     pub outcome: T,

@@ -101,8 +101,11 @@ pub struct ReleaseRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NotifyWaiters {
-    /// Notify them.
+    /// Notify them if the lock became free.
     Yes,
+    /// Notify them if the lock became free, and possibly even if the lease was gone. This process held the lock until
+    /// now, so that is rare. The time of the reply may be an estimate. Some stores need less work for this.
+    EvenIfGone,
     /// Do not notify them: after a lost quorum round, two waiters would otherwise wake each other forever.
     No,
 }

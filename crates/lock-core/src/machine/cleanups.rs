@@ -60,6 +60,15 @@ impl LeaseCleanup {
         self.unanswered && self.in_flight && now.since(self.next_at) >= self.outstanding.timeout / part
     }
 
+    /// The lease is almost certainly there if its hold ended in time. If attempts with an unknown outcome are left, the
+    /// exact time of the release is needed as well.
+    fn notify(&self) -> NotifyWaiters {
+        match self.left_before.is_some() && self.outstanding.not_after.is_none() {
+            true => NotifyWaiters::EvenIfGone,
+            false => NotifyWaiters::Yes,
+        }
+    }
+
     pub(super) fn wake_at(&self) -> Moment {
         let next = if self.in_flight { Moment::NEVER } else { self.next_at };
         next.min(self.outstanding.over_at).min(self.replies.answer_by())
@@ -111,7 +120,7 @@ impl Machine {
             if !cleanups.in_flight && cleanups.next_at <= s.now {
                 cleanups.in_flight = true;
                 let (lease, timeout) = (cleanups.lease, cleanups.outstanding.timeout);
-                s.emit(Command::Release { lease, depth_left: 0, notify: NotifyWaiters::Yes, timeout });
+                s.emit(Command::Release { lease, depth_left: 0, notify: cleanups.notify(), timeout });
             }
         }
     }

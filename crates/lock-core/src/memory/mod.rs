@@ -128,7 +128,7 @@ impl Backend for MemoryBackend {
             (now, slots.slot(&r.name, |slot| slot.release(now, r.lease, r.depth_left)))
         };
         let outcome = match released {
-            Released::Released { .. } if r.notify == NotifyWaiters::Yes => {
+            Released::Released { .. } if r.notify != NotifyWaiters::No => {
                 Released::Released { listeners: Some(self.inner.watchers.released(&r.name)) }
             }
             other => other,

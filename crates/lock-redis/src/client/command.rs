@@ -1,5 +1,6 @@
 //! A command, which consists of a name and arguments, all of them strings.
 
+use super::PubSub;
 use std::{borrow::Cow, time::Duration};
 
 /// A command for [`Connection::call`](super::Connection::call).
@@ -38,6 +39,21 @@ impl Command {
 
     pub(crate) fn config(pattern: &'static str) -> Self {
         Self::new("CONFIG", vec!["GET".into(), pattern.into()])
+    }
+
+    /// Deletes a field of a hash, and the key with its last field.
+    pub(crate) fn hdel(key: String, field: Cow<'static, str>) -> Self {
+        Self::new("HDEL", vec![key.into(), field])
+    }
+
+    /// Wakes the subscribers of a lock's channel. A waiting Java client counts down by the payload, which must be the
+    /// number 0.
+    pub(crate) fn wake(kind: PubSub, channel: String) -> Self {
+        let name = match kind {
+            PubSub::Plain => "PUBLISH",
+            PubSub::Sharded => "SPUBLISH",
+        };
+        Self::new(name, vec![channel.into(), "0".into()])
     }
 
     /// Stores a text with an expiry.

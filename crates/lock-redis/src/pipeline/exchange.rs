@@ -1,7 +1,10 @@
-//! One call to the server: a script for one operation, or the batch script for several.
+//! One call to the server: for one operation its script or the commands in place of it, for several the batch script.
 
-use super::operation::{
-    Operations, function, in_full, keys, not_after, script, slot, what, write_arguments, write_keys,
+use super::{
+    operation::{
+        Operations, function, in_full, keys, not_after, script, slot, what, write_arguments, write_keys,
+    },
+    release::release,
 };
 use crate::{
     client::{Client, PubSub},
@@ -53,13 +56,18 @@ pub(super) async fn exchange<C: Client>(
     answered
 }
 
-/// Runs a single operation with its own script.
+/// Carries out a single operation: a release by plain commands if they are enough, and any other with its own script.
 pub(crate) async fn alone<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
     operation: &Operation,
     delivery: Delivery,
 ) -> Result<ScriptReply, RequestError> {
+    if delivery == Delivery::Plain
+        && let Some(reply) = release(shared, dialled, operation).await
+    {
+        return reply;
+    }
     let script = script(operation).ok_or_else(unsupported)?;
     let write = |words: &mut Words| {
         write_keys(operation, words);

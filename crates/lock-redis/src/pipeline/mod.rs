@@ -16,6 +16,7 @@ mod call;
 mod exchange;
 mod operation;
 mod queue;
+mod release;
 mod task;
 
 pub(crate) use exchange::alone;

@@ -118,8 +118,8 @@ pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>
             small(request.depth_left),
             // An argument, since a channel passed as a key would require permission for a key with its name.
             match request.notify {
-                NotifyWaiters::Yes => owned(keys::channel(&request.name)),
-                _ => Cow::Borrowed(""),
+                NotifyWaiters::No => Cow::Borrowed(""),
+                _ => owned(keys::channel(&request.name)),
             },
         ]),
         _ => {}
@@ -162,7 +162,7 @@ pub(crate) fn millis(d: Duration) -> String {
     u64::try_from(d.as_millis()).unwrap_or(u64::MAX).max(1).to_string()
 }
 
-fn lease(id: LeaseId) -> Cow<'static, str> {
+pub(super) fn lease(id: LeaseId) -> Cow<'static, str> {
     /// A UUID, a colon, and a number of up to 19 digits.
     const MAX: usize = 36 + 1 + 19;
     let mut text = String::with_capacity(MAX);

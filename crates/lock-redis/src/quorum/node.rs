@@ -107,7 +107,7 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
         let server = self.node()?;
         let write = |_: &AcceptedNode, words: &mut Words| {
             words.extend([r.name.as_str().to_owned(), r.lease.to_string()].map(Cow::Owned));
-            if r.notify == NotifyWaiters::Yes {
+            if r.notify != NotifyWaiters::No {
                 words.push(Cow::Owned(keys::channel(&r.name)));
             }
         };

@@ -8,6 +8,7 @@ mod batching;
 mod completing;
 mod connecting;
 mod reconnecting;
+mod releasing;
 mod requests;
 mod scripted;
 mod secrets;

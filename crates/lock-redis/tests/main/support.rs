@@ -50,7 +50,7 @@ pub(crate) fn acquisition(lock: &str) -> AcquireRequest {
 }
 
 pub(crate) fn release_request(lock: &str) -> ReleaseRequest {
-    ReleaseRequest { name: name(lock), lease: lease(), depth_left: 0, notify: NotifyWaiters::Yes }
+    ReleaseRequest { name: name(lock), lease: lease(), depth_left: 0, notify: NotifyWaiters::EvenIfGone }
 }
 
 /// Submits an acquire and returns the future of its reply.

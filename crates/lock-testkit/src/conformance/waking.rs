@@ -116,6 +116,24 @@ pub async fn a_release_that_frees_nothing_wakes_nobody(h: &impl Harness) {
     listener.must_not_hear_more(h, &name, 1).await;
 }
 
+/// A release that may wake in vain frees the lock and wakes like any other. It never touches another holder.
+pub async fn a_release_that_may_wake_in_vain_frees_and_wakes(h: &impl Harness) {
+    let (store, name) = (h.store().await, h.name("in-vain"));
+    let Some(listener) = Listener::watching(&store, &name).await else { return };
+    let (a, b) = (Contender::new(&store.backend), Contender::new(&store.backend));
+    a.take(&name, LONG).await;
+    a.keep(&name, 2, LONG).await;
+    let freed = a.release_with(&name, 0, NotifyWaiters::EvenIfGone).await;
+    assert!(matches!(freed, Released::Released { .. }), "expected {name} to be released, got {freed:?}");
+    listener.must_hear(h, &name, 1).await;
+    let again = a.release_with(&name, 0, NotifyWaiters::EvenIfGone).await;
+    assert_eq!(again, Released::Gone { held_by_other: false });
+    b.take(&name, LONG).await;
+    let late = a.release_with(&name, 0, NotifyWaiters::EvenIfGone).await;
+    assert_eq!(late, Released::Gone { held_by_other: true });
+    b.must_hold(&name, 1).await;
+}
+
 /// A forced release wakes subscribers if it freed the lock.
 pub async fn a_forced_release_wakes(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("forced"));

@@ -116,7 +116,7 @@ impl Node {
             Sort::Release { release, notify } => {
                 let released = self.slot.release(now, lease, 0);
                 let found = matches!(released, Released::Released { .. });
-                notifies = notify == NotifyWaiters::Yes && found;
+                notifies = notify != NotifyWaiters::No && found;
                 Sort::Released { release, executed: now, found }
             }
             answer => answer,

@@ -78,6 +78,12 @@ async fn last_release_publishes_a_zero_once() {
     let freed = a.release(&lock, 0).await;
     assert_eq!(freed, Released::Released { listeners: Some(1) });
     a.release(&lock, 0).await;
+    a.take(&lock, LEASE).await;
+    assert_eq!(
+        a.release_with(&lock, 0, NotifyWaiters::EvenIfGone).await,
+        Released::Released { listeners: Some(1) },
+        "by two commands"
+    );
     // The undo of a lost quorum round does not notify.
     a.take(&lock, LEASE).await;
     assert_eq!(
@@ -92,7 +98,7 @@ async fn last_release_publishes_a_zero_once() {
         let message = raw.receive().expect("the messages arrive");
         heard.push(message.list()[2].text().to_owned());
     }
-    assert_eq!(heard, ["0", "end"]);
+    assert_eq!(heard, ["0", "0", "end"]);
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ mod no_lock;
 mod outage;
 mod quorum;
 mod records;
+mod releases;
 mod renewing;
 mod replicas;
 mod restarts;

@@ -171,7 +171,7 @@ async fn lost_release_reply_does_not_affect_the_next_holder() {
     assert!(guard.is_held() && other.is_held(), "documented: noticed at the next renewal");
     let lost = AtomicUsize::new(0);
     proxy.lose_replies(move |chunk| {
-        chunk.windows(7).any(|word| word == b"EVALSHA") && lost.fetch_add(1, SeqCst) == 0
+        chunk.windows(4).any(|word| word == b"HDEL") && lost.fetch_add(1, SeqCst) == 0
     });
     let answer = guard.release().await;
     assert!(other.is_held());

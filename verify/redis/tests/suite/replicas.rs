@@ -91,8 +91,10 @@ async fn no_operation_is_answered_from_the_data_of_a_replica() {
             store.renew(vec![b.renewal(&name(lock), Duration::from_secs(6))]).await.remove(0)
         })
         .await;
-        for depth_left in [0, 1] {
-            let (lease, notify) = (b.lease(), NotifyWaiters::Yes);
+        for (depth_left, notify) in
+            [(0, NotifyWaiters::Yes), (0, NotifyWaiters::EvenIfGone), (1, NotifyWaiters::Yes)]
+        {
+            let lease = b.lease();
             let request = ReleaseRequest { name: name(lock), lease, depth_left, notify };
             is_read_only(async || store.release(request.clone()).await).await;
         }

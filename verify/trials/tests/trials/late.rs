@@ -6,7 +6,7 @@ use crate::{
     stage::{assert_all_released, factory, lock, on_a_runtime, warm_up},
 };
 use lock_core::{LockErrorKind, LockOptions};
-use lock_redis::model::hashes;
+use lock_redis::model::marks;
 use lock_testkit::{RedisServer, TcpProxy};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn acquires_come_late(run: Run) -> Vec<Figure> {
         clients.push(factory(&proxy.url(), LockOptions::new().lease(LEASE)).await);
     }
     warm_up(&clients[0]).await;
-    let [acquire, ..] = hashes();
+    let [acquire, ..] = marks();
     let (mut delivered, mut rounds) = (0, 0);
     while delivered < run.times(100, 500) {
         proxy.capture(move |chunk| contains(chunk, acquire));

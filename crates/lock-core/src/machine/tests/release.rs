@@ -92,7 +92,10 @@ fn release_wakes_waiters_of_other_processes_but_a_lower_depth_does_not() {
     assert!(matches!(story.next(), Command::Release { depth_left: 1, notify: NotifyWaiters::No, .. }));
     story.released(lease, 1, Released::Kept).tell(Event::Drop { hold });
     story.next();
-    assert!(matches!(story.next(), Command::Release { depth_left: 0, notify: NotifyWaiters::Yes, .. }));
+    assert!(matches!(
+        story.next(),
+        Command::Release { depth_left: 0, notify: NotifyWaiters::EvenIfGone, .. }
+    ));
 }
 
 #[test]

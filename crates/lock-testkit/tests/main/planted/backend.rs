@@ -98,7 +98,7 @@ impl Backend for BuggyBackend {
             (_, Released::Kept | Released::Gone { .. }) => false,
             (Some(PlantedBug::AlwaysNotifies), _) => true,
             (Some(PlantedBug::NeverNotifies), _) => false,
-            _ => r.notify == NotifyWaiters::Yes,
+            _ => r.notify != NotifyWaiters::No,
         };
         if notifies {
             let notified = self.watchers.released(&r.name);
