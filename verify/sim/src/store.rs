@@ -94,12 +94,10 @@ impl Store {
 
     /// Returns the links that are notified of this release.
     pub(crate) fn listeners(&self, name: &LockName, notify: NotifyWaiters) -> Vec<usize> {
-        match notify {
-            notify if notify != NotifyWaiters::No || self.data.has(PlantedBug::UndoPublishes) => {
-                self.watchers.iter().filter(|(n, _)| n == name).map(|(_, link)| *link).collect()
-            }
-            _ => Vec::new(),
+        if notify == NotifyWaiters::No && !self.data.has(PlantedBug::UndoPublishes) {
+            return Vec::new();
         }
+        self.watchers.iter().filter(|(n, _)| n == name).map(|(_, link)| *link).collect()
     }
 
     pub(crate) fn watch(&mut self, link: usize, name: LockName) {

@@ -60,8 +60,8 @@ impl LeaseCleanup {
         self.unanswered && self.in_flight && now.since(self.next_at) >= self.outstanding.timeout / part
     }
 
-    /// The lease is almost certainly there if its hold ended in time. If attempts with an unknown outcome are left, the
-    /// exact time of the release is needed as well.
+    /// Returns how the release notifies waiters. If the hold ended in time, the lease is almost certainly there, and the
+    /// cheapest way will do. If attempts with an unknown outcome are left, the exact time of the release is needed.
     fn notify(&self) -> NotifyWaiters {
         match self.left_before.is_some() && self.outstanding.not_after.is_none() {
             true => NotifyWaiters::EvenIfGone,

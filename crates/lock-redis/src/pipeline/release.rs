@@ -5,7 +5,7 @@
 //! the client that was added to its list last, and a script adds the waiters before the client that called it. If Redis
 //! reads both commands at once, `HDEL` adds that client before `PUBLISH` adds the waiters, whose messages leave first.
 //!
-//! The two are not atomic, and need not be. A waiter that is woken in vain waits again. If the process ends between the
+//! The two are not atomic, and need not be. A waiter that is woken while another one holds the lock waits again. If the process ends between the
 //! commands, waiters ask again as they do after any message that was lost.
 
 use super::operation::lease;

@@ -70,7 +70,7 @@ macro_rules! each_property {
             waking::a_release_to_a_depth_wakes_nobody,
             waking::a_release_without_publishing_wakes_nobody,
             waking::a_release_that_frees_nothing_wakes_nobody,
-            waking::a_release_that_may_wake_in_vain_frees_and_wakes,
+            waking::a_release_that_wakes_even_if_gone_frees_and_wakes,
             waking::a_forced_release_wakes,
             waking::watching_twice_is_watching_once,
             waking::a_wake_up_carries_the_right_name,

@@ -116,9 +116,10 @@ pub async fn a_release_that_frees_nothing_wakes_nobody(h: &impl Harness) {
     listener.must_not_hear_more(h, &name, 1).await;
 }
 
-/// A release that may wake in vain frees the lock and wakes like any other. It never touches another holder.
-pub async fn a_release_that_may_wake_in_vain_frees_and_wakes(h: &impl Harness) {
-    let (store, name) = (h.store().await, h.name("in-vain"));
+/// A release that may wake waiters even if the lease is gone frees the lock and wakes them like any other. It never
+/// touches another holder.
+pub async fn a_release_that_wakes_even_if_gone_frees_and_wakes(h: &impl Harness) {
+    let (store, name) = (h.store().await, h.name("even-if-gone"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
     let (a, b) = (Contender::new(&store.backend), Contender::new(&store.backend));
     a.take(&name, LONG).await;

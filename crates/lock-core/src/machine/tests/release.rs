@@ -99,6 +99,30 @@ fn release_wakes_waiters_of_other_processes_but_a_lower_depth_does_not() {
 }
 
 #[test]
+fn release_of_a_lease_in_doubt_wakes_only_if_it_frees_the_lock() {
+    let notifies = |story: &mut Story| match story.next() {
+        Command::Release { notify, .. } => notify,
+        other => panic!("{other:?}"),
+    };
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.acquire_unknown(lease).tell(Event::Leave { waiter: A });
+    assert_eq!(notifies(&mut story), NotifyWaiters::Yes, "the lease may never have been granted");
+
+    let mut story = Story::begins();
+    story.enters(A);
+    let lease = story.tries();
+    story.acquire_unknown(lease);
+    story.at(0.06).tries();
+    let hold = story.granted(lease);
+    story.grants(A);
+    story.at(0.5).tell(Event::Release { hold, ticket: Ticket(1) });
+    story.next();
+    assert_eq!(notifies(&mut story), NotifyWaiters::Yes, "the first attempt may still be executed");
+}
+
+#[test]
 fn release_is_repeated_until_an_earlier_attempt_can_no_longer_arrive() {
     let mut story = Story::begins();
     story.enters(A);
