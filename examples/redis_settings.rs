@@ -1,7 +1,7 @@
 //! How do I connect with a password, a database, a timeout, or an existing fred configuration?
 //!
 //! `REDIS_URL=redis://127.0.0.1:6379 cargo run -p examples --bin redis_settings`; a URL may also be
-//! `redis://user:password@host:port/database`, `rediss://…` (TLS: add `--features lock-fred/tls`), or `redis+unix:///path/of/socket`.
+//! `redis://user:password@host:port/database`, `rediss://…` (TLS: add `--features lock-fred/tls-ring`), or `redis+unix:///path/of/socket`.
 
 use lock_core::{LockFactory, LockOptions};
 use lock_fred::{RedisBackendBuilder, fred::types::config::Config, from_config};

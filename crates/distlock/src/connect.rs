@@ -2,14 +2,14 @@
 
 use lock_core::{Connectors, LockError, LockFactory};
 
-#[cfg(feature = "redis")]
+#[cfg(feature = "fred")]
 use lock_fred::Redis;
-#[cfg(all(feature = "redis-rs", not(feature = "redis")))]
+#[cfg(all(feature = "redis", not(feature = "fred")))]
 use lock_redis_rs::Redis;
 
-#[cfg(any(feature = "redis", feature = "redis-rs"))]
+#[cfg(any(feature = "fred", feature = "redis"))]
 use lock_ledger::{LedgerConnector, MemoryLedger, RunLedger};
-#[cfg(any(feature = "redis", feature = "redis-rs"))]
+#[cfg(any(feature = "fred", feature = "redis"))]
 use std::sync::Arc;
 
 /// Connects to a store and returns a lock factory with default options.
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// Cancel safe: dropping the future closes the connections that it opened.
 pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
     let connectors = Connectors::default();
-    #[cfg(any(feature = "redis", feature = "redis-rs"))]
+    #[cfg(any(feature = "fred", feature = "redis"))]
     let connectors = connectors.with(Redis);
     Ok(LockFactory::new(connectors.connect(url).await?))
 }
@@ -55,7 +55,7 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 ///
 /// # Cancel safety
 /// Cancel safe, like [`connect`].
-#[cfg(any(feature = "redis", feature = "redis-rs"))]
+#[cfg(any(feature = "fred", feature = "redis"))]
 pub async fn connect_with_ledger(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
     let in_memory = |scheme: &str| scheme.eq_ignore_ascii_case("memory");
     match url.split_once(':') {

@@ -16,9 +16,9 @@
 //!
 //! | feature | default | provides |
 //! | --- | --- | --- |
-//! | `redis` | on | `redis`: the backend on Redis and Valkey through the client `fred` |
-//! | `redis-rs` | off | `redis_rs`: the same backend through the client `redis` |
-//! | `tls` | off | `rediss://` and the other TLS schemes, through rustls, for the enabled clients |
+//! | `fred` | on | `fred`: the backend on Redis and Valkey through the client `fred` |
+//! | `redis` | off | `redis`: the same backend through the client `redis` (redis-rs) |
+//! | `tls-ring`, `tls-aws-lc-rs` | off | `rediss://` and the other TLS schemes, through rustls on ring or on aws-lc-rs, for the enabled clients |
 //! | `tower` | off | `tower`: a lock as a tower layer |
 //! | `axum` | off | path keys and extractors for the layer (enables `tower`), and the scheduler's console |
 //! | `idempotency` | off | `tower::idempotency`: requests with an `Idempotency-Key` run once (enables `tower`) |
@@ -34,7 +34,7 @@
 mod connect;
 
 pub use connect::connect;
-#[cfg(any(feature = "redis", feature = "redis-rs"))]
+#[cfg(any(feature = "fred", feature = "redis"))]
 pub use connect::connect_with_ledger;
 pub use lock_core::*;
 
@@ -42,18 +42,18 @@ pub use lock_core::*;
 #[cfg(feature = "cron")]
 pub use lock_cron as cron;
 /// A backend for Redis and Valkey, built on the client `fred`.
-#[cfg(feature = "redis")]
-pub use lock_fred as redis;
+#[cfg(feature = "fred")]
+pub use lock_fred as fred;
 /// The run ledger, which ensures that schedulers start each run only once.
-#[cfg(any(feature = "cron", feature = "redis", feature = "redis-rs"))]
+#[cfg(any(feature = "cron", feature = "fred", feature = "redis"))]
 pub use lock_ledger as ledger;
 // lock-core can export a macro with the same name, but its code refers to lock-core, which may not
 // be a dependency of the program.
 #[cfg(feature = "macros")]
 pub use lock_macros::DistlockLockKey as LockKey;
 /// A backend for Redis and Valkey, built on the client `redis` (redis-rs).
-#[cfg(feature = "redis-rs")]
-pub use lock_redis_rs as redis_rs;
+#[cfg(feature = "redis")]
+pub use lock_redis_rs as redis;
 /// Fault-injecting backends and ledgers, and conformance suites, for dev-dependencies.
 #[cfg(feature = "testing")]
 pub use lock_testkit as testing;

@@ -1,6 +1,6 @@
 //! The facade's connections by URL, and the use of its parts together.
 
-#![cfg(feature = "redis")]
+#![cfg(feature = "fred")]
 
 use distlock::LockErrorKind;
 use lock_testkit::RedisServer;

@@ -118,7 +118,7 @@ impl Connectors {
         let known = self.schemes().join(", ");
         match SERVED_BY.iter().find(|(served, _)| *served == scheme) {
             Some((_, by)) => format!(
-                "the scheme `{scheme}` is not built in: enable the `redis` feature of distlock, or add the crate \
+                "the scheme `{scheme}` is not built in: enable the feature `fred` or `redis` of distlock, or add the crate \
                  `{by}` and pass its connector to `Connectors::with` (supported: {known})"
             ),
             None => format!("the scheme `{scheme}` is not supported (supported: {known})"),

@@ -28,7 +28,7 @@ impl Fred {
         Self { template }
     }
 
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "__tls")]
     fn secure(&mut self, tls: &lock_redis::Tls) -> Result<(), lock_core::backend::BackendError> {
         let config = lock_redis::client::rustls_config(tls)?;
         self.template.tls = Some(fred::types::config::TlsConnector::from(config).into());
@@ -77,31 +77,32 @@ impl Fred {
     }
 
     /// Keeps the TLS server name of a user-supplied configuration, since it may differ from the server's address.
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "__tls")]
     fn keep_tls_name(&self, server: &mut FredServer) {
         if let ServerConfig::Centralized { server: own } = &self.template.server {
             server.tls_server_name.clone_from(&own.tls_server_name);
         }
     }
 
-    #[cfg(not(feature = "tls"))]
+    #[cfg(not(feature = "__tls"))]
     fn keep_tls_name(&self, _: &mut FredServer) {}
 }
 
 impl Client for Fred {
     type Connection = FredConnection;
 
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "__tls")]
     const TLS: TlsSupport<Self> = TlsSupport::BuiltIn(Self::secure);
-    #[cfg(not(feature = "tls"))]
-    const TLS: TlsSupport<Self> = TlsSupport::Missing("the `tls` feature of distlock or lock-fred");
+    #[cfg(not(feature = "__tls"))]
+    const TLS: TlsSupport<Self> =
+        TlsSupport::Missing("the feature `tls-ring` or `tls-aws-lc-rs` of distlock or lock-fred");
 
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "__tls")]
     fn is_secured(&self) -> bool {
         self.template.tls.is_some()
     }
 
-    #[cfg(not(feature = "tls"))]
+    #[cfg(not(feature = "__tls"))]
     fn is_secured(&self) -> bool {
         false
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// The connector for Redis: `Connectors::default().with(lock_fred::Redis).connect("redis://…")`.
 ///
-/// [`Address`](crate::Address) lists the accepted URLs. `rediss://` needs the feature `tls`.
+/// [`Address`](crate::Address) lists the accepted URLs. `rediss://` needs the feature `tls-ring` or `tls-aws-lc-rs`.
 ///
 /// A [`Store`] exposes neither a ping nor its connection state. For health checks, create a
 /// [`RedisBackend`] from the URL and keep a clone. A scheduler also needs the ledger, which uses

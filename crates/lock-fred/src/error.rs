@@ -20,7 +20,7 @@ pub(crate) fn of_call(error: &Error) -> CallError {
         // An error reply to this command or, if it is fatal, possibly to another one.
         ErrorKind::Auth | ErrorKind::Cluster => CallError::Refused,
         ErrorKind::IO | ErrorKind::Timeout | ErrorKind::Canceled => CallError::Lost,
-        #[cfg(feature = "tls")]
+        #[cfg(feature = "__tls")]
         ErrorKind::Tls => CallError::Lost,
         ErrorKind::Protocol | ErrorKind::Parse | ErrorKind::NotFound => CallError::Unreadable,
         // fred found no connection to write to, or its task has ended.
@@ -62,7 +62,7 @@ pub(crate) fn of_dial(error: &Error) -> DialError {
             DialErrorKind::Unreachable
         }
         ErrorKind::Timeout => DialErrorKind::TimedOut,
-        #[cfg(feature = "tls")]
+        #[cfg(feature = "__tls")]
         ErrorKind::Tls => DialErrorKind::Tls,
         ErrorKind::Protocol
         | ErrorKind::Parse

@@ -20,7 +20,8 @@
 //! # Features
 //! | feature | default | adds |
 //! | --- | --- | --- |
-//! | `tls` | off | `rediss://`, using rustls with ring |
+//! | `tls-ring` | off | `rediss://`, using rustls on ring |
+//! | `tls-aws-lc-rs` | off | `rediss://`, using rustls on aws-lc-rs; with both, this crate uses ring |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -36,7 +37,7 @@ pub use config::from_config;
 pub use connector::Redis;
 /// The underlying client, for [`from_config`].
 pub use fred;
-#[cfg(feature = "tls")]
+#[cfg(feature = "__tls")]
 pub use lock_redis::Tls;
 pub use lock_redis::{Address, ConnectWarning};
 

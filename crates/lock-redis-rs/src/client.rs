@@ -9,12 +9,12 @@ use tokio::net::{TcpStream, UnixStream};
 /// The client library `redis`, as used by [`lock_redis`].
 #[derive(Clone, Default)]
 pub struct RedisRs {
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "__tls")]
     tls: Option<tokio_rustls::TlsConnector>,
 }
 
 impl RedisRs {
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "__tls")]
     fn secure(&mut self, tls: &lock_redis::Tls) -> Result<(), lock_core::backend::BackendError> {
         let config = lock_redis::client::rustls_config(tls)?;
         self.tls = Some(std::sync::Arc::new(config).into());
@@ -25,17 +25,18 @@ impl RedisRs {
 impl Client for RedisRs {
     type Connection = RedisRsConnection;
 
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "__tls")]
     const TLS: TlsSupport<Self> = TlsSupport::BuiltIn(Self::secure);
-    #[cfg(not(feature = "tls"))]
-    const TLS: TlsSupport<Self> = TlsSupport::Missing("the `tls` feature of distlock or lock-redis-rs");
+    #[cfg(not(feature = "__tls"))]
+    const TLS: TlsSupport<Self> =
+        TlsSupport::Missing("the feature `tls-ring` or `tls-aws-lc-rs` of distlock or lock-redis-rs");
 
-    #[cfg(feature = "tls")]
+    #[cfg(feature = "__tls")]
     fn is_secured(&self) -> bool {
         self.tls.is_some()
     }
 
-    #[cfg(not(feature = "tls"))]
+    #[cfg(not(feature = "__tls"))]
     fn is_secured(&self) -> bool {
         false
     }
@@ -54,7 +55,7 @@ impl Client for RedisRs {
             }
             Server::Tcp { host, port } => {
                 let tcp = tcp(host, *port).await.map_err(|error| error::of_io(&error))?;
-                #[cfg(feature = "tls")]
+                #[cfg(feature = "__tls")]
                 if let Some(tls) = &self.tls {
                     let stream = crate::tls::secured(tls, host, tcp).await?;
                     return RedisRsConnection::open(stream, &login, events).await;

@@ -59,7 +59,7 @@ pub(crate) fn of_io(error: &io::Error) -> DialError {
     DialError::new(kind, error.to_string())
 }
 
-#[cfg(feature = "tls")]
+#[cfg(feature = "__tls")]
 fn of_tls(error: &io::Error) -> Option<DialErrorKind> {
     use tokio_rustls::rustls::Error;
     Some(match error.get_ref()?.downcast_ref::<Error>()? {
@@ -68,7 +68,7 @@ fn of_tls(error: &io::Error) -> Option<DialErrorKind> {
     })
 }
 
-#[cfg(not(feature = "tls"))]
+#[cfg(not(feature = "__tls"))]
 fn of_tls(_: &io::Error) -> Option<DialErrorKind> {
     None
 }

@@ -28,7 +28,8 @@
 //! # Features
 //! | feature | default | adds |
 //! | --- | --- | --- |
-//! | `tls` | off | `rediss://`, using rustls with ring |
+//! | `tls-ring` | off | `rediss://`, using rustls on ring |
+//! | `tls-aws-lc-rs` | off | `rediss://`, using rustls on aws-lc-rs; with both, this crate uses ring |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -38,13 +39,13 @@ mod connection;
 mod connector;
 mod error;
 mod reply;
-#[cfg(feature = "tls")]
+#[cfg(feature = "__tls")]
 mod tls;
 
 pub use client::RedisRs;
 pub use config::from_client;
 pub use connector::Redis;
-#[cfg(feature = "tls")]
+#[cfg(feature = "__tls")]
 pub use lock_redis::Tls;
 pub use lock_redis::{Address, ConnectWarning};
 /// The underlying client, for [`from_client`].

@@ -9,7 +9,7 @@ mod endpoint;
 mod error;
 mod events;
 mod reply;
-#[cfg(feature = "rustls")]
+#[cfg(feature = "__rustls")]
 mod rustls_config;
 mod tls;
 
@@ -19,7 +19,7 @@ pub use error::{CallError, DialError, DialErrorKind};
 pub use events::Events;
 pub(crate) use events::Listener;
 pub use reply::Reply;
-#[cfg(feature = "rustls")]
+#[cfg(feature = "__rustls")]
 pub use rustls_config::rustls_config;
 pub use tls::{ClientCertificate, Tls, TlsSupport};
 

@@ -1,10 +1,13 @@
-//! TLS through rustls with ring. Verification cannot be turned off.
+//! TLS through rustls, on ring or on aws-lc-rs. Verification cannot be turned off.
 
 use super::Tls;
 use lock_core::backend::{Applied, BackendError, BackendErrorKind};
+#[cfg(not(feature = "rustls-ring"))]
+use rustls::crypto::aws_lc_rs as provider;
+#[cfg(feature = "rustls-ring")]
+use rustls::crypto::ring as provider;
 use rustls::{
     ClientConfig, RootCertStore,
-    crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 use rustls_native_certs::load_native_certs;
@@ -16,8 +19,9 @@ use std::sync::Arc;
 /// Returns [`BackendErrorKind::Misconfigured`] if a certificate or the key is unusable, or if the
 /// system trusts no authority.
 pub fn rustls_config(tls: &Tls) -> Result<ClientConfig, BackendError> {
-    // The provider is explicit, because a process-wide default would depend on the other linked crates.
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    // The provider is explicit: rustls has no default once the crates of a program enable several, and the default that
+    // a program installs is meant for the program.
+    let config = ClientConfig::builder_with_provider(Arc::new(provider::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| refused("the TLS versions cannot be used", error))?
         .with_root_certificates(roots(tls)?);

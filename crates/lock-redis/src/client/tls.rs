@@ -73,6 +73,6 @@ pub enum TlsSupport<C> {
     /// TLS is available. The function secures all later dials. It reads certificates and opens no
     /// connection.
     BuiltIn(fn(&mut C, &Tls) -> Result<(), BackendError>),
-    /// TLS is missing. The text names the feature that adds it, for example "the `tls` feature of lock-fred".
+    /// TLS is missing. The text names the feature that adds it, for example "the feature `tls-ring` of lock-fred".
     Missing(&'static str),
 }
