@@ -34,6 +34,15 @@ pub(crate) enum Mode {
     Shadow,
 }
 
+/// The moment at which a handler is called that has its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallsHandler {
+    Immediately,
+    /// After the record of its idempotency key was begun.
+    #[cfg_attr(not(feature = "idempotency"), expect(dead_code))]
+    AfterBegin,
+}
+
 /// The maximum duration of a hold, which overrides the one in the lock options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MaxHold {
@@ -59,6 +68,7 @@ pub(crate) struct Config {
     pub(crate) on_reject: OnReject,
     pub(crate) waiters: Waiters,
     pub(crate) mode: Mode,
+    pub(crate) calls_handler: CallsHandler,
     pub(crate) route: Option<Arc<str>>,
     pub(crate) observers: ObserverList,
     pub(crate) tasks: Option<DetachedTasks>,
@@ -86,6 +96,7 @@ impl Config {
             on_reject: Arc::new(Rejection::into_response),
             waiters: Waiters::new(DEFAULT_MAX_WAITERS),
             mode: Mode::Enforce,
+            calls_handler: CallsHandler::Immediately,
             route: None,
             observers: None,
             tasks: None,

@@ -2,16 +2,16 @@
 
 use crate::{
     acquire::Acquire,
-    config::{Config, Mode},
+    config::{CallsHandler, Config, Mode},
     detach::{DetachedTasks, KeepLock, TaskSlot},
     handle::{Held, RequestGuard, Unlocked},
     key::KeyErrorKind,
-    observer::{Disposition, LayerEvent, Observers, elapsed},
+    observer::{Disposition, IdempotencyOutcome, LayerEvent, Observers, elapsed},
     policy::{OnBadKey, OnUnavailable},
     reject::{RejectReason, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Response, request::Parts};
-use lock_core::{LockError, LockErrorKind, names::LockNames};
+use lock_core::{LockError, LockErrorKind, LostReason, names::LockNames};
 use std::sync::Arc;
 use tokio::time::Instant;
 
@@ -140,7 +140,11 @@ impl LockRequest {
         }
         let waited = elapsed(self.arrived);
         self.observers.notify(|route| LayerEvent::Acquired { route, waited });
-        Ok(Arc::new(Held::new(guard, self.observers.clone())))
+        let observers = self.observers.clone();
+        Ok(Arc::new(match self.config.calls_handler {
+            CallsHandler::Immediately => Held::new(guard, observers),
+            CallsHandler::AfterBegin => Held::before_work(guard, observers),
+        }))
     }
 
     /// Decides how to proceed without the lock, and notifies the observers. The route in
@@ -198,6 +202,17 @@ impl LockRequest {
         };
         let key = self.names.as_ref().map(|names| self.config.key_hash(names));
         self.config.answer(Rejection::new(reason, status, key, self.config.wait))
+    }
+
+    /// Returns the response to a request whose lock was lost, possibly before its handler was called.
+    #[cold]
+    pub(crate) fn lost(&self, reason: LostReason, before_work: bool) -> Response<RejectionBody> {
+        if !before_work {
+            return self.reject(RejectReason::Lost(reason));
+        }
+        let outcome = IdempotencyOutcome::Unavailable;
+        self.observers.notify(|route| LayerEvent::Idempotency { route, outcome });
+        self.reject(RejectReason::LostBeforeWork(reason))
     }
 
     /// Logs the reason. Timeouts and full queues are normal under load, so they are only logged at

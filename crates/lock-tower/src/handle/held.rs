@@ -3,7 +3,7 @@
 use super::guard::{RequestGuard, RequestHold};
 use crate::observer::{LayerEvent, Observers, elapsed};
 use lock_core::{__private::lock, LostReason};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -15,11 +15,43 @@ pub(crate) struct Held {
     hold: RequestHold,
     since: Option<Instant>,
     observers: Observers,
+    /// Decided once: by the service that calls the handler, or by a loss before that.
+    work: OnceLock<Work>,
+}
+
+/// The work under a lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Begun,
+    Prevented,
 }
 
 impl Held {
+    /// Creates the shared guard of a request whose handler is called immediately.
     pub(crate) fn new(guard: RequestGuard, observers: Observers) -> Self {
-        Self { hold: guard.hold(), guard: Mutex::new(Some(guard)), since: observers.now(), observers }
+        Self::with(guard, observers, OnceLock::from(Work::Begun))
+    }
+
+    /// Creates the shared guard of a request whose handler is called after [`begin_work`](Self::begin_work).
+    pub(crate) fn before_work(guard: RequestGuard, observers: Observers) -> Self {
+        Self::with(guard, observers, OnceLock::new())
+    }
+
+    fn with(guard: RequestGuard, observers: Observers, work: OnceLock<Work>) -> Self {
+        let (hold, since) = (guard.hold(), observers.now());
+        Self { guard: Mutex::new(Some(guard)), hold, since, observers, work }
+    }
+
+    /// Returns `true` if the handler may be called, and `false` if the lock was lost before.
+    #[cfg(feature = "idempotency")]
+    pub(super) fn begin_work(&self) -> bool {
+        let begin = || if self.lost().is_none() { Work::Begun } else { Work::Prevented };
+        *self.work.get_or_init(begin) == Work::Begun
+    }
+
+    /// Returns `true` if the handler was not called, and will not be.
+    pub(super) fn prevent_work(&self) -> bool {
+        *self.work.get_or_init(|| Work::Prevented) == Work::Prevented
     }
 
     pub(super) fn hold(&self) -> &RequestHold {

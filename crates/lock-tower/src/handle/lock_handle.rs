@@ -44,6 +44,12 @@ impl LockHandle {
         self.held.upgrade().map(|held| held.observers().clone())
     }
 
+    /// Returns `true` if the handler may be called, and `false` if the lock was lost before.
+    #[cfg(feature = "idempotency")]
+    pub(crate) fn begin_work(&self) -> bool {
+        self.held.upgrade().is_some_and(|held| held.begin_work())
+    }
+
     /// Returns a view of the hold, for tasks that outlive the request.
     #[must_use]
     pub fn hold(&self) -> &Hold {

@@ -57,6 +57,11 @@ impl Watch {
         }
     }
 
+    /// Returns `true` if the lock was lost before the handler was called. The handler is then never called.
+    pub(crate) fn prevented_work(watch: Option<&Self>) -> bool {
+        watch.is_some_and(|watch| watch.held.prevent_work())
+    }
+
     /// Drops the share, and releases the lock here if it was the last. A plain drop would leave the
     /// release to a factory task. Returns the reason for a loss, like [`check`](Self::check).
     pub(crate) fn release(self) -> Option<LostReason> {

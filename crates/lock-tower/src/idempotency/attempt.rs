@@ -35,8 +35,8 @@ impl Attempt {
     }
 
     /// Returns the number of this attempt, starting at 1. If it is above 1, an earlier attempt
-    /// ended without a response: its server crashed, its lock was lost, or it panicked. That
-    /// attempt may have done some or all of the work.
+    /// ended without a response: its server crashed, its lock was lost, it panicked, or the store did not reply when it
+    /// began. That attempt may have done some or all of the work.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number

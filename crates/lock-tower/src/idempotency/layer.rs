@@ -20,6 +20,8 @@ use tower_layer::Layer;
 
 const DEFAULT_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 const DEFAULT_MAX_ANSWER: usize = 1024 * 1024;
+/// Much shorter than the `max_hold` of a layer, so that an outage of the store is reported as one.
+const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A layer that executes a request once per idempotency key, and replays the response for each
 /// retry; see the [module](super).
@@ -31,6 +33,7 @@ const DEFAULT_MAX_ANSWER: usize = 1024 * 1024;
 /// | [`headers`](Self::headers) | `Content-*`, `Location`, `Link`, `ETag`, `Last-Modified`, `Vary` |
 /// | [`max_answer`](Self::max_answer) | 1 MiB |
 /// | [`buffer`](Self::buffer) | request bodies of up to 2 MiB, received within 30 s |
+/// | [`store_timeout`](Self::store_timeout) | 5 s |
 /// | [`recorded_by_handler`](Self::recorded_by_handler) | the layer stores the responses |
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put on a service"]
@@ -74,6 +77,7 @@ impl IdempotencyLayer {
             max_answer: DEFAULT_MAX_ANSWER,
             headers: record::DEFAULT_HEADERS.into(),
             recorded_by_handler: false,
+            store_timeout: DEFAULT_STORE_TIMEOUT,
         };
         let lock = lock.for_idempotency().on_bad_key(OnBadKey::Reject).key(key);
         Self { lock, buffer: BufferRequestLayer::new(), terms }
@@ -110,6 +114,15 @@ impl IdempotencyLayer {
         Self { buffer, ..self }
     }
 
+    /// Sets the time limit for each request to the store. If the store does not reply in time, a request whose handler
+    /// was not called is rejected with 503 and `Retry-After`, and a response that cannot be stored is sent anyway.
+    ///
+    /// The limit should be shorter than the [`max_hold`](LockLayer::max_hold) of the lock. A pool of connections needs a
+    /// limit of its own, such as sqlx's `acquire_timeout`: its default of 30 s also applies to your handlers.
+    pub fn store_timeout(self, limit: Duration) -> Self {
+        Self { terms: Terms { store_timeout: limit, ..self.terms }, ..self }
+    }
+
     /// Makes the handler responsible for storing its response, in the same transaction as its other
     /// writes, with the store's `complete_in` or [`IdempotencyStore::complete`]. If the handler
     /// does not store a response, a retry runs it again.
@@ -139,6 +152,7 @@ impl fmt::Debug for IdempotencyLayer {
             .field("store", &self.terms.store)
             .field("retention", &self.terms.retention)
             .field("max_answer", &self.terms.max_answer)
+            .field("store_timeout", &self.terms.store_timeout)
             .finish_non_exhaustive()
     }
 }

@@ -18,7 +18,7 @@
 //! async fn pay() {}
 //!
 //! let locks = LockFactory::new(MemoryBackend::new()); // in production: Redis
-//! let store = MemoryIdempotencyStore::new(); // in production: `PostgresIdempotencyStore`
+//! let store = MemoryIdempotencyStore::new(); // in production: `PostgresIdempotencyStore`, over a pool with `acquire_timeout(5 s)`
 //! let tasks = DetachedTasks::new(); // wait for them when shutting down
 //! let idempotent = IdempotencyLayer::scoped(LockLayer::new(locks).detach(&tasks), store, |request| {
 //!     let user = request.extensions.get::<User>().ok_or(KeyError::misconfigured("no user: is there a login?"))?;
@@ -38,7 +38,9 @@
 //! | without a key | 400, or passed through if it is [`optional`](IdempotencyLayer::optional) |
 //! | a key that is longer than 255 bytes, malformed, or sent twice | 400 |
 //! | a retry after a response larger than [`max_answer`](IdempotencyLayer::max_answer) | 410, with the status of the response |
-//! | the store does not respond, or returns an error, before the handler is called | 503 with `Retry-After` |
+//! | the store does not respond within the [`store_timeout`](IdempotencyLayer::store_timeout), or returns an error, before the handler is called | 503 with `Retry-After` |
+//! | the lock is lost before the handler is called | 503 with `Retry-After`: nothing was done |
+//! | the lock is lost while the handler runs | 503 without `Retry-After`: part of the work may have been done |
 //!
 //! The key is bare text or a quoted string, as in the draft. Rejections are those of the lock
 //! layer: problem+json, or the response from its [`on_reject`](crate::LockLayer::on_reject).
@@ -52,7 +54,7 @@
 //! | a response with an [`Execution`] | as declared | |
 //! | the client disconnects | as above: the handler finishes in its task | receives the response |
 //! | the lock is lost, the handler panics, the service or body fails, the server crashes | no | runs the handler again, as [`Attempt`] 2 |
-//! | the response cannot be stored, because the store does not respond or returns an error | no: it is sent, and an error is logged | runs the handler again, as attempt 2 |
+//! | the response cannot be stored, because the store does not respond in time or returns an error | no: it is sent, and an error is logged | runs the handler again, as attempt 2 |
 //!
 //! A 500 is stored because the work may have been done before the failure. The same applies to a
 //! 408 from a timeout inside this layer. To run the request again, the client must send a new key.

@@ -20,7 +20,9 @@ use http::{HeaderName, Request, Response, response};
 use http_body::Body;
 use lock_core::{LockName, LostReason};
 use std::{
-    fmt, mem,
+    fmt,
+    future::Future,
+    mem,
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, SystemTime},
@@ -38,6 +40,19 @@ pub(super) struct Terms {
     pub(super) max_answer: usize,
     pub(super) headers: Arc<[HeaderName]>,
     pub(super) recorded_by_handler: bool,
+    pub(super) store_timeout: Duration,
+}
+
+impl Terms {
+    /// Limits the time of a request to the store. A request that was dropped may have been executed.
+    async fn in_time<T>(
+        &self,
+        request: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let limit = self.store_timeout;
+        let late = |_| StoreError::failed(format!("no reply within {limit:?}"));
+        tokio::time::timeout(limit, request).await.map_err(late)?
+    }
 }
 
 /// A service that executes a request once per idempotency key; created by an
@@ -122,7 +137,8 @@ impl Exchange {
         R::Error: Into<BoxError>,
     {
         let (head, body) = request.into_parts();
-        let begun = self.terms.store.begin(&self.begin(Fingerprint::of(&head, body.bytes()))).await;
+        let begin = self.begin(Fingerprint::of(&head, body.bytes()));
+        let begun = self.terms.in_time(self.terms.store.begin(&begin)).await;
         let number = match begun {
             Ok(Begun::Started { number }) => number,
             Ok(Begun::Answered(answer)) => {
@@ -143,6 +159,10 @@ impl Exchange {
                 return Ok(self.reject(IdempotencyOutcome::Unavailable, RejectReason::RecordsUnavailable));
             }
         };
+        if !self.lock.begin_work() {
+            // The layer detects the loss too: it responds and notifies the observers.
+            return Ok(self.answer(RejectReason::LostBeforeWork(LostReason::Gone)));
+        }
         let attempt = Attempt::new(self.record.clone(), self.lock.fencing_token(), number);
         request = Request::from_parts(head, body);
         request.extensions_mut().insert(attempt.clone());
@@ -172,7 +192,7 @@ impl Exchange {
         if Execution::of(&head) == Execution::NotStarted {
             // An earlier attempt may have done the work, so its record is kept.
             if attempt.number() == 1
-                && let Err(error) = self.terms.store.abandon(attempt).await
+                && let Err(error) = self.terms.in_time(self.terms.store.abandon(attempt)).await
             {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
@@ -206,7 +226,7 @@ impl Exchange {
         head: response::Parts,
         body: RejectionBody,
     ) -> Response<RejectionBody> {
-        match self.terms.store.complete(attempt, answer).await {
+        match self.terms.in_time(self.terms.store.complete(attempt, answer)).await {
             Ok(()) => self.notify(IdempotencyOutcome::Executed),
             // The newer attempt runs the handler again, and its response is replayed.
             Err(StoreError::Superseded) => {
@@ -225,6 +245,10 @@ impl Exchange {
 
     fn reject(&self, outcome: IdempotencyOutcome, reason: RejectReason) -> Response<RejectionBody> {
         self.notify(outcome);
+        self.answer(reason)
+    }
+
+    fn answer(&self, reason: RejectReason) -> Response<RejectionBody> {
         let key = self.config.key_hash(&self.lock.name().clone().into());
         let status = reason.status();
         self.config.answer(Rejection::new(reason, status, Some(key), self.config.wait))

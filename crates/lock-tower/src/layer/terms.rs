@@ -215,6 +215,7 @@ impl<K, D> LockLayer<K, D> {
     pub(crate) fn for_idempotency(self) -> Self {
         self.with(|config| {
             config.mode = Mode::Enforce;
+            config.calls_handler = crate::config::CallsHandler::AfterBegin;
             config.on_unavailable = OnUnavailable::Reject;
             config.on_lost = OnLost::Stop;
             config.release_on = ReleaseOn::Head;

@@ -139,7 +139,8 @@ pub enum IdempotencyOutcome {
     KeyReused,
     /// A newer attempt owns the key. This attempt did not run, or its response was dropped.
     Superseded,
-    /// The store was full, did not respond, or returned an error before the handler was called.
+    /// Before the handler was called, the store was full, did not respond in time or returned an error, or the lock was
+    /// lost.
     Unavailable,
 }
 

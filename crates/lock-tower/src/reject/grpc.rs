@@ -29,6 +29,7 @@ fn status(reason: &RejectReason) -> i32 {
         RejectReason::Timeout
         | RejectReason::Unavailable(_)
         | RejectReason::RecordsUnavailable
+        | RejectReason::LostBeforeWork(_)
         | RejectReason::ShutDown => UNAVAILABLE,
         RejectReason::KeyReused => INVALID_ARGUMENT,
         RejectReason::Key(error) => match error.kind() {

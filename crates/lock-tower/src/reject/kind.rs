@@ -18,6 +18,8 @@ pub(crate) const TIMEOUT: ProblemType = of("timeout", "Lock was not released in 
 pub(crate) const OVERLOADED: ProblemType = of("overloaded", "Too many requests are waiting or running");
 pub(crate) const BACKEND_ERROR: ProblemType = of("backend_error", "Lock service is unavailable");
 pub(crate) const LOST: ProblemType = of("lost", "Lock was lost");
+pub(crate) const LOST_BEFORE_WORK: ProblemType =
+    of("lost_before_work", "Lock was lost before the work began");
 pub(crate) const SHUT_DOWN: ProblemType = of("shut_down", "Server is shutting down");
 pub(crate) const BAD_KEY: ProblemType = of("bad_key", "Lock key is missing or malformed");
 pub(crate) const KEY_UNAVAILABLE: ProblemType = of("key_unavailable", "Lock key could not be determined");

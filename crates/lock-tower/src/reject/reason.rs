@@ -23,8 +23,11 @@ pub enum RejectReason {
     TooManyDetached,
     /// The store did not respond, or returned an error.
     Unavailable(LockError),
-    /// The lock was lost while the handler ran; the handler was dropped.
+    /// The lock was lost while the handler ran; the handler was dropped. Part of the work may have been done.
     Lost(LostReason),
+    /// The lock was lost before the handler was called, while the store of the idempotency records was asked. Nothing
+    /// was done; see `IdempotencyLayer`.
+    LostBeforeWork(LostReason),
     /// The lock factory is shut down.
     ShutDown,
     /// The key could not be read from the request.
@@ -71,6 +74,7 @@ impl RejectReason {
             | Self::TooManyDetached
             | Self::Unavailable(_)
             | Self::Lost(_)
+            | Self::LostBeforeWork(_)
             | Self::RecordsUnavailable
             | Self::ShutDown => StatusCode::SERVICE_UNAVAILABLE,
             Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
@@ -97,6 +101,7 @@ impl RejectReason {
             Self::TooManyWaiters | Self::TooManyDetached => kind::OVERLOADED,
             Self::Unavailable(_) => kind::BACKEND_ERROR,
             Self::Lost(_) => kind::LOST,
+            Self::LostBeforeWork(_) => kind::LOST_BEFORE_WORK,
             Self::ShutDown => kind::SHUT_DOWN,
             Self::Key(error) => match error.kind() {
                 KeyErrorKind::Missing | KeyErrorKind::BadRequest => kind::BAD_KEY,
@@ -135,6 +140,7 @@ impl RejectReason {
             Self::Lost(_) => {
                 "the lock was lost before the work was complete: part of the work may have been done"
             }
+            Self::LostBeforeWork(_) => "the lock was lost before the work began: this request did nothing",
             Self::ShutDown => "the server is shutting down",
             Self::Key(error) => match error.kind() {
                 KeyErrorKind::Missing | KeyErrorKind::BadRequest => error.detail(),

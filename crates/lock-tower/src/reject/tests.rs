@@ -53,6 +53,11 @@ fn problem_types_and_titles_are_stable() {
         (RejectReason::Key(KeyError::misconfigured("")), "misconfigured", "Server is misconfigured"),
         (RejectReason::Misconfigured(lock_error()), "misconfigured", "Server is misconfigured"),
         (RejectReason::KeyReused, "key_reused", "Idempotency key was used for another request"),
+        (
+            RejectReason::LostBeforeWork(lock_core::LostReason::MaxHold),
+            "lost_before_work",
+            "Lock was lost before the work began",
+        ),
         (RejectReason::RecordsUnavailable, "records_unavailable", "Idempotency records are unavailable"),
     ];
     for (reason, word, title) in reasons {
@@ -89,6 +94,7 @@ fn grpc_rejections_are_trailers_only() {
         (RejectReason::TooManyDetached, "8", true),
         // May be partially complete, so clients must not retry automatically.
         (RejectReason::Lost(lock_core::LostReason::Gone), "10", false),
+        (RejectReason::LostBeforeWork(lock_core::LostReason::Gone), "14", true),
         (RejectReason::ShutDown, "14", true),
         (RejectReason::Key(KeyError::bad_request("100 % ä\n")), "3", false),
         (RejectReason::Key(KeyError::misconfigured("secret")), "13", false),

@@ -1,6 +1,6 @@
 //! A handler that runs to the head of its response, with or without a lock.
 
-use crate::{body::LockedBody, handle::Watch, reject::RejectReason, request::LockRequest};
+use crate::{body::LockedBody, handle::Watch, request::LockRequest};
 use http::Response;
 use http_body::Body;
 use pin_project_lite::pin_project;
@@ -61,9 +61,10 @@ impl<F> Running<F> {
                 },
             },
         };
+        let response = lock.lost(reason, Watch::prevented_work(watch.as_ref()));
         handler.set(None);
         *watch = None;
-        Poll::Ready(Ok(lock.reject(RejectReason::Lost(reason)).map(LockedBody::ready_made)))
+        Poll::Ready(Ok(response.map(LockedBody::ready_made)))
     }
 }
 

@@ -18,6 +18,7 @@ use std::sync::{
 mod conformance;
 mod ends;
 mod limits;
+mod outages;
 mod requests;
 mod safety;
 mod stores;
