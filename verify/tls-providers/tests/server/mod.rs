@@ -7,7 +7,7 @@ mod authority;
 use authority::Authority;
 use distlock::{
     LockFactory,
-    fred::{RedisBackendBuilder, Tls},
+    redis::{RedisBackendBuilder, Tls},
 };
 
 pub(crate) async fn lock_over_tls() {
