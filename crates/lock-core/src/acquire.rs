@@ -173,6 +173,9 @@ impl AcquireFuture {
                 "{MAX_OPEN_UNDOS} earlier attempts whose outcome is unknown are still being undone; try again when \
                  the store responds"
             )),
+            Refusal::NoRandom => LockError::new(LockErrorKind::Unavailable).detail(
+                "the operating system has no random number for the lease id: allow the system call `getrandom`",
+            ),
             Refusal::Lost => LockError::new(LockErrorKind::Lost),
             Refusal::BelowFloor(token) => LockError::from(OptionsError::FloorAboveHold { token }),
             Refusal::ShutDown => LockError::new(LockErrorKind::ShutDown),

@@ -10,9 +10,15 @@ pub struct ProcessId(Uuid);
 
 impl ProcessId {
     /// Draws a random id from the operating system.
+    ///
+    /// # Panics
+    /// If the operating system has no random numbers.
     #[must_use]
     pub fn random() -> Self {
-        Self(Uuid::new_v4())
+        // `Uuid::new_v4` would draw from a reserve if the program turns on a feature of that crate.
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).expect("the operating system has random numbers");
+        Self(uuid::Builder::from_random_bytes(bytes).into_uuid())
     }
 
     /// Creates the id with this UUID, for example in a test that repeats a run.
@@ -40,10 +46,10 @@ impl fmt::Debug for ProcessId {
     }
 }
 
-/// The part of a lease id that is drawn for every acquire: 63 random bits from the operating system.
+/// The part of a lease id that is drawn for every acquire, when it is sent: 63 random bits from the operating system.
 ///
-/// It is random rather than counted: a cloned virtual machine or a forked process would continue with the same UUID and
-/// the same counter, find "its own" lease in the store, and be granted a lock that its twin holds.
+/// It is neither counted nor drawn ahead: a cloned virtual machine or a forked process would continue with the same UUID
+/// and the same numbers, find "its own" lease in the store, and be granted a lock that its twin holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct LeaseNumber(u64);
 

@@ -1,6 +1,6 @@
 //! Identifiers for groups, jobs, runs and claims.
 
-use lock_core::{LockName, NameError, clock::UtcTime};
+use lock_core::{LockName, NameError, backend::ProcessId, clock::UtcTime};
 use std::{fmt, str::FromStr};
 use uuid::Uuid;
 
@@ -149,7 +149,7 @@ impl ClaimId {
     /// Generates an id with the operating system's random number generator.
     #[must_use]
     pub fn random() -> Self {
-        Self(Uuid::new_v4())
+        Self(*ProcessId::random().as_uuid())
     }
 
     /// Creates an id from an existing UUID.

@@ -38,10 +38,14 @@ struct Dice {
 
 impl Env for Dice {
     fn unclaimed(&mut self, _: HoldId, _: Moment) -> u32 {
-        u32::from(self.random().is_multiple_of(16))
+        u32::from(self.jitter().is_multiple_of(16))
     }
 
-    fn random(&mut self) -> u64 {
+    fn unique(&mut self) -> Option<u64> {
+        Some(self.jitter())
+    }
+
+    fn jitter(&mut self) -> u64 {
         self.drawn += 1;
         self.drawn
     }

@@ -33,7 +33,11 @@ impl Env for Draws {
         0
     }
 
-    fn random(&mut self) -> u64 {
+    fn unique(&mut self) -> Option<u64> {
+        Some(self.next)
+    }
+
+    fn jitter(&mut self) -> u64 {
         self.next
     }
 

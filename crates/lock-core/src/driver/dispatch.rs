@@ -72,8 +72,12 @@ struct DriverEnv<'a> {
 }
 
 impl Env for DriverEnv<'_> {
-    fn random(&mut self) -> u64 {
-        self.shared.random.number()
+    fn unique(&mut self) -> Option<u64> {
+        self.shared.random.unique()
+    }
+
+    fn jitter(&mut self) -> u64 {
+        self.shared.random.jitter()
     }
 
     // Called while the entry's mutex is held, which is allowed because the backend only reads an estimate.

@@ -176,9 +176,9 @@ impl Shared {
         OwnerId(self.fresh_id())
     }
 
-    /// Draws a random number.
-    pub(crate) fn random(&self) -> u64 {
-        self.random.number()
+    /// Draws random bits for jitter.
+    pub(crate) fn jitter(&self) -> u64 {
+        self.random.jitter()
     }
 
     pub(crate) fn observers(&self) -> &Observers {

@@ -39,7 +39,7 @@ impl Candidate {
 
     fn with_jitter(&self, delay: Duration) -> Duration {
         const STEPS: u32 = 1024;
-        let step = u32::try_from(self.handle().random() % u64::from(STEPS)).unwrap_or(0);
+        let step = u32::try_from(self.handle().jitter() % u64::from(STEPS)).unwrap_or(0);
         let jitter = delay / 4 / STEPS * step;
         delay.saturating_add(jitter).min(self.options.max_delay)
     }

@@ -1,7 +1,8 @@
-//! Tries to acquire the lock for the front of the queue: one lease id, one request in flight.
+//! Tries to acquire the lock for the front of the queue: one request in flight.
 //!
-//! The id is kept across busy and unknown replies, so that repeating an attempt whose outcome is unknown is harmless.
-//! The first release uses up the id.
+//! An attempt whose outcome is unknown is repeated under its lease id, which is harmless. After any other reply, the
+//! next attempt draws another id: of two copies of a process that waits, each then has its own. The first release uses
+//! up an id.
 
 use super::{
     command::{Command, Grant, GrantSource, Refusal},
@@ -14,7 +15,7 @@ use super::{
 use crate::{
     backend::{AcquireMode, Acquired, Applied, Reply},
     ids::LeaseNumber,
-    time::Moment,
+    time::{Moment, UtcTime},
     token::FencingToken,
 };
 use std::time::Duration;
@@ -35,6 +36,11 @@ const MISSED_WAKES_SPREAD: Duration = Duration::from_millis(500);
 const SLOWEST_POLL: Duration = Duration::from_secs(1);
 
 impl Acquisition {
+    /// Returns `true` if the store may have a lease with this id.
+    fn may_exist(&self) -> bool {
+        self.taken || self.outstanding.not_after.is_some()
+    }
+
     /// Returns `true` if the outcome of an attempt is unknown, or may become so.
     fn is_in_doubt(&self) -> bool {
         self.attempt.is_some() || self.outstanding.not_after.is_some()
@@ -55,6 +61,14 @@ impl Acquisition {
             longest,
             busies: 0,
             lates: 0,
+        }
+    }
+
+    /// Handles a busy reply that was executed at this server time: after every `not_after`, nothing of the id is left.
+    fn settle(&mut self, executed: UtcTime) {
+        if !self.taken && self.outstanding.not_after.is_some_and(|not_after| not_after < executed) {
+            self.outstanding.not_after = None;
+            self.longest = Duration::ZERO;
         }
     }
 
@@ -126,14 +140,25 @@ impl Machine {
         if let Some(acquisition) = self.acquisition.take_if(|acquisition| acquisition.longest > terms.lease) {
             return self.undo(s, acquisition);
         }
-        let acquisition = self.acquisition.get_or_insert_with(|| Acquisition::new(s.fresh_lease(), s.now));
+        let repeated = self.acquisition.as_ref().filter(|acquisition| acquisition.may_exist());
+        let Some(lease) = repeated.map(|acquisition| acquisition.lease).or_else(|| s.fresh_lease()) else {
+            return self.refuse_line(s, Refusal::NoRandom);
+        };
+        let acquisition = self.acquisition.get_or_insert_with(|| Acquisition::new(lease, s.now));
+        acquisition.lease = lease;
         let not_after = s.env.server_now() + terms.operation_timeout;
         acquisition.asked_for = Some(waiter);
         acquisition.attempt =
             Some(Attempt { waiter, sent: s.now, terms: terms.clone(), not_after, woken: false });
         acquisition.outstanding.sent(s.now, &terms);
         let mode = AcquireMode::New { reserve, floor: terms.token_floor };
-        s.emit(Command::TryAcquire { lease: acquisition.lease, terms, not_after, mode });
+        s.emit(Command::TryAcquire { lease, terms, not_after, mode });
+    }
+
+    fn refuse_line(&mut self, s: &mut Ctx<'_>, refusal: Refusal) {
+        for waiter in self.queue.drain_line() {
+            s.emit(Command::Refuse { waiter, refusal });
+        }
     }
 
     /// Ends an acquisition that has no waiters left. A request in flight is awaited, since its reply shows what has to
@@ -145,7 +170,7 @@ impl Machine {
     }
 
     fn undo(&mut self, s: &mut Ctx<'_>, acquisition: Acquisition) {
-        if acquisition.taken || acquisition.outstanding.not_after.is_some() {
+        if acquisition.may_exist() {
             self.retire(s, LeaseCleanup::new(acquisition.lease, acquisition.outstanding));
         }
     }
@@ -196,7 +221,10 @@ impl Machine {
                 acquisition.lates = 0;
                 match reply.outcome {
                     Acquired::Granted { first, last } => self.on_granted(s, &attempt, first, last),
-                    Acquired::Busy { remaining, .. } => self.on_busy(s, &attempt, remaining),
+                    Acquired::Busy { remaining, .. } => {
+                        acquisition.settle(reply.now);
+                        self.on_busy(s, &attempt, remaining);
+                    }
                     Acquired::Contended { retry_after } => self.on_contended(s, &attempt, retry_after),
                     // Not a valid reply to a plain acquire. The attempt is repeated or undone, as if its outcome were
                     // unknown.
@@ -216,11 +244,12 @@ impl Machine {
         let Some(acquisition) = self.acquisition.as_mut().filter(|_| self.config.lease_per_attempt) else {
             return;
         };
-        let lease = std::mem::replace(&mut acquisition.lease, s.fresh_lease());
+        let exists = acquisition.may_exist();
         let outstanding = std::mem::take(&mut acquisition.outstanding);
-        let taken = std::mem::take(&mut acquisition.taken);
+        acquisition.taken = false;
         acquisition.longest = Duration::ZERO;
-        if taken || outstanding.not_after.is_some() {
+        if exists {
+            let lease = acquisition.lease;
             self.retire(s, LeaseCleanup::new(lease, outstanding));
         }
     }

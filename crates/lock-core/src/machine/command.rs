@@ -140,6 +140,8 @@ pub enum Refusal {
     Failed(Applied),
     /// Too many earlier attempts are being undone, and the backend has executed none of these undos.
     TooManyUndos,
+    /// The operating system has no random number for the lease id.
+    NoRandom,
     /// The hold to re-enter was lost.
     Lost,
     /// The token of the hold to re-enter does not exceed the floor.

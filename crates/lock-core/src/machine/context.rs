@@ -9,8 +9,11 @@ use std::time::Duration;
 
 /// The environment of a machine while it handles an event.
 pub trait Env {
-    /// Returns 63 or more random bits; the lower ones become a lease id, or jitter.
-    fn random(&mut self) -> u64;
+    /// Draws 63 or more random bits for a lease id. A copy of this process, in the same state, draws others. Returns
+    /// `None` if the operating system has no random numbers.
+    fn unique(&mut self) -> Option<u64>;
+    /// Returns random bits for jitter.
+    fn jitter(&mut self) -> u64;
     /// Returns the current estimate of the server's clock.
     fn server_now(&mut self) -> UtcTime;
     /// Returns the number of this hold's guards that were granted at or before this moment and that their futures have
@@ -30,13 +33,13 @@ impl Ctx<'_> {
         self.out.push(command);
     }
 
-    pub(super) fn fresh_lease(&mut self) -> LeaseNumber {
-        LeaseNumber::new(self.env.random())
+    pub(super) fn fresh_lease(&mut self) -> Option<LeaseNumber> {
+        self.env.unique().map(LeaseNumber::new)
     }
 
     /// Returns a random time below `most`.
     pub(super) fn jitter(&mut self, most: Duration) -> Duration {
         let micros = u64::try_from(most.as_micros()).unwrap_or(u64::MAX).max(1);
-        Duration::from_micros(self.env.random() % micros)
+        Duration::from_micros(self.env.jitter() % micros)
     }
 }

@@ -8,8 +8,8 @@
 //!   Enter ─▶ QUEUE of waiters, first in, first out ───────── Leave · wait over · outage · Shutdown ─▶ Refuse
 //!              │ the front one, and no hold
 //!              ▼
-//!          ACQUISITION  one fresh lease id ◀───────────┐
-//!              │ TryAcquire                            │ wake-up, other lease expired, back-off
+//!          ACQUISITION  ◀──────────────────────────────┐
+//!              │ TryAcquire, with a fresh lease id     │ wake-up, other lease expired, back-off
 //!              ├─ Busy ──▶ Watch, acknowledged ──▶ wait ┤
 //!              ├─ Unknown / Late ──────────────────────┘  (same id: repeating is harmless)
 //!              ├─ Granted, nobody waits any more ─────────────────────────────┐

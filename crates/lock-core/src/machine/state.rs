@@ -55,9 +55,10 @@ pub struct Machine {
     pub(super) closed: bool,
 }
 
-/// The attempts to acquire the lock for the front of the queue, under one lease id.
+/// The attempts to acquire the lock for the front of the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Acquisition {
+    /// The lease id of the latest attempt.
     pub(super) lease: LeaseNumber,
     pub(super) attempt: Option<Attempt>,
     pub(super) next_try: Moment,

@@ -94,7 +94,7 @@ pub(super) async fn acquire(
         Some(Verdict::Contended) => {
             let spread = (shared.clock.now().since(begun) * SPREAD).clamp(MIN_SPREAD, MAX_SPREAD);
             let micros = u64::try_from(spread.as_micros()).unwrap_or(u64::MAX);
-            let retry_after = Duration::from_micros(shared.random.number() % micros);
+            let retry_after = Duration::from_micros(shared.random.jitter() % micros);
             Ok(Acquired::Contended { retry_after })
         }
         Some(Verdict::Late) => Ok(Acquired::Late),

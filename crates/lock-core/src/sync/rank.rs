@@ -45,8 +45,6 @@ ranks! {
     Submitted,
     /// The guard by which a call counts as activity of its factory, until it is answered.
     CallActivity,
-    /// Random numbers drawn in a batch.
-    Random,
     /// The runtimes that have a worker.
     RuntimesWithWorker,
     /// The runtimes that have ended.

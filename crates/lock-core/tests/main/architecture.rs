@@ -270,6 +270,17 @@ fn products_contain_no_planted_bugs_and_checkers_are_not_published() {
     }
 }
 
+/// A feature of the crate uuid, which any dependency can turn on, makes `new_v4` draw from a reserve in memory. Copies of
+/// a process would then have equal ids.
+#[test]
+fn products_draw_each_id_from_the_operating_system() {
+    let products = packages(&["crates"]).into_iter().filter(|dir| !dir.ends_with("lock-inventory-demo"));
+    for (path, text) in products.flat_map(|dir| sources(&dir.join("src"))) {
+        let reserve = code(&text).find(|line| line.contains("new_v4(") || line.contains("rand::"));
+        assert_eq!(reserve, None, "{}: use `ProcessId::random`", path.display());
+    }
+}
+
 /// Test hooks must not become part of a program through a dependency on one of our crates.
 #[test]
 fn products_do_not_enable_test_hooks() {

@@ -6,14 +6,14 @@ use axum::{
     },
     response::IntoResponse,
 };
-use uuid::Uuid;
+use lock_core::backend::ProcessId;
 
 const PAGE: &str = include_str!("page.html");
 
 /// Returns the page. Its content security policy lets the browser contact no other host and run only this page's
 /// script.
 pub(super) async fn page() -> impl IntoResponse {
-    let nonce = Uuid::new_v4().simple().to_string();
+    let nonce = ProcessId::random().as_uuid().simple().to_string();
     let policy = format!(
         "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"

@@ -63,7 +63,7 @@ struct Read {
 impl Default for View {
     fn default() -> Self {
         Self {
-            id: Uuid::new_v4(),
+            id: *lock_core::backend::ProcessId::random().as_uuid(),
             version: 0,
             fresh: None,
             asked: None,

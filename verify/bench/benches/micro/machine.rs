@@ -49,7 +49,11 @@ struct World {
 const SERVER_NOW: UtcTime = UtcTime::from_micros(1_700_000_000_000_000);
 
 impl Env for World {
-    fn random(&mut self) -> u64 {
+    fn unique(&mut self) -> Option<u64> {
+        Some(self.jitter())
+    }
+
+    fn jitter(&mut self) -> u64 {
         self.drawn += 1;
         self.drawn << 32
     }

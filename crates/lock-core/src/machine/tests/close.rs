@@ -30,9 +30,9 @@ fn shutdown_during_an_attempt_releases_the_grant() {
 
 #[test]
 fn shutdown_unsubscribes_immediately() {
-    let (mut story, lease) = Story::with_a_waiting();
+    let (mut story, _) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
-    story.tries();
+    let lease = story.tries();
     story.busy(lease, Duration::from_secs(20));
     story.tell(Event::Shutdown).refuses(A, Refusal::ShutDown);
     story.says(Command::Unwatch);

@@ -60,13 +60,18 @@ struct Story {
 /// The machine's environment. Its random numbers are distinct and the same in every run.
 struct World {
     drawn: u64,
+    /// Set if there are no random numbers.
+    drained: bool,
     server: UtcTime,
     /// The grant times of guards that are not taken.
     unclaimed: Vec<Moment>,
 }
 
 impl Env for World {
-    fn random(&mut self) -> u64 {
+    fn unique(&mut self) -> Option<u64> {
+        (!self.drained).then(|| self.jitter())
+    }
+    fn jitter(&mut self) -> u64 {
         self.drawn += 1;
         self.drawn << 32
     }
@@ -84,7 +89,8 @@ impl Story {
     }
 
     fn with(config: MachineConfig) -> Self {
-        let world = World { drawn: 0, server: UtcTime::from_micros(SERVER), unclaimed: Vec::new() };
+        let world =
+            World { drawn: 0, drained: false, server: UtcTime::from_micros(SERVER), unclaimed: Vec::new() };
         Self {
             machine: Machine::new(config),
             now: Moment::START,

@@ -14,9 +14,9 @@ fn ms(ms: u64) -> Duration {
 
 /// A subscribed process without waiters that had the lock when `others` further processes were subscribed.
 fn had_the_lock(others: u32) -> Story {
-    let (mut story, lease) = Story::with_a_waiting();
+    let (mut story, _) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
-    assert_eq!(story.tries(), lease);
+    let lease = story.tries();
     let hold = story.granted(lease);
     story.grants(A);
     story.at(0.001).tell(Event::Drop { hold });
@@ -146,7 +146,7 @@ fn wake_up_during_an_undo_does_not_void_the_next_pause() {
     story.busy(lease, LONG);
     story.says(Command::Watch);
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
-    story.tries();
+    let lease = story.tries();
     story.at(0.01).acquire_unknown(lease);
     story.tell(Event::Leave { waiter: A });
     assert_eq!(story.releases(0), lease);

@@ -4,34 +4,36 @@ use super::*;
 
 #[test]
 fn busy_lock_is_retried_once_the_subscription_is_acknowledged() {
-    let (mut story, lease) = Story::with_a_waiting();
+    let (mut story, _) = Story::with_a_waiting();
     story.says_nothing();
     story.at(0.01).tell(Event::Watched(WatchAnswer::Acknowledged));
-    assert_eq!(story.tries(), lease, "the release may have happened before the subscription was established");
+    // The release may have happened before the subscription was established.
+    let lease = story.tries();
     story.busy(lease, Duration::from_secs(3_600)).says_nothing();
     story.at(29.9).says_nothing();
-    assert_eq!(story.at(32.0).tries(), lease, "nothing depends on a wake-up arriving");
+    // Nothing depends on a wake-up arriving.
+    story.at(32.0).tries();
 }
 
 #[test]
 fn unacknowledged_subscription_means_polling_every_five_seconds() {
-    let (mut story, lease) = Story::with_a_waiting();
+    let (mut story, _) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Failed));
     story.at(4.9);
     story.said.retain(|said| !matches!(said, Command::Watch));
     story.says_nothing();
     story.at(5.3);
     story.said.retain(|said| !matches!(said, Command::Watch));
-    assert_eq!(story.tries(), lease);
+    story.tries();
 }
 
 #[test]
 fn missed_wake_ups_are_followed_by_a_try_within_half_a_second() {
     let mut tried_at = std::collections::BTreeSet::new();
     for drawn in 0..20 {
-        let (mut story, lease) = Story::with_a_waiting();
+        let (mut story, _) = Story::with_a_waiting();
         story.tell(Event::Watched(WatchAnswer::Acknowledged));
-        story.tries();
+        let lease = story.tries();
         story.busy(lease, Duration::from_secs(3_600)).says_nothing();
         story.world.drawn = drawn * 0x9E37_79B9;
         story.tell(Event::MissedWakes);
@@ -44,12 +46,13 @@ fn missed_wake_ups_are_followed_by_a_try_within_half_a_second() {
 
 #[test]
 fn next_waiter_retries_when_the_last_reply_is_old() {
-    let (mut story, lease) = Story::with_a_waiting();
+    let (mut story, _) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
-    story.tries();
+    let lease = story.tries();
     story.busy(lease, Duration::from_secs(3_600)).enters(B).says_nothing();
     story.at(4.0).tell(Event::Leave { waiter: A }).says_nothing();
-    assert_eq!(story.at(5.0).tries(), lease, "the latest reply to A is too old for B");
+    // The latest reply to A is too old for B.
+    let lease = story.at(5.0).tries();
     story.busy(lease, Duration::from_secs(3_600)).says_nothing();
     story.at(34.9).says_nothing();
 }
@@ -62,7 +65,7 @@ fn wake_up_during_a_try_is_latched() {
     // The store executes the attempt and then the release, whose message overtakes the busy reply.
     story.tell(Event::Woken).says_nothing();
     story.busy(lease, Duration::from_secs(20));
-    assert_eq!(story.tries(), lease);
+    story.tries();
 }
 
 #[test]
@@ -73,14 +76,14 @@ fn waiter_retries_when_the_lease_of_the_holder_expires() {
     story.busy(lease, Duration::from_millis(700));
     story.says(Command::Watch);
     story.at(0.7).says_nothing();
-    assert_eq!(story.at(0.75).tries(), lease);
+    story.at(0.75).tries();
 }
 
 #[test]
 fn the_subscription_outlives_the_last_waiter_by_two_seconds() {
-    let (mut story, lease) = Story::with_a_waiting();
+    let (mut story, _) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Acknowledged));
-    story.tries();
+    let lease = story.tries();
     story.busy(lease, Duration::from_secs(20));
     story.at(1.0).tell(Event::Leave { waiter: A }).says_nothing();
     story.at(2.9).says_nothing();
@@ -95,21 +98,21 @@ fn the_subscription_outlives_the_last_waiter_by_two_seconds() {
 
 #[test]
 fn returning_waiter_finds_the_subscription() {
-    let (mut story, lease) = Story::with_a_waiting();
-    story.tell(Event::Watched(WatchAnswer::Acknowledged)).tell(Event::Leave { waiter: A });
-    story.said.clear();
-    story.busy(lease, Duration::from_secs(20));
+    let (mut story, _) = Story::with_a_waiting();
+    story.tell(Event::Watched(WatchAnswer::Acknowledged));
+    let lease = story.tries();
+    story.tell(Event::Leave { waiter: A }).busy(lease, Duration::from_secs(20));
     story.at(1.5).enters(B);
     let lease = story.tries();
     story.busy(lease, Duration::from_secs(20)).says_nothing();
     story.at(4.0).says_nothing();
     story.tell(Event::Woken);
-    assert_eq!(story.tries(), lease);
+    story.tries();
 }
 
 #[test]
 fn failed_subscription_is_retried_while_somebody_waits() {
-    let (mut story, _lease) = Story::with_a_waiting();
+    let (mut story, _) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Failed)).says_nothing();
     story.at(0.1).says(Command::Watch);
 }
@@ -128,13 +131,13 @@ fn backend_without_push_is_polled_with_back_off() {
         lease = story.tries();
         waits.push(story.now.since(sent).as_millis());
     }
-    assert!(waits[0] <= 60 && waits.is_sorted(), "{waits:?}");
-    assert!((1000..1100).contains(&waits[7]), "{waits:?}");
+    assert!(waits[0] <= 60 && waits[..6].is_sorted(), "{waits:?}");
+    assert!(waits[5..].iter().all(|wait| (1000..1100).contains(wait)), "{waits:?}");
 }
 
 #[test]
 fn doubtful_subscription_is_ended_when_nobody_waits() {
-    let (mut story, _lease) = Story::with_a_waiting();
+    let (mut story, _) = Story::with_a_waiting();
     story.tell(Event::Leave { waiter: A }).tell(Event::Watched(WatchAnswer::Failed)).says_nothing();
     story.at(0.1).says(Command::Unwatch);
     story.tell(Event::Unwatched(WatchAnswer::Failed)).says_nothing();
@@ -145,7 +148,7 @@ fn doubtful_subscription_is_ended_when_nobody_waits() {
 
 #[test]
 fn unsubscribing_is_given_up_if_it_always_fails() {
-    let (mut story, _lease) = Story::with_a_waiting();
+    let (mut story, _) = Story::with_a_waiting();
     story.tell(Event::Watched(WatchAnswer::Failed)).tell(Event::Leave { waiter: A });
     let mut tries = 0;
     while let Some(wake) = story.machine.wake_at() {
