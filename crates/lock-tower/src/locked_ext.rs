@@ -66,6 +66,7 @@ impl<S: Clone + Send + Sync + 'static> LockedExt for MethodRouter<S, Infallible>
         InvalidKey: From<T::Error>,
         D: Disconnect,
     {
+        assert_has_methods(&self);
         D::lock_methods(self, lock.clone().key(key))
     }
 
@@ -76,8 +77,23 @@ impl<S: Clone + Send + Sync + 'static> LockedExt for MethodRouter<S, Infallible>
         InvalidKey: From<<I::Item as TryInto<KeyTemplate>>::Error>,
         D: Disconnect,
     {
+        assert_has_methods(&self);
         D::lock_methods(self, lock.clone().keys(keys))
     }
+}
+
+/// Panics if a router has no methods. axum would panic too, but could not say what to do. Only its `Debug` shows the
+/// methods, each as `None` or a handler, in front of the fallback.
+#[track_caller]
+fn assert_has_methods<S>(router: &MethodRouter<S>) {
+    const METHODS: usize = 9;
+    let text = format!("{router:?}");
+    let methods = text.split("fallback").next().unwrap_or_default();
+    assert!(
+        methods.matches("None").count() < METHODS,
+        "there are no methods to lock: name them, as in `get(handler).post(handler).locked(…)`, or lock all of them with \
+         `any(handler.layer(lock.key(…)))`"
+    );
 }
 
 mod sealed {

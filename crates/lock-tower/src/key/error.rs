@@ -53,6 +53,12 @@ pub enum InvalidKey {
         /// The given name.
         name: String,
     },
+    /// A part is parsed as a floating-point number. `0` and `-0` are equal, but would be different locks.
+    #[error("the key has a part of type `{ty}`, whose equal values can have different texts: use an integer")]
+    FloatingPoint {
+        /// The type.
+        ty: &'static str,
+    },
     /// The name of a query parameter is empty.
     #[error("a query parameter in the key has no name: use its name in the query string, such as `sku`")]
     QueryParameter,

@@ -7,13 +7,15 @@ use super::{
 };
 use http::request::Parts;
 use lock_core::NameError;
-use std::{fmt::Display, str::FromStr, sync::Arc};
+use std::{any::type_name, fmt::Display, str::FromStr, sync::Arc};
 
 /// A prefix or a template with further parts, joined by `:`; created by [`KeyTemplate::of`](super::KeyTemplate::of) and
 /// [`KeyTemplate::template`](super::KeyTemplate::template).
 ///
 /// A typed part is parsed with `FromStr`, as in the handler's extractor, and formatted with
-/// `Display`. Requests with values that cannot be parsed are rejected with 400.
+/// `Display`. Requests with values that cannot be parsed are rejected with 400. Equal values must have equal texts, or
+/// they are different locks: a decimal type that keeps trailing zeros, for example, needs a wrapper that removes them.
+/// Floating-point numbers are refused when the layer is built.
 ///
 /// ```
 /// use lock_tower::{KeyError, KeyTemplate};
@@ -45,7 +47,7 @@ impl KeyParts {
 
     /// Adds the value of a header, parsed as a `T`. Values that are not UTF-8 are malformed.
     pub fn header_as<T: FromStr + Display>(self, name: &str) -> Self {
-        self.with(Source::header(name), Some(canonical::<T>))
+        self.with(with_exact_text::<T, _>(Source::header(name)), Some(canonical::<T>))
     }
 
     /// Adds the value of a query parameter, which must be present exactly once.
@@ -55,7 +57,7 @@ impl KeyParts {
 
     /// Adds the value of a query parameter, parsed as a `T`.
     pub fn query_as<T: FromStr + Display>(self, name: impl Into<String>) -> Self {
-        self.with(Source::query(name.into()), Some(canonical::<T>))
+        self.with(with_exact_text::<T, _>(Source::query(name.into())), Some(canonical::<T>))
     }
 
     /// Adds the value of a path parameter, which must be present exactly once.
@@ -67,7 +69,7 @@ impl KeyParts {
     /// Adds the value of a path parameter, parsed as a `T`.
     #[cfg(feature = "axum")]
     pub fn path_as<T: FromStr + Display>(self, name: impl Into<String>) -> Self {
-        self.with(Source::path(name.into()), Some(canonical::<T>))
+        self.with(with_exact_text::<T, _>(Source::path(name.into())), Some(canonical::<T>))
     }
 
     /// Adds the value that `read` returns for the request's head. It is escaped like any other
@@ -94,7 +96,7 @@ impl KeyParts {
     /// ```
     #[cfg(feature = "axum")]
     pub fn typed<T: FromStr + Display>(self, name: &str) -> Self {
-        Self(self.0.and_then(|mut pieces| {
+        Self(with_exact_text::<T, _>(self.0).and_then(|mut pieces| {
             let mut found = false;
             for piece in &mut pieces {
                 if let Piece::Value(Source::Path(of), parse) = piece
@@ -117,5 +119,13 @@ impl KeyParts {
 
     pub(super) fn pieces(self) -> Result<Vec<Piece>, InvalidKey> {
         self.0
+    }
+}
+
+/// Refuses floating-point numbers: `0` and `-0` are equal, and NaN is not equal to itself.
+fn with_exact_text<T, V>(part: Result<V, InvalidKey>) -> Result<V, InvalidKey> {
+    match type_name::<T>() {
+        ty @ ("f32" | "f64") => Err(InvalidKey::FloatingPoint { ty }),
+        _ => part,
     }
 }

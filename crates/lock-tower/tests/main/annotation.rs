@@ -5,6 +5,7 @@ use axum::{
     Router,
     body::Body,
     extract::Path,
+    handler::Handler,
     routing::{any, delete, get as on_get, post as on_post},
 };
 use http::{Method, Request, StatusCode};
@@ -131,8 +132,25 @@ fn malformed_template_panics_when_the_route_is_built() {
 }
 
 #[test]
-#[should_panic(expected = "before any routes")]
+#[should_panic(expected = "lock all of them with `any(handler.layer(lock.key(…)))`")]
 fn router_without_methods_panics_when_it_is_built() {
     let world = World::new();
     let _ = any::<_, _, ()>(which).locked(&world.layer(), "stock:{sku}");
+}
+
+#[test]
+#[should_panic(expected = "there are no methods to lock")]
+fn router_without_methods_panics_with_several_keys() {
+    let world = World::new();
+    let _ = any::<_, _, ()>(which).locked_all(&world.layer(), ["one", "two"]);
+}
+
+/// The message suggests it.
+#[tokio::test(start_paused = true)]
+async fn handler_of_all_methods_is_locked_by_its_own_layer() {
+    let world = World::new();
+    let app = Router::new().route("/{sku}", any(which.layer(world.layer().key("stock:{sku}"))));
+    for method in [Method::GET, Method::PUT] {
+        assert_eq!(text(ask(&app, request(method, "/7")).await).await, "stock:7");
+    }
 }

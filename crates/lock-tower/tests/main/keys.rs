@@ -244,6 +244,22 @@ fn try_key_returns_the_error() {
     assert!(layer.try_key(LockName::new("stock:{eu}").unwrap()).is_ok(), "a name is used as is");
 }
 
+/// `0` and `-0` are one value for the handler, but would be two locks.
+#[test]
+fn floating_point_numbers_are_refused() {
+    let of = || KeyTemplate::of("at");
+    let keys = [
+        of().path_as::<f64>("x"),
+        of().query_as::<f32>("x"),
+        of().header_as::<f64>("x"),
+        KeyTemplate::template("at:{x}").typed::<f64>("x"),
+    ];
+    for key in keys {
+        let error = World::new().layer().try_key(key).map(drop).unwrap_err();
+        assert!(error.to_string().contains("use an integer"), "{error}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn methods_and_filters_pass_without_a_lock() {
     let world = World::new();
