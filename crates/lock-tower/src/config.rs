@@ -3,18 +3,16 @@
 use crate::{
     acquire::Acquire,
     detach::DetachedTasks,
+    log::{LoggedMistakes, OutageLine},
     observer::{ObserverList, Observers},
     policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
     reject::{KeyHash, Rejection, RejectionBody, not_started},
 };
 use http::{Extensions, Method, Response, StatusCode, request::Parts};
-use lock_core::{
-    __private::lock, Lock, LockError, LockFactory, LockName, LockOptions, names::LockNames, set::LockSet,
-};
+use lock_core::{Lock, LockError, LockFactory, LockName, LockOptions, names::LockNames, set::LockSet};
 use std::{
-    collections::HashSet,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -72,7 +70,7 @@ pub(crate) struct Config {
     pub(crate) route: Option<Arc<str>>,
     pub(crate) observers: ObserverList,
     pub(crate) tasks: Option<DetachedTasks>,
-    pub(crate) logged_routes: LoggedRoutes,
+    pub(crate) log: Arc<LayerLog>,
     pub(crate) key_hash_secret: Option<[u8; 16]>,
     /// A lock with the layer's options, created by the first request. Checking the options for
     /// every request would dominate the cost.
@@ -100,7 +98,7 @@ impl Config {
             route: None,
             observers: None,
             tasks: None,
-            logged_routes: LoggedRoutes::default(),
+            log: Arc::default(),
             key_hash_secret: None,
             template: OnceLock::new(),
         }
@@ -233,13 +231,9 @@ impl Waiters {
     }
 }
 
-/// The routes whose template error has been logged. Bounded by the number of routes in the application.
-#[derive(Clone, Default)]
-pub(crate) struct LoggedRoutes(Arc<Mutex<HashSet<Option<Box<str>>>>>);
-
-impl LoggedRoutes {
-    /// Returns `true` if the route has not been logged before.
-    pub(crate) fn is_new(&self, route: Option<&str>) -> bool {
-        lock(&self.0).insert(route.map(Box::from))
-    }
+/// The log lines of a layer.
+#[derive(Debug, Default)]
+pub(crate) struct LayerLog {
+    pub(crate) mistakes: LoggedMistakes,
+    pub(crate) unavailable: OutageLine,
 }

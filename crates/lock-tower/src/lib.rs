@@ -50,7 +50,7 @@
 //! | the client disconnects | the handler is dropped, the lock released | [`detach`](LockLayer::detach) |
 //! | the hold lasts longer than 30 s | as for a lost lease | [`max_hold`](LockLayer::max_hold) |
 //! | the handler panics | the lock is released, the panic continues | |
-//! | the key cannot be read from the request | 400 if the client can fix it, 503 if the key source did not respond, otherwise 500 | [`on_bad_key`](LockLayer::on_bad_key) |
+//! | the key cannot be read from the request | 400 if the client can fix it, 404 if the request matched no route, 503 if the key source did not respond, otherwise 500 | [`on_bad_key`](LockLayer::on_bad_key) |
 //!
 //! The 409 and every 503 include `Retry-After`, except after a lost lease, because the handler may
 //! have completed part of its work.
@@ -126,8 +126,12 @@
 //! `get(list).merge(post(create).locked(&lock, key))`, reads of the same path need no lock.
 //!
 //! Path templates read axum's path parameters. They are available in all of these places, but not
-//! in a service that wraps the `Router` or in its fallback. If the route lacks a parameter, its
+//! in a service that wraps the `Router`. If the route lacks a parameter, its
 //! requests are rejected with 500 and take no lock. The route's actual parameters are logged once.
+//!
+//! `Router::layer` also wraps the router's fallback. With a key from the path, the layer responds to requests that
+//! matched no route, with 404, since a fallback must not work without its lock. A fallback that is added after the layer
+//! is outside of it.
 //!
 //! Put concurrency limits and timeouts outside this layer. A timeout inside it does not include the
 //! wait. The release is sent in the background when the body ends. A client that sends its next
@@ -210,6 +214,7 @@ mod key;
 mod layer;
 #[cfg(feature = "axum")]
 mod locked_ext;
+mod log;
 pub mod observer;
 mod policy;
 mod reject;

@@ -12,7 +12,7 @@ use crate::{
 };
 use http::{Extensions, Method, Response, request::Parts};
 use lock_core::{LockError, LockErrorKind, LostReason, names::LockNames};
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 use tokio::time::Instant;
 
 /// The outcome of a request that does not acquire its lock.
@@ -215,34 +215,48 @@ impl LockRequest {
         self.reject(RejectReason::LostBeforeWork(reason))
     }
 
-    /// Logs the reason. Timeouts and full queues are normal under load, so they are only logged at
-    /// debug level.
+    /// Logs the reason, with bounds that do not contain the number of requests: a mistake once for its route, an
+    /// outage once in ten seconds. Timeouts and full queues are normal under load.
     fn log(&self, reason: &RejectReason, disposition: Disposition, extensions: Option<&Extensions>) {
-        let outcome = reason.as_str();
+        let (outcome, log) = (reason.as_str(), &self.config.log);
         match reason {
-            RejectReason::Misconfigured(error) => tracing::error!(
-                lock.outcome = outcome,
-                error = %format_args!("{error:#}"),
-                "lock layer misconfigured"
-            ),
+            RejectReason::Misconfigured(error) => {
+                self.log_mistake("the options", &format_args!("{error:#}"), extensions);
+            }
             RejectReason::Key(error) if error.kind() == KeyErrorKind::Misconfigured => {
-                let route = extensions.and_then(|extensions| self.config.route(extensions));
-                if !error.is_of_template() || self.config.logged_routes.is_new(route) {
-                    tracing::error!(
+                self.log_mistake("the key", error, extensions);
+            }
+            RejectReason::Key(error) if error.kind() == KeyErrorKind::NoRoute => {
+                if log.mistakes.is_new("no route", None) {
+                    tracing::warn!(
                         lock.outcome = outcome,
-                        http.route = route,
-                        %error,
-                        "lock layer misconfigured"
+                        "a request matched no route: the layer around a router also covers its fallback, so put it on \
+                         the methods, or add the fallback after it"
                     );
                 }
             }
-            RejectReason::Unavailable(error) => tracing::warn!(
-                lock.outcome = outcome,
-                ?disposition,
-                error = %format_args!("{error:#}"),
-                "lock not acquired"
-            ),
+            RejectReason::Unavailable(error) => {
+                let error = format_args!("{error:#}");
+                match log.unavailable.due() {
+                    Some(left_out) => {
+                        tracing::warn!(lock.outcome = outcome, ?disposition, %error, left_out, "lock not acquired");
+                    }
+                    None => {
+                        tracing::debug!(lock.outcome = outcome, ?disposition, %error, "lock not acquired")
+                    }
+                }
+            }
             _ => tracing::debug!(lock.outcome = outcome, ?disposition, "lock not acquired"),
+        }
+    }
+
+    fn log_mistake(&self, mistake: &str, error: &dyn fmt::Display, extensions: Option<&Extensions>) {
+        let route = extensions.and_then(|extensions| self.config.route(extensions));
+        let outcome = "misconfigured";
+        if self.config.log.mistakes.is_new(mistake, route) {
+            tracing::error!(lock.outcome = outcome, http.route = route, %error, "lock layer misconfigured");
+        } else {
+            tracing::debug!(lock.outcome = outcome, http.route = route, %error, "lock layer misconfigured");
         }
     }
 }

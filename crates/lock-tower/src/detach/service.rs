@@ -111,7 +111,7 @@ where
         let (head, waits_for_head) = oneshot::channel();
         // The handler is at most one frame ahead of the client.
         let (frames, waits_for_frames) = mpsc::channel(1);
-        let abandoned = abandon_after(tasks.orphan_time_limit(), frames.clone());
+        let abandoned = abandon_after(tasks.orphan_time_limit(), tasks.log(), frames.clone());
         let running = run_to_end::<_, R, _>(handler, keep, head, frames);
         let running = async move {
             tokio::select! {

@@ -4,6 +4,7 @@ use super::tasks::{DetachedTasks, TaskSlot};
 use crate::{
     error::BoxError,
     handle::{Held, Watch},
+    log::OutageLine,
     policy::{OnLost, ReleaseOn, is_bodiless},
 };
 use http::{Response, response};
@@ -50,13 +51,16 @@ pub(super) struct BodyFrame<D> {
 pub(super) type Frames<D> = mpsc::Sender<BodyFrame<D>>;
 
 /// Completes once the handler has run without its client for longer than `max_orphan_time`.
-pub(super) async fn abandon_after<D>(max_orphan_time: Duration, frames: Frames<D>) {
+pub(super) async fn abandon_after<D>(max_orphan_time: Duration, log: Arc<OutageLine>, frames: Frames<D>) {
     frames.closed().await;
     tokio::time::sleep(max_orphan_time).await;
-    tracing::warn!(
-        ?max_orphan_time,
-        "detached handler dropped: it ran too long after its client disconnected"
-    );
+    if let Some(left_out) = log.due() {
+        tracing::warn!(
+            ?max_orphan_time,
+            left_out,
+            "detached handler dropped: it ran too long after its client disconnected"
+        );
+    }
 }
 
 /// Runs the handler. If the senders are dropped without a message, the handler was stopped or panicked.

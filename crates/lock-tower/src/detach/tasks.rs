@@ -1,5 +1,6 @@
 //! The tasks of detached handlers, their limit, and their shutdown.
 
+use crate::log::OutageLine;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
@@ -25,6 +26,7 @@ pub struct DetachedTasks {
     tracker: TaskTracker,
     slots: Arc<Semaphore>,
     max_orphan_time: Duration,
+    log: Arc<OutageLine>,
 }
 
 /// Longer than any handler should need. Without it, a handler that hangs would remain until the
@@ -46,7 +48,8 @@ impl DetachedTasks {
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
-        Self { tracker: TaskTracker::new(), slots, max_orphan_time: DEFAULT_MAX_ORPHAN_TIME }
+        let (tracker, log) = (TaskTracker::new(), Arc::default());
+        Self { tracker, slots, max_orphan_time: DEFAULT_MAX_ORPHAN_TIME, log }
     }
 
     /// Sets the maximum time that a handler, or the rest of its body, can run after its client
@@ -77,6 +80,10 @@ impl DetachedTasks {
         self.tracker.close();
         let drained = tokio::time::timeout(timeout, self.tracker.wait()).await;
         drained.map_err(|_| DrainTimeout { handlers: self.running() })
+    }
+
+    pub(super) fn log(&self) -> Arc<OutageLine> {
+        self.log.clone()
     }
 
     pub(super) fn orphan_time_limit(&self) -> Duration {

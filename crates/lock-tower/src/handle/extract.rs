@@ -5,6 +5,7 @@ use super::{
     view::LockView,
 };
 use crate::{
+    config::matched_route,
     in_handler::LockSlot,
     reject::{Details, kind},
 };
@@ -69,5 +70,5 @@ fn view<H: LockView>(parts: &Parts) -> Result<H, LockMissing> {
     let status = parts.extensions.get::<LockStatus>();
     let comes_later = status.is_none() && parts.extensions.get().is_some_and(LockSlot::is_needed);
     let handle = if comes_later { Err(LockMissing::BeforeLock) } else { H::of(status) };
-    handle.map_err(|missing| missing.log(Some(&parts.extensions)))
+    handle.map_err(|missing| missing.log(matched_route(&parts.extensions)))
 }

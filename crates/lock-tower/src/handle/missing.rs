@@ -1,8 +1,8 @@
 //! The errors of handlers that cannot get their lock handle.
 
 use super::status::LockStatus;
-use crate::config::matched_route;
-use http::{Extensions, StatusCode};
+use crate::log::LoggedMistakes;
+use http::StatusCode;
 
 /// The reason why a handler cannot get its [`LockHandle`](crate::LockHandle) or
 /// [`LockSetHandle`](crate::LockSetHandle).
@@ -70,11 +70,14 @@ impl LockMissing {
         }
     }
 
-    /// Logs the error, with the route if the status is 500. The path is not logged because it contains keys.
-    pub(crate) fn log(self, extensions: Option<&Extensions>) -> Self {
-        match self.status() {
-            StatusCode::SERVICE_UNAVAILABLE => tracing::warn!("{self}"),
-            _ => tracing::error!(http.route = extensions.and_then(matched_route), "{self}"),
+    /// Logs the error once for its route. The path is not logged because it contains keys.
+    pub(crate) fn log(self, route: Option<&str>) -> Self {
+        // A route without a layer has no other place to keep this.
+        static LOGGED: LoggedMistakes = LoggedMistakes::new();
+        match (LOGGED.is_new(&self.to_string(), route), self.status()) {
+            (false, _) => tracing::debug!(http.route = route, "{self}"),
+            (true, StatusCode::SERVICE_UNAVAILABLE) => tracing::warn!(http.route = route, "{self}"),
+            (true, _) => tracing::error!(http.route = route, "{self}"),
         }
         self
     }

@@ -78,6 +78,7 @@ impl IdempotencyLayer {
             headers: record::DEFAULT_HEADERS.into(),
             recorded_by_handler: false,
             store_timeout: DEFAULT_STORE_TIMEOUT,
+            log: Arc::default(),
         };
         let lock = lock.for_idempotency().on_bad_key(OnBadKey::Reject).key(key);
         Self { lock, buffer: BufferRequestLayer::new(), terms }

@@ -58,6 +58,10 @@
 //!
 //! A 500 is stored because the work may have been done before the failure. The same applies to a
 //! 408 from a timeout inside this layer. To run the request again, the client must send a new key.
+//! A response is read to its end, or up to [`max_answer`](IdempotencyLayer::max_answer), before its head is sent. A stream
+//! without an end, such as server-sent events, therefore sends nothing until the lock's
+//! [`max_hold`](crate::LockLayer::max_hold), and is then rejected as lost. Keep such routes outside of this layer.
+//!
 //! To store panics too, put a layer that converts them to a 500 inside this one.
 //!
 //! # The claim of a running request

@@ -12,6 +12,7 @@ use crate::{
     config::Config,
     error::BoxError,
     handle::{LockHandle, LockStatus},
+    log::OutageLine,
     observer::{IdempotencyOutcome, LayerEvent, Observers},
     reject::{RejectReason, Rejection, RejectionBody},
 };
@@ -41,6 +42,14 @@ pub(super) struct Terms {
     pub(super) headers: Arc<[HeaderName]>,
     pub(super) recorded_by_handler: bool,
     pub(super) store_timeout: Duration,
+    pub(super) log: Arc<StoreLog>,
+}
+
+/// The lines about failures of the store.
+#[derive(Debug, Default)]
+pub(super) struct StoreLog {
+    key: OutageLine,
+    response: OutageLine,
 }
 
 impl Terms {
@@ -152,10 +161,13 @@ impl Exchange {
                 return Ok(self.reject(IdempotencyOutcome::Superseded, RejectReason::Contended));
             }
             Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "failed to record the idempotency key"
-                );
+                if let Some(left_out) = self.terms.log.key.due() {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        left_out,
+                        "failed to record the idempotency key"
+                    );
+                }
                 return Ok(self.reject(IdempotencyOutcome::Unavailable, RejectReason::RecordsUnavailable));
             }
         };
@@ -193,9 +205,11 @@ impl Exchange {
             // An earlier attempt may have done the work, so its record is kept.
             if attempt.number() == 1
                 && let Err(error) = self.terms.in_time(self.terms.store.abandon(attempt)).await
+                && let Some(left_out) = self.terms.log.key.due()
             {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
+                    left_out,
                     "failed to free the idempotency key"
                 );
             }
@@ -233,10 +247,13 @@ impl Exchange {
                 return self.reject(IdempotencyOutcome::Superseded, RejectReason::Lost(LostReason::Gone));
             }
             Err(error) => {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "failed to store the response: a retry will run the handler again"
-                );
+                if let Some(left_out) = self.terms.log.response.due() {
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        left_out,
+                        "failed to store the response: a retry will run the handler again"
+                    );
+                }
                 self.notify(IdempotencyOutcome::NotStored);
             }
         }

@@ -1,9 +1,12 @@
 //! Extractors that acquire the lock for their parsed value.
 
 use super::slot::LockSlot;
-use crate::handle::{LockHandle, LockMissing, LockStatus, LockView};
+use crate::{
+    config::matched_route,
+    handle::{LockHandle, LockMissing, LockStatus, LockView},
+};
 use axum::{
-    extract::{FromRequest, FromRequestParts, Request},
+    extract::{FromRequest, FromRequestParts, MatchedPath, Request},
     response::{IntoResponse, Response},
 };
 use http::{Extensions, request::Parts};
@@ -93,8 +96,9 @@ where
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
         let slot = slot(request.extensions()).map_err(LockedRejection::Lock)?;
+        let route = request.extensions().get::<MatchedPath>().cloned();
         let inner = E::from_request(request, state).await.map_err(LockedRejection::Extractor)?;
-        let (handle, _) = acquire(&slot, &*inner).await.map_err(LockedRejection::Lock)?;
+        let (handle, _) = acquire(&slot, &*inner, route).await.map_err(LockedRejection::Lock)?;
         Ok(Self(inner, handle))
     }
 }
@@ -111,7 +115,8 @@ where
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
         let slot = slot(&parts.extensions).map_err(LockedRejection::Lock)?;
         let inner = E::from_request_parts(parts, state).await.map_err(LockedRejection::Extractor)?;
-        let (handle, status) = acquire(&slot, &*inner).await.map_err(LockedRejection::Lock)?;
+        let route = parts.extensions.get::<MatchedPath>().cloned();
+        let (handle, status) = acquire(&slot, &*inner, route).await.map_err(LockedRejection::Lock)?;
         // Provides the lock to later extractors.
         if let Some(status) = status {
             parts.extensions.insert(status);
@@ -132,18 +137,20 @@ impl<S: Sync> FromRequestParts<S> for LockSlot {
 /// early.
 fn slot(extensions: &Extensions) -> Result<LockSlot, LockMissing> {
     let slot = extensions.get::<LockSlot>().cloned();
-    slot.ok_or_else(|| LockMissing::NotInHandler.log(Some(extensions)))
+    slot.ok_or_else(|| LockMissing::NotInHandler.log(matched_route(extensions)))
 }
 
-/// Acquires the lock for a parsed value.
+/// Acquires the lock for a parsed value. The route is for the log.
 fn acquire<H: LockView>(
     slot: &LockSlot,
     key: &(impl LockKey + ?Sized),
+    route: Option<MatchedPath>,
 ) -> impl Future<Output = Result<(H, Option<LockStatus>), LockMissing>> + Send {
     let names = key.lock_names();
     async move {
-        let status = slot.status(names).await.map_err(|missing| missing.log(None))?;
-        let handle = H::of(status.as_ref()).map_err(|missing| missing.log(None))?;
+        let log = |missing: LockMissing| missing.log(route.as_ref().map(MatchedPath::as_str));
+        let status = slot.status(names).await.map_err(log)?;
+        let handle = H::of(status.as_ref()).map_err(log)?;
         Ok((handle, status))
     }
 }

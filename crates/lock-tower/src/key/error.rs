@@ -102,8 +102,6 @@ impl From<std::convert::Infallible> for InvalidKey {
 pub struct KeyError {
     kind: KeyErrorKind,
     detail: Cow<'static, str>,
-    /// Set if every request for the route fails in the same way, so the error is logged once.
-    of_template: bool,
 }
 
 /// The kind of a [`KeyError`], which determines who can fix it.
@@ -121,6 +119,9 @@ pub enum KeyErrorKind {
     Misconfigured,
     /// The source of the key did not respond. The request is rejected with 503.
     Unavailable,
+    /// The request matched no route of the router that the layer is around, so it has no path parameters. The request is
+    /// rejected with 404.
+    NoRoute,
 }
 
 impl KeyError {
@@ -147,17 +148,13 @@ impl KeyError {
     }
 
     fn new(kind: KeyErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, detail: detail.into(), of_template: false }
+        Self { kind, detail: detail.into() }
     }
 
-    /// Creates an error for a template that does not match the route.
+    /// Creates an error for a request without a route.
     #[cfg(feature = "axum")]
-    pub(super) fn template(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { of_template: true, ..Self::misconfigured(detail) }
-    }
-
-    pub(crate) fn is_of_template(&self) -> bool {
-        self.of_template
+    pub(super) fn no_route() -> Self {
+        Self::new(KeyErrorKind::NoRoute, "nothing is at this path")
     }
 
     /// Returns the kind of the error.

@@ -29,7 +29,9 @@ impl Rule {
     pub(super) fn read(&self, parts: &mut Parts) -> ReadName {
         match self {
             Self::Fixed(name) => ReadName::Now(Ok(name.clone())),
-            Self::Pieces(pieces) => ReadName::Now(join(pieces, parts)),
+            Self::Pieces(pieces) => ReadName::Now(
+                join(pieces, parts).map_err(|error| without_route(pieces, parts).unwrap_or(error)),
+            ),
             Self::Function(read) => ReadName::Now(read(parts).and_then(|name| error::name(&name))),
             Self::AsyncFunction(read) => ReadName::Later(function::in_time(read(parts))),
         }
@@ -48,6 +50,25 @@ fn join(pieces: &[Piece], parts: &mut Parts) -> Result<LockName, KeyError> {
         }
     }
     error::name(&name)
+}
+
+/// Returns the error for a request that matched no route, if the key has a path parameter. `Router::layer` is also around
+/// the router's fallback.
+#[cfg(feature = "axum")]
+fn without_route(pieces: &[Piece], parts: &Parts) -> Option<KeyError> {
+    use super::source::Source;
+    use axum::extract::{MatchedPath, OriginalUri};
+
+    let reads_path = pieces.iter().any(|piece| matches!(piece, Piece::Value(Source::Path(_), _)));
+    // A router inserts the URI before it looks for the route, so a layer outside of all routers sees neither.
+    let in_router = parts.extensions.get::<OriginalUri>().is_some();
+    let unmatched = in_router && parts.extensions.get::<MatchedPath>().is_none();
+    (reads_path && unmatched).then(KeyError::no_route)
+}
+
+#[cfg(not(feature = "axum"))]
+fn without_route(_: &[Piece], _: &Parts) -> Option<KeyError> {
+    None
 }
 
 /// Formats the rule without values.

@@ -129,10 +129,10 @@ impl<'a> Reader<'a> {
         let mut values = params.iter().filter(|(key, _)| *key == name).map(|(_, value)| value.as_bytes());
         // Not a client error: the route has no such parameter, or a nested route reuses the name.
         let value = values.next().ok_or_else(|| {
-            KeyError::template(format!("the route has no {source}: it has {}", names(params)))
+            KeyError::misconfigured(format!("the route has no {source}: it has {}", names(params)))
         })?;
         if values.next().is_some() {
-            return Err(KeyError::template(format!("the route has more than one {source}: rename one")));
+            return Err(KeyError::misconfigured(format!("the route has more than one {source}: rename one")));
         }
         Ok(Cow::Borrowed(value))
     }
@@ -144,14 +144,14 @@ fn path_parameters(parts: &mut Parts) -> Result<axum::extract::RawPathParams, Ke
     use futures_util::FutureExt;
 
     const MISPLACED: &str = "there are no path parameters here: put the LockLayer on the method, as in \
-                             `post(order).route_layer(lock)`, not around the Router and not on a fallback";
+                             `post(order).route_layer(lock)`, not around the Router";
     // The extractor reads an extension and is immediately ready.
     match RawPathParams::from_request_parts(parts, &()).now_or_never() {
         Some(Ok(params)) => Ok(params),
         Some(Err(rejection)) if rejection.status().is_client_error() => {
             Err(KeyError::bad_request("a path parameter is not UTF-8"))
         }
-        Some(Err(_)) | None => Err(KeyError::template(MISPLACED)),
+        Some(Err(_)) | None => Err(KeyError::misconfigured(MISPLACED)),
     }
 }
 

@@ -3,13 +3,13 @@
 use super::{LockLayer, with_cause};
 use crate::{
     buffer::BufferRequestLayer,
-    config::LoggedRoutes,
     key::{BodyKey, InvalidKey, KeyError, KeyTemplate},
     typestate::{InHandler, NoKey},
 };
 use bytes::Bytes;
 use http::request::Parts;
 use lock_core::names::LockNames;
+use std::sync::Arc;
 
 impl<D> LockLayer<NoKey, D> {
     /// Sets the rule that derives the name of the lock from a request: a template or a [`KeyTemplate`].
@@ -195,7 +195,7 @@ impl<D> LockLayer<NoKey, D> {
     }
 
     fn with_key<K>(self, key: K) -> LockLayer<K, D> {
-        let this = self.with(|config| config.logged_routes = LoggedRoutes::default());
+        let this = self.with(|config| config.log = Arc::default());
         LockLayer { config: this.config, key, disconnect: this.disconnect }
     }
 }

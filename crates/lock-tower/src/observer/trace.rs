@@ -26,7 +26,8 @@ pub(super) fn event(span: &Span, event: &LayerEvent<'_>) {
             tracing::info!(parent: span, "hold ended: the lock factory was shut down");
         }
         LayerEvent::Lost { reason, .. } => {
-            tracing::warn!(parent: span, lock.reason = ?reason, "lock lost while its request was being handled");
+            // lock-core reports the loss itself, with the name of the lock.
+            tracing::debug!(parent: span, lock.reason = ?reason, "lock lost while its request was being handled");
         }
         LayerEvent::Idempotency { outcome, .. } => {
             span.record("idempotency.outcome", outcome.as_str());

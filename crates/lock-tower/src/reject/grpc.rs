@@ -15,6 +15,7 @@ use std::time::Duration;
 const INVALID_ARGUMENT: i32 = 3;
 const RESOURCE_EXHAUSTED: i32 = 8;
 const ABORTED: i32 = 10;
+const UNIMPLEMENTED: i32 = 12;
 const INTERNAL: i32 = 13;
 const UNAVAILABLE: i32 = 14;
 
@@ -36,6 +37,7 @@ fn status(reason: &RejectReason) -> i32 {
             KeyErrorKind::Missing | KeyErrorKind::BadRequest => INVALID_ARGUMENT,
             KeyErrorKind::Misconfigured => INTERNAL,
             KeyErrorKind::Unavailable => UNAVAILABLE,
+            KeyErrorKind::NoRoute => UNIMPLEMENTED,
         },
         RejectReason::Misconfigured(_) => INTERNAL,
     }

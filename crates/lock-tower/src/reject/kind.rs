@@ -23,6 +23,7 @@ pub(crate) const LOST_BEFORE_WORK: ProblemType =
 pub(crate) const SHUT_DOWN: ProblemType = of("shut_down", "Server is shutting down");
 pub(crate) const BAD_KEY: ProblemType = of("bad_key", "Lock key is missing or malformed");
 pub(crate) const KEY_UNAVAILABLE: ProblemType = of("key_unavailable", "Lock key could not be determined");
+pub(crate) const NO_ROUTE: ProblemType = of("no_route", "No route");
 pub(crate) const MISCONFIGURED: ProblemType = of("misconfigured", "Server is misconfigured");
 pub(crate) const UPLOAD_TOO_LARGE: ProblemType = of("upload_too_large", "Request body is too large");
 pub(crate) const UPLOAD_TIMEOUT: ProblemType = of("upload_timeout", "Request body did not arrive in time");

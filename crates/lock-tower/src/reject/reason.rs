@@ -82,6 +82,7 @@ impl RejectReason {
                 KeyErrorKind::Missing | KeyErrorKind::BadRequest => StatusCode::BAD_REQUEST,
                 KeyErrorKind::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
                 KeyErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+                KeyErrorKind::NoRoute => StatusCode::NOT_FOUND,
             },
             Self::Misconfigured(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -107,6 +108,7 @@ impl RejectReason {
                 KeyErrorKind::Missing | KeyErrorKind::BadRequest => kind::BAD_KEY,
                 KeyErrorKind::Misconfigured => kind::MISCONFIGURED,
                 KeyErrorKind::Unavailable => kind::KEY_UNAVAILABLE,
+                KeyErrorKind::NoRoute => kind::NO_ROUTE,
             },
             Self::Misconfigured(_) => kind::MISCONFIGURED,
             Self::KeyReused => kind::KEY_REUSED,
@@ -143,7 +145,7 @@ impl RejectReason {
             Self::LostBeforeWork(_) => "the lock was lost before the work began: this request did nothing",
             Self::ShutDown => "the server is shutting down",
             Self::Key(error) => match error.kind() {
-                KeyErrorKind::Missing | KeyErrorKind::BadRequest => error.detail(),
+                KeyErrorKind::Missing | KeyErrorKind::BadRequest | KeyErrorKind::NoRoute => error.detail(),
                 KeyErrorKind::Misconfigured => "the server is misconfigured",
                 KeyErrorKind::Unavailable => "the lock key could not be determined",
             },

@@ -14,6 +14,7 @@ mod handlers;
 mod idempotency;
 mod in_handler;
 mod keys;
+mod log_lines;
 mod lost;
 mod max_hold;
 #[cfg(feature = "otel")]

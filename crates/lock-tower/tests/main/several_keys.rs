@@ -125,15 +125,14 @@ fn invalid_keys_fail_when_the_layer_is_built() {
 async fn wrong_handle_type_is_500() {
     let log = ThreadLog::listen(LevelFilter::ERROR);
     let world = World::new();
-    let one = || world.layer().key("one");
-    let apps = [
-        transfers(|_: LockHandle| async {}, accounts(&world)),
-        transfers(|_: Option<LockHandle>| async {}, accounts(&world)),
-        transfers(|_: LockSetHandle| async {}, one()),
-        transfers(|_: Option<LockSetHandle>| async {}, one()),
-    ];
-    for app in apps {
-        let json = problem(ask(&app, post("/transfer/1/2")).await, StatusCode::INTERNAL_SERVER_ERROR).await;
+    let (one, several) = (|| world.layer().key("one"), || world.layer().keys(["one", "two"]));
+    let app = Router::new()
+        .route("/several", on_post(|_: LockHandle| async {}).route_layer(several()))
+        .route("/several/option", on_post(|_: Option<LockHandle>| async {}).route_layer(several()))
+        .route("/one", on_post(|_: LockSetHandle| async {}).route_layer(one()))
+        .route("/one/option", on_post(|_: Option<LockSetHandle>| async {}).route_layer(one()));
+    for path in ["/several", "/several/option", "/one", "/one/option"] {
+        let json = problem(ask(&app, post(path)).await, StatusCode::INTERNAL_SERVER_ERROR).await;
         assert_eq!(json["detail"], "the server is misconfigured");
     }
     assert_eq!(

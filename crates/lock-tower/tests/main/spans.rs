@@ -27,7 +27,7 @@ fn layer(world: &World) -> LockLayer<KeyTemplate> {
 
 /// Returns the lines that the layer and the handler log for a request under an outer span. None contains the key.
 async fn logged(app: Router) -> Vec<String> {
-    let log = ThreadLog::listen(LevelFilter::INFO);
+    let log = ThreadLog::listen(LevelFilter::DEBUG);
     let asking = async { text(ask(&app, get(&format!("/{KEY}"))).await).await };
     asking.instrument(tracing::info_span!("http-request")).await;
     tokio::time::sleep(millis(1)).await;
@@ -74,7 +74,7 @@ async fn rejection_is_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_lock_is_a_warning_in_the_span() {
+async fn lost_lock_is_logged_in_the_span() {
     let world = World::new();
     world.faulty.always(Op::Renew, Fault::Hang);
     let hangs = async || std::future::pending::<()>().await;

@@ -5,6 +5,7 @@ use crate::support::{ask, millis, problem, secs};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Response, StatusCode};
+use lock_testkit::ThreadLog;
 use lock_tower::idempotency::{
     Attempt, BeginRequest, Begun, IdempotencyLayer, IdempotencyStore, MemoryIdempotencyStore, StoreError,
 };
@@ -16,6 +17,7 @@ use std::{
     time::Duration,
 };
 use tokio::time::Instant;
+use tracing::level_filters::LevelFilter;
 
 /// Longer than each limit in these tests.
 const FOR_EVER: Duration = secs(3600);
@@ -121,4 +123,22 @@ async fn silent_store_does_not_withhold_the_response() {
     assert_eq!(began.elapsed(), secs(5), "attempt 2 frees nothing");
     assert_eq!(answer(&app, pay("other", "")).await, (201, false, "paid".into()));
     assert_eq!(site.outcomes.take(), ["not_stored", "not_started", "not_stored"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_the_store_are_logged_once_in_ten_seconds() {
+    let (site, store) = (Site::new(), Slow::default());
+    let app =
+        site.app(site.layer_over(store.clone()).store_timeout(millis(1)), async |_| respond(201, "paid"));
+    let log = ThreadLog::listen(LevelFilter::WARN);
+    for (begin, end, line) in [(FOR_EVER, secs(0), "WARN"), (secs(0), FOR_EVER, "ERROR")] {
+        store.begin.set(begin);
+        store.end.set(end);
+        for request in 0..50 {
+            answer(&app, pay(&format!("{line}-{request}"), "")).await;
+        }
+        let said = log.text();
+        log.clear();
+        assert_eq!(said.lines().filter(|said| said.contains(line)).count(), 1, "{said}");
+    }
 }

@@ -32,8 +32,8 @@ async fn route_without_in_handler_is_logged() {
     for path in ["/orders", "/slot", "/skus/7"] {
         rejects(&bare, json(path, "not read"), why).await;
     }
-    let keyed = Router::new().route("/orders", post(order).route_layer(world.layer().key("one")));
-    rejects(&keyed, sku(7), why).await;
+    let keyed = Router::new().route("/keyed", post(order).route_layer(world.layer().key("one")));
+    rejects(&keyed, json("/keyed", "not read"), why).await;
     world.settle().await;
     world.assert_nothing_left();
 }
@@ -78,12 +78,12 @@ async fn second_lock_in_one_request_is_logged() {
 async fn wrong_handle_type_is_logged() {
     let world = World::new();
     let app = Router::new()
-        .route("/one", post(async |_: Locked<Json<Sku>, LockSetHandle>| "never"))
-        .route("/several", post(async |_: Locked<Json<Transfer>, Option<LockHandle>>| "never"))
+        .route("/wrong/one", post(async |_: Locked<Json<Sku>, LockSetHandle>| "never"))
+        .route("/wrong/several", post(async |_: Locked<Json<Transfer>, Option<LockHandle>>| "never"))
         .route("/right", post(async |_: Locked<Json<Transfer>, Option<LockSetHandle>>| "served"))
         .route_layer(layer(&world));
-    rejects(&app, json("/one", "{\"sku\":7}"), "extract `LockHandle`").await;
-    rejects(&app, json("/several", "{\"from\":1,\"to\":1}"), "extract `LockSetHandle`").await;
+    rejects(&app, json("/wrong/one", "{\"sku\":7}"), "extract `LockHandle`").await;
+    rejects(&app, json("/wrong/several", "{\"from\":1,\"to\":1}"), "extract `LockSetHandle`").await;
     assert_eq!(text(ask(&app, json("/right", "{\"from\":1,\"to\":2}")).await).await, "served");
     world.settle().await;
     world.assert_nothing_left();
@@ -108,18 +108,20 @@ async fn filtered_requests_need_an_optional_handle() {
         async |Locked(Json(_), lock): Locked<Json<Sku>, Option<LockHandle>>| lock.is_some().to_string();
     let app = |layer| {
         Router::new()
-            .route("/handle", post(order))
-            .route("/status", post(async |_: Locked<Json<Sku>, LockStatus>| "never"))
-            .route("/option", post(option))
+            .route("/filtered/handle", post(order))
+            .route("/filtered/status", post(async |_: Locked<Json<Sku>, LockStatus>| "never"))
+            .route("/filtered/option", post(option))
             .route_layer(layer)
     };
     let filtered = app(layer(&world).filter(|_| false));
-    rejects(&filtered, json("/status", "{\"sku\":7}"), "extract `Option<LockHandle>` if its filter").await;
-    rejects(&filtered, json("/handle", "{\"sku\":7}"), "extract `Option<LockHandle>` if its filter").await;
-    assert_eq!(text(ask(&filtered, json("/option", "{\"sku\":7}")).await).await, "false");
+    rejects(&filtered, json("/filtered/status", "{\"sku\":7}"), "extract `Option<LockHandle>` if its filter")
+        .await;
+    rejects(&filtered, json("/filtered/handle", "{\"sku\":7}"), "extract `Option<LockHandle>` if its filter")
+        .await;
+    assert_eq!(text(ask(&filtered, json("/filtered/option", "{\"sku\":7}")).await).await, "false");
     assert_eq!(world.faulty.calls(Op::Acquire), 0);
     let locked = app(layer(&world).methods([Method::POST]));
-    assert_eq!(text(ask(&locked, json("/option", "{\"sku\":7}")).await).await, "true");
+    assert_eq!(text(ask(&locked, json("/filtered/option", "{\"sku\":7}")).await).await, "true");
 }
 
 /// A layer whose filter lets a request pass does not affect the outer layer.
