@@ -2,14 +2,27 @@
 
 use std::{future::Future, io};
 #[cfg(unix)]
-use tokio::signal::unix::{SignalKind, signal};
+use {
+    signal_hook::{
+        consts::{SIGINT, SIGTERM},
+        flag,
+    },
+    std::sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    tokio::signal::unix::{SignalKind, signal},
+};
 
 /// Listens for the signals that terminate this process, and returns a future that completes at the first one.
 ///
 /// On Unix these are SIGTERM, which Kubernetes, systemd and Docker send, and SIGINT (Ctrl-C); elsewhere only
 /// Ctrl-C. The handlers are installed when this function is called, so a signal is not missed before the
-/// first poll. From then on, these signals no longer terminate the process: a second one is ignored unless
-/// the program listens again.
+/// first poll.
+///
+/// On Unix, a second signal ends the process immediately, with the status 128 + its number (143 or 130), even if the
+/// program hangs or its runtime is blocked. What it holds is then free when the leases expire. A program that calls this
+/// function again after the first signal receives the second one as well, and the third one ends it.
 ///
 /// Shut down a server in this order: it stops accepting requests, its handlers finish, its jobs and elections end, and
 /// [`LockFactory::shutdown`](crate::LockFactory::shutdown) releases what is still held.
@@ -19,6 +32,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// # let locks = lock_core::LockFactory::new(lock_core::MemoryBackend::new());
 /// let shutdown = lock_core::shutdown_signal()?;
 /// shutdown.await;
+/// println!("waiting for the releases; a second signal ends the process");
 /// locks.shutdown().await;
 /// # Ok(()) }
 /// ```
@@ -30,10 +44,12 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Panics if called outside of a tokio runtime with IO enabled.
 ///
 /// # Cancel safety
-/// The future is cancel safe. After it is dropped, a signal is ignored unless the program listens again.
+/// The future is cancel safe. After it is dropped, the first signal has no effect, and the second one ends the process.
 pub fn shutdown_signal() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     #[cfg(unix)]
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    #[cfg(unix)]
+    end_at_the_second()?;
     #[cfg(windows)]
     let mut interrupt = tokio::signal::windows::ctrl_c()?;
     Ok(async move {
@@ -45,4 +61,23 @@ pub fn shutdown_signal() -> io::Result<impl Future<Output = ()> + Send + 'static
         #[cfg(windows)]
         interrupt.recv().await;
     })
+}
+
+/// Ends the process at the second signal from now on. The handlers of the operating system's signals do this, so that
+/// no task and no thread needs to run.
+#[cfg(unix)]
+fn end_at_the_second() -> io::Result<()> {
+    static FIRST_ARRIVED: AtomicBool = AtomicBool::new(false);
+    static INSTALLED: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
+    FIRST_ARRIVED.store(false, Ordering::SeqCst);
+    let install = || {
+        for signal in [SIGTERM, SIGINT] {
+            // The handlers run in this order, so the first signal does not end the process.
+            flag::register_conditional_shutdown(signal, 128 + signal, &FIRST_ARRIVED)?;
+            flag::register(signal, &FIRST_ARRIVED)?;
+        }
+        Ok(())
+    };
+    let installed = INSTALLED.get_or_init(|| install().map_err(|error: io::Error| error.kind()));
+    installed.map_err(io::Error::from)
 }

@@ -2,7 +2,16 @@
 
 use futures_util::FutureExt;
 use lock_core::shutdown_signal;
-use std::process::{Command, id};
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    process::{Command, Stdio, exit, id},
+    thread,
+    time::Duration,
+};
+
+const THIS_TEST: &str = "signal::second_signal_ends_a_process_that_hangs";
+const CHILD: &str = "LOCK_CORE_TEST_SIGNAL";
 
 /// Sends a signal to this process, whose handler the test has installed.
 fn raise(name: &str) {
@@ -21,5 +30,34 @@ async fn shutdown_signal_completes_at_each_signal_and_misses_none_before_its_fir
         let unpolled = shutdown_signal().unwrap();
         raise(name);
         unpolled.await;
+    }
+}
+
+/// The process runs this test with an environment variable: after the first signal, its only thread blocks.
+#[tokio::test]
+async fn second_signal_ends_a_process_that_hangs() {
+    if env::var_os(CHILD).is_some() {
+        let shutdown = shutdown_signal().unwrap();
+        println!("\nlistens");
+        shutdown.await;
+        println!("stops");
+        thread::sleep(Duration::from_secs(60));
+        exit(0);
+    }
+    for (first, second, status) in [("-TERM", "-TERM", 143), ("-TERM", "-INT", 130), ("-INT", "-INT", 130)] {
+        let mut child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", THIS_TEST, "--nocapture"])
+            .env(CHILD, "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut send = |when: &str, name: &str| {
+            assert!(lines.any(|line| line == when), "{when}");
+            assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+        };
+        send("listens", first);
+        send("stops", second);
+        assert_eq!(child.wait().unwrap().code(), Some(status), "{first}, then {second}");
     }
 }
