@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// once per process, and clone the factory; clones share its connections. For other options, use
 /// `LockFactory::builder(backend)`.
 ///
+/// Each `connect("memory:")` creates a store of its own, so the locks of two such factories do not exclude each other.
+/// Factories that connect to `memory:name` share the store of that name within the process.
+///
 /// # Errors
 /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL cannot be used, or
 /// the connector's error if the store cannot be reached or rejects the login. Neither contains

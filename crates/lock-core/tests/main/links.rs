@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Returns the Markdown files in this folder.
-fn markdown_in(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn markdown_in(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     // Each crate links to the changelog of the workspace.
     entries
@@ -16,7 +16,7 @@ fn markdown_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the lines of a page that are no code block.
-fn prose(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut code = false;
     text.lines().filter(move |line| {
         let fence = line.trim_start().starts_with("```");

@@ -4,6 +4,7 @@
 
 mod support;
 
+mod api_names;
 mod architecture;
 mod bad_input;
 mod blocked_threads;
