@@ -35,6 +35,8 @@ enum Condition {
     ClusterDown,
     /// Another node of the cluster serves the key.
     Redirected(Redirection),
+    /// The script does not return such a reply.
+    Unexpected,
     Other,
 }
 
@@ -62,6 +64,10 @@ impl RequestError {
             Condition::Redirected(redirection) => Some(redirection),
             _ => None,
         }
+    }
+
+    pub(crate) fn is_unexpected(&self) -> bool {
+        self.condition == Condition::Unexpected
     }
 
     pub(crate) fn is_cluster_down(&self) -> bool {
@@ -242,8 +248,15 @@ pub(crate) fn runtime_ended(what: &str) -> RequestError {
 
 /// Returns the error for a reply that no script returns.
 pub(crate) fn unexpected_reply(what: &str) -> RequestError {
-    let message = format!("failed to {what} on redis: unexpected reply (is this address a Redis server?)");
-    BackendError::new(Kind::Protocol, Applied::Unknown, message).into()
+    let why = "unexpected reply (is this address a Redis server, and is its clock set?)";
+    let RequestError { error, .. } = plain(what, Kind::Protocol, Applied::Unknown, why);
+    RequestError { error, condition: Condition::Unexpected }
+}
+
+/// Returns the error for a reply whose time is far from the earlier ones.
+pub(crate) fn misdated_reply(what: &str) -> RequestError {
+    let why = "the reply does not fit the server's clock, which may have been set; reconnecting";
+    plain(what, Kind::Protocol, Applied::Unknown, why)
 }
 
 fn plain(what: &str, kind: BackendErrorKind, applied: Applied, why: &str) -> RequestError {

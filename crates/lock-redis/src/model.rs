@@ -2,12 +2,20 @@
 
 use crate::{
     client::Reply,
+    connection::Trust,
     error::RequestError,
     keys::Keys,
+    pipeline::in_full,
     script,
     script_reply::{self, ScriptReply},
 };
-use lock_core::{LockName, backend::BackendError};
+use lock_core::{
+    LockName,
+    backend::{BackendError, Operation},
+    clock::UtcTime,
+};
+use std::sync::Arc;
+use tokio::time::Instant;
 
 /// Returns the keys of the lock and its counter, and its channel.
 #[must_use]
@@ -29,9 +37,13 @@ pub fn read(reply: Reply, batched: usize) -> Vec<BackendError> {
     fn failure<T>(answer: Result<T, RequestError>) -> Option<BackendError> {
         answer.err().map(BackendError::from)
     }
-    let script_reply = || ScriptReply::read("fuzz", reply.clone());
+    fn decoded(reply: Reply) -> Result<ScriptReply, RequestError> {
+        ScriptReply::read("fuzz", reply, &Arc::default(), Instant::now())
+    }
+    let script_reply = || decoded(reply.clone());
     let mut failures = vec![
         failure(script_reply().and_then(ScriptReply::acquired)),
+        failure(script_reply().and_then(ScriptReply::reentered)),
         failure(script_reply().and_then(ScriptReply::released)),
         failure(script_reply().and_then(ScriptReply::inspected)),
         failure(script_reply().and_then(ScriptReply::forced)),
@@ -44,7 +56,26 @@ pub fn read(reply: Reply, batched: usize) -> Vec<BackendError> {
         failures.push(failure(answer));
     }
     for part in script_reply::batch(batched, reply.clone()).into_iter().flatten() {
-        failures.push(failure(ScriptReply::read("fuzz", part).and_then(ScriptReply::acquired)));
+        failures.push(failure(decoded(part).and_then(ScriptReply::acquired)));
     }
     failures.into_iter().flatten().collect()
+}
+
+/// Reads a reply to an operation over a connection whose server had this time just before, and completes the operation.
+pub fn answer(operation: Operation, reply: Reply, server: UtcTime) {
+    let (trust, now) = (Arc::<Trust>::default(), Instant::now());
+    trust.believes(now, server);
+    let reply = ScriptReply::read("fuzz", in_full(&operation, reply), &trust, now);
+    crate::pipeline::complete(operation, reply);
+}
+
+/// Reads a reply to a proposal over such a connection. Returns `true` if it is a vote for it.
+#[must_use]
+pub fn is_vote(reply: Reply, server: UtcTime) -> bool {
+    use lock_core::quorum::Vote;
+    let (trust, now) = (Arc::<Trust>::default(), Instant::now());
+    trust.believes(now, server);
+    let reply = script_reply::in_full(reply, "granted", &[0]);
+    let vote = ScriptReply::read("fuzz", reply, &trust, now).and_then(ScriptReply::vote);
+    vote.is_ok_and(|vote| vote.outcome == Vote::Granted)
 }

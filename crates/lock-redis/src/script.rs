@@ -8,6 +8,7 @@ use crate::{
 };
 use sha1::{Digest, Sha1};
 use std::{borrow::Cow, fmt::Write, pin::pin, sync::LazyLock};
+use tokio::time::Instant;
 
 /// A Lua script.
 pub(crate) struct Script {
@@ -276,9 +277,10 @@ impl Script {
         arguments: &[String],
     ) -> Result<ScriptReply, RequestError> {
         let dialled = connection.connected(self.name).await?;
+        let sent = Instant::now();
         let write = |words: &mut Words| words.extend(keys.iter().chain(arguments).cloned().map(Cow::Owned));
         let reply = answered(self.name, pin!(self.run(&dialled, delivery, keys.len(), write))).await?;
-        ScriptReply::read(self.name, reply.reply)
+        dialled.read(self.name, sent, reply.reply)
     }
 }
 

@@ -4,7 +4,10 @@
 use crate::{
     builder::ForeignStrings,
     client::Reply as RawReply,
-    error::{RequestError, refused_by_script, server_error, unacknowledged, unexpected_reply},
+    connection::Trust,
+    error::{
+        RequestError, misdated_reply, refused_by_script, server_error, unacknowledged, unexpected_reply,
+    },
 };
 use bytes::Bytes;
 use lock_core::{
@@ -15,14 +18,26 @@ use lock_core::{
     },
     clock::UtcTime,
 };
-use std::{str, time::Duration};
+use std::{ops::Range, str, sync::Arc, time::Duration};
+use tokio::time::Instant;
 
 /// A decoded reply: the server's time, a word, and the parts that follow it.
 pub(crate) struct ScriptReply {
     pub(crate) what: &'static str,
     pub(crate) now: UtcTime,
     parts: Vec<RawReply>,
+    /// The trust in the connection that received the reply.
+    trust: Arc<Trust>,
 }
+
+/// The reason for the end of a connection after such a reply.
+const UNEXPECTED: &str = "unexpected reply";
+
+/// The times that a reply may have, in µs: from 2001 to 2255. No other reply over the same connection is such a number.
+const TIMES: Range<u64> = 1_000_000_000_000_000..1 << 53;
+
+/// Maximum number of tokens that `acquire.lua` reserves.
+pub(crate) const MAX_RESERVE: u32 = 1000;
 
 /// The number of leading parts: the time and the word.
 const HEAD: usize = 2;
@@ -35,18 +50,61 @@ const FOREIGN: &str = "WRONGTYPE the key is a string with an expiry: if it is a 
                        `RedisBackendBuilder::foreign_strings_are_busy`";
 
 impl ScriptReply {
-    pub(crate) fn read(what: &'static str, reply: RawReply) -> Result<Self, RequestError> {
-        let parts = list(what, reply)?;
-        let now = parts.first().and_then(number).ok_or_else(|| unexpected_reply(what))?;
-        let reply = Self { what, now: UtcTime::from_micros(now), parts };
+    /// Decodes the reply to a script that was sent at this time. The connection ends if no script returns such a reply.
+    pub(crate) fn read(
+        what: &'static str,
+        reply: RawReply,
+        trust: &Arc<Trust>,
+        sent: Instant,
+    ) -> Result<Self, RequestError> {
+        let timed = match reply {
+            RawReply::List(parts) => parts.first().and_then(time).map(|now| (now, parts)),
+            _ => None,
+        };
+        let Some((now, parts)) = timed else {
+            trust.lose(UNEXPECTED);
+            return Err(unexpected_reply(what));
+        };
+        if !trust.believes(sent, now) {
+            return Err(misdated_reply(what));
+        }
+        Self::of_parts(what, now, parts, trust.clone())
+    }
+
+    fn of_parts(
+        what: &'static str,
+        now: UtcTime,
+        parts: Vec<RawReply>,
+        trust: Arc<Trust>,
+    ) -> Result<Self, RequestError> {
+        let reply = Self { what, now, parts, trust };
         match reply.part(1).and_then(RawReply::text) {
             Some("refused") => Err(refused_by_script(what, reply.text(0)?)),
             // The script may have written before it failed, so its text is classified like an error that is the whole
             // reply.
             Some("error") => Err(server_error(what, reply.text(0)?)),
             Some(_) => Ok(reply),
-            None => Err(unexpected_reply(what)),
+            None => Err(reply.unexpected()),
         }
+    }
+
+    /// Ends the connection, and returns the error for a reply that its script does not return.
+    pub(crate) fn unexpected(&self) -> RequestError {
+        self.trust.lose(UNEXPECTED);
+        unexpected_reply(self.what)
+    }
+
+    /// Decodes the outcome. The connection ends if the script does not return such a reply.
+    pub(crate) fn outcome<T>(
+        &self,
+        read: impl FnOnce() -> Result<T, RequestError>,
+    ) -> Result<Reply<T>, RequestError> {
+        let outcome = read().inspect_err(|error| {
+            if error.is_unexpected() {
+                self.trust.lose(UNEXPECTED);
+            }
+        });
+        Ok(Reply::new(self.now, outcome?))
     }
 
     /// Decodes the replies of a ledger batch individually. `asked` contains the names of its requests.
@@ -54,8 +112,14 @@ impl ScriptReply {
         let is_complete = self.word() == "done" && self.len() == asked.len();
         let mut replies = self.parts.into_iter().skip(HEAD);
         let of_one = |what: &&'static str| match replies.next().filter(|_| is_complete) {
-            Some(reply) => Self::read(what, reply),
-            None => Err(unexpected_reply(what)),
+            // All have the time of the batch.
+            Some(RawReply::List(parts)) if parts.first().and_then(time) == Some(self.now) => {
+                Self::of_parts(what, self.now, parts, self.trust.clone())
+            }
+            _ => {
+                self.trust.lose(UNEXPECTED);
+                Err(unexpected_reply(what))
+            }
         };
         asked.iter().map(of_one).collect()
     }
@@ -114,53 +178,63 @@ impl ScriptReply {
     }
 
     pub(crate) fn acquired(self) -> Result<Reply<Acquired>, RequestError> {
-        let outcome = match self.word() {
-            "granted" => {
+        self.outcome(|| match (self.word(), self.len()) {
+            ("granted", 3) => {
                 let (first, last) = (self.number(0)?, self.number(1)?);
-                Acquired::Granted { first: FencingToken::new(first), last: FencingToken::new(last) }
+                // Tokens need not be times: Redisson's counters are small numbers.
+                if !(first..=first.saturating_add(MAX_RESERVE.into())).contains(&last) || last >= TIMES.end {
+                    return Err(unexpected_reply(self.what));
+                }
+                Ok(Acquired::Granted { first: FencingToken::new(first), last: FencingToken::new(last) })
             }
-            "busy" | "foreign" => Acquired::Busy { remaining: self.remaining(0)? },
-            "late" => Acquired::Late,
-            "reentered" => Acquired::Reentered,
-            "gone" => Acquired::Gone,
-            _ => return Err(unexpected_reply(self.what)),
-        };
-        Ok(Reply::new(self.now, outcome))
+            ("busy" | "foreign", 1) => Ok(Acquired::Busy { remaining: self.remaining(0)? }),
+            ("late", 0) => Ok(Acquired::Late),
+            _ => Err(unexpected_reply(self.what)),
+        })
+    }
+
+    pub(crate) fn reentered(self) -> Result<Reply<Acquired>, RequestError> {
+        self.outcome(|| match (self.word(), self.len()) {
+            ("reentered", 0) => Ok(Acquired::Reentered),
+            ("gone", 0) => Ok(Acquired::Gone),
+            ("late", 0) => Ok(Acquired::Late),
+            _ => Err(unexpected_reply(self.what)),
+        })
     }
 
     pub(crate) fn released(self) -> Result<Reply<Released>, RequestError> {
-        let outcome = match self.word() {
-            "released" => Released::Released { listeners: u32::try_from(self.signed(0)?).ok() },
-            "kept" => Released::Kept,
-            "gone" => Released::Gone { held_by_other: self.number(0)? > 0 },
-            _ => return Err(unexpected_reply(self.what)),
-        };
-        Ok(Reply::new(self.now, outcome))
+        self.outcome(|| match (self.word(), self.len()) {
+            ("released", 1) => match listeners(self.signed(0)?) {
+                Some(listeners) => Ok(Released::Released { listeners }),
+                None => Err(unexpected_reply(self.what)),
+            },
+            ("kept", 0) => Ok(Released::Kept),
+            ("gone", 1) => Ok(Released::Gone { held_by_other: self.number(0)? > 0 }),
+            _ => Err(unexpected_reply(self.what)),
+        })
     }
 
     pub(crate) fn renewed(self) -> Result<Reply<Renewed>, RequestError> {
-        let outcome = match self.word() {
-            "renewed" => Renewed::Renewed,
-            "gone" => Renewed::Gone,
-            "late" => Renewed::Late,
-            _ => return Err(unexpected_reply(self.what)),
-        };
-        Ok(Reply::new(self.now, outcome))
+        self.outcome(|| match (self.word(), self.len()) {
+            ("renewed", 0) => Ok(Renewed::Renewed),
+            ("gone", 0) => Ok(Renewed::Gone),
+            ("late", 0) => Ok(Renewed::Late),
+            _ => Err(unexpected_reply(self.what)),
+        })
     }
 
     pub(crate) fn inspected(self) -> Result<Reply<Inspected>, RequestError> {
-        let outcome = match self.word() {
-            "free" => Inspected::Free,
+        self.outcome(|| match self.word() {
+            "free" => Ok(Inspected::Free),
             "held" => {
                 let (lease, depth) = (self.text(0)?, self.number(1)?);
                 let depth = u32::try_from(depth).ok().filter(|&depth| depth > 0 && is_holder(lease));
                 let depth = depth.ok_or_else(|| no_lock(self.what))?;
                 let (lease, remaining) = (lease.to_owned(), self.remaining(2)?);
-                Inspected::Held(StoredHold { lease, depth, remaining })
+                Ok(Inspected::Held(StoredHold { lease, depth, remaining }))
             }
-            _ => return Err(unexpected_reply(self.what)),
-        };
-        Ok(Reply::new(self.now, outcome))
+            _ => Err(unexpected_reply(self.what)),
+        })
     }
 
     pub(crate) fn probed(self) -> Result<(), RequestError> {
@@ -178,17 +252,16 @@ impl ScriptReply {
                 let what = format!("{} ({})", self.what, self.text(0)?);
                 Err(refused_by_script(&what, self.text(1)?))
             }
-            _ => Err(unexpected_reply(self.what)),
+            _ => Err(self.unexpected()),
         }
     }
 
     pub(crate) fn forced(self) -> Result<Reply<ForceReleased>, RequestError> {
-        let outcome = match self.word() {
-            "forced" => ForceReleased::Released,
-            "changed" => ForceReleased::HolderChanged,
-            _ => return Err(unexpected_reply(self.what)),
-        };
-        Ok(Reply::new(self.now, outcome))
+        self.outcome(|| match self.word() {
+            "forced" => Ok(ForceReleased::Released),
+            "changed" => Ok(ForceReleased::HolderChanged),
+            _ => Err(unexpected_reply(self.what)),
+        })
     }
 }
 
@@ -231,13 +304,6 @@ pub(crate) fn batch(operations: usize, reply: RawReply) -> Option<Vec<RawReply>>
     lines.next().is_none().then_some(replies)
 }
 
-fn list(what: &str, reply: RawReply) -> Result<Vec<RawReply>, RequestError> {
-    match reply {
-        RawReply::List(parts) => Ok(parts),
-        _ => Err(unexpected_reply(what)),
-    }
-}
-
 /// Returns `true` if this is a holder as [`StoredHold`] defines it: `uuid:number`; Redisson's number may be negative.
 fn is_holder(text: &str) -> bool {
     let hyphen = |at| matches!(at, 8 | 13 | 18 | 23);
@@ -252,6 +318,20 @@ fn is_holder(text: &str) -> bool {
 
 fn no_lock(what: &'static str) -> RequestError {
     refused_by_script(what, "WRONGTYPE the key is a hash that is not a lock")
+}
+
+/// Decodes the number of waiters that were woken: `None` within the result if nobody was, and `None` if no server
+/// returns such a number.
+pub(crate) fn listeners(number: i64) -> Option<Option<u32>> {
+    match number {
+        -1 => Some(None),
+        number => u32::try_from(number).ok().map(Some),
+    }
+}
+
+/// Decodes a time of the server.
+fn time(part: &RawReply) -> Option<UtcTime> {
+    number(part).filter(|time| TIMES.contains(time)).map(UtcTime::from_micros)
 }
 
 /// Decodes a number: an integer, or text as the run ledger stores it.
@@ -309,8 +389,9 @@ mod tests {
         let holder = "b983c153-7421-469a-addb-44fb92259a1b:1";
         let inspected = |lease: &str, depth: &str| {
             let text = |text: &str| RawReply::Bytes(text.to_owned().into());
-            let reply = ["5", "held", lease, depth, "-1"].map(text).to_vec();
-            ScriptReply::read("inspect", RawReply::List(reply))?.inspected()
+            let reply = ["1767225600000000", "held", lease, depth, "-1"].map(text).to_vec();
+            let trust = Arc::default();
+            ScriptReply::read("inspect", RawReply::List(reply), &trust, Instant::now())?.inspected()
         };
         assert!(inspected(holder, "2").is_ok());
         for (lease, depth) in [(holder, "0"), (holder, "4294967296"), ("apples", "3")] {

@@ -10,13 +10,16 @@
 //! | [`urls`] | addresses of Redis | no panic; no error repeats a password |
 //! | [`options`] | durations | accepted options leave time to renew |
 //! | [`replies`] | replies of scripts, of any shape | decoding gives an answer or an error, and errors are never *certain* |
+//! | [`grants`] | such a reply to an operation, and the time of the server | only a reply that its script can give is a success |
 //! | [`events`] | events to the state machine, in any order | its invariants |
 
 mod answer;
 mod duration;
+mod grant;
 mod machine;
 mod value;
 
+pub use grant::grants;
 pub use machine::events;
 
 use arbitrary::Unstructured;

@@ -5,6 +5,9 @@ use lock_redis::client::Reply;
 
 const TIME: &str = "1763640000123456";
 
+/// [`TIME`] as a number.
+pub(crate) const TIME_MICROS: i64 = 1_763_640_000_123_456;
+
 const WORDS: [&str; 14] = [
     "granted",
     "busy",
@@ -27,7 +30,7 @@ pub(crate) fn any(u: &mut Unstructured<'_>, depth: u8) -> Result<Reply> {
     Ok(match u.int_in_range(0..=if depth == 0 { 5 } else { 8 })? {
         0 => Reply::Nil,
         1 => Reply::Error((*u.choose(&WORDS)?).to_owned()),
-        2 => Reply::Integer(u.arbitrary()?),
+        2 => Reply::Integer(number(u)?),
         3 => Reply::Bytes((*u.choose(&WORDS)?).into()),
         4 => {
             let many = usize::from(u.arbitrary::<u8>()?).min(u.len());
@@ -51,6 +54,15 @@ pub(crate) fn any(u: &mut Unstructured<'_>, depth: u8) -> Result<Reply> {
             let word = Reply::Bytes((*u.choose(&WORDS)?).into());
             Reply::List([time, word].into_iter().chain(several(u, depth)?).collect())
         }
+    })
+}
+
+/// Returns a number: any, a small one as other commands return it, or one near [`TIME`].
+fn number(u: &mut Unstructured<'_>) -> Result<i64> {
+    Ok(match u.int_in_range(0..=3)? {
+        0 => u.arbitrary()?,
+        1 => u.int_in_range(-1..=3)?,
+        _ => TIME_MICROS + i64::from(u.arbitrary::<i32>()?),
     })
 }
 

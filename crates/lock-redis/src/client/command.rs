@@ -22,6 +22,11 @@ impl Command {
         Self::new("PING", Vec::new())
     }
 
+    /// Reads the server's clock.
+    pub(crate) fn time() -> Self {
+        Self::new("TIME", Vec::new())
+    }
+
     pub(crate) fn asking() -> Self {
         Self::new("ASKING", Vec::new())
     }

@@ -1,6 +1,6 @@
 //! A single dial with the settings of the backend, within its time limit.
 
-use super::{Dialled, answered};
+use super::{Dialled, Trust, answered};
 use crate::{
     client::{Client, Command, Credentials, DialError, DialErrorKind, Endpoint, Events, Listener, Server},
     error,
@@ -80,10 +80,15 @@ impl<C: Client> Dialer<C> {
         };
         let (liveness, replaced) = (Liveness::default(), SetOnce::new());
         let (server, accepted) = (endpoint.server, OnceCell::new());
-        let dialled = Dialled { connection, liveness, end, replaced, secrets, server, accepted };
+        let trust = Arc::new(Trust::new(end.clone()));
+        let dialled = Dialled { connection, liveness, trust, end, replaced, secrets, server, accepted };
+        let silent = || self.failed(&dialled.server, &DialError::silent(self.limit));
+        if let Purpose::Requests = purpose {
+            timeout_at(until, Box::pin(dialled.read_clock())).await.map_err(|_| silent())?;
+        }
         if let Target::Master(_) = &self.target {
             let check = timeout_at(until, Box::pin(is_master(&dialled))).await;
-            check.map_err(|_| self.failed(&dialled.server, &DialError::silent(self.limit)))??;
+            check.map_err(|_| silent())??;
         }
         Ok(dialled)
     }

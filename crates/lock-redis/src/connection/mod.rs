@@ -4,17 +4,20 @@
 mod accepted_node;
 mod dial;
 mod supervisor;
+mod trust;
 
 pub(crate) use accepted_node::AcceptedNode;
 pub(crate) use dial::{Dialer, Purpose, Target};
+pub(crate) use trust::Trust;
 
 use crate::{
     client::{CallError, Client, Command, Connection, PubSub, Reply, Server},
     error::{self, RequestError, Unanswered},
     liveness::Liveness,
+    script_reply::ScriptReply,
     secret::Secrets,
 };
-use lock_core::backend::BackendError;
+use lock_core::{backend::BackendError, clock::UtcTime};
 use std::{
     pin::{Pin, pin},
     sync::Arc,
@@ -24,7 +27,7 @@ use supervisor::Supervisor;
 use tokio::{
     sync::{OnceCell, SetOnce, watch},
     task::JoinHandle,
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 /// The time for which a request waits for a connection that is being dialled.
@@ -49,6 +52,7 @@ pub(crate) type Current<C> = Option<Arc<Dialled<<C as Client>::Connection>>>;
 pub(crate) struct Dialled<T> {
     connection: T,
     liveness: Liveness,
+    pub(crate) trust: Arc<Trust>,
     /// The reason for the end, set once it has ended.
     end: Arc<SetOnce<String>>,
     /// Set when this connection must be replaced although it is still open.
@@ -241,6 +245,27 @@ impl<T: Connection> Dialled<T> {
         }
     }
 
+    /// Decodes the reply of a script that was sent at this time.
+    pub(crate) fn read(
+        &self,
+        what: &'static str,
+        sent: Instant,
+        reply: Reply,
+    ) -> Result<ScriptReply, RequestError> {
+        ScriptReply::read(what, reply, &self.trust, sent)
+    }
+
+    /// Reads the server's clock. Without the permission, the first reply of a script is its first reading.
+    async fn read_clock(&self) {
+        let sent = Instant::now();
+        let Ok(Reply::List(parts)) = self.call(Command::time()).await else { return };
+        let [seconds, micros] = [0, 1].map(|at| parts.get(at)?.integer()?.try_into().ok());
+        if let (Some(seconds), Some(micros)) = (seconds, micros) {
+            let now = Duration::from_secs(seconds) + Duration::from_micros(micros);
+            self.trust.believes(sent, UtcTime::from_micros(0) + now);
+        }
+    }
+
     /// Sends commands with no other command between them.
     async fn pipeline(&self, commands: Vec<Command>) -> Result<Vec<Reply>, Unanswered> {
         self.answer(pin!(self.connection.pipeline(commands))).await
@@ -259,9 +284,12 @@ impl<T: Connection> Dialled<T> {
         };
         match &answer {
             Err(CallError::NotSent(_)) => {}
+            // This may be the reply to another request.
+            _ if self.trust.is_lost() => return Err(Unanswered::ConnectionLost),
+            Err(CallError::Unreadable(_)) => self.trust.lose("unreadable reply"),
             // Also ends the other pending requests immediately.
             Err(CallError::Lost(reason)) => drop(self.end.set(reason.clone())),
-            Ok(_) | Err(CallError::Refused(_) | CallError::Unreadable(_)) => sent.heard(),
+            Ok(_) | Err(CallError::Refused(_)) => sent.heard(),
         }
         answer.map_err(|error| Unanswered::Failed(self.secrets.hide_in_call(error)))
     }

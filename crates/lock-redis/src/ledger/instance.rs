@@ -4,7 +4,7 @@ use super::record::Record;
 use crate::{
     backend::RedisBackend,
     client::Client,
-    error::{RequestError, unexpected_reply},
+    error::RequestError,
     keys::{GroupKeys, JobKeys},
     script,
     script_reply::ScriptReply,
@@ -43,7 +43,7 @@ pub(super) async fn add<C: Client>(
         "unchanged" => AddReply::Unchanged,
         "already_run" => AddReply::AlreadyRun,
         "full" => AddReply::Full,
-        _ => return Err(unexpected_reply(reply.what).into()),
+        _ => return Err(reply.unexpected().into()),
     };
     Ok(Reply::new(reply.now, outcome))
 }
@@ -65,7 +65,7 @@ pub(super) async fn remove<C: Client>(
     let outcome = match reply.word() {
         "removed" => RemoveReply::Removed,
         "unknown" => RemoveReply::Unknown,
-        _ => return Err(unexpected_reply(reply.what).into()),
+        _ => return Err(reply.unexpected().into()),
     };
     Ok(Reply::new(reply.now, outcome))
 }
@@ -85,7 +85,7 @@ pub(super) async fn read<C: Client>(
             Instances::Changed { revision: reply.number(0)?, instances, removed }
         }
         "all" => Instances::All { revision: reply.number(0)?, instances: decode(&reply)?.0 },
-        _ => return Err(unexpected_reply(reply.what).into()),
+        _ => return Err(reply.unexpected().into()),
     };
     Ok(Reply::new(reply.now, outcome))
 }

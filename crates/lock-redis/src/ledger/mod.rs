@@ -53,7 +53,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             let status = match reply.text(2 * at)? {
                 "new" => JobStatus::New,
                 "existing" => JobStatus::Existing,
-                _ => return Err(unexpected_reply(reply.what)),
+                _ => return Err(reply.unexpected()),
             };
             Ok(RegisteredJob { watermark: UtcTime::from_millis(reply.number(2 * at + 1)?), status })
         };
@@ -126,7 +126,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             "outdated" => ClaimReply::Outdated,
             "gone" => ClaimReply::Gone,
             "unregistered" => ClaimReply::Unregistered,
-            _ => return Err(unexpected_reply(reply.what).into()),
+            _ => return Err(reply.unexpected().into()),
         };
         Ok(Reply::new(reply.now, outcome))
     }
@@ -146,7 +146,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             "replaced" => Ok(RunRenewal::Replaced),
             "cancelled" => Ok(RunRenewal::Cancelled),
             "gone" => Ok(RunRenewal::Gone),
-            _ => Err(unexpected_reply(reply.what)),
+            _ => Err(reply.unexpected()),
         };
         let outcome = (0..runs.len()).map(of_one).collect::<Result<_, RequestError>>()?;
         Ok(Reply::new(reply.now, outcome))
@@ -177,7 +177,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let outcome = match reply.word() {
             "recorded" => EndReply::Recorded,
             "gone" => EndReply::Gone,
-            _ => return Err(unexpected_reply(reply.what).into()),
+            _ => return Err(reply.unexpected().into()),
         };
         Ok(Reply::new(reply.now, outcome))
     }
@@ -259,7 +259,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             "unregistered" => CommandReply::Unregistered,
             "full" => CommandReply::Full,
             "gone" => CommandReply::Gone,
-            _ => return Err(unexpected_reply(reply.what).into()),
+            _ => return Err(reply.unexpected().into()),
         };
         Ok(Reply::new(reply.now, outcome))
     }
@@ -270,7 +270,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let outcome = match reply.word() {
             "unchanged" => FleetControls::Unchanged,
             "changed" => changed(&reply, 0)?,
-            _ => return Err(unexpected_reply(reply.what).into()),
+            _ => return Err(reply.unexpected().into()),
         };
         Ok(Reply::new(reply.now, outcome))
     }
@@ -284,7 +284,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let args = jobs.into_iter().flat_map(of_one).collect();
         let reply = self.run_together(&script::LEDGER_DESCRIBE, keys, args).await?;
         if reply.word() != "described" {
-            return Err(unexpected_reply(reply.what).into());
+            return Err(reply.unexpected().into());
         }
         Ok(Reply::new(reply.now, ()))
     }
@@ -293,7 +293,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let GroupKeys { nodes, summaries, .. } = GroupKeys::of(&group);
         let reply = self.run(&script::LEDGER_SUMMARY, vec![nodes, summaries], Vec::new()).await?;
         if reply.word() != "summary" {
-            return Err(unexpected_reply(reply.what).into());
+            return Err(reply.unexpected().into());
         }
         let first = 1 + 2 * reply.count(0)? as usize;
         let mut summary = GroupSummary { jobs: Vec::new(), nodes: Vec::new() };
@@ -327,7 +327,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         args.extend(fingerprints(&r.watermarks));
         let reply = self.run_together(&script::LEDGER_HEARTBEAT, keys, args).await?;
         if reply.word() != "alive" {
-            return Err(unexpected_reply(reply.what).into());
+            return Err(reply.unexpected().into());
         }
         let marks = 1 + 2 * reply.count(0)? as usize;
         let instances = marks + r.watermarks.len();
@@ -365,7 +365,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
 
 impl ScriptReply {
     fn count(&self, at: usize) -> Result<u32, RequestError> {
-        u32::try_from(self.number(at)?).map_err(|_| unexpected_reply(self.what))
+        u32::try_from(self.number(at)?).map_err(|_| self.unexpected())
     }
 }
 

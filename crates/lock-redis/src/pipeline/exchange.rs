@@ -80,7 +80,7 @@ pub(crate) async fn alone<C: Client>(
     let answer = script.run(dialled, delivery, keys(operation), write).await;
     let answer = answer.map_err(|error| error.during(script.name));
     let reply = answer.and_then(|Delivered { reply, is_acknowledged }| {
-        shared.accepted(ScriptReply::read(script.name, in_full(operation, reply))?, is_acknowledged)
+        shared.accepted(dialled.read(script.name, sent, in_full(operation, reply))?, is_acknowledged)
     });
     shared.observe(sent, std::slice::from_ref(&reply));
     reply
@@ -99,12 +99,15 @@ async fn together<C: Client>(
         Ok(Delivered { reply, is_acknowledged }) => match script_reply::batch(operations.len(), reply) {
             Some(replies) => {
                 let accepted = |(operation, reply)| {
-                    let reply = ScriptReply::read(what(operation), in_full(operation, reply))?;
+                    let reply = dialled.read(what(operation), sent, in_full(operation, reply))?;
                     shared.accepted(reply, is_acknowledged)
                 };
                 operations.iter().zip(replies).map(accepted).collect()
             }
-            None => whats().map(|what| Err(unexpected_reply(what))).collect(),
+            None => {
+                dialled.trust.lose("unexpected reply");
+                whats().map(|what| Err(unexpected_reply(what))).collect()
+            }
         },
         // The server checks permissions, role and memory before it runs a script. If a batch is refused because of one
         // operation, the others may still succeed.

@@ -20,7 +20,7 @@ mod release;
 mod task;
 
 pub(crate) use exchange::alone;
-pub(crate) use operation::{Operations, complete, is_worth_sending, leave_out, millis, slot};
+pub(crate) use operation::{Operations, complete, in_full, is_worth_sending, leave_out, millis, slot};
 
 use crate::{client::Client, error::runtime_ended, shared::Shared, sync::lock};
 use call::Call;

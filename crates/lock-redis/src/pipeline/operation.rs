@@ -21,9 +21,6 @@ use std::{
     time::Duration,
 };
 
-/// Maximum number of tokens that `acquire.lua` reserves.
-const MAX_RESERVE: u32 = 1000;
-
 /// Returns the script of an operation, or `None` if a single server does not support it.
 pub(super) fn script(operation: &Operation) -> Option<&'static Script> {
     match operation {
@@ -127,12 +124,14 @@ pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>
 }
 
 /// Expands a script reply that contains only the time.
-pub(super) fn in_full(operation: &Operation, reply: RawReply) -> RawReply {
+pub(crate) fn in_full(operation: &Operation, reply: RawReply) -> RawReply {
     let RawReply::Integer(now) = reply else { return reply };
     match operation {
         Operation::Acquire(request, _) => match request.mode {
+            // With a floor, the tokens follow.
+            AcquireMode::New { floor: Some(_), .. } => reply,
             AcquireMode::New { reserve, .. } => {
-                let last = now.saturating_add(i64::from(reserve.min(MAX_RESERVE)));
+                let last = now.saturating_add(i64::from(reserve.min(script_reply::MAX_RESERVE)));
                 script_reply::in_full(reply, "granted", &[now, last, 0])
             }
             AcquireMode::Reenter { .. } => script_reply::in_full(reply, "reentered", &[]),
@@ -199,7 +198,13 @@ pub(crate) fn complete(operation: Operation, reply: Result<ScriptReply, RequestE
         Ok(reply.and_then(read)?)
     }
     contained(|| match operation {
-        Operation::Acquire(_, completion) => completion.complete(answer(reply, ScriptReply::acquired)),
+        Operation::Acquire(request, completion) => {
+            let read = match request.mode {
+                AcquireMode::New { .. } => ScriptReply::acquired,
+                _ => ScriptReply::reentered,
+            };
+            completion.complete(answer(reply, read));
+        }
         Operation::Renew(_, completion) => completion.complete(answer(reply, ScriptReply::renewed)),
         Operation::Release(_, completion) => completion.complete(answer(reply, ScriptReply::released)),
         other => other.fail(unsupported().into()),

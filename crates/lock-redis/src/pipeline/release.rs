@@ -10,7 +10,7 @@
 
 use super::operation::lease;
 use crate::{
-    client::{Client, Command, Reply},
+    client::{Client, Command, Connection, Reply},
     connection::Dialled,
     error::{RequestError, Unanswered, not_woken, unexpected_reply},
     keys,
@@ -24,6 +24,7 @@ use lock_core::{
     clock::UtcTime,
 };
 use std::{pin::pin, slice};
+use tokio::time::Instant;
 
 /// Frees the lock if the operation is its release, and wakes the waiters.
 ///
@@ -38,14 +39,15 @@ pub(super) async fn release<C: Client>(
     if request.depth_left > 0 || request.notify != NotifyWaiters::EvenIfGone {
         return None;
     }
-    let now = shared.clock.now()?;
+    let now = dialled.trust.now()?;
     let free = Command::hdel(request.name.as_str().to_owned(), lease(request.lease));
     let wake = Command::wake(shared.pubsub, keys::channel(&request.name));
     // `join` polls them in this order, and the first poll sends.
     let (free, wake) = (pin!(dialled.call(free)), pin!(dialled.call(wake)));
     let reply = match join(free, wake).await {
-        (Ok(Reply::Integer(1)), woken) => freed(now, woken),
-        (Ok(_), _) => return None,
+        (Ok(Reply::Integer(1)), woken) => freed(dialled, now, woken),
+        (Ok(Reply::Integer(0)), _) => return None,
+        (Ok(_), _) => Err(out_of_step(dialled)),
         (Err(error), _) => Err(error.during(RELEASE.name)),
     };
     shared.observe_errors(slice::from_ref(&reply));
@@ -53,13 +55,23 @@ pub(super) async fn release<C: Client>(
 }
 
 /// Returns the reply of the script for a lock that was freed.
-fn freed(now: UtcTime, woken: Result<Reply, Unanswered>) -> Result<ScriptReply, RequestError> {
+fn freed<T: Connection>(
+    dialled: &Dialled<T>,
+    now: UtcTime,
+    woken: Result<Reply, Unanswered>,
+) -> Result<ScriptReply, RequestError> {
     match woken {
-        Ok(Reply::Integer(listeners)) => {
+        Ok(Reply::Integer(number)) if (0..=u32::MAX.into()).contains(&number) => {
             let now = Reply::Integer(now.as_micros().cast_signed());
-            ScriptReply::read(RELEASE.name, script_reply::in_full(now, "released", &[listeners]))
+            dialled.read(RELEASE.name, Instant::now(), script_reply::in_full(now, "released", &[number]))
         }
-        Ok(_) => Err(unexpected_reply(RELEASE.name)),
+        Ok(_) => Err(out_of_step(dialled)),
         Err(error) => Err(not_woken(RELEASE.name, &error)),
     }
+}
+
+/// Ends a connection whose reply does not fit its command.
+fn out_of_step<T: Connection>(dialled: &Dialled<T>) -> RequestError {
+    dialled.trust.lose("unexpected reply");
+    unexpected_reply(RELEASE.name)
 }

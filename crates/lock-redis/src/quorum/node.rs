@@ -9,7 +9,7 @@ use crate::{
     keys::{self, NODE_MARKER},
     pipeline::millis,
     script::{EXTEND, FREE, HEAL, PROPOSE, Script, Words},
-    script_reply::{ScriptReply, in_full},
+    script_reply::{ScriptReply, in_full, listeners},
     shared::Shared,
 };
 use async_trait::async_trait;
@@ -63,7 +63,7 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
         let min_age = i64::try_from(p.min_age.as_micros()).unwrap_or(i64::MAX);
         let is_whole = !matches!(reply, Ok(RawReply::Integer(_)));
         let reply = reply.map(|reply| in_full(reply, "granted", &[min_age]));
-        let vote = server.read(&PROPOSE, sent, reply)?.vote()?;
+        let vote = server.read(&PROPOSE, &dialled, sent, reply)?.vote()?;
         if let Some(node) = dialled.accepted.get()
             && is_whole
             && reads_age
@@ -111,12 +111,13 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
                 words.push(Cow::Owned(keys::channel(&r.name)));
             }
         };
-        let (_, sent, reply) = server.call(&FREE, 1, write).await?;
-        if let Ok(RawReply::Integer(listeners)) = reply {
-            let outcome = Released::Released { listeners: u32::try_from(listeners).ok() };
-            return Ok(Freed { now: None, outcome });
+        let (dialled, sent, reply) = server.call(&FREE, 1, write).await?;
+        if let Ok(RawReply::Integer(number)) = reply
+            && let Some(listeners) = listeners(number)
+        {
+            return Ok(Freed { now: None, outcome: Released::Released { listeners } });
         }
-        let Reply { now, outcome, .. } = server.read(&FREE, sent, reply)?.released()?;
+        let Reply { now, outcome, .. } = server.read(&FREE, &dialled, sent, reply)?.released()?;
         Ok(Freed { now: Some(now), outcome })
     }
 
@@ -171,8 +172,8 @@ impl<C: Client> Shared<C> {
         keys: usize,
         write: impl Fn(&AcceptedNode, &mut Words),
     ) -> Result<ScriptReply, RequestError> {
-        let (_, sent, reply) = self.call(script, keys, write).await?;
-        self.read(script, sent, reply)
+        let (dialled, sent, reply) = self.call(script, keys, write).await?;
+        self.read(script, &dialled, sent, reply)
     }
 
     /// Runs a script of a node. Returns the connection, the time at which the script was sent, and the reply. `write`
@@ -195,10 +196,11 @@ impl<C: Client> Shared<C> {
     fn read(
         &self,
         script: &Script,
+        dialled: &Dialled<C::Connection>,
         sent: Instant,
         reply: Result<RawReply, RequestError>,
     ) -> Result<ScriptReply, RequestError> {
-        let reply = reply.and_then(|reply| ScriptReply::read(script.name, reply));
+        let reply = reply.and_then(|reply| dialled.read(script.name, sent, reply));
         self.observe(sent, std::slice::from_ref(&reply));
         reply
     }

@@ -4,7 +4,10 @@ use crate::{
     error::{RequestError, refused_by_script, server_error, unexpected_reply},
     script_reply::ScriptReply,
 };
-use lock_core::quorum::{Extended, Healed, NodeReply, Vote};
+use lock_core::{
+    backend::Reply,
+    quorum::{Extended, Healed, NodeReply, Vote},
+};
 use std::time::Duration;
 
 /// Number of parts in the reply to one extension.
@@ -12,30 +15,28 @@ const PER_ITEM: usize = 2;
 
 impl ScriptReply {
     pub(crate) fn vote(self) -> Result<NodeReply<Vote>, RequestError> {
-        let outcome = match self.word() {
-            "granted" => Vote::Granted,
-            "busy" => Vote::Busy {
+        self.of_node(|| match (self.word(), self.len()) {
+            ("granted", 1) => Ok(Vote::Granted),
+            ("busy", 4) => Ok(Vote::Busy {
                 remaining: self.remaining(1)?,
                 counter: self.number(2)?,
                 holder: self.text(3)?.to_owned(),
-            },
-            "stale" => Vote::Stale { counter: self.number(1)? },
-            "clock" => Vote::ClockOff,
-            "quarantined" => Vote::Quarantined,
-            "late" => Vote::Late,
-            _ => return Err(unexpected_reply(self.what)),
-        };
-        self.of_node(outcome)
+            }),
+            ("stale", 2) => Ok(Vote::Stale { counter: self.number(1)? }),
+            ("clock", 1) => Ok(Vote::ClockOff),
+            ("quarantined", 1) => Ok(Vote::Quarantined),
+            ("late", 1) => Ok(Vote::Late),
+            _ => Err(unexpected_reply(self.what)),
+        })
     }
 
     pub(crate) fn healed(self) -> Result<NodeReply<Healed>, RequestError> {
-        let outcome = match self.word() {
-            "set" => Healed::Set,
-            "busy" => Healed::Busy,
-            "late" => Healed::Late,
-            _ => return Err(unexpected_reply(self.what)),
-        };
-        self.of_node(outcome)
+        self.of_node(|| match (self.word(), self.len()) {
+            ("set", 1) => Ok(Healed::Set),
+            ("busy", 1) => Ok(Healed::Busy),
+            ("late", 1) => Ok(Healed::Late),
+            _ => Err(unexpected_reply(self.what)),
+        })
     }
 
     /// Returns the replies to this many extensions, in order.
@@ -44,25 +45,28 @@ impl ScriptReply {
         items: usize,
     ) -> Result<Vec<Result<NodeReply<Extended>, RequestError>>, RequestError> {
         if self.word() != "extended" || self.len() != 1 + PER_ITEM * items {
-            return Err(unexpected_reply(self.what));
+            return Err(self.unexpected());
         }
         let answer = |item: usize| {
             let at = 1 + PER_ITEM * item;
-            let outcome = match self.text(at)? {
-                "extended" => Extended::Extended,
-                "gone" => Extended::Gone,
-                "late" => Extended::Late,
-                "refused" => return Err(refused_by_script(self.what, self.text(at + 1)?)),
-                "error" => return Err(server_error(self.what, self.text(at + 1)?)),
-                _ => return Err(unexpected_reply(self.what)),
-            };
-            self.of_node(outcome)
+            self.of_node(|| match self.text(at)? {
+                "extended" => Ok(Extended::Extended),
+                "gone" => Ok(Extended::Gone),
+                "late" => Ok(Extended::Late),
+                "refused" => Err(refused_by_script(self.what, self.text(at + 1)?)),
+                "error" => Err(server_error(self.what, self.text(at + 1)?)),
+                _ => Err(unexpected_reply(self.what)),
+            })
         };
         Ok((0..items).map(answer).collect())
     }
 
     /// Adds the node's time and its age, which is the first part of the reply.
-    fn of_node<T>(&self, outcome: T) -> Result<NodeReply<T>, RequestError> {
-        Ok(NodeReply { now: self.now, age: Duration::from_micros(self.number(0)?), outcome })
+    fn of_node<T>(
+        &self,
+        read: impl FnOnce() -> Result<T, RequestError>,
+    ) -> Result<NodeReply<T>, RequestError> {
+        let Reply { now, outcome: (age, outcome), .. } = self.outcome(|| Ok((self.number(0)?, read()?)))?;
+        Ok(NodeReply { now, age: Duration::from_micros(age), outcome })
     }
 }

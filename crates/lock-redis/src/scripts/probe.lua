@@ -8,7 +8,8 @@
 --   lacks, names            the commands that are denied, separated by spaces
 --   failed, name, error     the first command that failed for another reason
 local time = redis.pcall('TIME')
-if time.err then return {0, 'lacks', 'TIME'} end
+-- A reply needs the time.
+if time.err then return redis.error_reply('NOPERM the user lacks permissions (TIME)') end
 local now = time[1] * 1000000 + time[2]
 local lacks, failed = {}, nil
 

@@ -114,7 +114,7 @@ async fn failed_item_does_not_fail_its_neighbours() {
         // Failed midway.
         list(&["error", "ERR value is not an integer or out of range"]),
         list(&["error", "@user_script: 9: -OOM command not allowed when used memory > 'maxmemory'."]),
-        list(&["unknown word"]),
+        list(&["error", "unknown word"]),
         list(&["gone"]),
         list(&["renewed"]),
         list(&["error", "WRONGTYPE Operation against a key holding the wrong kind of value"]),
@@ -152,10 +152,16 @@ async fn failed_item_does_not_fail_its_neighbours() {
 async fn batch_reply_of_another_length_is_unknown_for_all() {
     let (client, backend) = warm().await;
     for reply in ["1\nlate", "1\nlate\nlate\nlate\nlate", "1\nlate\nlate\nrefused", "late\nlate\nlate", ""] {
+        client.recover();
+        acquire(&backend, "x").await.unwrap();
         gather(&client, move |_| Answer::Reply(text(reply)));
-        for answer in acquire_together(&client, &backend, &locks(3)).await {
+        let locks = locks(3);
+        let together = join_all(locks.iter().map(|lock| acquire(&backend, lock)));
+        let (first, answers) = tokio::join!(acquire(&backend, "first"), together);
+        for answer in answers {
             assert_eq!(meaning(&answer), (Kind::Protocol, Applied::Unknown), "{reply}");
         }
+        assert!(first.is_err(), "the connection ended");
     }
 }
 
@@ -274,7 +280,7 @@ async fn operations_whose_time_ended_in_the_queue_are_not_sent() {
 async fn every_batch_sets_the_clock() {
     let (client, backend) = warm().await;
     client.answer(|_| Answer::Usual);
-    client.server().ahead = Duration::from_secs(3_600);
+    client.server().ahead = Duration::from_secs(60);
     acquire_together(&client, &backend, &locks(3)).await;
     let estimate = backend.server_now(&acquisition("any").name).unwrap().as_micros();
     assert_eq!(estimate, client.server().now());

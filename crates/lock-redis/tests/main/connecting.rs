@@ -99,7 +99,9 @@ async fn unsuitable_servers_are_refused_by_kind() {
 async fn missing_rights_are_named() {
     let client = Scripted::default();
     client.answer(|asked| match asked.name {
-        "EVAL" => Answer::Reply(Reply::List(["1", "lacks", "HSET PEXPIRE"].map(text).to_vec())),
+        "EVAL" => {
+            Answer::Reply(Reply::List(["1767225600000000", "lacks", "HSET PEXPIRE"].map(text).to_vec()))
+        }
         _ => Answer::Usual,
     });
     is_refused(&client, Kind::Denied, "(HSET PEXPIRE)").await;

@@ -9,6 +9,7 @@ mod completing;
 mod connecting;
 mod reconnecting;
 mod releasing;
+mod replies;
 mod requests;
 mod scripted;
 mod secrets;

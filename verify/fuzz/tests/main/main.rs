@@ -77,6 +77,11 @@ fn replies_of_any_shape() {
 }
 
 #[test]
+fn only_replies_that_scripts_give_are_grants() {
+    feed(20_000, lock_fuzz::grants, |random| bytes(random, 120));
+}
+
+#[test]
 fn events_in_any_order() {
     feed(20_000, lock_fuzz::events, |random| bytes(random, 4_000));
 }
@@ -88,6 +93,7 @@ fn short_inputs_break_nothing() {
         let data: Vec<u8> = (0..length).map(|at| (at * 37 % 251) as u8).collect();
         lock_fuzz::events(&data);
         lock_fuzz::replies(&data);
+        lock_fuzz::grants(&data);
         lock_fuzz::options(&data);
     }
 }

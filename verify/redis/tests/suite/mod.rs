@@ -17,6 +17,7 @@ mod heartbeats;
 mod links;
 mod listing;
 mod no_lock;
+mod out_of_step;
 mod outage;
 mod quorum;
 mod records;

@@ -10,7 +10,7 @@ use lock_redis::{
     },
 };
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     future::pending,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -114,7 +114,7 @@ impl Client for Scripted {
         server.last_connection += 1;
         let id = server.last_connection;
         server.connections.insert(id, Open { events, channels: BTreeSet::new() });
-        Ok(ScriptedConnection { client: self.clone(), id })
+        Ok(ScriptedConnection { client: self.clone(), id, early: Mutex::default() })
     }
 }
 
@@ -128,6 +128,7 @@ impl Scripted {
 pub(crate) struct ScriptedConnection {
     client: Scripted,
     id: usize,
+    early: Mutex<VecDeque<Result<Reply, CallError>>>,
 }
 
 impl ScriptedConnection {
@@ -146,10 +147,15 @@ impl ScriptedConnection {
             (asked, answer)
         };
         match answer {
-            Answer::Usual => usual(&mut self.client.server(), &asked),
+            Answer::Usual => self.in_order(usual(&mut self.client.server(), &asked)),
+            Answer::Twice => {
+                let reply = usual(&mut self.client.server(), &asked);
+                self.early().push_back(reply.clone());
+                self.in_order(reply)
+            }
             Answer::Late(after) => {
                 sleep(after).await;
-                usual(&mut self.client.server(), &asked)
+                self.in_order(usual(&mut self.client.server(), &asked))
             }
             Answer::Reply(reply) => Ok(reply),
             Answer::Error(error) => Err(error),
@@ -160,6 +166,20 @@ impl ScriptedConnection {
                 Err(CallError::Lost("reset by peer, which quotes 'canary'".to_owned()))
             }
         }
+    }
+}
+
+impl ScriptedConnection {
+    /// The replies that arrived before their requests.
+    fn early(&self) -> MutexGuard<'_, VecDeque<Result<Reply, CallError>>> {
+        self.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the oldest reply that no request has got.
+    fn in_order(&self, reply: Result<Reply, CallError>) -> Result<Reply, CallError> {
+        let mut early = self.early();
+        early.push_back(reply);
+        early.pop_front().unwrap()
     }
 }
 

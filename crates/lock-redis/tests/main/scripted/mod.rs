@@ -26,6 +26,8 @@ pub(crate) enum Answer {
     Late(Duration),
     Reply(Reply),
     Error(CallError),
+    /// The reply of Redis, which arrives twice: each later request on the connection gets the reply to the one before.
+    Twice,
     /// No reply while the connection lives.
     Never,
     /// The connection ends instead.
@@ -169,6 +171,12 @@ impl Server {
     fn usual(&mut self, asked: &Arrived) -> Result<Reply, CallError> {
         match (asked.name, asked.script) {
             ("PING", _) => Ok(text("PONG")),
+            ("TIME", _) => {
+                let now = self.now();
+                Ok(Reply::List(
+                    [now / 1_000_000, now % 1_000_000].map(|part| text(&part.to_string())).to_vec(),
+                ))
+            }
             ("WAIT", _) => Ok(Reply::Integer(self.acknowledging)),
             ("CONFIG", _) => {
                 let settings = ["min-replicas-to-write", "1", "min-replicas-max-lag", "10"];
