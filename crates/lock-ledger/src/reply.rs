@@ -41,6 +41,9 @@ pub enum ClaimReply {
     Duplicate,
     /// A later scheduled time was already decided.
     Superseded,
+    /// Some of the scheduled times to [skip](crate::Skip) were already decided, but not the last one. Nothing was
+    /// decided. Read the watermark, and count the others again.
+    PartlyDecided,
     /// The scheduled time is still in the future.
     Early {
         /// The remaining time until the scheduled time.

@@ -299,6 +299,11 @@ impl Planner {
                 skipped(SkipReason::DecidedElsewhere, count);
                 job.decided();
             }
+            // Another node has started or skipped a part of the series. The rest is counted again.
+            ClaimOutcome::Answered(ClaimReply::PartlyDecided) => {
+                job.forget();
+                out.push(Command::Register(due.job.clone()));
+            }
             // A claim in doubt needs no room, since the store may have granted it.
             ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) if due.in_doubt.is_some() => {
                 job.back_off(now)

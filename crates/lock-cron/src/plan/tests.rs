@@ -13,7 +13,7 @@ use crate::{
     terms::JobTerms,
     time::UtcTime,
 };
-use ClaimReply::{Busy, Duplicate, Early, Unregistered};
+use ClaimReply::{Busy, Duplicate, Early, PartlyDecided, Unregistered};
 use lock_core::{FencingToken, LockName};
 use lock_ledger::{CatchUp, ClaimId, ClaimReply, RunId, Skip};
 use std::time::Duration;
@@ -330,6 +330,19 @@ fn skip_by_another_leader_is_not_counted_again() {
     let Some(Command::Claim(due)) = out.pop() else { panic!("a request to skip") };
     story.planner.claim_answered(at(300), &due, ClaimOutcome::Answered(Duplicate), &mut out);
     assert_eq!(out, [skipped(SkipReason::DecidedElsewhere, 4)]);
+}
+
+#[test]
+fn partly_decided_skip_is_counted_again() {
+    let mut story = Story::led("* * * * *", JobTerms { misfire: Misfire::Skip, ..JobTerms::default() });
+    let mut out = Vec::new();
+    story.planner.tick(at(300), u32::MAX, &mut Budget::default(), &mut out);
+    let Some(Command::Claim(due)) = out.pop() else { panic!("a request to skip") };
+    story.planner.claim_answered(at(300), &due, ClaimOutcome::Answered(PartlyDecided), &mut out);
+    assert_eq!(out, [Command::Register(name())], "nothing is counted before the watermark is known");
+    register(&mut story.planner, &name(), at(120));
+    assert_eq!(story.claims(at(300)), [(run_at(300), CatchUp::No)]);
+    assert_eq!(story.missed, 2);
 }
 
 #[test]

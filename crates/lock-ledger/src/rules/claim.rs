@@ -126,13 +126,18 @@ fn refuse_instant(job: &Job, now: UtcTime, at: UtcTime, r: &ClaimRequest) -> Opt
     if at_ms == job.watermark_ms || job.open.contains_key(&r.run) {
         return Some(ClaimReply::Duplicate);
     }
-    if at_ms <= job.decided_ms(r.schedule) {
+    let decided_ms = job.decided_ms(r.schedule);
+    if at_ms <= decided_ms {
         return Some(ClaimReply::Superseded);
+    }
+    let first = r.skip.as_ref().and_then(|skip| skip.first.scheduled());
+    if first.is_some_and(|first| first.as_millis() <= decided_ms) {
+        return Some(ClaimReply::PartlyDecided);
     }
     let now_ms = now.as_millis();
     if at_ms > now_ms {
         return Some(ClaimReply::Early { wait: Duration::from_millis(at_ms - now_ms) });
     }
-    let is_behind = r.after.is_some_and(|after| job.decided_ms(r.schedule) < after.as_millis());
+    let is_behind = r.after.is_some_and(|after| decided_ms < after.as_millis());
     is_behind.then_some(ClaimReply::Behind)
 }

@@ -121,6 +121,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             "early" => ClaimReply::Early { wait: Duration::from_millis(reply.number(0)?) },
             "duplicate" => ClaimReply::Duplicate,
             "superseded" => ClaimReply::Superseded,
+            "partly_decided" => ClaimReply::PartlyDecided,
             "behind" => ClaimReply::Behind,
             "paused" => ClaimReply::Paused,
             "outdated" => ClaimReply::Outdated,

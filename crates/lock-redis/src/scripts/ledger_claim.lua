@@ -13,7 +13,7 @@
 -- replies, each after the server's time in µs:
 --   claimed, token, attempt, failures, payload or ''   also the reply to a repeat
 --   busy, others   pool_full, others in the pool   early, ms
---   skipped | expired | duplicate | superseded | behind | paused | outdated | gone | unregistered
+--   skipped | expired | duplicate | superseded | partly_decided | behind | paused | outdated | gone | unregistered
 local name, run, claim, length = ARGV[1], ARGV[2], ARGV[3], ARGV[17]
 local lease = tonumber(ARGV[14])
 local job = fields(KEYS[1])
@@ -126,11 +126,11 @@ if at then
   if controls.paused == true then return answer('paused') end
   if (controls.revision or '0') ~= ARGV[11] then return answer('outdated') end
   if at == tonumber(job.mark) or open then return answer('duplicate') end
-  if at <= decided(job.mark, decode(job.since), ARGV[10]) then return answer('superseded') end
+  local mark = decided(job.mark, decode(job.since), ARGV[10])
+  if at <= mark then return answer('superseded') end
+  if ARGV[7] ~= '' and tonumber(ARGV[7]) <= mark then return answer('partly_decided') end
   if at > now_ms then return answer('early', int(at - now_ms)) end
-  if ARGV[18] ~= '' and decided(job.mark, decode(job.since), ARGV[10]) < tonumber(ARGV[18]) then
-    return answer('behind')
-  end
+  if ARGV[18] ~= '' and mark < tonumber(ARGV[18]) then return answer('behind') end
 elseif backfill_id then
   if controls.paused == true then return answer('paused') end
   backfill = decode(redis.call('HGET', KEYS[4], backfill_id))

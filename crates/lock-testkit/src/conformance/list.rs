@@ -137,6 +137,7 @@ macro_rules! each_ledger_property {
             claim::jobs_and_groups_are_independent,
             claim::a_claim_after_an_undecided_instant_is_behind,
             skip::a_skip_moves_the_watermark,
+            skip::a_partly_decided_series_is_refused,
             skip::a_repeated_row_counts_once,
             skip::adjacent_skips_are_one_entry,
             overlap::an_open_run_skips_the_next_for_good,

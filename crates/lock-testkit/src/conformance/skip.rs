@@ -1,7 +1,11 @@
 //! Skip properties. A skipped scheduled time is decided without a run, once in the whole fleet.
 
-use super::{LedgerHarness, ledger_fixture::LedgerFixture};
-use lock_ledger::{AfterAttempt, ClaimReply, ClaimRequest, RunOutcome, Skip};
+use super::{
+    LedgerHarness,
+    ledger_fixture::{LedgerFixture, SCHEDULE},
+};
+use lock_ledger::{AfterAttempt, ClaimReply, ClaimRequest, RunId, RunOutcome, Skip};
+use std::time::Duration;
 
 /// The next leader neither starts a skipped scheduled time nor counts it again.
 pub async fn a_skip_moves_the_watermark(h: &impl LedgerHarness) {
@@ -20,6 +24,32 @@ pub async fn a_skip_moves_the_watermark(h: &impl LedgerHarness) {
     assert_eq!((row.first, row.run), (ledger.instant(1), ledger.instant(20)));
     assert_eq!(ledger.open_runs().await, []);
     ledger.claim(21).await;
+}
+
+/// A series whose first time is decided is refused as a whole, because another node may have started that run.
+pub async fn a_partly_decided_series_is_refused(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "skip-partly").await;
+    let run = ledger.claim(10).await;
+    ledger.end(&run, RunOutcome::Succeeded, AfterAttempt::Finish).await;
+    for first in [1, 10] {
+        assert_eq!(ledger.skip(first, 30, 3).await, ClaimReply::PartlyDecided, "from {first} ms");
+    }
+    assert_eq!(ledger.outcomes().await, [RunOutcome::Succeeded], "a refused series must leave no record");
+    assert_eq!(ledger.skip(5, 10, 2).await, ClaimReply::Duplicate);
+    assert_eq!(ledger.skip(20, 30, 2).await, ClaimReply::Skipped);
+    let since = ledger.register(SCHEDULE + 1).await.watermark;
+    let skip = Skip { first: ledger.instant(40), count: 2, detail: "missed".to_owned() };
+    h.pass(Duration::from_millis(20)).await;
+    let of_new = ClaimRequest {
+        skip: Some(skip),
+        schedule: SCHEDULE + 1,
+        ..ledger.request(RunId::Scheduled(since + Duration::from_millis(10)))
+    };
+    assert_eq!(
+        ledger.send(of_new).await,
+        ClaimReply::PartlyDecided,
+        "the new schedule starts within the series"
+    );
 }
 
 /// A skip repeated after a lost reply counts once.

@@ -236,6 +236,8 @@ planted_bugs! {
     CountsRepeatedSkipTwice: [LedgerConformance],
     /// A skip of consecutive scheduled times does not move the watermark.
     SkipKeepsWatermark: [LedgerConformance],
+    /// A series of skips is counted although one of its times was started.
+    SkipsStartedTimes: [LedgerConformance],
     /// Each skip is a separate entry in the history.
     NeverFoldsSkips: [LedgerConformance],
     /// A changed schedule starts at the job's watermark.

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 const STEPS: usize = 10_000;
 /// The number of kinds of answers.
-const KINDS: usize = 38;
+const KINDS: usize = 39;
 /// The length of a history.
 const HISTORY: u32 = 60;
 
@@ -156,7 +156,8 @@ impl Run {
         };
         let count = u32::try_from(1 + self.random.below(9)).unwrap();
         let detail = self.pick(&["missed", "a later run took its place"]).to_owned();
-        let is_row = run.scheduled().is_some() && self.random.chance(0.1);
+        let is_row = run.scheduled().is_some() && self.random.chance(0.2);
+        let first = RunId::at_millis(around - self.random.below(10));
         ClaimRequest {
             revision: self.revision(&job.name),
             definition: self.definition(&job.name),
@@ -164,7 +165,7 @@ impl Run {
             run,
             claim: ClaimId::random(),
             retry_of: None,
-            skip: is_row.then(|| Skip { first: RunId::at_millis(around - 9), count, detail }),
+            skip: is_row.then(|| Skip { first, count, detail }),
             after: self.random.chance(0.2).then(|| UtcTime::from_millis(around - 1)),
             schedule: self.random.below(12),
             overlap,
@@ -200,6 +201,7 @@ impl Run {
             ClaimReply::Claimed { .. } => "claimed again",
             ClaimReply::Duplicate => "duplicate",
             ClaimReply::Superseded => "superseded",
+            ClaimReply::PartlyDecided => "partly decided",
             ClaimReply::Early { .. } => "early",
             ClaimReply::Behind => "behind",
             ClaimReply::Skipped if request.skip.is_some() => "row skipped",

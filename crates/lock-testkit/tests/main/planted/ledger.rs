@@ -104,6 +104,7 @@ impl BuggyLedger {
             }
             (Some(IgnoresScheduleStart), _) => r.schedule = FIRST,
             (Some(IgnoresUndecided), _) => r.after = None,
+            (Some(SkipsStartedTimes), _) => r.skip.iter_mut().for_each(|skip| skip.first = r.run),
             (Some(QueueDecides), _) if r.overlap == OverlapRule::Queue => r.overlap = OverlapRule::Skip,
             (Some(ReplacesSilently), _) if r.overlap == OverlapRule::Replace => {
                 r.overlap = OverlapRule::Queue
@@ -455,6 +456,7 @@ super::caught! {
         by claim::a_repeated_claim_is_granted_again_while_its_lease_lasts;
     row_that_is_skipped_twice: CountsRepeatedSkipTwice by skip::a_repeated_row_counts_once;
     row_that_decides_nothing: SkipKeepsWatermark by skip::a_skip_moves_the_watermark;
+    row_with_a_run_that_started: SkipsStartedTimes by skip::a_partly_decided_series_is_refused;
     skips_that_fill_the_history: NeverFoldsSkips by skip::adjacent_skips_are_one_entry;
     schedule_that_begins_in_the_past: IgnoresScheduleStart
         by claim::a_changed_schedule_begins_when_it_is_registered;
