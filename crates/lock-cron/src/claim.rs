@@ -7,15 +7,16 @@ use crate::{
     ledger_client::ClaimResult,
     node::{Node, ShutdownStage},
     observer::CronEvent,
-    options::{OnOrphan, Overlap},
+    options::OnOrphan,
     plan::{ClaimOutcome, Due},
     running::{CancelReason, HeldClaim},
+    terms::RunTerms,
     time::UtcTime,
 };
 use lock_core::{FencingToken, LockName, backend::BackendError};
 use lock_ledger::{
-    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, EndReply, EndRequest, OpenRun, OverlapRule,
-    RetryOf, RunId, RunOutcome, RunState,
+    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, EndReply, EndRequest, JobId, OpenRun, RetryOf,
+    RunId, RunOutcome, RunState,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -86,13 +87,30 @@ impl ClaimedRun {
     }
 }
 
-/// Returns the ledger's rule for an overlap policy.
-fn rule(overlap: Overlap) -> OverlapRule {
-    match overlap {
-        Overlap::Skip => OverlapRule::Skip,
-        Overlap::QueueOne => OverlapRule::Queue,
-        Overlap::CancelPrevious => OverlapRule::Replace,
-        Overlap::Allow { max } => OverlapRule::Allow { max },
+/// Creates the request for a due run.
+pub(crate) fn due_request(
+    job: JobId,
+    claim: ClaimId,
+    due: &Due,
+    terms: &RunTerms,
+    node: &str,
+) -> ClaimRequest {
+    ClaimRequest {
+        job,
+        run: due.run,
+        claim,
+        retry_of: None,
+        skip: due.skip.clone(),
+        after: due.after,
+        schedule: due.schedule,
+        revision: due.revision,
+        definition: due.definition,
+        overlap: due.overlap,
+        pool: due.pool.clone(),
+        lease: terms.lease,
+        node: node.to_owned(),
+        catch_up: due.catch_up,
+        history: terms.history,
     }
 }
 
@@ -102,23 +120,7 @@ pub(crate) async fn claim_due(node: &Node, due: &mut Due) -> (ClaimOutcome, Opti
     // node; with a new id the run would count as decided, and no node would start it.
     let before = due.in_doubt.take();
     let claim = before.unwrap_or_else(ClaimId::random);
-    let request = ClaimRequest {
-        job: node.ledger.job(&due.job),
-        run: due.run,
-        claim,
-        retry_of: None,
-        skip: due.skip.clone(),
-        after: due.after,
-        schedule: due.schedule,
-        revision: due.revision,
-        definition: due.definition,
-        overlap: rule(due.overlap),
-        pool: due.pool.clone(),
-        lease: node.terms.lease,
-        node: node.name.clone(),
-        catch_up: due.catch_up,
-        history: node.terms.history,
-    };
+    let request = due_request(node.ledger.job(&due.job), claim, due, &node.terms, &node.name);
     let given_up = async {
         tokio::select! {
             () = tokio::time::sleep(node.terms.lease) => {}
@@ -153,7 +155,7 @@ pub(crate) fn retry_request(node: &Node, job: &Job, before: AttemptId, catch_up:
         schedule: 0,
         revision: 0,
         definition: 0,
-        overlap: rule(job.terms.overlap),
+        overlap: job.terms.overlap.rule(),
         pool: job.terms.pool.clone(),
         lease: node.terms.lease,
         node: node.name.clone(),

@@ -2,6 +2,7 @@
 
 use crate::hash::StableHash;
 use lock_core::__private::Backoff;
+use lock_ledger::OverlapRule;
 use std::time::Duration;
 
 /// The policy for a run that is due while other runs of its job are open, anywhere in the fleet.
@@ -26,15 +27,39 @@ pub enum Overlap {
     },
 }
 
+impl Overlap {
+    /// Returns the ledger's rule for this policy.
+    pub(crate) fn rule(self) -> OverlapRule {
+        match self {
+            Self::Skip => OverlapRule::Skip,
+            Self::QueueOne => OverlapRule::Queue { max: 1 },
+            Self::CancelPrevious => OverlapRule::Replace,
+            Self::Allow { max } => OverlapRule::Allow { max },
+        }
+    }
+
+    /// Returns the ledger's rule for a run that waits for other runs instead of being skipped.
+    pub(crate) fn queue_rule(self) -> OverlapRule {
+        match self {
+            Self::Skip | Self::QueueOne | Self::CancelPrevious => OverlapRule::Queue { max: 1 },
+            Self::Allow { max } => OverlapRule::Queue { max },
+        }
+    }
+}
+
 /// The policy for missed runs after an outage or a leader change.
 ///
 /// The latest due run is *late* while it is within its [grace](crate::JobBuilder::grace). It is
 /// started under every policy, and is not a catch-up run. Every other run that was not started is
 /// *missed*.
 ///
-/// A job's catch-up runs are started one after another, regardless of its [`Overlap`] policy. The
-/// first on-time run queues behind them, and later ones follow the policy. At most 1,000 runs are
-/// started, and at most 1,000 are counted as skipped.
+/// A job's catch-up runs are started one after another, and the first on-time run queues behind
+/// them, whether the job's [`Overlap`] policy skips runs or cancels them. Later ones follow the
+/// policy. With [`Overlap::Allow`], catch-up runs start while fewer than `max` runs are open, and
+/// wait otherwise. At most 1,000 runs are started, and at most 1,000 are counted as skipped.
+///
+/// Each run that has become due is started, or is counted in exactly one skip in the history,
+/// except during a pause or after a loss of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Misfire {

@@ -82,8 +82,11 @@ pub struct RetryOf {
 pub enum OverlapRule {
     /// The run is skipped, which decides its scheduled time.
     Skip,
-    /// The run is not claimed yet.
-    Queue,
+    /// The run is claimed while fewer than `max` are open, and not claimed yet otherwise.
+    Queue {
+        /// The maximum number of open runs.
+        max: u32,
+    },
     /// The run is not claimed yet, and the other runs are requested to end.
     Replace,
     /// The run is claimed while fewer than `max` are open, and skipped otherwise.

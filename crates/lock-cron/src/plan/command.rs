@@ -1,8 +1,8 @@
 //! The planner's commands, and their data.
 
-use crate::{observer::SkipReason, options::Overlap, schedule::Schedule, time::UtcTime};
+use crate::{observer::SkipReason, schedule::Schedule, time::UtcTime};
 use lock_core::LockName;
-use lock_ledger::{CatchUp, ClaimId, ClaimReply, PoolLimit, RunId, Skip};
+use lock_ledger::{CatchUp, ClaimId, ClaimReply, OverlapRule, PoolLimit, RunId, Skip};
 use uuid::Uuid;
 
 /// A run to claim.
@@ -11,8 +11,8 @@ pub(crate) struct Due {
     pub(crate) job: LockName,
     pub(crate) run: RunId,
     pub(crate) catch_up: CatchUp,
-    /// The overlap policy for this run. Catch-up runs queue, regardless of the job's policy.
-    pub(crate) overlap: Overlap,
+    /// The overlap rule for this run. Catch-up runs queue, regardless of the job's policy.
+    pub(crate) overlap: OverlapRule,
     pub(crate) pool: Option<PoolLimit>,
     /// Set to record the run as skipped instead of starting it.
     pub(crate) skip: Option<Skip>,

@@ -21,13 +21,9 @@ use super::{
     planned_job::{CLAIM_RETRY_PAUSE, PlannedJob},
     room::Room,
 };
-use crate::{
-    observer::SkipReason,
-    options::{Overlap, Placement},
-    time::UtcTime,
-};
+use crate::{observer::SkipReason, options::Placement, time::UtcTime};
 use lock_core::LockName;
-use lock_ledger::{CatchUp, ClaimId, ClaimReply, RunId};
+use lock_ledger::{CatchUp, ClaimId, ClaimReply, OverlapRule, RunId};
 
 /// The runs that this node may start on time.
 #[derive(Debug, Default)]
@@ -166,7 +162,7 @@ impl PlannedJob {
             job: name.clone(),
             run: RunId::Scheduled(run.at),
             catch_up: CatchUp::No,
-            overlap: self.terms.overlap,
+            overlap: self.terms.overlap.rule(),
             pool: self.terms.pool.clone(),
             skip: None,
             after: Some(before.unwrap_or(UtcTime::from_millis(0))),
@@ -204,7 +200,7 @@ impl PlannedJob {
             ClaimOutcome::Answered(reply @ (ClaimReply::Behind | ClaimReply::Busy { .. })) => {
                 self.on_time.due = None;
                 self.observed = self.observed.max(at + missed::PATIENCE);
-                if reply != ClaimReply::Behind && due.overlap == Overlap::CancelPrevious {
+                if reply != ClaimReply::Behind && due.overlap == OverlapRule::Replace {
                     out.push(Command::CancelRunning(due.job.clone()));
                 }
             }

@@ -174,21 +174,17 @@ impl PendingRuns {
         }
     }
 
-    /// If a run is late, removes all runs that can be missed and returns the scheduled time of the
-    /// first.
+    /// If a run is late, removes the first run that can be missed with everything scheduled after it, and returns its
+    /// scheduled time. A series of skips that stayed would be claimed first, and would decide the removed times.
     pub(super) fn take_late(&mut self, is_late: impl Fn(Option<UtcTime>) -> bool) -> Option<UtcTime> {
         let front = usize::from(self.in_flight);
-        let waiting = || self.entries.iter().skip(front).filter(|entry| entry.can_be_missed().is_some());
-        if !waiting().any(|entry| entry.catch_up == CatchUp::No && is_late(entry.until)) {
+        let mut waiting = self.entries.iter().skip(front).filter(|entry| entry.can_be_missed().is_some());
+        let first = waiting.clone().find_map(PendingRun::can_be_missed)?;
+        if !waiting.any(|entry| entry.catch_up == CatchUp::No && is_late(entry.until)) {
             return None;
         }
-        let first = waiting().filter_map(PendingRun::can_be_missed).min();
-        let mut at = 0;
-        self.entries.retain(|entry| {
-            at += 1;
-            at <= front || entry.can_be_missed().is_none()
-        });
-        first
+        self.entries.retain(|entry| entry.run.scheduled().is_none_or(|at| at < first));
+        Some(first)
     }
 
     /// While runs queue, skips the on-time runs after the first `room` of them.

@@ -141,10 +141,11 @@ impl PlannedJob {
                 SkipReason::Missed,
             ));
         }
+        let is_limited = matches!(self.terms.overlap, Overlap::Allow { .. });
         for instant in &come.start {
             let is_catch_up = instant.catch_up == CatchUp::Yes;
             let queues = is_catch_up || mem::take(&mut self.follows_catch_up);
-            self.follows_catch_up |= is_catch_up;
+            self.follows_catch_up |= is_catch_up && !is_limited;
             self.pending.push(PendingRun::scheduled(instant, queues));
         }
         match self.overlap_room() {
@@ -199,7 +200,7 @@ impl PlannedJob {
         else {
             return;
         };
-        let overlap = if queues { Overlap::QueueOne } else { self.terms.overlap };
+        let overlap = if queues { self.terms.overlap.queue_rule() } else { self.terms.overlap.rule() };
         let skip = skip.map(|series| Skip {
             first: series.first,
             count: series.count,

@@ -10,9 +10,9 @@ use super::{
     planned_job::{BUSY, CLAIM_RETRY_PAUSE, PlannedJob},
     room::Room,
 };
-use crate::{observer::SkipReason, options::Overlap, schedule::Schedule, terms::JobTerms, time::UtcTime};
+use crate::{observer::SkipReason, schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_core::LockName;
-use lock_ledger::{ClaimReply, Registration, RunId};
+use lock_ledger::{ClaimReply, OverlapRule, Registration, RunId};
 use std::collections::BTreeMap;
 
 /// The plan of a group of jobs.
@@ -313,7 +313,7 @@ impl Planner {
             ClaimOutcome::Answered(ClaimReply::Early { wait }) => job.not_before = now + wait,
             ClaimOutcome::Answered(ClaimReply::Busy { .. }) => {
                 job.back_off(now);
-                if due.overlap == Overlap::CancelPrevious {
+                if due.overlap == OverlapRule::Replace {
                     out.push(Command::CancelRunning(due.job.clone()));
                 }
             }

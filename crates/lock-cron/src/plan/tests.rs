@@ -1,6 +1,7 @@
 //! Tests of the planner: due runs, claims, and their replies.
 
 mod backfills;
+mod books;
 mod catch_up;
 mod on_time;
 mod pools;
@@ -107,7 +108,7 @@ impl Story {
             job: name(),
             run,
             catch_up: CatchUp::No,
-            overlap: self.planner.jobs[&name()].terms.overlap,
+            overlap: self.planner.jobs[&name()].terms.overlap.rule(),
             pool: None,
             skip: None,
             after: None,

@@ -67,7 +67,9 @@ impl GroupLedger {
             (None, rule) if r.run.backfill().is_some() && forbids(rule, running) => {
                 return ClaimReply::Busy { running };
             }
-            (None, OverlapRule::Queue) if running > 0 => return ClaimReply::Busy { running },
+            (None, rule @ OverlapRule::Queue { .. }) if forbids(rule, running) => {
+                return ClaimReply::Busy { running };
+            }
             (None, OverlapRule::Replace) if running > 0 => {
                 for open in job.open.values_mut().filter(|open| !open.is_over(now)) {
                     open.replaced = true;

@@ -19,8 +19,8 @@ pub(super) fn other_runs(job: &Job, now: UtcTime, run: RunId) -> u32 {
 
 pub(super) fn forbids(rule: OverlapRule, running: u32) -> bool {
     match rule {
-        OverlapRule::Skip | OverlapRule::Queue | OverlapRule::Replace => running > 0,
-        OverlapRule::Allow { max } => running >= max,
+        OverlapRule::Skip | OverlapRule::Replace => running > 0,
+        OverlapRule::Queue { max } | OverlapRule::Allow { max } => running >= max,
     }
 }
 

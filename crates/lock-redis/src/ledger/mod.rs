@@ -78,7 +78,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let GroupKeys { open, group, instances, changes, summaries, payloads, .. } = GroupKeys::of(group);
         let (overlap, max_open) = match r.overlap {
             OverlapRule::Skip => ("skip", 1),
-            OverlapRule::Queue => ("queue", 1),
+            OverlapRule::Queue { max } => ("queue", max),
             OverlapRule::Replace => ("replace", 1),
             OverlapRule::Allow { max } => ("allow", max),
             _ => return Err(unexpected_reply("claim a run").into()),

@@ -42,8 +42,7 @@ for id in string.gmatch(job.open or '', '%S+') do
   local other = id ~= run and find_open(KEYS[2], name, id)
   if other and not is_over(other) then others[#others + 1] = other end
 end
-local forbidden = #others > 0
-if ARGV[12] == 'allow' then forbidden = #others >= tonumber(ARGV[13]) end
+local forbidden = #others >= tonumber(ARGV[13])
 
 -- Returns the answer to a claim whose pool is full. The run itself is not counted, so that a run that waits for its next
 -- attempt keeps its place.

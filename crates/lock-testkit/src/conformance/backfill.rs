@@ -103,7 +103,7 @@ pub async fn a_backfill_waits_for_other_runs(h: &impl LedgerHarness) {
     let id = ledger.backfill(9).await;
     let of = |overlap| ClaimRequest { overlap, ..ledger.request(ledger.run_of(id, 3)) };
     let one = OverlapRule::Allow { max: 1 };
-    for overlap in [OverlapRule::Skip, OverlapRule::Queue, OverlapRule::Replace, one] {
+    for overlap in [OverlapRule::Skip, OverlapRule::Queue { max: 1 }, OverlapRule::Replace, one] {
         assert_eq!(ledger.send(of(overlap)).await, ClaimReply::Busy { running: 1 }, "{overlap:?}");
     }
     assert_eq!(

@@ -5,7 +5,7 @@ use super::{
     contender::LONG,
     ledger_fixture::{LedgerFixture, TWO},
 };
-use lock_ledger::{AfterAttempt, ClaimReply, ClaimRequest, OverlapRule, RunOutcome, RunRenewal};
+use lock_ledger::{AfterAttempt, ClaimId, ClaimReply, ClaimRequest, OverlapRule, RunOutcome, RunRenewal};
 
 /// A skipped scheduled time is decided. The next leader does not start it, even if no other run is
 /// open.
@@ -40,14 +40,20 @@ pub async fn a_repeated_skip_stays_a_skip(h: &impl LedgerHarness) {
 /// A queued run is not claimed until a later request.
 pub async fn a_queued_run_waits_and_decides_nothing(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "queue").await;
-    let queue =
-        |millis| ClaimRequest { overlap: OverlapRule::Queue, ..ledger.request(ledger.instant(millis)) };
+    let queue = |millis| ClaimRequest {
+        overlap: OverlapRule::Queue { max: 1 },
+        ..ledger.request(ledger.instant(millis))
+    };
     let first = ledger.granted(queue(1)).await;
     assert_eq!(ledger.send(queue(2)).await, ClaimReply::Busy { running: 1 });
     assert_eq!(ledger.send(queue(3)).await, ClaimReply::Busy { running: 1 });
     assert_eq!(ledger.renew(&first, LONG).await, RunRenewal::Renewed, "the run must not be told to stop");
     ledger.end(&first, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     ledger.granted(queue(2)).await;
+    let second = ClaimRequest { overlap: OverlapRule::Queue { max: 2 }, ..queue(3) };
+    ledger.granted(second.clone()).await;
+    let third = ClaimRequest { run: ledger.instant(4), claim: ClaimId::random(), ..second };
+    assert_eq!(ledger.send(third).await, ClaimReply::Busy { running: 2 });
     assert_eq!(ledger.history().await.len(), 1, "a refused claim must leave no record");
 }
 

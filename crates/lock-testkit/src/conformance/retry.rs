@@ -167,7 +167,7 @@ pub async fn an_old_attempt_does_not_join_a_later_run(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "old").await;
     let old = ledger.orphan(h, 1).await;
     let later = ledger.claim(2).await;
-    for overlap in [OverlapRule::Skip, OverlapRule::Queue, OverlapRule::Replace] {
+    for overlap in [OverlapRule::Skip, OverlapRule::Queue { max: 1 }, OverlapRule::Replace] {
         let request = ClaimRequest { overlap, ..ledger.after(&old, 2) };
         assert_eq!(ledger.send(request).await, ClaimReply::Busy { running: 1 });
     }

@@ -150,7 +150,7 @@ impl Run {
         };
         let overlap = match self.random.below(8) {
             0 => OverlapRule::Skip,
-            1 => OverlapRule::Queue,
+            1 => OverlapRule::Queue { max: u32::try_from(1 + self.random.below(2)).unwrap() },
             2 => OverlapRule::Replace,
             n => OverlapRule::Allow { max: u32::try_from(n).unwrap() },
         };

@@ -109,8 +109,9 @@ fn catch_up_runs_and_the_first_on_time_run_queue() {
         for now in [320, 320, 360, 420] {
             planned.extend(claims(&mut story, at(now)));
         }
-        let policy = |queues| if queues { Overlap::QueueOne } else { overlap };
-        let expected = [(240, true), (300, true), (360, true), (420, false)];
+        let follower_queues = !matches!(overlap, Overlap::Allow { .. });
+        let policy = |queues| if queues { overlap.queue_rule() } else { overlap.rule() };
+        let expected = [(240, true), (300, true), (360, follower_queues), (420, false)];
         let expected: Vec<_> = expected.map(|(at, queues)| (run_at(at), policy(queues))).into();
         assert_eq!(planned, expected, "{overlap:?}");
     }

@@ -105,9 +105,11 @@ impl BuggyLedger {
             (Some(IgnoresScheduleStart), _) => r.schedule = FIRST,
             (Some(IgnoresUndecided), _) => r.after = None,
             (Some(SkipsStartedTimes), _) => r.skip.iter_mut().for_each(|skip| skip.first = r.run),
-            (Some(QueueDecides), _) if r.overlap == OverlapRule::Queue => r.overlap = OverlapRule::Skip,
+            (Some(QueueDecides), _) if matches!(r.overlap, OverlapRule::Queue { .. }) => {
+                r.overlap = OverlapRule::Skip;
+            }
             (Some(ReplacesSilently), _) if r.overlap == OverlapRule::Replace => {
-                r.overlap = OverlapRule::Queue
+                r.overlap = OverlapRule::Queue { max: 1 }
             }
             (Some(ForgetsWaiting), _) => {
                 for run in open.iter().filter(|run| run.state == RunState::Waiting && run.run != r.run) {
