@@ -181,6 +181,11 @@ impl JobBuilder {
     /// Sets the maximum lateness of a run, at least a second. After that, the run counts as missed
     /// and the [misfire policy](Self::misfire) applies. A run is also missed if a later one has
     /// become due.
+    ///
+    /// The store checks the grace by its own clock, so a run whose claim was delayed or not answered
+    /// does not start after it either, except as a catch-up run. The grace does not limit runs that
+    /// the [overlap policy](Self::overlap) lets wait for other runs. A claim that the store granted
+    /// within the grace starts its body even if the reply arrives later.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.terms.grace = Some(grace);
         self

@@ -52,6 +52,8 @@ pub enum ClaimReply {
     /// The ledger has not yet decided about an earlier scheduled time; see
     /// [`ClaimRequest::after`](crate::ClaimRequest::after).
     Behind,
+    /// The time in [`ClaimRequest::not_after`](crate::ClaimRequest::not_after) has passed. Nothing was decided.
+    Late,
     /// The run was decided but not started, because other runs are open or the request was a
     /// [skip](crate::Skip).
     Skipped,

@@ -32,6 +32,9 @@ pub struct ClaimRequest {
     /// The preceding time of the same schedule, if the caller does not know whether it is decided.
     /// The claim is rejected until that time is decided, since claiming a later one would lose it.
     pub after: Option<UtcTime>,
+    /// The end of the grace: the server time after which a scheduled run is not started. A claim that was granted
+    /// before is still granted again. `None` for a run without a grace, such as a catch-up run.
+    pub not_after: Option<UtcTime>,
     /// The fingerprint of the run's schedule, as [registered](Registration).
     pub schedule: u64,
     /// The revision of the job's controls that the caller has read.

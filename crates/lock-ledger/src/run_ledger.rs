@@ -56,7 +56,8 @@ use std::{fmt::Debug, sync::Arc};
 /// 5. *duplicate*, *superseded*: the run is open, its scheduled time or a later one is decided, or
 ///    the schedule started later; *partly decided*: the first time of a skip is decided, but not the
 ///    last one, so its count would contain a run that another node has started;
-/// 6. *early*, *behind*: the scheduled time is in the future, or the preceding one is not decided;
+/// 6. *early*, *late*, *behind*: the scheduled time is in the future, the grace has ended, or the
+///    preceding time is not decided;
 /// 7. *skipped*, *busy*: the request is a skip, or other runs of the job are open and the overlap
 ///    rule rejects the run;
 /// 8. *pool full*: the run's pool is full. Nothing is written, so the scheduled time stays

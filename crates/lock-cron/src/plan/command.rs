@@ -19,6 +19,8 @@ pub(crate) struct Due {
     /// The previous scheduled time, if it may be undecided. Set in the claim of a node that may not
     /// be the leader.
     pub(crate) after: Option<UtcTime>,
+    /// The end of the grace, unless the run makes up for a missed one or waits for other runs.
+    pub(crate) not_after: Option<UtcTime>,
     pub(crate) schedule: u64,
     pub(crate) revision: u64,
     /// The revision of the definition; 0 for a job in code.

@@ -3,7 +3,7 @@
 //! ```text
 //!         instant comes          first in the order, with room          claimed, skipped, decided elsewhere
 //!  nothing ────────▶ due ──────────────────────────────────▶ in flight ────────────────────────────▶ nothing
-//!                    │ ▲                                      │    │ behind, busy: left to the leader    ▲
+//!                    │ ▲                                      │    │ behind, busy, late: for the leader  ▲
 //!                    │ └── early · outdated · full · failed ────┘    └─────────────────────────────────────┤
 //!                    └─ decided by the watermark, its grace is over, or a later instant comes ────────────┘
 //! ```
@@ -166,6 +166,7 @@ impl PlannedJob {
             pool: self.terms.pool.clone(),
             skip: None,
             after: Some(before.unwrap_or(UtcTime::from_millis(0))),
+            not_after: Some(run.until),
             schedule: self.identity,
             revision: self.revision,
             definition: self.definition,
@@ -195,12 +196,14 @@ impl PlannedJob {
                 skipped(SkipReason::DecidedElsewhere);
                 self.on_time_decided(at);
             }
-            // The leader makes up for the earlier scheduled times, or queues this run. If this node
-            // is the leader, it does so immediately.
-            ClaimOutcome::Answered(reply @ (ClaimReply::Behind | ClaimReply::Busy { .. })) => {
+            // The leader makes up for the earlier scheduled times, queues this run, or applies the misfire policy. If
+            // this node is the leader, it does so immediately.
+            ClaimOutcome::Answered(
+                reply @ (ClaimReply::Behind | ClaimReply::Busy { .. } | ClaimReply::Late),
+            ) => {
                 self.on_time.due = None;
                 self.observed = self.observed.max(at + missed::PATIENCE);
-                if reply != ClaimReply::Behind && due.overlap == OverlapRule::Replace {
+                if matches!(reply, ClaimReply::Busy { .. }) && due.overlap == OverlapRule::Replace {
                     out.push(Command::CancelRunning(due.job.clone()));
                 }
             }

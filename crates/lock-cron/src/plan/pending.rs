@@ -4,7 +4,7 @@
 use super::missed;
 use crate::{observer::SkipReason, time::UtcTime};
 use lock_ledger::{CatchUp, ClaimId, RunId};
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PendingRun {
@@ -15,6 +15,8 @@ pub(super) struct PendingRun {
     until: Option<UtcTime>,
     /// Set if the run waits until the open runs of the job end, regardless of the overlap policy.
     pub(super) queues: bool,
+    /// Set once the store replied that the run must wait for open runs of the job.
+    pub(super) is_busy: bool,
     /// Set if this is a series of skips and not a run to start.
     pub(super) skip: Option<SkippedSeries>,
     /// The claim of an earlier request that may still be applied.
@@ -42,6 +44,7 @@ impl PendingRun {
             catch_up: CatchUp::No,
             until: None,
             queues: false,
+            is_busy: false,
             skip: None,
             in_doubt: None,
             early: false,
@@ -63,6 +66,21 @@ impl PendingRun {
 
     fn is_on_time(&self) -> bool {
         self.catch_up == CatchUp::No && self.skip.is_none() && self.run.scheduled().is_some()
+    }
+
+    /// Returns `true` if the run waits for other runs, so that it and the runs behind it may be late.
+    fn waits_for_others(&self) -> bool {
+        self.queues || self.is_busy
+    }
+
+    /// Returns the server time after which the run must not start.
+    pub(super) fn not_after(&self) -> Option<UtcTime> {
+        self.until.filter(|_| self.is_on_time() && !self.waits_for_others())
+    }
+
+    /// Makes the run late: the store refused to start it after its grace.
+    pub(super) fn grace_ended(&mut self) {
+        (self.until, self.in_doubt) = (Some(UtcTime::default()), None);
     }
 
     /// Returns the scheduled time, if the run can still count as missed.
@@ -135,6 +153,12 @@ impl PendingRuns {
         self.entries.iter().any(|entry| entry.run.scheduled().is_some())
     }
 
+    /// Returns the range of the runs that are not in flight, and do not wait for other runs of the job.
+    fn without_wait(&self) -> Range<usize> {
+        let end = self.entries.iter().position(PendingRun::waits_for_others).unwrap_or(self.entries.len());
+        usize::from(self.in_flight).min(end)..end
+    }
+
     /// Returns `true` if a run is waiting that only the leader may start: a catch-up run or a triggered one.
     pub(super) fn has_leaders_run(&self) -> bool {
         !self.in_flight && self.front().is_some_and(|entry| entry.skip.is_none() && !entry.is_on_time())
@@ -152,8 +176,8 @@ impl PendingRuns {
 
     /// Skips the on-time runs for which no node had room.
     pub(super) fn skip_without_room(&mut self, is_late: impl Fn(Option<UtcTime>) -> bool) {
-        let front = usize::from(self.in_flight);
-        for entry in self.entries.iter_mut().skip(front) {
+        let range = self.without_wait();
+        for entry in self.entries.range_mut(range) {
             if entry.is_on_time() && entry.can_be_missed().is_some() && is_late(entry.until) {
                 entry.skip =
                     Some(SkippedSeries { first: entry.run, count: 1, reason: SkipReason::NoCapacity });
@@ -177,8 +201,8 @@ impl PendingRuns {
     /// If a run is late, removes the first run that can be missed with everything scheduled after it, and returns its
     /// scheduled time. A series of skips that stayed would be claimed first, and would decide the removed times.
     pub(super) fn take_late(&mut self, is_late: impl Fn(Option<UtcTime>) -> bool) -> Option<UtcTime> {
-        let front = usize::from(self.in_flight);
-        let mut waiting = self.entries.iter().skip(front).filter(|entry| entry.can_be_missed().is_some());
+        let mut waiting =
+            self.entries.range(self.without_wait()).filter(|entry| entry.can_be_missed().is_some());
         let first = waiting.clone().find_map(PendingRun::can_be_missed)?;
         if !waiting.any(|entry| entry.catch_up == CatchUp::No && is_late(entry.until)) {
             return None;
@@ -209,7 +233,7 @@ impl PendingRuns {
         for entry in self.entries.range_mut(front.min(last)..last) {
             if entry.is_on_time() {
                 entry.skip = Some(SkippedSeries { first: entry.run, count: 1, reason: SkipReason::Queue });
-                (entry.queues, entry.early) = (false, false);
+                (entry.queues, entry.is_busy, entry.early) = (false, false, false);
             }
         }
         self.join_rows();

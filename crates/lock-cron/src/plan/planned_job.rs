@@ -92,7 +92,7 @@ impl PlannedJob {
     /// [`look_back`](Self::look_back).
     pub(super) fn select_due(&mut self, name: &LockName, now: UtcTime, peers: Option<&Peers>, room: &Room) {
         let has_room = !room.is_full(&self.terms);
-        if !has_room && !self.pending.has_queue() {
+        if !has_room {
             let overtaken = self.next.is_some_and(|next| next <= now);
             self.pending.skip_without_room(|until| overtaken || until.is_some_and(|until| until < now));
         }
@@ -170,9 +170,6 @@ impl PlannedJob {
     /// to them. Runs that wait for another run to end are kept, according to the overlap
     /// policy.
     fn requeue_late(&mut self, now: UtcTime) {
-        if self.overlap_room().is_none() || self.pending.has_queue() {
-            return;
-        }
         let overtaken = self.next.is_some_and(|next| next <= now);
         if let Some(first) =
             self.pending.take_late(|until| overtaken || until.is_some_and(|until| until < now))
@@ -196,10 +193,8 @@ impl PlannedJob {
         if takes_room && room.opens_at(&self.terms).is_none_or(|opens| opens > now) {
             return;
         }
-        let Some(PendingRun { run, catch_up, queues, in_doubt, skip, .. }) = self.pending.front().copied()
-        else {
-            return;
-        };
+        let Some(front) = self.pending.front().copied() else { return };
+        let PendingRun { run, catch_up, queues, in_doubt, skip, .. } = front;
         let overlap = if queues { self.terms.overlap.queue_rule() } else { self.terms.overlap.rule() };
         let skip = skip.map(|series| Skip {
             first: series.first,
@@ -218,6 +213,7 @@ impl PlannedJob {
             pool: self.terms.pool.clone(),
             skip,
             after: None,
+            not_after: front.not_after(),
             schedule: self.identity,
             revision: self.revision,
             definition: self.definition,

@@ -281,6 +281,10 @@ impl Planner {
         if let Some(front) = job.pending.front_mut() {
             front.in_doubt = due.in_doubt;
             front.early = matches!(outcome, ClaimOutcome::Answered(ClaimReply::Early { .. }));
+            front.is_busy |= matches!(outcome, ClaimOutcome::Answered(ClaimReply::Busy { .. }));
+            if outcome == ClaimOutcome::Answered(ClaimReply::Late) {
+                front.grace_ended();
+            }
         }
         let series = job.pending.front().and_then(|entry| entry.skip);
         let (reason, count) = series.map_or((SkipReason::Overlap, 1), |series| (series.reason, series.count));
@@ -299,6 +303,8 @@ impl Planner {
                 skipped(SkipReason::DecidedElsewhere, count);
                 job.decided();
             }
+            // The next tick applies the misfire policy.
+            ClaimOutcome::Answered(ClaimReply::Late) => job.not_before = now + CLAIM_RETRY_PAUSE,
             // Another node has started or skipped a part of the series. The rest is counted again.
             ClaimOutcome::Answered(ClaimReply::PartlyDecided) => {
                 job.forget();

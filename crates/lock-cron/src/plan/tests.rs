@@ -112,6 +112,7 @@ impl Story {
             pool: None,
             skip: None,
             after: None,
+            not_after: None,
             schedule: self.schedule.identity(),
             revision,
             definition: 0,

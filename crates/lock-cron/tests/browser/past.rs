@@ -154,6 +154,7 @@ impl Past {
             retry_of: after.map(|claim| RetryOf { claim, failures: 9, orphanings: 9 }),
             skip,
             after: None,
+            not_after: None,
             schedule: 1,
             revision: 0,
             definition: 0,

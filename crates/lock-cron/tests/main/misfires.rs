@@ -197,3 +197,25 @@ async fn loss_of_all_data_starts_nothing_twice() {
     let last = *fleet.log.instants().last().unwrap();
     assert!(last >= 63, "the runs continue: {last}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn delayed_claim_starts_nothing_after_the_grace() {
+    for (misfire, runs, missed) in [(Misfire::Skip, vec![], 1), (Misfire::FireOnce, vec![(60, true)], 0)] {
+        for fault in [Fault::LoseRequest, Fault::Hang, Fault::Late(secs(7))] {
+            let fleet = Fleet::new();
+            let node = fleet.node("a");
+            node.job("job", "* * * * *", secs(0)).misfire(misfire).grace(secs(5)).register().unwrap();
+            let running = node.start();
+            sleep(secs(59)).await;
+            running.faulty.always(Op::Claim, fault);
+            sleep(secs(12)).await;
+            assert_eq!(fleet.log.starts(), [], "{misfire:?}, {fault:?}");
+            running.faulty.always(Op::Claim, Fault::None);
+            sleep(secs(40)).await;
+            let starts: Vec<_> = fleet.log.starts().iter().map(|start| start.catch_up).collect();
+            let starts: Vec<_> = fleet.log.instants().into_iter().zip(starts).collect();
+            assert_eq!(starts, runs, "{misfire:?}, {fault:?}");
+            assert_eq!(fleet.log.skipped(SkipReason::Missed), missed, "{misfire:?}, {fault:?}");
+        }
+    }
+}

@@ -140,6 +140,9 @@ fn refuse_instant(job: &Job, now: UtcTime, at: UtcTime, r: &ClaimRequest) -> Opt
     if at_ms > now_ms {
         return Some(ClaimReply::Early { wait: Duration::from_millis(at_ms - now_ms) });
     }
+    if r.not_after.is_some_and(|not_after| now_ms > not_after.as_millis()) {
+        return Some(ClaimReply::Late);
+    }
     let is_behind = r.after.is_some_and(|after| decided_ms < after.as_millis());
     is_behind.then_some(ClaimReply::Behind)
 }

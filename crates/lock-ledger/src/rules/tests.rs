@@ -48,6 +48,7 @@ impl Story {
             retry_of: None,
             skip: None,
             after: None,
+            not_after: None,
             schedule: SCHEDULE,
             revision: 0,
             definition: 0,

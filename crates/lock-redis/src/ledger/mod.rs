@@ -105,6 +105,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             r.definition.to_string(),
             r.pool.as_ref().map_or_else(String::new, |pool| pool.name.to_string()),
             r.pool.map_or(0, |pool| pool.max).to_string(),
+            r.not_after.map_or_else(String::new, |not_after| not_after.as_millis().to_string()),
         ];
         let keys = vec![job, open, history, group, instances, changes, summaries, payloads];
         let reply = self.run(&script::LEDGER_CLAIM, keys, args).await?;
@@ -122,6 +123,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             "duplicate" => ClaimReply::Duplicate,
             "superseded" => ClaimReply::Superseded,
             "partly_decided" => ClaimReply::PartlyDecided,
+            "late" => ClaimReply::Late,
             "behind" => ClaimReply::Behind,
             "paused" => ClaimReply::Paused,
             "outdated" => ClaimReply::Outdated,

@@ -8,12 +8,12 @@
 --      11 revision of the job's controls   12 skip | queue | replace | allow   13 maximum number of open runs
 --      14 lease, ms   15 node   16 catch-up: 1 or 0   17 length of the history
 --      18 the instant before by the same schedule, ms, or ''   19 revision of the job's definition
---      20 pool, or ''   21 its maximum number of open runs
+--      20 pool, or ''   21 its maximum number of open runs   22 the time after which the run is not started, ms, or ''
 --
 -- replies, each after the server's time in µs:
 --   claimed, token, attempt, failures, payload or ''   also the reply to a repeat
 --   busy, others   pool_full, others in the pool   early, ms
---   skipped | expired | duplicate | superseded | partly_decided | behind | paused | outdated | gone | unregistered
+--   skipped | expired | duplicate | superseded | partly_decided | late | behind | paused | outdated | gone | unregistered
 local name, run, claim, length = ARGV[1], ARGV[2], ARGV[3], ARGV[17]
 local lease = tonumber(ARGV[14])
 local job = fields(KEYS[1])
@@ -129,6 +129,7 @@ if at then
   if at <= mark then return answer('superseded') end
   if ARGV[7] ~= '' and tonumber(ARGV[7]) <= mark then return answer('partly_decided') end
   if at > now_ms then return answer('early', int(at - now_ms)) end
+  if ARGV[22] ~= '' and now_ms > tonumber(ARGV[22]) then return answer('late') end
   if ARGV[18] ~= '' and mark < tonumber(ARGV[18]) then return answer('behind') end
 elseif backfill_id then
   if controls.paused == true then return answer('paused') end

@@ -3,10 +3,10 @@
 
 use super::{
     LedgerHarness,
-    contender::{PAST_SHORT, SHORT},
+    contender::{LONG, PAST_SHORT, SHORT},
     ledger_fixture::{LedgerFixture, MANY, SCHEDULE, TWO},
 };
-use lock_core::{FencingToken, LockName};
+use lock_core::{FencingToken, LockName, clock::UtcTime};
 use lock_ledger::{
     AfterAttempt, ClaimReply, ClaimRequest, GroupName, JobId, JobStatus, Registration, RunId, RunOutcome,
 };
@@ -85,6 +85,27 @@ pub async fn an_earlier_instant_is_superseded(h: &impl LedgerHarness) {
         assert_eq!(ledger.send(ledger.request(ledger.instant(millis))).await, ClaimReply::Superseded);
     }
     assert_eq!(ledger.claim(6).await.attempt, 1);
+}
+
+/// A run does not start after the end of its grace, so a delayed request cannot start it. A claim that was granted
+/// within the grace is granted again, so a lost reply does not lose the run.
+pub async fn a_late_claim_starts_nothing(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "late").await;
+    let now = ledger.client().open_runs(ledger.job.group.clone()).await.expect("ledger call failed").now;
+    let end = UtcTime::from_millis(now.as_millis()) + LONG;
+    let within = ClaimRequest { not_after: Some(end), ..ledger.request(ledger.instant(1)) };
+    let run = ledger.granted(within.clone()).await;
+    let late = |request| ClaimRequest { not_after: ledger.instant(2).scheduled(), ..request };
+    assert_eq!(ledger.granted(late(within)).await.token, run.token, "a repeated claim is not late");
+    let next = ClaimRequest { overlap: TWO, ..ledger.request(ledger.instant(2)) };
+    assert_eq!(ledger.send(late(next.clone())).await, ClaimReply::Late);
+    assert_eq!(
+        ledger.watermark(SCHEDULE).await,
+        run.run.scheduled(),
+        "a late claim must not decide anything"
+    );
+    assert_eq!(ledger.send(late(ledger.request(run.run))).await, ClaimReply::Duplicate);
+    ledger.granted(next).await;
 }
 
 /// The server's clock determines whether a scheduled time is due. The caller's clock is ignored.

@@ -91,6 +91,7 @@ impl LedgerFixture {
             retry_of: None,
             skip: None,
             after: None,
+            not_after: None,
             schedule: SCHEDULE,
             revision: 0,
             definition: 0,

@@ -129,6 +129,7 @@ macro_rules! each_ledger_property {
             claim::a_repeated_claim_renews_its_lease,
             claim::an_earlier_instant_is_superseded,
             claim::a_future_instant_is_early,
+            claim::a_late_claim_starts_nothing,
             claim::a_changed_schedule_begins_when_it_is_registered,
             claim::reading_a_watermark_makes_none,
             claim::a_job_without_a_watermark_is_not_claimed,

@@ -330,6 +330,8 @@ planted_bugs! {
     RepeatsTriggers: [LedgerConformance],
     /// A claim is granted although an earlier scheduled time is undecided.
     IgnoresUndecided: [LedgerConformance],
+    /// A claim is granted after the end of its grace.
+    IgnoresGrace: [LedgerConformance],
     /// A node whose lease has expired stays in the list.
     DeadNodesStay: [LedgerConformance],
     /// A heartbeat never returns changed controls.

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 const STEPS: usize = 10_000;
 /// The number of kinds of answers.
-const KINDS: usize = 39;
+const KINDS: usize = 40;
 /// The length of a history.
 const HISTORY: u32 = 60;
 
@@ -167,6 +167,7 @@ impl Run {
             retry_of: None,
             skip: is_row.then(|| Skip { first, count, detail }),
             after: self.random.chance(0.2).then(|| UtcTime::from_millis(around - 1)),
+            not_after: self.random.chance(0.2).then(|| UtcTime::from_millis(around + self.random.below(10))),
             schedule: self.random.below(12),
             overlap,
             pool: self.pool(),
@@ -203,6 +204,7 @@ impl Run {
             ClaimReply::Superseded => "superseded",
             ClaimReply::PartlyDecided => "partly decided",
             ClaimReply::Early { .. } => "early",
+            ClaimReply::Late => "late",
             ClaimReply::Behind => "behind",
             ClaimReply::Skipped if request.skip.is_some() => "row skipped",
             ClaimReply::Skipped => "skipped",

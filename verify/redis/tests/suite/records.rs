@@ -40,6 +40,7 @@ impl Ledger {
             retry_of: None,
             skip: None,
             after: None,
+            not_after: None,
             schedule: 7,
             revision: 0,
             definition: 0,

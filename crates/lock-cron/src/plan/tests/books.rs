@@ -5,7 +5,7 @@ use super::*;
 use crate::{claim::due_request, terms::RunTerms};
 use lock_ledger::{
     AfterAttempt, ClaimRequest, EndRequest, FleetControls, GroupLedger, GroupName, JobCommand, JobId,
-    PoolLimit, Registration, RenewRun, RunOutcome, RunRenewal, RunState,
+    OverlapRule, PoolLimit, Registration, RenewRun, RunOutcome, RunRenewal, RunState,
 };
 use lock_testkit::{Seed, Stream};
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,6 +112,8 @@ struct Book {
     started: BTreeSet<UtcTime>,
     skipped: BTreeSet<UtcTime>,
     claims: BTreeSet<ClaimId>,
+    /// The instants whose runs had to wait for other runs.
+    busy: BTreeSet<UtcTime>,
     /// The skips reported to the observers of all nodes.
     reported: u32,
 }
@@ -491,9 +493,21 @@ impl Sim {
         let book = self.books.get_mut(name).unwrap();
         let mut instants = Vec::new();
         match (&reply, &request.skip) {
+            (ClaimReply::Busy { .. }, _) => drop(book.busy.insert(at)),
             (ClaimReply::Claimed { attempt: 1, .. }, _) if book.claims.insert(request.claim) => {
                 if book.skipped.contains(&at) || !book.started.insert(at) {
                     self.wrong.push(format!("{name}: {} s started again", since_begin(at)));
+                }
+                let until = at + missed::grace(&job.terms, at, job.schedule.next_after(at));
+                let may_be_late = request.catch_up == CatchUp::Yes
+                    || book.busy.contains(&at)
+                    || matches!(request.overlap, OverlapRule::Queue { .. });
+                if self.now > until && !may_be_late {
+                    self.wrong.push(format!(
+                        "{name}: {} s started {:?} late",
+                        since_begin(at),
+                        self.now.since(at)
+                    ));
                 }
             }
             (ClaimReply::Skipped, Some(Skip { first, count, .. })) if book.claims.insert(request.claim) => {

@@ -74,24 +74,68 @@ fn default_grace_is_half_the_interval_or_a_day() {
     }
 }
 
+const EACH_OVERLAP: [Overlap; 4] =
+    [Overlap::Skip, Overlap::QueueOne, Overlap::CancelPrevious, Overlap::Allow { max: 2 }];
+
+/// The runs that each misfire policy claims for a missed minute, and the number of missed ones.
+fn after_a_missed_minute() -> [(Misfire, u32, Vec<(RunId, CatchUp)>); 2] {
+    [(Misfire::Skip, 1, vec![]), (Misfire::FireOnce, 0, minutes(1..=1, CatchUp::Yes))]
+}
+
 #[test]
 fn unclaimed_run_is_late_within_its_grace_then_missed() {
-    for (misfire, missed, asked) in
-        [(Misfire::Skip, 1, vec![]), (Misfire::FireOnce, 0, vec![(run_at(60), CatchUp::Yes)])]
-    {
-        let mut story = Story::led("* * * * *", terms(misfire, None));
-        story.claims(at(60));
-        story.answer(at(61), run_at(60), ClaimOutcome::Failed);
-        assert_eq!(story.claims(at(89)), [(run_at(60), CatchUp::No)], "{misfire:?}");
-        story.answer(at(90), run_at(60), ClaimOutcome::Failed);
-        assert_eq!(story.claims(at(91)), asked, "{misfire:?}");
-        assert_eq!(story.missed, missed, "{misfire:?}");
+    for overlap in EACH_OVERLAP {
+        for (misfire, missed, asked) in after_a_missed_minute() {
+            let mut story = Story::led("* * * * *", JobTerms { overlap, ..terms(misfire, None) });
+            story.claims(at(60));
+            story.answer(at(61), run_at(60), ClaimOutcome::Failed);
+            assert_eq!(story.claims(at(89)), [(run_at(60), CatchUp::No)], "{overlap:?}, {misfire:?}");
+            story.answer(at(90), run_at(60), ClaimOutcome::Failed);
+            assert_eq!(story.claims(at(91)), asked, "{overlap:?}, {misfire:?}");
+            assert_eq!(story.missed, missed, "{overlap:?}, {misfire:?}");
+        }
+    }
+}
+
+#[test]
+fn claim_in_doubt_that_is_late_is_missed() {
+    for overlap in EACH_OVERLAP {
+        for (misfire, missed, asked) in after_a_missed_minute() {
+            let mut story = Story::led("* * * * *", JobTerms { overlap, ..terms(misfire, None) });
+            let commands = story.tick(at(60));
+            let until = at(90);
+            assert!(
+                matches!(&commands[..], [Command::Claim(due)] if due.not_after == Some(until)),
+                "{commands:?}"
+            );
+            story.in_doubt = Some(ClaimId::random());
+            story.answer(at(85), run_at(60), ClaimOutcome::Failed);
+            assert_eq!(story.claims(at(95)), [(run_at(60), CatchUp::No)], "repeated until its fate is known");
+            story.answer(at(96), run_at(60), ClaimOutcome::Answered(ClaimReply::Late));
+            assert_eq!(story.claims(at(97)), asked, "{overlap:?}, {misfire:?}");
+            assert_eq!(story.missed, missed, "{overlap:?}, {misfire:?}");
+        }
+    }
+}
+
+#[test]
+fn run_that_waits_for_another_has_no_limit() {
+    for overlap in [Overlap::QueueOne, Overlap::CancelPrevious] {
+        let mut story = Story::led("0 12 * * *", JobTerms { overlap, ..terms(Misfire::Skip, Some(10)) });
+        let noon = 12 * 3600;
+        story.claims(at(noon));
+        story.answer(at(noon), run_at(noon), ClaimOutcome::Answered(Busy { running: 1 }));
+        let commands = story.tick(at(noon + 100));
+        assert!(
+            matches!(&commands[..], [Command::Claim(due)] if due.run == run_at(noon) && due.not_after.is_none()),
+            "{overlap:?}: {commands:?}"
+        );
     }
 }
 
 #[test]
 fn catch_up_runs_and_the_first_on_time_run_queue() {
-    for overlap in [Overlap::Skip, Overlap::QueueOne, Overlap::CancelPrevious, Overlap::Allow { max: 2 }] {
+    for overlap in EACH_OVERLAP {
         let terms = JobTerms { overlap, ..terms(Misfire::FireAll { max: 2 }, Some(10)) };
         let mut story = Story::led("* * * * *", terms);
         let claims = |story: &mut Story, now| {

@@ -104,6 +104,7 @@ impl BuggyLedger {
             }
             (Some(IgnoresScheduleStart), _) => r.schedule = FIRST,
             (Some(IgnoresUndecided), _) => r.after = None,
+            (Some(IgnoresGrace), _) => r.not_after = None,
             (Some(SkipsStartedTimes), _) => r.skip.iter_mut().for_each(|skip| skip.first = r.run),
             (Some(QueueDecides), _) if matches!(r.overlap, OverlapRule::Queue { .. }) => {
                 r.overlap = OverlapRule::Skip;
@@ -511,6 +512,7 @@ super::caught! {
     revision_that_begins_at_one: RestartsRevisions by control::a_revision_is_at_least_the_time;
     claim_that_overtakes_an_instant: IgnoresUndecided
         by claim::a_claim_after_an_undecided_instant_is_behind;
+    claim_after_its_grace: IgnoresGrace by claim::a_late_claim_starts_nothing;
     node_that_never_dies: DeadNodesStay by heartbeat::a_node_without_heartbeats_is_forgotten;
     controls_that_no_heartbeat_reads: HeartbeatHidesControls
         by heartbeat::a_heartbeat_reads_controls_and_watermarks;
