@@ -146,7 +146,9 @@ impl SchedulerBuilder {
     /// runs for other nodes. If no node has room within the run's
     /// [grace](crate::JobBuilder::grace), the run is skipped as
     /// [`NoCapacity`](crate::observer::SkipReason::NoCapacity). Catch-up runs and triggers wait for
-    /// room.
+    /// room on the leader. If they have waited for 3 s while another node has room, and this node has
+    /// led for at least its [`leadership_lease`](Self::leadership_lease), that node takes over the
+    /// leadership.
     pub fn max_running(mut self, runs: u32) -> Self {
         self.max_running = Some(runs);
         self
@@ -229,7 +231,11 @@ impl SchedulerBuilder {
         let leadership = LockOptions::new().lease(self.leadership_lease);
         let shared = Shared {
             node: Arc::new(node),
-            terms: LoopTerms { leadership, shutdown_grace: self.shutdown_grace },
+            terms: LoopTerms {
+                leadership,
+                leadership_lease: self.leadership_lease,
+                shutdown_grace: self.shutdown_grace,
+            },
             registry: Mutex::default(),
             leading: AtomicBool::new(false),
             wake: Notify::new(),

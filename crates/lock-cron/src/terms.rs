@@ -57,5 +57,6 @@ pub(crate) struct RunTerms {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoopTerms {
     pub(crate) leadership: LockOptions,
+    pub(crate) leadership_lease: Duration,
     pub(crate) shutdown_grace: Duration,
 }

@@ -163,8 +163,10 @@ impl RunLoop {
         let (this, jobs) = (self.shared.node.id, self.fingerprint);
         let is_peer = |node: &&LiveNode| node.id != this && node.jobs == jobs && node.room > 0;
         let others: Vec<_> = outcome.nodes.iter().filter(is_peer).map(|node| node.id).collect();
-        // If runs that only a leader may start are waiting, hand the leadership to a node with room.
-        if !others.is_empty() && self.planner.waits_for_room() && self.phase == Phase::Running {
+        let crowded = !others.is_empty() && self.planner.waits_for_room();
+        let lease = self.shared.terms.leadership_lease;
+        let leadership = self.leadership.as_mut();
+        if leadership.is_some_and(|of| of.is_crowded(crowded, lease)) && self.phase == Phase::Running {
             self.resign();
         }
         self.planner.peers_read(Peers { this, others, read_at });

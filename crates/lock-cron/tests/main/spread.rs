@@ -271,9 +271,31 @@ async fn leadership_goes_to_a_node_with_room_for_a_trigger() {
     sleep(secs(62)).await;
     assert!(first.cron.is_leading());
     first.cron.trigger("job").await.expect("healthy store");
-    sleep(secs(5)).await;
+    sleep(secs(10)).await;
     assert_eq!(fleet.log.starts().len(), 2, "the triggered run does not wait for an hour");
     assert!(second.cron.is_leading());
     sleep(secs(3_600)).await;
     assert_eq!(fleet.log.ended(lock_cron::RunOutcome::Succeeded), 2, "the other run continues");
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_nodes_do_not_pass_the_leadership_around() {
+    let fleet = Fleet::new();
+    let mut nodes = Vec::new();
+    for name in ["a", "b", "c"] {
+        let node = fleet.node_with(name, |builder| builder.max_running(3));
+        for job in 0..8 {
+            node.job(&format!("job-{job}"), "*/2 * * * * *", secs(2)).register().expect("valid job");
+        }
+        node.job("tick", "* * * * * *", Duration::from_millis(200)).register().expect("valid job");
+        nodes.push(node.start());
+    }
+    for step in 0..600 {
+        sleep(Duration::from_millis(500)).await;
+        let job = format!("job-{}", step % 8);
+        nodes[0].cron.trigger(&job).await.expect("healthy store");
+    }
+    let leaders = fleet.log.leaders();
+    // Each leader keeps the leadership for at least its lease of 10 s.
+    assert!(leaders <= 31, "{leaders} leaders in 300 s");
 }
