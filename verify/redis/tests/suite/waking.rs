@@ -45,6 +45,30 @@ async fn message_wakes_the_waiter_of_another_process() {
     assert!(!long() || p99 <= Duration::from_millis(20), "p99 {p99:?}");
 }
 
+/// The lines of the page for operators free a lock, and wake its waiter.
+#[tokio::test]
+async fn redis_cli_lines_free_the_lock_and_wake_the_waiter() {
+    const PAGE: &str = include_str!("../../../../docs/operating.md");
+    let lines: Vec<_> = PAGE.lines().skip_while(|line| *line != "DEL stock:42").take(2).collect();
+    let (server, wake_ups) = (RedisServer::start(), WakeUps::default());
+    let locks = [wake_ups.of(&server.url(), LEASE).await, wake_ups.of(&server.url(), LEASE).await];
+    let held = locks[0].named("stock:42").unwrap().acquire().await.unwrap();
+    let waiting = tokio::spawn(locks[1].named("stock:42").unwrap().acquire());
+    until("the waiter is subscribed", async || server.subscriptions() == 1).await;
+    // Its attempts after the subscription.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for line in &lines {
+        let command: Vec<_> = line.split(' ').collect();
+        assert_eq!(server.command(&command).integer(), 1, "{line}");
+    }
+    let guard = answered("the waiter", waiting).await.unwrap().unwrap();
+    let (pushes, polls) =
+        (wake_ups.count("stock:42", WakeSource::Push), wake_ups.count("stock:42", WakeSource::Poll));
+    assert!(pushes > 0 && polls == 0, "{pushes} by message, {polls} by polling");
+    assert!(guard.fencing_token() > held.fencing_token());
+    guard.release().await.unwrap();
+}
+
 /// The key disappears without any message.
 #[tokio::test]
 async fn waiter_without_a_message_polls() {
