@@ -185,6 +185,8 @@ impl PlannedJob {
         let Some(at) = due.run.scheduled() else { return };
         let Some(run) = self.on_time.due.as_mut().filter(|run| run.in_flight && run.at == at) else { return };
         (run.in_flight, run.in_doubt) = (false, due.in_doubt);
+        self.is_stored |=
+            matches!(&outcome, ClaimOutcome::Answered(reply) if *reply != ClaimReply::Unregistered);
         let mut skipped = |reason| out.push(Command::Skipped { job: due.job.clone(), reason, count: 1 });
         match outcome {
             ClaimOutcome::Answered(ClaimReply::Claimed { .. }) => self.on_time_decided(at),
@@ -216,7 +218,10 @@ impl PlannedJob {
                 out.push(Command::ReadControls);
             }
             ClaimOutcome::Answered(ClaimReply::Unregistered) => {
-                skipped(SkipReason::DataLoss);
+                // Until a leader has registered a new job, it has no scheduled times.
+                if self.is_stored {
+                    skipped(SkipReason::DataLoss);
+                }
                 self.on_time.due = None;
                 if self.cursor.is_some() {
                     self.forget();

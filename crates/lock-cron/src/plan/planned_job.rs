@@ -45,6 +45,8 @@ pub(super) struct PlannedJob {
     pub(super) backfills: Vec<PlannedBackfill>,
     /// The runs that this node may start on time without being the leader.
     pub(super) on_time: OnTimeRuns,
+    /// Set once this node knows that the job is in the store.
+    pub(super) is_stored: bool,
     /// The time at which the watermark was last read.
     pub(super) observed: UtcTime,
     /// Set while the next scheduled time is left to other nodes.

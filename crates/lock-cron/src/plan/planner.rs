@@ -44,6 +44,7 @@ impl Planner {
             pending: PendingRuns::default(),
             backfills: Vec::new(),
             on_time: OnTimeRuns::default(),
+            is_stored: false,
             observed: now,
             left_to_others: false,
             not_before: UtcTime::default(),
@@ -133,6 +134,7 @@ impl Planner {
         let Some(job) = self.jobs.get_mut(&registration.job) else { return };
         match watermark {
             Some(watermark) => {
+                job.is_stored = true;
                 job.on_time.drop_decided(watermark);
                 if job.cursor.is_some() {
                     self.registered(registration, watermark, at);
@@ -161,6 +163,7 @@ impl Planner {
         if job.identity != registration.schedule {
             return;
         }
+        job.is_stored = true;
         if job.cursor.is_none_or(|cursor| cursor < watermark) {
             job.decided_up_to(watermark);
         }

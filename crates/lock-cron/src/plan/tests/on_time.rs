@@ -206,3 +206,17 @@ fn run_with_a_full_pool_stays_due_on_its_node() {
     spread.answer(ms(minute, 501), &again, ClaimReply::PoolFull { running: 1 });
     assert_eq!(spread.claims(ms(minute, 30_001), 1), [], "the leader skips it after its grace");
 }
+
+#[test]
+fn job_that_was_never_registered_has_lost_no_data() {
+    let mut spread = Spread::follower(JobTerms::default());
+    let first = spread.minute(60, true);
+    spread.wait_for(first);
+    let due = spread.claims(at(first), 1).remove(0);
+    assert_eq!(spread.answer(at(first), &due, Unregistered), [], "no leader has registered the job yet");
+    spread.observed(first, at(first));
+    let second = spread.minute(first + 60, true);
+    spread.wait_for(second);
+    let due = spread.claims(at(second), 1).remove(0);
+    assert_eq!(spread.answer(at(second), &due, Unregistered), [skipped(SkipReason::DataLoss, 1)]);
+}
