@@ -226,7 +226,7 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
 /// Records the end of a run whose node has left and that no other node continues.
 pub(crate) async fn abandon(node: &Node, left: &OpenRun) -> Option<EndReply> {
     let end = match left.state {
-        RunState::Released if left.cancelled => {
+        RunState::Released | RunState::Waiting if left.cancelled => {
             AttemptEnd::cancelled(CancelReason::Cancelled.detail(), AfterAttempt::Finish)
         }
         _ => AttemptEnd {

@@ -3,6 +3,7 @@
 //! ```text
 //!   claimed ──jitter──▶ body ──ends──▶ finished
 //!      ▲         │        │ failed, and attempts are left ──▶ back-off ──claim_retry──▶ claimed
+//!      │         │        │   shutdown during the back-off ──▶ postponed by the rest of it
 //!      │         │        │ cancelled by a command ──▶ finished
 //!      │         │        │ shutdown, and the orphan policy retries ──▶ reassigned
 //!  (take over)   └────────┴── shutdown before a body begins ──▶ requeued
@@ -27,6 +28,7 @@ use crate::{
 };
 use lock_ledger::{AfterAttempt, CatchUp, ClaimReply, RunOutcome};
 use std::time::Duration;
+use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
 /// Runs a claimed run to its end.
@@ -105,7 +107,7 @@ async fn attempt_in(
     let catch_up = claimed.catch_up == CatchUp::Yes;
     let started = |group| CronEvent::Started { group, job: &job.name, run, attempt, catch_up, lag };
     node.observers.notify(started);
-    let began = tokio::time::Instant::now();
+    let began = Instant::now();
     let AttemptResult { outcome, detail, cancelled, is_final } = body::run_body(job, claimed, cancel).await;
     let took = began.elapsed();
     span.record("cron.outcome", outcome.as_str());
@@ -157,19 +159,21 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
     let mut delay = job.terms.retries.delay(failed.failures + 1, StableHash::of(&request.claim.to_string()));
     let mut full = BUSY;
     loop {
+        let begun = Instant::now();
+        let postponed = || AfterAttempt::Postpone { delay: delay.saturating_sub(begun.elapsed()) };
         tokio::select! {
             biased;
             _ = hold.lost() => return None,
             reason = cancel.clone().cancelled() => {
                 let then = match reason {
-                    CancelReason::Shutdown => AfterAttempt::Requeue,
+                    CancelReason::Shutdown => postponed(),
                     CancelReason::Replaced | CancelReason::Cancelled => AfterAttempt::Finish,
                 };
                 give_up(reason.detail(), then).await;
                 return None;
             }
             () = node.shutdown.reached(ShutdownStage::Draining) => {
-                give_up(CancelReason::Shutdown.detail(), AfterAttempt::Requeue).await;
+                give_up(CancelReason::Shutdown.detail(), postponed()).await;
                 return None;
             }
             () = tokio::time::sleep(delay) => {}

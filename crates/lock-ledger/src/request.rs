@@ -158,4 +158,10 @@ pub enum AfterAttempt {
     Reassign,
     /// The attempt has not begun. Any node may start it immediately. No entry is written to the history.
     Requeue,
+    /// Like [`Requeue`](Self::Requeue), but no other node continues the run before `delay` has passed. A run that waits
+    /// for its next attempt keeps its back-off when its node leaves.
+    Postpone {
+        /// The time for which the run stays open without a node, in whole milliseconds.
+        delay: Duration,
+    },
 }

@@ -281,7 +281,17 @@ impl RunLoop {
         if self.unowned.has_overdue_trigger(self.now()) {
             self.read_all_controls();
         }
-        let is_left = |run: &OpenRun| matches!(run.state, RunState::Orphaned | RunState::Released);
+        // The node of a run that waits may have left it with the rest of its back-off.
+        let waiting = known.iter().filter(|run| run.state == RunState::Waiting);
+        if let Some(remaining) = waiting.map(|run| run.remaining).min() {
+            let past = Instant::now() + remaining + Duration::from_millis(1);
+            self.timers.open_runs = self.timers.open_runs.min(past);
+        }
+        let is_left = |run: &OpenRun| match run.state {
+            RunState::Orphaned | RunState::Released => true,
+            RunState::Waiting => run.cancelled,
+            _ => false,
+        };
         self.waits_for_pool = false;
         for left in known.into_iter().filter(is_left) {
             if left.cancelled {

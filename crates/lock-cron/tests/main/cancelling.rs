@@ -115,6 +115,33 @@ async fn waiting_retry_is_withdrawn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn postponed_retry_is_withdrawn() {
+    let fleet = Fleet::new();
+    let start = |name| {
+        let node = fleet.node(name);
+        let schedule = Schedule::cron("@yearly").expect("valid schedule");
+        let job = node.cron.job("job", schedule, |_| async { Err("it fails".into()) });
+        let retries = Retries { initial_delay: secs(600), max_delay: secs(600), ..Retries::times(3) };
+        job.retries(retries).register().expect("valid job");
+        node.start()
+    };
+    let first = start("a");
+    sleep(secs(1)).await;
+    first.cron.trigger("job").await.expect("healthy store");
+    sleep(secs(3)).await;
+    let second = start("b");
+    sleep(secs(1)).await;
+    first.stop().await;
+    sleep(secs(60)).await;
+    assert!(is_open(&second).await, "the retry waits for the rest of its back-off");
+    assert!(second.cron.cancel("job").await.expect("healthy store"));
+    sleep(secs(3)).await;
+    assert!(!is_open(&second).await);
+    sleep(secs(1_200)).await;
+    assert_eq!(outcomes(&second).await, [RunOutcome::Failed]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn run_of_a_dead_node_is_not_run_again() {
     let fleet = Fleet::new();
     let nodes = ["a", "b"].map(|name| {

@@ -160,6 +160,39 @@ async fn shutdown_requeues_a_run_during_its_back_off() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn rolling_restarts_use_up_no_attempts() {
+    let fleet = Fleet::new();
+    let start = |name: &str| {
+        let node = fleet.node(name);
+        let write = node.writer();
+        let body = move |run: lock_cron::RunContext| {
+            write(&run);
+            async { Err("the database is down".into()) }
+        };
+        let job = node.cron.job("job", Schedule::cron("1 0 1 1 *").expect("valid schedule"), body);
+        let wait = secs(60);
+        job.retries(Retries { max: 5, initial_delay: wait, max_delay: wait }).register().expect("valid job");
+        node.start()
+    };
+    let mut running = start("0");
+    sleep(secs(65)).await;
+    for name in ["1", "2", "3", "4"] {
+        let next = start(name);
+        sleep(secs(1)).await;
+        running.stop().await;
+        running = next;
+        sleep(secs(3)).await;
+    }
+    assert_eq!(fleet.log.starts().len(), 1, "the back-off lasts longer than the restarts");
+    sleep(secs(60)).await;
+    let starts = fleet.log.starts();
+    let [first, second] = &starts[..] else { panic!("expected two attempts: {starts:?}") };
+    assert_eq!((first.attempt, second.attempt), (1, 2));
+    let waited = second.at - first.at;
+    assert!((45_000..63_000).contains(&waited), "the back-off of 45 to 60 s lasted {waited} ms");
+}
+
+#[tokio::test(start_paused = true)]
 async fn back_off_of_a_dead_node_continues_elsewhere() {
     let fleet = Fleet::new();
     let describe = |node: &Node| {

@@ -31,7 +31,7 @@ impl GroupLedger {
         let open = open.filter(|open| open.claim == r.claim);
         let is_open = open.is_some();
         let then = if open.is_some_and(|open| open.cancelled) { AfterAttempt::Finish } else { r.then };
-        if is_open && matches!(then, AfterAttempt::Reassign | AfterAttempt::Requeue) {
+        if is_open && !matches!(then, AfterAttempt::Finish | AfterAttempt::Retry) {
             self.raise_revision(now);
         }
         let reply = self.jobs.get_mut(&r.job.name).map_or(EndReply::Gone, |job| job.end(now, r, then));
@@ -51,20 +51,22 @@ impl Job {
         // An attempt that has already ended is in the history, unless it was requeued.
         let was_running = open.stage == Stage::Running;
         let is_last = open.stage == Stage::Unbegun && then == AfterAttempt::Finish;
-        let ended = (was_running && then != AfterAttempt::Requeue || is_last)
-            .then(|| open.ended(r.run, now, r.outcome, &r.detail));
+        let unbegun = matches!(then, AfterAttempt::Requeue | AfterAttempt::Postpone { .. });
+        let ended =
+            (was_running && !unbegun || is_last).then(|| open.ended(r.run, now, r.outcome, &r.detail));
         match then {
             AfterAttempt::Finish => {}
             AfterAttempt::Retry if was_running => {
                 (open.stage, open.attempts.failures) = (Stage::Failed, open.attempts.failures + 1);
             }
             AfterAttempt::Reassign if was_running => open.stage = Stage::Interrupted,
-            AfterAttempt::Requeue if was_running => open.stage = Stage::Unbegun,
-            AfterAttempt::Retry | AfterAttempt::Reassign | AfterAttempt::Requeue => {}
+            _ if was_running => open.stage = Stage::Unbegun,
+            _ => {}
         }
         match then {
             AfterAttempt::Finish => drop(self.open.remove(&r.run)),
             AfterAttempt::Reassign | AfterAttempt::Requeue => open.expires_ms = 0,
+            AfterAttempt::Postpone { delay } => open.expires_ms = expiry(now, delay),
             AfterAttempt::Retry => {}
         }
         if let Some(attempt) = ended {

@@ -158,11 +158,12 @@ impl<C: Client> RunLedger for RedisBackend<C> {
     async fn end(&self, r: EndRequest) -> Result<Reply<EndReply>, BackendError> {
         let JobId { group, name } = &r.job;
         let JobKeys { job, history } = JobKeys::of(group, name);
-        let then = match r.then {
-            AfterAttempt::Finish => "finish",
-            AfterAttempt::Retry => "retry",
-            AfterAttempt::Reassign => "reassign",
-            AfterAttempt::Requeue => "requeue",
+        let (then, delay) = match r.then {
+            AfterAttempt::Finish => ("finish", Duration::ZERO),
+            AfterAttempt::Retry => ("retry", Duration::ZERO),
+            AfterAttempt::Reassign => ("reassign", Duration::ZERO),
+            AfterAttempt::Requeue => ("requeue", Duration::ZERO),
+            AfterAttempt::Postpone { delay } => ("requeue", delay),
             _ => return Err(unexpected_reply("end a run").into()),
         };
         let args = vec![
@@ -173,6 +174,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             r.detail,
             then.to_owned(),
             r.history.to_string(),
+            millis(delay),
         ];
         let GroupKeys { open, group, instances, changes, summaries, payloads, .. } = GroupKeys::of(group);
         let keys = vec![job, open, history, group, instances, changes, summaries, payloads];

@@ -144,6 +144,32 @@ pub async fn a_requeued_attempt_is_the_same_attempt(h: &impl LedgerHarness) {
     assert_eq!(ledger.outcomes().await, [RunOutcome::Failed]);
 }
 
+/// A node that leaves during a back-off hands the run over with the rest of it, so a series of restarts uses up no
+/// attempts.
+pub async fn a_postponed_run_is_followed_after_its_delay(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "postpone").await;
+    let first = ledger.claim(1).await;
+    ledger.end(&first, RunOutcome::Failed, AfterAttempt::Retry).await;
+    let before = ledger.revision().await;
+    let long = AfterAttempt::Postpone { delay: LONG * 2 };
+    assert_eq!(ledger.end(&first, RunOutcome::Cancelled, long).await, EndReply::Recorded);
+    assert!(ledger.revision().await > before, "the leader must learn of the delay");
+    let open = ledger.open_runs().await.remove(0);
+    assert_eq!(open.state, RunState::Waiting);
+    assert!(open.remaining > LONG && open.remaining <= LONG * 2, "{open:?}");
+    assert_eq!(ledger.send(ledger.request(ledger.instant(2))).await, ClaimReply::Skipped, "the run is open");
+    ledger.end(&first, RunOutcome::Cancelled, AfterAttempt::Postpone { delay: SHORT }).await;
+    h.pass(PAST_SHORT).await;
+    assert_eq!(ledger.open_runs().await[0].state, RunState::Released);
+    let second = ledger.granted(ledger.after(&first, 1)).await;
+    assert_eq!((second.attempt, second.failures), (2, 1), "a postponed retry must stay a retry");
+    ledger.end(&second, RunOutcome::Cancelled, AfterAttempt::Postpone { delay: SHORT }).await;
+    h.pass(PAST_SHORT).await;
+    let again = ledger.granted(ledger.after_each(&second, 1, 0)).await;
+    assert_eq!((again.attempt, again.failures), (2, 1), "the attempt had not begun");
+    assert_eq!(ledger.outcomes().await, [RunOutcome::Skipped, RunOutcome::Failed]);
+}
+
 /// A run between two attempts is still open, so the next run overlaps with it.
 pub async fn a_waiting_run_is_open(h: &impl LedgerHarness) {
     let ledger = LedgerFixture::new(h, "waits").await;

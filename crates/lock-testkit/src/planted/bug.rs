@@ -252,6 +252,8 @@ planted_bugs! {
     HandsOverLate: [LedgerConformance],
     /// Requeueing a run ends it.
     GiveBackEndsRun: [LedgerConformance],
+    /// A run that is postponed may continue immediately.
+    ForgetsDelay: [LedgerConformance],
     /// The attempt that follows a requeued run is counted as a new one.
     CountsReleasedAttempt: [LedgerConformance],
     /// A trigger never expires.

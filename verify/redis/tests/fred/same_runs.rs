@@ -263,6 +263,7 @@ impl Run {
                 AfterAttempt::Retry,
                 AfterAttempt::Reassign,
                 AfterAttempt::Requeue,
+                AfterAttempt::Postpone { delay: Duration::from_millis(5) },
             ]),
             history: HISTORY,
         };

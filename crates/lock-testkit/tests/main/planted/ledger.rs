@@ -287,6 +287,9 @@ impl RunLedger for BuggyLedger {
         match (self.bug, open) {
             (Some(EndsRunWithoutCompare), Some(open)) => r.claim = open.claim,
             (Some(HandsOverLate), _) if r.then == AfterAttempt::Reassign => r.then = AfterAttempt::Retry,
+            (Some(ForgetsDelay), _) if matches!(r.then, AfterAttempt::Postpone { .. }) => {
+                r.then = AfterAttempt::Requeue;
+            }
             (Some(GiveBackEndsRun), _) if r.then == AfterAttempt::Requeue => r.then = AfterAttempt::Finish,
             (Some(ForgetsEnds), None) => {
                 let mut reply = self.inner.end(r).await?;
@@ -468,6 +471,7 @@ super::caught! {
     one_budget_for_all: SharedRetryBudget by retry::failures_and_orphanings_have_separate_budgets;
     hand_over_that_waits_for_the_lease: HandsOverLate
         by retry::a_reassigned_attempt_is_followed_at_once;
+    back_off_that_is_forgotten: ForgetsDelay by retry::a_postponed_run_is_followed_after_its_delay;
     attempt_that_is_not_given_back: GiveBackEndsRun by retry::a_requeued_attempt_is_the_same_attempt;
     attempt_that_is_counted_and_never_began: CountsReleasedAttempt
         by retry::a_requeued_attempt_is_the_same_attempt;
