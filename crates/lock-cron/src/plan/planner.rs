@@ -66,7 +66,7 @@ impl Planner {
             self.add(now, name.clone(), schedule.clone(), terms);
         }
         let Some(job) = self.jobs.get_mut(name) else { return };
-        job.identity = schedule.identity();
+        (job.identity, job.is_stored) = (schedule.identity(), true);
         (job.revision, job.paused, job.schedule, job.definition) = (revision, paused, schedule, definition);
         job.forget();
         job.on_time.restart();

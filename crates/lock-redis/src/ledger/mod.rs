@@ -31,6 +31,9 @@ use record::Record;
 use std::{ops::Range, time::Duration};
 use uuid::Uuid;
 
+/// The maximum delay of a postponed run: numbers in Lua are exact up to 2⁵³.
+const MAX_DELAY_MS: u128 = 1 << 52;
+
 #[async_trait]
 impl<C: Client> RunLedger for RedisBackend<C> {
     fn server_now(&self, group: &GroupName) -> Option<UtcTime> {
@@ -159,11 +162,11 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         let JobId { group, name } = &r.job;
         let JobKeys { job, history } = JobKeys::of(group, name);
         let (then, delay) = match r.then {
-            AfterAttempt::Finish => ("finish", Duration::ZERO),
-            AfterAttempt::Retry => ("retry", Duration::ZERO),
-            AfterAttempt::Reassign => ("reassign", Duration::ZERO),
-            AfterAttempt::Requeue => ("requeue", Duration::ZERO),
-            AfterAttempt::Postpone { delay } => ("requeue", delay),
+            AfterAttempt::Finish => ("finish", None),
+            AfterAttempt::Retry => ("retry", None),
+            AfterAttempt::Reassign => ("reassign", None),
+            AfterAttempt::Requeue => ("requeue", None),
+            AfterAttempt::Postpone { delay } => ("requeue", Some(delay)),
             _ => return Err(unexpected_reply("end a run").into()),
         };
         let args = vec![
@@ -174,7 +177,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             r.detail,
             then.to_owned(),
             r.history.to_string(),
-            millis(delay),
+            delay.map_or_else(String::new, |delay| delay.as_millis().min(MAX_DELAY_MS).to_string()),
         ];
         let GroupKeys { open, group, instances, changes, summaries, payloads, .. } = GroupKeys::of(group);
         let keys = vec![job, open, history, group, instances, changes, summaries, payloads];

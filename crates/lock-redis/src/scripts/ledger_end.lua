@@ -4,7 +4,7 @@
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group   5 instances of the group   6 their changes
 --      7 summaries   8 payloads
 -- ARGV 1 job   2 run   3 claim   4 outcome   5 detail   6 finish | retry | reassign | requeue   7 length of the history
---      8 the time for which no other node continues a requeued run, ms
+--      8 the time for which no other node continues a requeued run, ms, or ''
 --
 -- replies, each after the server's time in µs: recorded | gone
 local name, run, claim, next = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
@@ -43,7 +43,7 @@ if was_running then
   if next == 'requeue' then open.stage = 'unbegun' end
 end
 if next ~= 'retry' then
-  open.expires = ARGV[8] == '0' and '0' or int(now_ms + tonumber(ARGV[8]))
+  open.expires = ARGV[8] == '' and '0' or int(now_ms + tonumber(ARGV[8]))
   redis.call('HSET', KEYS[4], 'revision', int(next_revision(redis.call('HGET', KEYS[4], 'revision'))))
 end
 write_open(KEYS[2], name, open)
