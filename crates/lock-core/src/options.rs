@@ -218,8 +218,8 @@ impl LockOptions {
         self
     }
 
-    /// Sets how long the store keeps the lock's fencing counter after the last grant: from 1 s to 100 years, or
-    /// forever. By default, the backend's own retention applies.
+    /// Sets how long the store keeps the lock's fencing counter after a grant: from 1 s to 100 years, or forever. By
+    /// default, the backend's own retention applies. The first grant in each eighth of it renews the expiry.
     ///
     /// A short retention is suitable for names that are used only once, such as order IDs. Tokens keep increasing after
     /// a counter has expired, since they follow the store's clock.

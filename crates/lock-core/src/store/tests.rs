@@ -215,18 +215,53 @@ fn late_renewal_or_reentry_does_not_extend_a_lease() {
 }
 
 #[test]
-fn each_grant_sets_the_retention_of_the_counter() {
-    let (mut slot, hour) = (Slot::default(), Duration::from_secs(3600));
+fn grants_renew_the_expiry_of_the_counter() {
+    let (mut slot, eighth) = (Slot::default(), Duration::from_secs(86_400 / 8));
     for number in 0..100 {
-        let (now, a) = (NOW + hour * number, lease(1, u64::from(number)));
+        let (now, a) = (NOW + eighth * number, lease(1, u64::from(number)));
         take(&mut slot, now, a);
         slot.release(now, a, 0);
     }
-    let last = NOW + hour * 99;
+    let last = NOW + eighth * 99;
     slot.expire(last + Duration::from_secs(86_400));
-    assert!(!slot.is_empty(), "the counter is kept for its retention after the last grant");
+    assert!(!slot.is_empty(), "the counter is kept for its retention after a renewal");
     slot.expire(last + Duration::from_secs(86_400) + Duration::from_millis(1));
     assert!(slot.is_empty());
+}
+
+/// Redisson creates such counters, and restarts a missing one at 1.
+#[test]
+fn counter_without_an_expiry_keeps_none() {
+    let (mut slot, a) = (Slot::default(), lease(1, 1));
+    let acquire = |slot: &mut Slot, now, retention| {
+        let mode = AcquireMode::New { reserve: 0, floor: None };
+        slot.acquire(now, a, LEASE, now, mode, retention);
+        slot.release(now, a, 0);
+    };
+    acquire(&mut slot, NOW, None);
+    for days in 1..5 {
+        acquire(&mut slot, NOW + Duration::from_secs(86_400) * days, DAY);
+    }
+    slot.expire(NOW + Duration::from_secs(100 * 365 * 86_400));
+    assert!(!slot.is_empty());
+}
+
+/// A renewal of the expiry costs the store as much as a part of the grant, so only some grants renew it.
+#[test]
+fn first_grant_in_an_eighth_of_the_retention_renews_the_expiry() {
+    let (mut slot, a) = (Slot::default(), lease(1, 1));
+    let (eighth, second) = (Duration::from_secs(86_400 / 8), Duration::from_secs(1));
+    // The first moment of an eighth.
+    let begin = UtcTime::from_micros(NOW.as_micros() / 10_800_000_000 * 10_800_000_000);
+    let mut lasts = |at: UtcTime| {
+        take(&mut slot, at, a);
+        slot.release(at, a, 0);
+        let expires = slot.counter.as_ref().unwrap().expires_ms().unwrap();
+        Duration::from_millis(expires - at.as_millis())
+    };
+    assert_eq!(lasts(begin + second), DAY.unwrap());
+    assert_eq!(lasts(begin + eighth - second), DAY.unwrap() - eighth + 2 * second);
+    assert_eq!(lasts(begin + eighth + second), DAY.unwrap());
 }
 
 #[test]

@@ -26,14 +26,26 @@ impl Counter {
         self.last
     }
 
+    #[cfg(test)]
+    pub(super) const fn expires_ms(&self) -> Option<u64> {
+        self.expires_ms
+    }
+
+    /// Returns `true` if a grant renews the expiry.
+    fn is_renewed(&self, now: UtcTime, retention: Duration) -> bool {
+        let eighth = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX).max(1).saturating_mul(125);
+        self.expires_ms.is_some() && self.last / eighth != now.as_micros() / eighth
+    }
+
     pub(crate) fn is_over(&self, now: UtcTime) -> bool {
         self.expires_ms.is_some_and(|at| now.as_millis() > at)
     }
 }
 
-/// Draws `first` and up to `reserve` further tokens. `retention` is the remaining life of the counter; without it, an
-/// existing counter keeps its own, and a new one does not expire. The counter lasts at least until the clock has
-/// caught up with it.
+/// Draws `first` and up to `reserve` further tokens. `retention` is the life of a new counter; without it, a new one does
+/// not expire. An existing one keeps its expiry, which the first grant in each eighth of the retention renews. A counter
+/// without an expiry keeps none: Redisson, which creates such counters, restarts a missing one at 1. The counter lasts
+/// at least until the clock has caught up with it.
 pub fn draw(
     counter: &mut Option<Counter>,
     now: UtcTime,
@@ -48,7 +60,9 @@ pub fn draw(
     };
     let first = next.max(floor.map_or(0, |floor| floor.next().get()));
     let last = first.max(first.saturating_add(reserve.into()).min(clock.saturating_add(LEAD)));
-    raise(counter, now, last, retention);
+    let renewed =
+        retention.filter(|&retention| counter.as_ref().is_none_or(|c| c.is_renewed(now, retention)));
+    raise(counter, now, last, renewed);
     (FencingToken::new(first), FencingToken::new(last))
 }
 

@@ -37,12 +37,13 @@ else
   if last >= LIMIT then refused = 'TOKENS the next fencing token would not be below 2^53' end
 end
 if refused then
-  if writes and retention ~= '' then redis.call('SET', counter, old) end
-  if writes and retention == '' then redis.call('SET', counter, old, 'KEEPTTL') end
+  if writes then redis.call('SET', counter, old, 'KEEPTTL') end
   return {now, 'refused', refused}
 end
 
-raise(counter, last, retention)
+local renews = window and not (count and count - count % window == now - now % window)
+if count and renews then renews = redis.call('PTTL', counter) >= 0 end
+raise(counter, last, renews and retention or '')
 local failed = hold(lock, lasts, lease, '1', duration)
 if failed then return {now, 'error', failed} end
 -- Our counters hold a time in µs.

@@ -33,5 +33,7 @@ local DISTANCE = 1000000
 local last = last_text + 0
 local token = (ARGV[8] or '') == '' and last or ARGV[8] + 0
 local most = now + (retention == '' and 1000 or DISTANCE)
+-- Each grant renews the expiry of the counter, which rules out lower tokens.
+local window = nil
 local writes = free and proved and now <= not_after + 0
   and token > now - DISTANCE and last <= most and last < LIMIT
