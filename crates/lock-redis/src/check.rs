@@ -5,7 +5,7 @@ use crate::{
     client::{Client, Command, Connection, PubSub, Reply},
     clock::ServerClock,
     connection::{AcceptedNode, Delivery, Dialled, ManagedConnection, answered},
-    error::{RequestError, misconfigured, unexpected_reply},
+    error::{RequestError, misconfigured, printable, unexpected_reply},
     info::Info,
     keys::Keys,
     script,
@@ -210,7 +210,7 @@ fn verify_server(info: &Info<'_>, expected: Expected) -> Result<Checked, Backend
     }
     let (limit, policy) = (info.get("maxmemory"), info.get("maxmemory_policy"));
     let evicts = limit != "0" && policy != "noeviction" && !policy.is_empty();
-    let warnings = evicts.then(|| ConnectWarning::Evicts { policy: policy.to_owned() });
+    let warnings = evicts.then(|| ConnectWarning::Evicts { policy: printable(policy) });
     Ok(Checked { warnings: warnings.into_iter().collect(), is_sharded: in_cluster && numbers >= SHARDED })
 }
 

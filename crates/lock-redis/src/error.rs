@@ -260,7 +260,7 @@ pub(crate) fn misdated_reply(what: &str) -> RequestError {
 }
 
 fn plain(what: &str, kind: BackendErrorKind, applied: Applied, why: &str) -> RequestError {
-    BackendError::new(kind, applied, format!("failed to {what} on redis: {why}")).into()
+    BackendError::new(kind, applied, format!("failed to {what} on redis: {}", printable(why))).into()
 }
 
 fn with_condition(what: &str, kind: BackendErrorKind, applied: Applied, text: &str) -> RequestError {
@@ -367,12 +367,23 @@ fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
 fn first_words(details: &str) -> String {
     let line = without_place(details.lines().next().unwrap_or_default());
     if let Some(command) = unknown_command(line) {
-        return format!("unknown command {command}");
+        return format!("unknown command {}", printable(command));
     }
     if line.starts_with("NOAUTH") {
         return "NOAUTH, the server requires a password".to_owned();
     }
-    line.trim_end_matches('.').chars().take(200).collect()
+    printable(line.trim_end_matches('.')).chars().take(200).collect()
+}
+
+/// Escapes the characters that do not print: a server must not control the terminal that shows its errors.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut printed, c| {
+        match c {
+            '\\' | '"' | '\'' => printed.push(c),
+            c => printed.extend(c.escape_debug()),
+        }
+        printed
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,12 @@ pub(crate) struct Secrets(Arc<[String]>);
 
 impl Secrets {
     pub(crate) fn of(credentials: &Credentials) -> Self {
-        Self(credentials.password.iter().filter(|password| password.len() >= MIN_LENGTH).cloned().collect())
+        let passwords = credentials.password.iter().filter(|password| password.len() >= MIN_LENGTH);
+        let mut secrets: Vec<String> = passwords
+            .flat_map(|password| [password.clone(), quoted(password), in_one_line(password)])
+            .collect();
+        secrets.dedup();
+        Self(secrets.into())
     }
 
     /// Returns the text without secrets. Servers and proxies may quote what they receive.
@@ -37,6 +42,26 @@ impl Secrets {
     }
 }
 
+/// Returns a text as Redis quotes it.
+fn quoted(text: &str) -> String {
+    let quote = |byte| match byte {
+        b'\n' => "\\n".to_owned(),
+        b'\r' => "\\r".to_owned(),
+        b'\t' => "\\t".to_owned(),
+        b'\x07' => "\\a".to_owned(),
+        b'\x08' => "\\b".to_owned(),
+        b'\\' | b'"' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        byte => format!("\\x{byte:02x}"),
+    };
+    text.bytes().map(quote).collect()
+}
+
+/// Returns a text as Redis puts it into an error, which has one line.
+fn in_one_line(text: &str) -> String {
+    text.replace(['\r', '\n'], " ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +79,17 @@ mod tests {
         assert!(secrets.hide_in_call(refused("ERR no")) == refused("ERR no"));
         let dialled = secrets.hide_in_dial(DialError::new(DialErrorKind::Refused, "ERR 'canary', 'canary'"));
         assert_eq!(dialled.message, "ERR '…', '…'");
+    }
+
+    #[test]
+    fn password_that_a_server_quotes_is_removed() {
+        let hidden = |text: &str| secrets("c\"a\\n\r\nary é").hide(text.to_owned());
+        assert_eq!(
+            hidden(r#"ERR args beginning with: "c\"a\\n\r\nary \xc3\xa9""#),
+            r#"ERR args beginning with: "…""#
+        );
+        assert_eq!(hidden("ERR who is 'c\"a\\n  ary é'?"), "ERR who is '…'?");
+        assert_eq!(hidden("ERR who is 'c\"a\\n\r\nary é'?"), "ERR who is '…'?");
     }
 
     #[test]

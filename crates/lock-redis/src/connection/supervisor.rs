@@ -3,6 +3,7 @@
 use super::{Current, Dialer, Dialled, NO_ANSWER_AFTER, Purpose, ReplaceReason};
 use crate::{
     client::{Client, Command},
+    error::printable,
     pauses::{Pauses, between, jittered},
 };
 use std::{convert::Infallible, future, sync::Arc, time::Duration};
@@ -136,7 +137,7 @@ fn reconnect_pause() -> Duration {
 fn log<T>(reason: &Reason, dialled: &Dialled<T>) {
     match reason {
         Reason::Ended(reason) => {
-            let reason = dialled.secrets.hide(reason.clone());
+            let reason = printable(&dialled.secrets.hide(reason.clone()));
             tracing::warn!(reason, "redis connection lost, reconnecting");
         }
         Reason::Unresponsive => tracing::warn!("redis connection unresponsive, reconnecting"),

@@ -148,3 +148,13 @@ fn unknown_command_is_named_without_its_arguments() {
         );
     }
 }
+
+#[test]
+fn characters_that_do_not_print_are_escaped() {
+    let error = server_error("acquire", "ERR \u{1b}[31mred\u{202e} 'it' \"is\" a\\b\nsecond line");
+    let text = BackendError::from(error).to_string();
+    assert!(text.contains(r#"ERR \u{1b}[31mred\u{202e} 'it' "is" a\b"#), "{text}");
+    assert!(!text.chars().any(char::is_control));
+    let lost = Unanswered::Failed(CallError::Lost("reset \u{7}".to_owned())).during("acquire");
+    assert!(!BackendError::from(lost).to_string().contains('\u{7}'));
+}
