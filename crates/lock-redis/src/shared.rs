@@ -7,12 +7,13 @@ use crate::{
     cluster::{Membership, Redirected},
     connection::{Delivery, ManagedConnection, ReplaceReason},
     error::RequestError,
+    quorum,
     script::Script,
     script_reply::ScriptReply,
     wake::Subscriptions,
 };
 use lock_core::{LockName, backend::Operation};
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 use tokio::time::Instant;
 
 /// One server, as the backend and its request task use it.
@@ -28,6 +29,8 @@ pub(crate) struct Shared<C: Client> {
     pub(crate) pubsub: PubSub,
     /// The membership in a cluster, if this is a node of one.
     pub(crate) cluster: Option<Membership<C>>,
+    /// The place in a quorum, if this is a node of one.
+    pub(crate) place: OnceLock<quorum::Membership>,
     /// Ensures that the warning about foreign counters is logged only once. In a fleet that shares fenced locks with
     /// Redisson, it applies to every name.
     foreign_counters: Once,
@@ -42,8 +45,19 @@ impl<C: Client> Shared<C> {
     ) -> Self {
         let pubsub = subscriptions.kind();
         let foreign_counters = Once::new();
-        let (direct, replicas, cluster) = (None, None, None);
-        Self { connection, subscriptions, clock, direct, replicas, rules, pubsub, cluster, foreign_counters }
+        let (direct, replicas, cluster, place) = (None, None, None, OnceLock::new());
+        Self {
+            connection,
+            subscriptions,
+            clock,
+            direct,
+            replicas,
+            rules,
+            pubsub,
+            cluster,
+            place,
+            foreign_counters,
+        }
     }
 
     /// Requires this many replicas to acknowledge grants and renewals. Other requests use `direct`.

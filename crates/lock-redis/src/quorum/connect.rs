@@ -1,15 +1,18 @@
 //! Connecting to quorum nodes. A majority must respond. The other nodes are dialled until they
 //! respond.
 
-use super::node::accepted;
+use super::{
+    node::accepted,
+    peers::{Membership, Peers},
+};
 use crate::{
     backend::RedisBackend,
     builder::{ForeignStrings, RedisBackendBuilder, Rules, Settings, one_server},
     check::Expected,
-    client::{Client, PubSub, Server},
+    client::{Client, Command, PubSub, Reply, Server},
     clock::ServerClock,
-    connection::{AcceptedNode, Dialer, ManagedConnection, Purpose, Target},
-    error::{misconfigured, named},
+    connection::{Dialer, ManagedConnection, Purpose, Target},
+    error::{misconfigured, named, printable},
     route::{OneServer, Route},
     shared::Shared,
     topology::{QuorumAddress, Topology},
@@ -32,6 +35,7 @@ const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(1);
 struct Candidate<C> {
     server: Server,
     dialer: Arc<Dialer<C>>,
+    place: Membership,
 }
 
 /// The settings that all nodes share.
@@ -88,16 +92,18 @@ impl<C: Client> RedisBackendBuilder<C> {
             let why = "`foreign_strings_are_busy` is not supported for a quorum";
             return Err(misconfigured(why).into());
         }
-        let candidates = nodes.into_iter().map(|endpoint| {
+        let peers = Arc::<Peers>::default();
+        let candidates = nodes.into_iter().enumerate().map(|(position, endpoint)| {
             let (client, credentials, server) =
                 (client.clone(), credentials.clone(), endpoint.server.clone());
             let target = Target::Fixed(endpoint);
-            Candidate { server, dialer: Arc::new(Dialer { client, target, credentials, limit, lost: None }) }
+            let dialer = Arc::new(Dialer { client, target, credentials, limit, lost: None });
+            Candidate { server, dialer, place: Membership { peers: peers.clone(), position } }
         });
         let settings = NodeSettings { rules, worker };
         let backends = connect(&candidates.collect::<Vec<_>>(), &settings).await?;
         if durable {
-            backends.iter().for_each(|(server, backend)| warn_of_loss(server, backend));
+            join_all(backends.iter().map(|(server, backend)| warn_of_loss(server, backend))).await;
         }
         let members = backends.into_iter().map(|(server, backend)| {
             let member = Member::new(server.to_string(), backend);
@@ -160,33 +166,34 @@ async fn connect<C: Client>(
         let backend = opened.unwrap_or_else(|_| begin(candidate, settings));
         (candidate.server.clone(), backend)
     });
-    let nodes: Vec<_> = nodes.collect();
-    all_differ(&nodes)?;
-    Ok(nodes)
+    Ok(nodes.collect())
 }
 
 /// Connects to a server and checks that it can be a quorum node.
 async fn open<C: Client>(
-    Candidate { server, dialer }: &Candidate<C>,
+    Candidate { server, dialer, place }: &Candidate<C>,
     NodeSettings { rules, worker }: &NodeSettings,
 ) -> Result<RedisBackend<C>, BackendError> {
     let settings = Settings { rules: *rules, replicas: 0, expected: Expected::QuorumNode };
     let opened = one_server(dialer.clone(), settings).await;
     let (one, warnings) = opened.map_err(|error| named(server, &error))?;
     let backend = RedisBackend::new(Route::One(one), warnings, worker.clone());
-    let dialled = backend.node()?.connection.connected("check a quorum node").await?;
-    accepted(&dialled).await?;
+    let node = backend.node()?;
+    let _ = node.place.set(place.clone());
+    let dialled = node.connection.connected("check a quorum node").await?;
+    accepted(node, &dialled).await?;
     Ok(backend)
 }
 
 /// Returns a node that is dialled in the background until it responds.
 fn begin<C: Client>(
-    Candidate { dialer, .. }: &Candidate<C>,
+    Candidate { dialer, place, .. }: &Candidate<C>,
     NodeSettings { rules, worker }: &NodeSettings,
 ) -> RedisBackend<C> {
     let connection = ManagedConnection::begin(dialer.clone(), Purpose::Requests);
     let subscriptions = Subscriptions::begin(dialer.clone(), PubSub::Plain, None);
     let shared = Shared::new(connection, subscriptions, ServerClock::default(), *rules);
+    let _ = shared.place.set(place.clone());
     let route = Route::One(OneServer::new(Arc::new(shared), None));
     RedisBackend::new(route, Vec::new(), worker.clone())
 }
@@ -214,30 +221,30 @@ fn no_majority<C>(
     BackendError::new(BackendErrorKind::Unavailable, Applied::No, message).with_votes(votes.collect())
 }
 
-/// Warns about a node that is declared durable but writes no append-only file.
-fn warn_of_loss<C: Client>(server: &Server, backend: &RedisBackend<C>) {
-    let standing = backend.node().ok().and_then(|node| node.connection.standing());
-    if standing.is_some_and(|dialled| dialled.accepted.get().is_some_and(|node| !node.appends)) {
+/// Warns about a node that is declared durable but may lose acknowledged writes.
+async fn warn_of_loss<C: Client>(server: &Server, backend: &RedisBackend<C>) {
+    let Some(connection) = backend.node().ok().map(|node| &node.connection) else { return };
+    let standing = connection.standing();
+    let Some(node) = standing.as_ref().and_then(|dialled| dialled.accepted.get()) else { return };
+    if node.appends {
+        let setting = match connection.call("read the settings", Command::config("appendfsync")).await {
+            Ok(Reply::List(words)) => words.get(1).and_then(Reply::text).map(printable),
+            Ok(_) => None,
+            Err(error) => Some(BackendError::from(error).to_string()),
+        };
+        if let Some(setting) = setting.filter(|setting| setting != "always") {
+            tracing::warn!(
+                node = %server,
+                setting,
+                "quorum node is declared durable but `appendfsync` is not `always`, or unknown: after a crash, two \
+                 processes may hold the same lock; set it, or do not declare the node durable"
+            );
+        }
+    } else {
         tracing::warn!(
             node = %server,
             "quorum node is declared durable but writes no append-only file: after a crash, two processes may hold the \
              same lock; set `appendonly yes` and `appendfsync always`, or do not declare it durable"
         );
     }
-}
-
-/// Checks that all nodes are different servers. A server with two addresses would have two votes.
-fn all_differ<C: Client>(nodes: &[(Server, RedisBackend<C>)]) -> Result<(), BackendError> {
-    let mut seen: Vec<(String, &Server)> = Vec::new();
-    for (server, backend) in nodes {
-        let Some(dialled) = backend.node()?.connection.standing() else { continue };
-        let Some(AcceptedNode { run_id: run, .. }) = dialled.accepted.get() else { continue };
-        if let Some((_, other)) = seen.iter().find(|(known, _)| known == run) {
-            return Err(misconfigured(&format!(
-                "the quorum nodes {other} and {server} are the same server; use a separate server for each node"
-            )));
-        }
-        seen.push((run.clone(), server));
-    }
-    Ok(())
 }

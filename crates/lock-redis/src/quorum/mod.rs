@@ -6,4 +6,7 @@
 
 mod connect;
 mod node;
+mod peers;
 mod replies;
+
+pub(crate) use peers::Membership;

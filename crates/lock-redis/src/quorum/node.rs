@@ -3,7 +3,7 @@
 use crate::{
     backend::RedisBackend,
     check,
-    client::{Client, Connection, Reply as RawReply},
+    client::{Client, Reply as RawReply},
     connection::{AcceptedNode, Delivered, Delivery, Dialled},
     error::{RequestError, named},
     keys::{self, NODE_MARKER},
@@ -122,8 +122,9 @@ impl<C: Client> QuorumNode for RedisBackend<C> {
     }
 
     async fn verify(&self) -> Result<(), BackendError> {
-        let dialled = self.node()?.connection.connected("check a quorum node").await?;
-        Ok(accepted(&dialled).await.map(drop)?)
+        let server = self.node()?;
+        let dialled = server.connection.connected("check a quorum node").await?;
+        Ok(accepted(server, &dialled).await.map(drop)?)
     }
 }
 
@@ -185,7 +186,7 @@ impl<C: Client> Shared<C> {
         write: impl Fn(&AcceptedNode, &mut Words),
     ) -> Result<(Arc<Dialled<C::Connection>>, Instant, Result<RawReply, RequestError>), RequestError> {
         let dialled = self.connection.connected(script.name).await?;
-        let node = accepted(&dialled).await?;
+        let node = accepted(self, &dialled).await?;
         let sent = Instant::now();
         let reply = script.run(&dialled, Delivery::Plain, keys, |words| write(node, words)).await;
         let reply = reply.map(|Delivered { reply, .. }| reply).map_err(|error| error.during(script.name));
@@ -206,12 +207,23 @@ impl<C: Client> Shared<C> {
     }
 }
 
-/// Returns the accepted node of this connection. Before the first request, checks that the server can be a node.
-pub(super) async fn accepted<T: Connection>(dialled: &Dialled<T>) -> Result<&AcceptedNode, RequestError> {
+/// Returns the accepted node of this connection. Before the first request, checks that the server can be a node, and is
+/// not already another node of the quorum.
+pub(super) async fn accepted<'a, C: Client>(
+    node: &Shared<C>,
+    dialled: &'a Dialled<C::Connection>,
+) -> Result<&'a AcceptedNode, RequestError> {
     if let Some(accepted) = dialled.accepted.get() {
         return Ok(accepted);
     }
-    let accepted = Box::pin(dialled.accepted.get_or_try_init(|| check::node(dialled))).await;
+    let check = async || {
+        let accepted = check::node(dialled).await?;
+        if let Some(place) = node.place.get() {
+            place.admit(&dialled.server, &accepted.run_id, &dialled.trust)?;
+        }
+        Ok::<_, RequestError>(accepted)
+    };
+    let accepted = Box::pin(dialled.accepted.get_or_try_init(check)).await;
     accepted.map_err(|error| named(&dialled.server, &error.into()).into())
 }
 

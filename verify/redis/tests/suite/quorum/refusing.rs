@@ -2,16 +2,16 @@
 
 use super::super::{
     connecting::refused,
-    support::{quorum, redis},
+    support::{quorum, redis, until},
 };
 use crate::client::{Redis, RedisBackendBuilder};
 use lock_core::{
-    LockErrorKind,
+    LockErrorKind, LockFactory,
     backend::{BackendErrorKind, VoteKind},
     quorum::{Member, QuorumBackend, QuorumNode},
 };
 use lock_ledger::LedgerConnector;
-use lock_testkit::{RedisCluster, RedisQuorum, RedisSentinels, RedisServer, unused_address};
+use lock_testkit::{RedisCluster, RedisQuorum, RedisSentinels, RedisServer, TcpProxy, unused_address};
 
 /// Returns the URL of a quorum of two suitable nodes and another server.
 fn with(nodes: &RedisQuorum, other: &str) -> String {
@@ -86,6 +86,27 @@ async fn server_with_two_names_is_refused() {
     for says in ["are the same server", &other] {
         refused(&url, BackendErrorKind::Misconfigured, says).await;
     }
+}
+
+/// The second address does not answer while connecting. Two votes of one server would be a majority.
+#[tokio::test]
+async fn server_with_two_names_votes_once() {
+    let nodes = RedisQuorum::start(2);
+    let [first, second] = nodes.servers() else { panic!("two nodes") };
+    let proxy = TcpProxy::start(first.address());
+    proxy.refuse();
+    let url = format!("{}?durable=true", with(&nodes, &proxy.address().to_string()));
+    let locks = LockFactory::new(quorum(&url).await);
+    let lock = locks.named("x").unwrap();
+    lock.acquire().await.unwrap().release().await.unwrap();
+    second.stop();
+    proxy.pass();
+    until("the second address is refused", async || {
+        let tried =
+            lock.try_acquire().await.map(|guard| assert!(guard.is_none(), "a majority of one server"));
+        tried.is_err_and(|error| format!("{error:?}").contains("are the same server"))
+    })
+    .await;
 }
 
 /// The same if the nodes are created one at a time.

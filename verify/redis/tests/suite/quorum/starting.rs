@@ -3,7 +3,8 @@
 use super::super::support::{answered, quorum, until};
 use crate::client::Redis;
 use lock_core::{Connectors, LockFactory};
-use lock_testkit::{RedisQuorum, RedisServer};
+use lock_testkit::{RedisQuorum, RedisServer, ThreadLog};
+use tracing::level_filters::LevelFilter;
 
 /// Returns the names of the locks on a server.
 fn locks(server: &RedisServer) -> Vec<String> {
@@ -28,6 +29,17 @@ async fn start_does_not_need_a_dead_minority() {
     assert_eq!(locks(last), ["x"]);
     guard.release().await.unwrap();
     until("no lock is left", async || locks(last).is_empty()).await;
+}
+
+#[tokio::test]
+async fn durable_node_that_may_lose_a_second_is_warned_of() {
+    for (sync, is_warned_of) in [("everysec", true), ("always", false)] {
+        let heard = ThreadLog::listen(LevelFilter::WARN);
+        let nodes =
+            RedisQuorum::with(3, |server| server.config("appendonly", "yes").config("appendfsync", sync));
+        quorum(&format!("{}?durable=true", nodes.url())).await;
+        assert_eq!(heard.count("`appendfsync` is not `always`") > 0, is_warned_of, "{}", heard.text());
+    }
 }
 
 /// The minority accepts connections but does not reply.
