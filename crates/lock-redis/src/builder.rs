@@ -31,11 +31,13 @@ const CONNECT: Duration = Duration::from_secs(5);
 ///
 /// | option | default | meaning |
 /// | --- | --- | --- |
-/// | [`retention`](Self::retention) | 1 h | time for which a lock's fencing counter is kept after the last grant |
+/// | [`retention`](Self::retention) | 1 h | time for which a lock's fencing counter is kept after a grant |
 /// | [`connect_timeout`](Self::connect_timeout) | 5 s | time limit of each connect and reconnect |
 /// | [`tls`](Self::tls) | set by the URL | trusted authorities and client certificate |
 /// | [`replicas`](Self::replicas) | 0 | number of replicas that must acknowledge a lease before it counts |
 /// | [`foreign_strings_are_busy`](Self::foreign_strings_are_busy) | `false` | the lock of a `SET NX PX` client counts as busy |
+/// | [`release_by_script`](Self::release_by_script) | `false` | every release is a script, for proxies that reorder commands |
+/// | [`plain_channels`](Self::plain_channels) | `false` | wake-ups in a cluster use no sharded channels |
 /// | [`worker`](Self::worker) | the current runtime | runtime in which the connections live |
 ///
 /// A client crate such as lock-fred exports an alias of this type with its own client as `C`.
@@ -47,7 +49,25 @@ pub struct RedisBackendBuilder<C> {
     pub(crate) connect_timeout: Duration,
     pub(crate) replicas: u32,
     pub(crate) foreign_strings: ForeignStrings,
+    releases: Releases,
+    channels: Channels,
     pub(crate) worker: Option<Worker>,
+}
+
+/// The channels of wake-ups in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Channels {
+    /// Sharded ones if every master has them.
+    Sharded,
+    Plain,
+}
+
+/// The commands of the usual release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Releases {
+    /// `HDEL` and `PUBLISH`, which the server executes in this order.
+    ByCommands,
+    ByScript,
 }
 
 /// The treatment of a lock name whose key holds a string with an expiry, as other lock implementations store it.
@@ -83,20 +103,22 @@ impl<C: Client> RedisBackendBuilder<C> {
             connect_timeout: CONNECT,
             replicas: 0,
             foreign_strings: ForeignStrings::Refused,
+            releases: Releases::ByCommands,
+            channels: Channels::Sharded,
             worker: None,
         }
     }
 
-    /// Sets the time for which a lock's fencing counter is kept after the last grant, from 1 s to
-    /// 100 years. The default is 1 h.
+    /// Sets the time for which a lock's fencing counter is kept after a grant, from 1 s to 100 years. The default is 1 h.
+    /// The first grant in each eighth of it renews the expiry.
     ///
     /// Tokens follow the server's clock and keep increasing after a counter has expired. The
-    /// retention only limits the storage for unused names, about 100 bytes each. It also applies to
-    /// counters created by Redisson.
+    /// retention only limits the storage for unused names, about 100 bytes each. A counter without an expiry, like one that
+    /// Redisson created, keeps none.
     ///
     /// `None` leaves the expiry of a counter unchanged and creates new counters without one. A fleet that shares
-    /// *fenced* locks with Redisson needs `None`: Redisson restarts a missing counter at 1, and its tokens are then
-    /// refused as stale. With any other retention, a counter far behind the clock is logged as a warning, once per
+    /// *fenced* locks with Redisson needs `None`, since a counter that this library created expires: Redisson restarts a
+    /// missing counter at 1, and its tokens are then refused as stale. With any other retention, a counter far behind the clock is logged as a warning, once per
     /// backend.
     pub fn retention(mut self, retention: Option<Duration>) -> Self {
         self.retention = retention;
@@ -144,6 +166,24 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// Supported for a single server, Sentinel and a cluster. A quorum is refused.
     pub fn foreign_strings_are_busy(mut self, yes: bool) -> Self {
         self.foreign_strings = if yes { ForeignStrings::Busy } else { ForeignStrings::Refused };
+        self
+    }
+
+    /// Uses a script for every release. Otherwise, the usual release is `HDEL` and then `PUBLISH`, which is faster and
+    /// wakes the waiters of other processes sooner.
+    ///
+    /// Needed behind a proxy that sends the commands of one connection to several servers, or with a server that
+    /// executes them in another order: a waiter that is woken before the lock is free waits until the lease ends.
+    pub fn release_by_script(mut self, yes: bool) -> Self {
+        self.releases = if yes { Releases::ByScript } else { Releases::ByCommands };
+        self
+    }
+
+    /// Uses plain channels for the wake-ups in a cluster, even if every master has sharded ones. Each message then goes to all
+    /// nodes. All processes that share locks must use the same kind of channel. Redisson uses sharded ones since 3.28,
+    /// plain ones before 3.22, and in between either, by chance of each start. Has no effect outside of a cluster.
+    pub fn plain_channels(mut self, yes: bool) -> Self {
+        self.channels = if yes { Channels::Plain } else { Channels::Sharded };
         self
     }
 
@@ -215,7 +255,8 @@ impl<C: Client> RedisBackendBuilder<C> {
     }
 
     pub(crate) fn rules(&self) -> Rules {
-        Rules { retention: self.retention, foreign_strings: self.foreign_strings }
+        let Self { retention, foreign_strings, releases, channels, .. } = *self;
+        Rules { retention, foreign_strings, releases, channels }
     }
 
     /// Calls [`connect_quorum`](Self::connect_quorum) for a quorum address, and
@@ -272,6 +313,8 @@ pub(crate) struct Rules {
     /// The retention for locks that do not set their own.
     pub(crate) retention: Option<Duration>,
     pub(crate) foreign_strings: ForeignStrings,
+    pub(crate) releases: Releases,
+    pub(crate) channels: Channels,
 }
 
 /// The settings of a connection to one server.
@@ -345,6 +388,8 @@ impl<C> fmt::Debug for RedisBackendBuilder<C> {
             .field("connect_timeout", &self.connect_timeout)
             .field("replicas", &self.replicas)
             .field("foreign_strings", &self.foreign_strings)
+            .field("releases", &self.releases)
+            .field("channels", &self.channels)
             .field("worker", &self.worker)
             .finish_non_exhaustive()
     }

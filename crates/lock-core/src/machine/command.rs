@@ -193,7 +193,8 @@ pub enum ReleaseOutcome {
     },
     /// The hold had already ended: work after its end was not protected.
     AlreadyExpired,
-    /// The hold had already ended, and another holder has the lock: work after its end was not protected.
+    /// The hold had already ended, and another holder has the lock by now: work after its end was not protected. A store
+    /// may look for the other holder only after the release, so a waiter that was granted the lock meanwhile counts.
     HeldByOther,
 }
 

@@ -25,7 +25,7 @@ pub(crate) use redirect::Redirected;
 pub(crate) use slots::{Redirection, slot_of};
 
 use crate::{
-    builder::Rules,
+    builder::{Channels, Rules},
     check::{self, ConnectWarning},
     client::{Client, Credentials, PubSub, Server},
     clock::ServerClock,
@@ -97,7 +97,8 @@ impl<C: Client> ClusterHandle<C> {
             Ok::<_, BackendError>((dialer, connection, checked))
         });
         let opened = try_join_all(opened.map(Box::pin)).await?;
-        let is_sharded = opened.iter().all(|(.., checked)| checked.is_sharded);
+        let is_sharded = settings.rules.channels == Channels::Sharded
+            && opened.iter().all(|(.., checked)| checked.is_sharded);
         let pubsub = if is_sharded { PubSub::Sharded } else { PubSub::Plain };
 
         let (redirected, redirections) = mpsc::unbounded_channel();

@@ -10,7 +10,9 @@
 
 use super::operation::lease;
 use crate::{
+    builder::Releases,
     client::{Client, Command, Connection, Reply},
+    cluster::Redirection,
     connection::Dialled,
     error::{RequestError, Unanswered, not_woken, unexpected_reply},
     keys,
@@ -20,7 +22,7 @@ use crate::{
 };
 use futures_util::future::join;
 use lock_core::{
-    backend::{NotifyWaiters, Operation},
+    backend::{BackendErrorKind, NotifyWaiters, Operation},
     clock::UtcTime,
 };
 use std::{pin::pin, slice};
@@ -28,7 +30,7 @@ use tokio::time::Instant;
 
 /// Frees the lock if the operation is its release, and wakes the waiters.
 ///
-/// Returns `None` if the script must be used: for all other operations; while the server's clock is unknown, since the
+/// Returns `None` if the script must be used: for all other operations; if the backend is set to use it; while the server's clock is unknown, since the
 /// replies have no time; and to say why the lease was not found.
 pub(super) async fn release<C: Client>(
     shared: &Shared<C>,
@@ -36,7 +38,8 @@ pub(super) async fn release<C: Client>(
     operation: &Operation,
 ) -> Option<Result<ScriptReply, RequestError>> {
     let Operation::Release(request, _) = operation else { return None };
-    if request.depth_left > 0 || request.notify != NotifyWaiters::EvenIfGone {
+    let by_script = shared.rules.releases == Releases::ByScript;
+    if by_script || request.depth_left > 0 || request.notify != NotifyWaiters::EvenIfGone {
         return None;
     }
     let now = dialled.trust.now()?;
@@ -48,7 +51,11 @@ pub(super) async fn release<C: Client>(
         (Ok(Reply::Integer(1)), woken) => freed(dialled, now, woken),
         (Ok(Reply::Integer(0)), _) => return None,
         (Ok(_), _) => Err(out_of_step(dialled)),
-        (Err(error), _) => Err(error.during(RELEASE.name)),
+        (Err(error), _) => match error.during(RELEASE.name) {
+            // The key holds something else, so the lease is gone.
+            error if error.kind() == BackendErrorKind::WrongType => return None,
+            error => Err(error),
+        },
     };
     shared.observe_errors(slice::from_ref(&reply));
     Some(reply)
@@ -60,13 +67,18 @@ fn freed<T: Connection>(
     now: UtcTime,
     woken: Result<Reply, Unanswered>,
 ) -> Result<ScriptReply, RequestError> {
+    let released = |listeners| {
+        let now = Reply::Integer(now.as_micros().cast_signed());
+        dialled.read(RELEASE.name, Instant::now(), script_reply::in_full(now, "released", &[listeners]))
+    };
     match woken {
-        Ok(Reply::Integer(number)) if (0..=u32::MAX.into()).contains(&number) => {
-            let now = Reply::Integer(now.as_micros().cast_signed());
-            dialled.read(RELEASE.name, Instant::now(), script_reply::in_full(now, "released", &[number]))
-        }
+        Ok(Reply::Integer(number)) if (0..=u32::MAX.into()).contains(&number) => released(number),
         Ok(_) => Err(out_of_step(dialled)),
-        Err(error) => Err(not_woken(RELEASE.name, &error)),
+        Err(error) => match error.during(RELEASE.name).redirection() {
+            // The slot moved just now. The subscriptions move with it, and then the waiters ask.
+            Some(Redirection::Moved { .. }) => released(-1),
+            _ => Err(not_woken(RELEASE.name, &error)),
+        },
     }
 }
 

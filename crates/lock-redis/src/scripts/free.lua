@@ -6,7 +6,7 @@
 -- reply in the usual case: the number of listeners, or -1 if nothing was published; the lock is free
 --
 -- other replies, each after the server's time in µs, which only these need:
---   gone, other      the lease does not exist; other is 1 if another lease holds the lock
+--   gone, other      the lease does not exist; other is 1 if another lease holds the lock, or the key is no lock
 --   refused, error   nothing was done
 local lock, lease, channel = KEYS[1], ARGV[1], ARGV[2]
 

@@ -8,12 +8,12 @@
 -- other replies, each after the server's time in µs:
 --   released, listeners   the lock is free; -1 listeners if nothing was published
 --   kept                  the depth was lowered, the expiry is unchanged
---   gone, other           the lease does not exist; other is 1 if another lease holds the lock
+--   gone, other           the lease does not exist; other is 1 if another lease holds the lock, or the key is no lock
 --   refused, error        nothing was done
 if depth_left ~= '0' then
   local there = redis.pcall('HEXISTS', lock, lease)
   -- Without permission to read the depth, the lock must not be released instead.
-  if type(there) == 'table' then return {now, 'refused', there.err} end
+  if type(there) == 'table' and not string.find(there.err, '^WRONGTYPE') then return {now, 'refused', there.err} end
   if there == 1 then
     redis.call('HSET', lock, lease, depth_left)
     return {now, 'kept'}
@@ -29,5 +29,6 @@ if freed == 1 then
   if listeners == 0 then return now end
   return {now, 'released', listeners}
 end
-if type(freed) == 'table' then return {now, 'refused', freed.err} end
+-- A key of another type has no lease.
+if type(freed) == 'table' and not string.find(freed.err, '^WRONGTYPE') then return {now, 'refused', freed.err} end
 return {now, 'gone', redis.call('EXISTS', lock)}

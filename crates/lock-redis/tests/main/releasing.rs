@@ -68,18 +68,49 @@ async fn script_explains_a_lease_that_is_gone() {
     assert_eq!(names(&client), ["HDEL", "PUBLISH", "EVALSHA"]);
 }
 
+/// The script says so.
+#[tokio::test(start_paused = true)]
+async fn key_of_another_type_has_no_lease() {
+    let (client, backend) = warm().await;
+    let wrong_type = || Answer::Error(refused("WRONGTYPE Operation against a key holding the wrong kind"));
+    answer(&client, wrong_type, || number(1));
+    let released = backend.release(release_request("x")).await.unwrap();
+    assert_eq!(released.outcome, Released::Gone { held_by_other: true });
+    assert_eq!(names(&client), ["HDEL", "PUBLISH", "EVALSHA"]);
+}
+
+/// The subscriptions move with the slot, and then the waiters ask.
+#[tokio::test(start_paused = true)]
+async fn slot_that_moves_between_the_commands_is_released() {
+    let (client, backend) = warm().await;
+    answer(&client, || number(1), || Answer::Error(refused("MOVED 4 10.0.0.2:6379")));
+    let released = backend.release(release_request("x")).await.unwrap();
+    assert_eq!(released.outcome, Released::Released { listeners: None });
+    assert_eq!(names(&client), ["HDEL", "PUBLISH"]);
+}
+
+/// A proxy may execute the second command first.
+#[tokio::test(start_paused = true)]
+async fn every_release_can_be_a_script() {
+    let client = Scripted::default();
+    let backend = client.builder().release_by_script(true).connect().await.unwrap();
+    acquire(&backend, "x").await.unwrap();
+    backend.release(release_request("x")).await.unwrap();
+    client.server().arrived.clear();
+    backend.release(release_request("x")).await.unwrap();
+    assert_eq!(names(&client), ["EVALSHA"]);
+}
+
 /// A refused script would say the same. A client may fail all requests in progress with the error of one, and then this
 /// one may have been executed.
 #[tokio::test(start_paused = true)]
 async fn refusal_has_the_meaning_that_it_has_from_a_script() {
     let (client, backend) = warm().await;
-    let wrong_type = || Answer::Error(refused("WRONGTYPE Operation against a key holding the wrong kind"));
     let denied = || Answer::Error(refused("NOPERM this user has no permissions to run the 'hdel' command"));
     let cluster_down = || Answer::Error(refused("CLUSTERDOWN Hash slot not served"));
     let read_only = || Answer::Error(refused("READONLY You can't write against a read only replica."));
     for (free, expected) in [
-        (wrong_type as fn() -> Answer, (Kind::WrongType, Applied::No)),
-        (denied, (Kind::Denied, Applied::No)),
+        (denied as fn() -> Answer, (Kind::Denied, Applied::No)),
         (cluster_down, (Kind::Unavailable, Applied::Unknown)),
         (read_only, (Kind::Unavailable, Applied::No)),
     ] {
@@ -109,11 +140,9 @@ async fn script_lowers_depths_and_wakes_nobody_without_need() {
 async fn release_that_may_not_have_woken_is_unknown() {
     let (client, backend) = warm().await;
     let denied = || Answer::Error(refused("NOPERM No permissions to access a channel"));
-    let moved = || Answer::Error(refused("MOVED 4 10.0.0.2:6379"));
     let unsent = || Answer::Error(CallError::NotSent("no room".to_owned()));
     for (wake, kind) in [
         (denied as fn() -> Answer, Kind::Denied),
-        (moved, Kind::Misconfigured),
         (unsent, Kind::Unavailable),
         (|| Answer::Reply(Reply::Nil), Kind::Protocol),
         (|| Answer::End, Kind::Unavailable),

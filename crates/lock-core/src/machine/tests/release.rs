@@ -123,6 +123,22 @@ fn release_of_a_lease_in_doubt_wakes_only_if_it_frees_the_lock() {
 }
 
 #[test]
+fn repeat_of_a_refused_release_wakes_only_if_it_frees_the_lock() {
+    let notifies = |story: &mut Story| match story.next() {
+        Command::Release { notify, .. } => notify,
+        other => panic!("{other:?}"),
+    };
+    let (mut story, lease, _) = release_by_hand();
+    let refused = Failure { applied: Applied::No, retryable: true };
+    story.at(4.0).tell(Event::Released { lease, depth_left: 0, outcome: Err(refused) });
+    story.at(4.1);
+    assert_eq!(notifies(&mut story), NotifyWaiters::Yes, "the lock is still taken");
+    story.release_unknown(lease, 0);
+    story.at(4.5);
+    assert_eq!(notifies(&mut story), NotifyWaiters::EvenIfGone, "it may be free, with its waiters asleep");
+}
+
+#[test]
 fn release_is_repeated_until_an_earlier_attempt_can_no_longer_arrive() {
     let mut story = Story::begins();
     story.enters(A);

@@ -1,7 +1,9 @@
 //! Names in many slots: each lock is on its own node, with its counter and its messages.
 
 use super::super::support::{factory, redis, until};
+use crate::client::RedisBackendBuilder;
 use futures_util::future::join_all;
+use lock_core::{LockFactory, LockOptions};
 use lock_testkit::RedisCluster;
 use std::time::Duration;
 
@@ -44,6 +46,35 @@ async fn wake_ups_come_from_the_node_of_the_name() {
             channels.list().iter().any(|other| other.text().ends_with(&channel))
         })
         .await;
+        guard.release().await.unwrap();
+        let begin = std::time::Instant::now();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+        assert!(begin.elapsed() < LEASE / 3, "woken before it polled");
+    }
+}
+
+/// For a fleet that shares locks with a Redisson without sharded channels. A message reaches the subscribers of every node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plain_channels_wake_waiters_in_a_cluster() {
+    let cluster = RedisCluster::start();
+    let plain = async || {
+        let builder = RedisBackendBuilder::from_url(&cluster.url()).unwrap().plain_channels(true);
+        let options = LockOptions::new().lease(LEASE);
+        LockFactory::builder(builder.connect().await.unwrap()).options(options).build().unwrap()
+    };
+    let (locks, others) = (plain().await, plain().await);
+    for name in ["a", "b", "c"] {
+        let guard = locks.named(name).unwrap().acquire().await.unwrap();
+        let waiting = tokio::spawn(others.named(name).unwrap().acquire());
+        let channel = format!("redisson_lock__channel:{{{name}}}");
+        // As another program publishes, at any node.
+        let reached = || {
+            let nodes = cluster.servers()[..3].iter();
+            nodes
+                .map(|server| server.command(&["PUBSUB", "NUMSUB", &channel]).list()[1].integer())
+                .sum::<i64>()
+        };
+        until("the waiter is subscribed to a plain channel", async || reached() > 0).await;
         guard.release().await.unwrap();
         let begin = std::time::Instant::now();
         waiting.await.unwrap().unwrap().release().await.unwrap();
