@@ -4,6 +4,7 @@ mod bodies;
 mod gates;
 mod options;
 mod roles;
+mod shards;
 mod stopping;
 
 use crate::support::World;
