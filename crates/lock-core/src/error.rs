@@ -56,6 +56,9 @@ pub enum LockErrorKind {
     ForeignOwner,
     /// The factory was shut down.
     ShutDown,
+    /// This process is a fork of the one that made the factory. The locks, the connections and the background tasks of
+    /// the factory are those of the other process. Make a factory after the fork.
+    Forked,
     /// There is no tokio runtime, or it has no timer. (The latter is detected by catching a panic, so the panic
     /// message is printed; under `panic = "abort"` the process aborts.)
     NoRuntime,
@@ -100,6 +103,9 @@ impl LockErrorKind {
                 "the owner belongs to another factory: create it with `owner()` on this lock's factory"
             }
             Self::ShutDown => "the lock factory is shut down",
+            Self::Forked => {
+                "the lock factory belongs to the process that this one was forked from: make a factory after the fork"
+            }
             Self::NoRuntime => {
                 "no tokio runtime with a timer is available: acquire the lock inside one, or give the factory a `Worker`"
             }
@@ -188,6 +194,7 @@ impl LockError {
             | LockErrorKind::Lost
             | LockErrorKind::ForeignOwner
             | LockErrorKind::ShutDown
+            | LockErrorKind::Forked
             | LockErrorKind::NoRuntime
             | LockErrorKind::AsyncContext
             | LockErrorKind::Unconfirmed => false,

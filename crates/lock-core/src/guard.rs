@@ -225,6 +225,7 @@ impl LockGuard {
     /// background.
     pub async fn release(mut self) -> Result<ReleaseOutcome, LockError> {
         let Some(entry) = self.entry.take() else { return Ok(ReleaseOutcome::AlreadyExpired) };
+        self.handle.check_process().map_err(|forked| forked.of(self.hold.name()))?;
         let answer = self.handle.release(&entry, self.hold.id()).await;
         answer.map_err(|unconfirmed| LockError::from(unconfirmed).of(self.hold.name()))
     }
@@ -232,7 +233,7 @@ impl LockGuard {
     /// Starts a [`release`](Self::release), which continues in the background.
     #[doc(hidden)]
     pub fn start_release(mut self) {
-        if let Some(entry) = self.entry.take() {
+        if let Some(entry) = self.entry.take().filter(|_| !self.handle.is_forked()) {
             drop(self.handle.release(&entry, self.hold.id()));
         }
     }

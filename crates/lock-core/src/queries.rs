@@ -193,6 +193,7 @@ impl LockFactory {
     /// # Cancel safety
     /// Cancel safe: it changes nothing.
     pub async fn list(&self, prefix: &str, limits: ListLimits) -> Result<Listing, LockError> {
+        self.handle().check_process()?;
         self.handle().needs_runtime()?;
         let Some(directory) = &self.handle().directory else {
             let message = "this store cannot list its locks: if it is a quorum, list them on each node";
@@ -232,6 +233,7 @@ impl LockFactory {
         call: impl Future<Output = Result<T, BackendError>>,
     ) -> Result<T, LockError> {
         let timeout = self.handle().terms(&self.handle().options)?.operation_timeout;
+        self.handle().check_process()?;
         self.handle().needs_runtime()?;
         match tokio::time::timeout(timeout, call).await {
             Ok(answer) => Ok(answer?),

@@ -9,6 +9,7 @@
 //! | [`fenced`] | a table that checks fencing tokens, for processes that outlive their lock |
 //! | [`together`] | helpers for several processes at once |
 //! | [`referee`] | a process that records who holds a lock until when, and judges |
+//! | [`twins`] | a process that forks after it has used locks |
 //! | [`process`] | a process under test: started, controlled, observed, and killed when dropped |
 
 pub mod cli;
@@ -19,3 +20,5 @@ pub mod node;
 pub mod process;
 pub mod referee;
 pub mod together;
+#[cfg(unix)]
+pub mod twins;

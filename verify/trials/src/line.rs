@@ -77,12 +77,34 @@ pub enum Report {
     Refused { why: String },
     /// The node has stopped.
     Stopped,
+    /// The process has forked.
+    Copied { pid: u32 },
+    /// The lease id under which a process or its copy holds the lock, empty if it does not.
+    Twin { copy: bool, lease: String },
+    /// What a child was told that used a guard and the factory of its parent: `is_held()`, the errors of other calls, and
+    /// whether its shutdown reported no lock.
+    Forked { held: bool, errors: Vec<String>, clean: bool },
+    /// The parent still held a lock after that, and when it released it.
+    Kept { kept: bool, was_held: bool },
     /// The address of the referee.
     Listening { address: SocketAddr },
     /// A violation that the referee found.
-    Violation { text: String },
-    /// The number of holds that the referee recorded, and the number of violations.
-    Verdict { windows: usize, violations: usize },
+    Violation { kind: ViolationKind, text: String },
+    /// The number of holds that the referee recorded, of those of a lease that had been released by force, and of
+    /// violations.
+    Verdict { windows: usize, left_out: usize, violations: usize },
+}
+
+/// The kind of a violation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ViolationKind {
+    /// Two holds were valid at the same time.
+    Overlap,
+    /// A later hold had a smaller token.
+    TokenFell,
+    /// Two holds had one token.
+    TokenRepeated,
 }
 
 /// The outcome of the release at the end of a section.
@@ -220,6 +242,16 @@ impl Line {
     pub fn numbers(&self, key: &str) -> Vec<u64> {
         let values = self.0[key].as_array().unwrap_or_else(|| panic!("{key} is a list in {}", self.0));
         values.iter().filter_map(Value::as_u64).collect()
+    }
+
+    /// Returns the texts in this field.
+    ///
+    /// # Panics
+    /// If the field is missing or no list.
+    #[must_use]
+    pub fn texts(&self, key: &str) -> Vec<&str> {
+        let values = self.0[key].as_array().unwrap_or_else(|| panic!("{key} is a list in {}", self.0));
+        values.iter().filter_map(Value::as_str).collect()
     }
 
     /// Returns the boolean in this field.

@@ -51,6 +51,7 @@ impl Shared {
     /// Enters the queue for the name.
     pub(crate) fn enter(self: &Arc<Self>, params: AcquireParams) -> Result<PendingAcquire, LockError> {
         let shut_down = || LockError::new(LockErrorKind::ShutDown).of(&params.name);
+        self.check_process().map_err(|forked| forked.of(&params.name))?;
         if self.is_closed() {
             return Err(shut_down());
         }

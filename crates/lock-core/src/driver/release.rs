@@ -38,6 +38,9 @@ impl Shared {
 
     /// Defers the release of a dropped guard to the worker, without allocating, doing I/O or spawning a task.
     pub(crate) fn guard_dropped(self: &Arc<Self>, entry: &Arc<LockEntry>, hold: HoldId) {
+        if self.is_forked() {
+            return;
+        }
         self.defer_drop(entry, hold);
         if self.is_closed() && !self.runtimes.any() {
             // After a shutdown, everything is released, and only the guard count has to be updated.

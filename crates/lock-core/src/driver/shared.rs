@@ -15,6 +15,7 @@ use crate::{
     backend::{Backend, Directory, Pipeline, Store, SubscriberId, Subscriptions},
     card::ProcessCard,
     clock::Clock,
+    error::{LockError, LockErrorKind},
     health::Checks,
     ids::ProcessId,
     inspect::{HeldLock, LocalHold, LocalView},
@@ -44,6 +45,8 @@ const HELD_UP: Duration = Duration::from_millis(20);
 
 pub(crate) struct Shared {
     pub(crate) process: ProcessId,
+    /// The operating system's id of the process that made the factory.
+    made_in: u32,
     pub(crate) backend: Arc<dyn Backend>,
     pub(super) pipeline: Option<Arc<dyn Pipeline>>,
     pub(crate) directory: Option<Arc<dyn Directory>>,
@@ -135,6 +138,7 @@ impl Shared {
         let for_holds = Arc::new(HoldContext { clock: parts.clock.clone(), watchdog: me.clone() });
         Self {
             process: parts.process,
+            made_in: std::process::id(),
             backend,
             pipeline,
             directory,
@@ -174,6 +178,22 @@ impl Shared {
 
     pub(crate) fn fresh_owner(&self) -> OwnerId {
         OwnerId(self.fresh_id())
+    }
+
+    /// Returns `true` in a forked child, whose copies of guards must not affect the locks of its parent. This is a system
+    /// call, so acquires and the ends of guards ask, and `is_held()` does not.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.made_in
+    }
+
+    /// Returns an error in a forked child.
+    pub(crate) fn check_process(&self) -> Result<(), LockError> {
+        if !self.is_forked() {
+            return Ok(());
+        }
+        let detail =
+            format!("it was made in process {}, and this is process {}", self.made_in, std::process::id());
+        Err(LockError::new(LockErrorKind::Forked).detail(detail))
     }
 
     /// Draws random bits for jitter.

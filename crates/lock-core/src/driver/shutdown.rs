@@ -29,6 +29,10 @@ impl ShutdownReport {
 
 impl Shared {
     pub(crate) async fn shut_down(self: &Arc<Self>, within: Duration) -> ShutdownReport {
+        if self.is_forked() {
+            // The holds are those of the parent, which would lose them.
+            return ShutdownReport::default();
+        }
         let within = within.min(MAX_SHUTDOWN);
         let millis = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         self.shutdown_millis.fetch_max(millis, Ordering::Relaxed);

@@ -23,7 +23,10 @@ impl Candidate {
                 Ok(guard) => return Ok(guard),
                 Err(error) => error,
             };
-            if matches!(error.kind(), LockErrorKind::ShutDown | LockErrorKind::NoRuntime) {
+            if matches!(
+                error.kind(),
+                LockErrorKind::ShutDown | LockErrorKind::NoRuntime | LockErrorKind::Forked
+            ) {
                 return Err(error);
             }
             tracing::warn!(lock.name = self.lock.name().as_str(), error = %format_args!("{error:#}"), "campaign failed, retrying");

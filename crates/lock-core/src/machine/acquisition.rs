@@ -141,11 +141,14 @@ impl Machine {
             return self.undo(s, acquisition);
         }
         let repeated = self.acquisition.as_ref().filter(|acquisition| acquisition.may_exist());
-        let Some(lease) = repeated.map(|acquisition| acquisition.lease).or_else(|| s.fresh_lease()) else {
+        let repeated = repeated.map(|acquisition| acquisition.lease);
+        let Some(lease) = repeated.or_else(|| s.fresh_lease()) else {
             return self.refuse_line(s, Refusal::NoRandom);
         };
         let acquisition = self.acquisition.get_or_insert_with(|| Acquisition::new(lease, s.now));
-        acquisition.lease = lease;
+        if repeated.is_none() {
+            (acquisition.lease, acquisition.outstanding) = (lease, Outstanding::default());
+        }
         let not_after = s.env.server_now() + terms.operation_timeout;
         acquisition.asked_for = Some(waiter);
         acquisition.attempt =

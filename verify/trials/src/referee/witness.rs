@@ -24,11 +24,13 @@ const SUSPENDED_AFTER: u64 = 1_000;
 #[allow(missing_docs, reason = "the fields are named for what they are")]
 pub enum Testimony {
     /// The holder has entered, and its hold is valid until `until`.
-    Enter { hold: u64, name: String, token: u64, from: u64, until: u64 },
+    Enter { hold: u64, name: String, lease: String, token: u64, from: u64, until: u64 },
     /// The hold is now valid until `until`.
     Extend { hold: u64, until: u64 },
     /// The holder leaves.
     Exit { hold: u64, at: u64 },
+    /// A lease of this name was released by force between these times; without an answer, any lease of the name may have been.
+    Forced { name: String, lease: Option<String>, from: u64, until: u64 },
 }
 
 /// The connection of one process to the referee. Clones share it.
@@ -59,8 +61,9 @@ impl Witness {
         // In this order, a hold that ends in between is reported as never valid.
         let (from, until) = (boot(), valid_until(&hold));
         let left = Arc::new(AtomicBool::new(false));
-        let (name, token) = (hold.name().to_string(), hold.fencing_token().get());
-        self.say(&left, &Testimony::Enter { hold: number, name, token, from, until });
+        let (name, lease) = (hold.name().to_string(), hold.lease_id().to_string());
+        let token = hold.fencing_token().get();
+        self.say(&left, &Testimony::Enter { hold: number, name, lease, token, from, until });
         let watching = {
             let (this, left) = (self.clone(), left.clone());
             tokio::spawn(async move {
@@ -74,6 +77,12 @@ impl Witness {
             })
         };
         Inside { witness: self.clone(), number, left, watching }
+    }
+
+    /// Reports a forced release, called at `from` and answered just now. Without a lease, its outcome is unknown.
+    pub fn forced(&self, name: &str, lease: Option<String>, from: u64) {
+        let forced = Testimony::Forced { name: name.to_owned(), lease, from, until: boot() };
+        self.say(&AtomicBool::new(false), &forced);
     }
 
     /// Sends a testimony, unless the hold was left already.

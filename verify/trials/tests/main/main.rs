@@ -4,6 +4,8 @@ mod counting;
 mod cron;
 mod fleet;
 mod fleet_node;
+#[cfg(unix)]
+mod forked;
 mod groups;
 mod instances;
 mod leaders;

@@ -64,6 +64,21 @@ fn busy_attempt_is_followed_by_one_with_another_id() {
 }
 
 #[test]
+fn copies_of_a_process_that_waits_try_under_different_ids() {
+    let (mut original, _) = Story::with_a_waiting();
+    let mut copy = original.copy();
+    assert_ne!(original.at(20.5).tries(), copy.at(20.5).tries());
+
+    // An attempt without a reply belongs to both.
+    let mut original = Story::begins();
+    original.enters(A);
+    let lease = original.tries();
+    let mut copy = original.copy();
+    copy.at(3.0).acquire_unknown(lease);
+    assert_eq!(copy.at(3.2).tries(), lease);
+}
+
+#[test]
 fn attempt_without_random_numbers_is_refused() {
     let mut story = Story::begins();
     story.world.drained = true;

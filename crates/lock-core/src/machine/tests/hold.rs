@@ -188,3 +188,22 @@ fn renewal_joins_others_early_only_in_the_last_quarter_of_its_interval() {
     assert_eq!(story.machine.renewable_from(), None, "a retry keeps its back-off");
     story.tell(Event::RenewEarly).says_nothing();
 }
+
+/// Nothing tells two copies of a holder apart: both renew its lease, and a release by one frees it under the other.
+#[test]
+fn copies_of_a_holder_both_hold_until_one_releases() {
+    let (mut original, lease, hold) = Story::with_a_holding();
+    let mut copy = original.copy();
+    for story in [&mut original, &mut copy] {
+        let (renewed, sent) = story.at(10.0).renews();
+        assert_eq!(renewed, lease);
+        story.renewed(lease, sent, Renewed::Renewed);
+        story.says(Command::Extended { hold, deadline: at(40.0 - 0.302) });
+    }
+    original.at(11.0).tell(Event::Drop { hold });
+    original.says(Command::Ended { hold, how: HoldEnd::Released });
+    assert_eq!(original.releases(0), lease);
+    let (_, sent) = copy.at(20.0).renews();
+    copy.renewed(lease, sent, Renewed::Gone);
+    copy.loses(hold, LostReason::Gone);
+}

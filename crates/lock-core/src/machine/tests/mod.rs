@@ -47,6 +47,7 @@ fn at(seconds: f64) -> Moment {
     Moment::START + Duration::from_secs_f64(seconds)
 }
 
+#[derive(Clone)]
 struct Story {
     machine: Machine,
     now: Moment,
@@ -58,6 +59,7 @@ struct Story {
 }
 
 /// The machine's environment. Its random numbers are distinct and the same in every run.
+#[derive(Clone)]
 struct World {
     drawn: u64,
     /// Set if there are no random numbers.
@@ -99,6 +101,13 @@ impl Story {
             world,
             next_token: 100,
         }
+    }
+
+    /// Returns a copy of the process with all its state, which draws other random numbers.
+    fn copy(&self) -> Self {
+        let mut copy = self.clone();
+        copy.world.drawn += 1_000;
+        copy
     }
 
     /// Advances to this second. Every wake-up that the machine requests happens on the way.
