@@ -153,7 +153,7 @@ impl KeyError {
 
     /// Creates an error for a request without a route.
     #[cfg(feature = "axum")]
-    pub(super) fn no_route() -> Self {
+    pub(crate) fn no_route() -> Self {
         Self::new(KeyErrorKind::NoRoute, "nothing is at this path")
     }
 
