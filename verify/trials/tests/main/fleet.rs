@@ -120,6 +120,14 @@ impl Fleet {
         self.replace(at);
     }
 
+    /// Stops a random node for this time, as if its machine were suspended.
+    pub(crate) fn pause_one(&mut self, time: Duration) {
+        let at = self.any();
+        self.nodes[at].1.pause();
+        sleep(time);
+        self.nodes[at].1.resume();
+    }
+
     fn any(&mut self) -> usize {
         usize::try_from(self.random.below(self.nodes.len() as u64)).expect("few nodes")
     }

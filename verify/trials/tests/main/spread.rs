@@ -21,7 +21,7 @@ const NODES: usize = 5;
 const PATIENCE_US: u64 = 500_000;
 
 /// Adds instances with one schedule to a fleet.
-fn add(fleet: &mut Fleet, instances: u64, period: u64) -> BTreeMap<String, Life> {
+pub(crate) fn add(fleet: &mut Fleet, instances: u64, period: u64) -> BTreeMap<String, Life> {
     let add = |number| {
         let mut life = Life { offset: 0, period, ordered: now_ms(), ..Life::default() };
         let id = format!("i{number:02}");
@@ -33,7 +33,7 @@ fn add(fleet: &mut Fleet, instances: u64, period: u64) -> BTreeMap<String, Life>
 }
 
 /// Stops the fleet once all instants up to now are decided, and reads the decisions.
-fn end(fleet: &mut Fleet, lives: &mut BTreeMap<String, Life>) {
+pub(crate) fn end(fleet: &mut Fleet, lives: &mut BTreeMap<String, Life>) {
     let living: Vec<_> = lives.keys().cloned().collect();
     wait_until_decided(fleet, lives, &living, &BTreeMap::new());
     fleet.stop();

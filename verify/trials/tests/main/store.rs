@@ -12,6 +12,8 @@ pub(crate) struct Decided {
     /// The instants of runs that are open, or whose node died before recording an outcome: they may have started
     /// without a report.
     pub(crate) unreported: BTreeSet<u64>,
+    /// The number of instants that were skipped.
+    pub(crate) skipped: usize,
 }
 
 fn key(what: &str) -> String {
@@ -26,14 +28,17 @@ fn texts(value: &RawValue) -> Vec<String> {
 /// history.
 pub(crate) fn decided(server: &RedisServer, name: &str) -> Decided {
     let mark = server.command(&["HGET", &format!("{}:{name}", key("job")), "mark"]);
-    let mut unreported = open(server).remove(name).unwrap_or_default();
+    let (mut unreported, mut skipped) = (open(server).remove(name).unwrap_or_default(), 0);
     for entry in texts(&server.command(&["LRANGE", &format!("{}:{name}", key("history")), "0", "-1"])) {
         let entry: Value = serde_json::from_str(&entry).expect("an attempt is JSON");
+        if entry["outcome"] == "skipped" {
+            skipped += usize::try_from(entry["count"].as_u64().expect("a count")).expect("few skips");
+        }
         if entry["outcome"] == "abandoned" {
             unreported.insert(entry["run"].as_str().and_then(|run| run.parse().ok()).expect("an instant"));
         }
     }
-    Decided { up_to: mark.text().parse().expect("a number"), unreported }
+    Decided { up_to: mark.text().parse().expect("a number"), unreported, skipped }
 }
 
 /// Returns the instants of the open runs of each instance.
