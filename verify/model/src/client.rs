@@ -85,7 +85,7 @@ pub(crate) struct Chain {
     pub(crate) passes: u32,
     /// The options of its current holder.
     pub(crate) terms: TermValues,
-    /// `true` if the wall clock has jumped and no renewal has confirmed the lease since.
+    /// `true` once the wall clock has jumped.
     pub(crate) doubted: bool,
 }
 
@@ -122,12 +122,6 @@ impl Client {
     pub(crate) fn doubt(&mut self) {
         if let Some(chain) = &mut self.chain {
             chain.doubted = true;
-        }
-    }
-
-    pub(crate) fn trust(&mut self) {
-        if let Some(chain) = &mut self.chain {
-            chain.doubted = false;
         }
     }
 

@@ -29,7 +29,8 @@ pub struct Budget {
     pub pause: u8,
     /// Waiters that are dropped.
     pub cancel: u8,
-    /// Wall clocks that jump. The process then only trusts its hold once the store has confirmed it.
+    /// Wall clocks that jump, or forced releases by the process itself: it then relies on its hold only once the store has
+    /// confirmed it, and hands its lease off no more.
     pub suspect: u8,
     /// Processes that shut down.
     pub close: u8,

@@ -66,8 +66,8 @@ impl World {
     fn chained(&mut self, config: &Config, process: usize, place: usize, grant: Grant, epoch: u8) -> u8 {
         let now = self.local(config, process);
         let terms = config.scripts[process][place].terms;
-        let client = self.client(process);
         let lease = grant.hold.lease;
+        let client = self.client(process);
         match grant.by {
             GrantSource::Store => {
                 let last = client.range.take().filter(|(of, _)| *of == lease).map(|(_, last)| last);
@@ -104,9 +104,7 @@ impl World {
 
     /// Records an extension. If the application has already seen the deadline pass, the machine is informed instead.
     pub(crate) fn extended(&mut self, process: usize, hold: HoldId, deadline: Moment) -> Option<Event> {
-        let client = self.client(process);
-        client.trust();
-        let belief = client.beliefs.iter_mut().find(|belief| belief.id == hold);
+        let belief = self.client(process).beliefs.iter_mut().find(|belief| belief.id == hold);
         let told = match belief {
             Some(belief) if belief.ended => false,
             Some(belief) if belief.seen_over => return Some(Event::Expired { hold }),

@@ -44,6 +44,11 @@ impl Hold {
             && now + self.terms.operation_timeout < self.deadline
     }
 
+    /// Ends the chain: this lease is not handed off any more.
+    pub(super) fn end_chain(&mut self) {
+        self.last_token = self.id.token;
+    }
+
     /// Passes the same lease to the next owner, with the next token. Its deadline and its renewals continue.
     fn pass_to(&mut self, front: &Entry, now: Moment) -> Grant {
         self.id.token = self.id.token.next();

@@ -66,11 +66,13 @@ impl Machine {
         s.emit(Command::Renew { lease, terms, not_after, sent });
     }
 
-    /// Renews the lease before anything else relies on the hold. A fixed lease is not renewed and keeps its end.
+    /// Renews the lease before anything else relies on the hold, and ends its chain of hand-offs: the renewal may precede
+    /// the forced release that is suspected. A fixed lease is not renewed and keeps its end.
     pub(super) fn on_suspicion(&mut self, s: &mut Ctx<'_>) {
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.terms.keep != Keep::Fixed) {
             hold.renewal.suspect = true;
             hold.renewal.next_at = s.now;
+            hold.end_chain();
         }
     }
 

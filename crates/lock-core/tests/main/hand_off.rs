@@ -1,11 +1,22 @@
 //! The lease passes from task to task of one process, and to other processes when the budget is spent.
 
 use crate::support::{World, millis, name, secs};
+use async_trait::async_trait;
 use lock_core::{
-    LockFactory, ReleaseOutcome,
+    LockFactory, LockGuard, LockName, MemoryBackend, ReleaseOutcome, Store,
+    backend::{
+        AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
+        Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+    },
+    clock::UtcTime,
+    inspect::ForceReleaseOutcome,
     observer::{GrantSource, LockEvent, LockObserver},
 };
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::time::sleep;
 
 /// Every grant and every release, in order.
 #[derive(Debug, Default)]
@@ -98,4 +109,105 @@ async fn fixed_leases_and_other_options_go_to_the_store() {
         drop((third.await.unwrap().unwrap(), fourth));
         world.settle().await;
     }
+}
+
+/// A store that receives forced releases late.
+#[derive(Debug)]
+struct SlowlyForced(MemoryBackend);
+
+/// The time that a forced release takes to reach the store.
+const ON_ITS_WAY: Duration = millis(10);
+
+#[async_trait]
+impl Backend for SlowlyForced {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
+        self.0.server_now(name)
+    }
+
+    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        self.0.acquire(request).await
+    }
+
+    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        self.0.renew(items).await
+    }
+
+    async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        self.0.release(request).await
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.0.inspect(name).await
+    }
+
+    async fn force_release(
+        &self,
+        request: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
+        sleep(ON_ITS_WAY).await;
+        self.0.force_release(request).await
+    }
+}
+
+/// Returns the first guard of a chain that has just been granted, and the acquires of the tasks behind it.
+async fn begun_chain(
+    world: &World,
+    locks: &LockFactory,
+) -> (LockGuard, [tokio::task::JoinHandle<LockGuard>; 3]) {
+    let lock = locks.named("x").unwrap();
+    let before = lock.acquire().await.unwrap();
+    let [first, waiting @ ..] = [(); 4].map(|()| {
+        let acquire = lock.acquire();
+        tokio::spawn(async { acquire.await.unwrap() })
+    });
+    world.settle().await;
+    tokio::time::advance(millis(2)).await;
+    before.release().await.unwrap();
+    (first.await.unwrap(), waiting)
+}
+
+#[tokio::test(start_paused = true)]
+async fn forced_release_ends_the_chain_before_it_is_executed() {
+    let world = World::new();
+    let backend = Arc::new(SlowlyForced(world.store.clone()));
+    let store = Store::pushing(backend, Arc::new(world.store.clone()));
+    let locks = LockFactory::builder(store).clock(world.clock.clone()).build().unwrap();
+    let (first, [second, ..]) = begun_chain(&world, &locks).await;
+    let lease = first.hold().lease_id();
+    let force = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.force_release("x").await }
+    });
+    world.settle().await;
+    assert_eq!(first.release().await.unwrap(), ReleaseOutcome::Released, "the chain has ended");
+    let second = second.await.unwrap();
+    assert_ne!(second.hold().lease_id(), lease);
+    sleep(ON_ITS_WAY).await;
+    assert_eq!(force.await.unwrap().unwrap(), ForceReleaseOutcome::HolderChanged);
+    assert!(second.is_held(), "another lease than the one that was seen");
+}
+
+/// The forced release of another process frees the lease in the middle of the chain: its holds are valid until the next
+/// renewal, and their tokens are below that of the next grant.
+#[tokio::test(start_paused = true)]
+async fn lease_forced_by_another_process_is_handed_on() {
+    let world = World::new();
+    let (first, [second, third, _fourth]) = begun_chain(&world, &world.locks).await;
+    let other = world.another_process();
+    assert!(matches!(other.force_release("x").await.unwrap(), ForceReleaseOutcome::Released { .. }));
+    let theirs = other.named("x").unwrap().try_acquire().await.unwrap().expect("it is free");
+    assert_eq!(first.release().await.unwrap(), ReleaseOutcome::HandedOn);
+    let second = second.await.unwrap();
+    assert!(second.is_held() && theirs.is_held() && second.fencing_token() < theirs.fencing_token());
+    sleep(millis(40)).await;
+    assert!(
+        !second.release().await.unwrap().was_held(),
+        "the chain ends in the store, which has another lease"
+    );
+    theirs.release().await.unwrap();
+    assert!(third.await.unwrap().is_held());
 }

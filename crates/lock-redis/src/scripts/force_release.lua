@@ -1,5 +1,6 @@
--- Releases a lock if the holder that was seen still holds it. A repeat does not release a later holder, and a key
--- that is not a lock is not deleted.
+-- Releases a lock if the lease that was seen still holds it. A repeat does not release a later lease, and a key that
+-- is not a lock is not deleted. A process that hands its lease from task to task keeps the lease id: the release ends
+-- the hold of the task that has it now.
 --
 -- KEYS 1 lock
 -- ARGV 1 lease id that was seen   2 channel   3 1 if the channel is sharded, or ''

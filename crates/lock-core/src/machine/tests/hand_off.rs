@@ -148,13 +148,27 @@ fn suspect_hold_goes_to_the_store() {
     story.renewed(lease, at(0.001), Renewed::Renewed).says_nothing();
 }
 
+/// The renewal may have been executed before the forced release that is suspected.
 #[test]
-fn confirmed_hold_is_handed_off_again() {
-    let (mut story, lease, hold) = line_of(2, &terms());
+fn suspicion_ends_the_chain_of_a_confirmed_hold() {
+    let (mut story, lease, hold) = line_of(3, &terms());
+    let hold = passes(&mut story, hold, B);
     story.at(0.001).tell(Event::Suspicion).renews();
-    story.renewed(lease, at(0.001), Renewed::Renewed);
-    story.next();
-    passes(&mut story, hold, B);
+    story.renewed(lease, at(0.001), Renewed::Renewed).next();
+    assert!(!story.machine.is_suspect());
+    goes_to_store(&mut story, hold);
+}
+
+#[test]
+fn later_lease_of_the_process_has_a_chain_of_its_own() {
+    let (mut story, lease, hold) = line_of(3, &terms());
+    story.at(0.001).tell(Event::Suspicion).renews();
+    goes_to_store(&mut story, hold);
+    story.released(lease, 0, Released::Released { listeners: Some(0) });
+    let lease = story.tries();
+    let hold = story.granted_with(lease, LOT);
+    story.grants(B);
+    passes(&mut story, hold, C);
 }
 
 #[test]
