@@ -67,6 +67,8 @@ impl World {
         let now = self.local(config, process);
         let terms = config.scripts[process][place].terms;
         let lease = grant.hold.lease;
+        let stored = self.store.held(self.now).filter(|(holder, ..)| *holder == id_of(process, lease));
+        let is_inherited = stored.is_some_and(|(.., left)| left > terms.lease);
         let client = self.client(process);
         match grant.by {
             GrantSource::Store => {
@@ -93,6 +95,7 @@ impl World {
                     && chain.passes <= budget.passes
                     && now.since(chain.granted_at) < budget.within
                     && chain.terms == terms
+                    && !is_inherited
                     && !chain.doubted;
                 let epoch = chain.epoch;
                 self.broken.unless(kept, Law::HandOff);

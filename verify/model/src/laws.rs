@@ -30,7 +30,7 @@ pub enum Law {
     /// I12: once the faults have stopped, every waiter is granted within a bound.
     BoundedWait,
     /// I13: a lease is handed off within a process only within the store's range and the limits, between equal options,
-    /// and not once the process doubts it.
+    /// for no longer than these options ask for, and not once the process doubts it.
     HandOff,
     /// I14: no panic, no endless loop, bounded queues, one acquire in flight, each release answered once.
     NoPanic,

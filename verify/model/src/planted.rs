@@ -7,7 +7,7 @@ use crate::{
 };
 use lock_core::{
     FencingToken,
-    backend::{Acquired, Released, Reply},
+    backend::{AcquireMode, Acquired, Released, Reply},
     clock::Moment,
     model::{Command, Entry, Event, GrantSource, HandOffBudget, HoldEnd, TermValues, WatchAnswer},
 };
@@ -94,6 +94,14 @@ impl World {
                 let terms = config.scripts[process][crate::driver::place_of(waiter.0)].terms;
                 grant.deadline = now + terms.lease - terms.margin;
                 ControlFlow::Continue(Command::Grant { waiter, grant })
+            }
+            // The machine does not learn that the re-entry is longer.
+            (
+                Some(PlantedBug::HandsOffExtended),
+                Command::TryAcquire { lease, terms, not_after, mode: mode @ AcquireMode::Reenter { .. } },
+            ) => {
+                let terms = TermValues { lease: terms.lease * 2, ..*terms }.into();
+                ControlFlow::Continue(Command::TryAcquire { lease, terms, not_after, mode })
             }
             (Some(PlantedBug::LossNotReported), Command::Ended { how: HoldEnd::Lost(_), .. }) => {
                 ControlFlow::Break(None)

@@ -33,14 +33,16 @@ impl Chain {
 }
 
 impl Hold {
-    /// Returns `true` if the store is known to keep the lease for longer than a request takes, with a depth of one. An
-    /// attempt or operation with an unknown outcome, a suspicion, a fixed lease or a minimum hold rules out a hand-off.
+    /// Returns `true` if the store is known to keep the lease for longer than a request takes, with a depth of one, and
+    /// for no longer than a fresh grant. An attempt or operation with an unknown outcome, a suspicion, a fixed lease or a
+    /// minimum hold rules out a hand-off.
     fn is_certain(&self, now: Moment) -> bool {
         self.depth.is_stored_as_one()
             && !self.renewal.is_suspect()
             && self.outstanding.not_after.is_none()
             && self.terms.keep != Keep::Fixed
             && self.terms.min_hold.is_zero()
+            && !self.outstanding.outlasts(now, &self.terms)
             && now + self.terms.operation_timeout < self.deadline
     }
 

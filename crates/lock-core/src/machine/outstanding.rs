@@ -37,6 +37,12 @@ impl Outstanding {
         self.timeout = terms.operation_timeout;
     }
 
+    /// Returns `true` if the lease may last longer than one that is granted now under these terms: it was extended, or
+    /// re-entered with a longer lease, or such a request was sent.
+    pub(super) fn outlasts(&self, now: Moment, terms: &Terms) -> bool {
+        self.over_at > now + terms.operation_timeout + terms.lease
+    }
+
     /// Records an attempt whose outcome is unknown.
     pub(super) fn unknown(&mut self, not_after: UtcTime) {
         self.not_after = self.not_after.max(Some(not_after));

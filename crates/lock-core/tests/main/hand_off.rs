@@ -211,3 +211,26 @@ async fn lease_forced_by_another_process_is_handed_on() {
     theirs.release().await.unwrap();
     assert!(third.await.unwrap().is_held());
 }
+
+#[tokio::test(start_paused = true)]
+async fn next_holder_does_not_inherit_an_extension() {
+    let world = World::new();
+    for longer in [false, true] {
+        let (first, [second, ..]) = begun_chain(&world, &world.locks).await;
+        if longer {
+            let options = world.locks.named("x").unwrap().options().lease(secs(3_600));
+            let lock = world.locks.named("x").unwrap().with_options(options).unwrap();
+            lock.with_owner(first.owner()).unwrap().acquire().await.unwrap().release().await.unwrap();
+        } else {
+            first.extend(secs(3_600)).await.unwrap();
+        }
+        world.settle().await;
+        assert_eq!(first.release().await.unwrap(), ReleaseOutcome::Released);
+        let second = second.await.unwrap();
+        let stored = world.locks.inspect("x").await.unwrap().stored.unwrap();
+        assert_eq!(stored.remaining, Some(secs(30)), "{longer}");
+        assert!(second.remaining() <= secs(30));
+        drop(second);
+        world.settle().await;
+    }
+}

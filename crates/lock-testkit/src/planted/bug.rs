@@ -165,6 +165,8 @@ planted_bugs! {
     HandsOffUnderOtherTerms: [Model],
     /// A lease is handed off although its process's clock jumped.
     HandsOffSuspect: [Model],
+    /// A lease is handed off although a re-entry has extended it.
+    HandsOffExtended: [Model],
     /// A hold released before its minimum time is released in the store immediately.
     IgnoresMinHold: [Model, Sim],
 

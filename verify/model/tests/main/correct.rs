@@ -125,6 +125,17 @@ fn hand_off_and_each_fault() {
     holds_for("two chains and a pause", &Config { used_before: true, ..both }, 150_000);
 }
 
+/// A hold that its owner re-enters with a longer lease, and a waiter that would inherit it.
+#[test]
+fn extended_lease_and_each_fault() {
+    let (a, b) = (Want::short(1).passing(2), Want::short(2).passing(2));
+    for (name, faults) in KINDS {
+        let config =
+            Config { used_before: true, ..Config::new(&[&[a, A, b], &[A]], horizon(6)).faults(faults) };
+        holds_for(&format!("an extended lease, {name}"), &config, 60_000);
+    }
+}
+
 /// The name stays taken until the minimum is over, with a waiter in the same process and another in a second one.
 #[test]
 fn minimum_hold_and_each_fault() {

@@ -171,6 +171,68 @@ fn later_lease_of_the_process_has_a_chain_of_its_own() {
     passes(&mut story, hold, C);
 }
 
+/// `A` re-enters its hold with a lease of this length, and releases both guards at second 0.5, before the chain's budget
+/// is spent.
+fn reentered_with(lease: Duration, answer: impl FnOnce(&mut Story, LeaseNumber)) -> (Story, HoldId) {
+    let terms = budget(9, Duration::from_secs(60));
+    let (mut story, id, hold) = line_of(1, &terms);
+    let again = WaiterId(9);
+    story.enters_with(again, |entry| {
+        entry.owner = OwnerId(A.0);
+        entry.terms = TermValues { lease, ..*terms }.into();
+        entry.join = Some(Join::Extend(hold));
+    });
+    assert_eq!(story.tries_to_keep(2), id);
+    answer(&mut story, id);
+    (story, hold)
+}
+
+#[test]
+fn extended_lease_is_not_handed_off() {
+    for (lease, is_longer) in [(20, false), (30, false), (31, true), (3_600, true)] {
+        let (mut story, hold) = reentered_with(Duration::from_secs(lease), |story, id| {
+            story.acquired(id, Acquired::Reentered).next();
+            story.grants(WaiterId(9));
+            // The inner guard goes, and the store keeps one.
+            story.at(0.5).tell(Event::Drop { hold: HoldId { lease: id, token: FencingToken::new(101) } });
+            assert_eq!(story.releases(1), id);
+            story.released(id, 1, Released::Kept);
+        });
+        match is_longer {
+            true => goes_to_store(&mut story, hold),
+            false => assert_eq!(passes(&mut story, hold, B).lease, hold.lease, "{lease} s"),
+        }
+    }
+}
+
+/// The store may have applied it, though its reply was lost.
+#[test]
+fn lease_with_an_unanswered_extension_is_not_handed_off() {
+    let (mut story, hold) = reentered_with(Duration::from_secs(3_600), |story, lease| {
+        story.tell(Event::Acquired { lease, outcome: Err(Failure::UNKNOWN) });
+        story.tell(Event::Leave { waiter: WaiterId(9) }).at(0.5);
+        assert_eq!(story.releases(1), lease);
+        story.released(lease, 1, Released::Kept);
+    });
+    goes_to_store(&mut story, hold);
+}
+
+#[test]
+fn extended_lease_is_handed_off_once_it_has_run_down() {
+    let (mut story, hold) = reentered_with(Duration::from_secs(45), |story, id| {
+        story.acquired(id, Acquired::Reentered).next();
+        story.grants(WaiterId(9));
+        story.at(1.0).tell(Event::Drop { hold: HoldId { lease: id, token: FencingToken::new(101) } });
+        story.releases(1);
+        story.released(id, 1, Released::Kept);
+        story.at(10.0);
+        let (_, sent) = story.renews();
+        story.renewed(id, sent, Renewed::Renewed).at(16.0);
+        story.next();
+    });
+    assert!(passes(&mut story, hold, B).token > hold.token);
+}
+
 #[test]
 fn renewal_from_before_a_suspicion_confirms_nothing() {
     let (mut story, lease, hold) = line_of(2, &budget(9, Duration::from_secs(60)));
