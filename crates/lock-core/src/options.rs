@@ -146,7 +146,7 @@ impl LockOptions {
 
     /// Sets the longest time between two attempts of a waiting acquire; 30 s by default, at least 10 ms. A release wakes
     /// waiters with a message, so this is a safety net for lost messages. A waiter whose subscription is not
-    /// acknowledged retries at least every 5 s.
+    /// acknowledged retries at least every 5 s. A store that cannot push is polled at least every 250 ms.
     ///
     /// Set it to 5 s if a name is shared with Redisson's spin or fair locks, which free the lock without that message.
     /// Do not share a name with Redisson's read-write locks: they can be acquired while this library holds the name.

@@ -81,7 +81,8 @@ pub enum Renewed {
 pub enum Released {
     /// The lock is free.
     Released {
-        /// The number of notified subscribers, if the backend knows it.
+        /// The number of notified subscribers, if the backend counts those of all processes. `Some(0)` states that no
+        /// other process waits, so a backend that does not count returns `None`. Ignored if the store cannot push.
         listeners: Option<u32>,
     },
     /// The depth was lowered; the lease continues.

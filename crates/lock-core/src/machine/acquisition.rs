@@ -8,6 +8,7 @@ use super::{
     command::{Command, Grant, GrantSource, Refusal},
     context::Ctx,
     event::{Entry, Failure, HoldId, WaitPolicy},
+    fairness::SLOWEST_POLL,
     outstanding::{Outstanding, deadline, max_hold_at},
     queue::{Cause, Overdue},
     state::{Acquisition, Attempt, Hold, LeaseCleanup, Machine},
@@ -32,8 +33,6 @@ const SLOWER: u32 = 10;
 const SILENT_PART: u32 = 10;
 /// The time within which an attempt follows a report of missed wake-ups.
 const MISSED_WAKES_SPREAD: Duration = Duration::from_millis(500);
-/// The longest polling interval for a backend that cannot push.
-const SLOWEST_POLL: Duration = Duration::from_secs(1);
 
 impl Acquisition {
     /// Returns `true` if the store may have a lease with this id.

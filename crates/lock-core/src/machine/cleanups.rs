@@ -10,6 +10,7 @@ use super::{
     command::{Command, ReleaseOutcome, Unconfirmed},
     context::Ctx,
     event::Failure,
+    fairness::Others,
     outstanding::Outstanding,
     replies::ReleaseReplies,
     state::{LeaseCleanup, Machine},
@@ -146,7 +147,14 @@ impl Machine {
         cleanups.unanswered = false;
         let (executed_at, answer) = match outcome {
             Ok(Reply { now, outcome: Released::Released { listeners }, .. }) => {
-                self.fairness.freed(s, listeners, self.watch.is_on());
+                let subscribed = self.watch.is_on();
+                let others = match listeners {
+                    // A store that cannot push knows of no waiter in another process.
+                    _ if !self.config.push => Others::Poll,
+                    Some(all) => Others::Subscribed(all.saturating_sub(subscribed.into())),
+                    None => Others::Unknown,
+                };
+                self.fairness.freed(s, others, subscribed);
                 (now, Ok(ReleaseOutcome::Released))
             }
             Ok(Reply { now, outcome: Released::Gone { held_by_other }, .. }) => {

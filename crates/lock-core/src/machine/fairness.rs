@@ -5,6 +5,9 @@
 //! of hand-offs that ends with waiters left, it therefore pauses briefly if others are subscribed. If the store does not
 //! report subscribers, it pauses after many turns in any case. After another process has released the lock, the
 //! processes take turns.
+//!
+//! If the store cannot push, nobody subscribes and others poll, so that they meet a lock that is free for a moment by
+//! luck only. A busy process then pauses for longer than the interval between two polls.
 
 use super::{context::Ctx, turn_order::TurnOrder};
 use crate::time::Moment;
@@ -18,6 +21,25 @@ const STREAK: Duration = Duration::from_millis(100);
 const HOLDS_REGARDLESS: u32 = 1024;
 /// The pause for the benefit of others: enough time for a wake-up and a request.
 const STEP_BACK: Duration = Duration::from_millis(10);
+/// The longest time between two polls of a store that cannot push.
+pub(super) const SLOWEST_POLL: Duration = Duration::from_millis(250);
+/// Consecutive holds after which others that poll get a chance.
+const HOLDS_BEFORE_POLLS: u32 = 256;
+/// Duration of a series of consecutive turns after which others that poll get a chance.
+const STREAK_BEFORE_POLLS: Duration = Duration::from_secs(1);
+/// The pause for others that poll: enough time for the next poll of each, with its jitter.
+const STEP_BACK_FOR_POLLS: Duration = Duration::from_millis(300);
+
+/// The processes, besides this one, that may wait for a lock that was released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Others {
+    /// This many are subscribed.
+    Subscribed(u32),
+    /// The store did not count the subscribers.
+    Unknown,
+    /// The store cannot push.
+    Poll,
+}
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Fairness {
@@ -106,33 +128,35 @@ impl Fairness {
         self.others_until.max(now)
     }
 
-    /// Records that the lock is free again. `listeners` is the number of subscribers, if the store counts them;
-    /// `subscribed` states whether this process is one of them.
-    pub(super) fn freed(&mut self, s: &mut Ctx<'_>, listeners: Option<u32>, subscribed: bool) {
-        let others = listeners.map(|all| all.saturating_sub(u32::from(subscribed)));
-        let others_listen = others.map(|others| others > 0);
-        self.turns.counted(others.unwrap_or(0));
+    /// Records that the lock is free again. `subscribed` states whether this process is subscribed.
+    pub(super) fn freed(&mut self, s: &mut Ctx<'_>, others: Others, subscribed: bool) {
+        self.turns.counted(if let Others::Subscribed(others) = others { others } else { 0 });
         self.echo = match self.echo {
             Echo::None | Echo::Expected if subscribed => Echo::Expected,
             _ => Echo::None,
         };
         self.freed_at = s.now;
         let chain_ended = std::mem::take(&mut self.chain_ended);
-        let long = chain_ended || self.taken >= TURNS || s.now.since(self.since) >= STREAK;
-        let steps_back = match others_listen {
-            Some(others_listen) => others_listen && long,
-            None => self.taken + self.passes >= HOLDS_REGARDLESS,
+        let (holds, streak) = (self.taken + self.passes, s.now.since(self.since));
+        let (steps_back, pause) = match others {
+            Others::Subscribed(0) => (false, STEP_BACK),
+            Others::Subscribed(_) => (chain_ended || self.taken >= TURNS || streak >= STREAK, STEP_BACK),
+            Others::Unknown => (holds >= HOLDS_REGARDLESS, STEP_BACK),
+            Others::Poll => {
+                (holds >= HOLDS_BEFORE_POLLS || streak >= STREAK_BEFORE_POLLS, STEP_BACK_FOR_POLLS)
+            }
         };
         if steps_back {
             self.others_had_their_turn();
-            self.others_until = s.now + STEP_BACK + s.jitter(STEP_BACK / 4);
-        }
-        if others_listen == Some(false) {
-            // No other process was bypassed.
-            self.passes = 0;
+            self.others_until = s.now + pause + s.jitter(pause / 4);
         }
         let until = self.others_until.max(s.now + STEP_BACK);
-        self.remembered_until = (others_listen != Some(false)).then_some(until);
+        self.remembered_until = Some(until);
+        if others == Others::Subscribed(0) {
+            // No other process was bypassed.
+            self.passes = 0;
+            self.remembered_until = None;
+        }
     }
 
     /// Returns the time until which an idle machine is kept. A single task that acquires the lock repeatedly would

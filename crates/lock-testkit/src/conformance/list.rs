@@ -112,6 +112,7 @@ macro_rules! each_property {
             waiting::waiters_of_one_process_keep_their_order,
             waiting::a_try_does_not_overtake_a_waiter,
             waiting::a_busy_process_lets_others_have_a_turn,
+            waiting::a_busy_process_pauses_for_others_that_poll,
             waiting::a_shutdown_ends_every_wait,
         }
     };

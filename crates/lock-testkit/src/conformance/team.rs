@@ -77,6 +77,11 @@ impl Team {
         Self { a, b, clock, name, pushes, woken }
     }
 
+    /// Returns `true` if the store pushes wake-ups.
+    pub(super) fn pushes(&self) -> bool {
+        self.pushes
+    }
+
     /// Returns the lock in process `a`.
     pub(super) fn lock_a(&self) -> Lock {
         named(&self.a, &self.name)

@@ -27,6 +27,23 @@ impl LedgerHarness for Memory {
 
 lock_testkit::conformance!(Memory, start_paused = true);
 
+/// The same store without its wake-ups: waiters poll.
+struct Polled;
+
+impl Harness for Polled {
+    async fn store(&self) -> Store {
+        Store::polling(MemoryBackend::with_clock(Arc::new(TestClock::new())))
+    }
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(TestClock::new())
+    }
+}
+
+mod polled {
+    use super::Polled;
+    lock_testkit::conformance!(Polled, start_paused = true);
+}
+
 mod ledger {
     use super::Memory;
     lock_testkit::ledger_conformance!(Memory, start_paused = true);

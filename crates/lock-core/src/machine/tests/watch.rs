@@ -131,8 +131,38 @@ fn backend_without_push_is_polled_with_back_off() {
         lease = story.tries();
         waits.push(story.now.since(sent).as_millis());
     }
-    assert!(waits[0] <= 60 && waits[..6].is_sorted(), "{waits:?}");
-    assert!(waits[5..].iter().all(|wait| (1000..1100).contains(wait)), "{waits:?}");
+    assert!(waits[0] <= 60 && waits[..4].is_sorted(), "{waits:?}");
+    assert!(waits[3..].iter().all(|wait| (250..270).contains(wait)), "{waits:?}");
+}
+
+/// The store cannot push, and its releases say that nobody listens, though others poll. Their longest interval is as
+/// above.
+#[test]
+fn busy_process_pauses_for_longer_than_others_poll() {
+    for (hold, most) in [(0.0, 257), (0.01, 101), (2.0, 1)] {
+        let mut story = Story::with(MachineConfig { push: false, ..MachineConfig::default() });
+        for waiter in 1..=300 {
+            story.enters(WaiterId(waiter));
+        }
+        let mut holds = 0;
+        while let Some(command) = story.said.pop_front() {
+            match command {
+                Command::TryAcquire { lease, .. } => drop(story.granted_with(lease, 256)),
+                Command::Release { lease, .. } => {
+                    story.released(lease, 0, Released::Released { listeners: Some(0) });
+                }
+                Command::Grant { grant, .. } => {
+                    holds += 1;
+                    let now = story.now.since(Moment::START).as_secs_f64();
+                    story.at(now + hold).tell(Event::Drop { hold: grant.hold });
+                }
+                _ => {}
+            }
+        }
+        assert!((1..=most).contains(&holds), "{holds} holds of {hold} s");
+        let asks_at = story.machine.wake_at().unwrap();
+        assert!(asks_at >= story.now + Duration::from_millis(300), "others poll every 270 ms");
+    }
 }
 
 #[test]
