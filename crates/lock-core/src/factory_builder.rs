@@ -58,10 +58,10 @@ impl LockFactory {
             Some(most) => b.limits.max_lease(most.min(b.limits.max_lease)),
             None => b.limits,
         };
-        let observers = Observers::new(b.observers, capabilities.name);
         let process = b.process.unwrap_or_else(ProcessId::random);
         let has_backstop = b.clock.is_none();
         let clock = b.clock.unwrap_or_else(|| Arc::new(BootClock::new()));
+        let observers = Observers::new(b.observers, capabilities.name, clock.clone());
         let store = match &prefix {
             Some(prefix) => with_prefix(b.store, prefix),
             None => b.store,

@@ -5,7 +5,7 @@ use crate::{
     backend::BackendError,
     ids::LeaseId,
     machine::{GrantSource, HoldEnd, Notice, ReleaseAnswer},
-    observer::{LockEvent, ReleaseKind, WakeSource},
+    observer::{LockEvent, Notable, ReleaseKind, WakeSource},
     time::Moment,
     token::FencingToken,
 };
@@ -55,9 +55,13 @@ impl Shared {
             Notification::Notice(Notice::SelfDeadlock { token, waited }, _) => {
                 self.observe(|backend| LockEvent::SelfDeadlock { backend, name, token, waited });
             }
-            Notification::Notice(Notice::RenewalFailed { token, remaining }, error) => {
+            Notification::Notice(Notice::RenewalFailed { token, remaining, failures }, error) => {
                 let error = error.as_deref();
                 self.observe(|backend| LockEvent::RenewalFailed { backend, name, token, remaining, error });
+                self.log(&match failures {
+                    1 => Notable::Suspect { name, token, remaining, error },
+                    _ => Notable::SuspectStill { error },
+                });
             }
         }
     }

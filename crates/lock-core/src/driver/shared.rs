@@ -21,7 +21,7 @@ use crate::{
     inspect::{HeldLock, LocalHold, LocalView},
     machine::{HoldId, MachineConfig, OwnerId},
     name::{LockName, NameError, Prefix},
-    observer::{LockEvent, Observers},
+    observer::{LockEvent, Notable, Observers, sum_up},
     options::{Limits, LockOptions, OptionsError},
     owner::Owner,
     random::Random,
@@ -205,8 +205,29 @@ impl Shared {
         &self.observers
     }
 
-    pub(super) fn observe<'a>(&self, event: impl FnOnce(&'static str) -> LockEvent<'a>) {
-        self.observers.notify(event);
+    pub(crate) fn observe<'a>(&self, event: impl FnOnce(&'static str) -> LockEvent<'a>) {
+        if let Some(sum_up_at) = self.observers.notify(event) {
+            self.set_alarm(sum_up_at);
+        }
+    }
+
+    /// Logs a line that is no event for observers.
+    pub(crate) fn log(&self, notable: &Notable<'_>) {
+        if let Some(sum_up_at) = self.observers.log(notable) {
+            self.set_alarm(sum_up_at);
+        }
+    }
+
+    /// Sums up the warnings that were logged at debug and whose period is over at `now`.
+    pub(super) fn sum_up_warnings(&self, now: Moment) {
+        let due = self.observers.take_due(now);
+        if due.is_empty() {
+            return;
+        }
+        let entries = self.table.all();
+        let suspect = entries.iter().filter(|entry| lock(&entry.state).machine.is_suspect()).count();
+        let suspect = suspect.try_into().unwrap_or(u64::MAX);
+        due.iter().for_each(|sum| sum_up(sum, suspect));
     }
 
     /// Returns the terms that result from these options under this factory's limits.

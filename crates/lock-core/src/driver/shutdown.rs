@@ -5,6 +5,7 @@ use crate::{
     machine::Event,
     name::LockName,
     sync::{atomic::Ordering, lock, timeout},
+    time::Moment,
 };
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -50,6 +51,7 @@ impl Shared {
         }
         // Wakes an idle worker, which then ends. Nothing else wakes it.
         self.work.notify();
+        self.sum_up_warnings(Moment::NEVER);
         let unconfirmed = self.undrained();
         if !unconfirmed.is_empty() {
             tracing::warn!(

@@ -52,6 +52,7 @@ impl Timekeeper {
             shared.send_renewals(&calls);
             // The worker is blocked, or about to do this itself: whichever comes first does it.
             shared.do_queued_work(runtime, &calls);
+            shared.sum_up_warnings(shared.clock.now());
             if shared.is_closed() {
                 // A worker ends only when there is no activity, and one may have checked while this task was busy. It
                 // need not be this runtime's worker, which may have ended and been replaced.
@@ -127,7 +128,7 @@ impl Shared {
     fn next_due(&self) -> Option<Moment> {
         let tick = lock(&self.schedule).next();
         let timeout = lock(&self.deadlines).next();
-        tick.into_iter().chain(timeout).min()
+        tick.into_iter().chain(timeout).chain(self.observers.next_sum()).min()
     }
 
     /// Returns the number of microseconds by which the wall clock is ahead of the clock that measures leases.

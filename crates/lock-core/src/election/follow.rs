@@ -8,6 +8,7 @@ use crate::{
     backend::Inspected,
     error::{LockError, LockErrorKind},
     guard::LockGuard,
+    observer::Notable,
     sync::sleep,
 };
 use std::{convert::Infallible, future::Future, time::Duration};
@@ -29,7 +30,7 @@ impl Candidate {
             ) {
                 return Err(error);
             }
-            tracing::warn!(lock.name = self.lock.name().as_str(), error = %format_args!("{error:#}"), "campaign failed, retrying");
+            self.handle().log(&Notable::CampaignFailed { name: self.lock.name(), error: &error });
             // The pause does not grow: an acquire has a back-off of its own, and fails only after the outage budget.
             self.pause(self.options.initial_delay).await;
         }

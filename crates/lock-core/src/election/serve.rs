@@ -106,7 +106,7 @@ impl<'a> Tenure<'a> {
         let (term, stop) = Term::new(hold.clone());
         candidate.role.send_replace(Role::Leading(term.clone()));
         let (name, token) = (hold.name(), hold.fencing_token());
-        candidate.handle().observers().notify(|backend| LockEvent::TermStarted { backend, name, token });
+        candidate.handle().observe(|backend| LockEvent::TermStarted { backend, name, token });
         let since = candidate.handle().clock.now();
         (Self { candidate, hold, since, stop, ended: Ended::from(TermEnd::Cancelled) }, term)
     }
@@ -145,7 +145,7 @@ impl Drop for Tenure<'_> {
         let (name, token, led) = (self.hold.name(), self.hold.fencing_token(), self.led());
         let Ended { end, detail } = &self.ended;
         let ended = |backend| LockEvent::TermEnded { backend, name, token, end: *end, detail, led };
-        self.candidate.handle().observers().notify(ended);
+        self.candidate.handle().observe(ended);
     }
 }
 

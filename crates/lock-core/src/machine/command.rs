@@ -249,6 +249,8 @@ pub enum Notice {
         token: FencingToken,
         /// The remaining validity of the hold.
         remaining: Duration,
+        /// The number of failures since the latest success.
+        failures: u32,
     },
     /// A task in this process has waited longer than a lease for a hold in the same process, perhaps its own.
     SelfDeadlock {

@@ -135,7 +135,8 @@ impl Machine {
                 let retry_at = s.now + backoff::back_off(s, renewal.failures, hold.terms.operation_timeout);
                 renewal.next_at = renewal.next_at.min(retry_at);
                 let (token, remaining) = (hold.id.token, hold.deadline.since(s.now));
-                s.emit(Command::Notice(Notice::RenewalFailed { token, remaining }));
+                let failures = renewal.failures;
+                s.emit(Command::Notice(Notice::RenewalFailed { token, remaining, failures }));
             }
         }
     }

@@ -14,6 +14,7 @@
 //!
 //! Metrics never contain lock names; `tracing` events and spans do.
 
+mod digest;
 mod event;
 mod observers;
 #[cfg(feature = "otel")]
@@ -31,3 +32,4 @@ pub use outcome::{AcquireOutcome, ReleaseKind, RenewalOutcome, TermEnd, WakeSour
 pub(crate) use observers::Observers;
 pub use observers::notify_all;
 pub(crate) use span::AcquireSpan;
+pub(crate) use trace::{Notable, sum_up};

@@ -1,10 +1,11 @@
 //! The dispatch of events to the log and to observers.
 
 use super::{
+    digest::{Digest, Sum},
     event::{LockEvent, LockObserver},
-    trace,
+    trace::{self, Notable},
 };
-use crate::sync::assert_unlocked;
+use crate::{clock::Clock, sync::assert_unlocked, time::Moment};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -25,11 +26,16 @@ pub fn notify_all<O: ?Sized>(observers: &[Arc<O>], log: impl FnOnce(), call: imp
 pub(crate) struct Observers {
     observers: Vec<Arc<dyn LockObserver>>,
     backend: &'static str,
+    digest: Digest,
 }
 
 impl Observers {
-    pub(crate) fn new(observers: Vec<Arc<dyn LockObserver>>, backend: &'static str) -> Self {
-        Self { observers, backend }
+    pub(crate) fn new(
+        observers: Vec<Arc<dyn LockObserver>>,
+        backend: &'static str,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { observers, backend, digest: Digest::new(clock) }
     }
 
     /// Returns the short name of the backend.
@@ -37,10 +43,31 @@ impl Observers {
         self.backend
     }
 
-    /// Builds an event with the name of the backend and dispatches it.
-    pub(crate) fn notify<'a>(&self, make: impl FnOnce(&'static str) -> LockEvent<'a>) {
+    /// Builds an event with the name of the backend and dispatches it. Returns the time at which to
+    /// [sum up](Self::take_due), if that is new.
+    pub(crate) fn notify<'a>(&self, make: impl FnOnce(&'static str) -> LockEvent<'a>) -> Option<Moment> {
         let event = make(self.backend);
-        notify_all(&self.observers, || trace::event(&event), |observer| observer.on_event(&event));
+        let mut sum_up_at = None;
+        let log = || sum_up_at = trace::event(&event, &self.digest);
+        notify_all(&self.observers, log, |observer| observer.on_event(&event));
+        sum_up_at
+    }
+
+    /// Logs a line that is no event for observers. Returns the time at which to sum up, if that is new.
+    pub(crate) fn log(&self, notable: &Notable<'_>) -> Option<Moment> {
+        let mut sum_up_at = None;
+        notify_all::<()>(&[], || sum_up_at = trace::notable(notable, &self.digest), |()| ());
+        sum_up_at
+    }
+
+    /// Returns the time at which to sum up.
+    pub(crate) fn next_sum(&self) -> Option<Moment> {
+        self.digest.next()
+    }
+
+    /// Returns the warnings to sum up at `now`.
+    pub(crate) fn take_due(&self, now: Moment) -> Vec<Sum> {
+        self.digest.take_due(now)
     }
 }
 

@@ -45,6 +45,8 @@ ranks! {
     Submitted,
     /// The guard by which a call counts as activity of its factory, until it is answered.
     CallActivity,
+    /// The warnings of a factory that one line of its log sums up.
+    Digest,
     /// The runtimes that have a worker.
     RuntimesWithWorker,
     /// The runtimes that have ended.

@@ -27,6 +27,7 @@ mod life;
 mod limits;
 mod links;
 mod log;
+mod log_bounds;
 mod loss;
 #[cfg(feature = "otel")]
 mod metrics;
