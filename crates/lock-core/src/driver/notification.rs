@@ -55,6 +55,9 @@ impl Shared {
             Notification::Notice(Notice::SelfDeadlock { token, waited }, _) => {
                 self.observe(|backend| LockEvent::SelfDeadlock { backend, name, token, waited });
             }
+            Notification::Notice(Notice::LongWait { waited }, _) => {
+                self.log(&Notable::LongWait { name, waited });
+            }
             Notification::Notice(Notice::RenewalFailed { token, remaining, failures }, error) => {
                 let error = error.as_deref();
                 self.observe(|backend| LockEvent::RenewalFailed { backend, name, token, remaining, error });

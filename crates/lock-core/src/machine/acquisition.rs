@@ -5,7 +5,7 @@
 //! up an id.
 
 use super::{
-    command::{Command, Grant, GrantSource, Refusal},
+    command::{Command, Grant, GrantSource, Notice, Refusal},
     context::Ctx,
     event::{Entry, Failure, HoldId, WaitPolicy},
     fairness::SLOWEST_POLL,
@@ -304,6 +304,7 @@ impl Machine {
         self.backend_answered();
         self.fairness.other_has_it(!attempt.woken);
         self.refuse_impatient(s, attempt, Refusal::Busy);
+        self.notice_long_wait(s);
         self.watch.want();
         // With a subscription, polling is only a fallback.
         let most = match self.watch.is_on() {
@@ -329,6 +330,19 @@ impl Machine {
             }
             s.now + wait + s.jitter(Duration::from_millis(5) + wait / 20)
         };
+    }
+
+    /// Reports, once, a front waiter that has waited for another process for longer than two of its leases: two processes
+    /// may take two locks in opposite orders. Called with each busy reply, at least once in each lease.
+    fn notice_long_wait(&self, s: &mut Ctx<'_>) {
+        let (Some((since, lease)), Some(acquisition)) = (self.queue.waits_without_limit(), &self.acquisition)
+        else {
+            return;
+        };
+        let long = since + lease * 2;
+        if acquisition.answered_at < long && long <= s.now {
+            s.emit(Command::Notice(Notice::LongWait { waited: s.now.since(since) }));
+        }
     }
 
     /// Handles a split vote. The backend has already undone the attempt, which used up the lease id.

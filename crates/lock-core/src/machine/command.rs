@@ -252,6 +252,11 @@ pub enum Notice {
         /// The number of failures since the latest success.
         failures: u32,
     },
+    /// The first waiter, which has no limit, has waited for longer than two of its leases for a hold in another process.
+    LongWait {
+        /// The time that it has waited.
+        waited: Duration,
+    },
     /// A task in this process has waited longer than a lease for a hold in the same process, perhaps its own.
     SelfDeadlock {
         /// The fencing token of the hold.

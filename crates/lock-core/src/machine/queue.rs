@@ -2,7 +2,10 @@
 
 use super::event::{Entry, OwnerId, WaitPolicy, WaiterId};
 use crate::{fifo_map::FifoMap, time::Moment, token::FencingToken};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// Waiters by id; ids increase, so this is the order of arrival. Alarms are a separate index: with 10,000 waiters,
 /// nothing here iterates over all of them except the beginning and the end of an outage. A single waiter without a
@@ -109,6 +112,13 @@ impl Queue {
 
     pub(super) fn front(&self) -> Option<&Entry> {
         self.line.front().map(|(_, waiter)| &waiter.entry)
+    }
+
+    /// Returns the time since when the front waiter has been waiting, and its lease, if its wait has no limit.
+    pub(super) fn waits_without_limit(&self) -> Option<(Moment, Duration)> {
+        let (_, waiter) = self.line.front()?;
+        let is_unlimited = waiter.entry.wait_policy == WaitPolicy::Unbounded;
+        is_unlimited.then_some((waiter.entered, waiter.entry.terms.lease))
     }
 
     pub(super) fn reentrants(&self) -> impl Iterator<Item = &Entry> {

@@ -24,18 +24,20 @@ pub(crate) enum Warning {
     Unconfirmed,
     AlreadyEnded,
     SelfDeadlock,
+    LongWait,
     TermEnded,
     CampaignFailed,
 }
 
 impl Warning {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Suspect,
         Self::Lost,
         Self::Unclaimed,
         Self::Unconfirmed,
         Self::AlreadyEnded,
         Self::SelfDeadlock,
+        Self::LongWait,
         Self::TermEnded,
         Self::CampaignFailed,
     ];

@@ -28,6 +28,8 @@ pub(crate) enum Notable<'a> {
     Suspect { name: &'a LockName, token: FencingToken, remaining: Duration, error: Option<&'a BackendError> },
     /// The renewal of a hold failed again.
     SuspectStill { error: Option<&'a BackendError> },
+    /// An acquire without a limit has waited for longer than two leases for another process.
+    LongWait { name: &'a LockName, waited: Duration },
     /// A campaign of an election failed.
     CampaignFailed { name: &'a LockName, error: &'a LockError },
 }
@@ -67,6 +69,16 @@ pub(super) fn notable(notable: &Notable<'_>, digest: &Digest) -> Option<Moment> 
             "renewal failed, retrying until the deadline"
         ),
         Notable::SuspectStill { error } => digest.repeat(Warning::Suspect, || text_of(error)),
+        Notable::LongWait { name, waited } => bounded!(
+            digest,
+            LongWait,
+            name.to_string(),
+            warn,
+            lock.name = name.as_str(),
+            waited = seconds(waited),
+            "an acquire without a limit has waited longer than two leases for another process: `inspect` shows the \
+             holder; if tasks take several locks in different orders, acquire them with `locks.all([…])`"
+        ),
         Notable::CampaignFailed { name, error } => bounded!(
             digest,
             CampaignFailed,
@@ -109,6 +121,13 @@ pub(crate) fn sum_up(sum: &Sum, suspect: u64) {
             tracing::warn!(
                 count,
                 "further tasks wait for locks that their own process holds, each logged at debug"
+            );
+        }
+        Warning::LongWait => {
+            tracing::warn!(
+                count,
+                lock.name = reason,
+                "further acquires without a limit wait, each logged at debug"
             );
         }
         Warning::TermEnded => {

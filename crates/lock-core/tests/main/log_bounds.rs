@@ -1,6 +1,6 @@
 //! The number of warnings and errors in the log does not grow with the number of locks, waiters or attempts.
 
-use crate::support::{World, secs};
+use crate::support::{World, millis, secs};
 use lock_core::LockOptions;
 use lock_testkit::{Fault, Op, ThreadLog};
 use tokio::time::sleep;
@@ -43,7 +43,7 @@ async fn outage_writes_a_bounded_number_of_lines() {
     assert_eq!(lines("renewal failed, retrying until the deadline"), 5, "{loud:#?}");
     assert_eq!(lines("hold lost"), 5, "{loud:#?}");
     assert!(lines(&format!("holds={many}")) >= 1, "one line sums up: {loud:#?}");
-    assert_eq!(lines(&format!("count={}", many - 5)), 2, "losses, and drops after them: {loud:#?}");
+    assert_eq!(lines(&format!("count={}", many - 5)), 3, "losses, drops after them, waits: {loud:#?}");
     let text = log.text();
     for n in 0..many {
         let is_told = |line: &str| line.contains("hold lost") && line.contains(&format!("\"held-{n}-\""));
@@ -82,4 +82,35 @@ async fn second_outage_is_reported_like_the_first() {
         assert_eq!(log.count("renewal failed, retrying until the deadline"), 1, "{}", log.text());
         sleep(secs(20)).await;
     }
+}
+
+/// Each of two processes holds the lock for which the other one waits.
+#[tokio::test(start_paused = true)]
+async fn locks_in_opposite_orders_are_reported_by_both_processes() {
+    let log = ThreadLog::listen(LevelFilter::WARN);
+    let world = World::with(LockOptions::new().lease(secs(2)));
+    let there = world.another_process();
+    let other = |name: &str| {
+        let lock = there.named(name).unwrap();
+        lock.with_options(lock.options().lease(secs(2))).unwrap()
+    };
+    let (_p, _q) =
+        (world.locks.named("p").unwrap().acquire().await.unwrap(), other("q").acquire().await.unwrap());
+    let limited = tokio::spawn(world.locks.named("q").unwrap().acquire_timeout(secs(30)));
+    sleep(millis(6_500)).await;
+    assert_eq!(log.text(), "", "a wait with a limit ends by itself");
+    limited.abort();
+    let waiters = [world.locks.named("q").unwrap().acquire(), other("p").acquire()].map(tokio::spawn);
+    sleep(millis(6_500)).await;
+    for name in ["q", "p"] {
+        let is_told = |line: &str| {
+            line.contains(&format!("lock.name=\"{name}\""))
+                && line.contains("locks.all([…])")
+                && line.contains("`inspect` shows the holder")
+        };
+        assert_eq!(log.text().lines().filter(|line| is_told(line)).count(), 1, "{name}: {}", log.text());
+    }
+    sleep(secs(20)).await;
+    assert_eq!(log.count("locks.all"), 2, "once for each wait: {}", log.text());
+    waiters.iter().for_each(tokio::task::JoinHandle::abort);
 }
