@@ -1,11 +1,16 @@
 //! Acquires that block their thread: outside of a runtime, and refused inside.
 
-use crate::support::{millis, until};
+use crate::support::{HANGS, millis, until};
 use lock_core::{
-    Lock, LockError, LockErrorKind, LockFactory, LockGuard, MemoryBackend, ReleaseOutcome, Worker,
+    Lock, LockError, LockErrorKind, LockFactory, LockGuard, LockOptions, MemoryBackend, ReleaseOutcome,
+    Worker,
 };
+use lock_testkit::{Fault, FaultyBackend};
 use std::{
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     thread,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -244,4 +249,47 @@ fn blocked_thread_fails_when_its_runtime_ends() {
         assert_eq!(waits.join().unwrap().unwrap_err().kind(), LockErrorKind::NoRuntime);
         drop(guard);
     }
+}
+
+/// The thread that drives the runtime waits for this call, so no timer ends the wait.
+#[test]
+fn limited_call_fails_on_a_runtime_that_is_not_driven() {
+    let faulty = FaultyBackend::new(Arc::new(MemoryBackend::new()));
+    let options = LockOptions::new().lease(millis(300)).operation_timeout(millis(30));
+    let locks = LockFactory::builder(faulty.clone()).options(options).build().unwrap();
+    let lock = locks.named("x").unwrap();
+    let runtime = current();
+    drop(runtime.block_on(lock.acquire()).unwrap());
+    faulty.always_all(Fault::Hang);
+    let kinds = [
+        lock.acquire_timeout_blocking(millis(1)).unwrap_err().kind(),
+        lock.try_acquire_blocking().unwrap_err().kind(),
+    ];
+    assert_eq!(kinds, [LockErrorKind::NoRuntime; 2]);
+    // A call that needs no timer succeeds.
+    faulty.heal();
+    let other = locks.named("y").unwrap();
+    let guard = other.acquire_timeout_blocking(millis(1)).unwrap();
+    faulty.always_all(Fault::Hang);
+    assert_eq!(guard.release_blocking().unwrap_err().kind(), LockErrorKind::NoRuntime);
+}
+
+#[test]
+fn limited_call_waits_on_a_runtime_that_is_driven() {
+    let locks = LockFactory::new(MemoryBackend::new());
+    let lock = locks.named("x").unwrap();
+    let runtime = current();
+    runtime.block_on(async {
+        let guard = lock.acquire().await.unwrap();
+        let again = lock.clone();
+        let timed_out = tokio::task::spawn_blocking(move || again.acquire_timeout_blocking(millis(5)));
+        assert_eq!(timed_out.await.unwrap().unwrap_err().kind(), LockErrorKind::Timeout);
+        let again = lock.clone();
+        let granted = tokio::task::spawn_blocking(move || again.acquire_timeout_blocking(HANGS));
+        while locks.inspect("x").await.unwrap().local.is_none_or(|local| local.waiters == 0) {
+            tokio::task::yield_now().await;
+        }
+        guard.release().await.unwrap();
+        assert!(granted.await.unwrap().unwrap().is_held());
+    });
 }
