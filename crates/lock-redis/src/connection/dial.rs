@@ -27,6 +27,9 @@ pub(crate) struct Dialer<C> {
     pub(crate) lost: Option<Arc<Notify>>,
 }
 
+/// The longest time limit of a dial, a century: the clock of a process cannot count to every duration.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// The server to dial. Each dial can lead to a different server.
 pub(crate) enum Target<C> {
     /// Always this server.
@@ -47,7 +50,7 @@ pub(crate) enum Purpose {
 
 impl<C: Client> Dialer<C> {
     pub(super) async fn dial(&self, purpose: &Purpose) -> Result<Dialled<C::Connection>, BackendError> {
-        let until = Instant::now() + self.limit;
+        let until = Instant::now() + self.limit.min(LONGEST);
         let endpoint = match &self.target {
             Target::Fixed(endpoint) => endpoint.clone(),
             Target::Master(sentinels) => Box::pin(sentinels.master()).await?,
