@@ -6,7 +6,10 @@ fn terms(misfire: Misfire, grace: Option<u64>) -> JobTerms {
     JobTerms { misfire, grace: grace.map(Duration::from_secs), ..JobTerms::default() }
 }
 
-fn minutes(minutes: std::ops::RangeInclusive<u64>, catch_up: CatchUp) -> Vec<(RunId, CatchUp)> {
+/// Claimed runs, and whether each is a catch-up run.
+type Claims = Vec<(RunId, CatchUp)>;
+
+fn minutes(minutes: std::ops::RangeInclusive<u64>, catch_up: CatchUp) -> Claims {
     minutes.map(|minute| (run_at(minute * 60), catch_up)).collect()
 }
 
@@ -78,7 +81,7 @@ const EACH_OVERLAP: [Overlap; 4] =
     [Overlap::Skip, Overlap::QueueOne, Overlap::CancelPrevious, Overlap::Allow { max: 2 }];
 
 /// The runs that each misfire policy claims for a missed minute, and the number of missed ones.
-fn after_a_missed_minute() -> [(Misfire, u32, Vec<(RunId, CatchUp)>); 2] {
+fn after_a_missed_minute() -> [(Misfire, u32, Claims); 2] {
     [(Misfire::Skip, 1, vec![]), (Misfire::FireOnce, 0, minutes(1..=1, CatchUp::Yes))]
 }
 
