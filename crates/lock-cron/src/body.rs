@@ -61,7 +61,7 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
         token: claimed.token,
         catch_up: claimed.catch_up,
         hold: claimed.hold.clone(),
-        payload: claimed.payload.clone().or_else(|| job.payload.clone()),
+        payload: claimed.payload.clone(),
         cancel: cancelled,
     };
     let body = async {

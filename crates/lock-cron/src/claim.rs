@@ -57,7 +57,7 @@ pub(crate) struct ClaimedRun {
     pub(crate) failures: u32,
     pub(crate) catch_up: CatchUp,
     pub(crate) started: UtcTime,
-    /// The payload of the trigger, as JSON.
+    /// The payload of the trigger or the instance, as JSON.
     pub(crate) payload: Option<Arc<str>>,
     /// The lease of the claim.
     pub(crate) hold: RunHold,

@@ -44,6 +44,8 @@ pub enum CronErrorKind {
     TooManyBackfills,
     /// The group contains too many instances.
     TooManyInstances,
+    /// The payloads of the group's instances are too large together.
+    PayloadsTooLarge,
     /// The payload of an instance or a trigger is too long, or cannot be encoded as JSON.
     InvalidPayload,
     /// The store did not respond, or rejected a request. The source contains the reason.
@@ -131,6 +133,10 @@ impl fmt::Display for CronError {
             }
             CronErrorKind::TooManyInstances => {
                 "the group has too many instances: remove some, or use another group"
+            }
+            CronErrorKind::PayloadsTooLarge => {
+                "the payloads of the group's instances are too large together: store their data elsewhere, remove \
+                 instances, or use another group"
             }
             CronErrorKind::InvalidPayload => "the payload is invalid",
             CronErrorKind::Store => "a request to the store failed",

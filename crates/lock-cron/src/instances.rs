@@ -61,6 +61,8 @@ impl Scheduler {
     /// or is larger than 64 KiB; [`DuplicateJob`](CronErrorKind::DuplicateJob) if the name belongs
     /// to a run added by [`once`](Self::once);
     /// [`TooManyInstances`](CronErrorKind::TooManyInstances) beyond 10,000 in the group;
+    /// [`PayloadsTooLarge`](CronErrorKind::PayloadsTooLarge) beyond 128 MiB for all payloads of the
+    /// group's instances;
     /// [`Store`](CronErrorKind::Store).
     ///
     /// # Cancel safety
@@ -171,6 +173,29 @@ impl Scheduler {
         self.withdraw(kind, id, Removal::Forget).await
     }
 
+    /// Reads the payload of an instance, as JSON. Returns `None` if there is no such instance.
+    /// [`list`](Self::list) does not read payloads, since they can be large.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use lock_cron::{MemoryLedger, Schedule, Scheduler};
+    /// # let locks = lock_core::LockFactory::new(lock_core::MemoryBackend::new());
+    /// # let cron = Scheduler::builder(locks, MemoryLedger::new()).build()?;
+    /// cron.add("import", "tenant-7", Schedule::cron("H/15 * * * *")?, &7).await?;
+    /// assert_eq!(cron.payload("import", "tenant-7").await?.as_deref(), Some("7"));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns [`CronErrorKind::InvalidName`] or [`Store`](CronErrorKind::Store).
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe. It changes nothing.
+    pub async fn payload(&self, kind: &str, id: &str) -> Result<Option<String>, CronError> {
+        let name = kind::instance_name(kind, id)?;
+        Ok(self.shared.node.ledger.instance(&name).await?.map(|detail| detail.payload))
+    }
+
     async fn define(
         &self,
         kind: &str,
@@ -181,15 +206,18 @@ impl Scheduler {
     ) -> Result<AddOutcome, CronError> {
         let (node, name) = (&self.shared.node, kind::instance_name(kind, id)?);
         let (schedule, dst) = kind::write_schedule(&name, schedule)?;
-        let definition = Definition { schedule, dst, payload, once };
-        let job = node.ledger.job(&name);
-        let reply = node.ledger.add(AddRequest { job, definition, added_by: node.name.clone() }).await?;
+        let definition = Definition { schedule, dst, once };
+        let (job, added_by) = (node.ledger.job(&name), node.name.clone());
+        let reply = node.ledger.add(AddRequest { job, definition, payload, added_by }).await?;
         self.shared.wake.notify_one();
         match reply {
             AddReply::Added => Ok(AddOutcome::Added),
             AddReply::Changed => Ok(AddOutcome::Changed),
             AddReply::AlreadyRun => Ok(AddOutcome::AlreadyRun),
-            AddReply::Full => Err(CronError::new(CronErrorKind::TooManyInstances)),
+            AddReply::Full => Err(CronError::new(CronErrorKind::TooManyInstances).of_job(name.as_str())),
+            AddReply::PayloadsTooLarge => {
+                Err(CronError::new(CronErrorKind::PayloadsTooLarge).of_job(name.as_str()))
+            }
             _ => Ok(AddOutcome::Unchanged),
         }
     }

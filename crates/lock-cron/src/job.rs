@@ -24,8 +24,6 @@ pub(crate) struct Job {
     pub(crate) schedule: Schedule,
     pub(crate) terms: JobTerms,
     pub(crate) body: Body,
-    /// The payload of an instance, as JSON.
-    pub(crate) payload: Option<Arc<str>>,
     /// The revision of the instance's definition; 0 for a job in code.
     pub(crate) definition: u64,
     /// For an instance, the time from which `alert_after` is measured before the first success; `None` for a job in

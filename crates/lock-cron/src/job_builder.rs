@@ -289,7 +289,7 @@ impl JobBuilder {
                     cron.job = %name, %schedule, "schedule has no upcoming run times; the job will not run"
                 );
             }
-            scheduler.insert(Job { name, schedule, terms, body, payload: None, definition: 0, since: None })
+            scheduler.insert(Job { name, schedule, terms, body, definition: 0, since: None })
         };
         add().map_err(|error: CronError| error.of_job(&text))
     }

@@ -34,7 +34,6 @@ impl Kind {
             schedule: schedule_of(instance)?,
             terms: self.terms.clone(),
             body: self.body.clone(),
-            payload: Some(instance.definition.payload.as_str().into()),
             definition: instance.revision,
             since: Some(counts_from(instance)),
         })

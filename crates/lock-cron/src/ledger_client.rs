@@ -14,9 +14,9 @@ use lock_core::{
 };
 use lock_ledger::{
     AddReply, AddRequest, Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
-    FleetControls, GroupName, GroupSummary, HeartbeatReply, HeartbeatRequest, Instances, JobCommand,
-    JobDescription, JobId, LiveNode, OpenRun, RegisteredJob, Registration, Removal, RemoveReply, RenewRun,
-    RunLedger, RunRenewal,
+    FleetControls, GroupName, GroupSummary, HeartbeatReply, HeartbeatRequest, InstanceDetail, Instances,
+    InstancesFrom, JobCommand, JobDescription, JobId, LiveNode, MAX_INSTANCES_READ, OpenRun, RegisteredJob,
+    Registration, Removal, RemoveReply, RenewRun, RunLedger, RunRenewal,
 };
 use std::{
     future::Future,
@@ -103,8 +103,12 @@ impl LedgerClient {
     }
 
     pub(crate) async fn watermarks(&self, jobs: Vec<Registration>) -> Answer<Vec<Option<UtcTime>>> {
-        let asked = jobs.len();
-        one_each(asked, self.request(self.ledger.watermarks(self.group.clone(), jobs)).await?)
+        let mut watermarks = Vec::with_capacity(jobs.len());
+        for part in jobs.chunks(MAX_INSTANCES_READ) {
+            let read = self.request(self.ledger.watermarks(self.group.clone(), part.to_vec())).await?;
+            watermarks.extend(one_each(part.len(), read)?);
+        }
+        Ok(watermarks)
     }
 
     pub(crate) async fn renew(&self, runs: Vec<RenewRun>) -> Answer<Vec<RunRenewal>> {
@@ -145,9 +149,26 @@ impl LedgerClient {
         Ok(self.request(self.ledger.remove(self.job(job), removal)).await?.outcome)
     }
 
-    /// Reads the instances that changed after the revision `known`.
+    /// Reads one instance with its payload.
+    pub(crate) async fn instance(&self, job: &LockName) -> Answer<Option<InstanceDetail>> {
+        Ok(self.request(self.ledger.instance(self.job(job))).await?.outcome)
+    }
+
+    /// Reads the instances that changed after the revision `known`, or all pages of all instances.
     pub(crate) async fn instances(&self, known: u64) -> Answer<Instances> {
-        Ok(self.request(self.ledger.instances(self.group.clone(), known)).await?.outcome)
+        let read = async |from| self.request(self.ledger.instances(self.group.clone(), from)).await;
+        let mut reply = read(InstancesFrom::Revision(known)).await?.outcome;
+        let Instances::All { instances, next, .. } = &mut reply else { return Ok(reply) };
+        while let Some(after) = next.take() {
+            if let Instances::All { instances: page, next: more, .. } =
+                read(InstancesFrom::Name(after.clone())).await?.outcome
+            {
+                instances.extend(page);
+                *next = more.filter(|more| *more > after);
+            }
+        }
+        // The revision of the first page, so that the next read returns what has changed since.
+        Ok(reply)
     }
 
     /// Reads the controls and the live nodes, without becoming one.

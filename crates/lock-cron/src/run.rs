@@ -187,7 +187,9 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
             }
         };
         match claim_retry(node, &request, given_up).await {
-            RetryOutcome::Claimed(next) => {
+            RetryOutcome::Claimed(mut next) => {
+                // The run keeps its payload, even if its instance was changed or removed in the meantime.
+                next.payload.clone_from(&failed.payload);
                 let key = RunKey { job: job.name.clone(), run: failed.id.run };
                 node.running.follow(&key, next.held());
                 return Some(next);

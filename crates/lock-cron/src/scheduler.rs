@@ -117,8 +117,6 @@ pub struct JobInfo {
 pub struct InstanceInfo {
     /// The kind.
     pub kind: String,
-    /// The payload, as JSON.
-    pub payload: String,
     /// The name of the node that added or last changed the instance.
     pub added_by: String,
     /// The time at which the instance was added or last changed, by the server's clock.
@@ -363,10 +361,9 @@ impl Scheduler {
         let schedule = match known {
             Some(job) => job.schedule.clone(),
             None => {
-                let instances = if kind::kind_of(name).is_some() { self.instances().await? } else { vec![] };
-                let instance = instances.iter().find(|instance| instance.name == *name);
-                let needed = || not_registered_here(name, why);
-                kind::schedule_of(instance.ok_or_else(needed)?)?
+                let is_instance = kind::kind_of(name).is_some();
+                let detail = if is_instance { self.shared.node.ledger.instance(name).await? } else { None };
+                kind::schedule_of(&detail.ok_or_else(|| not_registered_here(name, why))?.instance)?
             }
         };
         let controls = self.controls().await?;
@@ -422,7 +419,6 @@ impl<'a> Listed<'a> {
         let kind = kind::kind_of(&instance.name)?;
         let info = InstanceInfo {
             kind: kind.to_owned(),
-            payload: instance.definition.payload.clone(),
             added_by: instance.added_by.clone(),
             added_at: instance.added_at,
         };

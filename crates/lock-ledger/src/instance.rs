@@ -5,15 +5,13 @@ use crate::ids::JobId;
 use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
 
-/// The definition of an instance. The ledger does not parse its schedule, policy or payload.
+/// The definition of an instance. The ledger does not parse its schedule or policy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Definition {
     /// The schedule, with its time zone.
     pub schedule: String,
     /// The policy for clock changes.
     pub dst: String,
-    /// The argument for its runs.
-    pub payload: String,
     /// The terms of an instance that runs once; `None` otherwise.
     pub once: Option<Once>,
 }
@@ -45,13 +43,24 @@ pub struct Instance {
     pub since: UtcTime,
 }
 
-/// A request to add an instance, or to change its definition.
+/// A stored instance with its payload.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct InstanceDetail {
+    /// The instance.
+    pub instance: Instance,
+    /// The argument for its runs.
+    pub payload: String,
+}
+
+/// A request to add an instance, or to change its definition or payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddRequest {
     /// The instance.
     pub job: JobId,
     /// Its definition.
     pub definition: Definition,
+    /// The argument for its runs. The ledger does not parse it; an empty one counts as none.
+    pub payload: String,
     /// The node that sends the request, for display.
     pub added_by: String,
 }
@@ -62,16 +71,19 @@ pub struct AddRequest {
 pub enum AddReply {
     /// The instance is new. Its first scheduled time is after the request, unless it runs once.
     Added,
-    /// The instance had another definition. If the schedule changed, the next scheduled time is
-    /// after the request, unless the instance runs once.
+    /// The instance had another definition or payload. If the schedule changed, the next scheduled
+    /// time is after the request, unless the instance runs once.
     Changed,
-    /// The instance already has this definition.
+    /// The instance already has this definition and this payload.
     Unchanged,
     /// The name belongs to an instance that runs once. It has already run, or the request would
     /// make it run repeatedly. Nothing was changed.
     AlreadyRun,
     /// The group already has [`MAX_INSTANCES`](crate::MAX_INSTANCES).
     Full,
+    /// The payloads of the group's instances would exceed
+    /// [`MAX_INSTANCE_PAYLOADS`](crate::MAX_INSTANCE_PAYLOADS).
+    PayloadsTooLarge,
 }
 
 /// The extent of a removal.
@@ -94,7 +106,17 @@ pub enum RemoveReply {
     Unknown,
 }
 
-/// The instances of a group.
+/// The part of a group's instances to read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum InstancesFrom {
+    /// The instances that changed after this revision, or the first page of all if these changes are
+    /// no longer recorded.
+    Revision(u64),
+    /// The page of all instances that follows this name.
+    Name(LockName),
+}
+
+/// The instances of a group, without their payloads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Instances {
@@ -109,11 +131,15 @@ pub enum Instances {
         /// The names of the removed instances, in order.
         removed: Vec<LockName>,
     },
-    /// All instances, because the changes since the caller's revision are no longer recorded.
+    /// A page of all instances, because the changes since the caller's revision are no longer
+    /// recorded. Instances may change between two pages, so a reader of several pages continues with
+    /// the changes since the revision of the first.
     All {
         /// The revision of the group's instances.
         revision: u64,
-        /// The instances, ordered by name.
+        /// At most [`MAX_INSTANCES_READ`](crate::MAX_INSTANCES_READ) instances, ordered by name.
         instances: Vec<Instance>,
+        /// The name that the next page follows; `None` for the last page.
+        next: Option<LockName>,
     },
 }

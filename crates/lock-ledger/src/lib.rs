@@ -30,11 +30,14 @@ pub use connector::LedgerConnector;
 pub use control::{CommandReply, FleetControls, JobCommand, JobControls, PauseNote, Trigger};
 pub use heartbeat::{HeartbeatReply, HeartbeatRequest, LiveNode};
 pub use ids::{ClaimId, GroupName, JobId, ParseIdError, RunId};
-pub use instance::{AddReply, AddRequest, Definition, Instance, Instances, Once, Removal, RemoveReply};
+pub use instance::{
+    AddReply, AddRequest, Definition, Instance, InstanceDetail, Instances, InstancesFrom, Once, Removal,
+    RemoveReply,
+};
 pub use limits::{
     ABSENT_AFTER, CHANGE_LIFE, DEFAULT_HISTORY, MAX_BACKFILLS, MAX_BACKFILLS_PER_JOB, MAX_CHANGES,
-    MAX_HISTORY, MAX_INSTANCES, MAX_SCHEDULES, MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB,
-    RECENT_OUTCOMES,
+    MAX_HISTORY, MAX_INSTANCE_PAYLOADS, MAX_INSTANCES, MAX_INSTANCES_READ, MAX_SCHEDULES,
+    MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, RECENT_OUTCOMES,
 };
 #[doc(no_inline)]
 pub use lock_core::clock::UtcTime;

@@ -34,9 +34,15 @@ pub const ABSENT_AFTER: Duration = Duration::from_secs(600);
 /// The maximum number of instances in a group.
 pub const MAX_INSTANCES: usize = 10_000;
 
+/// The maximum total length of the payloads of a group's instances, in bytes.
+pub const MAX_INSTANCE_PAYLOADS: usize = 128 * 1024 * 1024;
+
+/// The maximum number of instances in one reply of a ledger.
+pub const MAX_INSTANCES_READ: usize = 500;
+
 /// The maximum number of recorded changes to a group's instances. A node that has missed more
-/// changes reads all instances.
-pub const MAX_CHANGES: usize = 1000;
+/// changes reads all instances, page by page.
+pub const MAX_CHANGES: usize = MAX_INSTANCES_READ;
 
 /// The time for which a change to an instance is recorded. After that, the name of a forgotten
 /// instance is removed too.

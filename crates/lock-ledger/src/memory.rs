@@ -4,7 +4,7 @@ use crate::{
     control::{CommandReply, FleetControls, JobCommand},
     heartbeat::{HeartbeatReply, HeartbeatRequest},
     ids::{GroupName, JobId},
-    instance::{AddReply, AddRequest, Instances, Removal, RemoveReply},
+    instance::{AddReply, AddRequest, InstanceDetail, Instances, InstancesFrom, Removal, RemoveReply},
     reply::{ClaimReply, EndReply, RegisteredJob, RunRenewal},
     request::{ClaimRequest, EndRequest, Registration, RenewRun},
     rules::GroupLedger,
@@ -172,7 +172,15 @@ impl RunLedger for MemoryLedger {
         self.with(&job.group, |ledger, now| ledger.remove(now, &job.name, removal))
     }
 
-    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError> {
-        self.with(&group, |ledger, _| ledger.instances(known))
+    async fn instance(&self, job: JobId) -> Result<Reply<Option<InstanceDetail>>, BackendError> {
+        self.with(&job.group, |ledger, _| ledger.instance(&job.name))
+    }
+
+    async fn instances(
+        &self,
+        group: GroupName,
+        from: InstancesFrom,
+    ) -> Result<Reply<Instances>, BackendError> {
+        self.with(&group, |ledger, _| ledger.instances(&from))
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     control::{CommandReply, FleetControls, JobCommand},
     heartbeat::{HeartbeatReply, HeartbeatRequest},
     ids::{GroupName, JobId},
-    instance::{AddReply, AddRequest, Instances, Removal, RemoveReply},
+    instance::{AddReply, AddRequest, InstanceDetail, Instances, InstancesFrom, Removal, RemoveReply},
     reply::{ClaimReply, EndReply, RegisteredJob, RunRenewal},
     request::{ClaimRequest, EndRequest, Registration, RenewRun},
     run::{Attempt, OpenRun},
@@ -78,10 +78,11 @@ use std::{fmt::Debug, sync::Arc};
 /// it is while another run of the same backfill is open. The backfill is removed when its last
 /// scheduled time is claimed.
 ///
-/// # Trigger payloads
-/// A payload is stored separately from the controls, so reading the controls does not transfer it.
-/// It is kept while its trigger waits and while its run is open. Each claim of an attempt returns
-/// it.
+/// # Payloads
+/// Payloads are stored separately from the controls and the definitions, so reading these does not
+/// transfer any. The payload of a trigger is kept while the trigger waits and while its run is open,
+/// that of an instance as long as its definition. Each claim of an attempt returns the payload of
+/// the trigger if it has one, and otherwise the current one of the instance.
 ///
 /// # Cancelled runs
 /// [`JobCommand::Cancel`](crate::JobCommand::Cancel) marks open runs and raises the revision of the
@@ -93,7 +94,8 @@ use std::{fmt::Debug, sync::Arc};
 /// # Instances
 /// An instance is a job whose [`Definition`](crate::Definition) is stored in the ledger.
 /// [`add`](Self::add) sets its watermark, and it needs no registration. A claim contains the
-/// revision of the definition, so no run starts from a changed or removed definition. After an
+/// revision of the definition, so no run starts from a changed or removed definition. A changed
+/// payload counts as a changed definition. After an
 /// instance that runs once has run, its definition is removed, and its record is kept for the time
 /// in [`Once`](crate::Once).
 #[async_trait]
@@ -165,8 +167,15 @@ pub trait RunLedger: Debug + Send + Sync + 'static {
     /// Removes an instance. A repeated request changes nothing.
     async fn remove(&self, job: JobId, removal: Removal) -> Result<Reply<RemoveReply>, BackendError>;
 
-    /// Reads the instances of a group that have changed since the revision `known`.
-    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError>;
+    /// Reads one instance with its payload. Returns `None` if there is no such instance.
+    async fn instance(&self, job: JobId) -> Result<Reply<Option<InstanceDetail>>, BackendError>;
+
+    /// Reads instances of a group: those that changed after a revision, or all of them page by page.
+    async fn instances(
+        &self,
+        group: GroupName,
+        from: InstancesFrom,
+    ) -> Result<Reply<Instances>, BackendError>;
 }
 
 #[async_trait]
@@ -232,7 +241,15 @@ impl<L: RunLedger + ?Sized> RunLedger for Arc<L> {
         (**self).remove(job, removal).await
     }
 
-    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError> {
-        (**self).instances(group, known).await
+    async fn instance(&self, job: JobId) -> Result<Reply<Option<InstanceDetail>>, BackendError> {
+        (**self).instance(job).await
+    }
+
+    async fn instances(
+        &self,
+        group: GroupName,
+        from: InstancesFrom,
+    ) -> Result<Reply<Instances>, BackendError> {
+        (**self).instances(group, from).await
     }
 }

@@ -57,11 +57,13 @@ pub(crate) struct GroupKeys {
     pub(crate) nodes: String,
     /// HASH of the definitions of instances.
     pub(crate) instances: String,
+    /// ZSET of the names of the instances, in order.
+    pub(crate) names: String,
     /// LIST of the latest changes to instances.
     pub(crate) changes: String,
     /// HASH of the summaries of the jobs.
     pub(crate) summaries: String,
-    /// HASH of the payloads of triggers.
+    /// HASH of the payloads of triggers and instances.
     pub(crate) payloads: String,
 }
 
@@ -73,6 +75,7 @@ impl GroupKeys {
             group: of("group"),
             nodes: of("nodes"),
             instances: of("instances"),
+            names: of("names"),
             changes: of("changes"),
             summaries: of("summaries"),
             payloads: of("payloads"),
@@ -143,8 +146,10 @@ mod tests {
         let job = JobKeys::of(&group, &LockName::new("a{b}").expect("valid name"));
         assert_eq!(job.job, "distlock:ledger:2:job:{billing}:a{b}");
         assert_eq!(job.history, "distlock:ledger:2:history:{billing}:a{b}");
-        let GroupKeys { open, group, nodes, instances, changes, summaries, payloads } = GroupKeys::of(&group);
+        let GroupKeys { open, group, nodes, instances, names, changes, summaries, payloads } =
+            GroupKeys::of(&group);
         assert_eq!(instances, "distlock:ledger:2:instances:{billing}");
+        assert_eq!(names, "distlock:ledger:2:names:{billing}");
         assert_eq!(changes, "distlock:ledger:2:changes:{billing}");
         assert_eq!(nodes, "distlock:ledger:2:nodes:{billing}");
         assert_eq!(summaries, "distlock:ledger:2:summaries:{billing}");

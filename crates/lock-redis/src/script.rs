@@ -227,6 +227,7 @@ scripts! {
     LEDGER_CONTROLS "read the controls" "ledger_controls"
     LEDGER_ADD "add an instance" "ledger_add"
     LEDGER_REMOVE "remove an instance" "ledger_remove"
+    LEDGER_INSTANCE "read an instance" "ledger_instance"
     LEDGER_INSTANCES "read the instances" "ledger_instances"
     LEDGER_SUMMARY "read the summary" "ledger_summary"
 }

@@ -50,7 +50,7 @@ impl Definitions {
                 }
                 (revision, instances)
             }
-            Instances::All { revision, instances } => {
+            Instances::All { revision, instances, .. } => {
                 self.of.clear();
                 (revision, instances)
             }

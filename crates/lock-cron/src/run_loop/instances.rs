@@ -9,10 +9,13 @@ use crate::{
     ledger_client::{Answer, NO_REVISION},
     time::UtcTime,
 };
-use lock_core::LockName;
+use lock_core::{__private::Backoff, LockName};
 use lock_ledger::{Instance, Instances, LiveNode, OpenRun, Registration, RunId};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
+
+/// The pauses after failed reads, which can be large.
+const READ_WAITS: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The group's instances, as read by this node.
 #[derive(Debug)]
@@ -25,12 +28,15 @@ pub(super) struct KnownInstances {
     foreign: BTreeSet<LockName>,
     /// Set while they are being read.
     pub(super) reading: bool,
+    /// The earliest time of the next read, and the waits after failed reads.
+    next_read: (Instant, Backoff),
 }
 
 impl Default for KnownInstances {
     fn default() -> Self {
         let current_at = UtcTime::default();
-        Self { revision: NO_REVISION, current_at, foreign: BTreeSet::new(), reading: false }
+        let next_read = (Instant::now(), READ_WAITS);
+        Self { revision: NO_REVISION, current_at, foreign: BTreeSet::new(), reading: false, next_read }
     }
 }
 
@@ -52,7 +58,7 @@ impl RunLoop {
                 let unowned = self.unowned.report(unowned.cloned().collect());
                 self.report_unowned(&unowned);
             }
-        } else if !self.instances.reading {
+        } else if !self.instances.reading && Instant::now() >= self.instances.next_read.0 {
             self.instances.reading = true;
             let (node, known) = (self.shared.node.clone(), self.instances.revision);
             let read = async move { Effect::InstancesRead(node.ledger.instances(known).await) };
@@ -69,7 +75,7 @@ impl RunLoop {
         self.instances.reading = false;
         let (revision, instances, removed) = match answer {
             Ok(Instances::Changed { revision, instances, removed }) => (revision, instances, removed),
-            Ok(Instances::All { revision, instances }) => {
+            Ok(Instances::All { revision, instances, .. }) => {
                 let known: BTreeSet<_> = instances.iter().map(|instance| &instance.name).collect();
                 let here = self.jobs.values().filter(|job| job.definition > 0).map(|job| &job.name);
                 let here = here.chain(&self.instances.foreign);
@@ -77,8 +83,13 @@ impl RunLoop {
                 (revision, instances, removed)
             }
             Ok(_) => return,
-            Err(error) => return self.shared.node.store_failed(&error),
+            Err(error) => {
+                let (next_read, waits) = &mut self.instances.next_read;
+                *next_read = Instant::now() + waits.next_wait();
+                return self.shared.node.store_failed(&error);
+            }
         };
+        self.instances.next_read.1 = READ_WAITS;
         self.instances.revision = revision;
         for name in &removed {
             self.instances.foreign.remove(name);

@@ -10,9 +10,9 @@ use lock_core::{
 use lock_cron::{OnOrphan, RunContext, Schedule, Scheduler};
 use lock_ledger::{
     AddReply, AddRequest, Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
-    FleetControls, GroupName, GroupSummary, HeartbeatReply, HeartbeatRequest, Instances, JobCommand,
-    JobDescription, JobId, MemoryLedger, OpenRun, RegisteredJob, Registration, Removal, RemoveReply,
-    RenewRun, RunLedger, RunRenewal,
+    FleetControls, GroupName, GroupSummary, HeartbeatReply, HeartbeatRequest, InstanceDetail, Instances,
+    InstancesFrom, JobCommand, JobDescription, JobId, MemoryLedger, OpenRun, RegisteredJob, Registration,
+    Removal, RemoveReply, RenewRun, RunLedger, RunRenewal,
 };
 use std::sync::{
     Arc, Mutex,
@@ -108,8 +108,16 @@ impl RunLedger for Panicking {
         self.counted().remove(job, removal).await
     }
 
-    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError> {
-        self.counted().instances(group, known).await
+    async fn instance(&self, job: JobId) -> Result<Reply<Option<InstanceDetail>>, BackendError> {
+        self.counted().instance(job).await
+    }
+
+    async fn instances(
+        &self,
+        group: GroupName,
+        from: InstancesFrom,
+    ) -> Result<Reply<Instances>, BackendError> {
+        self.counted().instances(group, from).await
     }
 }
 

@@ -19,7 +19,13 @@ impl GroupLedger {
     pub fn claim(&mut self, now: UtcTime, r: &ClaimRequest) -> ClaimReply {
         let mut reply = self.decide(now, r);
         if let ClaimReply::Claimed { payload, .. } = &mut reply {
-            *payload = self.payloads.get(&(r.job.name.clone(), r.run)).cloned();
+            let of_instance = self.instance_payloads.get(&r.job.name);
+            let of_trigger = self.payloads.get(&(r.job.name.clone(), r.run));
+            *payload = of_trigger
+                .map(String::as_str)
+                .or(Some(of_instance))
+                .filter(|text| !text.is_empty())
+                .map(str::to_owned);
         }
         reply
     }

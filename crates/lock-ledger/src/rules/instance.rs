@@ -20,11 +20,17 @@
 
 use super::state::{GroupLedger, Job, JobKind};
 use crate::{
-    instance::{AddReply, AddRequest, Definition, Instance, Instances, Removal, RemoveReply},
-    limits::{CHANGE_LIFE, MAX_CHANGES, MAX_INSTANCES},
+    instance::{
+        AddReply, AddRequest, Definition, Instance, InstanceDetail, Instances, InstancesFrom, Removal,
+        RemoveReply,
+    },
+    limits::{CHANGE_LIFE, MAX_CHANGES, MAX_INSTANCE_PAYLOADS, MAX_INSTANCES, MAX_INSTANCES_READ},
 };
 use lock_core::{__private::expiry, LockName, clock::UtcTime};
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    ops::Bound::{Excluded, Unbounded},
+};
 
 impl Job {
     /// Returns `true` if this is the revision of the job's definition; 0 for a job without one.
@@ -61,7 +67,8 @@ impl GroupLedger {
             let at = r.definition.once.map(|once| once.at.as_millis());
             job.has_run_once() || at.is_some_and(|at| at <= job.watermark_ms)
         };
-        if before.is_some_and(|before| before.definition == r.definition) {
+        let payload_before = self.instance_payloads.get(name);
+        if before.is_some_and(|before| before.definition == r.definition) && payload_before == r.payload {
             return AddReply::Unchanged;
         }
         // A repeating instance does not replace one that is waiting for its only run.
@@ -71,6 +78,11 @@ impl GroupLedger {
         }
         if before.is_none() && self.instances.len() >= MAX_INSTANCES {
             return AddReply::Full;
+        }
+        // A shorter payload is accepted in any case.
+        let bytes = self.instance_payloads.bytes_with(name, &r.payload);
+        if r.payload.len() > payload_before.len() && bytes > MAX_INSTANCE_PAYLOADS {
+            return AddReply::PayloadsTooLarge;
         }
         let same = |before: &Instance| {
             (&before.definition.schedule, &before.definition.dst)
@@ -87,6 +99,7 @@ impl GroupLedger {
         let (definition, added_by) = (r.definition.clone(), r.added_by.clone());
         let instance = Instance { name: name.clone(), definition, revision, added_by, added_at: now, since };
         self.instances.insert(name.clone(), instance);
+        self.instance_payloads.insert(name, &r.payload);
         reply
     }
 
@@ -100,8 +113,7 @@ impl GroupLedger {
         (job.kind, job.summary) = (JobKind::Removed, None);
         let had_controls = job.controls.revision > 0;
         if is_defined {
-            self.instances.remove(name);
-            self.record_change(now, name);
+            self.undefine(now, name);
         }
         if forgets {
             self.jobs.remove(name);
@@ -121,10 +133,17 @@ impl GroupLedger {
         (job.kind, job.summary) = (JobKind::Removed, None);
         self.expiring.insert((expiry(now, once.kept), name.clone()));
         let had_controls = std::mem::take(&mut job.controls).revision > 0;
-        if self.instances.remove(name).is_some() {
-            self.record_change(now, name);
+        if self.instances.contains_key(name) {
+            self.undefine(now, name);
         }
         self.drop_triggers(now, name, had_controls);
+    }
+
+    /// Removes a definition and its payload.
+    fn undefine(&mut self, now: UtcTime, name: &LockName) {
+        self.instances.remove(name);
+        self.instance_payloads.remove(name);
+        self.record_change(now, name);
     }
 
     /// Removes expired records.
@@ -158,20 +177,38 @@ impl GroupLedger {
         revision
     }
 
-    /// Reads the instances that have changed since the revision `known`.
+    /// Reads one instance with its payload.
     #[must_use]
-    pub fn instances(&self, known: u64) -> Instances {
+    pub fn instance(&self, name: &LockName) -> Option<InstanceDetail> {
+        let instance = self.instances.get(name)?.clone();
+        Some(InstanceDetail { instance, payload: self.instance_payloads.get(name).to_owned() })
+    }
+
+    /// Reads the instances that have changed after a revision, or a page of all.
+    #[must_use]
+    pub fn instances(&self, from: &InstancesFrom) -> Instances {
         let revision = self.instances_revision;
-        if revision == known {
-            return Instances::Unchanged;
-        }
+        let known = match from {
+            InstancesFrom::Revision(known) if *known == revision => return Instances::Unchanged,
+            InstancesFrom::Revision(known) => *known,
+            InstancesFrom::Name(name) => return self.page(Some(name)),
+        };
         let Some(at) = self.changes.iter().position(|(change, _)| *change == known) else {
-            return Instances::All { revision, instances: self.instances.values().cloned().collect() };
+            return self.page(None);
         };
         let changed: BTreeSet<_> = self.changes.iter().skip(at + 1).map(|(_, name)| name).collect();
         let instances = changed.iter().filter_map(|name| self.instances.get(*name)).cloned().collect();
         let is_removed = |name: &&LockName| !self.instances.contains_key(*name);
         let removed = changed.into_iter().filter(is_removed).cloned().collect();
         Instances::Changed { revision, instances, removed }
+    }
+
+    /// Reads the page that follows this name, or the first one.
+    fn page(&self, after: Option<&LockName>) -> Instances {
+        let left = self.instances.range((after.map_or(Unbounded, Excluded), Unbounded));
+        let instances: Vec<_> = left.take(MAX_INSTANCES_READ).map(|(_, of)| of.clone()).collect();
+        let is_full = instances.len() == MAX_INSTANCES_READ;
+        let next = instances.last().filter(|_| is_full).map(|last| last.name.clone());
+        Instances::All { revision: self.instances_revision, instances, next }
     }
 }

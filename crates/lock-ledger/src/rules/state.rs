@@ -38,11 +38,41 @@ pub struct GroupLedger {
     /// The described kinds, by their names followed by a slash.
     pub(super) kinds: BTreeMap<LockName, Summary>,
     pub(super) instances: BTreeMap<LockName, Instance>,
+    pub(super) instance_payloads: InstancePayloads,
     pub(super) instances_revision: u64,
     /// The latest changes to instances, oldest first.
     pub(super) changes: VecDeque<(u64, LockName)>,
     /// The removal times, in ms, of the records of instances that have run once.
     pub(super) expiring: BTreeSet<(u64, LockName)>,
+}
+
+/// The payloads of the instances.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct InstancePayloads {
+    of: BTreeMap<LockName, String>,
+    /// Their total length.
+    bytes: usize,
+}
+
+impl InstancePayloads {
+    pub(super) fn get(&self, name: &LockName) -> &str {
+        self.of.get(name).map_or("", String::as_str)
+    }
+
+    /// Returns the total length with another payload of this instance.
+    pub(super) fn bytes_with(&self, name: &LockName, payload: &str) -> usize {
+        self.bytes - self.get(name).len() + payload.len()
+    }
+
+    pub(super) fn insert(&mut self, name: &LockName, payload: &str) {
+        self.bytes = self.bytes_with(name, payload);
+        self.of.insert(name.clone(), payload.to_owned());
+    }
+
+    pub(super) fn remove(&mut self, name: &LockName) {
+        self.bytes = self.bytes_with(name, "");
+        self.of.remove(name);
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

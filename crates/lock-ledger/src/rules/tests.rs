@@ -3,9 +3,10 @@
 
 use super::GroupLedger;
 use crate::{
-    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply, DEFAULT_HISTORY, EndReply,
-    EndRequest, GroupName, JobCommand, JobId, MAX_SCHEDULES, OverlapRule, PauseNote, Registration, RenewRun,
-    RunId, RunOutcome, RunRenewal, RunState,
+    AddReply, AddRequest, AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, CommandReply,
+    DEFAULT_HISTORY, Definition, EndReply, EndRequest, GroupName, JobCommand, JobId, MAX_INSTANCE_PAYLOADS,
+    MAX_SCHEDULES, OverlapRule, PauseNote, Registration, Removal, RenewRun, RunId, RunOutcome, RunRenewal,
+    RunState,
 };
 use lock_core::{LockName, clock::UtcTime};
 use std::time::Duration;
@@ -240,4 +241,26 @@ fn reset_recovers_from_a_clock_that_was_ahead() {
         ClaimReply::Duplicate,
         "the future run is still in the history"
     );
+}
+
+#[test]
+fn payloads_of_a_group_are_bounded_in_sum() {
+    let mut story = Story::new();
+    let add = |story: &mut Story, name: &str, length: usize| {
+        let job = JobId { name: LockName::new(name).unwrap(), ..story.job.clone() };
+        let definition = Definition { schedule: "@daily".to_owned(), dst: String::new(), once: None };
+        let request = AddRequest { job, definition, payload: "x".repeat(length), added_by: String::new() };
+        story.ledger.add(NOW, &request)
+    };
+    let half = MAX_INSTANCE_PAYLOADS / 2;
+    assert_eq!(add(&mut story, "k/a", half), AddReply::Added);
+    assert_eq!(add(&mut story, "k/b", half + 1), AddReply::PayloadsTooLarge);
+    assert_eq!(add(&mut story, "k/b", half), AddReply::Added);
+    assert_eq!(add(&mut story, "k/c", 1), AddReply::PayloadsTooLarge);
+    assert_eq!(add(&mut story, "k/c", 0), AddReply::Added);
+    assert_eq!(add(&mut story, "k/b", half - 1), AddReply::Changed, "a shorter payload makes room");
+    assert_eq!(add(&mut story, "k/c", 1), AddReply::Changed);
+    story.ledger.remove(NOW, &LockName::new("k/a").unwrap(), Removal::KeepRecord);
+    assert_eq!(add(&mut story, "k/d", half), AddReply::Added, "a removed instance makes room");
+    assert_eq!(add(&mut story, "k/e", 1), AddReply::PayloadsTooLarge);
 }

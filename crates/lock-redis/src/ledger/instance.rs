@@ -14,7 +14,8 @@ use lock_core::{
     backend::{BackendError, Reply},
 };
 use lock_ledger::{
-    AddReply, AddRequest, GroupName, Instance, Instances, JobId, MAX_INSTANCES, Removal, RemoveReply,
+    AddReply, AddRequest, GroupName, Instance, InstanceDetail, Instances, InstancesFrom, JobId,
+    MAX_INSTANCE_PAYLOADS, MAX_INSTANCES, MAX_INSTANCES_READ, Removal, RemoveReply,
 };
 
 pub(super) async fn add<C: Client>(
@@ -25,24 +26,27 @@ pub(super) async fn add<C: Client>(
     // report it.
     redis.probe_ledger().await?;
     let (job, once) = (JobKeys::of(&r.job.group, &r.job.name).job, r.definition.once);
-    let GroupKeys { group, instances, changes, .. } = GroupKeys::of(&r.job.group);
+    let GroupKeys { group, instances, names, changes, payloads, .. } = GroupKeys::of(&r.job.group);
     let args = vec![
         r.job.name.to_string(),
         r.definition.schedule,
         r.definition.dst,
-        r.definition.payload,
+        r.payload,
         once.map_or_else(String::new, |once| once.at.as_millis().to_string()),
         once.map_or_else(String::new, |once| once.kept.as_millis().to_string()),
         r.added_by,
         MAX_INSTANCES.to_string(),
+        MAX_INSTANCE_PAYLOADS.to_string(),
     ];
-    let reply = redis.run(&script::LEDGER_ADD, vec![job, group, instances, changes], args).await?;
+    let keys = vec![job, group, instances, changes, names, payloads];
+    let reply = redis.run(&script::LEDGER_ADD, keys, args).await?;
     let outcome = match reply.word() {
         "added" => AddReply::Added,
         "changed" => AddReply::Changed,
         "unchanged" => AddReply::Unchanged,
         "already_run" => AddReply::AlreadyRun,
         "full" => AddReply::Full,
+        "too_large" => AddReply::PayloadsTooLarge,
         _ => return Err(reply.unexpected().into()),
     };
     Ok(Reply::new(reply.now, outcome))
@@ -54,12 +58,13 @@ pub(super) async fn remove<C: Client>(
     removal: Removal,
 ) -> Result<Reply<RemoveReply>, BackendError> {
     let JobKeys { job, history } = JobKeys::of(&id.group, &id.name);
-    let GroupKeys { group, instances, changes, open, summaries, payloads, .. } = GroupKeys::of(&id.group);
+    let GroupKeys { group, instances, names, changes, open, summaries, payloads, .. } =
+        GroupKeys::of(&id.group);
     let extent = match removal {
         Removal::KeepRecord => "keep",
         Removal::Forget => "forget",
     };
-    let keys = vec![job, group, instances, changes, open, history, summaries, payloads];
+    let keys = vec![job, group, instances, changes, open, history, summaries, payloads, names];
     let args = vec![id.name.to_string(), extent.to_owned()];
     let reply = redis.run(&script::LEDGER_REMOVE, keys, args).await?;
     let outcome = match reply.word() {
@@ -70,30 +75,60 @@ pub(super) async fn remove<C: Client>(
     Ok(Reply::new(reply.now, outcome))
 }
 
+pub(super) async fn read_one<C: Client>(
+    redis: &RedisBackend<C>,
+    id: &JobId,
+) -> Result<Reply<Option<InstanceDetail>>, BackendError> {
+    let GroupKeys { instances, payloads, .. } = GroupKeys::of(&id.group);
+    let reply =
+        redis.run(&script::LEDGER_INSTANCE, vec![instances, payloads], vec![id.name.to_string()]).await?;
+    let outcome = match reply.word() {
+        "found" => {
+            let payload = reply.text(1)?.to_owned();
+            let instance = Record::read(reply.text(0)?).and_then(|record| record.instance(id.name.clone()));
+            instance.map(|instance| InstanceDetail { instance, payload })
+        }
+        "unknown" => None,
+        _ => return Err(reply.unexpected().into()),
+    };
+    Ok(Reply::new(reply.now, outcome))
+}
+
 pub(super) async fn read<C: Client>(
     redis: &RedisBackend<C>,
     group: &GroupName,
-    known: u64,
+    from: InstancesFrom,
 ) -> Result<Reply<Instances>, BackendError> {
-    let GroupKeys { group, instances, changes, .. } = GroupKeys::of(group);
-    let keys = vec![group, instances, changes];
-    let reply = redis.run(&script::LEDGER_INSTANCES, keys, vec![known.to_string()]).await?;
+    let GroupKeys { group, instances, names, changes, .. } = GroupKeys::of(group);
+    let keys = vec![group, instances, changes, names];
+    let (known, after) = match from {
+        InstancesFrom::Revision(known) => (known.to_string(), String::new()),
+        InstancesFrom::Name(name) => (String::new(), name.to_string()),
+    };
+    let args = vec![known, after, MAX_INSTANCES_READ.to_string()];
+    let reply = redis.run(&script::LEDGER_INSTANCES, keys, args).await?;
     let outcome = match reply.word() {
         "unchanged" => Instances::Unchanged,
         "changed" => {
-            let (instances, removed) = decode(&reply)?;
+            let (instances, removed) = decode(&reply, 1)?;
             Instances::Changed { revision: reply.number(0)?, instances, removed }
         }
-        "all" => Instances::All { revision: reply.number(0)?, instances: decode(&reply)?.0 },
+        "all" => {
+            let next = match reply.text(1)? {
+                "" => None,
+                name => Some(LockName::new(name).map_err(|_| reply.unexpected())?),
+            };
+            Instances::All { revision: reply.number(0)?, instances: decode(&reply, 2)?.0, next }
+        }
         _ => return Err(reply.unexpected().into()),
     };
     Ok(Reply::new(reply.now, outcome))
 }
 
 /// Decodes the instances of a reply, and the names of those whose definition is missing or cannot be decoded.
-fn decode(reply: &ScriptReply) -> Result<(Vec<Instance>, Vec<LockName>), RequestError> {
+fn decode(reply: &ScriptReply, first: usize) -> Result<(Vec<Instance>, Vec<LockName>), RequestError> {
     let (mut instances, mut removed) = (Vec::new(), Vec::new());
-    for at in (1..reply.len()).step_by(2) {
+    for at in (first..reply.len()).step_by(2) {
         let Ok(name) = LockName::new(reply.text(at)?) else { continue };
         match Record::read(reply.text(at + 1)?).and_then(|record| record.instance(name.clone())) {
             Some(instance) => instances.push(instance),

@@ -23,9 +23,10 @@ use lock_core::{
 use lock_ledger::{
     ABSENT_AFTER, AddReply, AddRequest, AfterAttempt, Attempt, BackfillRequest, CatchUp, ClaimReply,
     ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
-    HeartbeatRequest, Instances, JobCommand, JobDescription, JobId, JobStatus, MAX_BACKFILLS,
-    MAX_BACKFILLS_PER_JOB, MAX_SCHEDULES, MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, OpenRun,
-    OverlapRule, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunId, RunLedger, RunRenewal,
+    HeartbeatRequest, InstanceDetail, Instances, InstancesFrom, JobCommand, JobDescription, JobId, JobStatus,
+    MAX_BACKFILLS, MAX_BACKFILLS_PER_JOB, MAX_SCHEDULES, MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS,
+    MAX_TRIGGERS_PER_JOB, OpenRun, OverlapRule, RegisteredJob, Registration, Removal, RemoveReply, RenewRun,
+    RunId, RunLedger, RunRenewal,
 };
 use record::Record;
 use std::{ops::Range, time::Duration};
@@ -78,7 +79,8 @@ impl<C: Client> RunLedger for RedisBackend<C> {
     async fn claim(&self, r: ClaimRequest) -> Result<Reply<ClaimReply>, BackendError> {
         let JobId { group, name } = &r.job;
         let JobKeys { job, history } = JobKeys::of(group, name);
-        let GroupKeys { open, group, instances, changes, summaries, payloads, .. } = GroupKeys::of(group);
+        let GroupKeys { open, group, instances, names, changes, summaries, payloads, .. } =
+            GroupKeys::of(group);
         let (overlap, max_open) = match r.overlap {
             OverlapRule::Skip => ("skip", 1),
             OverlapRule::Queue { max } => ("queue", max),
@@ -110,7 +112,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             r.pool.map_or(0, |pool| pool.max).to_string(),
             r.not_after.map_or_else(String::new, |not_after| not_after.as_millis().to_string()),
         ];
-        let keys = vec![job, open, history, group, instances, changes, summaries, payloads];
+        let keys = vec![job, open, history, group, instances, changes, summaries, payloads, names];
         let reply = self.run(&script::LEDGER_CLAIM, keys, args).await?;
         let outcome = match reply.word() {
             "claimed" => {
@@ -179,8 +181,9 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             r.history.to_string(),
             delay.map_or_else(String::new, |delay| delay.as_millis().min(MAX_DELAY_MS).to_string()),
         ];
-        let GroupKeys { open, group, instances, changes, summaries, payloads, .. } = GroupKeys::of(group);
-        let keys = vec![job, open, history, group, instances, changes, summaries, payloads];
+        let GroupKeys { open, group, instances, names, changes, summaries, payloads, .. } =
+            GroupKeys::of(group);
+        let keys = vec![job, open, history, group, instances, changes, summaries, payloads, names];
         let reply = self.run(&script::LEDGER_END, keys, args).await?;
         let outcome = match reply.word() {
             "recorded" => EndReply::Recorded,
@@ -366,8 +369,16 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         instance::remove(self, &job, removal).await
     }
 
-    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError> {
-        instance::read(self, &group, known).await
+    async fn instance(&self, job: JobId) -> Result<Reply<Option<InstanceDetail>>, BackendError> {
+        instance::read_one(self, &job).await
+    }
+
+    async fn instances(
+        &self,
+        group: GroupName,
+        from: InstancesFrom,
+    ) -> Result<Reply<Instances>, BackendError> {
+        instance::read(self, &group, from).await
     }
 }
 

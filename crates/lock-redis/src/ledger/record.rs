@@ -109,12 +109,7 @@ impl Record {
         let text = |field| self.text(field).map(str::to_owned);
         Some(Instance {
             name,
-            definition: Definition {
-                schedule: text("schedule")?,
-                dst: text("dst")?,
-                payload: text("payload")?,
-                once,
-            },
+            definition: Definition { schedule: text("schedule")?, dst: text("dst")?, once },
             revision: self.parsed("revision")?,
             added_by: text("added_by")?,
             added_at: self.micros("added_at")?,

@@ -11,9 +11,11 @@
 --               trigger:<uuid> = {job, given, until, µs, payload = true if it has one}
 --               backfill:<uuid> = {job, given, µs, first, mark, last, ms, count, done, schedule, dst}
 -- payloads of a group: HASH   "<job>\n<run>" = the payload of a pending trigger or of an open run
+--                               <job> = the payload of an instance   "\nbytes" = the total length of these
 -- nodes of a group: HASH   <uuid> = {name, jobs, room, kinds, leading, expires}, ms; jobs = the hash of its jobs and their
 --                          schedules; kinds, separated by slashes
--- instances of a group: HASH   <job> = {schedule, dst, payload, once, kept, revision, added_by, added_at, since}, ms and µs
+-- instances of a group: HASH   <job> = {schedule, dst, once, kept, revision, added_by, added_at, since}, ms and µs
+-- names of instances: ZSET of <job>, each with the score 0, so that they are in order
 -- changes of instances: LIST of '<revision> <job>', newest first
 -- summaries of a group: HASH   <job> or <kind>/ = {schedule, dst, terms, alert, ms, since, ms, described, µs, recent = outcomes, newest first, separated by spaces,
 --               last = the last attempt that was no skip, success, µs, failing, µs}
@@ -93,12 +95,12 @@ local function has_run_once(job)
   return job.once and (job.instance == '' or tonumber(job.mark) >= tonumber(job.once))
 end
 
--- Records a change of an instance, and returns its revision. Changes are kept for a minute, at most 1000.
+-- Records a change of an instance, and returns its revision. Changes are kept for a minute, at most 500.
 local function record_change(group, changes, name)
   local revision = int(next_revision(redis.call('HGET', group, 'instances')))
   redis.call('HSET', group, 'instances', revision)
   redis.call('LPUSH', changes, revision .. ' ' .. name)
-  redis.call('LTRIM', changes, '0', '999')
+  redis.call('LTRIM', changes, '0', '499')
   local oldest = redis.call('LRANGE', changes, '-1', '-1')[1]
   while oldest and now_ms - tonumber(string.match(oldest, '^%d+')) > 60000 do
     redis.call('LTRIM', changes, '0', '-2')
@@ -110,6 +112,27 @@ end
 
 -- Removes the payload of a run, if it has one.
 local function drop_payload(key, job, run) redis.call('HDEL', key, job .. '\n' .. run) end
+
+-- Sets the payload of an instance, or removes it if it is empty. A longer one is only set if the total length stays
+-- within `max`. Returns whether it was set.
+local function set_payload(key, job, payload, max)
+  local length = #(redis.call('HGET', key, job) or '')
+  if length == 0 and payload == '' then return true end
+  local bytes = tonumber(redis.call('HGET', key, '\nbytes') or 0) - length + #payload
+  if #payload > length and bytes > max then return false end
+  if payload == '' then redis.call('HDEL', key, job) else redis.call('HSET', key, job, payload) end
+  if bytes > 0 then redis.call('HSET', key, '\nbytes', int(bytes)) else redis.call('HDEL', key, '\nbytes') end
+  return true
+end
+
+-- Removes the definition of an instance and its payload, and returns whether there was one.
+local function undefine(keys, name)
+  redis.call('ZREM', keys.names, name)
+  set_payload(keys.payloads, name, '', 0)
+  if redis.call('HDEL', keys.instances, name) == 0 then return false end
+  record_change(keys.group, keys.changes, name)
+  return true
+end
 
 -- Withdraws the triggers and backfills of a job, and its controls if asked to. The revision of the group is raised if they changed.
 local function drop_controls(group, payloads, name, with_controls)
@@ -128,7 +151,7 @@ end
 -- Removes the definition of an instance that has run once, and has no open run. Its record expires.
 local function conclude(keys, name, job)
   if not has_run_once(job) or job.open ~= '' then return end
-  if redis.call('HDEL', keys.instances, name) == 1 then record_change(keys.group, keys.changes, name) end
+  undefine(keys, name)
   redis.call('HDEL', keys.summaries, name)
   redis.call('HSET', keys.job, 'instance', '')
   redis.call('PEXPIRE', keys.job, job.kept)

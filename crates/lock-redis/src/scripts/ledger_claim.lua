@@ -2,7 +2,7 @@
 -- rules of lock-ledger's `RunLedger`. Everything is read before anything is written.
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group   5 instances of the group   6 their changes
---      7 summaries   8 payloads
+--      7 summaries   8 payloads   9 names of the instances
 -- ARGV 1 job   2 run   3 claim   4 claim of the previous attempt, or ''   5 budget of failures   6 of orphanings
 --      7 first run of a skip, or ''   8 its count   9 its detail   10 fingerprint of the schedule
 --      11 revision of the job's controls   12 skip | queue | replace | allow   13 maximum number of open runs
@@ -20,11 +20,12 @@ local job = fields(KEYS[1])
 if not job.mark then return answer('unregistered') end
 
 local keys = {job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}
-keys.summaries, keys.payloads = KEYS[7], KEYS[8]
+keys.summaries, keys.payloads, keys.names = KEYS[7], KEYS[8], KEYS[9]
 local open = find_open(KEYS[2], name, run)
 
 local function claimed(token, number, failures)
   local payload = string.find(run, '^trigger:') and redis.call('HGET', KEYS[8], name .. '\n' .. run)
+  if not payload and job.instance then payload = redis.call('HGET', KEYS[8], name) end
   return answer('claimed', token, int(number), int(failures), payload or '')
 end
 

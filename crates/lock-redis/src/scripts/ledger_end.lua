@@ -2,14 +2,14 @@
 -- another node, the revision of the group is raised so that the leader looks immediately. A cancelled run has ended.
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group   5 instances of the group   6 their changes
---      7 summaries   8 payloads
+--      7 summaries   8 payloads   9 names of the instances
 -- ARGV 1 job   2 run   3 claim   4 outcome   5 detail   6 finish | retry | reassign | requeue   7 length of the history
 --      8 the time for which no other node continues a requeued run, ms, or ''
 --
 -- replies, each after the server's time in µs: recorded | gone
 local name, run, claim, next = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
 local keys = {job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}
-keys.summaries, keys.payloads = KEYS[7], KEYS[8]
+keys.summaries, keys.payloads, keys.names = KEYS[7], KEYS[8], KEYS[9]
 local open = find_open(KEYS[2], name, run)
 if not open or open.claim ~= claim then
   return answer(remembers(KEYS[3], run, claim) and 'recorded' or 'gone')

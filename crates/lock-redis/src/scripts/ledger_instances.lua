@@ -1,17 +1,17 @@
--- Reads the instances that have changed since a revision.
+-- Reads the instances that have changed since a revision, or a page of all of them.
 --
--- KEYS 1 group   2 instances of the group   3 their changes
--- ARGV 1 known revision
+-- KEYS 1 group   2 instances of the group   3 their changes   4 their names
+-- ARGV 1 known revision, or '' to read a page   2 the name that the page follows, or ''   3 maximum number of instances
 --
 -- replies, each after the server's time in µs:
 --   unchanged
 --   changed, revision, then for each changed one: job, definition (JSON) or '' if it was removed
---   all, revision, then for each: job, definition (JSON)
+--   all, revision, the name that the next page follows, or '', then for each: job, definition (JSON)
 local revision = redis.call('HGET', KEYS[1], 'instances') or '0'
 if revision == ARGV[1] then return answer('unchanged') end
 local changed, seen, known = answer('changed', revision), {}, false
 local from = 0
-while not known do
+while not known and ARGV[1] ~= '' do
   -- Read in parts, since most readers have missed only a few changes.
   local part = redis.call('LRANGE', KEYS[3], int(from), int(from + 31))
   if #part == 0 then break end
@@ -30,6 +30,11 @@ while not known do
   from = from + 32
 end
 if known then return changed end
-local reply = answer('all', revision)
-append_fields(reply, KEYS[2])
+local first = ARGV[2] ~= '' and '(' .. ARGV[2] or '-'
+local names = redis.call('ZRANGEBYLEX', KEYS[4], first, '+', 'LIMIT', '0', ARGV[3])
+local reply = answer('all', revision, #names == tonumber(ARGV[3]) and names[#names] or '')
+for _, name in ipairs(names) do
+  reply[#reply + 1] = name
+  reply[#reply + 1] = redis.call('HGET', KEYS[2], name) or ''
+end
 return reply

@@ -34,6 +34,11 @@ try('PTTL', KEYS[1])
 try('GET', KEYS[2])
 if ARGV[3] == '1' then try('SPUBLISH', ARGV[1], '0') else try('PUBLISH', ARGV[1], '0') end
 if ARGV[2] == 'ledger' then
+  -- The key is deleted with its last member.
+  if try('ZADD', KEYS[2], '0', 'probe') then
+    try('ZRANGEBYLEX', KEYS[2], '-', '+')
+    try('ZREM', KEYS[2], 'probe')
+  end
   try('LPUSH', KEYS[2], 'probe')
   try('LTRIM', KEYS[2], '0', '0')
   try('LRANGE', KEYS[2], '0', '0')

@@ -9,8 +9,8 @@ use super::{
 use lock_core::LockName;
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, ClaimReply, ClaimRequest, Definition, EndReply, HeartbeatRequest,
-    Instance, Instances, JobCommand, JobId, LiveNode, PauseNote, Removal, RemoveReply, RunId, RunOutcome,
-    RunRenewal,
+    Instance, InstanceDetail, Instances, InstancesFrom, JobCommand, JobId, LiveNode, MAX_INSTANCES_READ,
+    PauseNote, Removal, RemoveReply, RunId, RunOutcome, RunRenewal,
 };
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ const UNKNOWN: u64 = u64::MAX;
 pub(super) struct InstanceFixture {
     pub(super) ledger: LedgerFixture,
     pub(super) definition: Definition,
+    pub(super) payload: String,
 }
 
 impl InstanceFixture {
@@ -28,13 +29,9 @@ impl InstanceFixture {
     pub(super) async fn new(h: &impl LedgerHarness, hint: &str) -> Self {
         let mut ledger = LedgerFixture::new(h, hint).await;
         ledger.job.name = LockName::new("import/tenant-7").expect("valid name");
-        let definition = Definition {
-            schedule: "* * * * * *".to_owned(),
-            dst: "run_once first".to_owned(),
-            payload: "{\"tenant\":7}".to_owned(),
-            once: None,
-        };
-        Self { ledger, definition }
+        let definition =
+            Definition { schedule: "* * * * * *".to_owned(), dst: "run_once first".to_owned(), once: None };
+        Self { ledger, definition, payload: "{\"tenant\":7}".to_owned() }
     }
 
     /// Adds the instance, and waits until its first scheduled times are due.
@@ -54,7 +51,8 @@ impl InstanceFixture {
 
     async fn add_as(&self, name: &LockName) -> AddReply {
         let job = JobId { group: self.ledger.job.group.clone(), name: name.clone() };
-        let request = AddRequest { job, definition: self.definition.clone(), added_by: "node".to_owned() };
+        let (definition, payload) = (self.definition.clone(), self.payload.clone());
+        let request = AddRequest { job, definition, payload, added_by: "node".to_owned() };
         self.ledger.client().add(request).await.expect("ledger call failed").outcome
     }
 
@@ -64,14 +62,22 @@ impl InstanceFixture {
     }
 
     async fn read(&self, known: u64) -> Instances {
-        let group = self.ledger.job.group.clone();
-        self.ledger.client().instances(group, known).await.expect("ledger call failed").outcome
+        self.read_from(InstancesFrom::Revision(known)).await
     }
 
-    /// Reads all instances, and their revision.
+    async fn read_from(&self, from: InstancesFrom) -> Instances {
+        let group = self.ledger.job.group.clone();
+        self.ledger.client().instances(group, from).await.expect("ledger call failed").outcome
+    }
+
+    async fn read_one(&self) -> Option<InstanceDetail> {
+        self.ledger.client().instance(self.ledger.job.clone()).await.expect("ledger call failed").outcome
+    }
+
+    /// Reads all instances of a small group, and their revision.
     pub(super) async fn all(&self) -> (u64, Vec<Instance>) {
         match self.read(UNKNOWN).await {
-            Instances::All { revision, instances } => (revision, instances),
+            Instances::All { revision, instances, next: None } => (revision, instances),
             other => panic!("unexpected reply to an unknown revision: {other:?}"),
         }
     }
@@ -99,6 +105,7 @@ impl InstanceFixture {
         assert_eq!(ledger.open_runs().await, [], "an open run is left");
         assert_eq!(ledger.history().await, [], "a history is left");
         assert_eq!(self.all().await.1, [], "a definition is left");
+        assert_eq!(self.read_one().await, None, "a definition is left");
     }
 }
 
@@ -116,6 +123,8 @@ pub async fn an_added_instance_is_read_by_all(h: &impl LedgerHarness) {
     assert_eq!((name, definition), (&fixture.ledger.job.name, &fixture.definition));
     assert_eq!((added_by.as_str(), *of_one), ("node", revision));
     assert!(*added_at > sent && revision >= added_at.as_millis(), "{added_at:?}");
+    let detail = InstanceDetail { instance: instances[0].clone(), payload: fixture.payload.clone() };
+    assert_eq!(fixture.read_one().await, Some(detail));
     let another = h.another_ledger(&fixture.ledger.client).await;
     let node = LiveNode {
         id: *lock_core::backend::ProcessId::random().as_uuid(),
@@ -145,7 +154,7 @@ pub async fn a_repeated_add_changes_nothing(h: &impl LedgerHarness) {
 pub async fn a_changed_definition_outdates_a_claim(h: &impl LedgerHarness) {
     let mut fixture = InstanceFixture::added(h, "outdated").await;
     let old = fixture.request(fixture.ledger.instant(2)).await;
-    fixture.definition.payload = "8".to_owned();
+    fixture.payload = "8".to_owned();
     assert_eq!(fixture.add().await, AddReply::Changed);
     assert_eq!(fixture.ledger.send(old.clone()).await, ClaimReply::Outdated);
     let unread = ClaimRequest { definition: 0, ..old.clone() };
@@ -158,7 +167,7 @@ pub async fn a_changed_definition_outdates_a_claim(h: &impl LedgerHarness) {
 pub async fn a_changed_schedule_starts_now_and_a_payload_does_not(h: &impl LedgerHarness) {
     let mut fixture = InstanceFixture::added(h, "changed").await;
     let before = fixture.ledger.watermark(0).await;
-    fixture.definition.payload = "8".to_owned();
+    fixture.payload = "8".to_owned();
     fixture.add().await;
     assert_eq!(fixture.ledger.watermark(0).await, before);
     fixture.definition.schedule = "@hourly".to_owned();
@@ -273,7 +282,7 @@ pub async fn a_reader_learns_what_has_changed(h: &impl LedgerHarness) {
         names.iter().collect::<Vec<_>>()
     );
     assert_eq!(fixture.read(known).await, Instances::Unchanged);
-    fixture.definition.payload = "8".to_owned();
+    fixture.payload = "8".to_owned();
     for name in [&names[7], &names[3]] {
         assert_eq!(fixture.add_as(name).await, AddReply::Changed);
     }
@@ -285,10 +294,7 @@ pub async fn a_reader_learns_what_has_changed(h: &impl LedgerHarness) {
         panic!("expected a list of changes");
     };
     assert!(revision > known);
-    assert_eq!(
-        instances.iter().map(|of| (&of.name, of.definition.payload.as_str())).collect::<Vec<_>>(),
-        [(&names[7], "8")]
-    );
+    assert_eq!(instances.iter().map(|of| &of.name).collect::<Vec<_>>(), [&names[7]]);
     assert_eq!(removed, [names[3].clone(), names[5].clone()]);
     let (revision_of_all, all) = fixture.all().await;
     assert_eq!((revision_of_all, all.len()), (revision, 78));
@@ -304,9 +310,69 @@ pub async fn a_reader_learns_what_has_changed(h: &impl LedgerHarness) {
 pub async fn texts_of_every_shape_are_stored(h: &impl LedgerHarness) {
     let mut fixture = InstanceFixture::new(h, "texts").await;
     for payload in ["\"\\ \u{1}\n/{}[]\" ü 語 \u{1f980}".to_owned(), String::new(), "x".repeat(64 * 1024)] {
-        fixture.definition.payload = payload;
+        fixture.payload = payload;
         fixture.add().await;
-        let (_, instances) = fixture.all().await;
-        assert_eq!(instances[0].definition, fixture.definition);
+        let detail = fixture.read_one().await.expect("the instance exists");
+        assert_eq!(
+            (detail.payload, detail.instance.definition),
+            (fixture.payload.clone(), fixture.definition.clone())
+        );
     }
+}
+
+/// A large group is read page by page, in the order of the names, and without payloads.
+pub async fn a_large_group_is_read_in_pages(h: &impl LedgerHarness) {
+    let mut fixture = InstanceFixture::new(h, "pages").await;
+    let total = MAX_INSTANCES_READ + 7;
+    let names: Vec<_> =
+        (0..total).map(|n| LockName::new(format!("import/{n:04}")).expect("valid name")).collect();
+    for name in names.iter().rev() {
+        assert_eq!(fixture.add_as(name).await, AddReply::Added);
+    }
+    let Instances::All { revision, instances: first, next: Some(next) } = fixture.read(UNKNOWN).await else {
+        panic!("expected the first of several pages");
+    };
+    assert_eq!((first.len(), &next), (MAX_INSTANCES_READ, &names[MAX_INSTANCES_READ - 1]));
+    fixture.ledger.job.name = names[3].clone();
+    fixture.remove(Removal::KeepRecord).await;
+    let page = fixture.read_from(InstancesFrom::Name(next)).await;
+    let Instances::All { instances: second, next: None, .. } = page else {
+        panic!("expected the last page: {page:?}");
+    };
+    let read: Vec<_> = first.iter().chain(&second).map(|instance| &instance.name).collect();
+    assert_eq!(read, names.iter().collect::<Vec<_>>());
+    let changes = fixture.read(revision).await;
+    let Instances::Changed { instances, removed, .. } = changes else {
+        panic!("expected the changes since the first page: {changes:?}");
+    };
+    assert_eq!((instances.len(), removed), (0, vec![names[3].clone()]));
+}
+
+/// Each claim of a run returns the instance's current payload, unless its trigger has one.
+pub async fn a_claim_returns_the_instance_payload(h: &impl LedgerHarness) {
+    let mut fixture = InstanceFixture::added(h, "instance-payload").await;
+    let request = fixture.request(fixture.ledger.instant(1)).await;
+    let (run, payload) = fixture.ledger.granted_with(request.clone()).await;
+    assert_eq!(payload.as_deref(), Some("{\"tenant\":7}"));
+    let (_, repeated) = fixture.ledger.granted_with(request).await;
+    assert_eq!(repeated, payload, "a repeated claim must return it again");
+    fixture.payload = "8".to_owned();
+    fixture.add().await;
+    fixture.ledger.end(&run, RunOutcome::Failed, AfterAttempt::Retry).await;
+    let (again, payload) = fixture.ledger.granted_with(fixture.ledger.after(&run, 1)).await;
+    assert_eq!(payload.as_deref(), Some("8"));
+    fixture.finish(&again).await;
+    for (given, expected) in [(Some("9"), "9"), (None, "8")] {
+        let id = *lock_core::backend::ProcessId::random().as_uuid();
+        let payload = given.map(str::to_owned);
+        fixture.ledger.command(JobCommand::Trigger { id, life: SHORT * 100, payload }).await;
+        let request = fixture.request(RunId::Triggered(id)).await;
+        let (run, payload) = fixture.ledger.granted_with(request).await;
+        assert_eq!(payload.as_deref(), Some(expected));
+        fixture.finish(&run).await;
+    }
+    fixture.payload = String::new();
+    fixture.add().await;
+    let request = fixture.request(fixture.ledger.instant(2)).await;
+    assert_eq!(fixture.ledger.granted_with(request).await.1, None, "an empty payload must count as none");
 }

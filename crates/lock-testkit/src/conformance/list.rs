@@ -217,6 +217,8 @@ macro_rules! each_ledger_property {
             instance::a_forgotten_instance_leaves_nothing,
             instance::a_reader_learns_what_has_changed,
             instance::texts_of_every_shape_are_stored,
+            instance::a_large_group_is_read_in_pages,
+            instance::a_claim_returns_the_instance_payload,
             once::an_instant_in_the_past_runs_once,
             once::a_run_keeps_its_name_for_a_while,
             once::a_skipped_run_has_run,

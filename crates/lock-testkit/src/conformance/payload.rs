@@ -25,7 +25,7 @@ impl LedgerFixture {
     }
 
     /// Sends a claim and returns its payload. Panics unless the claim is granted.
-    async fn granted_with(&self, request: ClaimRequest) -> (Run, Option<String>) {
+    pub(super) async fn granted_with(&self, request: ClaimRequest) -> (Run, Option<String>) {
         let (run, claim) = (request.run, request.claim);
         match self.send(request).await {
             ClaimReply::Claimed { token, attempt, failures, payload } => {

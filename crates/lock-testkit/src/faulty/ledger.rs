@@ -8,9 +8,9 @@ use lock_core::{
 };
 use lock_ledger::{
     AddReply, AddRequest, Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,
-    FleetControls, GroupName, GroupSummary, HeartbeatReply, HeartbeatRequest, Instances, JobCommand,
-    JobDescription, JobId, OpenRun, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunLedger,
-    RunRenewal,
+    FleetControls, GroupName, GroupSummary, HeartbeatReply, HeartbeatRequest, InstanceDetail, Instances,
+    InstancesFrom, JobCommand, JobDescription, JobId, OpenRun, RegisteredJob, Registration, Removal,
+    RemoveReply, RenewRun, RunLedger, RunRenewal,
 };
 use std::{fmt, sync::Arc};
 
@@ -115,10 +115,18 @@ impl RunLedger for FaultyLedger {
         self.inner.remove(job, removal).await
     }
 
-    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError> {
+    async fn instance(&self, job: JobId) -> Result<Reply<Option<InstanceDetail>>, BackendError> {
+        self.inner.instance(job).await
+    }
+
+    async fn instances(
+        &self,
+        group: GroupName,
+        from: InstancesFrom,
+    ) -> Result<Reply<Instances>, BackendError> {
         let instances = || {
-            let (inner, group) = (self.inner.clone(), group.clone());
-            async move { inner.instances(group, known).await }
+            let (inner, group, from) = (self.inner.clone(), group.clone(), from.clone());
+            async move { inner.instances(group, from).await }
         };
         carry_out(&self.plan, Op::Instances, instances, Err).await
     }

@@ -6,9 +6,9 @@ use lock_core::{LockName, backend::ProcessId, clock::UtcTime};
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, Backfill, BackfillRequest, CatchUp, ClaimId, ClaimReply,
     ClaimRequest, CommandReply, Definition, EndReply, EndRequest, FleetControls, GroupLedger, GroupName,
-    HeartbeatRequest, Instance, Instances, JobCommand, JobControls, JobDescription, JobId, LiveNode, Once,
-    OverlapRule, PauseNote, PoolLimit, Registration, Removal, RemoveReply, RenewRun, RetryOf, RunId,
-    RunLedger, RunOutcome, RunRenewal, Skip,
+    HeartbeatRequest, Instance, Instances, InstancesFrom, JobCommand, JobControls, JobDescription, JobId,
+    LiveNode, Once, OverlapRule, PauseNote, PoolLimit, Registration, Removal, RemoveReply, RenewRun, RetryOf,
+    RunId, RunLedger, RunOutcome, RunRenewal, Skip,
 };
 use lock_testkit::{RedisServer, Seed, Stream};
 use std::{collections::BTreeMap, time::Duration};
@@ -66,7 +66,7 @@ impl Run {
 
     /// Returns the instances of the model.
     fn defined(&self) -> Vec<Instance> {
-        match self.model.instances(u64::MAX) {
+        match self.model.instances(&InstancesFrom::Revision(u64::MAX)) {
             Instances::All { instances, .. } => instances,
             _ => panic!("no group has that revision"),
         }
@@ -91,10 +91,14 @@ impl Run {
             let definition = Definition {
                 schedule: self.pick(&["@hourly", "@daily"]).to_owned(),
                 dst: String::new(),
-                payload: self.pick(&["1", "\"ü\""]).to_owned(),
                 once: self.random.chance(0.3).then_some(once),
             };
-            let request = AddRequest { job, definition, added_by: "a".to_owned() };
+            let request = AddRequest {
+                job: job.clone(),
+                definition,
+                payload: self.pick(&["", "1", "\"ü\""]).to_owned(),
+                added_by: "a".to_owned(),
+            };
             let reply = self.ledger.add(request.clone()).await.unwrap();
             assert_eq!(reply.outcome, self.model.add(reply.now, &request));
             self.count(match reply.outcome {
@@ -107,9 +111,11 @@ impl Run {
         }
         let mut revisions: Vec<_> = self.defined().iter().map(|instance| instance.revision).collect();
         revisions.extend([0, self.known, u64::MAX]);
-        let known = self.pick(&revisions);
-        let read = self.ledger.instances(self.group.clone(), known).await.unwrap().outcome;
-        assert_eq!(read, self.model.instances(known));
+        let from = InstancesFrom::Revision(self.pick(&revisions));
+        let read = self.ledger.instances(self.group.clone(), from.clone()).await.unwrap().outcome;
+        assert_eq!(read, self.model.instances(&from));
+        let one = self.ledger.instance(job.clone()).await.unwrap().outcome;
+        assert_eq!(one, self.model.instance(&job.name));
         if let Instances::Changed { revision, .. } | Instances::All { revision, .. } = read {
             self.known = revision;
         }

@@ -5,8 +5,9 @@ use crate::client::RedisBackend;
 use lock_core::clock::UtcTime;
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, DEFAULT_HISTORY,
-    Definition, EndReply, EndRequest, FleetControls, GroupName, Instances, JobCommand, JobId, OverlapRule,
-    PauseNote, Registration, RenewRun, RetryOf, RunId, RunLedger, RunOutcome, RunRenewal, RunState, Skip,
+    Definition, EndReply, EndRequest, FleetControls, GroupName, Instances, InstancesFrom, JobCommand, JobId,
+    MAX_INSTANCE_PAYLOADS, OverlapRule, PauseNote, Registration, Removal, RenewRun, RetryOf, RunId,
+    RunLedger, RunOutcome, RunRenewal, RunState, Skip,
 };
 use lock_testkit::RedisServer;
 use std::time::Duration;
@@ -206,19 +207,20 @@ async fn open_run_survives_the_loss_of_its_job() {
 async fn an_instance_that_is_added_again_outlives_the_loss_of_its_job() {
     let ledger = Ledger::new().await;
     let job = JobId { name: name("import/7"), ..ledger.job.clone() };
-    let definition = Definition {
-        schedule: "* * * * *".to_owned(),
-        dst: String::new(),
-        payload: "7".to_owned(),
-        once: None,
-    };
-    let request = AddRequest { job: job.clone(), definition, added_by: "a".to_owned() };
+    let definition = Definition { schedule: "* * * * *".to_owned(), dst: String::new(), once: None };
+    let request =
+        AddRequest { job: job.clone(), definition, payload: "7".to_owned(), added_by: "a".to_owned() };
     let add = async || ledger.ledger.add(request.clone()).await.expect("it answers");
     assert_eq!(add().await.outcome, AddReply::Added);
     ledger.server.command(&["DEL", "distlock:ledger:2:job:{g}:import/7"]);
     let added = add().await;
     tokio::time::sleep(Duration::from_millis(20)).await;
-    let read = ledger.ledger.instances(job.group.clone(), 0).await.expect("it answers").outcome;
+    let read = ledger
+        .ledger
+        .instances(job.group.clone(), InstancesFrom::Revision(0))
+        .await
+        .expect("it answers")
+        .outcome;
     let (Instances::All { instances, .. } | Instances::Changed { instances, .. }) = read else {
         panic!("an instance was added: {read:?}")
     };
@@ -231,4 +233,33 @@ async fn an_instance_that_is_added_again_outlives_the_loss_of_its_job() {
     assert_eq!(past, ClaimReply::Superseded, "nothing for the past");
     let claimed = claim_at(UtcTime::from_millis(added.now.as_millis() + 1)).await.outcome;
     assert!(matches!(claimed, ClaimReply::Claimed { .. }), "{claimed:?}");
+}
+
+/// The sum is a field beside the payloads, so that it is lost only together with them.
+#[tokio::test]
+async fn sum_of_the_payloads_follows_every_change() {
+    const PAYLOADS: &str = "distlock:ledger:2:payloads:{g}";
+    let ledger = Ledger::new().await;
+    let sum = || ledger.server.command(&["HGET", PAYLOADS, "\nbytes"]).text().to_owned();
+    let job = |id: &str| JobId { name: name(&format!("import/{id}")), ..ledger.job.clone() };
+    let add = async |id: &str, payload: &str| {
+        let definition = Definition { schedule: "* * * * *".to_owned(), dst: String::new(), once: None };
+        let payload = payload.to_owned();
+        let request = AddRequest { job: job(id), definition, payload, added_by: "a".to_owned() };
+        ledger.ledger.add(request).await.expect("it answers").outcome
+    };
+    for (payload, expected) in [("12345", "5"), ("1", "1"), ("123", "3")] {
+        add("7", payload).await;
+        assert_eq!(sum(), expected);
+    }
+    let almost = (MAX_INSTANCE_PAYLOADS - 1).to_string();
+    ledger.server.command(&["HSET", PAYLOADS, "\nbytes", &almost]);
+    assert_eq!(add("8", "12").await, AddReply::PayloadsTooLarge);
+    assert_eq!(add("7", "1").await, AddReply::Changed, "a shorter payload makes room");
+    assert_eq!(add("8", "12").await, AddReply::Added);
+    ledger.server.command(&["HSET", PAYLOADS, "\nbytes", "3"]);
+    ledger.ledger.remove(job("8"), Removal::KeepRecord).await.expect("it answers");
+    assert_eq!(sum(), "1");
+    ledger.ledger.remove(job("7"), Removal::Forget).await.expect("it answers");
+    assert_eq!(ledger.server.command(&["EXISTS", PAYLOADS]).integer(), 0, "nothing is left");
 }

@@ -9,6 +9,7 @@ mod fleet_node;
 mod forked;
 mod groups;
 mod instances;
+mod large_group;
 mod leaders;
 mod life;
 mod load;

@@ -10,9 +10,9 @@ use lock_core::{
 use lock_ledger::{
     AddReply, AddRequest, AfterAttempt, Attempt, ClaimId, ClaimReply, ClaimRequest, CommandReply,
     DEFAULT_HISTORY, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
-    HeartbeatRequest, Instances, JobCommand, JobControls, JobDescription, JobId, MAX_TRIGGERS_PER_JOB,
-    MemoryLedger, OpenRun, OverlapRule, PauseNote, RegisteredJob, Registration, Removal, RemoveReply,
-    RenewRun, RunLedger, RunOutcome, RunRenewal, RunState, Skip, Trigger,
+    HeartbeatRequest, InstanceDetail, Instances, InstancesFrom, JobCommand, JobControls, JobDescription,
+    JobId, MAX_TRIGGERS_PER_JOB, MemoryLedger, OpenRun, OverlapRule, PauseNote, RegisteredJob, Registration,
+    Removal, RemoveReply, RenewRun, RunLedger, RunOutcome, RunRenewal, RunState, Skip, Trigger,
 };
 use lock_testkit::{
     conformance::{self, LedgerHarness},
@@ -125,8 +125,12 @@ impl BuggyLedger {
             *max = max.saturating_add(1);
         }
         if self.bug == Some(IgnoresDefinitions)
-            && let Instances::All { instances, .. } =
-                self.inner.instances(r.job.group.clone(), u64::MAX).await.unwrap().outcome
+            && let Instances::All { instances, .. } = self
+                .inner
+                .instances(r.job.group.clone(), InstancesFrom::Revision(u64::MAX))
+                .await
+                .unwrap()
+                .outcome
         {
             let of_job = instances.iter().find(|instance| instance.name == r.job.name);
             r.definition = of_job.map_or(r.definition, |instance| instance.revision);
@@ -410,8 +414,16 @@ impl RunLedger for BuggyLedger {
         self.inner.remove(job, removal).await
     }
 
-    async fn instances(&self, group: GroupName, known: u64) -> Result<Reply<Instances>, BackendError> {
-        let mut reply = self.inner.instances(group, known).await?;
+    async fn instance(&self, job: JobId) -> Result<Reply<Option<InstanceDetail>>, BackendError> {
+        self.inner.instance(job).await
+    }
+
+    async fn instances(
+        &self,
+        group: GroupName,
+        from: InstancesFrom,
+    ) -> Result<Reply<Instances>, BackendError> {
+        let mut reply = self.inner.instances(group, from).await?;
         if let (Some(HidesRemovals), Instances::Changed { removed, .. }) = (self.bug, &mut reply.outcome) {
             removed.clear();
         }
