@@ -119,13 +119,15 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// Returns [`CronErrorKind::InvalidSchedule`] if the schedule is invalid, and otherwise the
-    /// errors of [`pause`](Self::pause).
+    /// Returns [`CronErrorKind::InvalidSchedule`] if the schedule is invalid or has no further runs,
+    /// and otherwise the errors of [`pause`](Self::pause).
     ///
     /// # Cancel safety
     /// If the future is dropped, the command may or may not have been applied. It can be repeated.
     pub async fn replace(&self, job: &str, schedule: &str) -> Result<(), CronError> {
-        let (schedule, _) = kind::write_schedule(&LockName::new(job)?, &Schedule::cron(schedule)?)?;
+        let (name, schedule) = (LockName::new(job)?, Schedule::cron(schedule)?);
+        kind::check_upcoming(&name, &schedule, self.shared.node.ledger.now())?;
+        let (schedule, _) = kind::write_schedule(&name, &schedule)?;
         self.command(job, JobCommand::Replace(schedule)).await.map(drop)
     }
 

@@ -64,12 +64,12 @@ impl CronError {
 
     /// Adds the name of the job to which the error applies.
     pub(crate) fn of_job(self, job: &str) -> Self {
-        self.of(format_args!("job `{job}`"))
+        self.of(format_args!("job `{}`", escaped(job)))
     }
 
     /// Adds the name of the pool to which the error applies.
     pub(crate) fn of_pool(self, pool: &str) -> Self {
-        self.of(format_args!("pool `{pool}`"))
+        self.of(format_args!("pool `{}`", escaped(pool)))
     }
 
     fn of(self, refused: fmt::Arguments<'_>) -> Self {
@@ -106,6 +106,17 @@ impl CronError {
             _ => false,
         }
     }
+}
+
+/// Escapes the control characters of a refused name, so that an error stays on one line of a log.
+fn escaped(name: &str) -> String {
+    name.chars().fold(String::new(), |mut text, c| {
+        match c.is_control() {
+            true => text.extend(c.escape_default()),
+            false => text.push(c),
+        }
+        text
+    })
 }
 
 impl fmt::Display for CronError {

@@ -47,6 +47,11 @@ pub(crate) fn static_name(text: &str) -> Result<LockName, CronError> {
             "the name contains a slash, which separates a kind from an instance id: use another character";
         return Err(CronError::new(CronErrorKind::InvalidName).about(about));
     }
+    if matches!(text, "." | "..") {
+        let about =
+            "a browser removes `.` and `..` from the address of the job in the console: use another name";
+        return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+    }
     name(text)
 }
 
@@ -106,6 +111,15 @@ pub(crate) fn write_schedule(
     let (text, dst) = (schedule.to_string(), write_dst(schedule.dst_policy()));
     read_schedule(name, &text, &dst)?;
     Ok((text, dst))
+}
+
+/// Returns an error if a schedule has no run of this job after this time.
+pub(crate) fn check_upcoming(
+    name: &LockName,
+    schedule: &Schedule,
+    now: UtcTime,
+) -> Result<(), ScheduleError> {
+    schedule.clone().for_job(name.as_str())?.check_upcoming(now)
 }
 
 /// Returns the schedule of an instance.

@@ -48,6 +48,8 @@ pub enum ScheduleErrorKind {
     InvalidField,
     /// Every field is valid, but no day of any year matches all of them, such as 31 February.
     NeverRuns,
+    /// The schedule has runs, but all of them are in the past.
+    Over,
     /// The word after `@` is unknown.
     UnknownMacro,
     /// The time zone is unknown.

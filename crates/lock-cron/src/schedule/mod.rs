@@ -127,6 +127,17 @@ impl Schedule {
         Self::parse(text).map_err(|problem| problem.in_text(text))
     }
 
+    /// Returns an error if the schedule has no run after this time.
+    pub(crate) fn check_upcoming(&self, now: UtcTime) -> Result<(), ScheduleError> {
+        if self.next_after(now).is_some() {
+            return Ok(());
+        }
+        let text = self.to_string();
+        let but = "has no further runs: use one that runs in the future";
+        let what = format!("the schedule `{text}`");
+        Err(Problem::new(ScheduleErrorKind::Over, 0..text.len(), what, but).in_text(&text))
+    }
+
     fn parse(text: &str) -> Result<Self, Problem> {
         let Text { zone, body, rest } = Text::parse(text)?;
         let times = match body {

@@ -18,6 +18,13 @@ impl Pattern {
         let mut rest = token;
         while !rest.text.is_empty() {
             let (next, after) = word(rest);
+            if next.text.starts_with('#') {
+                return Err(rest.problem(
+                    ScheduleErrorKind::FieldCount,
+                    "the comment",
+                    "is not part of a schedule: remove it",
+                ));
+            }
             words.push(next);
             rest = after;
         }

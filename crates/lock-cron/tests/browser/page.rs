@@ -9,7 +9,7 @@ pub(crate) async fn opened(fixture: &Fixture, hash: &str) -> Browser {
     browser.set_screen(Screen::LAPTOP).await.unwrap();
     browser.open(&format!("{}{hash}", fixture.url())).await.unwrap();
     browser
-        .wait_for("!document.body.hidden && document.querySelector('#link').textContent === '● Live'")
+        .wait_for("!document.querySelector('main').hidden && document.querySelector('#no-script').hidden && document.querySelector('#link').textContent === '● Live'")
         .await
         .unwrap();
     browser

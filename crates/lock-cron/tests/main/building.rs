@@ -42,10 +42,13 @@ async fn invalid_jobs_are_refused() {
         assert!(error.to_string().contains("job `job`"), "the job is named: {error}");
     }
     let long = "n".repeat(201);
-    for name in ["", "a\n", &long] {
+    for (name, shown) in
+        [("", ""), ("a\n", "a\\n"), ("\u{1b}[2J", "\\u{1b}[2J"), (".", "."), ("..", ".."), (&long, &long)]
+    {
         let error = node.job(name, "@daily", secs(1)).register().unwrap_err();
         assert_eq!(error.kind(), CronErrorKind::InvalidName, "{name}");
-        assert!(error.to_string().contains(&format!("job `{name}`")), "{error}");
+        assert!(error.to_string().contains(&format!("job `{shown}`")), "{error}");
+        assert!(!error.to_string().contains(char::is_control), "an error is one line: {error}");
     }
     job().register().unwrap();
     let twice = job().register().unwrap_err();

@@ -100,6 +100,12 @@ fn errors_suggest_a_correction() {
         ("CRON_TZ=Europe/Berlin", Kind::Empty, "", "as in `0 2 * * *`"),
         ("0 2 * *", Kind::FieldCount, "0 2 * *", "has 4 fields, not 5 to 7"),
         ("0 0 2 * * * * *", Kind::FieldCount, "0 0 2 * * * * *", "has 8 fields, not 5 to 7"),
+        (
+            "0 2 * * * # nightly",
+            Kind::FieldCount,
+            "# nightly",
+            "the comment `# nightly` in `0 2 * * * # nightly` is not part",
+        ),
         ("nonsense", Kind::FieldCount, "nonsense", "the pattern `nonsense` has 1 field, not 5 to 7"),
         ("@reboot", Kind::UnknownMacro, "@reboot", "@hourly"),
         ("@daily 5", Kind::UnknownMacro, "@daily 5", "@hourly"),
