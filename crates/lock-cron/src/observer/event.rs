@@ -51,10 +51,19 @@ impl<O: CronObserver + ?Sized> CronObserver for Arc<O> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum CronEvent<'a> {
+    /// The scheduler started. The nodes of a group with the same jobs elect one leader.
+    Joined {
+        /// The group.
+        group: &'a str,
+        /// The hash of this node's jobs, their schedules and its kinds.
+        jobs: u64,
+    },
     /// This node was elected leader.
     Elected {
         /// The group.
         group: &'a str,
+        /// The hash of this node's jobs, as in [`Joined`](Self::Joined).
+        jobs: u64,
         /// The fencing token of the leadership.
         token: FencingToken,
     },
@@ -62,6 +71,8 @@ pub enum CronEvent<'a> {
     Resigned {
         /// The group.
         group: &'a str,
+        /// The hash of this node's jobs, as in [`Joined`](Self::Joined).
+        jobs: u64,
     },
     /// The body of an attempt is starting.
     Started {
@@ -196,8 +207,9 @@ impl<'a> CronEvent<'a> {
     #[must_use]
     pub fn group(&self) -> &'a str {
         match self {
-            Self::Elected { group, .. }
-            | Self::Resigned { group }
+            Self::Joined { group, .. }
+            | Self::Elected { group, .. }
+            | Self::Resigned { group, .. }
             | Self::Started { group, .. }
             | Self::Skipped { group, .. }
             | Self::Ended { group, .. }
@@ -226,7 +238,8 @@ impl<'a> CronEvent<'a> {
             | Self::Overdue { job, .. }
             | Self::OverdueEnded { job, .. } => Some(job),
             Self::DataLost { job, .. } => *job,
-            Self::Elected { .. }
+            Self::Joined { .. }
+            | Self::Elected { .. }
             | Self::Resigned { .. }
             | Self::StoreFailed { .. }
             | Self::ClockChanged { .. }

@@ -1,6 +1,7 @@
 //! The metrics of this crate as OpenTelemetry instruments.
 
 use super::event::{CronEvent, CronObserver};
+use crate::kind::kind_of;
 use lock_core::{__private::Instruments, LockName};
 use opentelemetry::{
     KeyValue,
@@ -12,12 +13,14 @@ use std::fmt;
 const SECONDS: [f64; 14] =
     [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0, 600.0, 3600.0];
 
+type Classifier = Box<dyn Fn(&LockName) -> String + Send + Sync>;
+
 /// An observer that records metrics on a `Meter` of the application. Uses only the OpenTelemetry
 /// API; the application chooses the SDK.
 ///
 /// | instrument | kind, unit | attributes besides `cron.group` |
 /// | --- | --- | --- |
-/// | `cron.leader` | up-down counter: 1 on the node that leads | |
+/// | `cron.leader` | up-down counter: 1 on the node that leads, 0 on the others | `cron.jobs`: the hash of the node's jobs and kinds. Nodes with the same hash elect one leader |
 /// | `cron.start` | counter | `cron.job` |
 /// | `cron.start.lag` | histogram, s: from a run's scheduled time to its claim, excluding catch-up runs | |
 /// | `cron.run.duration` | histogram, s | `cron.job`, `cron.outcome` |
@@ -30,8 +33,8 @@ const SECONDS: [f64; 14] =
 /// | `cron.store.failure` | counter | |
 /// | `cron.clock.offset` | gauge, s: this node's clock minus the server's | |
 ///
-/// The job name is an attribute, so the number of time series grows with the number of jobs and
-/// instances.
+/// `cron.job` is the name of a job in code, and `kind/*` for all instances of a kind, since their number is unbounded.
+/// [`classify`](Self::classify) replaces it.
 ///
 /// ```
 /// use lock_core::{LockFactory, MemoryBackend};
@@ -45,6 +48,7 @@ const SECONDS: [f64; 14] =
 /// # Ok(()) }
 /// ```
 pub struct OtelCronObserver {
+    classifier: Classifier,
     leader: UpDownCounter<i64>,
     start: Counter<u64>,
     lag: Histogram<f64>,
@@ -65,6 +69,7 @@ impl OtelCronObserver {
     pub fn new(meter: &Meter) -> Self {
         let make = Instruments(meter);
         Self {
+            classifier: Box::new(name_or_kind),
             leader: make.up_down_counter("cron.leader", "Groups that this node leads"),
             start: make.counter("cron.start", "Bodies that started"),
             lag: make.seconds_within("cron.start.lag", "From a run's scheduled time to its claim", &SECONDS),
@@ -88,6 +93,28 @@ impl OtelCronObserver {
                 .build(),
         }
     }
+
+    /// Sets the attribute `cron.job` to the value that `classify` returns for the name of a job or an instance. Keep
+    /// the number of values small.
+    ///
+    /// ```
+    /// # let meter = opentelemetry::global::meter("shop");
+    /// use lock_cron::observer::OtelCronObserver;
+    ///
+    /// // A series for each tenant, of which there are few.
+    /// let observer = OtelCronObserver::new(&meter).classify(|job| job.to_string());
+    /// # let _ = observer;
+    /// ```
+    #[must_use]
+    pub fn classify(mut self, classify: impl Fn(&LockName) -> String + Send + Sync + 'static) -> Self {
+        self.classifier = Box::new(classify);
+        self
+    }
+}
+
+/// Returns the name of a job in code, or the kind of an instance.
+fn name_or_kind(job: &LockName) -> String {
+    kind_of(job).map_or_else(|| job.to_string(), |kind| format!("{kind}/*"))
 }
 
 impl fmt::Debug for OtelCronObserver {
@@ -101,15 +128,21 @@ impl CronObserver for OtelCronObserver {
         let group = [KeyValue::new("cron.group", event.group().to_owned())];
         let of_job = |job: &LockName| {
             let [group] = group.clone();
-            [group, KeyValue::new("cron.job", job.to_string())]
+            [group, KeyValue::new("cron.job", (self.classifier)(job))]
         };
         let with = |job: &LockName, key: &'static str, value: &'static str| {
             let [group, job] = of_job(job);
             [group, job, KeyValue::new(key, value)]
         };
+        let lead = |jobs: u64, by| {
+            let [group] = group.clone();
+            self.leader.add(by, &[group, KeyValue::new("cron.jobs", format!("{jobs:016x}"))]);
+        };
         match *event {
-            CronEvent::Elected { .. } => self.leader.add(1, &group),
-            CronEvent::Resigned { .. } => self.leader.add(-1, &group),
+            // The series exists on each node, so that a group without a leader is not a group without series.
+            CronEvent::Joined { jobs, .. } => lead(jobs, 0),
+            CronEvent::Elected { jobs, .. } => lead(jobs, 1),
+            CronEvent::Resigned { jobs, .. } => lead(jobs, -1),
             CronEvent::Started { job, lag, attempt, catch_up, .. } => {
                 self.start.add(1, &of_job(job));
                 if attempt == 1 && !catch_up {

@@ -29,10 +29,11 @@ pub(crate) fn attempt_span(
 /// Logs an event.
 pub(super) fn event(event: &CronEvent<'_>) {
     match *event {
-        CronEvent::Elected { group, token } => {
+        CronEvent::Joined { group, .. } => tracing::debug!(cron.group = group, "scheduler started"),
+        CronEvent::Elected { group, token, .. } => {
             tracing::info!(cron.group = group, cron.token = token.get(), "leadership acquired");
         }
-        CronEvent::Resigned { group } => tracing::info!(cron.group = group, "leadership ended"),
+        CronEvent::Resigned { group, .. } => tracing::info!(cron.group = group, "leadership ended"),
         CronEvent::Started { group, job, run, attempt, lag, .. } => {
             let lag_ms = (attempt == 1).then_some(lag.as_millis() as u64);
             tracing::debug!(cron.group = group, cron.job = %job, cron.run = %run, cron.attempt = attempt, lag_ms, "run started");

@@ -51,7 +51,8 @@ impl RunLoop {
         let token = guard.fencing_token();
         self.leadership = Some(Leadership::new(guard));
         self.shared.leading.store(true, Ordering::SeqCst);
-        self.shared.node.observers.notify(|group| CronEvent::Elected { group, token });
+        let jobs = self.fingerprint;
+        self.shared.node.observers.notify(|group| CronEvent::Elected { group, jobs, token });
         self.planner.elected();
         self.read_all_controls();
         self.unowned = UnownedJobs::default();
@@ -79,7 +80,8 @@ impl RunLoop {
     pub(super) fn follow(&mut self) -> Option<LockGuard> {
         let Leadership { guard, .. } = self.leadership.take()?;
         self.shared.leading.store(false, Ordering::SeqCst);
-        self.shared.node.observers.notify(|group| CronEvent::Resigned { group });
+        let jobs = self.fingerprint;
+        self.shared.node.observers.notify(|group| CronEvent::Resigned { group, jobs });
         self.planner.resigned();
         self.hand_over_overdue();
         Some(guard)

@@ -1,7 +1,9 @@
 //! The main loop: plan, execute, wait for the next event; and the phases of its shutdown.
 
 use super::{effect::Effect, leadership, phase::Phase, state::RunLoop};
-use crate::{error::CronError, node::ShutdownStage, plan::Budget, running::CancelReason};
+use crate::{
+    error::CronError, node::ShutdownStage, observer::CronEvent, plan::Budget, running::CancelReason,
+};
 use std::{future::Future, pin::pin, time::Duration};
 use tokio::{
     task::{JoinError, yield_now},
@@ -16,6 +18,10 @@ impl RunLoop {
     /// Runs until the signal, then until everything has ended.
     pub(crate) async fn run(mut self, signal: impl Future<Output = ()>) -> Result<(), CronError> {
         let mut signal = pin!(signal);
+        if self.is_member() {
+            let jobs = self.fingerprint;
+            self.shared.node.observers.notify(|group| CronEvent::Joined { group, jobs });
+        }
         self.elect(Duration::ZERO);
         while !self.is_done() {
             self.check_leadership();

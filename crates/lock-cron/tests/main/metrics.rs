@@ -1,7 +1,7 @@
 //! The metrics recorded by the OpenTelemetry observer.
 
 use crate::fleet::Fleet;
-use lock_core::LockFactory;
+use lock_core::{LockFactory, clock::TestClock};
 use lock_cron::{Schedule, Scheduler, observer::OtelCronObserver};
 use opentelemetry_sdk::metrics::{
     InMemoryMetricExporter, PeriodicReader, SdkMeterProvider,
@@ -72,7 +72,8 @@ async fn starts_skips_lags_and_durations_are_recorded() {
     provider.force_flush().expect("exported");
     let sums = sums(&exporter);
     let of = |name: &str| sums.get(name).copied().unwrap_or_else(|| panic!("{name} is recorded: {sums:?}"));
-    assert_eq!(of("cron.leader g"), 0, "it led and no longer leads");
+    let leader = sums.iter().find(|(name, _)| name.starts_with("cron.leader ")).expect("recorded");
+    assert_eq!(*leader.1, 0, "it led and no longer leads: {sums:?}");
     assert_eq!((of("cron.start g job"), of("cron.start.lag g")), (10, 10));
     assert_eq!(of("cron.skipped g job overlap"), 20);
     assert_eq!(of("cron.run.duration g job succeeded"), 10);
@@ -103,4 +104,32 @@ async fn lag_of_a_catch_up_run_is_not_recorded() {
         (Some(&2), Some(&1)),
         "{sums:?}"
     );
+}
+
+/// Returns the names and attributes of all series after this many instances that run once.
+async fn series_after(instances: u32) -> Vec<String> {
+    let exporter = InMemoryMetricExporter::default();
+    let provider =
+        SdkMeterProvider::builder().with_reader(PeriodicReader::builder(exporter.clone()).build()).build();
+    let meter = opentelemetry::metrics::MeterProvider::meter(&provider, "test");
+    let fleet = Fleet::new();
+    let locks = LockFactory::builder(fleet.memory.clone()).clock(fleet.clock.clone()).build();
+    let cron = Scheduler::builder(locks.expect("valid options"), fleet.ledger.clone()).group("g");
+    let cron = cron.observer(OtelCronObserver::new(&meter)).build().expect("valid options");
+    let kind = cron.kind("import", |_| async { Ok(()) }).alert_after(Duration::from_secs(60));
+    kind.register().expect("valid kind");
+    let due = TestClock::WALL_AT_START + Duration::from_secs(5);
+    for number in 0..instances {
+        cron.once("import", &format!("order-{number}"), due, &number).await.expect("in-memory store");
+    }
+    cron.run_until(tokio::time::sleep(Duration::from_secs(60))).await.expect("clean shutdown");
+    provider.force_flush().expect("exported");
+    let sums = sums(&exporter);
+    assert_eq!(sums.get("cron.start g import/*"), Some(&i64::from(instances)), "{sums:?}");
+    sums.into_keys().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousand_instances_have_the_series_of_one() {
+    assert_eq!(series_after(1_000).await, series_after(1).await);
 }
