@@ -68,8 +68,16 @@ fn metrics() -> BTreeSet<String> {
 }
 
 /// The attributes that the expressions use.
-const ATTRIBUTES: [&str; 7] =
-    ["lock_outcome", "lock_reason", "lock_class", "http_route", "cron_job", "cron_group", "cron_reason"];
+const ATTRIBUTES: [&str; 8] = [
+    "lock_outcome",
+    "lock_reason",
+    "lock_class",
+    "http_route",
+    "cron_job",
+    "cron_jobs",
+    "cron_group",
+    "cron_reason",
+];
 
 fn file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating").join(name);
