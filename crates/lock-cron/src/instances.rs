@@ -7,6 +7,7 @@ use crate::{
     scheduler::Scheduler,
     time::{UtcTime, whole_millis},
 };
+use lock_core::LockName;
 use lock_ledger::{AddReply, AddRequest, Definition, Once, Removal, RemoveReply};
 use serde::Serialize;
 use std::time::Duration;
@@ -27,6 +28,13 @@ pub enum AddOutcome {
     /// The run with this id was started or skipped within the last 24 hours. Only returned by
     /// [`Scheduler::once`].
     AlreadyRun,
+}
+
+/// The result of one request to add an instance.
+enum Defined {
+    Now(AddOutcome),
+    /// Nothing was changed: the only scheduled time is at or before this watermark of the name.
+    Decided(UtcTime),
 }
 
 impl Scheduler {
@@ -55,8 +63,9 @@ impl Scheduler {
     ///
     /// # Errors
     /// Returns [`CronErrorKind::InvalidName`]; [`InvalidSchedule`](CronErrorKind::InvalidSchedule)
-    /// for a schedule with `H` that matches no date with this name, or whose text with its time
-    /// zone is longer than [`MAX_TEXT_BYTES`](crate::schedule::MAX_TEXT_BYTES);
+    /// for a schedule that has no further runs, for one with `H` that matches no date with this name,
+    /// and for one whose text with its time zone is longer than
+    /// [`MAX_TEXT_BYTES`](crate::schedule::MAX_TEXT_BYTES);
     /// [`InvalidPayload`](CronErrorKind::InvalidPayload) if the payload cannot be encoded as JSON
     /// or is larger than 64 KiB; [`DuplicateJob`](CronErrorKind::DuplicateJob) if the name belongs
     /// to a run added by [`once`](Self::once);
@@ -74,19 +83,22 @@ impl Scheduler {
         schedule: Schedule,
         payload: &impl Serialize,
     ) -> Result<AddOutcome, CronError> {
-        match self.define(kind, id, &schedule, payload::encode(payload)?, None).await? {
-            AddOutcome::AlreadyRun => {
+        let name = kind::instance_name(kind, id)?;
+        kind::check_upcoming(&name, &schedule, self.shared.node.ledger.now())?;
+        match self.define(&name, &schedule, payload::encode(payload)?, None).await? {
+            Defined::Now(AddOutcome::AlreadyRun) | Defined::Decided(_) => {
                 let about =
                     format!("`{kind}/{id}` was added with `once`: call `forget` first, or use another id");
                 Err(CronError::new(CronErrorKind::DuplicateJob).about(about))
             }
-            outcome => Ok(outcome),
+            Defined::Now(outcome) => Ok(outcome),
         }
     }
 
     /// Runs a [kind](Self::kind) once at the given time, or immediately if the time has passed. The
     /// job name is `kind/id`. The id is kept for 24 hours after the run and then removed with its
-    /// history. Until then, a repeated request runs nothing. Before the run, another time or
+    /// history. Until then, a repeated request runs nothing. If the name had an instance with a schedule before, the run
+    /// has the first free time after the last one of that. Before the run, another time or
     /// payload replaces the previous one, and [`remove`](Self::remove) withdraws the run.
     ///
     /// While the job is paused, the run waits. After an outage, the run counts as late within the kind's
@@ -118,10 +130,17 @@ impl Scheduler {
         at: impl Into<UtcTime>,
         payload: &impl Serialize,
     ) -> Result<AddOutcome, CronError> {
+        let (name, payload) = (kind::instance_name(kind, id)?, payload::encode(payload)?);
         // The ledger only handles scheduled times after the epoch.
-        let at = whole_millis(at).max(UtcTime::from_millis(1));
-        let once = Some(Once { at, kept: ID_KEPT });
-        self.define(kind, id, &Schedule::at(at), payload::encode(payload)?, once).await
+        let mut at = whole_millis(at).max(UtcTime::from_millis(1));
+        loop {
+            let once = Some(Once { at, kept: ID_KEPT });
+            match self.define(&name, &Schedule::at(at), payload.clone(), once).await? {
+                Defined::Now(outcome) => return Ok(outcome),
+                // The name had runs before. A run of its own needs a time that none of them can have.
+                Defined::Decided(up_to) => at = up_to + Duration::from_millis(1),
+            }
+        }
     }
 
     /// Removes an instance. No further run starts; an open run continues. The history, a pause and the watermark are
@@ -198,28 +217,31 @@ impl Scheduler {
 
     async fn define(
         &self,
-        kind: &str,
-        id: &str,
+        name: &LockName,
         schedule: &Schedule,
         payload: String,
         once: Option<Once>,
-    ) -> Result<AddOutcome, CronError> {
-        let (node, name) = (&self.shared.node, kind::instance_name(kind, id)?);
-        let (schedule, dst) = kind::write_schedule(&name, schedule)?;
+    ) -> Result<Defined, CronError> {
+        let node = &self.shared.node;
+        let (schedule, dst) = kind::write_schedule(name, schedule)?;
         let definition = Definition { schedule, dst, once };
-        let (job, added_by) = (node.ledger.job(&name), node.name.clone());
+        let (job, added_by) = (node.ledger.job(name), node.name.clone());
         let reply = node.ledger.add(AddRequest { job, definition, payload, added_by }).await?;
         self.shared.wake.notify_one();
-        match reply {
-            AddReply::Added => Ok(AddOutcome::Added),
-            AddReply::Changed => Ok(AddOutcome::Changed),
-            AddReply::AlreadyRun => Ok(AddOutcome::AlreadyRun),
-            AddReply::Full => Err(CronError::new(CronErrorKind::TooManyInstances).of_job(name.as_str())),
-            AddReply::PayloadsTooLarge => {
-                Err(CronError::new(CronErrorKind::PayloadsTooLarge).of_job(name.as_str()))
+        let outcome = match reply {
+            AddReply::Added => AddOutcome::Added,
+            AddReply::Changed => AddOutcome::Changed,
+            AddReply::AlreadyRun => AddOutcome::AlreadyRun,
+            AddReply::Decided { up_to } => return Ok(Defined::Decided(up_to)),
+            AddReply::Full => {
+                return Err(CronError::new(CronErrorKind::TooManyInstances).of_job(name.as_str()));
             }
-            _ => Ok(AddOutcome::Unchanged),
-        }
+            AddReply::PayloadsTooLarge => {
+                return Err(CronError::new(CronErrorKind::PayloadsTooLarge).of_job(name.as_str()));
+            }
+            _ => AddOutcome::Unchanged,
+        };
+        Ok(Defined::Now(outcome))
     }
 
     async fn withdraw(&self, kind: &str, id: &str, removal: Removal) -> Result<bool, CronError> {

@@ -79,6 +79,12 @@ pub enum AddReply {
     /// The name belongs to an instance that runs once. It has already run, or the request would
     /// make it run repeatedly. Nothing was changed.
     AlreadyRun,
+    /// The instance runs once, at a time that is not after the job's watermark, so it could never be
+    /// claimed. Nothing was changed. A later time is accepted.
+    Decided {
+        /// The job's watermark.
+        up_to: UtcTime,
+    },
     /// The group already has [`MAX_INSTANCES`](crate::MAX_INSTANCES).
     Full,
     /// The payloads of the group's instances would exceed

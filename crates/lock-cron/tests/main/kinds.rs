@@ -288,6 +288,52 @@ async fn invalid_instances_are_refused() {
     node.cron.add("import", "tenant-7", schedule(MINUTELY), &&long[1..]).await.expect("64 KiB of JSON");
 }
 
+/// The test clock begins after 2020.
+#[tokio::test(start_paused = true)]
+async fn schedule_that_is_over_is_refused_and_says_so() {
+    let (fleet, starts) = (Fleet::new(), Starts::default());
+    let node = fleet.node("a");
+    import(&node, "a", &starts, 0).register().expect("valid kind");
+    node.job("job", MINUTELY, secs(0)).register().expect("valid job");
+    let over = "0 0 0 1 1 ? 2020";
+    let added = node.cron.add("import", "1", schedule(over), &1).await.unwrap_err();
+    let replaced = node.cron.replace("job", over).await.unwrap_err();
+    for error in [added, replaced] {
+        assert_eq!(error.kind(), CronErrorKind::InvalidSchedule);
+        assert!(format!("{error:#}").contains("has no further runs"), "{error:#}");
+    }
+    assert_eq!(node.cron.list().await.expect("healthy store").len(), 1, "nothing was added");
+    let past = UtcTime::from_millis(TestClock::WALL_AT_START.as_millis() - 3_600_000);
+    assert_eq!(node.cron.once("import", "1", past, &1).await.expect("runs at once"), AddOutcome::Added);
+}
+
+#[tokio::test(start_paused = true)]
+async fn past_time_of_a_used_name_runs_at_once() {
+    let (fleet, starts) = (Fleet::new(), Starts::default());
+    let node = start(&fleet, "a", &starts);
+    add(&node.cron, MINUTELY, 7).await;
+    sleep(secs(130)).await;
+    assert_eq!(starts.take().len(), 2);
+    for remove_first in [true, false] {
+        if remove_first {
+            assert!(node.cron.remove("import", "tenant-7").await.expect("healthy store"));
+        }
+        let past = TestClock::WALL_AT_START + secs(60);
+        let once = async || node.cron.once("import", "tenant-7", past, &8).await.expect("healthy store");
+        let first = once().await;
+        assert_eq!(first, if remove_first { AddOutcome::Added } else { AddOutcome::Changed });
+        assert_eq!(once().await, AddOutcome::Unchanged, "a repeated request is harmless");
+        sleep(secs(10)).await;
+        let payloads: Vec<_> = starts.take().into_iter().map(|(_, _, payload)| payload).collect();
+        assert_eq!(payloads, [8]);
+        assert_eq!(once().await, AddOutcome::AlreadyRun);
+        assert!(node.cron.forget("import", "tenant-7").await.expect("healthy store"));
+        add(&node.cron, MINUTELY, 7).await;
+        sleep(secs(60)).await;
+        starts.take();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_off_run_keeps_its_id_for_a_day() {
     let (fleet, starts) = (Fleet::new(), Starts::default());

@@ -63,18 +63,18 @@ impl GroupLedger {
     pub fn add(&mut self, now: UtcTime, r: &AddRequest) -> AddReply {
         let (name, before) = (&r.job.name, self.instances.get(&r.job.name));
         let job = self.jobs.get(name);
-        let is_decided = |job: &Job| {
-            let at = r.definition.once.map(|once| once.at.as_millis());
-            job.has_run_once() || at.is_some_and(|at| at <= job.watermark_ms)
-        };
         let payload_before = self.instance_payloads.get(name);
         if before.is_some_and(|before| before.definition == r.definition) && payload_before == r.payload {
             return AddReply::Unchanged;
         }
         // A repeating instance does not replace one that is waiting for its only run.
         let displaces = |before: &Instance| before.definition.once.is_some() && r.definition.once.is_none();
-        if job.is_some_and(is_decided) || before.is_some_and(displaces) {
+        if job.is_some_and(Job::has_run_once) || before.is_some_and(displaces) {
             return AddReply::AlreadyRun;
+        }
+        let watermark_ms = job.map_or(0, |job| job.watermark_ms);
+        if r.definition.once.is_some_and(|once| once.at.as_millis() <= watermark_ms) {
+            return AddReply::Decided { up_to: UtcTime::from_millis(watermark_ms) };
         }
         if before.is_none() && self.instances.len() >= MAX_INSTANCES {
             return AddReply::Full;

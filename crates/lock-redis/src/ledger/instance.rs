@@ -12,6 +12,7 @@ use crate::{
 use lock_core::{
     LockName,
     backend::{BackendError, Reply},
+    clock::UtcTime,
 };
 use lock_ledger::{
     AddReply, AddRequest, GroupName, Instance, InstanceDetail, Instances, InstancesFrom, JobId,
@@ -45,6 +46,7 @@ pub(super) async fn add<C: Client>(
         "changed" => AddReply::Changed,
         "unchanged" => AddReply::Unchanged,
         "already_run" => AddReply::AlreadyRun,
+        "decided" => AddReply::Decided { up_to: UtcTime::from_millis(reply.number(0)?) },
         "full" => AddReply::Full,
         "too_large" => AddReply::PayloadsTooLarge,
         _ => return Err(reply.unexpected().into()),

@@ -5,7 +5,9 @@
 --      6 the life of its record after that, ms   7 node   8 maximum number of instances   9 maximum length of all their
 --      payloads, bytes
 --
--- replies, each after the server's time in µs: added | changed | unchanged | already_run | full | too_large
+-- replies, each after the server's time in µs: 
+--   added | changed | unchanged | already_run | full | too_large
+--   decided, the watermark, ms
 local name, once = ARGV[1], ARGV[5] ~= '' and ARGV[5] or nil
 local kept = once and ARGV[6] or nil
 local job, before = fields(KEYS[1]), decode(redis.call('HGET', KEYS[3], name))
@@ -17,7 +19,8 @@ if not restarts and payload == ARGV[4] and before.once == once and before.kept =
 end
 -- An instance does not displace a run that waits for its only instant.
 if before and before.once and not once then return answer('already_run') end
-if has_run_once(job) or once and job.mark and tonumber(once) <= tonumber(job.mark) then return answer('already_run') end
+if has_run_once(job) then return answer('already_run') end
+if once and job.mark and tonumber(once) <= tonumber(job.mark) then return answer('decided', job.mark) end
 if not before and redis.call('HLEN', KEYS[3]) >= tonumber(ARGV[8]) then return answer('full') end
 if not set_payload(KEYS[6], name, ARGV[4], tonumber(ARGV[9])) then return answer('too_large') end
 

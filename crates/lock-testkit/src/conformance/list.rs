@@ -225,6 +225,7 @@ macro_rules! each_ledger_property {
             once::another_instant_replaces_the_first,
             once::a_pause_does_not_miss_the_instant,
             once::a_removed_one_leaves_nothing,
+            once::a_name_with_a_past_takes_a_later_instant,
             summary::a_registered_job_is_described,
             summary::a_kind_is_described,
             summary::a_summary_has_the_latest_outcomes,

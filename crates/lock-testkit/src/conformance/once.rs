@@ -101,3 +101,25 @@ pub async fn a_removed_one_leaves_nothing(h: &impl LedgerHarness) {
         "a forgotten instance must be new when it is added again"
     );
 }
+
+/// The watermark of an instance with a schedule is no run of a later one that runs once. Its time must be after that
+/// watermark, since an earlier one could be that of a run that has started.
+pub async fn a_name_with_a_past_takes_a_later_instant(h: &impl LedgerHarness) {
+    let mut fixture = InstanceFixture::added(h, "past-name").await;
+    let run = fixture.claim(fixture.ledger.instant(1)).await;
+    fixture.finish(&run).await;
+    fixture.remove(Removal::KeepRecord).await;
+    let mark = fixture.ledger.watermark(0).await.expect("the record is kept");
+    for at in [UtcTime::from_millis(7_000), mark] {
+        fixture.definition.once = Some(Once { at, kept: LONG });
+        assert_eq!(fixture.add().await, AddReply::Decided { up_to: mark });
+        assert_eq!(fixture.all().await.1, []);
+    }
+    let at = mark + Duration::from_millis(1);
+    fixture.definition.once = Some(Once { at, kept: LONG });
+    assert_eq!(fixture.add().await, AddReply::Added);
+    assert_eq!(fixture.add().await, AddReply::Unchanged);
+    let run = fixture.claim(RunId::Scheduled(at)).await;
+    fixture.finish(&run).await;
+    assert_eq!(fixture.add().await, AddReply::AlreadyRun);
+}

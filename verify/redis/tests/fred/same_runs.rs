@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 const STEPS: usize = 10_000;
 /// The number of kinds of answers.
-const KINDS: usize = 40;
+const KINDS: usize = 41;
 /// The length of a history.
 const HISTORY: u32 = 60;
 
@@ -106,6 +106,7 @@ impl Run {
                 AddReply::Changed => "redefined",
                 AddReply::Unchanged => "defined already",
                 AddReply::AlreadyRun => "already run",
+                AddReply::Decided { .. } => "decided before it was added",
                 other => panic!("few instances: {other:?}"),
             });
         }
