@@ -33,20 +33,20 @@ pub(crate) struct AttemptResult {
     pub(crate) detail: String,
     /// The reason for stopping the body, if it was told to stop.
     pub(crate) cancelled: Option<CancelReason>,
-    /// Set if another attempt would fail for the same reason.
-    pub(crate) is_final: bool,
+    /// Set if this node could not read the payload. Another version of the program may be able to.
+    pub(crate) is_unreadable: bool,
 }
 
 /// The error of a body, as text.
 struct BodyError {
     text: String,
-    is_final: bool,
+    is_unreadable: bool,
 }
 
 impl AttemptResult {
     fn new(outcome: RunOutcome, detail: &str) -> Self {
         let detail = detail.chars().take(MAX_DETAIL).collect();
-        Self { outcome, detail, cancelled: None, is_final: false }
+        Self { outcome, detail, cancelled: None, is_unreadable: false }
     }
 }
 
@@ -69,7 +69,7 @@ pub(crate) async fn run_body(job: &Job, claimed: &ClaimedRun, cancel: CancelSign
         let done = (job.body)(context).await;
         done.map_err(|error| BodyError {
             text: with_causes(&*error),
-            is_final: payload::is_bad_payload(&*error, MAX_CAUSES),
+            is_unreadable: payload::is_bad_payload(&*error, MAX_CAUSES),
         })
     };
     let mut body = Box::pin(AssertUnwindSafe(body).catch_unwind());
@@ -119,8 +119,8 @@ async fn drive_body(
 fn outcome_of(done: std::thread::Result<Result<(), BodyError>>) -> AttemptResult {
     match done {
         Ok(Ok(())) => AttemptResult::new(RunOutcome::Succeeded, ""),
-        Ok(Err(BodyError { text, is_final })) => {
-            AttemptResult { is_final, ..AttemptResult::new(RunOutcome::Failed, &text) }
+        Ok(Err(BodyError { text, is_unreadable })) => {
+            AttemptResult { is_unreadable, ..AttemptResult::new(RunOutcome::Failed, &text) }
         }
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -238,6 +238,12 @@ pub(crate) async fn abandon(node: &Node, left: &OpenRun) -> Option<EndReply> {
     record_end(node, &left.job, AttemptId { run: left.run, claim: left.claim }, end).await
 }
 
+/// Records the end of a run whose payload no node could read.
+pub(crate) async fn end_unread(node: &Node, left: &OpenRun, detail: String) -> Option<EndReply> {
+    let end = AttemptEnd { outcome: RunOutcome::Failed, detail, then: Some(AfterAttempt::Finish) };
+    record_end(node, &left.job, AttemptId { run: left.run, claim: left.claim }, end).await
+}
+
 /// Records an end. Returns `None` if there is none to record, or if the store does not respond
 /// before the lease expires or the shutdown must continue.
 pub(crate) async fn record_end(

@@ -13,7 +13,9 @@ pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 /// The error returned if a run's payload does not match the requested type. Change the type, or
 /// trigger the run or add the instance again with a matching payload.
 ///
-/// A run whose body returns this error fails without a retry.
+/// A run whose body returns this error has not begun: during a deployment, a node with another version of the program
+/// may read the payload, and starts it within about two seconds. If none does within about 5 s, or after 16 tries, the
+/// run fails without a retry.
 #[derive(Debug)]
 pub struct BadPayload(serde_json::Error);
 
@@ -59,7 +61,8 @@ impl RunContext {
     /// to `()` or `None`.
     ///
     /// # Errors
-    /// Returns [`BadPayload`]. A run whose body returns this error fails without a retry.
+    /// Returns [`BadPayload`]. A run whose body returns this error is left to nodes that can read the
+    /// payload, and otherwise fails without a retry.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, BadPayload> {
         serde_json::from_str(self.payload.as_deref().unwrap_or("null")).map_err(BadPayload)
     }

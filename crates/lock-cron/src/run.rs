@@ -6,7 +6,8 @@
 //!      │         │        │   shutdown during the back-off ──▶ postponed by the rest of it
 //!      │         │        │ cancelled by a command ──▶ finished
 //!      │         │        │ shutdown, and the orphan policy retries ──▶ reassigned
-//!  (take over)   └────────┴── shutdown before a body begins ──▶ requeued
+//!  (take over)   │        │ this node cannot read the payload ──▶ declined: left to another node
+//!                └────────┴── shutdown before a body begins ──▶ requeued
 //! ```
 //!
 //! Invariants:
@@ -31,22 +32,25 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
-/// Runs a claimed run to its end.
-pub(crate) async fn run(node: &Node, job: &Job, mut claimed: ClaimedRun, cancel: CancelSignal) {
+/// Runs a claimed run to its end. Returns the reason if this node declined it.
+pub(crate) async fn run(
+    node: &Node,
+    job: &Job,
+    mut claimed: ClaimedRun,
+    cancel: CancelSignal,
+) -> Option<String> {
     loop {
         let end = match before_body(node, job, &claimed, cancel.clone()).await {
             Some(end) => end,
             None => attempt(node, job, &claimed, cancel.clone()).await,
         };
-        let then = end.then;
+        let (then, declined) =
+            (end.then, (end.then == Some(AfterAttempt::Decline)).then(|| end.detail.clone()));
         let recorded = record_end(node, &job.name, claimed.id, end).await;
         if then != Some(AfterAttempt::Retry) || recorded.is_none() {
-            return;
+            return declined;
         }
-        match retry(node, job, &claimed, cancel.clone()).await {
-            Some(next) => claimed = next,
-            None => return,
-        }
+        claimed = retry(node, job, &claimed, cancel.clone()).await?;
     }
 }
 
@@ -108,10 +112,11 @@ async fn attempt_in(
     let started = |group| CronEvent::Started { group, job: &job.name, run, attempt, catch_up, lag };
     node.observers.notify(started);
     let began = Instant::now();
-    let AttemptResult { outcome, detail, cancelled, is_final } = body::run_body(job, claimed, cancel).await;
+    let AttemptResult { outcome, detail, cancelled, is_unreadable } =
+        body::run_body(job, claimed, cancel).await;
     let took = began.elapsed();
     span.record("cron.outcome", outcome.as_str());
-    let then = after(job, claimed, outcome, cancelled, is_final);
+    let then = after(job, claimed, outcome, cancelled, is_unreadable);
     let retried = then == Some(AfterAttempt::Retry);
     node.observers.notify(|group| CronEvent::Ended {
         group,
@@ -132,10 +137,12 @@ fn after(
     claimed: &ClaimedRun,
     outcome: RunOutcome,
     cancelled: Option<CancelReason>,
-    is_final: bool,
+    is_unreadable: bool,
 ) -> Option<AfterAttempt> {
-    let is_failure =
-        !is_final && matches!(outcome, RunOutcome::Failed | RunOutcome::Panicked | RunOutcome::TimedOut);
+    if is_unreadable {
+        return Some(AfterAttempt::Decline);
+    }
+    let is_failure = matches!(outcome, RunOutcome::Failed | RunOutcome::Panicked | RunOutcome::TimedOut);
     let retries_orphans = job.terms.on_orphan != OnOrphan::Skip;
     match (outcome, cancelled) {
         // The leader finds the run and continues it.

@@ -102,6 +102,8 @@ pub enum FleetControls {
         triggers: Vec<Trigger>,
         /// The backfills, oldest first.
         backfills: Vec<Backfill>,
+        /// The revision at which a node last [declined](crate::AfterAttempt::Decline) a run; 0 if none has.
+        declined: u64,
     },
 }
 

@@ -40,6 +40,9 @@ pub const MAX_INSTANCE_PAYLOADS: usize = 128 * 1024 * 1024;
 /// The maximum number of instances in one reply of a ledger.
 pub const MAX_INSTANCES_READ: usize = 500;
 
+/// The maximum number of times that nodes decline a run before it has failed.
+pub const MAX_DECLINES: u32 = 16;
+
 /// The maximum number of recorded changes to a group's instances. A node that has missed more
 /// changes reads all instances, page by page.
 pub const MAX_CHANGES: usize = MAX_INSTANCES_READ;

@@ -164,4 +164,7 @@ pub enum AfterAttempt {
         /// The time for which the run stays open without a node, in whole milliseconds.
         delay: Duration,
     },
+    /// The attempt has not begun, because its node cannot read the payload. Any other node may start it immediately. No
+    /// entry is written to the history. After [`MAX_DECLINES`](crate::MAX_DECLINES), the run has ended instead.
+    Decline,
 }

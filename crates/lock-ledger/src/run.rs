@@ -120,6 +120,8 @@ pub struct OpenRun {
     pub pool: Option<LockName>,
     /// `true` if the run was cancelled by [`JobCommand::Cancel`](crate::JobCommand::Cancel).
     pub cancelled: bool,
+    /// The number of times that a node [declined](crate::AfterAttempt::Decline) the run.
+    pub declines: u32,
 }
 
 /// The state of an open run.

@@ -84,6 +84,10 @@ use std::{fmt::Debug, sync::Arc};
 /// that of an instance as long as its definition. Each claim of an attempt returns the payload of
 /// the trigger if it has one, and otherwise the current one of the instance.
 ///
+/// # Declined runs
+/// A node that cannot read a run's payload [declines](crate::AfterAttempt::Decline) it. The controls tell all nodes that
+/// a run was declined, so that another one can start it.
+///
 /// # Cancelled runs
 /// [`JobCommand::Cancel`](crate::JobCommand::Cancel) marks open runs and raises the revision of the
 /// group's controls, so that their nodes renew immediately and detect the cancellation. The mark

@@ -25,20 +25,44 @@ pub(super) enum Effect {
     Elected(Box<Result<LockGuard, LockError>>),
     ElectionPanicked,
     Resigned,
-    Registered { jobs: Vec<Registration>, answer: Answer<Vec<RegisteredJob>> },
-    HeartbeatAnswered { asked: Vec<Registration>, answer: Answer<Reply<HeartbeatReply>> },
+    Registered {
+        jobs: Vec<Registration>,
+        answer: Answer<Vec<RegisteredJob>>,
+    },
+    HeartbeatAnswered {
+        asked: Vec<Registration>,
+        answer: Answer<Reply<HeartbeatReply>>,
+    },
     Described,
     Reinstated,
     BackfillClosed,
     Left,
     InstancesRead(Answer<Instances>),
-    WatermarksRead { jobs: Vec<Registration>, answer: Answer<Vec<Option<UtcTime>>> },
+    WatermarksRead {
+        jobs: Vec<Registration>,
+        answer: Answer<Vec<Option<UtcTime>>>,
+    },
     OpenRunsRead(Answer<Vec<OpenRun>>),
     SummaryRead(Answer<Reply<GroupSummary>>),
-    Renewed { sent: Moment, runs: Vec<HeldRun>, answer: Answer<Vec<RunRenewal>> },
-    DueClaimed { due: Due, outcome: ClaimOutcome, claimed: Option<Claimed> },
-    TakenOver { key: RunKey, claimed: Option<Claimed> },
-    RunEnded(RunKey),
+    Renewed {
+        sent: Moment,
+        runs: Vec<HeldRun>,
+        answer: Answer<Vec<RunRenewal>>,
+    },
+    DueClaimed {
+        due: Due,
+        outcome: ClaimOutcome,
+        claimed: Option<Claimed>,
+    },
+    TakenOver {
+        key: RunKey,
+        claimed: Option<Claimed>,
+    },
+    /// `declined` is the reason if this node could not read the payload.
+    RunEnded {
+        key: RunKey,
+        declined: Option<String>,
+    },
 }
 
 /// Returns the error for a panicked task, whose request may have been applied.

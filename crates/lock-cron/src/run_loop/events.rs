@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     backoff::RETRY_PAUSE,
-    claim::{ClaimedRun, abandon, claim_due, take_over},
+    claim::{ClaimedRun, abandon, claim_due, end_unread, take_over},
     job::Job,
     kind,
     ledger_client::Answer,
@@ -31,6 +31,9 @@ use tokio::time::Instant;
 /// The time by which a watermark may be in the future before the server's clock is assumed to have
 /// been ahead.
 const MAX_WATERMARK_LEAD: Duration = Duration::from_secs(60);
+
+/// The time for which a run that the leader cannot read waits for another node.
+const WAIT_FOR_OTHERS: Duration = Duration::from_secs(5);
 
 impl RunLoop {
     pub(super) fn execute(&mut self, commands: Vec<Command>) {
@@ -84,10 +87,10 @@ impl RunLoop {
         }
         // Also sent after a panic outside the body. Otherwise, the lease would be renewed forever, and no later run
         // could start.
-        let ended = Effect::RunEnded(key.clone());
+        let ended = Effect::RunEnded { key: key.clone(), declined: None };
         let task = async move {
-            run::run(&node, &job, claimed, cancel).await;
-            Effect::RunEnded(key)
+            let declined = run::run(&node, &job, claimed, cancel).await;
+            Effect::RunEnded { key, declined }
         };
         self.spawn(task, ended);
     }
@@ -115,7 +118,13 @@ impl RunLoop {
             Effect::InstancesRead(answer) => self.instances_read(answer),
             Effect::WatermarksRead { jobs, answer } => self.watermarks_read(jobs, answer),
             Effect::Left => self.leaving = false,
-            Effect::OpenRunsRead(Ok(open)) => self.take_over_orphans(open),
+            Effect::OpenRunsRead(Ok(open)) => {
+                self.declined.retain(&open);
+                match self.leadership {
+                    Some(_) => self.take_over_orphans(open),
+                    None => self.take_over_declined(open),
+                }
+            }
             Effect::OpenRunsRead(Err(error)) => node.store_failed(&error),
             Effect::SummaryRead(answer) => self.successes_read(answer),
             Effect::Renewed { sent, runs, answer } => {
@@ -143,8 +152,11 @@ impl RunLoop {
                     self.start(&job, claimed);
                 }
             }
-            Effect::RunEnded(key) => {
+            Effect::RunEnded { key, declined } => {
                 node.running.remove(&key);
+                if let Some(reason) = declined {
+                    self.declined.insert(key.clone(), reason);
+                }
                 self.planner.run_ended(&key.job);
                 if self.waits_for_pool && self.pool_of(&key.job).is_some() {
                     self.timers.open_runs = Instant::now();
@@ -220,7 +232,8 @@ impl RunLoop {
     }
 
     fn controls_read(&mut self, controls: FleetControls, commands: &mut Vec<Command>) {
-        let FleetControls::Changed { revision, created, jobs, triggers, backfills } = controls else {
+        let FleetControls::Changed { revision, created, jobs, triggers, backfills, declined } = controls
+        else {
             return;
         };
         self.known_revision = revision;
@@ -240,6 +253,8 @@ impl RunLoop {
             self.report_unowned(&unowned);
             // The revision also rises when another node releases a run.
             self.timers.open_runs = Instant::now();
+        } else if self.declined.is_news(declined) {
+            self.read_open_runs();
         }
         for trigger in &self.triggers {
             self.planner.triggered(&trigger.job, RunId::Triggered(trigger.id));
@@ -269,9 +284,6 @@ impl RunLoop {
     }
 
     fn take_over_orphans(&mut self, open: Vec<OpenRun>) {
-        if self.leadership.is_none() {
-            return;
-        }
         let (known, foreign): (Vec<_>, Vec<_>) =
             open.into_iter().partition(|run| self.jobs.contains_key(&run.job));
         let (removed, foreign): (Vec<_>, Vec<_>) =
@@ -296,6 +308,8 @@ impl RunLoop {
         for left in known.into_iter().filter(is_left) {
             if left.cancelled {
                 self.abandon(left);
+            } else if self.declined.get(&left).is_some() {
+                self.wait_for_others(left);
             } else {
                 self.waits_for_pool |= self.pool_of(&left.job).is_some();
                 self.take_over(left);
@@ -304,6 +318,34 @@ impl RunLoop {
         for left in removed.into_iter().filter(is_left) {
             self.abandon(left);
         }
+    }
+
+    /// Starts the runs that other nodes declined, if this node has their jobs.
+    fn take_over_declined(&mut self, open: Vec<OpenRun>) {
+        for left in open {
+            let is_declined = left.state == RunState::Released && left.declines > 0 && !left.cancelled;
+            if is_declined && self.declined.get(&left).is_none() {
+                self.take_over(left);
+            }
+        }
+    }
+
+    /// Leaves a run that this leader has declined to the other nodes for a while, and then ends it.
+    fn wait_for_others(&mut self, left: OpenRun) {
+        let Some((declined_at, reason)) = self.declined.get(&left) else { return };
+        let until = *declined_at + WAIT_FOR_OTHERS;
+        if Instant::now() < until {
+            self.timers.open_runs = self.timers.open_runs.min(until);
+            return;
+        }
+        let detail = format!("no node could read its payload: {reason}");
+        let key = RunKey { job: left.job.clone(), run: left.run };
+        let node = self.shared.node.clone();
+        tracing::error!(cron.job = %left.job, cron.run = %left.run, "no node could read the payload of a run");
+        self.settle(key, async move {
+            end_unread(&node, &left, detail).await;
+            None
+        });
     }
 
     fn pool_of(&self, job: &LockName) -> Option<&PoolLimit> {

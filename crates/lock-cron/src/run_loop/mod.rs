@@ -5,6 +5,7 @@
 
 mod beats;
 mod clock_offset;
+mod declined;
 mod effect;
 mod election;
 mod events;

@@ -147,7 +147,7 @@ impl RunLoop {
         LiveNode { id, name, jobs, room, kinds, leading }
     }
 
-    fn read_open_runs(&mut self) {
+    pub(super) fn read_open_runs(&mut self) {
         let node = self.shared.node.clone();
         let read = async move { Effect::OpenRunsRead(node.ledger.open_runs().await) };
         self.spawn(read, Effect::OpenRunsRead(Err(panicked())));

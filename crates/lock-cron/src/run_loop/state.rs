@@ -1,8 +1,9 @@
 //! The state of the run loop, and its tasks.
 
 use super::{
-    beats::Beats, clock_offset::ClockOffset, effect::Effect, instances::KnownInstances,
-    leadership::Leadership, lost_data::LostData, phase::Phase, unowned::UnownedJobs,
+    beats::Beats, clock_offset::ClockOffset, declined::DeclinedRuns, effect::Effect,
+    instances::KnownInstances, leadership::Leadership, lost_data::LostData, phase::Phase,
+    unowned::UnownedJobs,
 };
 use crate::{
     error::CronError,
@@ -43,6 +44,7 @@ pub(crate) struct RunLoop {
     /// The jobs that this node has registered. If one of them is new to the ledger, the ledger lost data.
     pub(super) registered: BTreeSet<LockName>,
     pub(super) unowned: UnownedJobs,
+    pub(super) declined: DeclinedRuns,
     pub(super) lost: LostData,
     pub(super) clock_offset: ClockOffset,
     /// The jobs that this leader has reported as overdue.
@@ -101,6 +103,7 @@ impl RunLoop {
             resigning: false,
             registered: BTreeSet::new(),
             unowned: UnownedJobs::default(),
+            declined: DeclinedRuns::default(),
             lost: LostData::default(),
             clock_offset: ClockOffset::default(),
             overdue: BTreeSet::new(),

@@ -1,8 +1,12 @@
 //! Payloads of triggers: each run reads its own, on any node and in any attempt.
 
 use crate::fleet::{Fleet, Node, Running, secs};
-use lock_cron::{CronErrorKind, JobBuilder, MAX_PAYLOAD_BYTES, OnOrphan, Retries, RunOutcome, Schedule};
+use lock_cron::{
+    CronErrorKind, JobBuilder, MAX_PAYLOAD_BYTES, OnOrphan, Retries, RunContext, RunOutcome, Schedule,
+};
+use serde::de::DeserializeOwned;
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -113,6 +117,68 @@ async fn undecodable_payload_fails_without_a_retry() {
     let history = running.history().await;
     assert_eq!(history.iter().map(|attempt| attempt.outcome).collect::<Vec<_>>(), [RunOutcome::Failed]);
     assert!(history[0].detail.contains("payload"), "{}", history[0].detail);
+}
+
+/// Starts a node whose program reads payloads of type `T`, and records the run with the name of the node.
+fn version<T: DeserializeOwned>(fleet: &Fleet, name: &str, ran: &Arc<Mutex<Vec<(String, u64)>>>) -> Running {
+    let node = fleet.node(name);
+    for kind in ["once", "often"] {
+        let (ran, name) = (ran.clone(), name.to_owned());
+        let body = move |run: RunContext| {
+            let read = run.payload::<T>().map(drop);
+            let id = run.id().scheduled().map_or(0, |at| at.as_millis());
+            let (ran, name) = (ran.clone(), name.clone());
+            async move {
+                read?;
+                ran.lock().expect("not poisoned").push((name, id));
+                Ok(())
+            }
+        };
+        node.cron.kind(kind, body).register().expect("valid kind");
+    }
+    node.start()
+}
+
+#[tokio::test(start_paused = true)]
+async fn rolling_deploy_runs_each_payload_on_a_version_that_reads_it() {
+    let (fleet, ran) = (Fleet::new(), Arc::new(Mutex::new(Vec::new())));
+    let old = ["a1", "b1"].map(|name| version::<u64>(&fleet, name, &ran));
+    let every = |text| Schedule::cron(text).expect("valid schedule");
+    let cron = &old[0].cron;
+    cron.add("often", "old", every("*/10 * * * * *"), &7).await.expect("healthy store");
+    sleep(secs(5)).await;
+    let new = ["a2", "b2"].map(|name| version::<String>(&fleet, name, &ran));
+    cron.add("often", "new", every("5/10 * * * * *"), &"seven").await.expect("healthy store");
+    for number in 0..20 {
+        let at = lock_core::clock::TestClock::WALL_AT_START + secs(30 + number);
+        let id = number.to_string();
+        match number % 2 {
+            0 => cron.once("once", &id, at, &number).await,
+            _ => cron.once("once", &id, at, &id).await,
+        }
+        .expect("healthy store");
+    }
+    sleep(secs(200)).await;
+    let nodes: BTreeSet<_> = ran.lock().expect("not poisoned").iter().map(|(node, _)| node.clone()).collect();
+    assert_eq!(nodes.len(), 4, "each version runs what it reads: {nodes:?}");
+    for id in 0..20 {
+        let history = new[0].cron.history(&format!("once/{id}"), 9).await.expect("healthy store");
+        let outcomes: Vec<_> = history.iter().map(|attempt| attempt.outcome).collect();
+        assert_eq!(outcomes, [RunOutcome::Succeeded], "once/{id}");
+    }
+    for id in ["often/old", "often/new"] {
+        let history = new[0].cron.history(id, 99).await.expect("healthy store");
+        assert!(history.len() >= 18, "{id}: {}", history.len());
+        assert!(history.iter().all(|attempt| attempt.outcome == RunOutcome::Succeeded), "{id}: {history:?}");
+    }
+    // The old version is gone: what only it could read fails, and says why.
+    for node in old {
+        node.stop().await;
+    }
+    sleep(secs(60)).await;
+    let last = new[0].cron.history("often/old", 1).await.expect("healthy store").remove(0);
+    assert_eq!(last.outcome, RunOutcome::Failed);
+    assert!(last.detail.starts_with("no node could read its payload: "), "{}", last.detail);
 }
 
 #[tokio::test(start_paused = true)]

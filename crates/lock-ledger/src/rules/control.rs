@@ -138,6 +138,7 @@ impl GroupLedger {
             jobs: set.map(|(name, job)| (name.clone(), job.controls.clone())).collect(),
             triggers: self.triggers.clone(),
             backfills,
+            declined: self.declined,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::state::{GroupLedger, Job, Stage};
 use crate::{
+    limits::MAX_DECLINES,
     reply::{EndReply, RunRenewal},
     request::{AfterAttempt, EndRequest, RenewRun},
 };
@@ -30,9 +31,20 @@ impl GroupLedger {
         let open = self.jobs.get(&r.job.name).and_then(|job| job.open.get(&r.run));
         let open = open.filter(|open| open.claim == r.claim);
         let is_open = open.is_some();
-        let then = if open.is_some_and(|open| open.cancelled) { AfterAttempt::Finish } else { r.then };
+        let then = match (open, r.then) {
+            (Some(open), _) if open.cancelled => AfterAttempt::Finish,
+            (Some(open), AfterAttempt::Decline)
+                if open.stage == Stage::Running && open.declines + 1 >= MAX_DECLINES =>
+            {
+                AfterAttempt::Finish
+            }
+            (_, then) => then,
+        };
         if is_open && !matches!(then, AfterAttempt::Finish | AfterAttempt::Retry) {
-            self.raise_revision(now);
+            let revision = self.raise_revision(now);
+            if then == AfterAttempt::Decline {
+                self.declined = revision;
+            }
         }
         let reply = self.jobs.get_mut(&r.job.name).map_or(EndReply::Gone, |job| job.end(now, r, then));
         if is_open && then == AfterAttempt::Finish {
@@ -51,7 +63,8 @@ impl Job {
         // An attempt that has already ended is in the history, unless it was requeued.
         let was_running = open.stage == Stage::Running;
         let is_last = open.stage == Stage::Unbegun && then == AfterAttempt::Finish;
-        let unbegun = matches!(then, AfterAttempt::Requeue | AfterAttempt::Postpone { .. });
+        let unbegun =
+            matches!(then, AfterAttempt::Requeue | AfterAttempt::Postpone { .. } | AfterAttempt::Decline);
         let ended =
             (was_running && !unbegun || is_last).then(|| open.ended(r.run, now, r.outcome, &r.detail));
         match then {
@@ -60,12 +73,15 @@ impl Job {
                 (open.stage, open.attempts.failures) = (Stage::Failed, open.attempts.failures + 1);
             }
             AfterAttempt::Reassign if was_running => open.stage = Stage::Interrupted,
+            AfterAttempt::Decline if was_running => {
+                (open.stage, open.declines) = (Stage::Unbegun, open.declines + 1);
+            }
             _ if was_running => open.stage = Stage::Unbegun,
             _ => {}
         }
         match then {
             AfterAttempt::Finish => drop(self.open.remove(&r.run)),
-            AfterAttempt::Reassign | AfterAttempt::Requeue => open.expires_ms = 0,
+            AfterAttempt::Reassign | AfterAttempt::Requeue | AfterAttempt::Decline => open.expires_ms = 0,
             AfterAttempt::Postpone { delay } => open.expires_ms = expiry(now, delay),
             AfterAttempt::Retry => {}
         }

@@ -77,6 +77,7 @@ impl GroupLedger {
                 state: open.state(now),
                 pool: open.pool.clone(),
                 cancelled: open.cancelled,
+                declines: open.declines,
             };
             job.open.iter().map(open).collect::<Vec<_>>()
         };

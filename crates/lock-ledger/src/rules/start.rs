@@ -40,6 +40,7 @@ pub(super) fn start(job: &mut Job, now: UtcTime, r: &ClaimRequest, attempts: Att
         replaced: false,
         pool: r.pool.as_ref().map(|pool| pool.name.clone()),
         cancelled: false,
+        declines: job.open.get(&r.run).map_or(0, |before| before.declines),
     };
     job.open.insert(r.run, open);
     ClaimReply::Claimed { token, attempt: attempts.number, failures: attempts.failures, payload: None }

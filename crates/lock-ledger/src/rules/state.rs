@@ -21,6 +21,8 @@ use uuid::Uuid;
 pub struct GroupLedger {
     pub(super) jobs: BTreeMap<LockName, Job>,
     pub(super) revision: u64,
+    /// The revision at which a node last declined a run.
+    pub(super) declined: u64,
     /// The time at which the first job was added or registered.
     pub(super) created: Option<UtcTime>,
     /// The time of the last registration of any job, in ms.
@@ -145,6 +147,7 @@ pub(super) struct Open {
     pub(super) pool: Option<LockName>,
     /// `true` if a command cancelled the run, which gets no further attempt.
     pub(super) cancelled: bool,
+    pub(super) declines: u32,
 }
 
 impl GroupLedger {

@@ -24,7 +24,7 @@ use lock_ledger::{
     ABSENT_AFTER, AddReply, AddRequest, AfterAttempt, Attempt, BackfillRequest, CatchUp, ClaimReply,
     ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
     HeartbeatRequest, InstanceDetail, Instances, InstancesFrom, JobCommand, JobDescription, JobId, JobStatus,
-    MAX_BACKFILLS, MAX_BACKFILLS_PER_JOB, MAX_SCHEDULES, MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS,
+    MAX_BACKFILLS, MAX_BACKFILLS_PER_JOB, MAX_DECLINES, MAX_SCHEDULES, MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS,
     MAX_TRIGGERS_PER_JOB, OpenRun, OverlapRule, RegisteredJob, Registration, Removal, RemoveReply, RenewRun,
     RunId, RunLedger, RunRenewal,
 };
@@ -169,6 +169,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             AfterAttempt::Reassign => ("reassign", None),
             AfterAttempt::Requeue => ("requeue", None),
             AfterAttempt::Postpone { delay } => ("requeue", Some(delay)),
+            AfterAttempt::Decline => ("decline", None),
             _ => return Err(unexpected_reply("end a run").into()),
         };
         let args = vec![
@@ -180,6 +181,7 @@ impl<C: Client> RunLedger for RedisBackend<C> {
             then.to_owned(),
             r.history.to_string(),
             delay.map_or_else(String::new, |delay| delay.as_millis().min(MAX_DELAY_MS).to_string()),
+            MAX_DECLINES.to_string(),
         ];
         let GroupKeys { open, group, instances, names, changes, summaries, payloads, .. } =
             GroupKeys::of(group);
@@ -400,6 +402,7 @@ fn read_watermarks(reply: &ScriptReply, parts: Range<usize>) -> Result<Vec<Optio
 /// Decodes the controls' revision in this part, and the fields of the group's hash, which follow it.
 fn changed(reply: &ScriptReply, first: usize) -> Result<FleetControls, RequestError> {
     let (mut created, mut jobs, mut triggers, mut backfills) = (None, Vec::new(), Vec::new(), Vec::new());
+    let mut declined = 0;
     for at in (first + 1..reply.len()).step_by(2) {
         let (field, value) = (reply.text(at)?, reply.text(at + 1)?);
         if let Some(job) = field.strip_prefix("job:") {
@@ -407,6 +410,8 @@ fn changed(reply: &ScriptReply, first: usize) -> Result<FleetControls, RequestEr
             jobs.extend(LockName::new(job).ok().zip(controls));
         } else if field == "created" {
             created = value.parse().ok().map(UtcTime::from_millis);
+        } else if field == "declined" {
+            declined = value.parse().unwrap_or_default();
         } else if let Some(id) = field.strip_prefix("backfill:") {
             let id = Uuid::try_parse(id).ok();
             backfills.extend(id.and_then(|id| Record::read(value)?.backfill(id)));
@@ -417,7 +422,14 @@ fn changed(reply: &ScriptReply, first: usize) -> Result<FleetControls, RequestEr
     jobs.sort_by(|(a, _), (b, _)| a.cmp(b));
     triggers.sort_by_key(|trigger| (trigger.given, trigger.id));
     backfills.sort_by_key(|backfill| (backfill.given, backfill.id));
-    Ok(FleetControls::Changed { revision: reply.number(first)?, created, jobs, triggers, backfills })
+    Ok(FleetControls::Changed {
+        revision: reply.number(first)?,
+        created,
+        jobs,
+        triggers,
+        backfills,
+        declined,
+    })
 }
 
 fn job_keys<'a>(group: &'a GroupName, jobs: &'a [Registration]) -> impl Iterator<Item = String> + 'a {

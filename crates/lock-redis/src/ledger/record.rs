@@ -70,6 +70,7 @@ impl Record {
             state,
             pool: self.text("pool").and_then(|pool| LockName::new(pool).ok()),
             cancelled: self.is("cancelled"),
+            declines: self.count("declines"),
         })
     }
 

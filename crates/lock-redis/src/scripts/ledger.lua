@@ -6,7 +6,7 @@
 --             once = its only instant, ms   kept = the life of its record after that has run, ms
 -- open runs of a group: HASH   "<job>\n<run>" = an attempt
 -- history of a job: LIST of attempts and skips, newest first
--- group: HASH   revision   created, ms   instances = the revision of the instances   seen = the last registration, ms   led = total time with leaders, ms
+-- group: HASH   revision   created, ms   instances = the revision of the instances   declined = the revision at which a run was last declined   seen = the last registration, ms   led = total time with leaders, ms
 --               job:<job> = {revision, paused, actor, note, schedule}
 --               trigger:<uuid> = {job, given, until, µs, payload = true if it has one}
 --               backfill:<uuid> = {job, given, µs, first, mark, last, ms, count, done, schedule, dst}
@@ -24,7 +24,7 @@
 -- may exceed 14 digits are strings, and no array is empty, because Lua would encode it as an object.
 --   an attempt            run first count attempt claim token node catch_up started
 --   … of an open run      expires, ms   lease, ms   stage = running | failed | interrupted | unbegun
---                         failures orphanings replaced cancelled   pool, unless it has none
+--                         failures orphanings replaced cancelled declines   pool, unless it has none
 --   … of a history        ended outcome detail
 
 local time = redis.call('TIME')
@@ -218,7 +218,7 @@ end
 local function ended(open, outcome, detail)
   local entry = {}
   for field, value in pairs(open) do entry[field] = value end
-  for _, field in ipairs({'expires', 'lease', 'stage', 'failures', 'orphanings', 'replaced', 'cancelled', 'pool'}) do
+  for _, field in ipairs({'expires', 'lease', 'stage', 'failures', 'orphanings', 'replaced', 'cancelled', 'declines', 'pool'}) do
     entry[field] = nil
   end
   entry.ended, entry.outcome, entry.detail = int(now), outcome, detail

@@ -3,8 +3,8 @@
 --
 -- KEYS 1 job   2 open runs of its group   3 its history   4 group   5 instances of the group   6 their changes
 --      7 summaries   8 payloads   9 names of the instances
--- ARGV 1 job   2 run   3 claim   4 outcome   5 detail   6 finish | retry | reassign | requeue   7 length of the history
---      8 the time for which no other node continues a requeued run, ms, or ''
+-- ARGV 1 job   2 run   3 claim   4 outcome   5 detail   6 finish | retry | reassign | requeue | decline   7 length of the history
+--      8 the time for which no other node continues a requeued run, ms, or ''   9 maximum number of times that a run is declined
 --
 -- replies, each after the server's time in µs: recorded | gone
 local name, run, claim, next = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
@@ -14,10 +14,13 @@ local open = find_open(KEYS[2], name, run)
 if not open or open.claim ~= claim then
   return answer(remembers(KEYS[3], run, claim) and 'recorded' or 'gone')
 end
--- The end of an attempt that had ended before is already in the history, unless it was requeued.
-if open.cancelled == true then next = 'finish' end
 local was_running = open.stage ~= 'failed' and open.stage ~= 'interrupted' and open.stage ~= 'unbegun'
-if was_running and next ~= 'requeue' or open.stage == 'unbegun' and next == 'finish' then
+local declines = (open.declines or 0) + 1
+local declined_by_all = was_running and next == 'decline' and declines >= tonumber(ARGV[9])
+if open.cancelled == true or declined_by_all then next = 'finish' end
+-- The end of an attempt that had ended before is already in the history, unless it was requeued.
+local unbegun = next == 'requeue' or next == 'decline'
+if was_running and not unbegun or open.stage == 'unbegun' and next == 'finish' then
   local entry = ended(open, ARGV[4], ARGV[5])
   remember(KEYS[3], entry, ARGV[7])
   summarize(keys, name, entry)
@@ -40,11 +43,14 @@ end
 if was_running then
   if next == 'retry' then open.stage, open.failures = 'failed', open.failures + 1 end
   if next == 'reassign' then open.stage = 'interrupted' end
-  if next == 'requeue' then open.stage = 'unbegun' end
+  if unbegun then open.stage = 'unbegun' end
+  if next == 'decline' then open.declines = declines end
 end
 if next ~= 'retry' then
   open.expires = ARGV[8] == '' and '0' or int(now_ms + tonumber(ARGV[8]))
-  redis.call('HSET', KEYS[4], 'revision', int(next_revision(redis.call('HGET', KEYS[4], 'revision'))))
+  local revision = int(next_revision(redis.call('HGET', KEYS[4], 'revision')))
+  redis.call('HSET', KEYS[4], 'revision', revision)
+  if next == 'decline' then redis.call('HSET', KEYS[4], 'declined', revision) end
 end
 write_open(KEYS[2], name, open)
 return answer('recorded')

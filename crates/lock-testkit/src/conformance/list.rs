@@ -166,6 +166,7 @@ macro_rules! each_ledger_property {
             retry::a_reassigned_attempt_is_followed_at_once,
             retry::a_requeued_attempt_is_the_same_attempt,
             retry::a_postponed_run_is_followed_after_its_delay,
+            retry::a_declined_run_is_started_by_others_or_fails,
             retry::a_waiting_run_is_open,
             retry::an_old_attempt_does_not_join_a_later_run,
             run::a_renewed_run_outlives_its_first_end,

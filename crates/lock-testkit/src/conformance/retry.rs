@@ -6,7 +6,8 @@ use super::{
     ledger_fixture::LedgerFixture,
 };
 use lock_ledger::{
-    AfterAttempt, ClaimReply, ClaimRequest, EndReply, OverlapRule, RunOutcome, RunRenewal, RunState,
+    AfterAttempt, ClaimReply, ClaimRequest, EndReply, FleetControls, MAX_DECLINES, OverlapRule, RunOutcome,
+    RunRenewal, RunState,
 };
 
 /// A retry belongs to the same run, with the next attempt number and a higher token, even after
@@ -200,4 +201,39 @@ pub async fn an_old_attempt_does_not_join_a_later_run(h: &impl LedgerHarness) {
     assert_eq!(ledger.renew(&later, LONG).await, RunRenewal::Renewed, "the later run must not be replaced");
     ledger.end(&later, RunOutcome::Succeeded, AfterAttempt::Finish).await;
     assert_eq!(ledger.granted(ledger.after(&old, 2)).await.attempt, 2);
+}
+
+/// A node that cannot read a run's payload leaves it to the others, which the controls tell about it. The number of
+/// tries is bounded.
+pub async fn a_declined_run_is_started_by_others_or_fails(h: &impl LedgerHarness) {
+    let ledger = LedgerFixture::new(h, "declined").await;
+    let controls = async || {
+        let read = ledger.client().controls(ledger.job.group.clone(), u64::MAX).await;
+        match read.expect("ledger call failed").outcome {
+            FleetControls::Changed { revision, declined, .. } => (revision, declined),
+            other => panic!("unexpected reply to an unknown revision: {other:?}"),
+        }
+    };
+    let (before, none) = controls().await;
+    assert_eq!(none, 0);
+    let mut run = ledger.claim(1).await;
+    for declines in 1..MAX_DECLINES {
+        for _ in 0..2 {
+            let reply = ledger.end(&run, RunOutcome::Failed, AfterAttempt::Decline).await;
+            assert_eq!(reply, EndReply::Recorded);
+        }
+        let open = ledger.open_runs().await;
+        assert_eq!((open[0].state, open[0].declines), (RunState::Released, declines));
+        assert_eq!(ledger.history().await, [], "it has not begun");
+        let again = ledger.granted(ledger.after(&run, 0)).await;
+        assert_eq!((again.attempt, again.failures), (1, 0), "a declined attempt is the same attempt");
+        assert!(again.token > run.token);
+        run = again;
+    }
+    let (revision, declined) = controls().await;
+    assert!(before < declined && declined <= revision, "{before} {declined} {revision}");
+    ledger.end_saying(&run, RunOutcome::Failed, AfterAttempt::Decline, "unreadable").await;
+    assert_eq!(ledger.open_runs().await, []);
+    let history = ledger.history().await;
+    assert_eq!((history[0].outcome, history[0].detail.as_str()), (RunOutcome::Failed, "unreadable"));
 }

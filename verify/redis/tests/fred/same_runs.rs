@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 const STEPS: usize = 10_000;
 /// The number of kinds of answers.
-const KINDS: usize = 41;
+const KINDS: usize = 42;
 /// The length of a history.
 const HISTORY: u32 = 60;
 
@@ -271,6 +271,7 @@ impl Run {
                 AfterAttempt::Reassign,
                 AfterAttempt::Requeue,
                 AfterAttempt::Postpone { delay: Duration::from_millis(5) },
+                AfterAttempt::Decline,
             ]),
             history: HISTORY,
         };
@@ -280,6 +281,7 @@ impl Run {
         self.count(match (expected, end.then) {
             (EndReply::Recorded, AfterAttempt::Reassign) => "reassigned",
             (EndReply::Recorded, AfterAttempt::Requeue) => "requeued",
+            (EndReply::Recorded, AfterAttempt::Decline) => "declined",
             (EndReply::Recorded, _) => "ended",
             _ => "not there to end",
         });
