@@ -248,7 +248,7 @@ impl<C: Client> RedisBackendBuilder<C> {
                 return Err(misconfigured(why).into());
             }
         };
-        let dialer = Dialer { client, target, credentials, limit, lost: None };
+        let dialer = Dialer { client, target, credentials, limit, lost: None, admission: None };
         let settings = Settings { rules, replicas, expected: Expected::Master };
         let (server, warnings) = one_server(Arc::new(dialer), settings).await?;
         Ok(RedisBackend::new(Route::One(server), warnings, worker))
@@ -335,8 +335,10 @@ pub(crate) async fn one_server<C: Client>(
     )?;
     let clock = ServerClock::default();
     let checks = async {
-        let checked = check::server(&connection, expected).await?;
-        check::rights(&connection, &subscriptions, &clock, check::scratch()).await?;
+        let dialled = connection.connected("connect").await?;
+        let checked = check::server(&dialled, expected).await?;
+        let rights = check::rights(&connection, &subscriptions, &clock, check::scratch());
+        rights.await.map_err(check::not_in_cluster)?;
         let mut warnings = checked.warnings;
         if replicas > 0 {
             warnings.extend(check::replicas(&connection, replicas).await?);

@@ -5,14 +5,25 @@ use crate::{
     client::{Client, Command, Connection, PubSub, Reply},
     clock::ServerClock,
     connection::{AcceptedNode, Delivery, Dialled, ManagedConnection, answered},
-    error::{RequestError, misconfigured, printable, unexpected_reply},
+    error::{
+        RequestError, misconfigured, printable, unexpected_reply, while_connecting, without_sharded_channels,
+    },
     info::Info,
     keys::Keys,
-    script,
+    script::{self, Words},
     wake::Subscriptions,
 };
-use lock_core::backend::{BackendError, BackendErrorKind, ProcessId};
-use std::{fmt, pin::pin, time::Duration};
+use lock_core::{
+    backend::{BackendError, BackendErrorKind, ProcessId},
+    clock::UtcTime,
+};
+use std::{
+    borrow::Cow,
+    fmt,
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 use tokio::time::Instant;
 
 /// The oldest supported server version. `SET … GET` is the newest command that the scripts use.
@@ -40,6 +51,13 @@ pub enum ConnectWarning {
         /// The current settings, or the reason why they are unknown.
         reason: String,
     },
+    /// A master of the cluster did not answer. The locks in its slots are unavailable until it does.
+    NotConnected {
+        /// The address of the master.
+        server: String,
+        /// The error.
+        reason: String,
+    },
     /// The user has no permission to run `INFO`, so the server settings were not checked.
     NotChecked {
         /// The error returned by `INFO`.
@@ -65,6 +83,11 @@ impl fmt::Display for ConnectWarning {
                 "a master without replicas keeps accepting writes ({reason}): set `min-replicas-to-write` to at least 1 and \
                  `min-replicas-max-lag` to a third of the shortest lease, at most 10"
             ),
+            Self::NotConnected { server, reason } => write!(
+                f,
+                "the cluster node {server} is not connected, and the locks in its slots are unavailable until it is: \
+                 {reason}"
+            ),
             Self::NotChecked { reason } => {
                 write!(f, "the server's version, role and eviction policy were not checked: {reason}")
             }
@@ -87,24 +110,30 @@ pub(crate) enum Expected {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Checked {
     pub(crate) warnings: Vec<ConnectWarning>,
+    /// The version, if it is known.
+    pub(crate) version: String,
     /// `true` if its cluster has sharded channels.
     pub(crate) is_sharded: bool,
 }
 
 /// Checks the server of a new connection. Warnings are logged.
-pub(crate) async fn server<C: Client>(
-    connection: &ManagedConnection<C>,
+pub(crate) async fn server<T: Connection>(
+    dialled: &Dialled<T>,
     expected: Expected,
 ) -> Result<Checked, BackendError> {
-    let checked = match connection.call("read the server info", Command::info()).await {
+    let checked = match answered("read the server info", pin!(dialled.call(Command::info()))).await {
         Ok(reply) => verify_server(&Info::read(&info(&reply)?), expected)?,
         // A cluster needs `INFO` for the version, which determines whether channels are sharded; a quorum needs it for
         // the run id.
         Err(error) if error.kind() == BackendErrorKind::Denied && expected == Expected::Master => {
             let reason = BackendError::from(error).to_string();
-            Checked { warnings: vec![ConnectWarning::NotChecked { reason }], is_sharded: false }
+            Checked {
+                warnings: vec![ConnectWarning::NotChecked { reason }],
+                version: String::new(),
+                is_sharded: false,
+            }
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(while_connecting(error)),
     };
     for warning in &checked.warnings {
         tracing::warn!("{warning}");
@@ -117,22 +146,72 @@ pub(crate) async fn rights<C: Client>(
     connection: &ManagedConnection<C>,
     subscriptions: &Subscriptions<C>,
     clock: &ServerClock,
+    keys: Keys,
+) -> Result<(), RequestError> {
+    let dialled = connection.connected("connect").await?;
+    subscriptions.probe(keys.channel.clone()).await?;
+    let sent = Instant::now();
+    clock.learn(sent, commands(&dialled, subscriptions.kind(), keys).await?);
+    Ok(())
+}
+
+/// Tries every command that locks need, and returns the server's time.
+async fn commands<T: Connection>(
+    dialled: &Dialled<T>,
+    pubsub: PubSub,
     Keys { lock, counter, channel }: Keys,
-) -> Result<(), BackendError> {
-    let probe = async {
-        connection.ping("ping").await?;
-        subscriptions.probe(channel.clone()).await?;
-        let sent = Instant::now();
-        let sharded = Keys::sharded(subscriptions.kind()).to_owned();
-        let (keys, arguments) = ([lock, counter], [channel, String::new(), sharded]);
-        let reply = script::PROBE.run_on(connection, Delivery::Plain, &keys, &arguments).await?;
-        clock.learn(sent, reply.now);
-        reply.probed()
-    };
-    probe.await.map_err(|error| match error.is_cluster_down() {
-        true if subscriptions.kind() == PubSub::Plain => misconfigured(CLUSTER),
-        _ => error.into(),
-    })
+) -> Result<UtcTime, RequestError> {
+    answered("ping", pin!(dialled.call(Command::ping()))).await?;
+    let words = [lock, counter, channel, String::new(), Keys::sharded(pubsub).to_owned()];
+    let write = |to: &mut Words| to.extend(words.iter().cloned().map(Cow::Owned));
+    let sent = Instant::now();
+    let probe = script::PROBE.run(dialled, Delivery::Plain, 2, write);
+    let reply = answered(script::PROBE.name, pin!(probe)).await?;
+    let reply = dialled.read(script::PROBE.name, sent, reply.reply)?;
+    let now = reply.now;
+    reply.probed().map(|()| now)
+}
+
+/// Refuses a member of a cluster that hides its configuration but serves no key.
+pub(crate) fn not_in_cluster(error: RequestError) -> BackendError {
+    match error.is_cluster_down() {
+        true => misconfigured(CLUSTER),
+        false => while_connecting(error),
+    }
+}
+
+/// The checks of a cluster node that connects after the others.
+pub(crate) struct Admission {
+    pubsub: PubSub,
+    /// Keys in a slot of the node, if it is known to serve one.
+    keys: Option<Keys>,
+    passed: AtomicBool,
+}
+
+impl Admission {
+    pub(crate) fn new(pubsub: PubSub, keys: Option<Keys>) -> Self {
+        Self { pubsub, keys, passed: AtomicBool::new(false) }
+    }
+
+    /// Checks the node, until it has passed once.
+    pub(crate) async fn check<T: Connection>(&self, dialled: &Dialled<T>) -> Result<(), BackendError> {
+        if self.passed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Checked { version, is_sharded, .. } = server(dialled, Expected::ClusterNode).await?;
+        if self.pubsub == PubSub::Sharded && !is_sharded {
+            return Err(without_sharded_channels(&version));
+        }
+        if let Some(keys) = self.keys.clone() {
+            match commands(dialled, self.pubsub, keys).await {
+                // The slot is moving.
+                Err(error) if error.redirection().is_some() => {}
+                checked => checked.map(drop).map_err(while_connecting)?,
+            }
+        }
+        self.passed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 /// The maximum time, in seconds, within which a master must notice that a replica is gone: a third of the default
@@ -211,7 +290,8 @@ fn verify_server(info: &Info<'_>, expected: Expected) -> Result<Checked, Backend
     let (limit, policy) = (info.get("maxmemory"), info.get("maxmemory_policy"));
     let evicts = limit != "0" && policy != "noeviction" && !policy.is_empty();
     let warnings = evicts.then(|| ConnectWarning::Evicts { policy: printable(policy) });
-    Ok(Checked { warnings: warnings.into_iter().collect(), is_sharded: in_cluster && numbers >= SHARDED })
+    let is_sharded = in_cluster && numbers >= SHARDED;
+    Ok(Checked { warnings: warnings.into_iter().collect(), version: printable(version), is_sharded })
 }
 
 /// Returns the problem if the server is not of the expected kind.
@@ -233,9 +313,10 @@ fn other_kind(info: &Info<'_>, expected: Expected) -> Option<&'static str> {
         }
         Expected::Master if is_in_cluster(info) => CLUSTER,
         Expected::ClusterNode if !is_in_cluster(info) => "this is not a cluster node; write `redis://`",
-        _ if is_replica => {
+        Expected::Master if is_replica => {
             "this is a replica; use the address of its master, or of the sentinels that monitor it"
         }
+        // A cluster node may be a replica for a moment, during a failover.
         Expected::Master | Expected::ClusterNode | Expected::QuorumNode => return None,
     };
     Some(why)

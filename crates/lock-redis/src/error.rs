@@ -15,6 +15,7 @@ use lock_core::{
     LockError,
     backend::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind},
 };
+use std::fmt;
 
 /// A failed request: the error for lock-core, and the server condition that this crate reacts to.
 #[derive(Debug, Clone)]
@@ -37,6 +38,8 @@ enum Condition {
     Redirected(Redirection),
     /// The script does not return such a reply.
     Unexpected,
+    /// There is no connection.
+    NotConnected,
     Other,
 }
 
@@ -68,6 +71,10 @@ impl RequestError {
 
     pub(crate) fn is_unexpected(&self) -> bool {
         self.condition == Condition::Unexpected
+    }
+
+    pub(crate) fn is_not_connected(&self) -> bool {
+        self.condition == Condition::NotConnected
     }
 
     pub(crate) fn is_cluster_down(&self) -> bool {
@@ -200,15 +207,36 @@ pub(crate) fn unserved(what: &str) -> RequestError {
     plain(what, Kind::Unavailable, Applied::No, "no cluster node currently serves this name")
 }
 
+/// Returns `true` if the server refused the connection or cannot be used. Otherwise it is only out of reach.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "a predicate of iterators over references")]
+pub(crate) fn is_refusal(error: &&BackendError) -> bool {
+    !matches!(error.kind(), Kind::Unavailable | Kind::Timeout)
+}
+
+/// Returns the error of a check while connecting, which applies nothing.
+pub(crate) fn while_connecting(error: impl Into<BackendError>) -> BackendError {
+    error.into().with_applied(Applied::No)
+}
+
+/// Returns the error for a cluster node that is older than the nodes that answered first.
+pub(crate) fn without_sharded_channels(version: &str) -> BackendError {
+    misconfigured(&format!(
+        "version {version:?} has no sharded channels, which the other nodes use; upgrade it to Redis 7 or later, or \
+         restart this process"
+    ))
+}
+
 /// Returns the error for settings that cannot work.
 pub(crate) fn misconfigured(why: &str) -> BackendError {
     let message = format!("failed to connect to redis: {why}");
     BackendError::new(Kind::Misconfigured, Applied::No, message)
 }
 
-/// Returns the error for a request without a connection. Nothing was sent.
-pub(crate) fn not_connected(what: &str) -> RequestError {
-    plain(what, Kind::Unavailable, Applied::No, "not connected, so the request was not sent")
+/// Returns the error for a request without a connection, with the reason. Nothing was sent.
+pub(crate) fn not_connected(what: &str, reason: &impl fmt::Display) -> RequestError {
+    let why = format!("not connected ({reason}), so the request was not sent");
+    let RequestError { error, .. } = plain(what, Kind::Unavailable, Applied::No, &why);
+    RequestError { error, condition: Condition::NotConnected }
 }
 
 /// Returns the error for a request that timed out before it was sent.

@@ -62,6 +62,13 @@ impl BackendError {
         self
     }
 
+    /// Sets whether the operation may have been applied.
+    #[must_use]
+    pub fn with_applied(mut self, applied: Applied) -> Self {
+        self.applied = applied;
+        self
+    }
+
     /// Returns the replies of the nodes if the store is a quorum.
     #[must_use]
     pub fn votes(&self) -> &Votes {

@@ -26,11 +26,12 @@ pub(crate) use slots::{Redirection, slot_of};
 
 use crate::{
     builder::{Channels, Rules},
-    check::{self, ConnectWarning},
+    check::{self, Admission, Checked, ConnectWarning, Expected},
     client::{Client, Credentials, PubSub, Server},
     clock::ServerClock,
-    connection::{Dialer, ManagedConnection, Purpose, Target},
-    error::{RequestError, runtime_ended},
+    connection::{Dialer, ManagedConnection, Purpose, Stragglers, Target},
+    error::{self, RequestError, is_refusal, runtime_ended, while_connecting},
+    keys::Keys,
     pipeline::{fail_elsewhere, slot},
     script::Script,
     script_reply::ScriptReply,
@@ -38,13 +39,13 @@ use crate::{
     sync::lock,
     wake::Subscriptions,
 };
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use lock_core::{
     LockName,
     backend::{BackendError, Operation, SubscriberId, WakeListener},
     clock::UtcTime,
 };
-use node::Node;
+use node::{Node, Part};
 use routes::Routes;
 use slots::View;
 use std::{
@@ -85,42 +86,53 @@ pub(crate) struct Cluster<C: Client> {
 }
 
 impl<C: Client> ClusterHandle<C> {
-    /// Finds the nodes, connects to all masters and checks each of them.
+    /// Finds the nodes, connects to all masters at once and checks each of them. One answer is enough: the masters that
+    /// are out of reach are dialled until they answer, and are checked then.
     pub(crate) async fn connect(settings: Settings<C>) -> Result<(Self, Vec<ConnectWarning>), BackendError> {
         let view = discover::by_seeds(&settings).await?;
-        let look = Arc::new(Notify::new());
-        let dialers = view.servers().map(|server| Arc::new(settings.dialer(server, &look)));
-        let opened = dialers.map(async |dialer: Arc<Dialer<C>>| {
-            let connection = ManagedConnection::open(dialer.clone(), Purpose::Requests).await?;
-            let check = check::server(&connection, check::Expected::ClusterNode);
-            let checked = limited(&dialer, &connection, check).await?;
-            Ok::<_, BackendError>((dialer, connection, checked))
+        let (look, stragglers) = (Arc::new(Notify::new()), Stragglers::after(1));
+        let opening = view.servers().map(async |server| {
+            let dialer = Arc::new(settings.dialer(server, &look, None));
+            let opening = Opened::open(dialer.clone());
+            (server, stragglers.limit(opening, || dialer.nobody_answers(None)).await)
         });
-        let opened = try_join_all(opened.map(Box::pin)).await?;
-        let is_sharded = settings.rules.channels == Channels::Sharded
-            && opened.iter().all(|(.., checked)| checked.is_sharded);
+        let opened = join_all(opening.map(Box::pin)).await;
+        let errors = || opened.iter().filter_map(|(_, opened)| opened.as_ref().err());
+        let mut answered = opened.iter().filter_map(|(_, opened)| opened.as_ref().ok());
+        let is_sharded = settings.rules.channels == Channels::Sharded && answered.all(Opened::is_sharded);
+        if errors().count() == opened.len() || errors().any(|error| is_refusal(&error)) {
+            return Err(error::no_cluster(errors().cloned().collect()));
+        }
         let pubsub = if is_sharded { PubSub::Sharded } else { PubSub::Plain };
 
-        let (redirected, redirections) = mpsc::unbounded_channel();
+        let checking = opened.into_iter().map(async |(server, opened)| {
+            let checked = async { opened?.checked(pubsub, &look, view.reserved_name(server)).await };
+            (server, checked.await)
+        });
         let (mut warnings, mut parts) = (Vec::new(), Vec::new());
-        for (dialer, connection, checked) in opened {
-            let subscriptions = Subscriptions::open(dialer.clone(), pubsub, Some(look.clone())).await?;
-            let clock = ServerClock::default();
-            let server = connection.server().ok_or_else(|| runtime_ended("connect"))?;
-            let keys = view.reserved_name(&server);
-            let check = check::rights(&connection, &subscriptions, &clock, keys);
-            limited(&dialer, &connection, check).await?;
-            parts.push((server, connection, subscriptions, clock));
-            checked.warnings.into_iter().for_each(|warning| {
+        for (server, checked) in join_all(checking.map(Box::pin)).await {
+            let (part, new) = match checked {
+                Ok(checked) => checked,
+                Err(error) if is_refusal(&&error) => return Err(error),
+                Err(error) => {
+                    let (server, keys) = (server.clone(), view.reserved_name(server));
+                    let reason = error.to_string();
+                    let warning = ConnectWarning::NotConnected { server: server.to_string(), reason };
+                    tracing::warn!("{warning}");
+                    (settings.begin(&server, pubsub, &look, Some(keys)), vec![warning])
+                }
+            };
+            parts.push((server.clone(), part));
+            new.into_iter().for_each(|warning| {
                 if !warnings.contains(&warning) {
                     warnings.push(warning);
                 }
             });
         }
+        let (redirected, redirections) = mpsc::unbounded_channel();
         let cluster = Arc::new_cyclic(|me| {
-            let nodes = parts.into_iter().map(|(server, connection, subscriptions, clock)| {
-                Node::new(me.clone(), &settings, server, (connection, subscriptions, clock))
-            });
+            let nodes =
+                parts.into_iter().map(|(server, part)| Node::new(me.clone(), &settings, server, part));
             let routes = Routes::new(nodes.collect(), &view);
             let routes = Mutex::new(routes);
             Cluster { settings, pubsub, routes, look, redirected, me: me.clone() }
@@ -131,6 +143,50 @@ impl<C: Client> ClusterHandle<C> {
 
     pub(crate) fn cluster(&self) -> &Arc<Cluster<C>> {
         &self.cluster
+    }
+}
+
+/// A master that has answered, before its permissions are checked.
+struct Opened<C: Client> {
+    dialer: Arc<Dialer<C>>,
+    connection: ManagedConnection<C>,
+    checked: Checked,
+}
+
+impl<C: Client> Opened<C> {
+    async fn open(dialer: Arc<Dialer<C>>) -> Result<Self, BackendError> {
+        let connection = ManagedConnection::open(dialer.clone(), Purpose::Requests).await?;
+        let check = async {
+            let dialled = connection.connected("connect").await?;
+            check::server(&dialled, Expected::ClusterNode).await
+        };
+        let checked = limited(&dialer, &connection, check).await?;
+        Ok(Self { dialer, connection, checked })
+    }
+
+    fn is_sharded(&self) -> bool {
+        self.checked.is_sharded
+    }
+
+    /// Opens the other connection, and tries every command that locks need with these keys.
+    async fn checked(
+        self,
+        pubsub: PubSub,
+        look: &Arc<Notify>,
+        keys: Keys,
+    ) -> Result<(Part<C>, Vec<ConnectWarning>), BackendError> {
+        let Self { dialer, connection, checked } = self;
+        let subscriptions = Subscriptions::open(dialer.clone(), pubsub, Some(look.clone())).await?;
+        let clock = ServerClock::default();
+        let check = async {
+            match check::rights(&connection, &subscriptions, &clock, keys).await {
+                // The slot is moving.
+                Err(error) if error.redirection().is_some() => Ok(()),
+                checked => checked.map_err(while_connecting),
+            }
+        };
+        limited(&dialer, &connection, check).await?;
+        Ok(((connection, subscriptions, clock), checked.warnings))
     }
 }
 
@@ -211,7 +267,7 @@ impl<C: Client> Cluster<C> {
     pub(crate) async fn watch(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
         let begun = lock(&self.routes).watch(subscriber, &name);
         let Some((node, acknowledgement)) = begun? else {
-            return Err(crate::error::unserved("subscribe").into());
+            return Err(error::unserved("subscribe").into());
         };
         node.shared.subscriptions.changed();
         let answer = acknowledgement.await.unwrap_or_else(|_| Err(runtime_ended("subscribe").into()));
@@ -235,14 +291,18 @@ impl<C: Client> Cluster<C> {
         lock(&self.routes).owners()
     }
 
-    /// Returns the node at this address, and connects to it if it is new.
-    fn node(&self, server: &Server) -> Arc<Node<C>> {
-        lock(&self.routes).node(server, || self.begin(server.clone()))
+    /// Returns the node at this address, and connects to it if it is new. `keys` are in a slot of the node, if it is
+    /// known to serve one.
+    fn node(&self, server: &Server, keys: impl FnOnce() -> Option<Keys>) -> Arc<Node<C>> {
+        lock(&self.routes).node(server, || {
+            let part = self.settings.begin(server, self.pubsub, &self.look, keys());
+            Node::new(self.me.clone(), &self.settings, server.clone(), part)
+        })
     }
 
     /// Records a node's report that another node serves the slot.
     fn moved(&self, slot: u16, server: &Server) -> Arc<Node<C>> {
-        let node = self.node(server);
+        let node = self.node(server, || None);
         let changed = lock(&self.routes).assign(slot, &node);
         changed.iter().for_each(|node| node.shared.subscriptions.changed());
         self.look();
@@ -251,24 +311,13 @@ impl<C: Client> Cluster<C> {
 
     /// Adopts the view shared by the majority of the nodes.
     fn adopt(&self, view: &View) {
-        let nodes: Vec<_> = view.ranges().map(|(slots, server)| (slots, self.node(server))).collect();
+        let keys = |server| move || Some(view.reserved_name(server));
+        let nodes = view.ranges().map(|(slots, server)| (slots, self.node(server, keys(server))));
+        let nodes: Vec<_> = nodes.collect();
         let (changed, retired) = lock(&self.routes).adopt(&nodes);
         changed.iter().for_each(|node| node.shared.subscriptions.changed());
         // Dropped outside the mutex, since this ends their tasks.
         drop(retired);
-    }
-
-    /// Creates a node and starts connecting to it.
-    fn begin(&self, server: Server) -> Node<C> {
-        let dialer = Arc::new(self.settings.dialer(&server, &self.look));
-        let connection = ManagedConnection::begin(dialer.clone(), Purpose::Requests);
-        let subscriptions = Subscriptions::begin(dialer, self.pubsub, Some(self.look.clone()));
-        Node::new(
-            self.me.clone(),
-            &self.settings,
-            server,
-            (connection, subscriptions, ServerClock::default()),
-        )
     }
 }
 
@@ -283,7 +332,15 @@ async fn limited<C: Client, T>(
 }
 
 impl<C: Client> Settings<C> {
-    fn dialer(&self, server: &Server, lost: &Arc<Notify>) -> Dialer<C> {
+    /// Starts connecting to a node, which is checked when it answers.
+    fn begin(&self, server: &Server, pubsub: PubSub, look: &Arc<Notify>, keys: Option<Keys>) -> Part<C> {
+        let dialer = Arc::new(self.dialer(server, look, Some(Admission::new(pubsub, keys))));
+        let connection = ManagedConnection::begin(dialer.clone(), Purpose::Requests);
+        let subscriptions = Subscriptions::begin(dialer, pubsub, Some(look.clone()));
+        (connection, subscriptions, ServerClock::default())
+    }
+
+    fn dialer(&self, server: &Server, lost: &Arc<Notify>, admission: Option<Admission>) -> Dialer<C> {
         let endpoint = crate::client::Endpoint { server: server.clone(), database: None };
         Dialer {
             client: self.client.clone(),
@@ -291,6 +348,7 @@ impl<C: Client> Settings<C> {
             credentials: self.credentials.clone(),
             limit: self.limit,
             lost: Some(lost.clone()),
+            admission,
         }
     }
 }

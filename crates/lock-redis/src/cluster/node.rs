@@ -27,6 +27,9 @@ pub(crate) struct Node<C: Client> {
     pub(super) unused_since: Mutex<Option<Instant>>,
 }
 
+/// The connections of a node, and its clock.
+pub(super) type Part<C> = (ManagedConnection<C>, Subscriptions<C>, ServerClock);
+
 /// The membership of a node in its cluster.
 pub(crate) struct Membership<C: Client> {
     pub(crate) cluster: Weak<Cluster<C>>,
@@ -39,7 +42,7 @@ impl<C: Client> Node<C> {
         cluster: Weak<Cluster<C>>,
         settings: &Settings<C>,
         server: Server,
-        (connection, subscriptions, clock): (ManagedConnection<C>, Subscriptions<C>, ServerClock),
+        (connection, subscriptions, clock): Part<C>,
     ) -> Self {
         let shared = Shared::new(connection, subscriptions, clock, settings.rules);
         let shared = Arc::new(shared.node_of(Membership { cluster, server: server.clone() }));

@@ -110,7 +110,7 @@ impl<C: Client> Cluster<C> {
             (Redirection::Moved { slot, .. }, Some(server)) => {
                 Some((self.moved(*slot, &server), Delivery::Plain))
             }
-            (Redirection::Ask { .. }, Some(server)) => Some((self.node(&server), Delivery::Asking)),
+            (Redirection::Ask { .. }, Some(server)) => Some((self.node(&server, || None), Delivery::Asking)),
             _ => self.owner(slot).map(|node| (node, Delivery::Plain)),
         }
     }

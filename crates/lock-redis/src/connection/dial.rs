@@ -2,6 +2,7 @@
 
 use super::{Dialled, Trust, answered};
 use crate::{
+    check::Admission,
     client::{Client, Command, Credentials, DialError, DialErrorKind, Endpoint, Events, Listener, Server},
     error,
     info::Info,
@@ -25,6 +26,8 @@ pub(crate) struct Dialer<C> {
     pub(crate) limit: Duration,
     /// Notified when a connection is lost.
     pub(crate) lost: Option<Arc<Notify>>,
+    /// The checks that the server must pass before it gets requests, if it was not checked before.
+    pub(crate) admission: Option<Admission>,
 }
 
 /// The longest time limit of a dial, a century: the clock of a process cannot count to every duration.
@@ -85,14 +88,20 @@ impl<C: Client> Dialer<C> {
         let (server, accepted) = (endpoint.server, OnceCell::new());
         let trust = Arc::new(Trust::new(end.clone()));
         let dialled = Dialled { connection, liveness, trust, end, replaced, secrets, server, accepted };
-        let silent = || self.failed(&dialled.server, &DialError::silent(self.limit));
-        if let Purpose::Requests = purpose {
-            timeout_at(until, Box::pin(dialled.read_clock())).await.map_err(|_| silent())?;
-        }
-        if let Target::Master(_) = &self.target {
-            let check = timeout_at(until, Box::pin(is_master(&dialled))).await;
-            check.map_err(|_| silent())??;
-        }
+        let checks = async {
+            if let Purpose::Requests = purpose {
+                dialled.read_clock().await;
+            }
+            if let Target::Master(_) = &self.target {
+                is_master(&dialled).await?;
+            }
+            match (&self.admission, purpose) {
+                (Some(admission), Purpose::Requests) => admission.check(&dialled).await,
+                _ => Ok(()),
+            }
+        };
+        let checked = timeout_at(until, Box::pin(checks)).await;
+        checked.map_err(|_| self.failed(&dialled.server, &DialError::silent(self.limit)))??;
         Ok(dialled)
     }
 
@@ -101,7 +110,7 @@ impl<C: Client> Dialer<C> {
         match (server, &self.target) {
             (Some(server), _) => self.failed(server, &DialError::silent(self.limit)),
             (None, Target::Fixed(endpoint)) => self.failed(&endpoint.server, &DialError::silent(self.limit)),
-            (None, _) => error::not_connected("connect").into(),
+            (None, _) => error::not_connected("connect", &"the connection was lost").into(),
         }
     }
 

@@ -3,11 +3,15 @@
 
 mod accepted_node;
 mod dial;
+mod outage;
+mod stragglers;
 mod supervisor;
 mod trust;
 
 pub(crate) use accepted_node::AcceptedNode;
 pub(crate) use dial::{Dialer, Purpose, Target};
+pub(crate) use outage::Outage;
+pub(crate) use stragglers::Stragglers;
 pub(crate) use trust::Trust;
 
 use crate::{
@@ -42,6 +46,8 @@ pub(crate) const NO_ANSWER_AFTER: Duration = Duration::from_secs(30);
 /// Dropping it ends the dialling task.
 pub(crate) struct ManagedConnection<C: Client> {
     current: watch::Receiver<Current<C>>,
+    /// The reason why there is no current connection.
+    outage: Arc<Outage>,
     supervisor: JoinHandle<()>,
 }
 
@@ -108,8 +114,9 @@ impl<C: Client> ManagedConnection<C> {
 
     fn run(dialer: Arc<Dialer<C>>, purpose: Purpose, first: Current<C>) -> Self {
         let (sender, current) = watch::channel(first.clone());
-        let supervisor = Supervisor { dialer, purpose, current: sender };
-        Self { current, supervisor: tokio::spawn(supervisor.run(first)) }
+        let outage = Arc::new(Outage::new());
+        let supervisor = Supervisor { dialer, purpose, current: sender, outage: outage.clone() };
+        Self { current, outage, supervisor: tokio::spawn(supervisor.run(first)) }
     }
 
     /// Sends one command at most once. If there is no connection, the call fails and the command is not sent.
@@ -186,6 +193,11 @@ impl<C: Client> ManagedConnection<C> {
         self.current.borrow().clone()
     }
 
+    /// Returns the error for a request without a connection, with the reason.
+    pub(crate) fn not_connected(&self, what: &str) -> RequestError {
+        error::not_connected(what, &self.outage)
+    }
+
     /// Returns the current connection, or waits a moment for the next one.
     pub(crate) async fn connected(&self, what: &str) -> Result<Arc<Dialled<C::Connection>>, RequestError> {
         let gone = |_| error::runtime_ended(what);
@@ -200,8 +212,8 @@ impl<C: Client> ManagedConnection<C> {
     async fn connected_soon(&self, what: &str) -> Result<Arc<Dialled<C::Connection>>, RequestError> {
         let mut current = self.current.clone();
         let next = timeout(GRACE, current.wait_for(Option::is_some)).await;
-        let next = next.map_err(|_| error::not_connected(what))?.map_err(|_| error::runtime_ended(what))?;
-        next.clone().ok_or_else(|| error::not_connected(what))
+        let next = next.map_err(|_| self.not_connected(what))?.map_err(|_| error::runtime_ended(what))?;
+        next.clone().ok_or_else(|| self.not_connected(what))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Supervision of a connection: when to give it up, and when to dial the next one.
 
-use super::{Current, Dialer, Dialled, NO_ANSWER_AFTER, Purpose, ReplaceReason};
+use super::{Current, Dialer, Dialled, NO_ANSWER_AFTER, Outage, Purpose, ReplaceReason};
 use crate::{
     client::{Client, Command},
     error::printable,
@@ -29,6 +29,7 @@ pub(super) struct Supervisor<C: Client> {
     pub(super) dialer: Arc<Dialer<C>>,
     pub(super) purpose: Purpose,
     pub(super) current: watch::Sender<Current<C>>,
+    pub(super) outage: Arc<Outage>,
 }
 
 /// The reason why a connection is given up.
@@ -54,12 +55,12 @@ impl<C: Client> Supervisor<C> {
         loop {
             let reason = self.watch(&dialled, replaceable_at).await;
             let asked_at = Instant::now();
+            self.outage.begin(log(&reason, &dialled));
             // From here on, requests wait for the next connection.
             self.current.send_replace(None);
             if let Some(lost) = &self.dialer.lost {
                 lost.notify_one();
             }
-            log(&reason, &dialled);
             // A server that became a replica may still answer requests in progress during this
             // pause.
             sleep(reconnect_pause()).await;
@@ -117,6 +118,7 @@ impl<C: Client> Supervisor<C> {
                 Err(error) => error,
             };
             let text = error.to_string();
+            self.outage.goes_on(text.clone());
             // Warn only if the error differs from the previous one, however long the outage lasts.
             if logged == text {
                 tracing::debug!(%error, "still failing to connect to redis, retrying");
@@ -134,21 +136,29 @@ fn reconnect_pause() -> Duration {
     between(min, max)
 }
 
-fn log<T>(reason: &Reason, dialled: &Dialled<T>) {
+/// Logs the end of a connection, and returns its reason.
+fn log<T>(reason: &Reason, dialled: &Dialled<T>) -> String {
     match reason {
         Reason::Ended(reason) => {
             let reason = printable(&dialled.secrets.hide(reason.clone()));
             tracing::warn!(reason, "redis connection lost, reconnecting");
+            format!("the connection was lost: {reason}")
         }
-        Reason::Unresponsive => tracing::warn!("redis connection unresponsive, reconnecting"),
+        Reason::Unresponsive => {
+            tracing::warn!("redis connection unresponsive, reconnecting");
+            "the server did not reply".to_owned()
+        }
         Reason::Replaced(ReplaceReason::ReadOnly) => {
-            tracing::warn!("redis server became read-only, reconnecting")
+            tracing::warn!("redis server became read-only, reconnecting");
+            "the server became read-only".to_owned()
         }
         Reason::Replaced(ReplaceReason::NotMaster) => {
-            tracing::warn!("redis sentinels report a different master, reconnecting")
+            tracing::warn!("redis sentinels report a different master, reconnecting");
+            "the sentinels report a different master".to_owned()
         }
         Reason::Replaced(ReplaceReason::SubscriptionFailed) => {
-            tracing::warn!("redis subscription failed, reconnecting")
+            tracing::warn!("redis subscription failed, reconnecting");
+            "a subscription failed".to_owned()
         }
     }
 }

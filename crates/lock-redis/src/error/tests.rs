@@ -34,7 +34,7 @@ fn refused_requests_are_certain() {
     let not_sent = failed("acquire", CallError::NotSent("Max buffer length exceeded".to_owned()));
     assert_eq!(meaning(&not_sent), no(Kind::Unavailable));
     assert_eq!(meaning(&refused_by_script("acquire", "WRONGTYPE x")), no(Kind::WrongType));
-    assert_eq!(meaning(&not_connected("acquire")), no(Kind::Unavailable));
+    assert_eq!(meaning(&not_connected("acquire", &"Connection refused; for 9 s")), no(Kind::Unavailable));
     assert_eq!(meaning(&runtime_ended("acquire")), no(Kind::Misconfigured));
 }
 

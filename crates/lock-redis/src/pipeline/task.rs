@@ -10,7 +10,7 @@ use super::{
 use crate::{
     client::Client,
     connection::{GRACE, NO_ANSWER_AFTER},
-    error::{not_connected, runtime_ended, unsupported},
+    error::{runtime_ended, unsupported},
     shared::Shared,
     sync::lock,
 };
@@ -132,15 +132,16 @@ impl<C: Client> Task<C> {
             };
             let end = ready!(reconnection.as_mut().poll(context));
             self.reconnection = None;
-            let (failed, error): (_, fn(&str) -> _) = match end {
+            let (failed, is_over) = match end {
                 Reconnection::Connected => return Poll::Ready(()),
-                Reconnection::Over => {
-                    (lock(&self.state).queue.take_older_than(GRACE, Instant::now()), not_connected)
-                }
-                Reconnection::Never => (lock(&self.state).queue.take_all(), runtime_ended),
+                Reconnection::Over => (lock(&self.state).queue.take_older_than(GRACE, Instant::now()), true),
+                Reconnection::Never => (lock(&self.state).queue.take_all(), false),
             };
             for operation in failed {
-                let error = error(what(&operation));
+                let error = match is_over {
+                    true => self.shared.connection.not_connected(what(&operation)),
+                    false => runtime_ended(what(&operation)),
+                };
                 fail(operation, error);
             }
         }

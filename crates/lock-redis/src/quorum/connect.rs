@@ -11,8 +11,8 @@ use crate::{
     check::Expected,
     client::{Client, Command, PubSub, Reply, Server},
     clock::ServerClock,
-    connection::{Dialer, ManagedConnection, Purpose, Target},
-    error::{misconfigured, named, printable},
+    connection::{Dialer, ManagedConnection, Purpose, Stragglers, Target},
+    error::{is_refusal, misconfigured, named, printable},
     route::{OneServer, Route},
     shared::Shared,
     topology::{QuorumAddress, Topology},
@@ -25,11 +25,7 @@ use lock_core::{
     backend::{Applied, BackendError, BackendErrorKind, NodeVote, VoteKind},
     quorum::{Member, QuorumBackend},
 };
-use std::{sync::Arc, time::Duration};
-use tokio::{sync::watch, time::sleep};
-
-/// Time limit for the remaining nodes after a majority has responded.
-const STRAGGLER_TIMEOUT: Duration = Duration::from_secs(1);
+use std::sync::Arc;
 
 /// A server that may become a node.
 struct Candidate<C> {
@@ -97,8 +93,9 @@ impl<C: Client> RedisBackendBuilder<C> {
             let (client, credentials, server) =
                 (client.clone(), credentials.clone(), endpoint.server.clone());
             let target = Target::Fixed(endpoint);
-            let dialer = Arc::new(Dialer { client, target, credentials, limit, lost: None });
-            Candidate { server, dialer, place: Membership { peers: peers.clone(), position } }
+            let dialer = Dialer { client, target, credentials, limit, lost: None, admission: None };
+            let place = Membership { peers: peers.clone(), position };
+            Candidate { server, dialer: Arc::new(dialer), place }
         });
         let settings = NodeSettings { rules, worker };
         let backends = connect(&candidates.collect::<Vec<_>>(), &settings).await?;
@@ -135,28 +132,13 @@ async fn connect<C: Client>(
     candidates: &[Candidate<C>],
     settings: &NodeSettings,
 ) -> Result<Vec<(Server, RedisBackend<C>)>, BackendError> {
-    let (majority, answered) = (candidates.len() / 2 + 1, watch::Sender::new(0));
+    let majority = candidates.len() / 2 + 1;
+    let stragglers = Stragglers::after(majority);
     let opening = candidates.iter().map(async |candidate| {
-        let late = async {
-            let _ = answered.subscribe().wait_for(|answered| *answered >= majority).await.map(drop);
-            sleep(STRAGGLER_TIMEOUT).await;
-        };
-        tokio::select! {
-            biased;
-            opened = Box::pin(open(candidate, settings)) => {
-                if opened.is_ok() {
-                    answered.send_modify(|answered| *answered += 1);
-                }
-                opened
-            }
-            () = late => Err(candidate.dialer.nobody_answers(None)),
-        }
+        stragglers.limit(open(candidate, settings), || candidate.dialer.nobody_answers(None)).await
     });
     let opened = join_all(opening).await;
-    let unusable = |error: &&BackendError| {
-        !matches!(error.kind(), BackendErrorKind::Unavailable | BackendErrorKind::Timeout)
-    };
-    if let Some(error) = opened.iter().filter_map(|opened| opened.as_ref().err()).find(unusable) {
+    if let Some(error) = opened.iter().filter_map(|opened| opened.as_ref().err()).find(is_refusal) {
         return Err(error.clone());
     }
     if opened.iter().flatten().count() < majority {

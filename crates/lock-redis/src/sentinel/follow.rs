@@ -62,6 +62,7 @@ async fn follow<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>)
         credentials: sentinels.credentials().clone(),
         limit: sentinels.limit,
         lost: None,
+        admission: None,
     });
     let connection = ManagedConnection::begin(dialer, Purpose::Messages(news.clone()));
     let mut changes = connection.changes();

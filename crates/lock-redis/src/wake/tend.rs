@@ -134,8 +134,10 @@ async fn ask<C: Client>(
 
 /// Logs an error as a warning, unless it is the same as the previous one.
 fn log(error: &RequestError, logged: &mut String) {
+    let is_not_connected = error.is_not_connected();
     let (retryable, error) = (error.is_retryable(), BackendError::from(error.clone()));
-    let text = error.to_string();
+    // The text of the former contains its duration.
+    let text = if is_not_connected { "not connected".to_owned() } else { error.to_string() };
     if *logged == text {
         tracing::debug!(%error, retryable, "redis wake-ups are still unavailable");
     } else {

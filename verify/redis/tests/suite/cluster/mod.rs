@@ -5,3 +5,4 @@ mod failing;
 mod moving;
 mod refusing;
 mod routing;
+mod starting;
