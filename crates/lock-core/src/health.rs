@@ -40,8 +40,11 @@ impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answering { latency } => write!(f, "the store replied in {latency:?}"),
+            Self::Failing { failing_for: Duration::ZERO, error } => {
+                write!(f, "the store is not answering: {error:#}")
+            }
             Self::Failing { failing_for, error } => {
-                write!(f, "the store has been failing for {failing_for:?}: {error:#}")
+                write!(f, "the store has not been answering for {failing_for:?}: {error:#}")
             }
         }
     }

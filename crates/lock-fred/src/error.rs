@@ -81,7 +81,9 @@ fn words_of_system(details: &str) -> &str {
         let (_, rest) = details.split_once(from)?;
         Some(rest.rsplit_once(to)?.0)
     };
-    between("message: \"", "\"").or_else(|| between("error: ", " }")).unwrap_or(details)
+    // An error that is a text is quoted again.
+    let custom = || between("error: ", " }").map(|error| error.trim_matches('"'));
+    between("message: \"", "\"").or_else(custom).unwrap_or(details)
 }
 
 #[cfg(test)]
@@ -143,6 +145,9 @@ mod tests {
         let forged = "Custom { kind: InvalidData, error: InvalidCertificate(BadSignature) }";
         let expected = DialError::new(DialErrorKind::Certificate, "InvalidCertificate(BadSignature)");
         assert!(dial(ErrorKind::IO, forged) == expected);
+        let lookup = r#"Custom { kind: Uncategorized, error: "failed to lookup address information: Name or service not known" }"#;
+        let expected = "failed to lookup address information: Name or service not known";
+        assert!(dial(ErrorKind::IO, lookup) == DialError::new(DialErrorKind::Unreachable, expected));
         let login = "WRONGPASS invalid username-password pair";
         assert!(dial(ErrorKind::Auth, login) == DialError::new(DialErrorKind::Refused, login));
     }

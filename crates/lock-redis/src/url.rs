@@ -116,9 +116,13 @@ fn parse(text: &str) -> Result<Address, LockError> {
 
 /// Parses a URL with one host.
 fn single(text: &str) -> Result<Url, LockError> {
-    let url = Url::parse(text).map_err(|_| {
-        refused("it is not a URL; percent-encode special characters in the user and password (`/` is `%2F`, `@` is \
-            `%40`, `#` is `%23`)")
+    let url = Url::parse(text).map_err(|error| {
+        refused(match error {
+            url::ParseError::InvalidPort => "its port is not a number from 0 to 65535; if that text is part of a \
+                password, percent-encode special characters (`/` is `%2F`, `@` is `%40`, `#` is `%23`)",
+            _ => "it is not a URL; percent-encode special characters in the user and password (`/` is `%2F`, `@` is \
+                `%40`, `#` is `%23`)",
+        })
     })?;
     match url.fragment() {
         Some(_) => Err(refused("it has a `#`; in a password, write it as `%23`")),
@@ -184,7 +188,8 @@ fn tls([authority, certificate, key]: [Option<String>; 3]) -> Result<Tls, LockEr
 fn credentials(username: Option<String>, password: Option<String>) -> Result<Credentials, LockError> {
     if username.is_some() && password.is_none() {
         return Err(refused(
-            "it has a user but no password; if the text is meant as a password, write `:password@`",
+            "it has a user but no password; if the text is meant as a password, write `:password@`, and for a user \
+             that needs none (`nopass`) write any password",
         ));
     }
     Ok(Credentials { username, password })
