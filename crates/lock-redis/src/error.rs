@@ -15,7 +15,7 @@ use lock_core::{
     LockError,
     backend::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind},
 };
-use std::fmt;
+use std::{fmt, time::Duration};
 
 /// A failed request: the error for lock-core, and the server condition that this crate reacts to.
 #[derive(Debug, Clone)]
@@ -164,12 +164,12 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
         false => "; if the server uses TLS, write `rediss://`",
     };
     let (kind, remedy) = match error.kind {
-        DialErrorKind::Certificate => (
-            Kind::Misconfigured,
-            "; configure the authority that signed the certificate, or use one issued for this host",
-        ),
+        DialErrorKind::Certificate => (Kind::Misconfigured, certificate_remedy(details)),
         DialErrorKind::NobodyListens => (Kind::Unavailable, " (is a Redis server running there?)"),
         DialErrorKind::Closed => (Kind::Unavailable, closed),
+        DialErrorKind::Unreachable if details.contains("lookup address") => {
+            (Kind::Unavailable, "; check the host name, and that this machine can resolve it")
+        }
         DialErrorKind::Unreachable if tls => (Kind::Unavailable, closed),
         DialErrorKind::Unreachable => (Kind::Unavailable, ""),
         DialErrorKind::Tls => (Kind::Misconfigured, closed),
@@ -188,6 +188,13 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
             _ if details.contains("wrong number of arguments for 'auth'") => {
                 (Kind::Misconfigured, "; the server is too old to have users, so use Redis 6.2 or later")
             }
+            _ if details.contains(TOO_MANY_CLIENTS) => (
+                Kind::Unavailable,
+                "; raise `maxclients`, or open fewer factories (each has two connections)",
+            ),
+            _ if details.contains("DB index is out of range") => {
+                (Kind::Misconfigured, "; use a database that the server has (see its `databases` setting)")
+            }
             // The server rejects the settings of the connection.
             Kind::Protocol => (Kind::Misconfigured, NOT_REDIS),
             kind => (kind, remedy(kind, details)),
@@ -195,6 +202,14 @@ pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> Backe
     };
     let message = format!("failed to connect to redis at {server}: {}{remedy}", first_words(details));
     BackendError::new(kind, Applied::No, message)
+}
+
+/// Returns the error for a login that the program did not supply within the time limit of a dial.
+pub(crate) fn no_credentials(server: &Server, limit: Duration) -> BackendError {
+    let message = format!(
+        "failed to connect to redis at {server}: the program supplied no credentials within {limit:?}"
+    );
+    BackendError::new(Kind::Timeout, Applied::No, message)
 }
 
 /// Adds the quorum node's name to its error.
@@ -349,8 +364,29 @@ fn classify(details: &str) -> (BackendErrorKind, Applied) {
     }
 }
 
-const NOT_REDIS: &str = " (is this a Redis server, and does it have this database?)";
+const NOT_REDIS: &str = " (is this a Redis server?)";
+const TOO_MANY_CLIENTS: &str = "max number of clients reached";
 const UNKNOWN_COMMAND: &str = " (is the server older than 6.0, or a proxy?)";
+
+/// Returns what to do about a server's certificate. The client libraries print the reasons of rustls in different forms.
+fn certificate_remedy(details: &str) -> &'static str {
+    let says = |words: &[&str]| words.iter().any(|word| details.contains(word));
+    if says(&["CaUsedAsEndEntity"]) {
+        "; the server's certificate is marked as an authority (CA:TRUE): issue one without that mark, signed by an \
+         authority, and configure that authority"
+    } else if says(&["NotValidYet", "not valid yet"]) {
+        "; the certificate is not valid yet: check the clocks of this machine and of the issuer"
+    } else if says(&["Expired", "expired"]) {
+        "; the certificate has expired: renew it, or correct the clock of this machine"
+    } else if says(&["NotValidForName", "not valid for name"]) {
+        "; the certificate was issued for another host: connect to a name that it contains, or add this one to its \
+         subject alternative names"
+    } else if says(&["UnknownIssuer"]) {
+        "; configure the authority that signed the certificate (`?authority=/ca.pem`)"
+    } else {
+        "; configure the authority that signed the certificate, or use one issued for this host"
+    }
+}
 
 /// Returns the command that is unknown to the server. The rest of the text quotes the arguments,
 /// which may contain a login.
@@ -360,12 +396,19 @@ fn unknown_command(details: &str) -> Option<&str> {
     Some(named.trim_matches(['\'', '`', '.', ' ']))
 }
 
+/// The keys and channels of the least rights in `docs/protocol.md`. They are outside of the prefix of the names, since
+/// Redisson uses the same.
+const KEYS_REMEDY: &str = "; grant the user `~distlock:* ~redisson_lock_token:* &redisson_lock__channel:*`, and the \
+     names of the locks: `~shop:*` for the prefix `shop:` (see `docs/protocol.md`)";
+
 fn remedy(kind: BackendErrorKind, details: &str) -> &'static str {
     let says = |word| details.contains(word);
     match kind {
         BackendErrorKind::Denied if says("NOAUTH") || says("WRONGPASS") => {
             "; use the correct user and password"
         }
+        // `one of the keys` when connecting, `a key` and `at least one of the keys` in scripts.
+        BackendErrorKind::Denied if says("access") && (says(" key") || says("channel")) => KEYS_REMEDY,
         BackendErrorKind::Denied if says("NOPERM") || says("can't") || says(ACL_FAILURE) => {
             "; grant the user the permissions listed in `docs/protocol.md`"
         }

@@ -124,10 +124,67 @@ fn failed_dial_has_a_reason_and_a_remedy() {
     );
     let users = dialled(false, Refused, "ERR wrong number of arguments for 'auth' command").to_string();
     assert!(users.contains("too old to have users"), "{users}");
-    assert!(!dialled(false, Refused, "ERR DB index is out of range").is_retryable());
+    let database = dialled(false, Refused, "ERR DB index is out of range");
+    assert!(!database.is_retryable() && database.to_string().contains("use a database"), "{database}");
+    let full = dialled(false, Refused, "ERR max number of clients reached");
+    assert_eq!(full.kind(), Kind::Unavailable);
+    assert!(full.to_string().contains("raise `maxclients`, or open fewer factories"), "{full}");
+    let other = dialled(false, Refused, "ERR something new").to_string();
+    assert!(other.contains("is this a Redis server?") && !other.contains("database"), "{other}");
+    let lookup =
+        dialled(true, Unreachable, "failed to lookup address information: Name or service not known");
+    assert!(lookup.to_string().contains("check the host name"), "{lookup}");
     let silent = dialled(false, TimedOut, "no reply within 5s");
     assert_eq!((silent.kind(), silent.is_retryable()), (Kind::Timeout, true));
     assert!(silent.to_string().contains("running there?"), "{silent}");
+}
+
+/// In the forms in which the two clients print them.
+#[test]
+fn untrusted_certificates_have_a_remedy_each() {
+    for (details, says) in [
+        ("InvalidCertificate(Other(OtherError(CaUsedAsEndEntity)))", "marked as an authority (CA:TRUE)"),
+        (
+            "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))",
+            "marked as an authority (CA:TRUE)",
+        ),
+        ("InvalidCertificate(ExpiredContext { time: UnixTime(9), not_after: UnixTime(1) })", "has expired"),
+        ("invalid peer certificate: certificate expired: verification time 9 (UNIX)", "has expired"),
+        ("invalid peer certificate: certificate not valid yet: verification time 1", "is not valid yet"),
+        ("InvalidCertificate(NotValidForNameContext { expected: IpAddress(127.0.0.1) })", "another host"),
+        ("invalid peer certificate: certificate not valid for name \"a\"", "another host"),
+        (
+            "InvalidCertificate(UnknownIssuer)",
+            "configure the authority that signed the certificate (`?authority",
+        ),
+        ("InvalidCertificate(BadSignature)", "or use one issued for this host"),
+    ] {
+        let error = dialled(true, DialErrorKind::Certificate, details);
+        assert_eq!(error.kind(), Kind::Misconfigured);
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+/// The texts for commands outside of scripts, in scripts since Redis 7.2, and before it.
+#[test]
+fn denied_keys_and_channels_name_the_patterns_to_grant() {
+    for denied in [
+        "NOPERM this user has no permissions to access one of the keys used as arguments",
+        "NOPERM No permissions to access a key",
+        "NOPERM this user has no permissions to access one of the channels used as arguments",
+        "ERR ACL failure in script: No permissions to access a key",
+        "ERR The user executing the script can't access at least one of the keys mentioned in the command",
+    ] {
+        let error = BackendError::from(server_error("acquire", denied)).to_string();
+        for pattern in
+            ["~distlock:*", "~redisson_lock_token:*", "&redisson_lock__channel:*", "docs/protocol.md"]
+        {
+            assert!(error.contains(pattern), "{error}");
+        }
+    }
+    let command = "NOPERM this user has no permissions to run the 'evalsha' command";
+    let error = BackendError::from(server_error("acquire", command)).to_string();
+    assert!(!error.contains("redisson"), "{error}");
 }
 
 #[test]
