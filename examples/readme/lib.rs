@@ -51,3 +51,7 @@ struct Idempotency;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/operating.md")]
 struct Operating;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/topologies.md")]
+struct Topologies;

@@ -30,10 +30,40 @@ use std::sync::Arc;
 /// # Cancel safety
 /// Cancel safe: dropping the future closes the connections that it opened.
 pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
+    Ok(LockFactory::new(connectors().connect(url).await?))
+}
+
+/// Returns a lock factory without waiting for the store, which it connects to in the background.
+///
+/// For programs that must start while the store is down: until the first connection is established, acquires fail as
+/// [`Unavailable`](lock_core::LockErrorKind::Unavailable), or wait within their limits, and
+/// [`LockFactory::health`] returns the reason. Attempts to connect continue for as long as the factory exists, about
+/// one a second, even if the store refuses the login or a permission is missing.
+///
+/// Accepts the URLs of [`connect`] except `redlock://`.
+///
+/// ```no_run
+/// # #[tokio::main] async fn main() -> Result<(), distlock::LockError> {
+/// let locks = distlock::connect_lazy("redis://127.0.0.1:6379")?; // the server may be down
+/// if !locks.health().await.is_healthy() {
+///     println!("not ready yet");
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL or a file that it names cannot be
+/// used, and [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) outside of a tokio runtime with timers
+/// and IO. Neither contains secrets from the URL.
+pub fn connect_lazy(url: &str) -> Result<LockFactory, LockError> {
+    Ok(LockFactory::new(connectors().connect_lazy(url)?))
+}
+
+fn connectors() -> Connectors {
     let connectors = Connectors::default();
     #[cfg(any(feature = "fred", feature = "redis"))]
     let connectors = connectors.with(Redis);
-    Ok(LockFactory::new(connectors.connect(url).await?))
+    connectors
 }
 
 /// Connects to Redis for locks and for a scheduler's run ledger, over the same connections.
@@ -60,15 +90,40 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 /// Cancel safe, like [`connect`].
 #[cfg(any(feature = "fred", feature = "redis"))]
 pub async fn connect_with_ledger(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
-    let in_memory = |scheme: &str| scheme.eq_ignore_ascii_case("memory");
-    match url.split_once(':') {
-        Some((scheme, "")) if in_memory(scheme) => Ok((connect(url).await?, Arc::new(MemoryLedger::new()))),
-        Some((scheme, _)) if in_memory(scheme) => Err(LockError::invalid_url(
+    if is_in_memory(url) {
+        return in_memory(url);
+    }
+    let (store, ledger) = Redis.connect_with_ledger(url).await?;
+    Ok((LockFactory::new(store), ledger))
+}
+
+/// Returns a lock factory and a run ledger without waiting for the store, like [`connect_lazy`]. A scheduler that is
+/// built on them starts its jobs when the store answers.
+///
+/// Accepts the URLs of [`connect_with_ledger`].
+///
+/// # Errors
+/// Returns the errors of [`connect_lazy`], and rejects the URL of a store without a run ledger.
+#[cfg(any(feature = "fred", feature = "redis"))]
+pub fn connect_with_ledger_lazy(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
+    if is_in_memory(url) {
+        return in_memory(url);
+    }
+    let (store, ledger) = Redis.connect_with_ledger_lazy(url)?;
+    Ok((LockFactory::new(store), ledger))
+}
+
+#[cfg(any(feature = "fred", feature = "redis"))]
+fn is_in_memory(url: &str) -> bool {
+    url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("memory"))
+}
+
+#[cfg(any(feature = "fred", feature = "redis"))]
+fn in_memory(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> {
+    match url.ends_with(':') {
+        true => Ok((connect_lazy(url)?, Arc::new(MemoryLedger::new()))),
+        false => Err(LockError::invalid_url(
             "a named in-memory store has no run ledger: use `memory:` without a name",
         )),
-        _ => {
-            let (store, ledger) = Redis.connect_with_ledger(url).await?;
-            Ok((LockFactory::new(store), ledger))
-        }
     }
 }

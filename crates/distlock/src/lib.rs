@@ -33,9 +33,9 @@
 
 mod connect;
 
-pub use connect::connect;
+pub use connect::{connect, connect_lazy};
 #[cfg(any(feature = "fred", feature = "redis"))]
-pub use connect::connect_with_ledger;
+pub use connect::{connect_with_ledger, connect_with_ledger_lazy};
 pub use lock_core::*;
 
 /// Cron jobs that start exactly once across a fleet.

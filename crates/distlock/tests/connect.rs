@@ -19,6 +19,37 @@ async fn factories_with_one_url_exclude_each_other() {
     guard.release().await.unwrap();
 }
 
+/// The program serves what needs no lock, and is not ready, until the server is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn program_starts_before_its_server() {
+    let server = RedisServer::start();
+    server.stop();
+    let locks = distlock::connect_lazy(&server.url()).unwrap();
+    let (_, ledger) = distlock::connect_with_ledger_lazy(&server.url()).unwrap();
+    let health = locks.health().await;
+    assert!(
+        !health.is_healthy() && health.to_string().starts_with("the store is not answering: "),
+        "{health}"
+    );
+    assert!(health.to_string().contains("Connection refused"), "{health}");
+    let waiting = tokio::spawn(locks.named("stock:42").unwrap().acquire());
+    server.restart();
+    waiting.await.unwrap().expect("the server is there").release().await.unwrap();
+    assert!(locks.health().await.is_healthy());
+    let group = distlock::ledger::GroupName::new("billing").unwrap();
+    while ledger.controls(group.clone(), 0).await.is_err() {}
+}
+
+#[tokio::test]
+async fn lazy_connections_check_their_url_at_once() {
+    for url in ["carrier-pigeon://coop", "redis://host:99999", "rediss://host?authority=/there/is/no/file"] {
+        assert_eq!(distlock::connect_lazy(url).unwrap_err().kind(), LockErrorKind::InvalidUrl, "{url}");
+    }
+    assert_eq!(distlock::connect_lazy("redlock://a,b,c").unwrap_err().kind(), LockErrorKind::Backend);
+    let locks = distlock::connect_lazy("memory:").unwrap();
+    locks.named("stock:42").unwrap().acquire().await.unwrap().release().await.unwrap();
+}
+
 #[tokio::test]
 async fn memory_locks_need_no_server() {
     let locks = distlock::connect("memory:").await.unwrap();

@@ -1,6 +1,6 @@
 //! Selection of a backend by URL, so that it can be configured.
 
-use crate::{backend::Store, error::LockError, memory, worker::Worker};
+use crate::{backend::Store, error::LockError, memory, sync::enter, worker::Worker};
 use async_trait::async_trait;
 use std::{fmt::Debug, sync::Arc};
 
@@ -15,6 +15,13 @@ pub trait Connector: Debug + Send + Sync + 'static {
     /// # Errors
     /// A [`LockError`] that says what to do and contains no secrets from the URL.
     async fn connect(&self, url: &str) -> Result<Store, LockError>;
+
+    /// Creates the store without waiting for a server. It connects in the background, in the current tokio runtime, and
+    /// its operations fail as unavailable until then.
+    ///
+    /// # Errors
+    /// A [`LockError`] if the URL or the files that it names cannot be used, or if the store must be reached first.
+    fn connect_lazy(&self, url: &str) -> Result<Store, LockError>;
 }
 
 /// The backends that a program can be configured to use.
@@ -88,23 +95,35 @@ impl Connectors {
     /// # Cancel safety
     /// Cancel safe if the connector is; no state is kept here.
     pub async fn connect(&self, url: &str) -> Result<Store, LockError> {
+        let (connector, url) = self.connector(url)?;
+        let Some(worker) = &self.worker else { return connector.connect(&url).await };
+        let store = worker.run(async move { connector.connect(&url).await }).await??;
+        Ok(store.on(worker.clone()))
+    }
+
+    /// Creates the store for this URL without waiting for a server; see [`Connector::connect_lazy`].
+    ///
+    /// # Errors
+    /// The errors of [`connect`](Self::connect) that need no server.
+    pub fn connect_lazy(&self, url: &str) -> Result<Store, LockError> {
+        let (connector, url) = self.connector(url)?;
+        let Some(worker) = &self.worker else { return connector.connect_lazy(&url) };
+        let store = enter(worker.handle(), || connector.connect_lazy(&url))?;
+        Ok(store.on(worker.clone()))
+    }
+
+    /// Returns the connector for this URL, and the URL with its scheme in lower case.
+    fn connector(&self, url: &str) -> Result<(Arc<dyn Connector>, String), LockError> {
         // An error only ever repeats the scheme: the rest may contain a password.
         let scheme = url.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| is_scheme(scheme));
         let Some(scheme) = scheme else { return Err(self.no_scheme()) };
         let (scheme, rest) = (&*scheme.to_ascii_lowercase(), &url[scheme.len()..]);
         match self.known.iter().find(|connector| connector.schemes().contains(&scheme)) {
-            Some(connector) => self.open(connector.clone(), &format!("{scheme}{rest}")).await,
+            Some(connector) => Ok((connector.clone(), format!("{scheme}{rest}"))),
             None if rest.starts_with("://") => Err(LockError::invalid_url(self.unknown(scheme))),
             // The scheme may be the first half of a password.
             None => Err(self.no_scheme()),
         }
-    }
-
-    async fn open(&self, connector: Arc<dyn Connector>, url: &str) -> Result<Store, LockError> {
-        let Some(worker) = &self.worker else { return connector.connect(url).await };
-        let url = url.to_owned();
-        let store = worker.run(async move { connector.connect(&url).await }).await??;
-        Ok(store.on(worker.clone()))
     }
 
     fn no_scheme(&self) -> LockError {
@@ -150,6 +169,10 @@ impl Connector for Memory {
     }
 
     async fn connect(&self, url: &str) -> Result<Store, LockError> {
+        self.connect_lazy(url)
+    }
+
+    fn connect_lazy(&self, url: &str) -> Result<Store, LockError> {
         let name = url.strip_prefix("memory:").unwrap_or_default();
         if name.starts_with('/') || name.contains(['?', '#', '@']) {
             return Err(LockError::invalid_url(

@@ -59,8 +59,8 @@ pub enum LockErrorKind {
     /// This process is a fork of the one that made the factory. The locks, the connections and the background tasks of
     /// the factory are those of the other process. Make a factory after the fork.
     Forked,
-    /// There is no tokio runtime, or it has no timer. (The latter is detected by catching a panic, so the panic
-    /// message is printed; under `panic = "abort"` the process aborts.)
+    /// There is no tokio runtime, or it has no timer, or no IO for a store with connections. (The latter are detected
+    /// by catching a panic, so the panic message is printed; under `panic = "abort"` the process aborts.)
     NoRuntime,
     /// A blocking call was made from a tokio task. It would block a thread that other tasks need.
     AsyncContext,
@@ -253,6 +253,11 @@ impl Error for LockError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.0.source.as_ref().map(|source| &**source as &(dyn Error + 'static))
     }
+}
+
+/// Creates the error of a store that finds no suitable runtime. `detail` says what is missing.
+pub fn no_runtime(detail: impl Into<String>) -> LockError {
+    LockError::new(LockErrorKind::NoRuntime).detail(detail)
 }
 
 impl From<NameError> for LockError {

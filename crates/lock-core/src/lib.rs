@@ -155,6 +155,8 @@ pub mod __private {
     pub use crate::observer::Instruments;
     pub use crate::{
         backoff::Backoff,
+        driver::has_timer,
+        error::no_runtime,
         name::{TemplateName, escape as escape_part, separates},
         observer::notify_all,
         store::{Counter as TokenCounter, draw as draw_tokens, expiry},

@@ -77,7 +77,10 @@ impl Worker {
         Self { handle: runtime, _running: None }
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
+    /// Returns the runtime, for stores that open their connections there.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
         &self.handle
     }
 

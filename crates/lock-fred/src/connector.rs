@@ -37,12 +37,21 @@ impl Connector for Redis {
     async fn connect(&self, url: &str) -> Result<Store, LockError> {
         RedisBackendBuilder::from_url(url)?.connect_store().await
     }
+
+    fn connect_lazy(&self, url: &str) -> Result<Store, LockError> {
+        Ok(RedisBackendBuilder::from_url(url)?.connect_lazy()?.into())
+    }
 }
 
 #[async_trait]
 impl LedgerConnector for Redis {
     async fn connect_with_ledger(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError> {
         let redis = RedisBackend::connect(url).await?;
+        Ok((redis.clone().into(), Arc::new(redis)))
+    }
+
+    fn connect_with_ledger_lazy(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError> {
+        let redis = RedisBackendBuilder::from_url(url)?.connect_lazy()?;
         Ok((redis.clone().into(), Arc::new(redis)))
     }
 }

@@ -39,7 +39,7 @@ pub use connector::Redis;
 pub use fred;
 #[cfg(feature = "__tls")]
 pub use lock_redis::Tls;
-pub use lock_redis::{Address, ConnectWarning};
+pub use lock_redis::{Address, ConnectWarning, client::Credentials};
 
 /// A Redis backend with Redisson's data layout, on one server, the master behind Sentinel, or a cluster.
 ///

@@ -13,4 +13,10 @@ pub trait LedgerConnector: Connector {
     /// # Errors
     /// Returns the same errors as [`Connector::connect`].
     async fn connect_with_ledger(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError>;
+
+    /// Connects in the background, like [`Connector::connect_lazy`].
+    ///
+    /// # Errors
+    /// Returns the same errors as [`Connector::connect_lazy`].
+    fn connect_with_ledger_lazy(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError>;
 }

@@ -47,7 +47,7 @@ pub use config::from_client;
 pub use connector::Redis;
 #[cfg(feature = "__tls")]
 pub use lock_redis::Tls;
-pub use lock_redis::{Address, ConnectWarning};
+pub use lock_redis::{Address, ConnectWarning, client::Credentials};
 /// The underlying client, for [`from_client`].
 pub use redis;
 

@@ -1,10 +1,12 @@
 //! The Redis backend.
 
 use crate::{
+    builder::Plan,
     check::{self, ConnectWarning},
     client::Client,
-    error::RequestError,
+    error::{RequestError, misconfigured},
     keys::Keys,
+    lazy::Lazy,
     ledger::Gathering,
     route::Route,
     script::{self, Script},
@@ -30,7 +32,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
 
 /// A Redis backend with Redisson's data layout, on one server, the master behind Sentinel, or a
 /// cluster. It uses the client library `C`.
@@ -40,11 +42,10 @@ use tokio::time::Instant;
 /// [worker](crate::RedisBackendBuilder::worker), or in the tokio runtime that created them.
 pub struct RedisBackend<C: Client> {
     inner: Arc<Inner<C>>,
-    warnings: Arc<[ConnectWarning]>,
 }
 
 struct Inner<C: Client> {
-    route: Route<C>,
+    servers: Servers<C>,
     /// Set once the commands that the ledger needs have been tried.
     ledger_probed: AtomicBool,
     gathering: Gathering,
@@ -52,18 +53,40 @@ struct Inner<C: Client> {
     worker: Option<Worker>,
 }
 
+/// The servers of a backend.
+enum Servers<C: Client> {
+    Connected(Connected<C>),
+    /// They are unknown until the first connection.
+    Lazy(Lazy<C>),
+}
+
+/// Servers that were connected and checked.
+pub(crate) struct Connected<C: Client> {
+    pub(crate) route: Route<C>,
+    pub(crate) warnings: Vec<ConnectWarning>,
+}
+
+impl<C: Client> Servers<C> {
+    fn get(&self) -> Option<&Connected<C>> {
+        match self {
+            Self::Connected(connected) => Some(connected),
+            Self::Lazy(lazy) => lazy.get(),
+        }
+    }
+}
+
 impl<C: Client> RedisBackend<C> {
-    /// Returns warnings about server settings that can cause locks to be lost. They were also
-    /// logged when the backend connected.
+    /// Returns warnings about server settings that can cause locks to be lost, and about cluster nodes that did not
+    /// answer. They were also logged when the backend connected.
     #[must_use]
     pub fn warnings(&self) -> &[ConnectWarning] {
-        &self.warnings
+        self.inner.servers.get().map_or(&[], |connected| &connected.warnings)
     }
 
     /// Returns `true` if the request connections to all servers are open. Sends no request.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.inner.route.is_connected()
+        self.inner.servers.get().is_some_and(|connected| connected.route.is_connected())
     }
 
     /// Pings every server and returns the time until all have replied. For readiness probes, see
@@ -79,14 +102,22 @@ impl<C: Client> RedisBackend<C> {
     /// This method is cancel safe.
     pub async fn ping(&self) -> Result<Duration, LockError> {
         let asked = Instant::now();
-        self.inner.route.ping().await?;
+        self.route("ping").await?.ping().await?;
         Ok(asked.elapsed())
     }
 
     pub(crate) fn new(route: Route<C>, warnings: Vec<ConnectWarning>, worker: Option<Worker>) -> Self {
-        let inner =
-            Inner { route, ledger_probed: AtomicBool::new(false), gathering: Gathering::default(), worker };
-        Self { inner: Arc::new(inner), warnings: warnings.into() }
+        Self::over(Servers::Connected(Connected { route, warnings }), worker)
+    }
+
+    /// Creates a backend that connects in the background.
+    pub(crate) fn lazy(plan: Plan<C>, runtime: &Handle, worker: Option<Worker>) -> Self {
+        Self::over(Servers::Lazy(Lazy::start(plan, runtime)), worker)
+    }
+
+    fn over(servers: Servers<C>, worker: Option<Worker>) -> Self {
+        let (ledger_probed, gathering) = (AtomicBool::new(false), Gathering::default());
+        Self { inner: Arc::new(Inner { servers, ledger_probed, gathering, worker }) }
     }
 
     /// Tries every command that the ledger needs, once per backend.
@@ -95,7 +126,7 @@ impl<C: Client> RedisBackend<C> {
             return Ok(());
         }
         let Keys { lock, counter, channel } = check::scratch();
-        let args = vec![channel, "ledger".to_owned(), self.sharded()];
+        let args = vec![channel, "ledger".to_owned(), self.sharded(script::PROBE.name).await?];
         self.run(&script::PROBE, vec![lock, counter], args).await?.probed()?;
         self.inner.ledger_probed.store(true, Ordering::Relaxed);
         Ok(())
@@ -103,12 +134,16 @@ impl<C: Client> RedisBackend<C> {
 
     /// Returns the estimated time of the server that serves this key, if known.
     pub(crate) fn server_time(&self, key: &str) -> Option<UtcTime> {
-        self.inner.route.server_time(key)
+        self.inner.servers.get()?.route.server_time(key)
     }
 
-    /// Returns the servers of this backend.
-    pub(crate) fn route(&self) -> &Route<C> {
-        &self.inner.route
+    /// Returns the servers of this backend, or waits a moment for the first connection.
+    pub(crate) async fn route(&self, what: &str) -> Result<&Route<C>, RequestError> {
+        match &self.inner.servers {
+            Servers::Connected(connected) => Ok(&connected.route),
+            // Boxed: this would increase the size of every request.
+            Servers::Lazy(lazy) => Ok(&Box::pin(lazy.connected(what)).await?.route),
+        }
     }
 
     /// Returns the scheduler requests that are waiting to be sent.
@@ -118,7 +153,10 @@ impl<C: Client> RedisBackend<C> {
 
     /// Returns the only server, or an error if this backend cannot be a quorum node.
     pub(crate) fn node(&self) -> Result<&Shared<C>, BackendError> {
-        self.inner.route.node()
+        match &self.inner.servers {
+            Servers::Connected(connected) => connected.route.node(),
+            Servers::Lazy(_) => Err(misconfigured("a quorum node cannot connect lazily; use `connect`")),
+        }
     }
 
     /// Runs a script and updates the estimate of the server's clock from its reply.
@@ -128,12 +166,12 @@ impl<C: Client> RedisBackend<C> {
         keys: Vec<String>,
         arguments: Vec<String>,
     ) -> Result<ScriptReply, RequestError> {
-        self.inner.route.run(script, &keys, &arguments).await
+        self.route(script.name).await?.run(script, &keys, &arguments).await
     }
 
     /// Returns the script argument that indicates whether the channels are sharded.
-    fn sharded(&self) -> String {
-        Keys::sharded(self.inner.route.pubsub()).to_owned()
+    async fn sharded(&self, what: &str) -> Result<String, RequestError> {
+        Ok(Keys::sharded(self.route(what).await?.pubsub()).to_owned())
     }
 
     /// Submits an operation and awaits its reply.
@@ -151,7 +189,10 @@ impl<C: Client> RedisBackend<C> {
 /// progress.
 impl<C: Client> Pipeline for RedisBackend<C> {
     fn submit(&self, operation: Operation) {
-        self.inner.route.submit(operation);
+        match &self.inner.servers {
+            Servers::Connected(connected) => connected.route.submit(operation),
+            Servers::Lazy(lazy) => lazy.submit(operation),
+        }
     }
 }
 
@@ -184,25 +225,32 @@ impl<C: Client> Backend for RedisBackend<C> {
 
     async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
         let Keys { lock, channel, .. } = Keys::of(&r.name);
-        Ok(self
-            .run(&script::FORCE_RELEASE, vec![lock], vec![r.seen, channel, self.sharded()])
-            .await?
-            .forced()?)
+        let arguments = vec![r.seen, channel, self.sharded(script::FORCE_RELEASE.name).await?];
+        Ok(self.run(&script::FORCE_RELEASE, vec![lock], arguments).await?.forced()?)
     }
 }
 
 #[async_trait]
 impl<C: Client> lock_core::backend::Subscriptions for RedisBackend<C> {
     fn register_listener(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
-        self.inner.route.attach(listener)
+        match &self.inner.servers {
+            Servers::Connected(connected) => connected.route.attach(listener),
+            Servers::Lazy(lazy) => lazy.attach(listener),
+        }
     }
 
     async fn subscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.route.watch(subscriber, name).await
+        match &self.inner.servers {
+            Servers::Connected(connected) => connected.route.watch(subscriber, name).await,
+            Servers::Lazy(lazy) => lazy.watch(subscriber, name).await,
+        }
     }
 
     async fn unsubscribe(&self, subscriber: SubscriberId, name: LockName) -> Result<(), BackendError> {
-        self.inner.route.unwatch(subscriber, &name);
+        match &self.inner.servers {
+            Servers::Connected(connected) => connected.route.unwatch(subscriber, &name),
+            Servers::Lazy(lazy) => lazy.unwatch(subscriber, &name),
+        }
         Ok(())
     }
 }
@@ -221,7 +269,7 @@ impl<C: Client> From<RedisBackend<C>> for Store {
 /// Clones share the connections.
 impl<C: Client> Clone for RedisBackend<C> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), warnings: self.warnings.clone() }
+        Self { inner: self.inner.clone() }
     }
 }
 

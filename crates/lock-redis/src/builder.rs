@@ -3,20 +3,22 @@
 use crate::{
     backend::RedisBackend,
     check::{self, ConnectWarning, Expected},
-    client::{Client, PubSub, Tls, TlsSupport},
+    client::{Client, Credentials, Login, Provider, PubSub, Tls, TlsSupport},
     clock::ServerClock,
     cluster::{self, ClusterHandle},
     connection::{Dialer, ManagedConnection, Purpose, Target},
     error::misconfigured,
     route::{OneServer, Route},
+    runtime,
     sentinel::{Follower, Sentinels},
     shared::Shared,
     topology::Topology,
     url::Address,
     wake::Subscriptions,
 };
+use futures_util::future::BoxFuture;
 use lock_core::{LockError, Store, Worker, backend::BackendError};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 /// The default retention of an unused fencing counter.
 const RETENTION: Duration = Duration::from_secs(60 * 60);
@@ -33,6 +35,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// | --- | --- | --- |
 /// | [`retention`](Self::retention) | 1 h | time for which a lock's fencing counter is kept after a grant |
 /// | [`connect_timeout`](Self::connect_timeout) | 5 s | time limit of each connect and reconnect |
+/// | [`credentials`](Self::credentials) | set by the URL | function that returns the login for each dial |
 /// | [`tls`](Self::tls) | set by the URL | trusted authorities and client certificate |
 /// | [`replicas`](Self::replicas) | 0 | number of replicas that must acknowledge a lease before it counts |
 /// | [`foreign_strings_are_busy`](Self::foreign_strings_are_busy) | `false` | the lock of a `SET NX PX` client counts as busy |
@@ -52,6 +55,7 @@ pub struct RedisBackendBuilder<C> {
     releases: Releases,
     channels: Channels,
     pub(crate) worker: Option<Worker>,
+    provider: Option<Arc<Provider>>,
 }
 
 /// The channels of wake-ups in a cluster.
@@ -106,6 +110,7 @@ impl<C: Client> RedisBackendBuilder<C> {
             releases: Releases::ByCommands,
             channels: Channels::Sharded,
             worker: None,
+            provider: None,
         }
     }
 
@@ -204,54 +209,131 @@ impl<C: Client> RedisBackendBuilder<C> {
         self
     }
 
+    /// Obtains the login from the program before each dial, in place of that of the URL. Managed services issue
+    /// passwords that expire (IAM tokens), so a connection that is dialled later needs another one.
+    ///
+    /// A failure or a delay counts as a failed dial, which is repeated. Open connections keep the login with which they
+    /// were dialled. The sentinels' login is not affected.
+    ///
+    /// ```no_run
+    /// # use lock_core::LockError;
+    /// # use lock_redis::{RedisBackendBuilder, client::{Client, Credentials}};
+    /// # async fn token() -> std::io::Result<String> { Ok(String::new()) }
+    /// # async fn connect<C: Client>() -> Result<(), LockError> {
+    /// let backend = RedisBackendBuilder::<C>::from_url("rediss://cache.example:6379")?
+    ///     .credentials(|| async {
+    ///         let password = token().await?;
+    ///         Ok::<_, std::io::Error>(Credentials { username: Some("app".to_owned()), password: Some(password) })
+    ///     })
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn credentials<F, A, E>(mut self, ask: F) -> Self
+    where
+        F: Fn() -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let provider = move || -> BoxFuture<'static, _> {
+            let asked = ask();
+            Box::pin(async move { asked.await.map_err(Into::into) })
+        };
+        self.provider = Some(Arc::new(provider));
+        self
+    }
+
     /// Connects, and checks that the server can store locks and that the user has the required
     /// permissions.
     ///
     /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime, and end with it.
     ///
+    /// In a cluster, one master that answers is enough. The others are dialled until they answer and are checked then;
+    /// [`ConnectWarning::NotConnected`] names them. Wake-up channels are sharded if every master that answered first is
+    /// Redis 7 or later; a node that is older is then refused when it answers.
+    ///
     /// # Errors
     /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if no server responds
-    /// in time. [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if the server refuses
+    /// in time. [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if a server refuses
     /// the password, denies a permission (named in the text), is too old, or is of a kind that
     /// cannot store locks. Settings that are accepted but can cause locks to be lost are logged,
     /// and returned by [`RedisBackend::warnings`].
-    /// [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) if the worker has ended.
+    /// [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) outside of a tokio runtime with timers and
+    /// IO, or if the worker has ended.
     ///
     /// # Cancel safety
     /// Dropping the future closes the connections.
     pub async fn connect(self) -> Result<RedisBackend<C>, LockError> {
-        match self.worker.clone() {
-            Some(worker) => worker.run(self.open()).await?,
-            None => self.open().await,
-        }
+        let worker = self.worker.clone();
+        let opening = async {
+            runtime::current()?;
+            Ok::<_, LockError>(self.plan()?.open().await?)
+        };
+        let (route, warnings) = match &worker {
+            Some(worker) => worker.run(opening).await??,
+            None => opening.await?,
+        };
+        Ok(RedisBackend::new(route, warnings, worker))
     }
 
-    async fn open(mut self) -> Result<RedisBackend<C>, LockError> {
-        let client = self.checked()?;
-        let (rules, limit) = (self.rules(), self.connect_timeout);
-        let Self { address: Address { topology, credentials, .. }, replicas, worker, .. } = self;
-        let target = match topology {
-            Topology::Standalone(endpoint) => Target::Fixed(endpoint),
-            Topology::Sentinel(address) => {
-                Target::Master(Arc::new(Sentinels::new(client.clone(), address, limit)))
-            }
-            Topology::Cluster(_) if replicas > 0 => {
-                return Err(misconfigured("`replicas` is not supported for a cluster").into());
-            }
-            Topology::Cluster(seeds) => {
-                let settings = cluster::Settings { client, seeds, credentials, limit, rules };
-                let (cluster, warnings) = Box::pin(ClusterHandle::connect(settings)).await?;
-                return Ok(RedisBackend::new(Route::Cluster(cluster), warnings, worker));
-            }
-            Topology::Quorum(_) => {
-                let why = "a quorum has no run ledger; if you need only locks, use `connect_quorum`";
-                return Err(misconfigured(why).into());
-            }
+    /// Creates a backend without waiting for a server, for programs that must start while there is none.
+    ///
+    /// It connects in the background, in the [`worker`](Self::worker) or in the current tokio runtime, and performs the
+    /// checks of [`connect`](Self::connect). A failure is logged once, and the next attempt follows within a second, for
+    /// as long as the backend exists. This includes refusals, such as a wrong password or a missing permission.
+    ///
+    /// Until the first connection is established:
+    /// - a request waits up to 300 ms for it, and then fails as
+    ///   [`Unavailable`](lock_core::LockErrorKind::Unavailable) without being sent. The error contains the reason of the
+    ///   last failed attempt, also in [`LockFactory::health`](lock_core::LockFactory::health);
+    /// - a subscription waits;
+    /// - [`RedisBackend::warnings`] is empty, and [`RedisBackend::is_connected`] returns `false`.
+    ///
+    /// ```no_run
+    /// # use lock_core::{LockError, LockFactory};
+    /// # use lock_redis::{RedisBackendBuilder, client::Client};
+    /// # fn start<C: Client>() -> Result<(), LockError> {
+    /// let backend = RedisBackendBuilder::<C>::from_url("redis://cache:6379")?.connect_lazy()?;
+    /// let locks = LockFactory::new(backend);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) if a setting is invalid, or if the address is that
+    /// of a quorum: its nodes must be compared before the first lock, since a server with two addresses would have two
+    /// votes. [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) outside of a tokio runtime with timers
+    /// and IO.
+    pub fn connect_lazy(self) -> Result<RedisBackend<C>, LockError> {
+        let worker = self.worker.clone();
+        let _inside = worker.as_ref().map(|worker| worker.handle().enter());
+        let runtime = runtime::current()?;
+        if let Topology::Quorum(_) = &self.address.topology {
+            return Err(misconfigured(
+                "a quorum cannot connect lazily, because its nodes must be compared first; use `connect_quorum`",
+            )
+            .into());
+        }
+        Ok(RedisBackend::lazy(self.plan()?, &runtime, worker.clone()))
+    }
+
+    /// Validates the settings, and returns what each attempt to connect needs.
+    fn plan(mut self) -> Result<Plan<C>, BackendError> {
+        let (client, login, rules) = (self.checked()?, self.login(), self.rules());
+        let Self { address: Address { topology, .. }, replicas, connect_timeout: limit, .. } = self;
+        let why = match &topology {
+            Topology::Cluster(_) if replicas > 0 => "`replicas` is not supported for a cluster",
+            Topology::Quorum(_) => "a quorum has no run ledger; if you need only locks, use `connect_quorum`",
+            _ => return Ok(Plan { client, topology, login, limit, rules, replicas }),
         };
-        let dialer = Dialer { client, target, credentials, limit, lost: None, admission: None };
-        let settings = Settings { rules, replicas, expected: Expected::Master };
-        let (server, warnings) = one_server(Arc::new(dialer), settings).await?;
-        Ok(RedisBackend::new(Route::One(server), warnings, worker))
+        Err(misconfigured(why))
+    }
+
+    /// Returns the login of the servers.
+    pub(crate) fn login(&self) -> Login {
+        match &self.provider {
+            Some(provider) => Login::Asked(provider.clone()),
+            None => Login::Fixed(self.address.credentials.clone()),
+        }
     }
 
     pub(crate) fn rules(&self) -> Rules {
@@ -315,6 +397,41 @@ pub(crate) struct Rules {
     pub(crate) foreign_strings: ForeignStrings,
     pub(crate) releases: Releases,
     pub(crate) channels: Channels,
+}
+
+/// What an attempt to connect needs.
+pub(crate) struct Plan<C> {
+    client: Arc<C>,
+    topology: Topology,
+    login: Login,
+    /// The time limit of each dial.
+    limit: Duration,
+    rules: Rules,
+    replicas: u32,
+}
+
+impl<C: Client> Plan<C> {
+    /// Connects once.
+    pub(crate) async fn open(&self) -> Result<(Route<C>, Vec<ConnectWarning>), BackendError> {
+        let (client, limit, rules) = (self.client.clone(), self.limit, self.rules);
+        let target = match &self.topology {
+            Topology::Standalone(endpoint) => Target::Fixed(endpoint.clone()),
+            Topology::Sentinel(address) => {
+                Target::Master(Arc::new(Sentinels::new(client.clone(), address.clone(), limit)))
+            }
+            Topology::Cluster(seeds) => {
+                let (seeds, login) = (seeds.clone(), self.login.clone());
+                let settings = cluster::Settings { client, seeds, login, limit, rules };
+                let (cluster, warnings) = Box::pin(ClusterHandle::connect(settings)).await?;
+                return Ok((Route::Cluster(cluster), warnings));
+            }
+            Topology::Quorum(_) => return Err(misconfigured("a quorum has several servers")),
+        };
+        let dialer = Dialer { client, target, login: self.login.clone(), limit, lost: None, admission: None };
+        let settings = Settings { rules, replicas: self.replicas, expected: Expected::Master };
+        let (server, warnings) = one_server(Arc::new(dialer), settings).await?;
+        Ok((Route::One(server), warnings))
+    }
 }
 
 /// The settings of a connection to one server.

@@ -17,7 +17,7 @@ use tokio::task::coop::poll_proceed;
 pub(super) const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Returns `true` inside a runtime with a timer. A runtime without a timer reveals this only by panicking.
-pub(crate) fn has_timer() -> bool {
+pub fn has_timer() -> bool {
     Handle::try_current().is_ok() && std::panic::catch_unwind(|| drop(sleep(Duration::ZERO))).is_ok()
 }
 

@@ -8,6 +8,7 @@ mod command;
 mod endpoint;
 mod error;
 mod events;
+mod login;
 mod reply;
 #[cfg(feature = "__rustls")]
 mod rustls_config;
@@ -18,6 +19,7 @@ pub use endpoint::{Credentials, Endpoint, Server};
 pub use error::{CallError, DialError, DialErrorKind};
 pub use events::Events;
 pub(crate) use events::Listener;
+pub(crate) use login::{Login, Provider};
 pub use reply::Reply;
 #[cfg(feature = "__rustls")]
 pub use rustls_config::rustls_config;

@@ -34,13 +34,14 @@ pub(super) async fn by_seeds<C: Client>(settings: &Settings<C>) -> Result<View, 
 }
 
 async fn ask<C: Client>(settings: &Settings<C>, seed: &Server) -> Result<View, BackendError> {
-    let secrets = Secrets::of(&settings.credentials);
     let failed = |error: &DialError| error::connecting(seed, settings.client.is_secured(), error);
     let question = async {
+        let credentials = settings.login.get(seed).await?;
+        let secrets = Secrets::of(&credentials);
         let events = Events::new(Arc::new(SetOnce::new()), None);
         let endpoint = Endpoint { server: seed.clone(), database: None };
         // Boxed, since the future may be large.
-        let dial = Box::pin(settings.client.dial(&endpoint, &settings.credentials, events));
+        let dial = Box::pin(settings.client.dial(&endpoint, &credentials, events));
         let connection = dial.await.map_err(|error| failed(&secrets.hide_in_dial(error)))?;
         let reply = connection.call(Command::cluster_slots()).await;
         let reply = reply.map_err(|error| error::asking_for_slots(seed, &secrets.hide_in_call(error)))?;

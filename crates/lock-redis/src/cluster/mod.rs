@@ -27,7 +27,7 @@ pub(crate) use slots::{Redirection, slot_of};
 use crate::{
     builder::{Channels, Rules},
     check::{self, Admission, Checked, ConnectWarning, Expected},
-    client::{Client, Credentials, PubSub, Server},
+    client::{Client, Login, PubSub, Server},
     clock::ServerClock,
     connection::{Dialer, ManagedConnection, Purpose, Stragglers, Target},
     error::{self, RequestError, is_refusal, runtime_ended, while_connecting},
@@ -61,7 +61,7 @@ use tokio::{
 pub(crate) struct Settings<C> {
     pub(crate) client: Arc<C>,
     pub(crate) seeds: Vec<Server>,
-    pub(crate) credentials: Credentials,
+    pub(crate) login: Login,
     /// The time limit of each dial.
     pub(crate) limit: Duration,
     pub(crate) rules: Rules,
@@ -345,7 +345,7 @@ impl<C: Client> Settings<C> {
         Dialer {
             client: self.client.clone(),
             target: Target::Fixed(endpoint),
-            credentials: self.credentials.clone(),
+            login: self.login.clone(),
             limit: self.limit,
             lost: Some(lost.clone()),
             admission,

@@ -3,7 +3,7 @@
 use super::{Dialled, Trust, answered};
 use crate::{
     check::Admission,
-    client::{Client, Command, Credentials, DialError, DialErrorKind, Endpoint, Events, Listener, Server},
+    client::{Client, Command, DialError, DialErrorKind, Endpoint, Events, Listener, Login, Server},
     error,
     info::Info,
     liveness::Liveness,
@@ -21,7 +21,7 @@ use tokio::{
 pub(crate) struct Dialer<C> {
     pub(crate) client: Arc<C>,
     pub(crate) target: Target<C>,
-    pub(crate) credentials: Credentials,
+    pub(crate) login: Login,
     /// The time limit of each dial.
     pub(crate) limit: Duration,
     /// Notified when a connection is lost.
@@ -59,13 +59,16 @@ impl<C: Client> Dialer<C> {
             Target::Master(sentinels) => Box::pin(sentinels.master()).await?,
             Target::AnySentinel(sentinels) => sentinels.some_sentinel(),
         };
-        let (end, secrets) = (Arc::new(SetOnce::new()), Secrets::of(&self.credentials));
+        let end = Arc::new(SetOnce::new());
         let listener = match purpose {
             Purpose::Requests => None,
             Purpose::Messages(listener) => Some(listener.clone()),
         };
         let server = &endpoint.server;
-        let dial = self.client.dial(&endpoint, &self.credentials, Events::new(end.clone(), listener));
+        let asking = timeout_at(until, self.login.get(server)).await;
+        let credentials = asking.map_err(|_| error::no_credentials(server, self.limit))??;
+        let secrets = Secrets::of(&credentials);
+        let dial = self.client.dial(&endpoint, &credentials, Events::new(end.clone(), listener));
         let superseded = async {
             match &self.target {
                 Target::Master(sentinels) => sentinels.leave(server).await,

@@ -27,6 +27,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+pub(crate) use supervisor::FailedDials;
 use supervisor::Supervisor;
 use tokio::{
     sync::{OnceCell, SetOnce, watch},

@@ -6,6 +6,7 @@ use crate::{
     error::printable,
     pauses::{Pauses, between, jittered},
 };
+use lock_core::backend::BackendError;
 use std::{convert::Infallible, future, sync::Arc, time::Duration};
 use tokio::{
     sync::watch,
@@ -111,23 +112,35 @@ impl<C: Client> Supervisor<C> {
 
     /// Dials until a connection is open. A refused login may be corrected while the program is running.
     async fn dial_until_connected(&self) -> Dialled<C::Connection> {
-        let mut logged = String::new();
+        let mut failures = FailedDials::default();
         loop {
-            let error = match self.dialer.dial(&self.purpose).await {
+            match self.dialer.dial(&self.purpose).await {
                 Ok(dialled) => return dialled,
-                Err(error) => error,
-            };
-            let text = error.to_string();
-            self.outage.goes_on(text.clone());
-            // Warn only if the error differs from the previous one, however long the outage lasts.
-            if logged == text {
-                tracing::debug!(%error, "still failing to connect to redis, retrying");
-            } else {
-                tracing::warn!(%error, "failed to connect to redis, retrying");
-                logged = text;
+                Err(error) => sleep(failures.add(&error, &self.outage)).await,
             }
-            sleep(if error.is_retryable() { reconnect_pause() } else { jittered(REFUSED_DIAL_PAUSE) }).await;
         }
+    }
+}
+
+/// The consecutive failures of a dial that is repeated.
+#[derive(Default)]
+pub(crate) struct FailedDials {
+    logged: String,
+}
+
+impl FailedDials {
+    /// Records a failure, and returns the pause before the next dial.
+    pub(crate) fn add(&mut self, error: &BackendError, outage: &Outage) -> Duration {
+        let text = error.to_string();
+        outage.goes_on(text.clone());
+        // Warn only if the error differs from the previous one, however long the outage lasts.
+        if self.logged == text {
+            tracing::debug!(%error, "still failing to connect to redis, retrying");
+        } else {
+            tracing::warn!(%error, "failed to connect to redis, retrying");
+            self.logged = text;
+        }
+        if error.is_retryable() { reconnect_pause() } else { jittered(REFUSED_DIAL_PAUSE) }
     }
 }
 

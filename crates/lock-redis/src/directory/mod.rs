@@ -58,7 +58,7 @@ impl<C: Client> Directory for RedisBackend<C> {
         let pattern = scan::pattern(&prefix);
         let mut found = Found::at_most(limits.names());
         let search = async {
-            for server in self.route().servers() {
+            for server in self.route("list locks").await?.servers() {
                 scan::search(&server, &pattern, &mut found).await?;
             }
             Ok::<_, RequestError>(())
@@ -80,7 +80,7 @@ impl<C: Client> Directory for RedisBackend<C> {
 
 impl<C: Client> RedisBackend<C> {
     async fn call_at(&self, key: &str, what: &str, command: Command) -> Result<Reply, RequestError> {
-        let server = self.route().server_of(key).ok_or_else(|| unserved(what))?;
+        let server = self.route(what).await?.server_of(key).ok_or_else(|| unserved(what))?;
         server.direct().call(what, command).await
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     client::Client,
     cluster::slot_of,
     error::{RequestError, runtime_ended},
+    route::Route,
     script::{self, Script},
     script_reply::ScriptReply,
     sync::lock,
@@ -123,7 +124,8 @@ async fn gather_and_send<C: Client>(redis: RedisBackend<C>, requests: Arc<Mutex<
     }
     let mut requests = lock(&requests).take().unwrap_or_default();
     requests.retain(|request| !request.answer.is_closed());
-    if redis.route().is_cluster() {
+    // Without a route, each request fails with the reason.
+    if redis.route("send heartbeats").await.is_ok_and(Route::is_cluster) {
         requests.sort_by_cached_key(slot);
         let slots = requests.chunk_by(|a, b| slot(a) == slot(b));
         let replies = join_all(slots.map(|requests| send(&redis, requests))).await;

@@ -20,13 +20,15 @@ mod release;
 mod task;
 
 pub(crate) use exchange::alone;
-pub(crate) use operation::{Operations, complete, in_full, is_worth_sending, leave_out, millis, slot};
+pub(crate) use operation::{
+    Operations, complete, fail, in_full, is_worth_sending, leave_out, millis, slot, what,
+};
 
 use crate::{client::Client, error::runtime_ended, shared::Shared, sync::lock};
 use call::Call;
 use futures_util::task::AtomicWaker;
 use lock_core::backend::Operation;
-use operation::{contained, fail, what};
+use operation::contained;
 use queue::Queue;
 use std::sync::{Arc, Mutex};
 use task::Task;

@@ -49,7 +49,7 @@ pub(super) fn function(operation: &Operation) -> &'static str {
 }
 
 /// Returns the phrase that names the operation in errors.
-pub(super) fn what(operation: &Operation) -> &'static str {
+pub(crate) fn what(operation: &Operation) -> &'static str {
     script(operation).map_or("acquire a lock", |script| script.name)
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn leave_out(operations: Vec<Operation>) {
 }
 
 /// Fails an operation.
-pub(super) fn fail(operation: Operation, error: RequestError) {
+pub(crate) fn fail(operation: Operation, error: RequestError) {
     contained(|| operation.fail(error.into()));
 }
 

@@ -14,6 +14,7 @@ use crate::{
     connection::{Dialer, ManagedConnection, Purpose, Stragglers, Target},
     error::{is_refusal, misconfigured, named, printable},
     route::{OneServer, Route},
+    runtime,
     shared::Shared,
     topology::{QuorumAddress, Topology},
     url::Address,
@@ -70,10 +71,9 @@ impl<C: Client> RedisBackendBuilder<C> {
     }
 
     async fn open_quorum(mut self) -> Result<QuorumBackend, LockError> {
-        let client = self.checked()?;
-        let rules = self.rules();
-        let Self { address: Address { topology, credentials, .. }, connect_timeout: limit, worker, .. } =
-            self;
+        runtime::current()?;
+        let (client, login, rules) = (self.checked()?, self.login(), self.rules());
+        let Self { address: Address { topology, .. }, connect_timeout: limit, worker, .. } = self;
         let Topology::Quorum(QuorumAddress { nodes, max_lease, durable }) = topology else {
             return Err(misconfigured(
                 "this is not the address of a quorum; write `redlock://host,host,host`",
@@ -90,10 +90,9 @@ impl<C: Client> RedisBackendBuilder<C> {
         }
         let peers = Arc::<Peers>::default();
         let candidates = nodes.into_iter().enumerate().map(|(position, endpoint)| {
-            let (client, credentials, server) =
-                (client.clone(), credentials.clone(), endpoint.server.clone());
+            let (client, login, server) = (client.clone(), login.clone(), endpoint.server.clone());
             let target = Target::Fixed(endpoint);
-            let dialer = Dialer { client, target, credentials, limit, lost: None, admission: None };
+            let dialer = Dialer { client, target, login, limit, lost: None, admission: None };
             let place = Membership { peers: peers.clone(), position };
             Candidate { server, dialer: Arc::new(dialer), place }
         });

@@ -9,7 +9,7 @@
 
 use super::Sentinels;
 use crate::{
-    client::{Client, Listener, PubSub},
+    client::{Client, Listener, Login, PubSub},
     connection::{Dialer, ManagedConnection, Purpose, ReplaceReason, Target},
     pauses::jittered,
     shared::Shared,
@@ -59,7 +59,7 @@ async fn follow<C: Client>(sentinels: Arc<Sentinels<C>>, shared: Arc<Shared<C>>)
     let dialer = Arc::new(Dialer {
         client: sentinels.client.clone(),
         target: Target::AnySentinel(sentinels.clone()),
-        credentials: sentinels.credentials().clone(),
+        login: Login::Fixed(sentinels.credentials().clone()),
         limit: sentinels.limit,
         lost: None,
         admission: None,

@@ -115,6 +115,18 @@ async fn missing_rights_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn unknown_command_while_connecting_applied_nothing() {
+    let client = Scripted::default();
+    for command in ["INFO", "PING", "SUBSCRIBE", "EVALSHA"] {
+        client.answer(move |asked| match asked.name == command {
+            true => Answer::Error(refused(&format!("ERR unknown command '{command}'"))),
+            false => Answer::Usual,
+        });
+        is_refused(&client, Kind::Protocol, "is the server older than 6.0, or a proxy?").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn hidden_info_is_warned_of() {
     let client = Scripted::default();
     let hides = |name: &str| (name == "INFO").then(|| Answer::Error(refused("NOPERM no 'info' command")));

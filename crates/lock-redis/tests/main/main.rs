@@ -13,5 +13,6 @@ mod replies;
 mod requests;
 mod scripted;
 mod secrets;
+mod starting;
 mod subscribing;
 mod support;

@@ -29,6 +29,7 @@ mod rounds;
 mod same_answers;
 mod sentinel;
 mod sets;
+mod starting;
 pub(crate) mod support;
 #[cfg(feature = "tls")]
 mod tls;

@@ -5,8 +5,8 @@ use lock_core::backend::BackendError;
 use lock_redis::{
     Address, RedisBackendBuilder, Tls,
     client::{
-        CallError, Client, Command, Connection, Credentials, DialError, Endpoint, Events, PubSub, Reply,
-        TlsSupport,
+        CallError, Client, Command, Connection, Credentials, DialError, DialErrorKind, Endpoint, Events,
+        PubSub, Reply, TlsSupport,
     },
 };
 use std::{
@@ -25,7 +25,11 @@ pub(crate) struct Scripted {
 
 impl Scripted {
     pub(crate) fn builder(&self) -> RedisBackendBuilder<Self> {
-        RedisBackendBuilder::new(self.clone(), Address::parse("redis://:canary@cache:6379").unwrap())
+        self.builder_of("redis://:canary@cache:6379")
+    }
+
+    pub(crate) fn builder_of(&self, url: &str) -> RedisBackendBuilder<Self> {
+        RedisBackendBuilder::new(self.clone(), Address::parse(url).unwrap())
     }
 
     pub(crate) fn server(&self) -> MutexGuard<'_, Server> {
@@ -96,14 +100,19 @@ impl Client for Scripted {
 
     async fn dial(
         &self,
-        _: &Endpoint,
-        _: &Credentials,
+        endpoint: &Endpoint,
+        credentials: &Credentials,
         events: Events,
     ) -> Result<ScriptedConnection, DialError> {
+        let address = endpoint.server.to_string();
         let dial = {
             let mut server = self.server();
             server.dials.push(Instant::now());
-            server.dial.clone()
+            server.passwords.push(credentials.password.clone());
+            match server.down.contains(&address) {
+                true => Dial::Failed(DialErrorKind::NobodyListens, "Connection refused"),
+                false => server.dial.clone(),
+            }
         };
         match dial {
             Dial::Accepted => {}
@@ -113,7 +122,7 @@ impl Client for Scripted {
         let mut server = self.server();
         server.last_connection += 1;
         let id = server.last_connection;
-        server.connections.insert(id, Open { events, channels: BTreeSet::new() });
+        server.connections.insert(id, Open { server: address, events, channels: BTreeSet::new() });
         Ok(ScriptedConnection { client: self.clone(), id, early: Mutex::default() })
     }
 }

@@ -47,6 +47,8 @@ pub(crate) enum Dial {
 #[derive(Debug, Clone)]
 pub(crate) struct Arrived {
     pub(crate) connection: usize,
+    /// The address that was dialled.
+    pub(crate) server: String,
     pub(crate) name: &'static str,
     pub(crate) arguments: Vec<String>,
     /// The script that the command runs, if the server knows it.
@@ -93,6 +95,10 @@ type Answers = Box<dyn FnMut(&Arrived) -> Answer + Send>;
 pub(crate) struct Server {
     begin: Instant,
     pub(crate) dial: Dial,
+    /// Addresses at which nobody listens.
+    pub(crate) down: BTreeSet<String>,
+    /// The passwords of the dials.
+    pub(crate) passwords: Vec<Option<String>>,
     pub(crate) answers: Answers,
     /// The time by which its clock is ahead.
     pub(crate) ahead: Duration,
@@ -109,6 +115,7 @@ pub(crate) struct Server {
 }
 
 struct Open {
+    server: String,
     events: Events,
     channels: BTreeSet<String>,
 }
@@ -118,6 +125,8 @@ impl Default for Server {
         Self {
             begin: Instant::now(),
             dial: Dial::default(),
+            down: BTreeSet::new(),
+            passwords: Vec::new(),
             answers: Box::new(|_| Answer::Usual),
             ahead: Duration::ZERO,
             dials: Vec::new(),
@@ -157,13 +166,13 @@ impl Server {
     }
 
     fn arrive(&mut self, connection: usize, name: &'static str, arguments: Vec<String>) -> Option<Arrived> {
-        self.connections.get(&connection)?;
+        let server = self.connections.get(&connection)?.server.clone();
         let script = match name {
             "EVAL" => Some(kind(&arguments[0])),
             "EVALSHA" => self.scripts.get(&arguments[0]).copied(),
             _ => None,
         };
-        let arrived = Arrived { connection, name, arguments, script };
+        let arrived = Arrived { connection, server, name, arguments, script };
         self.arrived.push(arrived.clone());
         Some(arrived)
     }

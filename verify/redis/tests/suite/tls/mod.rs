@@ -8,7 +8,7 @@ use crate::client::{RedisBackendBuilder, Tls};
 use authority::Authority;
 use lock_core::{Connectors, LockFactory, backend::BackendErrorKind};
 use lock_testkit::{RedisCluster, RedisQuorum, RedisSentinels, RedisServer};
-use rcgen::date_time_ymd;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, date_time_ymd};
 
 fn url(server: &RedisServer) -> String {
     format!("rediss://127.0.0.1:{}", server.tls_port().expect("started with TLS"))
@@ -47,6 +47,43 @@ async fn certificates_with_a_wrong_name_or_date_are_refused() {
     });
     let expired = ours.server(&expired, false);
     refused(&url(&expired), Tls::authority(ours.pem.as_bytes())).await;
+}
+
+/// The remedy is in the error of a start, and in those of a lazy start.
+#[tokio::test]
+async fn each_untrusted_certificate_names_its_remedy() {
+    let (ours, theirs) = (Authority::new(), Authority::new());
+    let dated = |from, to| {
+        move |params: &mut CertificateParams| {
+            params.not_before = date_time_ymd(from, 1, 1);
+            params.not_after = date_time_ymd(to, 1, 1);
+        }
+    };
+    let (over, early) = (dated(2020, 2021), dated(2100, 2101));
+    // As `openssl req -x509` marks it.
+    let as_authority = |params: &mut CertificateParams| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    };
+    let as_usual = |_: &mut CertificateParams| {};
+    let cases: [(&str, &dyn Fn(&mut CertificateParams), _, _); 5] = [
+        ("127.0.0.1", &as_authority, &ours, "marked as an authority (CA:TRUE)"),
+        ("127.0.0.1", &over, &ours, "the certificate has expired"),
+        ("127.0.0.1", &early, &ours, "the certificate is not valid yet"),
+        ("cache.example", &as_usual, &ours, "was issued for another host"),
+        ("127.0.0.1", &as_usual, &theirs, "configure the authority that signed the certificate"),
+    ];
+    for (name, change, authority, says) in cases {
+        let identity = ours.signs_with(name, change);
+        let server = ours.server(&identity, false);
+        let builder = || {
+            let tls = Tls::authority(authority.pem.as_bytes());
+            RedisBackendBuilder::from_url(&url(&server)).unwrap().tls(tls)
+        };
+        let error = builder().connect().await.map(drop).expect_err("untrusted certificate");
+        assert!(format!("{error:#}").contains(says), "missing {says:?}: {error:#}");
+        let locks = LockFactory::new(builder().connect_lazy().unwrap());
+        super::starting::is_told(&locks, says).await;
+    }
 }
 
 #[tokio::test]
