@@ -87,7 +87,9 @@ impl Machine {
             Some(acquisition) if acquisition.attempt.is_some() => None,
             // A single attempt is delayed neither by others' failures nor by the pause of a waiter that just left: its
             // caller wants an immediate reply.
-            _ if self.queue.front()?.wait_policy == WaitPolicy::NoWait => Some(self.fairness.others_until),
+            _ if self.queue.front()?.wait_policy == WaitPolicy::NoWait => {
+                Some(self.fairness.single_try_from())
+            }
             // The reply to another waiter's attempt may be old: with a stream of short waits, an outage would go
             // unnoticed.
             Some(acquisition)

@@ -128,6 +128,11 @@ impl Fairness {
         self.others_until.max(now)
     }
 
+    /// Returns the time from which a single attempt is sent. It does not wait for others to poll.
+    pub(super) fn single_try_from(&self) -> Moment {
+        self.others_until.min(self.freed_at + STEP_BACK + STEP_BACK / 4)
+    }
+
     /// Records that the lock is free again. `subscribed` states whether this process is subscribed.
     pub(super) fn freed(&mut self, s: &mut Ctx<'_>, others: Others, subscribed: bool) {
         self.turns.counted(if let Others::Subscribed(others) = others { others } else { 0 });

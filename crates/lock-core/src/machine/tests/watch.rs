@@ -166,6 +166,21 @@ fn busy_process_pauses_for_longer_than_others_poll() {
 }
 
 #[test]
+fn single_try_does_not_wait_for_others_that_poll() {
+    let mut story = Story::with(MachineConfig { push: false, ..MachineConfig::default() });
+    story.enters(A);
+    let lease = story.tries();
+    let hold = story.granted(lease);
+    story.next();
+    story.at(2.0).tell(Event::Drop { hold });
+    story.next();
+    story.releases(0);
+    story.released(lease, 0, Released::Released { listeners: None }).says_nothing();
+    story.enters_with(B, |entry| entry.wait_policy = WaitPolicy::NoWait).says_nothing();
+    story.at(2.013).tries();
+}
+
+#[test]
 fn doubtful_subscription_is_ended_when_nobody_waits() {
     let (mut story, _) = Story::with_a_waiting();
     story.tell(Event::Leave { waiter: A }).tell(Event::Watched(WatchAnswer::Failed)).says_nothing();
