@@ -41,6 +41,8 @@ pub enum Act {
     Suspect(usize),
     /// This process shuts down.
     Close(usize),
+    /// The process is copied with all its state; only random numbers that it has not drawn yet differ.
+    Copy(usize),
     /// The process is suspended. Its clock continues.
     Pause(usize),
     /// It is resumed.

@@ -80,6 +80,9 @@ impl World {
         if self.budget.close > 0 && !client.closed {
             acts.push(Act::Close(process));
         }
+        if self.budget.copy > 0 && process == 0 && client.can_be_copied() {
+            acts.push(Act::Copy(process));
+        }
     }
 
     fn acts_of_server(&self, acts: &mut Vec<Act>) {

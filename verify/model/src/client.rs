@@ -1,6 +1,6 @@
 //! A process: its machine, the pending calls of its driver, and the beliefs of its application.
 
-use crate::{belief::Belief, message::Ask};
+use crate::{belief::Belief, message::Ask, store::draws_from};
 use lock_core::{
     FencingToken,
     backend::LeaseNumber,
@@ -11,15 +11,15 @@ use std::time::Duration;
 
 /// A set of small numbers, for example of leases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Leases(u64);
+pub(crate) struct Leases(u128);
 
 impl Leases {
     pub(crate) fn add(&mut self, lease: LeaseNumber) {
-        self.0 |= 1 << (lease.get() % 64);
+        self.0 |= 1 << (lease.get() % 128);
     }
 
     pub(crate) fn has(self, lease: LeaseNumber) -> bool {
-        self.0 & (1 << (lease.get() % 64)) != 0
+        self.0 & (1 << (lease.get() % 128)) != 0
     }
 }
 
@@ -44,8 +44,10 @@ pub(crate) struct Open {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
     pub(crate) machine: Machine,
-    /// The number of lease ids drawn.
+    /// The latest lease id that may be in the store.
     pub(crate) drawn: u64,
+    /// `true` once an acquire was not answered. Its lease id is repeated.
+    pub(crate) unanswered: bool,
     pub(crate) calls: Vec<Call>,
     /// The number of script entries started.
     pub(crate) entered: usize,
@@ -90,7 +92,7 @@ pub(crate) struct Chain {
 }
 
 impl Client {
-    pub(crate) fn new(wrong_by: i64) -> Self {
+    pub(crate) fn new(process: usize, wrong_by: i64) -> Self {
         let rules = MachineConfig {
             max_waiters: 8,
             push: true,
@@ -99,7 +101,8 @@ impl Client {
         };
         Self {
             machine: Machine::new(rules),
-            drawn: 0,
+            drawn: draws_from(process),
+            unanswered: false,
             calls: Vec::new(),
             entered: 0,
             waiting: Vec::new(),
@@ -141,6 +144,12 @@ impl Client {
         if let Some(at) = self.calls.iter().position(|call| call.ask == ask && call.sent == sent) {
             self.calls.remove(at);
         }
+    }
+
+    /// Returns `true` if nothing is held or requested, which a copy would share.
+    pub(crate) fn can_be_copied(&self) -> bool {
+        let idle = self.calls.is_empty() && self.beliefs.is_empty() && self.machine.holder().is_none();
+        idle && !self.unanswered && !self.closed && !self.paused
     }
 
     pub(crate) fn tries(&self) -> bool {

@@ -34,6 +34,8 @@ pub struct Budget {
     pub suspect: u8,
     /// Processes that shut down.
     pub close: u8,
+    /// Copies of the first process; see [`Config::copied`].
+    pub copy: u8,
 }
 
 impl Budget {
@@ -50,6 +52,7 @@ impl Budget {
         cancel: 0,
         suspect: 0,
         close: 0,
+        copy: 0,
     };
 
     /// Returns the sum of both budgets.
@@ -67,6 +70,7 @@ impl Budget {
             cancel: self.cancel + other.cancel,
             suspect: self.suspect + other.suspect,
             close: self.close + other.close,
+            copy: self.copy + other.copy,
         }
     }
 }
@@ -176,6 +180,8 @@ const fn terms(lease: u64, every: u64) -> TermValues {
 pub struct Config {
     /// The acquires of each process's application, in this order. Each may happen at any time.
     pub scripts: Vec<Vec<Want>>,
+    /// The number of scripts, at the end, of processes that begin as copies of the first one.
+    pub copies: usize,
     /// The faults.
     pub budget: Budget,
     /// The time after which there are no faults and application steps. Afterwards the world only runs to its end.
@@ -204,6 +210,7 @@ impl Config {
     pub fn new(scripts: &[&[Want]], horizon: Duration) -> Self {
         Self {
             scripts: scripts.iter().map(|script| script.to_vec()).collect(),
+            copies: 0,
             budget: Budget::NONE,
             horizon,
             slow_clock: 0,
@@ -214,6 +221,15 @@ impl Config {
             only: None,
             bug: None,
         }
+    }
+
+    /// Allows one copy of the first process, with all its state, at any moment at which it holds and requests nothing.
+    /// Both continue with its script.
+    #[must_use]
+    pub fn copied(mut self) -> Self {
+        self.scripts.push(self.scripts[0].clone());
+        (self.copies, self.budget.copy) = (1, 1);
+        self
     }
 
     /// Allows these faults.

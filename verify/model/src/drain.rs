@@ -10,7 +10,7 @@ use crate::{
     config::{Config, LONG, TIMEOUT},
     laws::{Broken, Law},
     message::{Body, Message},
-    store::id_of,
+    store::{drawn_by, id_of},
     world::World,
 };
 use lock_core::backend::LeaseId;
@@ -109,10 +109,7 @@ impl Run<'_> {
     /// Returns `true` if the store has a lease that a shutdown did not release because its minimum was not over.
     fn is_left_to_expire(&self) -> bool {
         let closed = |process: usize| self.world.clients.get(process).is_some_and(|client| client.closed);
-        let left = |(lease, ..): (LeaseId, _, _)| {
-            let of = |process: &usize| id_of(*process, lease.number()) == lease;
-            (0..self.world.clients.len()).find(of).is_some_and(closed)
-        };
+        let left = |(lease, ..): (LeaseId, _, _)| closed(drawn_by(lease.number()));
         !self.config.min_holds().is_zero() && self.world.store.held(self.world.now).is_some_and(left)
     }
 
@@ -161,7 +158,7 @@ impl Run<'_> {
             let now = self.world.local(self.config, process);
             let valid = client.beliefs.iter().filter(|belief| belief.is_valid(now));
             for belief in valid.filter(|belief| belief.epoch == self.world.store.epoch) {
-                let own = stored.filter(|(lease, ..)| *lease == id_of(process, belief.id.lease));
+                let own = stored.filter(|(lease, ..)| *lease == id_of(belief.id.lease));
                 let agrees = |depth| depth == belief.guards || self.world.store.blurred;
                 broken.unless(own.is_some_and(|(_, depth, _)| agrees(depth)), Law::Depth);
             }

@@ -57,7 +57,7 @@ impl World {
         let min_hold = config.scripts[process][place].terms.min_hold;
         if !min_hold.is_zero() {
             let until = self.now + u64::try_from(min_hold.as_micros()).unwrap_or(u64::MAX);
-            self.kept = Some(Kept { lease: id_of(process, grant.hold.lease), epoch, until });
+            self.kept = Some(Kept { lease: id_of(grant.hold.lease), epoch, until });
         }
     }
 
@@ -67,7 +67,7 @@ impl World {
         let now = self.local(config, process);
         let terms = config.scripts[process][place].terms;
         let lease = grant.hold.lease;
-        let stored = self.store.held(self.now).filter(|(holder, ..)| *holder == id_of(process, lease));
+        let stored = self.store.held(self.now).filter(|(holder, ..)| *holder == id_of(lease));
         let is_inherited = stored.is_some_and(|(.., left)| left > terms.lease);
         let client = self.client(process);
         match grant.by {

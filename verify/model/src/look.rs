@@ -5,7 +5,7 @@ use crate::{
     config::Config,
     laws::{Broken, Law},
     message::Ask,
-    store::id_of,
+    store::{drawn_by, id_of},
     world::World,
 };
 use lock_core::clock::Moment;
@@ -37,7 +37,7 @@ impl World {
                     // The process's clock reaches the deadline before the lease ends in the store.
                     let until = Self::true_time(config, process, belief.deadline);
                     let kept = stored.is_some_and(|(lease, _, left)| {
-                        lease == id_of(process, belief.id.lease)
+                        lease == id_of(belief.id.lease)
                             && u128::from(until) <= u128::from(self.now) + left.as_micros()
                     });
                     broken.unless(kept, Law::Deadline);
@@ -83,7 +83,9 @@ impl World {
             }
             broken.unless(wakes_by(now + MAX_WAIT + SOON), Law::NoDeadWait);
             let hears = self.net.iter().any(|message| message.process == process);
-            if announced && client.watching && !hears {
+            // Its waiters wait for its own minimum, even if the store has lost that lease.
+            let keeps = self.kept.is_some_and(|kept| drawn_by(kept.lease.number()) == process);
+            if announced && client.watching && !hears && !keeps {
                 broken.unless(wakes_by(now + SOON), Law::NoDeadWait);
             }
         }

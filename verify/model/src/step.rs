@@ -2,17 +2,19 @@
 
 use crate::{
     act::Act,
-    client::{Call, Open},
+    client::{Call, Client, Open},
     config::{Config, Wait},
     laws::Law,
     message::{Answer, Ask, Body, Message},
-    store::id_of,
+    store::{draws_from, id_of},
     world::World,
 };
 use lock_core::{
     clock::Moment,
     model::{Entry, Event, OwnerId, Ticket, WaitPolicy, WaiterId},
 };
+use lock_testkit::planted::PlantedBug;
+use std::sync::Arc;
 
 impl World {
     /// Takes the step and checks the resulting state.
@@ -58,6 +60,7 @@ impl World {
                 self.client(process).closed = true;
                 self.feed(config, process, Event::Shutdown, 0);
             }
+            Act::Copy(process) => self.copy(config, process),
             Act::Pause(process) => {
                 self.budget.pause -= 1;
                 self.client(process).paused = true;
@@ -86,6 +89,16 @@ impl World {
         if let Some(law) = config.only {
             self.broken.keep_only(law);
         }
+    }
+
+    fn copy(&mut self, config: &Config, process: usize) {
+        self.budget.copy -= 1;
+        let (number, mut copy) = (self.clients.len(), Client::clone(&self.clients[process]));
+        if !config.has(PlantedBug::DrawsIdsAhead) {
+            copy.drawn += draws_from(number);
+        }
+        self.store.copies(process, number);
+        self.clients.push(Arc::new(copy));
     }
 
     fn enter(&mut self, config: &Config, process: usize) {
@@ -117,7 +130,7 @@ impl World {
         let client = self.client(process);
         let Some(belief) = client.beliefs.get_mut(at) else { return };
         let valid = belief.is_valid(now);
-        let taken = holder.is_some_and(|holder| holder != id_of(process, belief.id.lease));
+        let taken = holder.is_some_and(|holder| holder != id_of(belief.id.lease));
         belief.guards -= 1;
         let (hold, by_hand) = (belief.id, belief.by_hand);
         client.beliefs.retain(|belief| !belief.ended || belief.guards > 0);
@@ -140,7 +153,7 @@ impl World {
         self.broken.join(broken);
         if let Answer::Granted { first, .. } = answer {
             self.broken.unless(first > self.fence, Law::TokenOrder);
-            let early = self.kept.filter(|kept| Some(kept.lease) != ask.lease().map(|of| id_of(process, of)));
+            let early = self.kept.filter(|kept| Some(kept.lease) != ask.lease().map(|of| id_of(of)));
             let early = early.filter(|kept| kept.epoch == self.store.epoch && self.now < kept.until);
             self.broken.unless(early.is_none(), Law::MinimumHold);
         }
@@ -173,6 +186,13 @@ impl World {
                 if let (Answer::Granted { last, .. }, Some(lease)) = (answer, ask.lease()) {
                     client.range = Some((lease, last));
                 }
+                // An id that is certainly not in the store is drawn again, so that waiting adds no states.
+                if let (Answer::Busy { .. }, Ask::Take { lease, .. }) = (answer, ask)
+                    && !client.unanswered
+                    && client.range.is_none_or(|(granted, _)| granted != lease)
+                {
+                    client.drawn = lease.get() - 1;
+                }
                 if let (Answer::Gone { .. }, Some(lease)) = (answer, ask.lease()) {
                     client.gone.add(lease);
                 }
@@ -184,7 +204,9 @@ impl World {
 
     fn time_out(&mut self, config: &Config, process: usize) {
         let Some(Call { ask, sent, .. }) = self.overdue(config, process) else { return };
-        self.client(process).calls.remove(0);
+        let client = self.client(process);
+        client.calls.remove(0);
+        client.unanswered |= matches!(ask, Ask::Take { .. });
         let dies = matches!(ask, Ask::Watch | Ask::Unwatch);
         let twin = self.clients[process].is_calling(ask, sent);
         self.net.retain(|message| match message.body {
@@ -206,7 +228,7 @@ impl World {
         self.kept = self.kept.filter(|kept| next < kept.until);
         for process in 0..self.clients.len() {
             let now = self.local(config, process);
-            let sees = |client: &crate::client::Client| {
+            let sees = |client: &Client| {
                 !client.paused
                     && client
                         .beliefs

@@ -51,10 +51,11 @@ pub(crate) struct Kept {
 
 impl World {
     pub(crate) fn new(config: &Config) -> Self {
-        let client = |process| Arc::new(Client::new(if process == 0 { config.wrong_estimate } else { 0 }));
+        let wrong_by = |process| if process == 0 { config.wrong_estimate } else { 0 };
+        let client = |process| Arc::new(Client::new(process, wrong_by(process)));
         Self {
             now: 0,
-            clients: (0..config.scripts.len()).map(client).collect(),
+            clients: (0..config.scripts.len() - config.copies).map(client).collect(),
             store: Store::new(config.bug, config.used_before),
             net: Vec::new(),
             budget: config.budget,

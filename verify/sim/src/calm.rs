@@ -82,7 +82,7 @@ pub(crate) async fn nothing_is_left(world: &Arc<World>, ended: Vec<Life>) {
             let far = state.oracle.leases.get(&stored.lease).is_none_or(|lease| lease.far_stamp);
             // The leases of dead processes expire.
             let link = usize::try_from(stored.lease.process().as_uuid().as_u64_pair().1).unwrap_or(0);
-            let dead = state.links.get(link).is_none_or(|link| link.dead);
+            let dead = state.links.get(link).is_none_or(|link| link.dead || link.copied);
             // So do those that a shutdown left because their minimum was not over.
             let closed = state.links.get(link).is_some_and(|link| link.closed);
             let kept = closed && !state.plan.longest_minimum().is_zero();

@@ -20,6 +20,8 @@ pub(crate) struct Link {
     pub(crate) signals: Option<Weak<dyn WakeListener>>,
     /// `true` once the process has been killed: nothing is sent, and nothing arrives.
     pub(crate) dead: bool,
+    /// `true` if the process was copied: its id does not tell whose a lease is.
+    pub(crate) copied: bool,
     /// `true` once the process has begun to shut down.
     pub(crate) closed: bool,
     pub(crate) partition: Option<Partition>,
@@ -62,6 +64,7 @@ impl Link {
             clock,
             signals: None,
             dead: false,
+            copied: false,
             closed: false,
             partition: None,
             connection: 0,

@@ -27,10 +27,8 @@ impl Oracle {
             let Some(lease) = self.leases.get(&id) else { continue };
             // The number of a link is part of the id of its process's life.
             let life = usize::try_from(id.process().as_uuid().as_u64_pair().1).unwrap_or(usize::MAX);
-            let Some(link) = links.get(life.saturating_add(node)).filter(|link| !link.dead && !link.closed)
-            else {
-                continue;
-            };
+            let is_known = |link: &&Link| !link.dead && !link.closed && !link.copied;
+            let Some(link) = links.get(life.saturating_add(node)).filter(is_known) else { continue };
             // Excused by old data, by a clock that stepped back or was unknown to the process, or by a link that is
             // cut.
             let excused = lease.revived || lease.robbed.is_some() || lease.far_stamp || self.stepped_back;

@@ -118,6 +118,8 @@ pub(crate) enum Trouble {
     Crash,
     Shutdown,
     Spurious,
+    /// A process is copied, and both continue.
+    Copy,
 }
 
 impl Latency {
@@ -192,6 +194,7 @@ impl Plan {
         if Seed::new(seed.get().rotate_left(11) ^ 0x0004_1157).stream().chance(0.3) {
             menu[2] = menu[2].with_minimum();
         }
+        let copies = Seed::new(seed.get().rotate_left(29) ^ 0xC0_B1E5).stream().chance(0.25);
         let ppm = |dice: &mut Stream| i64::try_from(dice.below(4_000)).unwrap_or(0) - 2_000;
         let wall = |dice: &mut Stream| {
             let most = pick(dice, &[1, 5_000, 2_000_000, 3_600_000_000]);
@@ -213,7 +216,7 @@ impl Plan {
                 &[Latency::Zero, Latency::UpTo(2), Latency::UpTo(10), Latency::Tail(60), Latency::Tail(400)],
             ),
             faults: faults(dice, storm),
-            troubles: troubles(dice, storm),
+            troubles: troubles(dice, storm, copies),
             trouble_every: pick(dice, &[500, 2_000, 8_000]),
             process_ppm: (0..processes).map(|_| ppm(dice)).collect(),
             clocks: vec![StoreClock::new(ppm(dice), 0)],
@@ -272,7 +275,7 @@ fn faults(dice: &mut Stream, storm: f64) -> Faults {
 }
 
 /// Draws a few faults per seed, so that each also occurs without the others.
-fn troubles(dice: &mut Stream, storm: f64) -> Vec<Trouble> {
+fn troubles(dice: &mut Stream, storm: f64, copies: bool) -> Vec<Trouble> {
     use Trouble::*;
     if storm == 0.0 {
         return Vec::new();
@@ -287,5 +290,6 @@ fn troubles(dice: &mut Stream, storm: f64) -> Vec<Trouble> {
     if some.is_empty() {
         some.push(Partition);
     }
+    some.extend(copies.then_some(Copy));
     some
 }

@@ -16,7 +16,7 @@ use crate::{
 use lock_core::{Limits, LockFactory, Store, backend::ProcessId};
 use lock_testkit::{Seed, Stream, planted::PlantedBug};
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::task::JoinSet;
@@ -28,10 +28,19 @@ pub(crate) struct Life {
     pub(crate) link: usize,
     pub(crate) factory: LockFactory,
     pub(crate) ear: Arc<Ear>,
+    identity: Identity,
 }
 
-impl Life {
-    fn begin(world: &Arc<World>, process: usize, dice: &mut Stream) -> Self {
+/// The part of a process that a copy shares. Nothing else matters of one that holds and requests nothing.
+#[derive(Debug, Clone)]
+struct Identity {
+    id: ProcessId,
+    numbers: Arc<Mutex<Stream>>,
+    clock: Arc<ProcessClock>,
+}
+
+impl Identity {
+    fn draw(world: &Arc<World>, process: usize, dice: &mut Stream) -> Self {
         let (mut ids, plan, bug) = (dice.clone(), world.with(|s| s.plan.clone()), world.with(|s| s.bug));
         dice.number();
         let ahead = dice.below(1_000_000);
@@ -41,6 +50,50 @@ impl Life {
             if state.is_paused(process) {
                 clock.stop_at(state.pauses[process].from);
             }
+            state.links.len()
+        });
+        let id = ProcessId::from_uuid(uuid::Uuid::from_u64_pair(ids.number(), link as u64));
+        Self { id, numbers: Arc::new(Mutex::new(ids)), clock }
+    }
+
+    /// Returns that of a copy. The operating system's random numbers are not copied.
+    fn copy(&self, bug: Option<PlantedBug>, dice: &mut Stream) -> Self {
+        let fresh = Seed::new(dice.number()).stream();
+        let numbers = match bug {
+            Some(PlantedBug::DrawsIdsAhead) => drawn(&self.numbers).clone(),
+            _ => fresh,
+        };
+        Self { numbers: Arc::new(Mutex::new(numbers)), ..self.clone() }
+    }
+}
+
+fn drawn(numbers: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
+    numbers.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Life {
+    fn begin(world: &Arc<World>, process: usize, dice: &mut Stream) -> Self {
+        let identity = Identity::draw(world, process, dice);
+        Self::with(world, process, dice, identity)
+    }
+
+    /// Begins the life of a copy of this process, beside its own.
+    fn copy(&self, world: &Arc<World>, dice: &mut Stream) -> Self {
+        let bug = world.with(|state| {
+            state.count("copy");
+            state.note(Who::Link(self.link), "is copied", (0, 0));
+            let of_life = self.link..self.link + state.stores.len();
+            state.links[of_life].iter_mut().for_each(|link| link.copied = true);
+            state.bug
+        });
+        let identity = self.identity.copy(bug, dice);
+        Self::with(world, self.process, dice, identity)
+    }
+
+    fn with(world: &Arc<World>, process: usize, dice: &Stream, identity: Identity) -> Self {
+        let (plan, bug) = world.with(|state| (state.plan.clone(), state.bug));
+        let clock = identity.clock.clone();
+        let link = world.with(|state| {
             let first = state.links.len();
             let of_life = (0..state.stores.len()).map(|node| Link::new(process, node, clock.clone()));
             state.links.extend(of_life);
@@ -63,18 +116,17 @@ impl Life {
             tokio::spawn(Stoppable::new(world, process, connection.carry()));
             store = store.pipelined(Arc::new(pipeline));
         }
-        let id = uuid::Uuid::from_u64_pair(ids.number(), link as u64);
-        let numbers = Mutex::new(ids);
-        let random = move || numbers.lock().unwrap_or_else(PoisonError::into_inner).number();
+        let numbers = identity.numbers.clone();
+        let random = move || drawn(&numbers).number();
         let builder = LockFactory::builder(store)
             .clock(clock)
             .observer(ear.clone())
             .options(plan.menu[0].options)
             .limits(Limits::new().waiters_per_name(plan.waiters_per_name))
-            .repeatable(ProcessId::from_uuid(id), random);
+            .repeatable(identity.id, random);
         let factory = builder.build().expect("consistent options");
         world.with(|state| state.note(Who::Link(link), "is born", (process as u64, 0)));
-        Self { process, link, factory, ear }
+        Self { process, link, factory, ear, identity }
     }
 
     fn clients(&self, world: &Arc<World>, dice: &mut Stream) -> JoinSet<()> {
@@ -96,7 +148,7 @@ impl Life {
 /// Starts one life after another until the run ends. Returns all lives; the last one is still active.
 pub(crate) async fn lives(world: Arc<World>, process: usize, mut dice: Stream) -> Vec<Life> {
     let mut lives = Vec::new();
-    let mut undertakers = JoinSet::new();
+    let (mut undertakers, mut copies) = (JoinSet::new(), JoinSet::new());
     loop {
         let life = Life::begin(&world, process, &mut dice);
         let mut clients = life.clients(&world, &mut dice);
@@ -104,9 +156,14 @@ pub(crate) async fn lives(world: Arc<World>, process: usize, mut dice: Stream) -
             tokio::select! {
                 biased;
                 () = world.orders[process].notified() => {
-                    let order = world.with(|state| state.orders[process].take());
-                    if order.is_some() {
-                        break order;
+                    match world.with(|state| state.orders[process].take()) {
+                        Some(Order::Copy) => {
+                            let copy = life.copy(&world, &mut dice);
+                            let clients = copy.clients(&world, &mut dice);
+                            copies.spawn(to_the_end(copy, clients));
+                        }
+                        None => {}
+                        order => break order,
                     }
                 }
                 done = clients.join_next() => match done {
@@ -117,7 +174,7 @@ pub(crate) async fn lives(world: Arc<World>, process: usize, mut dice: Stream) -
         };
         let link = life.link;
         match order {
-            None => {
+            None | Some(Order::Copy) => {
                 lives.push(life);
                 break;
             }
@@ -147,7 +204,18 @@ pub(crate) async fn lives(world: Arc<World>, process: usize, mut dice: Stream) -
         tokio::time::sleep(Duration::from_millis(dice.below(1_000))).await;
     }
     while undertakers.join_next().await.is_some() {}
+    while let Some(copy) = copies.join_next().await {
+        lives.push(copy.expect("clients do not panic"));
+    }
     lives
+}
+
+/// Lives until the end of the run.
+async fn to_the_end(life: Life, mut clients: JoinSet<()>) -> Life {
+    while let Some(done) = clients.join_next().await {
+        done.expect("clients do not panic");
+    }
+    life
 }
 
 async fn shut_down(world: &Arc<World>, life: &Life) {

@@ -70,6 +70,7 @@ impl Pause {
 pub(crate) enum Order {
     Die,
     ShutDown,
+    Copy,
 }
 
 /// A future event.

@@ -67,6 +67,7 @@ impl State {
             }
             Trouble::Crash => self.orders[process] = Some(Order::Die),
             Trouble::Shutdown => self.orders[process] = Some(Order::ShutDown),
+            Trouble::Copy => self.orders[process] = Some(Order::Copy),
             Trouble::Spurious => {
                 self.count("spurious wake-up");
                 let lagged = Notification::All(MissedWakes::Lagged);

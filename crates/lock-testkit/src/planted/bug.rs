@@ -140,6 +140,10 @@ planted_bugs! {
     /// Process clocks are slower than the margin allows.
     SlowClock: [Sim],
 
+    // The process.
+    /// Lease ids are drawn ahead and kept, so that a copy of the process has the same ones.
+    DrawsIdsAhead: [Model, Sim],
+
     // The protected resource.
     /// The resource does not check the token of a write.
     UnfencedWrite: [Sim],

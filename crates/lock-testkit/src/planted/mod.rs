@@ -14,6 +14,7 @@
 //! | the driver | patches to its source code, in `verify/shuttle` |
 //! | the process boundary (interpretation of replies) | [`PlantedBug::renewed`] and [`PlantedBug::released`] |
 //! | the network, clocks and the protected resource | `verify/sim` |
+//! | the random numbers of a process and its copies | `verify/model`, `verify/sim` |
 //! | the script of a batch | a client that alters it, in `verify/redis` |
 
 mod boundary;

@@ -14,25 +14,23 @@ impl Store {
         match ask {
             Ask::Take { lease, duration, not_after, reserve } => {
                 let mode = AcquireMode::New { reserve, floor: None };
-                self.acquire(at, id_of(process, lease), duration, not_after, mode)
+                self.acquire(at, id_of(lease), duration, not_after, mode)
             }
             Ask::Keep { lease, duration, not_after, depth } => {
-                self.acquire(at, id_of(process, lease), duration, not_after, AcquireMode::Reenter { depth })
+                self.acquire(at, id_of(lease), duration, not_after, AcquireMode::Reenter { depth })
             }
             Ask::Renew { lease, duration, not_after } => {
-                match self.slot.renew(at, id_of(process, lease), duration, not_after) {
+                match self.slot.renew(at, id_of(lease), duration, not_after) {
                     Renewed::Renewed => Answer::Renewed,
                     Renewed::Late => Answer::Late,
                     _ => Answer::Gone { held_by_other: false },
                 }
             }
-            Ask::Release { lease, depth_left } => {
-                match self.slot.release(at, id_of(process, lease), depth_left) {
-                    Released::Released { .. } => Answer::Released { listeners: self.watchers.count_ones() },
-                    Released::Gone { held_by_other } => Answer::Gone { held_by_other },
-                    _ => Answer::Kept,
-                }
-            }
+            Ask::Release { lease, depth_left } => match self.slot.release(at, id_of(lease), depth_left) {
+                Released::Released { .. } => Answer::Released { listeners: self.watchers.count_ones() },
+                Released::Gone { held_by_other } => Answer::Gone { held_by_other },
+                _ => Answer::Kept,
+            },
             Ask::Watch => {
                 self.watchers |= 1 << process;
                 Answer::Done

@@ -44,8 +44,19 @@ pub(crate) fn server_time(now: u64) -> UtcTime {
     BEGIN + Duration::from_micros(now)
 }
 
-pub(crate) fn id_of(process: usize, lease: LeaseNumber) -> LeaseId {
-    LeaseId::new(ProcessId::from_uuid(Uuid::from_u128(process as u128 + 1)), lease)
+/// Returns the id of a lease. All processes have one process id, since copies of a process do: their numbers differ.
+pub(crate) fn id_of(lease: LeaseNumber) -> LeaseId {
+    LeaseId::new(ProcessId::from_uuid(Uuid::from_u128(1)), lease)
+}
+
+/// Returns the number before the first lease that this process draws.
+pub(crate) fn draws_from(process: usize) -> u64 {
+    (process as u64) << 32
+}
+
+/// Returns the process that drew this lease.
+pub(crate) fn drawn_by(lease: LeaseNumber) -> usize {
+    usize::try_from(lease.get() >> 32).unwrap_or(usize::MAX)
 }
 
 impl Store {
@@ -53,10 +64,8 @@ impl Store {
         let mut slot = BuggySlot::new(bug);
         if used_before {
             let before = UtcTime::from_micros(BEGIN.as_micros() - 1_000_000);
-            let (lease, mode) = (
-                id_of(usize::from(u8::MAX), LeaseNumber::new(1)),
-                AcquireMode::New { reserve: 0, floor: None },
-            );
+            let (lease, mode) =
+                (id_of(LeaseNumber::new(u64::MAX)), AcquireMode::New { reserve: 0, floor: None });
             let _ = slot.acquire(before, lease, Duration::from_millis(1), before, mode, None);
             let _ = slot.release(before, lease, 0);
         }
@@ -74,6 +83,11 @@ impl Store {
 
     pub(crate) fn held(&self, now: u64) -> Held {
         self.slot.clone().inspect(server_time(now))
+    }
+
+    /// Subscribes the copy of a process on its own connection, if the process is subscribed.
+    pub(crate) fn copies(&mut self, process: usize, copy: usize) {
+        self.watchers |= ((self.watchers >> process) & 1) << copy;
     }
 
     pub(crate) fn watchers(&self) -> impl Iterator<Item = usize> + use<> {
@@ -134,7 +148,7 @@ impl Store {
         self.announced |= matches!(answer, Answer::Released { .. });
         let mut broken = Broken::default();
         if let Some(lease) = ask.lease() {
-            let own = id_of(process, lease);
+            let own = id_of(lease);
             let was_own = before.is_some_and(|(lease, ..)| lease == own);
             if !was_own && before.is_some() {
                 broken.unless(after == before, Law::OwnOnly);

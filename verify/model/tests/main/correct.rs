@@ -193,6 +193,17 @@ fn limits_on_waits_are_nearly_reached() {
     }
 }
 
+/// A copy excludes its original, wherever it is made: before, between and during the waits of the process.
+#[test]
+fn copies_exclude_each_other() {
+    let copied = |scripts: &[&[Want]]| Config::new(scripts, horizon(13)).copied();
+    holds_for("a copy", &copied(&[&[A], &[A]]), 300_000);
+    holds_for("a copy of a process with two waiters", &copied(&[&[A, B], &[A]]), 150_000);
+    let mut cancelled = copied(&[&[A.by_hand(), A]]);
+    cancelled.budget.cancel = 1;
+    holds_for("a copy, and a dropped waiter", &cancelled, 150_000);
+}
+
 #[test]
 fn every_pair_of_faults() {
     if !long() {

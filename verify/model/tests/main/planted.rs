@@ -86,6 +86,7 @@ found! {
     other_terms_hand_off: HandsOffUnderOtherTerms in chain(&[THREE[0], Want::short(2).passing(1)], NONE), by HandOff;
     suspect_hand_off: HandsOffSuspect in chain(&THREE[..2], Budget { suspect: 1, ..NONE }), by HandOff;
     extended_hand_off: HandsOffExtended in chain(&[THREE[0], THREE[0], THREE[1]], NONE), by HandOff;
+    ids_drawn_ahead: DrawsIdsAhead in Config::new(&[&[A], &[A]], secs(13)).copied(), by Exclusion;
     ignored_minimum: IgnoresMinHold in Config::new(&[&[Want::short(1).at_least(secs(2))], &[A]], secs(8)), by MinimumHold;
 }
 

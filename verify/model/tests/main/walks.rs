@@ -87,6 +87,7 @@ fn three_processes_and_every_fault() {
         cancel: 2,
         suspect: 1,
         close: 0,
+        copy: 0,
     };
     let scripts: [&[Want]; 3] = [&[A, KEPT, B, A.by_hand()], &[A.by_hand(), B, A], &[Want::fixed(1), A]];
     walk("walks, every fault", Config::new(&scripts, secs(90)).faults(faults));

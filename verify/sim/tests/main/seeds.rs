@@ -20,6 +20,8 @@ fn seeds_keep_every_guarantee() {
     assert!(tally.runs < SEEDS.fixed || batches > tally.runs, "only {batches} calls had several operations");
     let kept = tally.sum.counts.contains_key("kept for its minimum");
     assert!(tally.runs < SEEDS.fixed || kept, "no hold was released before its minimum");
+    let copied = tally.sum.counts.contains_key("copy");
+    assert!(tally.runs < SEEDS.fixed || copied, "no process was copied");
     assert!(tally.fewest_events >= 2_000, "a run had only {} events", tally.fewest_events);
 }
 
