@@ -179,3 +179,23 @@ async fn noise_between_two_clocks_is_not_a_suspension() {
     tokio::time::sleep(secs(9)).await;
     assert_eq!(world.faulty.calls(Op::Renew), 0, "no renewal is due before 10 s");
 }
+
+/// A hypervisor stops a machine: its clocks stand still, while those of the store and of other machines continue.
+#[tokio::test(start_paused = true)]
+async fn stopped_guest_notices_its_loss_once_its_wall_clock_is_set() {
+    let (elsewhere, store, clock) = LockFactory::paused();
+    let of_guest = Arc::new(TestClock::new());
+    let guest = LockFactory::builder(store).clock(of_guest.clone()).build().unwrap();
+    let held = guest.named("x").unwrap().acquire().await.unwrap();
+    tokio::time::sleep(millis(1_500)).await;
+
+    let pause = Duration::from_secs(60);
+    clock.suspend(pause);
+    let other = elsewhere.named("x").unwrap().acquire().await.unwrap();
+    assert!(held.is_held(), "the guest's clocks have not moved");
+    assert!(other.fencing_token() > held.fencing_token(), "a resource refuses the guest");
+
+    of_guest.step_wall(i64::try_from(pause.as_micros()).unwrap());
+    let lost = tokio::time::timeout(Duration::from_secs(2), held.lost()).await;
+    assert_eq!(lost, Ok(LostReason::Gone));
+}
