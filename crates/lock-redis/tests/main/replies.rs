@@ -6,7 +6,7 @@ use crate::{
 };
 use lock_core::{
     FencingToken,
-    backend::{AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendErrorKind as Kind},
+    backend::{AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendErrorKind as Kind, Released},
 };
 use lock_redis::client::Reply;
 use std::time::Duration;
@@ -123,6 +123,24 @@ async fn step_of_the_clock_is_believed_on_the_next_connection() {
         let estimate = backend.server_now(&name("any")).unwrap().as_micros();
         assert_eq!(estimate, client.server().now());
     }
+}
+
+/// A lease that ended with the step is gone, and its release says so.
+#[tokio::test(start_paused = true)]
+async fn step_of_the_clock_hides_no_loss() {
+    let (client, backend) = connected().await;
+    acquire(&backend, "x").await.unwrap();
+    client.server().ahead = Duration::from_secs(3_600);
+    let now = i64::try_from(client.server().now()).unwrap();
+    let gone = move || Reply::List(vec![Reply::Integer(now), text("gone"), Reply::Integer(0)]);
+    client.answer(move |asked: &Arrived| match asked.name {
+        "HDEL" => Answer::Reply(Reply::Integer(0)),
+        "EVALSHA" | "EVAL" => Answer::Reply(gone()),
+        _ => Answer::Usual,
+    });
+    let released = backend.release(release_request("x")).await.unwrap();
+    assert_eq!(released.outcome, Released::Gone { held_by_other: false });
+    assert_replaced(&client, &backend).await;
 }
 
 /// A reply may take long without being wrong.
