@@ -104,11 +104,16 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     members().into_iter().map(|member| (member.clone(), tree(&member))).collect()
 }
 
-/// Returns the packages in these folders.
+/// Returns the members of the workspace in these folders.
 pub(crate) fn packages(folders: &[&str]) -> Vec<PathBuf> {
     let entries =
         |folder: &&str| std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
-    folders.iter().flat_map(entries).filter(|dir| dir.join("Cargo.toml").is_file()).collect()
+    // A package that is a workspace of its own is no member of ours.
+    let is_member = |dir: &PathBuf| {
+        let manifest = std::fs::read_to_string(dir.join("Cargo.toml"));
+        manifest.is_ok_and(|manifest| !manifest.contains("\n[workspace]"))
+    };
+    folders.iter().flat_map(entries).filter(is_member).collect()
 }
 
 fn members() -> Vec<String> {
