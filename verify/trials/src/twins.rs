@@ -91,15 +91,15 @@ fn runtime() -> io::Result<Runtime> {
 }
 
 /// Returns a factory without a thread of its own, which the default clock has.
-fn single_threaded(store: Store) -> Result<LockFactory, Failure> {
-    let options = LockOptions::new().lease(LEASE);
+fn single_threaded(store: Store, lease: Duration) -> Result<LockFactory, Failure> {
+    let options = LockOptions::new().lease(lease);
     Ok(LockFactory::builder(store).options(options).clock(Arc::new(BootClock::new())).build()?)
 }
 
 fn inherit(cli: &Cli) -> Result<(), Failure> {
     let runtime = runtime()?;
     let (locks, released, dropped) = runtime.block_on(async {
-        let locks = single_threaded(cli.client.connect(&cli.url).await?)?;
+        let locks = single_threaded(cli.client.connect(&cli.url).await?, LEASE)?;
         let released = locks.named("stock:1")?.acquire().await?;
         let dropped = locks.named("stock:2")?.acquire().await?;
         Ok::<_, Failure>((locks, released, dropped))
@@ -177,12 +177,15 @@ fn contend(
     let process = ProcessId::random();
     let warm_up = runtime()?;
     // The server may be in trouble.
-    let _ = warm_up.block_on(timeout(lease, async {
-        let locks = single_threaded(cli.client.connect(&cli.url).await?)?;
-        locks.named(&names[0])?.acquire().await?.release().await?;
-        locks.shutdown().await;
-        Ok::<_, Failure>(())
-    }));
+    let _ = warm_up.block_on(async {
+        let use_once = async {
+            let locks = single_threaded(cli.client.connect(&cli.url).await?, lease)?;
+            locks.named(&names[0])?.acquire().await?.release().await?;
+            locks.shutdown().await;
+            Ok::<_, Failure>(())
+        };
+        timeout(lease, use_once).await
+    });
     drop(warm_up);
     let parent = rustix::process::getpid();
     let copy = match fork::fork()? {

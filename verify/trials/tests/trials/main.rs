@@ -30,6 +30,7 @@ mod paid;
 mod partitioned;
 mod paused;
 mod quorum;
+mod refereed;
 mod sections;
 mod sentinel;
 mod soak;
@@ -59,6 +60,8 @@ const TRIALS: &[(&str, Trial)] = &[
     ("elections", elected::elections),
     ("idempotent_requests", paid::idempotent_requests),
     ("drops_in_odd_places", endings::drops_in_odd_places),
+    ("refereed_server", refereed::copies_on_a_server),
+    ("refereed_quorum", refereed::copies_on_a_quorum),
     ("topology_quorum_races", quorum::split_votes),
     ("topology_quorum_quarantine", quorum::forgetful_nodes),
     ("topology_quorum_failures", quorum::failing_nodes),

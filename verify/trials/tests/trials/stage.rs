@@ -3,7 +3,12 @@
 use crate::support::command;
 use lock_core::{Lock, LockFactory, LockOptions, Store};
 use lock_testkit::RedisServer;
-use lock_trials::{client::Client, line::Order, process::Process, referee::Witness};
+use lock_trials::{
+    client::Client,
+    line::{Line, Order},
+    process::Process,
+    referee::Witness,
+};
 use std::{
     net::SocketAddr,
     process::Command,
@@ -97,6 +102,25 @@ pub(crate) struct Referee {
     bench: Bench,
 }
 
+/// The verdict of the referee.
+pub(crate) struct Verdict {
+    pub(crate) windows: u64,
+    /// Holds of a lease that had been released by force.
+    pub(crate) left_out: u64,
+    violations: Vec<Line>,
+}
+
+impl Verdict {
+    /// Returns the number of violations of this kind.
+    pub(crate) fn count(&self, kind: &str) -> usize {
+        self.violations.iter().filter(|line| line.text("kind") == kind).count()
+    }
+
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.violations.iter().map(|line| line.text("text").to_owned()).collect()
+    }
+}
+
 /// The address to which holds are reported.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bench(SocketAddr);
@@ -112,12 +136,19 @@ impl Referee {
         self.bench
     }
 
-    /// Returns the verdict once all witnesses have disconnected: the number of recorded holds, and the violations.
-    pub(crate) fn judges(mut self) -> (u64, Vec<String>) {
+    /// Returns the number of recorded holds, and the violations, once all witnesses have disconnected.
+    pub(crate) fn judges(self) -> (u64, Vec<String>) {
+        let verdict = self.verdict();
+        (verdict.windows, verdict.texts())
+    }
+
+    /// Returns the verdict once all witnesses have disconnected.
+    pub(crate) fn verdict(mut self) -> Verdict {
         self.process.tell(&Order::Judge);
-        let mut lines = self.process.until("verdict");
-        let verdict = lines.pop().expect("a verdict");
-        (verdict.number("windows"), lines.iter().map(|line| line.text("text").to_owned()).collect())
+        let mut violations = self.process.until("verdict");
+        let verdict = violations.pop().expect("a verdict");
+        let (windows, left_out) = (verdict.number("windows"), verdict.number("left_out"));
+        Verdict { windows, left_out, violations }
     }
 }
 
