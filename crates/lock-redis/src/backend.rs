@@ -1,13 +1,13 @@
 //! The Redis backend.
 
 use crate::{
-    builder::Plan,
     check::{self, ConnectWarning},
     client::Client,
     error::{RequestError, misconfigured},
     keys::Keys,
     lazy::Lazy,
     ledger::Gathering,
+    plan::Plan,
     route::Route,
     script::{self, Script},
     script_reply::ScriptReply,

@@ -2,11 +2,11 @@
 
 use crate::{
     backend::Connected,
-    builder::Plan,
     client::Client,
     connection::{FailedDials, GRACE, Outage},
     error::{self, RequestError, unserved},
     pipeline::{fail, fail_elsewhere, what},
+    plan::Plan,
     sync::lock,
 };
 use lock_core::{

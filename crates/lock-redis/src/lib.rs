@@ -61,6 +61,7 @@ mod ledger;
 mod liveness;
 mod pauses;
 mod pipeline;
+mod plan;
 mod quorum;
 mod route;
 mod runtime;

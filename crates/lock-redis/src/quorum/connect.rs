@@ -7,12 +7,13 @@ use super::{
 };
 use crate::{
     backend::RedisBackend,
-    builder::{ForeignStrings, RedisBackendBuilder, Rules, Settings, one_server},
+    builder::{ForeignStrings, RedisBackendBuilder, Rules},
     check::Expected,
     client::{Client, Command, PubSub, Reply, Server},
     clock::ServerClock,
     connection::{Dialer, ManagedConnection, Purpose, Stragglers, Target},
     error::{is_refusal, misconfigured, named, printable},
+    plan::{Settings, one_server},
     route::{OneServer, Route},
     runtime,
     shared::Shared,
