@@ -6,7 +6,7 @@ use lock_testkit::{
     planted::{Checker, PlantedBug},
 };
 
-const MAX_RUNS: u64 = 600;
+const MAX_RUNS: u64 = 1_000;
 /// Bugs of a quorum.
 const QUORUM: [PlantedBug; 5] = [
     PlantedBug::AddsVotes,
