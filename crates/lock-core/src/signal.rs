@@ -21,7 +21,7 @@ use {
 /// first poll.
 ///
 /// On Unix, a second signal ends the process immediately, with the status 128 + its number (143 or 130), even if the
-/// program hangs or its runtime is blocked. What it holds is then free when the leases expire. A program that calls this
+/// program hangs or its runtime is blocked. Its locks are then free when their leases expire. A program that calls this
 /// function again after the first signal receives the second one as well, and the third one ends it.
 ///
 /// Shut down a server in this order: it stops accepting requests, its handlers finish, its jobs and elections end, and

@@ -81,7 +81,7 @@ pub enum Report {
     Copied { pid: u32 },
     /// The lease id under which a process or its copy holds the lock, empty if it does not.
     Twin { copy: bool, lease: String },
-    /// What a child was told that used a guard and the factory of its parent: `is_held()`, the errors of other calls, and
+    /// The answers to a child that used a guard and the factory of its parent: `is_held()`, the errors of other calls, and
     /// whether its shutdown reported no lock.
     Forked { held: bool, errors: Vec<String>, clean: bool },
     /// The parent still held a lock after that, and when it released it.

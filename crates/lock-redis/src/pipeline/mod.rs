@@ -20,9 +20,9 @@ mod release;
 mod task;
 
 pub(crate) use exchange::alone;
-pub(crate) use operation::{
-    Operations, complete, fail, in_full, is_worth_sending, leave_out, millis, slot, what,
-};
+#[cfg(feature = "__internal")]
+pub(crate) use operation::in_full;
+pub(crate) use operation::{Operations, complete, fail, is_worth_sending, leave_out, millis, slot, what};
 
 use crate::{client::Client, error::runtime_ended, shared::Shared, sync::lock};
 use call::Call;
