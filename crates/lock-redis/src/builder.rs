@@ -242,8 +242,8 @@ impl<C: Client> RedisBackendBuilder<C> {
     /// The connections live in the [`worker`](Self::worker), or in the current tokio runtime, and end with it.
     ///
     /// In a cluster, one master that answers is enough. The others are dialled until they answer and are checked then;
-    /// [`ConnectWarning::NotConnected`] names them. Wake-up channels are sharded if every master that answered first is
-    /// Redis 7 or later; a node that is older is then refused when it answers.
+    /// [`ConnectWarning::NotConnected`](crate::ConnectWarning::NotConnected) names them. Wake-up channels are sharded if
+    /// every master that answered first is Redis 7 or later; a node that is older is then refused when it answers.
     ///
     /// # Errors
     /// [`LockErrorKind::Unavailable`](lock_core::LockErrorKind::Unavailable) if no server responds

@@ -153,7 +153,7 @@ impl World {
         self.broken.join(broken);
         if let Answer::Granted { first, .. } = answer {
             self.broken.unless(first > self.fence, Law::TokenOrder);
-            let early = self.kept.filter(|kept| Some(kept.lease) != ask.lease().map(|of| id_of(of)));
+            let early = self.kept.filter(|kept| Some(kept.lease) != ask.lease().map(id_of));
             let early = early.filter(|kept| kept.epoch == self.store.epoch && self.now < kept.until);
             self.broken.unless(early.is_none(), Law::MinimumHold);
         }
