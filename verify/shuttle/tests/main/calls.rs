@@ -96,8 +96,11 @@ fn call_for_an_ended_worker_is_abandoned_at_once() {
 pub(crate) struct Renewals(Arc<Mutex<Vec<Duration>>>);
 
 impl Renewals {
+    /// Returns the times at which they were sent, sorted: an observer may see the events of two threads in either order.
     pub(crate) fn sent(&self) -> Vec<Duration> {
-        self.0.lock().expect("not poisoned").clone()
+        let mut sent = self.0.lock().expect("not poisoned").clone();
+        sent.sort_unstable();
+        sent
     }
 }
 
