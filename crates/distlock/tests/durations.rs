@@ -2,6 +2,7 @@
 //! documented effect, never a panic, and never a call without an end.
 
 #![cfg(all(feature = "cron", feature = "fred", feature = "idempotency", feature = "testing"))]
+#![allow(clippy::unwrap_used)]
 
 use distlock::{
     Limits, LockFactory, LockFactoryBuilder, LockOptions, MemoryBackend, Retention, Worker,

@@ -172,7 +172,7 @@ impl Run {
             run,
             claim: ClaimId::random(),
             retry_of: None,
-            skip: is_row.then(|| Skip { first, count, detail }),
+            skip: is_row.then_some(Skip { first, count, detail }),
             after: self.random.chance(0.2).then(|| UtcTime::from_millis(around - 1)),
             not_after: self.random.chance(0.2).then(|| UtcTime::from_millis(around + self.random.below(10))),
             schedule: self.random.below(12),

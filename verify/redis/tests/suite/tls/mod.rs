@@ -65,7 +65,8 @@ async fn each_untrusted_certificate_names_its_remedy() {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     };
     let as_usual = |_: &mut CertificateParams| {};
-    let cases: [(&str, &dyn Fn(&mut CertificateParams), _, _); 5] = [
+    type Change = dyn Fn(&mut CertificateParams);
+    let cases: [(&str, &Change, _, _); 5] = [
         ("127.0.0.1", &as_authority, &ours, "marked as an authority (CA:TRUE)"),
         ("127.0.0.1", &over, &ours, "the certificate has expired"),
         ("127.0.0.1", &early, &ours, "the certificate is not valid yet"),
