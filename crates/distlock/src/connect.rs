@@ -37,8 +37,9 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 ///
 /// For programs that must start while the store is down: until the first connection is established, acquires fail as
 /// [`Unavailable`](lock_core::LockErrorKind::Unavailable), or wait within their limits, and
-/// [`LockFactory::health`] returns the reason. Attempts to connect continue for as long as the factory exists, about
-/// one a second, even if the store refuses the login or a permission is missing.
+/// [`LockFactory::health`] returns the reason. Attempts to connect continue for as long as the factory exists:
+/// several a second while the server cannot be reached, and about one a second while it refuses the login or a
+/// permission is missing.
 ///
 /// Accepts the URLs of [`connect`] except `redlock://`.
 ///
@@ -53,8 +54,9 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 ///
 /// # Errors
 /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL or a file that it names cannot be
-/// used, and [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) outside of a tokio runtime with timers
-/// and IO. Neither contains secrets from the URL.
+/// used, [`LockErrorKind::Backend`](lock_core::LockErrorKind::Backend) for `redlock://`, since the nodes of a quorum
+/// must be compared first, and [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) outside of a tokio
+/// runtime with timers and IO. None contains secrets from the URL.
 pub fn connect_lazy(url: &str) -> Result<LockFactory, LockError> {
     Ok(LockFactory::new(connectors().connect_lazy(url)?))
 }

@@ -124,7 +124,7 @@ impl LockFactory {
     ///
     /// let locks = LockFactory::new(MemoryBackend::new());
     /// match locks.health().await {
-    ///     Health::Failing { failing_for, error } => println!("not ready for {failing_for:?}: {error}"),
+    ///     Health::Failing { failing_for, error } => println!("not ready for {failing_for:?}: {error:#}"),
     ///     _ => println!("ready"),
     /// }
     /// # }

@@ -302,7 +302,8 @@ impl<C: Client> RedisBackendBuilder<C> {
         let runtime = runtime::current()?;
         if let Topology::Quorum(_) = &self.address.topology {
             return Err(misconfigured(
-                "a quorum cannot connect lazily, because its nodes must be compared first; use `connect_quorum`",
+                "a quorum cannot connect lazily, because its nodes must be compared first; use `distlock::connect`, or \
+                 `connect_quorum` of the builder",
             )
             .into());
         }
