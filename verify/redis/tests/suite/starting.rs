@@ -5,7 +5,7 @@ use super::support::{answered, until};
 use crate::client::{RedisBackend, RedisBackendBuilder};
 use lock_core::{LockError, LockErrorKind, LockFactory};
 use lock_redis::client::Credentials;
-use lock_testkit::{RawRedis, RedisCluster, RedisSentinels, RedisServer, TcpProxy, ThreadLog};
+use lock_testkit::{ClockShift, RawRedis, RedisCluster, RedisSentinels, RedisServer, TcpProxy, ThreadLog};
 use lock_tower::LockLayer;
 use std::{
     convert::Infallible,
@@ -196,15 +196,28 @@ async fn start_after_the_server_lost_its_data() {
     let locks = LockFactory::new(RedisBackend::connect(&server.url()).await.unwrap());
     cycle(&locks, "x").await;
     let dump = server.dump();
-    let failures: [&dyn Fn(); 5] = [
+    let failures: [&dyn Fn(); 6] = [
         &|| server.restart_empty(),
         &|| server.restart_from(&dump),
         &|| drop(server.command(&["FLUSHALL"])),
         &|| drop(server.command(&["SCRIPT", "FLUSH"])),
         &|| drop(server.command(&["SET", "greeting", "hello"])),
+        &|| drop(server.command(&["HSET", "profile", "name", "ann"])),
     ];
     for fails in failures {
         fails();
+        let backend = RedisBackend::connect(&server.url()).await.unwrap();
+        assert!(backend.warnings().is_empty());
+        cycle(&LockFactory::new(backend), "x").await;
+    }
+}
+
+#[tokio::test]
+async fn start_after_the_clock_of_the_server_stepped() {
+    let clock = ClockShift::new();
+    let server = RedisServer::builder().clock(&clock).start();
+    for hours in [0, -1, 1] {
+        clock.set(hours * 3_600);
         let backend = RedisBackend::connect(&server.url()).await.unwrap();
         assert!(backend.warnings().is_empty());
         cycle(&LockFactory::new(backend), "x").await;

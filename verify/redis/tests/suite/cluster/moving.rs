@@ -50,6 +50,19 @@ async fn hold_survives_the_move_of_its_slot() {
     next.release().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn process_starts_while_a_slot_is_moved() {
+    let cluster = RedisCluster::start();
+    let (slot, (from, to)) = (cluster.slot_of("a"), two(&cluster, "a"));
+    cluster.begin_move(slot, from, to);
+    let locks = factory(&cluster.url(), LEASE).await;
+    cluster.end_move(slot, from, to);
+    for name in ["a", "b"] {
+        let acquiring = locks.named(name).unwrap().acquire();
+        answered("the acquire", acquiring).await.unwrap().release().await.unwrap();
+    }
+}
+
 /// While the keys of a slot are on two nodes, an acquire in it waits, but acquires in other slots do not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slot_in_migration_delays_no_other_slot() {

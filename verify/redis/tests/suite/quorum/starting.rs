@@ -22,6 +22,8 @@ async fn start_does_not_need_a_dead_minority() {
     let lock = factory.named("x").unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
     last.restart_empty();
+    // Another process starts while the node has lost its data.
+    quorum(&format!("{}?durable=true", nodes.url())).await;
     first.stop();
     // With the second node, there is a majority again.
     until("the last node votes", async || lock.try_acquire().await.is_ok_and(|guard| guard.is_some())).await;

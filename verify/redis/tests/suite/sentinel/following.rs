@@ -120,5 +120,6 @@ async fn lost_grant_is_reported_and_tokens_rise() {
     assert!(next.fencing_token() > token, "{:?} after {token:?}", next.fencing_token());
     answered("the loss", guard.lost()).await;
     assert!(!guard.is_held() && next.is_held());
+    served(&factory(&deployment.url(), LEASE).await, "z").await;
     next.release().await.unwrap();
 }
