@@ -129,13 +129,8 @@ cases! { VIRTUAL: |d|
         let request = it.request(&name, d, AcquireMode::New { reserve: 0, floor: None }).await;
         it.send(request).await;
     }
-    "IdempotencyLayer::retention" => {
-        let lock = LockLayer::new(memory().build().unwrap()).detach(&DetachedTasks::new());
-        let layer = IdempotencyLayer::unscoped(lock, MemoryIdempotencyStore::new()).retention(d);
-        let request = Request::post("/").header("idempotency-key", "\"1\"").body(String::from("a")).unwrap();
-        let service = service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
-        let _ = layer.layer(service).oneshot(request).await.unwrap();
-    }
+    "IdempotencyLayer::retention" => { recorded(|layer| layer.retention(d)).await; }
+    "IdempotencyLayer::store_timeout" => { recorded(|layer| layer.store_timeout(d)).await; }
     "BufferRequestLayer::timeout" => {
         let service = service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
         let layer = BufferRequestLayer::new().timeout(d);
@@ -264,6 +259,15 @@ async fn ran(
     if added.is_ok() {
         cron.run_until(sleep(SECOND * 3)).await.unwrap();
     }
+}
+
+/// Sends a request through an idempotency layer.
+async fn recorded(change: impl FnOnce(IdempotencyLayer) -> IdempotencyLayer) {
+    let lock = LockLayer::new(memory().build().unwrap()).detach(&DetachedTasks::new());
+    let layer = change(IdempotencyLayer::unscoped(lock, MemoryIdempotencyStore::new()));
+    let request = Request::post("/").header("idempotency-key", "\"1\"").body(String::from("a")).unwrap();
+    let service = service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
+    let _ = layer.layer(service).oneshot(request).await.unwrap();
 }
 
 /// Configures a layer.
