@@ -152,8 +152,14 @@ impl Machine {
         }
         let not_after = s.env.server_now() + terms.operation_timeout;
         acquisition.asked_for = Some(waiter);
-        acquisition.attempt =
-            Some(Attempt { waiter, sent: s.now, terms: terms.clone(), not_after, woken: false });
+        acquisition.attempt = Some(Attempt {
+            waiter,
+            sent: s.now,
+            terms: terms.clone(),
+            not_after,
+            woken: false,
+            suspect: false,
+        });
         acquisition.outstanding.sent(s.now, &terms);
         let mode = AcquireMode::New { reserve, floor: terms.token_floor };
         s.emit(Command::TryAcquire { lease, terms, not_after, mode });
@@ -260,7 +266,7 @@ impl Machine {
 
     fn on_granted(&mut self, s: &mut Ctx<'_>, attempt: &Attempt, first: FencingToken, last: FencingToken) {
         self.queue.outage_over();
-        self.fairness.took(s.now);
+        self.fairness.took(attempt.sent, s.now);
         let Some(acquisition) = &mut self.acquisition else { return };
         let deadline = deadline(attempt.sent, &attempt.terms);
         let max_hold_at = max_hold_at(attempt.sent, &attempt.terms);
@@ -299,6 +305,9 @@ impl Machine {
         };
         self.hold = Some(Hold::new(grant, last, front, (attempt.sent, s.now), acquisition.outstanding));
         self.acquisition = None;
+        if attempt.suspect {
+            self.on_suspicion(s);
+        }
         self.grant_front(s, grant);
     }
 

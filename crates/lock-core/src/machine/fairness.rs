@@ -71,9 +71,10 @@ enum Echo {
 }
 
 impl Fairness {
-    /// Records that the store granted the lock to this process.
-    pub(super) fn took(&mut self, now: Moment) {
-        if self.taken == 0 || now.since(self.freed_at) >= STEP_BACK {
+    /// Records that the store granted the lock to this process. Only the time before the request was sent was left to
+    /// others: the reply of a distant store takes longer than a step back.
+    pub(super) fn took(&mut self, sent: Moment, now: Moment) {
+        if self.taken == 0 || sent.since(self.freed_at) >= STEP_BACK {
             self.others_had_their_turn();
             self.since = now;
         }

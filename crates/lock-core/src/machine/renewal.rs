@@ -68,7 +68,13 @@ impl Machine {
 
     /// Renews the lease before anything else relies on the hold, and ends its chain of hand-offs: the renewal may precede
     /// the forced release that is suspected. A fixed lease is not renewed and keeps its end.
+    ///
+    /// The lease of an attempt in flight may be freed before its reply arrives.
     pub(super) fn on_suspicion(&mut self, s: &mut Ctx<'_>) {
+        if let Some(attempt) = self.acquisition.as_mut().and_then(|acquisition| acquisition.attempt.as_mut())
+        {
+            attempt.suspect = true;
+        }
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.terms.keep != Keep::Fixed) {
             hold.renewal.suspect = true;
             hold.renewal.next_at = s.now;

@@ -84,6 +84,8 @@ pub(super) struct Attempt {
     pub(super) not_after: UtcTime,
     /// Set if a wake-up came after the attempt was sent: a busy reply may be older than the release.
     pub(super) woken: bool,
+    /// Set by a suspicion while the attempt was in flight: if it is granted, its hold is suspect.
+    pub(super) suspect: bool,
 }
 
 /// The hold that guards refer to.

@@ -234,3 +234,73 @@ async fn next_holder_does_not_inherit_an_extension() {
         world.settle().await;
     }
 }
+
+/// A store whose replies to acquires take a while.
+#[derive(Debug)]
+struct SlowToAnswer(MemoryBackend);
+
+#[async_trait]
+impl Backend for SlowToAnswer {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
+        self.0.server_now(name)
+    }
+
+    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
+        let reply = self.0.acquire(request).await;
+        sleep(ON_ITS_WAY).await;
+        reply
+    }
+
+    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
+        self.0.renew(items).await
+    }
+
+    async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
+        self.0.release(request).await
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.0.inspect(name).await
+    }
+
+    async fn force_release(
+        &self,
+        request: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
+        self.0.force_release(request).await
+    }
+}
+
+/// The factory frees its own lease while the reply to the acquire is on its way.
+#[tokio::test(start_paused = true)]
+async fn forced_release_before_the_reply_to_an_acquire_ends_the_chain() {
+    let world = World::new();
+    let backend = Arc::new(SlowToAnswer(world.store.clone()));
+    let store = Store::pushing(backend, Arc::new(world.store.clone()));
+    let locks = LockFactory::builder(store).clock(world.clock.clone()).build().unwrap();
+    let lock = locks.named("x").unwrap();
+    // The second attempt reserves tokens, since another waits.
+    let before = world.another_process().named("x").unwrap().acquire().await.unwrap();
+    let waiting = [(); 3].map(|()| tokio::spawn(lock.acquire()));
+    world.settle().await;
+    sleep(ON_ITS_WAY * 2).await;
+    before.release().await.unwrap();
+    world.settle().await;
+    while !matches!(locks.force_release("x").await.unwrap(), ForceReleaseOutcome::Released { .. }) {
+        sleep(millis(1)).await;
+    }
+    let other = world.another_process().named("x").unwrap().acquire().await.unwrap();
+    sleep(secs(1)).await;
+    // Whether or not the first was granted the freed lease, nobody was handed it.
+    assert!(waiting.iter().filter(|task| task.is_finished()).count() <= 1);
+    assert!(other.is_held());
+    let [first, ..] = waiting;
+    if first.is_finished() {
+        let first = first.await.unwrap().unwrap();
+        assert_ne!(first.release().await.unwrap(), ReleaseOutcome::HandedOn);
+    }
+}

@@ -3,10 +3,10 @@
 use super::*;
 use crate::terms::{HandOffBudget, TermValues};
 
-const LOT: u64 = 256;
+pub(super) const LOT: u64 = 256;
 
 /// Returns terms with this budget for hand-offs.
-fn budget(passes: u32, within: Duration) -> Terms {
+pub(super) fn budget(passes: u32, within: Duration) -> Terms {
     TermValues { hand_off: HandOffBudget { passes, within }, ..*terms() }.into()
 }
 
@@ -46,7 +46,7 @@ fn goes_to_store(story: &mut Story, hold: HoldId) {
     story.says_nothing();
 }
 
-fn reserve_of(command: &Command) -> u32 {
+pub(super) fn reserve_of(command: &Command) -> u32 {
     match command {
         Command::TryAcquire { mode: AcquireMode::New { reserve, .. }, .. } => *reserve,
         other => panic!("not an attempt: {other:?}"),
@@ -352,84 +352,6 @@ fn max_hold_counts_from_the_grant_of_each_holder() {
     story.at(9.0).tell(Event::Drop { hold });
     story.next();
     assert_eq!(story.grants(B).max_hold_at, at(24.0));
-}
-
-/// `B` and all others queue again as soon as they have left, so this process never runs out of waiters.
-fn holds_until_it_steps_back(terms: &Terms, step: f64) -> u32 {
-    let mut story = Story::begins();
-    let mut entered = 0;
-    let mut enter = |story: &mut Story| {
-        entered += 1;
-        story.enters_with(WaiterId(entered), |entry| entry.terms = terms.clone());
-    };
-    (0..3).for_each(|_| enter(&mut story));
-    let lease = story.tries();
-    story.busy(lease, Duration::from_secs(20));
-    story.says(Command::Watch);
-    story.tell(Event::Watched(WatchAnswer::Acknowledged));
-    let (mut holds, mut now) = (0, 0.0);
-    // From here on, a waiter of another process is subscribed.
-    while let Some(command) = story.said.pop_front() {
-        match command {
-            Command::TryAcquire { lease, .. } => drop(story.granted_with(lease, reserve_of(&command).into())),
-            Command::Release { lease, .. } => {
-                story.released(lease, 0, Released::Released { listeners: Some(2) });
-            }
-            Command::Grant { grant, .. } => {
-                holds += 1;
-                now += step;
-                enter(story.at(now));
-                story.tell(Event::Drop { hold: grant.hold });
-            }
-            _ => {}
-        }
-        assert!(holds < 10_000, "another process waits forever");
-    }
-    assert!(story.machine.wake_at() >= Some(story.now + Duration::from_millis(10)), "others go first");
-    holds
-}
-
-#[test]
-fn hand_off_budget_limits_bypasses_of_a_waiter_in_another_process() {
-    let second = Duration::from_secs(1);
-    // The first of them was granted by the store.
-    assert_eq!(holds_until_it_steps_back(&budget(5, second), 0.0), 6);
-    assert_eq!(holds_until_it_steps_back(&budget(1_000, second), 0.0), 257, "by the reserved range");
-    assert_eq!(holds_until_it_steps_back(&budget(1_000, Duration::from_millis(10)), 0.001), 10, "by time");
-    assert_eq!(holds_until_it_steps_back(&budget(0, second), 0.0), 16, "by its turns, without hand-offs");
-}
-
-#[test]
-fn short_chains_share_one_budget() {
-    // Two wait at a time, so a chain has one pass and ends with an empty queue, which alone is no reason to step back.
-    let terms = budget(4, Duration::from_secs(1));
-    let mut story = Story::begins();
-    let mut entered = 0;
-    let mut holds = 0;
-    loop {
-        for _ in 0..2 {
-            entered += 1;
-            story.enters_with(WaiterId(entered), |entry| entry.terms = terms.clone());
-        }
-        while let Some(command) = story.said.pop_front() {
-            match command {
-                Command::TryAcquire { lease, .. } => drop(story.granted_with(lease, LOT)),
-                Command::Release { lease, .. } => {
-                    story.released(lease, 0, Released::Released { listeners: Some(1) });
-                }
-                Command::Grant { grant, .. } => {
-                    holds += 1;
-                    story.tell(Event::Drop { hold: grant.hold });
-                }
-                _ => {}
-            }
-        }
-        if story.machine.waiters() > 0 {
-            break;
-        }
-        assert!(holds < 10_000, "another process waits forever");
-    }
-    assert!(holds <= 16 + 4, "{holds} holds: more than its turns and the budget");
 }
 
 impl Story {

@@ -1,6 +1,9 @@
 //! The limits of the delays that the order of turns causes.
 
-use super::*;
+use super::{
+    hand_off::{LOT, budget, reserve_of},
+    *,
+};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -186,4 +189,104 @@ fn pauses_after_a_long_hold(story: &mut Story, lease: LeaseNumber, hold: HoldId)
     story.says_nothing();
     story.tell(Event::Woken);
     story.says_nothing();
+}
+
+/// `B` and all others queue again as soon as they have left, so this process never runs out of waiters.
+/// Each hold takes a `step`, and each request a `round_trip`.
+fn holds_until_it_steps_back(terms: &Terms, step: f64, round_trip: f64) -> u32 {
+    let mut story = Story::begins();
+    let mut entered = 0;
+    let mut enter = |story: &mut Story| {
+        entered += 1;
+        story.enters_with(WaiterId(entered), |entry| entry.terms = terms.clone());
+    };
+    (0..3).for_each(|_| enter(&mut story));
+    let lease = story.tries();
+    story.busy(lease, Duration::from_secs(20));
+    story.says(Command::Watch);
+    story.tell(Event::Watched(WatchAnswer::Acknowledged));
+    let (mut holds, mut now) = (0, 0.0);
+    // From here on, a waiter of another process is subscribed.
+    while let Some(command) = story.said.pop_front() {
+        match command {
+            Command::TryAcquire { lease, .. } => {
+                now += round_trip;
+                story.at(now).granted_with(lease, reserve_of(&command).into());
+            }
+            Command::Release { lease, .. } => {
+                now += round_trip;
+                story.at(now).released(lease, 0, Released::Released { listeners: Some(2) });
+            }
+            Command::Grant { grant, .. } => {
+                holds += 1;
+                now += step;
+                enter(story.at(now));
+                story.tell(Event::Drop { hold: grant.hold });
+            }
+            _ => {}
+        }
+        assert!(holds < 10_000, "another process waits forever");
+    }
+    assert!(story.machine.wake_at() >= Some(story.now + Duration::from_millis(10)), "others go first");
+    holds
+}
+
+#[test]
+fn hand_off_budget_limits_bypasses_of_a_waiter_in_another_process() {
+    let second = Duration::from_secs(1);
+    // The first of them was granted by the store.
+    assert_eq!(holds_until_it_steps_back(&budget(5, second), 0.0, 0.0), 6);
+    assert_eq!(holds_until_it_steps_back(&budget(1_000, second), 0.0, 0.0), 257, "by the reserved range");
+    assert_eq!(
+        holds_until_it_steps_back(&budget(1_000, Duration::from_millis(10)), 0.001, 0.0),
+        10,
+        "by time"
+    );
+    assert_eq!(
+        holds_until_it_steps_back(&budget(0, second), 0.0, 0.0),
+        16,
+        "by its turns, without hand-offs"
+    );
+}
+
+/// The time of a request is not left to others, however long it is.
+#[test]
+fn process_far_from_the_store_steps_back_as_well() {
+    for round_trip in [0.005, 0.009, 0.011, 0.05] {
+        let holds = holds_until_it_steps_back(&budget(0, Duration::from_secs(1)), 0.0, round_trip);
+        assert!(holds <= 16, "{holds} holds at a round trip of {round_trip} s");
+    }
+}
+
+#[test]
+fn short_chains_share_one_budget() {
+    // Two wait at a time, so a chain has one pass and ends with an empty queue, which alone is no reason to step back.
+    let terms = budget(4, Duration::from_secs(1));
+    let mut story = Story::begins();
+    let mut entered = 0;
+    let mut holds = 0;
+    loop {
+        for _ in 0..2 {
+            entered += 1;
+            story.enters_with(WaiterId(entered), |entry| entry.terms = terms.clone());
+        }
+        while let Some(command) = story.said.pop_front() {
+            match command {
+                Command::TryAcquire { lease, .. } => drop(story.granted_with(lease, LOT)),
+                Command::Release { lease, .. } => {
+                    story.released(lease, 0, Released::Released { listeners: Some(1) });
+                }
+                Command::Grant { grant, .. } => {
+                    holds += 1;
+                    story.tell(Event::Drop { hold: grant.hold });
+                }
+                _ => {}
+            }
+        }
+        if story.machine.waiters() > 0 {
+            break;
+        }
+        assert!(holds < 10_000, "another process waits forever");
+    }
+    assert!(holds <= 16 + 4, "{holds} holds: more than its turns and the budget");
 }
