@@ -206,6 +206,16 @@ pub(crate) async fn take_over(node: &Node, job: &Job, left: &OpenRun) -> Option<
     let orphaned_event =
         |retried| node.observers.notify(|group| CronEvent::Orphaned { group, job: &job.name, retried });
     match claim_retry(node, &request, node.shutdown.reached(ShutdownStage::GivingUp)).await {
+        // The instance, and with it the payload, was removed after this node last read it. Even `()` has a payload.
+        RetryOutcome::Claimed(claimed) if job.definition > 0 && claimed.payload.is_none() => {
+            let end = AttemptEnd {
+                outcome: RunOutcome::Abandoned,
+                detail: "its instance was removed".to_owned(),
+                then: Some(AfterAttempt::Finish),
+            };
+            record_end(node, &job.name, claimed.id, end).await;
+            None
+        }
         RetryOutcome::Claimed(claimed) => {
             if orphaned {
                 orphaned_event(true);

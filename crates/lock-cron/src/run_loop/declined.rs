@@ -11,6 +11,8 @@ pub(super) struct DeclinedRuns {
     here: BTreeMap<RunKey, (Instant, String)>,
     /// The last revision at which a run was declined.
     seen: u64,
+    /// The time at which this node looks again at those that it could not start.
+    pub(super) look_again: Option<Instant>,
 }
 
 impl DeclinedRuns {

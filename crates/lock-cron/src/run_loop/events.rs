@@ -35,6 +35,14 @@ const MAX_WATERMARK_LEAD: Duration = Duration::from_secs(60);
 /// The time for which a run that the leader cannot read waits for another node.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(5);
 
+/// The time after which a node looks again at a declined run that it could not start.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Returns `true` if the last node that had a run could not read its payload.
+fn was_declined(left: &OpenRun) -> bool {
+    left.state == RunState::Released && left.declines > 0
+}
+
 impl RunLoop {
     pub(super) fn execute(&mut self, commands: Vec<Command>) {
         for command in commands {
@@ -120,12 +128,18 @@ impl RunLoop {
             Effect::Left => self.leaving = false,
             Effect::OpenRunsRead(Ok(open)) => {
                 self.declined.retain(&open);
+                // This node may have no room now, and its claim may fail.
+                let again = open.iter().any(|left| self.may_read(left));
+                self.declined.look_again = again.then(|| Instant::now() + LOOK_AGAIN);
                 match self.leadership {
                     Some(_) => self.take_over_orphans(open),
                     None => self.take_over_declined(open),
                 }
             }
-            Effect::OpenRunsRead(Err(error)) => node.store_failed(&error),
+            Effect::OpenRunsRead(Err(error)) => {
+                self.declined.look_again = Some(Instant::now() + LOOK_AGAIN);
+                node.store_failed(&error);
+            }
             Effect::SummaryRead(answer) => self.successes_read(answer),
             Effect::Renewed { sent, runs, answer } => {
                 self.renewing = false;
@@ -308,7 +322,7 @@ impl RunLoop {
         for left in known.into_iter().filter(is_left) {
             if left.cancelled {
                 self.abandon(left);
-            } else if self.declined.get(&left).is_some() {
+            } else if was_declined(&left) && self.declined.get(&left).is_some() {
                 self.wait_for_others(left);
             } else {
                 self.waits_for_pool |= self.pool_of(&left.job).is_some();
@@ -323,11 +337,18 @@ impl RunLoop {
     /// Starts the runs that other nodes declined, if this node has their jobs.
     fn take_over_declined(&mut self, open: Vec<OpenRun>) {
         for left in open {
-            let is_declined = left.state == RunState::Released && left.declines > 0 && !left.cancelled;
-            if is_declined && self.declined.get(&left).is_none() {
+            if self.may_read(&left) {
                 self.take_over(left);
             }
         }
+    }
+
+    /// Returns `true` if other nodes declined a run, and this node may be able to read its payload.
+    fn may_read(&self, left: &OpenRun) -> bool {
+        was_declined(left)
+            && !left.cancelled
+            && self.jobs.contains_key(&left.job)
+            && self.declined.get(left).is_none()
     }
 
     /// Leaves a run that this leader has declined to the other nodes for a while, and then ends it.

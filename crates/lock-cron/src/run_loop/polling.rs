@@ -36,6 +36,9 @@ impl RunLoop {
             self.timers.open_runs = self.timers.beats.within(now, self.third_of_a_run_lease());
             self.read_open_runs();
         }
+        if is_member && self.declined.look_again.take_if(|at| *at <= now).is_some() {
+            self.read_open_runs();
+        }
         if self.leadership.is_some() && now >= self.timers.registration {
             self.timers.registration = self.timers.beats.within(now, REGISTRATION_INTERVAL);
             self.read_successes();

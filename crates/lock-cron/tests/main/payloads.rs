@@ -192,3 +192,152 @@ async fn payload_that_is_too_long_is_refused() {
     assert_eq!(error.kind(), CronErrorKind::InvalidPayload);
     assert!(error.to_string().contains("65536"), "{error}");
 }
+
+/// The leader cannot read the payload, and the only node that can has no room for the next 2 s.
+async fn declined_while_full(same_jobs: bool) {
+    let (fleet, ran) = (Fleet::new(), Arc::new(Mutex::new(Vec::new())));
+    let node = |name: &'static str, reads: bool, max: u32| {
+        let node = fleet.node_with(name, |builder| builder.max_running(max));
+        for (job, takes) in [("busy", secs(2)), ("job", secs(0))] {
+            if job == "busy" && !reads && !same_jobs {
+                continue;
+            }
+            let ran = ran.clone();
+            let schedule = Schedule::cron("@yearly").expect("valid schedule");
+            let body = move |run: RunContext| {
+                let read =
+                    if reads { run.payload::<String>().map(drop) } else { run.payload::<u64>().map(drop) };
+                let ran = ran.clone();
+                async move {
+                    read?;
+                    ran.lock().expect("not poisoned").push((name, job));
+                    sleep(takes).await;
+                    Ok(())
+                }
+            };
+            node.cron.job(job, schedule, body).register().expect("valid job");
+        }
+        node.start()
+    };
+    let old = node("old", false, 8);
+    sleep(secs(5)).await;
+    let new = node("new", true, 1);
+    sleep(secs(5)).await;
+    new.cron.trigger_with("busy", &"x").await.expect("healthy store");
+    while ran.lock().expect("not poisoned").is_empty() {
+        sleep(Duration::from_millis(50)).await;
+    }
+    old.cron.trigger_with("job", &"seven").await.expect("healthy store");
+    sleep(secs(60)).await;
+    let history = new.cron.history("job", 9).await.expect("healthy store");
+    assert_eq!(history.first().map(|attempt| attempt.outcome), Some(RunOutcome::Succeeded), "{history:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn declined_run_waits_for_a_follower_that_is_full() {
+    declined_while_full(true).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn declined_run_waits_for_another_leader_that_is_full() {
+    declined_while_full(false).await;
+}
+
+/// The leader cannot read the payload. Another node runs it and is stopped (or dies); a third node can read it.
+async fn next_attempt_of_declined(dies: bool) {
+    let (fleet, ran) = (Fleet::new(), Arc::new(Mutex::new(Vec::new())));
+    let node = |name: &'static str, reads: bool| {
+        let (node, ran) = (fleet.node(name), ran.clone());
+        node.cron
+            .job("job", Schedule::cron("@yearly").expect("valid schedule"), move |run: RunContext| {
+                let read =
+                    if reads { run.payload::<String>().map(drop) } else { run.payload::<u64>().map(drop) };
+                let ran = ran.clone();
+                async move {
+                    read?;
+                    ran.lock().expect("not poisoned").push((name.to_owned(), u64::from(run.attempt())));
+                    tokio::select! {
+                        () = sleep(secs(100)) => Ok(()),
+                        () = run.cancelled() => Err("cancelled".into()),
+                    }
+                }
+            })
+            .on_orphan(OnOrphan::Retry { max: 5 })
+            .register()
+            .expect("valid job");
+        node.start()
+    };
+    let old = node("old", false);
+    sleep(secs(5)).await;
+    let mut new = vec![node("b", true), node("c", true)];
+    sleep(secs(5)).await;
+    old.cron.trigger_with("job", &"seven").await.expect("healthy store");
+    sleep(secs(25)).await;
+    let first = ran.lock().expect("not poisoned").clone();
+    let which = usize::from(first[0].0 == "c");
+    let runner = new.remove(which);
+    if dies {
+        runner.kill();
+    } else {
+        runner.stop().await;
+    }
+    sleep(secs(240)).await;
+    let history = old.cron.history("job", 9).await.expect("healthy store");
+    assert_eq!(history.first().map(|attempt| attempt.outcome), Some(RunOutcome::Succeeded));
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_whose_reader_was_stopped_is_continued_by_another() {
+    next_attempt_of_declined(false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_whose_reader_died_is_continued_by_another() {
+    next_attempt_of_declined(true).await;
+}
+
+/// The instance is removed while its run is handed over; the reads of instances take 2 s.
+#[tokio::test(start_paused = true)]
+async fn run_of_a_removed_instance_does_not_start_without_payload() {
+    let (fleet, ran) = (Fleet::new(), Arc::new(Mutex::new(Vec::new())));
+    let node = |name: &'static str| {
+        let (node, ran) = (fleet.node(name), ran.clone());
+        node.cron
+            .kind("import", move |run: RunContext| {
+                let ran = ran.clone();
+                async move {
+                    let amount: Option<u32> = run.payload()?;
+                    ran.lock().expect("not poisoned").push((name, run.attempt(), amount));
+                    tokio::select! {
+                        () = sleep(secs(100)) => Ok(()),
+                        () = run.cancelled() => Err("cancelled".into()),
+                    }
+                }
+            })
+            .on_orphan(OnOrphan::Retry { max: 1 })
+            .register()
+            .expect("valid kind");
+        node.start()
+    };
+    let a = node("a");
+    sleep(secs(5)).await;
+    let b = node("b");
+    sleep(secs(5)).await;
+    a.cron.add("import", "7", Schedule::cron("* * * * *").expect("valid"), &7).await.expect("healthy store");
+    sleep(secs(60)).await;
+    let first = ran.lock().expect("not poisoned").clone();
+    let (runner, other) = if first[0].0 == "a" { (a, b) } else { (b, a) };
+    // The store is slow to return the instances.
+    let slow = lock_testkit::Fault::Delay(Duration::from_millis(700));
+    other.faulty.always(lock_testkit::Op::Instances, slow);
+    let cron = other.cron.clone();
+    let stopping = tokio::spawn(async move { runner.stop().await });
+    // Removed shortly before the hand-over, which follows the grace of 20 s.
+    sleep(Duration::from_millis(19_900)).await;
+    assert!(!stopping.is_finished());
+    cron.remove("import", "7").await.expect("healthy store");
+    sleep(secs(30)).await;
+    let payloads: BTreeSet<_> =
+        ran.lock().expect("not poisoned").iter().map(|(_, _, amount)| *amount).collect();
+    assert_eq!(payloads, BTreeSet::from([Some(7)]));
+}

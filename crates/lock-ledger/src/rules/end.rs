@@ -67,6 +67,10 @@ impl Job {
             matches!(then, AfterAttempt::Requeue | AfterAttempt::Postpone { .. } | AfterAttempt::Decline);
         let ended =
             (was_running && !unbegun || is_last).then(|| open.ended(r.run, now, r.outcome, &r.detail));
+        if was_running && then != AfterAttempt::Decline {
+            // The node could read the payload, or did not try.
+            open.declines = 0;
+        }
         match then {
             AfterAttempt::Finish => {}
             AfterAttempt::Retry if was_running => {

@@ -44,7 +44,8 @@ if was_running then
   if next == 'retry' then open.stage, open.failures = 'failed', open.failures + 1 end
   if next == 'reassign' then open.stage = 'interrupted' end
   if unbegun then open.stage = 'unbegun' end
-  if next == 'decline' then open.declines = declines end
+  -- Otherwise the node could read the payload, or did not try.
+  open.declines = next == 'decline' and declines or nil
 end
 if next ~= 'retry' then
   open.expires = ARGV[8] == '' and '0' or int(now_ms + tonumber(ARGV[8]))
