@@ -1,5 +1,6 @@
 //! The server to dial, and the login.
 
+use crate::error::printable;
 use std::{fmt, path::PathBuf};
 
 /// A server and one of its databases.
@@ -31,7 +32,8 @@ pub enum Server {
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            // Sentinels and cluster nodes name hosts.
+            Self::Tcp { host, port } => write!(f, "{}:{port}", printable(host)),
             Self::Unix { path } => write!(f, "{}", path.display()),
         }
     }

@@ -216,3 +216,20 @@ fn characters_that_do_not_print_are_escaped() {
     let lost = Unanswered::Failed(CallError::Lost("reset \u{7}".to_owned())).during("acquire");
     assert!(!BackendError::from(lost).to_string().contains('\u{7}'));
 }
+
+#[test]
+fn host_that_a_server_names_is_escaped() {
+    // As a sentinel or a cluster node names it: `SENTINEL GET-MASTER-ADDR-BY-NAME`, `CLUSTER SLOTS`, `MOVED`.
+    let host = "10.0.0.1\n2026-11-26T15:00:00Z INFO forged\x1b[2J".to_owned();
+    let server = Server::Tcp { host, port: 6379 };
+    let error =
+        connecting(&server, false, &DialError::new(DialErrorKind::NobodyListens, "Connection refused"));
+    assert!(!error.to_string().contains(char::is_control), "{:?}", error.to_string());
+}
+
+#[test]
+fn host_of_a_redirection_is_escaped() {
+    let moved = Redirection::read("MOVED 1 \x1b[2Jevil:6379").expect("it is one");
+    let server = moved.server(&Server::Tcp { host: "a".into(), port: 1 }).expect("named");
+    assert!(!server.to_string().contains(char::is_control), "{:?}", server.to_string());
+}
