@@ -62,7 +62,7 @@ impl LockFactory {
     ///
     /// The call frees the *lease* that it finds. A process can hand its lease from task to task
     /// ([`hand_off`](crate::LockOptions::hand_off), by default for at most 40 ms): the forced release then ends the hold
-    /// of the task that has the lease when the store executes it. This factory hands off such a lease no more. Another
+    /// of the task that has the lease when the store executes it. This factory does not hand it off again. Another
     /// process learns of the forced release at its next renewal, and can hand the freed lease on until its budget of
     /// hand-offs is spent; these holds have smaller tokens than the next grant of the store.
     ///

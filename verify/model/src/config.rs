@@ -30,7 +30,7 @@ pub struct Budget {
     /// Waiters that are dropped.
     pub cancel: u8,
     /// Wall clocks that jump, or forced releases by the process itself: it then relies on its hold only once the store has
-    /// confirmed it, and hands its lease off no more.
+    /// confirmed it, and does not hand off its lease again.
     pub suspect: u8,
     /// Processes that shut down.
     pub close: u8,
