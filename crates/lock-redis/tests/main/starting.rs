@@ -138,7 +138,7 @@ async fn quorum_is_refused_as_a_lazy_start() {
     let builder = Scripted::default().builder_of("redlock://a,b,c");
     let error = builder.connect_lazy().map(drop).unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Backend);
-    assert!(format!("{error:#}").contains("use `connect_quorum`"), "{error:#}");
+    assert!(format!("{error:#}").contains("use `distlock::connect`, or `connect_quorum`"), "{error:#}");
 }
 
 #[tokio::test(start_paused = true)]
