@@ -19,6 +19,8 @@ pub(crate) fn execute(order: &Order) -> Result<()> {
         Contestant::FredOtel => with::<contestants::FredOtel>(order),
         Contestant::RedisRs => with::<contestants::RedisRs>(order),
         Contestant::Memory => with::<contestants::Memory>(order),
+        Contestant::Fenced => with::<contestants::Fenced>(order),
+        Contestant::FencedRedisRs => with::<contestants::FencedRedisRs>(order),
         Contestant::Hash => with::<contestants::Hash>(order),
         Contestant::Queue => with::<contestants::Queue>(order),
         Contestant::HandOff => with::<contestants::HandOff>(order),

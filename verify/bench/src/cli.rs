@@ -2,6 +2,7 @@
 
 use crate::{
     Result, child,
+    compare::compare,
     measure::Machine,
     order::Order,
     report::{CaseReport, Page, Report, Style, WorkloadReport},
@@ -47,6 +48,16 @@ enum Command {
     },
     #[command(flatten)]
     One(Workload),
+    /// Run a workload with another build of this program and with this one, by turns, and print the ratios of the medians
+    Compare {
+        /// The other build
+        other: PathBuf,
+        /// The workload, by its command
+        workload: String,
+        /// Number of runs of each build
+        #[arg(long, default_value_t = 3)]
+        turns: usize,
+    },
     /// Run one process of a measurement (internal)
     #[command(hide = true)]
     Child { order: String },
@@ -64,6 +75,16 @@ impl Cli {
                     Some(page) => page.write(&report.text(Style::Markdown)),
                     None => self.print(&report),
                 }
+            }
+            Command::Compare { other, workload, turns } => {
+                let effort = match self.effort() {
+                    Effort::Smoke => &["--smoke"][..],
+                    Effort::Quick => &["--quick"],
+                    Effort::Full => &[],
+                };
+                let arguments = [&[workload.as_str()], effort].concat();
+                println!("{}", compare(other, *turns, &arguments)?);
+                Ok(())
             }
             Command::One(workload) => self.print(&self.measure(&[*workload])?),
         }

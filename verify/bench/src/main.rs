@@ -7,6 +7,7 @@
 
 mod child;
 mod cli;
+mod compare;
 mod contestants;
 mod jobs;
 mod load;

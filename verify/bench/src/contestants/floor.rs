@@ -31,16 +31,17 @@ impl Script {
         Ok(Self(client.custom(load, vec!["LOAD", source]).await?))
     }
 
-    /// Runs the script with one key.
+    /// Runs the script.
     pub(crate) async fn run<R: FromValue>(
         &self,
         client: &Client,
-        key: &str,
+        keys: &[&str],
         arguments: &[&str],
     ) -> Result<R> {
         let evalsha = CustomCommand::new_static("EVALSHA", ClusterHash::FirstKey, false);
-        let mut words = vec![self.0.as_str(), "1", key];
-        words.extend(arguments);
+        let count = keys.len().to_string();
+        let mut words = vec![self.0.as_str(), &count];
+        words.extend(keys.iter().chain(arguments));
         Ok(client.custom(evalsha, words).await?)
     }
 }

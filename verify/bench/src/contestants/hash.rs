@@ -52,7 +52,7 @@ impl Lock for HashLock {
         let Connections { client, channels, acquire, owners, .. } = &*self.connections;
         let owner = owners.next();
         loop {
-            match acquire.run(client, &self.name, &[&owner, LEASE_MS]).await? {
+            match acquire.run(client, &[&self.name], &[&owner, LEASE_MS]).await? {
                 None => return Ok(owner),
                 Some(lease) => {
                     channels.wait(&self.channel_name, &self.channel, Duration::from_millis(lease)).await?;
@@ -64,7 +64,7 @@ impl Lock for HashLock {
     async fn release(&self, owner: String) -> Result<()> {
         let Connections { client, release, .. } = &*self.connections;
         let arguments = [owner.as_str(), LEASE_MS, &self.channel_name];
-        match release.run(client, &self.name, &arguments).await? {
+        match release.run(client, &[&self.name], &arguments).await? {
             Some(1_u64) => Ok(()),
             other => Err(format!("the release of {} was answered by {other:?}", self.name).into()),
         }

@@ -1,6 +1,7 @@
 //! The measured locks, behind one trait without boxed futures, so that the measurement adds the same cost to each.
 
 mod channels;
+mod fenced;
 mod floor;
 mod hand_off;
 mod hash;
@@ -15,6 +16,7 @@ mod tokio_mutex;
 #[cfg(feature = "rslock")]
 pub(crate) use self::rslock::Rslock;
 pub(crate) use self::{
+    fenced::{Fenced, FencedRedisRs},
     hand_off::HandOff,
     hash::Hash,
     ours::{Fred, FredOtel, Memory, Quorum, RedisRs},
@@ -72,6 +74,8 @@ pub(crate) enum Contestant {
     FredOtel,
     RedisRs,
     Memory,
+    Fenced,
+    FencedRedisRs,
     Hash,
     Queue,
     HandOff,
@@ -96,6 +100,8 @@ impl Contestant {
             Self::FredOtel => "lock-fred + OpenTelemetry",
             Self::RedisRs => "lock-redis-rs",
             Self::Memory => "in memory",
+            Self::Fenced => "fenced floor on fred",
+            Self::FencedRedisRs => "fenced floor on redis-rs",
             Self::Hash => "hash floor",
             Self::Queue => "hash floor + queue",
             Self::HandOff => "hash floor + hand-off",
@@ -120,6 +126,11 @@ impl Contestant {
             Self::FredOtel => "the same with `OtelObserver` on the OpenTelemetry SDK, exporting to memory",
             Self::RedisRs => "lock-core over lock-redis-rs, default options",
             Self::Memory => "lock-core over `MemoryBackend`, default options",
+            Self::Fenced => {
+                "one script that takes the lock and grants a token, then HDEL and PUBLISH, on fred; no waiting, no \
+                 renewal"
+            }
+            Self::FencedRedisRs => "the same on redis-rs",
             Self::Hash => {
                 "two scripts on fred, as Redisson has them: hash, PEXPIRE, DEL, PUBLISH; no renewal, no token"
             }

@@ -55,8 +55,9 @@ impl QuorumFloorLock {
     /// Runs one of the scripts on every node, and returns once a majority has given this answer.
     async fn ask(&self, script: fn(&Node) -> &Script, arguments: &[&str], wanted: Option<u64>) -> Result<()> {
         let nodes = &self.connections.nodes;
-        let asked =
-            |node| async move { script(node).run::<Option<u64>>(&node.client, &self.name, arguments).await };
+        let asked = |node| async move {
+            script(node).run::<Option<u64>>(&node.client, &[&self.name], arguments).await
+        };
         let mut answers: FuturesUnordered<_> = nodes.iter().map(asked).collect();
         let mut votes = 0;
         while let Some(answer) = answers.next().await {

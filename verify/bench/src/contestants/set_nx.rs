@@ -54,7 +54,7 @@ impl Lock for SetNxLock {
     }
 
     async fn release(&self, owner: String) -> Result<()> {
-        match self.connection.release.run(&self.connection.client, &self.name, &[&owner]).await? {
+        match self.connection.release.run(&self.connection.client, &[&self.name], &[&owner]).await? {
             1_u64 => Ok(()),
             _ => Err(format!("{} was lost before its release", self.name).into()),
         }

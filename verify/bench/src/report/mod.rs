@@ -5,7 +5,11 @@ mod spread;
 mod summary;
 mod tables;
 
-pub(crate) use self::{page::Page, tables::Style};
+pub(crate) use self::{
+    page::Page,
+    spread::Spread,
+    tables::{Style, table},
+};
 
 use crate::{
     contestants::Contestant,
@@ -16,7 +20,6 @@ use crate::{
 };
 use lock_core::{Limits, LockOptions};
 use serde::Serialize;
-use spread::Spread;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The result of a run. Times are in seconds, memory is in bytes.

@@ -112,7 +112,7 @@ fn multiple(ratio: f64) -> String {
     }
 }
 
-pub(super) fn table(style: Style) -> Table {
+pub(crate) fn table(style: Style) -> Table {
     let mut table = Table::new();
     table.load_style(match style {
         Style::Terminal => presets::UTF8_FULL_CONDENSED,

@@ -1,4 +1,4 @@
-//! The growth of the cost with the number of tasks, names or processes.
+//! The growth of the cost with the number of names or processes. `parallel` has the growth with the number of tasks.
 
 use super::Effort;
 use crate::{
@@ -15,15 +15,9 @@ pub(super) fn growth(effort: Effort) -> Vec<Case> {
     if effort == Effort::Smoke {
         return vec![by_processes(effort, 2)];
     }
-    let tasks = [1, 4, 16, 64, 256, 1_024].map(|tasks| by_tasks(effort, tasks));
     let names = [1, 100, 1_000, 10_000, 100_000].map(|names| by_names(effort, names));
     let processes = [1, 2, 4, 8].map(|processes| by_processes(effort, processes));
-    [Vec::from(tasks), Vec::from(names), Vec::from(processes)].concat()
-}
-
-fn by_tasks(effort: Effort, tasks: usize) -> Case {
-    let load = Load::uncontended(tasks, effort.growth_window());
-    case(effort, "Tasks of one process, a lock each", count(tasks, "task"), 1, load)
+    [Vec::from(names), Vec::from(processes)].concat()
 }
 
 fn by_names(effort: Effort, names: usize) -> Case {

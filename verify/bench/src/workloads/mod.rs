@@ -18,7 +18,7 @@ use serde::Serialize;
 pub(crate) enum Workload {
     /// Measure one task on a free lock: latency, processor time, context switches, allocations
     Uncontended,
-    /// Measure 64 and 256 tasks, each with its own lock
+    /// Measure 2 to 1,024 tasks, each with its own lock
     Parallel,
     /// Measure one task on a free lock of a quorum of five servers, with all servers up and with one stopped
     Quorum,
@@ -36,7 +36,7 @@ pub(crate) enum Workload {
     Memory,
     /// Measure a request through `LockLayer` with a free in-memory lock
     Tower,
-    /// Measure the growth of the cost with tasks, names and processes, and the limit of one Redis; takes minutes
+    /// Measure the growth of the cost with names and processes, and the limit of one Redis; takes minutes
     Growth,
 }
 

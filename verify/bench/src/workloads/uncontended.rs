@@ -9,15 +9,26 @@ use crate::{
 };
 use std::time::Duration;
 
-const CONTESTANTS: [Contestant; 5] =
-    [Contestant::Fred, Contestant::RedisRs, Contestant::Hash, Contestant::SetNx, Contestant::Rslock];
+const CONTESTANTS: [Contestant; 7] = [
+    Contestant::Fred,
+    Contestant::RedisRs,
+    Contestant::Fenced,
+    Contestant::FencedRedisRs,
+    Contestant::Hash,
+    Contestant::SetNx,
+    Contestant::Rslock,
+];
 
 pub(super) fn one_task(effort: Effort) -> Vec<Case> {
     vec![case(effort, 1, Metric::CycleP50)]
 }
 
 pub(super) fn many_tasks(effort: Effort) -> Vec<Case> {
-    let tasks: &[usize] = if effort == Effort::Smoke { &[64] } else { &[64, 256] };
+    let tasks: &[usize] = match effort {
+        Effort::Smoke => &[8],
+        Effort::Quick => &[4, 64],
+        Effort::Full => &[2, 4, 8, 16, 32, 64, 256, 1_024],
+    };
     tasks.iter().map(|tasks| case(effort, *tasks, Metric::Rate)).collect()
 }
 
@@ -67,7 +78,8 @@ fn case(effort: Effort, tasks: usize, compared: Metric) -> Case {
             Metric::AllocatedBytes,
         ],
         ratios: vec![
-            Ratio { metric: compared, to: Contestant::Hash },
+            Ratio { metric: compared, to: Contestant::Fenced },
+            Ratio { metric: compared, to: Contestant::FencedRedisRs },
             Ratio { metric: compared, to: Contestant::Rslock },
             Ratio { metric: Metric::ServerCpu, to: Contestant::Hash },
         ],
