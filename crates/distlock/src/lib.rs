@@ -23,6 +23,7 @@
 //! | `axum` | off | path keys and extractors for the layer (enables `tower`), and the scheduler's console |
 //! | `idempotency` | off | `tower::idempotency`: requests with an `Idempotency-Key` run once (enables `tower`) |
 //! | `sqlite`, `postgres` | off | idempotency records in SQLite or PostgreSQL; needs Rust 1.94 (enables `tower`) |
+//! | `sqlx-any` | off | the same through sqlx's `Any`; the program enables the databases as features of sqlx |
 //! | `cron` | off | `cron`: jobs that start once across a fleet |
 //! | `macros` | off | `#[derive(LockKey)]`: lock names from a value's fields |
 //! | `otel` | off | metrics on the OpenTelemetry API, for the enabled parts |

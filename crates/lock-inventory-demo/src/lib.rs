@@ -1,40 +1,91 @@
-//! The reference application: a shop that sells stock under load with one of ten strategies, and an
-//! audit of the result.
+//! The reference application: a shop that sells its stock from several servers without overselling, and charges for each
+//! order once, or pays back.
 //!
-//! | module | contains |
+//! | file | contains |
 //! | --- | --- |
-//! | [`strategy`] | the ways to sell an order, one file each; `strategy/fenced.rs` is the one to copy |
-//! | [`store`] | stock, orders and reservations in SQLite or PostgreSQL; `store/fenced.rs` is the one to copy |
-//! | [`http`] | the routes, with the lock around an order |
-//! | [`jobs`] | the fleet's jobs: expired reservations, restocks, the nightly audit |
-//! | [`shop`], [`serve`] | a shop, and the process that serves it |
-//! | [`dashboard`] | a page that shows and controls servers, stock and locks |
-//! | [`domain`] | values, demand, and the rules of the audit, without I/O |
-//! | [`payment`], [`fault`] | the simulated payment service, and faults injected at exact points |
-//! | [`fleet`] | shop processes, their pauses and kills, and private servers |
-//! | [`balancer`], [`load`], [`http_client`] | a round-robin reverse proxy, and a load generator with a journal of outcomes |
-//! | [`scenario`], [`audit`], [`report`] | the scenarios in real processes, the audit of a database, and the results page |
-//! | [`catalogue`], [`locks`] | parsing of the catalogue; the store for locks and job runs |
-//! | [`quick`], [`cli`] | the default command, and the command line |
+//! | [`domain`] | products, orders and money |
+//! | [`database`], [`store`] | SQLite or PostgreSQL, and the statements that need no lock |
+//! | [`fenced`] | the statements of a lock's holder: the fenced read and the fenced write |
+//! | [`payments`] | the other system, with a database of its own |
+//! | [`orders`] | the order of the layers, and the way of an order |
+//! | [`reservations`], [`catalogue`], [`problem`] | the other routes, and refusals |
+//! | [`jobs`] | expiry, settling, restocking and the audit; the routes of the operators |
+//! | [`audit`] | stock, tokens, intents and money, from rows |
+//! | [`server`] | health, and the order of the shutdown |
+//! | [`naive`] | the same shop without a lock, which oversells |
 
 pub mod audit;
-pub mod balancer;
 pub mod catalogue;
-pub mod cli;
-pub mod dashboard;
+pub mod database;
 pub mod domain;
-pub mod fault;
-pub mod fleet;
-pub mod http;
-pub mod http_client;
+pub mod fenced;
 pub mod jobs;
-pub mod load;
-pub mod locks;
-pub mod payment;
-pub mod quick;
-pub mod report;
-pub mod scenario;
-pub mod serve;
-pub mod shop;
+pub mod naive;
+pub mod orders;
+pub mod payments;
+pub mod problem;
+pub mod reservations;
+pub mod server;
 pub mod store;
-pub mod strategy;
+
+use axum::{
+    Router,
+    routing::{MethodRouter, delete, get, post},
+};
+use distlock::{LockFactory, tower::DetachedTasks};
+use payments::Payments;
+use std::{sync::Arc, time::Duration};
+use store::Store;
+
+/// A shop. Clones share all of its parts.
+#[derive(Debug, Clone)]
+pub struct Shop {
+    /// The locks, shared by all shops.
+    pub locks: LockFactory,
+    /// The database, shared by all shops.
+    pub store: Store,
+    /// The other system.
+    pub payments: Arc<dyn Payments>,
+    /// The orders that run on after their customers have left.
+    pub tasks: DetachedTasks,
+    /// The limits of time.
+    pub terms: Terms,
+}
+
+/// The limits of time.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// The time that an order waits for the lock of its product; 5 s by default.
+    pub wait: Duration,
+    /// The time that an order may hold it; 20 s by default. An order that takes longer goes on, and the fence decides.
+    pub max_hold: Duration,
+    /// The time that an order waits for an answer of the payment provider; 10 s by default.
+    pub payment: Duration,
+    /// The age at which a job settles an intent; 60 s by default. It is longer than an order runs, so that the job leaves
+    /// running orders alone. Nothing breaks if it is shorter.
+    pub settle_after: Duration,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { wait: seconds(5), max_hold: seconds(20), payment: seconds(10), settle_after: seconds(60) }
+    }
+}
+
+/// Returns the routes of the customers.
+pub fn router(shop: &Shop) -> Router {
+    routes(shop, orders::route(shop))
+}
+
+fn routes(shop: &Shop, order: MethodRouter<Shop>) -> Router {
+    Router::new()
+        .route("/products", get(catalogue::list))
+        .route("/products/{sku}", get(catalogue::show))
+        .route("/products/{sku}/orders", order)
+        .route("/products/{sku}/reservations", post(reservations::reserve))
+        .route("/reservations/{key}", delete(reservations::cancel))
+        .route("/health/live", get(async || "alive"))
+        .route("/health/ready", get(server::ready))
+        .with_state(shop.clone())
+}

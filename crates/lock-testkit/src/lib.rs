@@ -19,13 +19,14 @@
 //!   replica per master.
 //! - [`RedisQuorum`] (feature `servers`): independent masters that serve as quorum nodes.
 //! - [`RedisSentinels`] (feature `servers`): a master, its replicas and the sentinels that watch it.
+//! - [`PostgresServer`] (feature `servers`): a private PostgreSQL server that can be stopped and restarted.
 //! - [`TcpProxy`] (feature `servers`): a proxy that cuts, stalls or delays connections, or drops replies.
 //! - [`ClockShift`] (feature `servers`): an adjustable wall clock for servers and other
 //!   processes.
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `servers` | off | the items marked above, on Unix. They need `sh` and the binary `redis-server`, in the `PATH` or named by `REDIS_SERVER`; `ClockShift` also needs a C compiler |
+//! | `servers` | off | the items marked above, on Unix. They need `sh` and the binary `redis-server`, in the `PATH` or named by `REDIS_SERVER`; `PostgresServer` needs PostgreSQL instead, and `ClockShift` also a C compiler |
 //!
 //! The feature `__planted` is reserved for this workspace's own checks and may change in any
 //! release.
@@ -61,12 +62,18 @@ pub mod planted;
 #[cfg(all(unix, feature = "servers"))]
 mod ports;
 #[cfg(all(unix, feature = "servers"))]
+mod postgres;
+#[cfg(all(unix, feature = "servers"))]
+mod process;
+#[cfg(all(unix, feature = "servers"))]
 mod proxy;
 #[cfg(all(unix, feature = "servers"))]
 mod redis;
 mod seed;
 mod set_contention;
 mod thread_log;
+#[cfg(all(unix, feature = "servers"))]
+mod watchdog;
 
 pub use blocked_thread::{LastUse, outlives_a_blocked_thread};
 #[cfg(all(unix, feature = "servers"))]
@@ -75,6 +82,8 @@ pub use faulty::{Fault, FaultyBackend, FaultyLedger, Gate, Kept, Op, Phase};
 pub use history::{History, HoldKey, Violation, Window};
 #[cfg(all(unix, feature = "servers"))]
 pub use ports::unused_address;
+#[cfg(all(unix, feature = "servers"))]
+pub use postgres::PostgresServer;
 #[cfg(all(unix, feature = "servers"))]
 pub use proxy::{Direction, TcpProxy};
 #[cfg(all(unix, feature = "servers"))]

@@ -192,6 +192,7 @@
 //! | `axum` | off | path templates, `LockedExt`, the extractors `Locked`, [`LockSlot`], [`LockHandle`] and [`LockStatus`], the matched route as a label |
 //! | `idempotency` | off | the module `idempotency`: requests with an `Idempotency-Key` run once, and their response is replayed |
 //! | `sqlite`, `postgres` | off | idempotency records in SQLite or PostgreSQL, through sqlx 0.9, which needs Rust 1.94 |
+//! | `sqlx-any` | off | the same through sqlx's `Any`; the program enables the databases as features of sqlx |
 //! | `otel` | off | `observer::OtelLayerObserver`, on the OpenTelemetry API 0.33 |
 //!
 //! With axum: `lock-tower = { path = "…/crates/lock-tower", features = ["axum"] }`. Without it,

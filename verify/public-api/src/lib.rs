@@ -19,7 +19,7 @@ pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("a checker is in `verify/<folder>`")
 }
 
-/// Returns the folders of the published crates, sorted by name: all of `crates/` except the demo.
+/// Returns the folders of the published crates, sorted by name: all of `crates/` except the shop.
 ///
 /// # Panics
 /// If `crates/` cannot be read.

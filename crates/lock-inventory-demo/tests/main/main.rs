@@ -1,26 +1,13 @@
-//! Integration tests of the application.
+//! The shop in one process: several shops on one store of locks, with two databases in files. Real processes, servers and
+//! signals are in `processes`.
 
 // Shared test code may also unwrap.
 #![allow(clippy::unwrap_used)]
 
 mod audit;
-mod audit_command;
-mod balancer;
-mod catalogue;
-#[cfg(target_os = "linux")] // like `serve`
-mod commands;
-mod dashboard;
-mod fleet;
-mod idempotency;
+mod chaos;
 mod jobs;
-mod load;
-mod program;
-mod report;
-mod routes;
-mod run;
-mod sale;
-mod scenarios;
-#[cfg(target_os = "linux")] // reads /proc
-mod serve;
-mod store;
+mod orders;
+mod races;
+mod reservations;
 mod support;

@@ -1,202 +1,225 @@
-//! Databases and shops for the tests.
+//! Shops that share their locks and databases, their customers, and payments that stop at a point.
 
+use async_trait::async_trait;
 use axum::{
     Router,
     body::{Body, to_bytes},
     http::{HeaderMap, Request, StatusCode},
 };
-use lock_core::{FencingToken, LockOptions};
+use distlock::{LockFactory, MemoryBackend, inspect::ForceReleaseOutcome, tower::DetachedTasks};
 use lock_inventory_demo::{
-    domain::{Catalogue, Cents, Order, Product, Quantity, Sku},
-    fault::Faults,
-    fleet::PostgresServer,
-    http::{Admin, router},
-    locks::Locks,
-    shop::{Shop, ShopConfig},
-    store::{DatabaseUrl, Entry, Store},
-    strategy::Strategy,
+    Shop, Terms,
+    audit::{Audit, Books},
+    domain::{Cents, OrderKey, Product, Sku},
+    payments::{Charge, Payment, PaymentError, Payments, Provider},
+    router,
+    store::Store,
 };
-use serde_json::{Value, json};
-use sqlx::{AnyPool, ConnectOptions, Connection, postgres::PgConnectOptions};
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use serde_json::Value;
+use std::{sync::Arc, time::Duration};
 use tempfile::TempDir;
-use tokio::sync::OnceCell;
+use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
-/// A separate database with a stock.
-pub(crate) struct Shelf {
+/// The only product.
+pub(crate) const SKU: &str = "kettle";
+pub(crate) const PRICE: i64 = 600_000;
+
+/// The parts that the shops of a test share.
+pub(crate) struct Stage {
     pub(crate) store: Store,
-    pub(crate) url: DatabaseUrl,
-    _directory: Option<TempDir>,
+    pub(crate) provider: Provider,
+    backend: MemoryBackend,
+    _folder: TempDir,
 }
 
-/// The PostgreSQL server shared by all tests in this process. It ends with the process.
-static POSTGRES: OnceCell<PostgresServer> = OnceCell::const_new();
-static DATABASES: AtomicU32 = AtomicU32::new(0);
-
-impl Shelf {
-    pub(crate) async fn sqlite(catalogue: &Catalogue) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let url = DatabaseUrl::sqlite(&directory.path().join("shop.sqlite")).unwrap();
-        Self::filled(url, Some(directory), catalogue).await
+impl Stage {
+    /// Opens two databases, with this many units for sale.
+    pub(crate) async fn with_units(units: i64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = |name: &str| format!("sqlite://{}/{name}.sqlite", folder.path().display());
+        let store = Store::open(&url("shop")).await.unwrap();
+        let product =
+            Product { sku: sku(), title: "Kettle".into(), price: Cents::new(PRICE), initial: units };
+        store.set_up(&[product]).await.unwrap();
+        let provider = Provider::open(&url("payments"), Duration::ZERO).await.unwrap();
+        Self { store, provider, backend: MemoryBackend::new(), _folder: folder }
     }
 
-    pub(crate) async fn postgres(catalogue: &Catalogue) -> Self {
-        Self::filled(empty_postgres().await, None, catalogue).await
+    /// Returns a shop with locks of its own on the shared store.
+    pub(crate) fn shop(&self) -> Shop {
+        self.shop_with(Arc::new(self.provider.clone()))
     }
 
-    /// Creates the same stock on SQLite and on PostgreSQL.
-    pub(crate) async fn both(catalogue: &Catalogue) -> [Self; 2] {
-        [Self::sqlite(catalogue).await, Self::postgres(catalogue).await]
+    pub(crate) fn shop_with(&self, payments: Arc<dyn Payments>) -> Shop {
+        Shop {
+            locks: LockFactory::new(self.backend.clone()),
+            store: self.store.clone(),
+            payments,
+            tasks: DetachedTasks::new(),
+            terms: Terms::default(),
+        }
     }
 
-    async fn filled(url: DatabaseUrl, directory: Option<TempDir>, catalogue: &Catalogue) -> Self {
-        let store = Store::open(&url).await.unwrap();
-        store.set_up(catalogue).await.unwrap();
-        Self { store, url, _directory: directory }
+    /// Returns a shop whose payments stop at this point, and the payments.
+    pub(crate) fn stopping(&self, at: Point) -> (Shop, Arc<Stop>) {
+        let stop = Arc::new(Stop {
+            provider: self.provider.clone(),
+            at,
+            arrived: Semaphore::new(0),
+            resumed: Semaphore::new(0),
+        });
+        (self.shop_with(stop.clone()), stop)
     }
 
-    /// Returns the counter of `P-0`.
     pub(crate) async fn stock(&self) -> i64 {
-        self.store.product(&sku(0)).await.unwrap().stock
+        self.store.offer(&sku()).await.unwrap().unwrap().stock
     }
 
-    /// Returns the keys in the ledger.
-    pub(crate) async fn keys(&self) -> Vec<String> {
-        self.store.books().await.unwrap().ledger.into_iter().map(|row| row.order).collect()
-    }
-
-    /// Corrupts the database with a statement.
-    pub(crate) async fn corrupt(&self, sql: &'static str) {
-        let pool = AnyPool::connect(self.url.reveal()).await.unwrap();
-        let done = sqlx::query(sql).execute(&pool).await.unwrap();
-        assert!(done.rows_affected() > 0, "`{sql}` changed nothing");
-        pool.close().await;
+    /// Audits the books, which have no breach.
+    pub(crate) async fn audit(&self) -> Audit {
+        let audit = Audit::of(&Books::read(&self.store, &self.provider).await.unwrap());
+        assert_eq!(audit.breaches, [], "{audit}");
+        audit
     }
 }
 
-/// Creates an empty database on the server of this process.
-pub(crate) async fn empty_postgres() -> DatabaseUrl {
-    let server = POSTGRES.get_or_init(async || PostgresServer::start().await.unwrap()).await;
-    let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
-    let mut admin = server.url().parse::<PgConnectOptions>().unwrap().connect().await.unwrap();
-    sqlx::raw_sql(sqlx::AssertSqlSafe(format!("create database {name}"))).execute(&mut admin).await.unwrap();
-    admin.close().await.unwrap();
-    let url = server.url();
-    let (server, _) = url.rsplit_once('/').unwrap();
-    format!("{server}/{name}").parse().unwrap()
+pub(crate) fn sku() -> Sku {
+    SKU.parse().unwrap()
 }
 
-/// Returns this many products, `P-0` first, with `stock` units each for 2.50.
-pub(crate) fn catalogue(products: u32, stock: u32) -> Catalogue {
-    let product = |number| Product {
-        sku: sku(number),
-        title: format!("product {number}"),
-        category: "products".into(),
-        price: Cents::new(250),
-        stock: Quantity::new(stock),
-    };
-    Catalogue::new((0..products).map(product).collect()).unwrap()
+/// Frees the product's lock, as if the lease of its holder had ended while its process was paused.
+pub(crate) async fn take_lock_away(shop: &Shop) {
+    let lock = lock_inventory_demo::orders::lock_of(shop, &sku()).unwrap();
+    let released = shop.locks.force_release(lock.name()).await.unwrap();
+    assert!(matches!(released, ForceReleaseOutcome::Released { .. }), "the paused order holds it");
 }
 
-pub(crate) fn sku(number: u32) -> Sku {
-    Sku::parse(&format!("P-{number}")).unwrap()
-}
-
-/// Returns an order for one unit of `P-0`.
-pub(crate) fn order(key: &str) -> Order {
-    Order { key: key.parse().unwrap(), sku: sku(0), quantity: Quantity::new(1), cents: 250 }
-}
-
-pub(crate) fn entry(order: &Order, token: Option<u64>) -> Entry<'_> {
-    Entry { order, shop: "shop", token: token.map(FencingToken::new) }
-}
-
-pub(crate) fn pieces(count: u32) -> Quantity {
-    Quantity::new(count)
-}
-
-/// Returns settings for a shop whose requests wait long enough for every test.
-pub(crate) fn config(strategy: Strategy) -> ShopConfig {
-    ShopConfig { strategy, wait: Duration::from_secs(60), ..ShopConfig::default() }
-}
-
-pub(crate) async fn shop(shelf: &Shelf, locks: &Locks, config: ShopConfig, faults: Faults) -> Arc<Shop> {
-    Shop::open(config, shelf.store.clone(), locks.clone(), None, faults).await.unwrap()
-}
-
-/// Opens a shop with this strategy and separate locks.
-pub(crate) async fn lone_shop(shelf: &Shelf, strategy: Strategy) -> Arc<Shop> {
-    shop(shelf, &Locks::in_memory(), config(strategy), Faults::default()).await
-}
-
-/// Returns options for a short lease without renewal, as in a paused process.
-pub(crate) fn short_lease() -> LockOptions {
-    LockOptions::new().fixed_lease(Duration::from_millis(100))
-}
-
-/// The routes of a shop, called without a network.
-pub(crate) struct Client(pub(crate) Router);
-
-/// The response to a request.
+/// An answer.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: StatusCode,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
-    pub(crate) text: String,
+    pub(crate) body: Value,
 }
 
-impl Reply {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{self:?}"))
+impl Answer {
+    /// Returns the last word of the problem type; empty for other answers.
+    pub(crate) fn problem(&self) -> &str {
+        self.body["type"].as_str().unwrap_or_default().rsplit(':').next().unwrap_or_default()
     }
 
-    /// Returns the reason of an error response.
-    pub(crate) fn reason(&self) -> String {
-        assert_eq!(self.headers["content-type"], "application/problem+json", "{self:?}");
-        let json = self.json();
-        assert_eq!(json["status"], self.status.as_u16());
-        json["reason"].as_str().unwrap().to_owned()
+    pub(crate) fn is_replayed(&self) -> bool {
+        self.headers.contains_key("idempotent-replayed")
     }
 }
 
-impl Client {
-    pub(crate) fn of(shop: &Arc<Shop>) -> Self {
-        Self(router(shop.clone(), Admin::Open))
+/// Sends a request with a body to a shop.
+pub(crate) async fn send(
+    shop: &Shop,
+    method: &str,
+    path: &str,
+    customer: &str,
+    key: &str,
+    body: &str,
+) -> Answer {
+    send_to(router(shop), method, path, &[("x-customer", customer), ("idempotency-key", key)], body).await
+}
+
+/// Orders units of the product.
+pub(crate) async fn order(shop: &Shop, customer: &str, key: &str, body: &str) -> Answer {
+    send(shop, "POST", "/products/kettle/orders", customer, key, body).await
+}
+
+pub(crate) async fn send_to(
+    routes: Router,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Answer {
+    let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = routes.oneshot(request.body(Body::from(body.to_owned())).unwrap()).await.unwrap();
+    let (head, body) = response.into_parts();
+    let body = to_bytes(body, 1 << 20).await.unwrap();
+    assert_ne!(head.status, StatusCode::INTERNAL_SERVER_ERROR, "{body:?}");
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    Answer { status: head.status.as_u16(), headers: head.headers, body }
+}
+
+/// The point at which payments stop, once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Point {
+    BeforeCharge,
+    AfterCharge,
+    BeforeRefund,
+}
+
+/// Payments that stop a shop, as a pause of its process would.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    provider: Provider,
+    at: Point,
+    arrived: Semaphore,
+    resumed: Semaphore,
+}
+
+impl Stop {
+    /// Waits until a shop has stopped.
+    pub(crate) async fn arrived(&self) {
+        self.arrived.acquire().await.unwrap().forget();
     }
 
-    pub(crate) async fn send(&self, request: Request<Body>) -> Reply {
-        let response = self.0.clone().oneshot(request).await.unwrap();
-        let (head, body) = response.into_parts();
-        let text = String::from_utf8(to_bytes(body, usize::MAX).await.unwrap().to_vec()).unwrap();
-        Reply { status: head.status, headers: head.headers, text }
+    pub(crate) fn resume(&self) {
+        self.resumed.add_permits(1);
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Reply {
-        self.send(Request::get(path).body(Body::empty()).unwrap()).await
-    }
-
-    pub(crate) async fn post(&self, path: &str, body: Value) -> Reply {
-        let request = Request::post(path).header("content-type", "application/json");
-        self.send(request.body(Body::from(body.to_string())).unwrap()).await
-    }
-
-    /// Orders units of `P-0`.
-    pub(crate) async fn order(&self, key: &str, quantity: u32) -> Reply {
-        self.send(order_request("P-0", key, quantity)).await
+    async fn pass(&self, point: Point) {
+        if point == self.at {
+            self.arrived.add_permits(1);
+            self.resumed.acquire().await.unwrap().forget();
+        }
     }
 }
 
-pub(crate) fn order_request(sku: &str, key: &str, quantity: u32) -> Request<Body> {
-    Request::post(format!("/skus/{sku}/orders"))
-        .header("idempotency-key", key)
-        .header("content-type", "application/json")
-        .body(Body::from(json!({ "quantity": quantity }).to_string()))
-        .unwrap()
+#[async_trait]
+impl Payments for Stop {
+    async fn charge(&self, key: &OrderKey, cents: Cents) -> Result<Charge, PaymentError> {
+        self.pass(Point::BeforeCharge).await;
+        let charge = self.provider.charge(key, cents).await;
+        self.pass(Point::AfterCharge).await;
+        charge
+    }
+
+    async fn refund(&self, key: &OrderKey) -> Result<(), PaymentError> {
+        self.pass(Point::BeforeRefund).await;
+        self.provider.refund(key).await
+    }
+
+    async fn statement(&self) -> Result<Vec<Payment>, PaymentError> {
+        self.provider.statement().await
+    }
+}
+
+/// Payments whose answer to a charge is lost, as it is if the process dies before it arrives.
+#[derive(Debug)]
+pub(crate) struct LostAnswers(pub(crate) Provider);
+
+#[async_trait]
+impl Payments for LostAnswers {
+    async fn charge(&self, key: &OrderKey, cents: Cents) -> Result<Charge, PaymentError> {
+        self.0.charge(key, cents).await?;
+        Err(PaymentError::NoAnswer)
+    }
+
+    async fn refund(&self, key: &OrderKey) -> Result<(), PaymentError> {
+        self.0.refund(key).await
+    }
+
+    async fn statement(&self) -> Result<Vec<Payment>, PaymentError> {
+        self.0.statement().await
+    }
 }

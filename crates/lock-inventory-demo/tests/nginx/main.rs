@@ -1,91 +1,109 @@
-//! Tests of the shops behind nginx: `cargo test -p lock-inventory-demo --test nginx`.
+//! Three shops behind nginx, with PostgreSQL and Redis, as in compose.yaml:
+//! `cargo test -p lock-inventory-demo --features servers --test nginx`.
 
-// Tests may unwrap.
+// A failed setup step fails the test.
 #![allow(clippy::unwrap_used)]
 
 mod proxy;
+#[allow(dead_code, unused_imports)] // these tests use a part of it
+#[path = "../processes/support/mod.rs"]
+mod support;
 
-use bytes::Bytes;
-use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt, Full};
-use lock_inventory_demo::{
-    balancer::Servers,
-    fleet::{Fleet, PrivateRedis, ShopCommand},
-    http_client::HttpClient,
+use lock_testkit::unused_address;
+use proxy::{Nginx, Proxied};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
-use proxy::Nginx;
-use std::{collections::BTreeMap, ffi::OsString, sync::Arc};
+use support::{Customer, Settings, World, assert_honest, until};
 
-const CLIENTS: usize = 8;
-const ORDERS_EACH: usize = 50;
+const CUSTOMERS: usize = 8;
 
 #[test]
-fn compose_file_is_valid() {
+fn configuration_is_valid() {
     let checked = Nginx::check(&["127.0.0.1:8080".parse().unwrap()]);
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn four_shops_share_the_requests_without_failures() {
-    let redis = PrivateRedis::start().await.unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let database = format!("sqlite://{}", directory.path().join("shop.sqlite").display());
-    let arguments = ["serve", "--headless", "--until-stdin-ends", "--database", &database, "--wait", "60000"];
-    let command = ShopCommand {
-        program: env!("CARGO_BIN_EXE_lock-inventory-demo").into(),
-        arguments: arguments.map(OsString::from).into(),
-        secrets: vec![("DEMO_REDIS".into(), redis.url())],
-    };
-    let fleet = Fleet::start(vec![command; 4], Servers::default(), directory.path()).await.unwrap();
-    let addresses: Vec<_> = fleet.statuses().iter().map(|status| status.address).collect();
-    let nginx = Nginx::start(&addresses);
-
-    let client = Arc::new(HttpClient::new(nginx.address));
-    let sku = sku(&client).await;
-    let clients = (0..CLIENTS).map(|number| tokio::spawn(orders(client.clone(), sku.clone(), number)));
-    let mut shares = BTreeMap::<String, usize>::new();
-    for client in clients {
-        for shop in client.await.unwrap() {
-            *shares.entry(shop).or_default() += 1;
+/// Orders one unit after the other, and returns the number of orders.
+async fn orders(customer: Customer, nginx: SocketAddr, stop: Arc<AtomicBool>) -> usize {
+    for order in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            return order;
         }
+        let (sku, key) = (["lamp", "radio"][order % 2], format!("order-{order}"));
+        let replies = customer.insist(&[nginx], sku, &key).await;
+        assert!(replies.last().unwrap().is_sold(), "{replies:#?}");
+        assert_honest(&replies);
     }
-    println!("responses by shop: {shares:?}");
-    assert_eq!(shares.len(), 4, "{shares:?}");
-    let least = CLIENTS * ORDERS_EACH * 15 / 100;
-    assert!(
-        shares.values().all(|share| *share >= least),
-        "expected at least {least} for each shop: {shares:?}"
-    );
-    fleet.stop().await.unwrap();
+    unreachable!("it orders until it is stopped")
 }
 
-/// Returns the code of the first product.
-async fn sku(client: &HttpClient<Full<Bytes>>) -> String {
-    let request = Request::get("/skus").body(Full::default()).unwrap();
-    let body = client.send(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
-    let products: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    products[0]["sku"].as_str().unwrap().to_owned()
+/// Returns the orders that nginx has passed on.
+fn proxied(nginx: &Nginx) -> Vec<Proxied> {
+    nginx.log().into_iter().filter(|request| request.request.starts_with("POST")).collect()
 }
 
-/// Places orders one after the other, and returns the shop that handled each order.
-async fn orders(client: Arc<HttpClient<Full<Bytes>>>, sku: String, number: usize) -> Vec<String> {
-    let mut shops = Vec::new();
-    for order in 0..ORDERS_EACH {
-        let request = Request::builder()
-            .method(Method::POST)
-            .uri(format!("/skus/{sku}/orders"))
-            .header("content-type", "application/json")
-            .header("idempotency-key", format!("client-{number}-order-{order}"))
-            .body(Full::from(r#"{"quantity":1}"#))
-            .unwrap();
-        let response = client.send(request).await.unwrap();
-        let (head, body) = response.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        let sold = head.status == StatusCode::CREATED;
-        let sold_out = head.status == StatusCode::CONFLICT;
-        assert!(sold || sold_out, "{}: {}", head.status, String::from_utf8_lossy(&body));
-        let shop = head.headers["x-shop"].to_str().unwrap();
-        shops.push(shop.split('/').next().unwrap().to_owned());
+/// Waits until every one of these shops has received orders, after the first `seen` ones.
+async fn received_by(shops: &[SocketAddr], nginx: &Nginx, seen: usize) {
+    until("orders", async || {
+        let orders = proxied(nginx);
+        let received = |shop| orders.iter().skip(seen).any(|order| order.receivers().contains(shop));
+        shops.iter().all(received)
+    })
+    .await;
+}
+
+/// Waits until nginx has tried the dead shop with an order, and has sent the order to another one.
+async fn tried_in_vain(shop: SocketAddr, nginx: &Nginx, seen: usize) {
+    until("an order for the dead shop", async || {
+        let orders = proxied(nginx);
+        orders.iter().skip(seen).any(|order| order.shops.len() > 1 && order.shops.contains(&shop))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_and_restarted_shops_receive_no_order_twice() {
+    let world = World::postgres(&[("lamp", 100_000), ("radio", 100_000)]).await;
+    let settings = [(); 3].map(|()| Settings {
+        listen: unused_address(),
+        payment_delay_ms: 5,
+        settle_after_s: 2,
+        ..Settings::default()
+    });
+    let addresses = settings.each_ref().map(|settings| settings.listen);
+    let start = |number: usize| world.shop_with(&format!("shop-{number}"), &settings[number]);
+    let [mut killed, restarted, _third] = [0, 1, 2].map(start);
+    let nginx = Nginx::start(&addresses);
+    let stop = Arc::<AtomicBool>::default();
+    let customers: Vec<_> = (0..CUSTOMERS)
+        .map(|number| Customer::new(format!("customer-{number}")))
+        .map(|customer| tokio::spawn(orders(customer, nginx.address, stop.clone())))
+        .collect();
+
+    received_by(&addresses, &nginx, 0).await;
+    killed.kill();
+    tried_in_vain(addresses[0], &nginx, proxied(&nginx).len()).await;
+    let _killed = start(0);
+    received_by(&addresses, &nginx, proxied(&nginx).len()).await;
+    let status = tokio::task::block_in_place(|| restarted.terminate());
+    assert!(status.success(), "{status}");
+    tried_in_vain(addresses[1], &nginx, proxied(&nginx).len()).await;
+    let _restarted = start(1);
+    received_by(&addresses, &nginx, proxied(&nginx).len()).await;
+
+    stop.store(true, Ordering::Relaxed);
+    let mut sold = 0;
+    for customer in customers {
+        sold += customer.await.unwrap();
     }
-    shops
+    let audit = world.audit().await;
+    assert_eq!(audit.orders, sold, "{audit:#?}");
+    for order in proxied(&nginx) {
+        assert!(order.receivers().len() <= 1, "sent to several shops: {order:?}");
+    }
 }

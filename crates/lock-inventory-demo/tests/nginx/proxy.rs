@@ -1,8 +1,9 @@
-//! Debian's nginx in a separate directory, with the configuration that compose.yaml uses.
+//! nginx in a directory of its own, with the configuration that compose.yaml uses.
 
 use lock_testkit::unused_address;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
+    fs,
     net::{SocketAddr, TcpStream},
     os::unix::process::CommandExt,
     path::PathBuf,
@@ -17,7 +18,23 @@ const CONFIGURATION: &str = include_str!("../../nginx.conf");
 pub(crate) struct Nginx {
     pub(crate) address: SocketAddr,
     master: Child,
-    _home: TempDir,
+    home: TempDir,
+}
+
+/// A line of the log: a request, and what each shop that nginx tried received of it.
+#[derive(Debug)]
+pub(crate) struct Proxied {
+    pub(crate) request: String,
+    pub(crate) shops: Vec<SocketAddr>,
+    pub(crate) bytes_sent: Vec<u64>,
+}
+
+impl Proxied {
+    /// Returns the shops that received at least a part of the request.
+    pub(crate) fn receivers(&self) -> Vec<SocketAddr> {
+        let tries = self.shops.iter().zip(&self.bytes_sent);
+        tries.filter(|(_, bytes)| **bytes > 0).map(|(shop, _)| *shop).collect()
+    }
 }
 
 impl Nginx {
@@ -32,15 +49,32 @@ impl Nginx {
             .arg(file)
             .args(["-g", "daemon off;"])
             .current_dir(home.path())
-            .stdout(Stdio::null()) // one line per request
+            .stdout(Stdio::null())
             .process_group(0)
             .spawn()
             .expect("nginx not found on the PATH");
-        let nginx = Self { address, master, _home: home };
+        let mut nginx = Self { address, master, home };
         while TcpStream::connect(nginx.address).is_err() {
+            assert!(nginx.master.try_wait().unwrap().is_none(), "nginx ended: its complaint is above");
             std::thread::sleep(Duration::from_millis(20));
         }
         nginx
+    }
+
+    /// Returns the requests so far.
+    pub(crate) fn log(&self) -> Vec<Proxied> {
+        let log = fs::read_to_string(self.home.path().join("access.log")).unwrap();
+        let line = |line: &str| {
+            let fields: Vec<_> = line.split('|').collect();
+            let [request, shops, sent] = fields[..] else { panic!("{line}") };
+            Proxied {
+                request: request.to_owned(),
+                shops: shops.split(", ").filter_map(|shop| shop.parse().ok()).collect(),
+                bytes_sent: sent.split(", ").filter_map(|bytes| bytes.parse().ok()).collect(),
+            }
+        };
+        // The last line may still be written.
+        log.split_inclusive('\n').filter_map(|text| text.strip_suffix('\n')).map(line).collect()
     }
 
     /// Validates the configuration without starting nginx, with `shops` instead of the containers.
@@ -76,6 +110,11 @@ fn configuration(home: &TempDir, shops: &[SocketAddr], address: SocketAddr) -> S
     let replaced = [
         ("zone shops 64k;", format!("zone shops 64k;\n{shops}")),
         ("listen 8080;", format!("listen {address};")),
+        (
+            "access_log /dev/stdout shops;",
+            "log_format test '$request|$upstream_addr|$upstream_bytes_sent';\naccess_log /tmp/access.log test;".into(),
+        ),
+        // The last one: it also applies to the log.
         ("/tmp/", format!("{}/", home.path().display())),
     ];
     replaced.iter().fold(own.join("\n"), |text, (from, to)| {
@@ -86,6 +125,6 @@ fn configuration(home: &TempDir, shops: &[SocketAddr], address: SocketAddr) -> S
 
 fn written(home: &TempDir, text: &str) -> PathBuf {
     let file = home.path().join("nginx.conf");
-    std::fs::write(&file, text).unwrap();
+    fs::write(&file, text).unwrap();
     file
 }

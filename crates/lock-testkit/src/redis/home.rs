@@ -1,10 +1,12 @@
 //! A server's directory, which is removed when the last value that uses it is dropped.
 
-use super::{config::DUMP, watchdog::Watchdog};
+use super::config::DUMP;
+use crate::watchdog::Watchdog;
 use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use tempfile::TempDir;
 
@@ -12,7 +14,7 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub(super) struct Home {
     directory: TempDir,
-    pub(super) watchdog: Watchdog,
+    pub(super) watchdog: Arc<Watchdog>,
 }
 
 impl Home {
@@ -21,7 +23,7 @@ impl Home {
             .prefix("lock-testkit-redis-")
             .tempdir()
             .expect("failed to create a temporary directory");
-        let watchdog = Watchdog::new(directory.path());
+        let watchdog = Arc::new(Watchdog::new(directory.path(), "KILL"));
         Self { directory, watchdog }
     }
 

@@ -4,13 +4,15 @@ use super::{
     RawRedis, RedisServer, config,
     config::{Ports, Settings},
     home::Home,
-    process::Process,
 };
-use crate::ports;
+use crate::{ports, process::Process};
 use std::{
+    env,
+    ffi::OsString,
     fs, io,
     net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, Mutex},
+    process::Command,
+    sync::Mutex,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -32,7 +34,7 @@ struct Ready {
 /// Starts a server for the first time, on free ports.
 #[track_caller]
 pub(super) fn first(settings: Settings) -> RedisServer {
-    let home = Arc::new(Home::new());
+    let home = Home::new();
     let choose = || Ports {
         plain: settings.port.unwrap_or_else(ports::free),
         tls: settings.tls.as_ref().map(|_| ports::free()),
@@ -50,7 +52,7 @@ pub(super) fn again(server: &RedisServer) -> Process {
 /// Starts the server. Another program can take a port between its selection and its use. In that
 /// case, the start is retried with the next ports, or with the same ones until they are free.
 #[track_caller]
-fn start(home: &Arc<Home>, settings: &Settings, choose: impl Fn() -> Ports) -> (Ports, Ready) {
+fn start(home: &Home, settings: &Settings, choose: impl Fn() -> Ports) -> (Ports, Ready) {
     let begin = Instant::now();
     loop {
         let ports = choose();
@@ -67,10 +69,10 @@ fn start(home: &Arc<Home>, settings: &Settings, choose: impl Fn() -> Ports) -> (
 }
 
 /// Tries to start the server once. If that fails, returns the process's output.
-fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready, String> {
+fn attempt(home: &Home, settings: &Settings, ports: Ports) -> Result<Ready, String> {
     let before = home.log().len();
     let said = || home.log().split_off(before);
-    let mut process = Process::spawn(home.clone(), settings);
+    let mut process = spawn(home, settings);
     let begin = Instant::now();
     while begin.elapsed() < PATIENCE {
         if process.has_ended() {
@@ -88,6 +90,27 @@ fn attempt(home: &Arc<Home>, settings: &Settings, ports: Ports) -> Result<Ready,
         sleep(PAUSE);
     }
     Err(said() + "\n(the server did not respond)")
+}
+
+/// Starts the process in this directory, with the configuration stored there.
+fn spawn(home: &Home, settings: &Settings) -> Process {
+    let binary = env::var_os(RedisServer::VARIABLE).unwrap_or_else(|| OsString::from("redis-server"));
+    let mut command = Command::new(&binary);
+    if let Some(clock) = &settings.clock {
+        clock.give_to(&mut command);
+    }
+    command.arg(home.config_path()).current_dir(home.path());
+    if settings.watched.is_some() {
+        command.arg("--sentinel");
+    }
+    Process::spawn(&mut command, home.log_file(), &home.watchdog).unwrap_or_else(|error| {
+        panic!(
+            "failed to run `{}` ({error}): install Redis, for example with `apt-get install redis-server`, \
+             or name the binary in the environment variable {}",
+            binary.display(),
+            RedisServer::VARIABLE
+        )
+    })
 }
 
 /// Waits until a replica has copied its master's data.

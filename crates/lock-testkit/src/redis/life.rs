@@ -1,6 +1,8 @@
 //! The life cycle of a server: pauses, kills, and restarts with current, old or no data.
 
-use super::{Dump, RedisServer, launch, process::Process};
+use super::{Dump, RedisServer, launch};
+use crate::process::Process;
+use rustix::process::Signal;
 use std::{fs, time::Duration};
 
 /// The time limit for a graceful shutdown.
@@ -36,7 +38,7 @@ impl RedisServer {
     /// [persistent](super::RedisServerBuilder::persistent) server dumps its data.
     pub fn shutdown(&self) {
         if let Some(mut process) = self.with_process(Option::take) {
-            process.end(PATIENCE);
+            process.end(Signal::TERM, PATIENCE);
         }
     }
 

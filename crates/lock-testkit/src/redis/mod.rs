@@ -7,12 +7,10 @@ mod dump;
 mod home;
 mod launch;
 mod life;
-mod process;
 mod quorum;
 mod raw;
 mod sentinels;
 mod value;
-mod watchdog;
 
 pub use builder::RedisServerBuilder;
 pub use cluster::RedisCluster;
@@ -23,14 +21,14 @@ pub use raw::RawRedis;
 pub use sentinels::RedisSentinels;
 pub use value::RawValue;
 
+use crate::process::Process;
 use config::{Ports, Settings};
 use home::Home;
-use process::Process;
 use std::{
     fmt,
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
 /// A running `redis-server` on a port of 127.0.0.1, in a temporary directory, by default without
@@ -45,7 +43,7 @@ use std::{
 /// All methods block, including the runtime of an async test.
 pub struct RedisServer {
     process: Mutex<Option<Process>>,
-    home: Arc<Home>,
+    home: Home,
     settings: Settings,
     ports: Ports,
     version: String,

@@ -8,6 +8,8 @@ mod faulty;
 mod memory;
 #[cfg(feature = "__planted")]
 mod planted;
+#[cfg(all(unix, feature = "servers"))]
+mod postgres_server;
 mod promises;
 #[cfg(all(unix, feature = "servers"))]
 mod proxy;

@@ -127,7 +127,7 @@ mod layer;
 mod memory;
 mod record;
 mod service;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "sqlx-any"))]
 mod sql;
 mod store;
 
@@ -137,6 +137,8 @@ pub use fingerprint::Fingerprint;
 pub use layer::IdempotencyLayer;
 pub use memory::MemoryIdempotencyStore;
 pub use service::IdempotencyService;
+#[cfg(feature = "sqlx-any")]
+pub use sql::AnyIdempotencyStore;
 #[cfg(feature = "postgres")]
 pub use sql::PostgresIdempotencyStore;
 #[cfg(feature = "sqlite")]

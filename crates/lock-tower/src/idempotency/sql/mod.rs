@@ -3,6 +3,8 @@
 mod row;
 mod store;
 
+#[cfg(feature = "sqlx-any")]
+pub use store::AnyIdempotencyStore;
 #[cfg(feature = "postgres")]
 pub use store::PostgresIdempotencyStore;
 #[cfg(feature = "sqlite")]

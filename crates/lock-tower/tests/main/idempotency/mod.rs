@@ -19,6 +19,8 @@ mod conformance;
 mod ends;
 mod limits;
 mod outages;
+#[cfg(all(feature = "postgres", feature = "sqlx-any"))]
+mod postgres;
 mod requests;
 mod safety;
 mod stores;

@@ -1,4 +1,4 @@
-//! A store that does not respond, in virtual time; `lock-inventory-demo` has the test with a real database.
+//! A store that does not respond, in virtual time. The test with a real database is in `postgres`.
 
 use super::{Site, answer, pay, respond};
 use crate::support::{ask, millis, problem, secs};

@@ -17,10 +17,28 @@ mod sqlite {
     conformance!(crate::idempotency::stores::sqlite());
 }
 
+#[cfg(all(feature = "sqlite", feature = "sqlx-any"))]
+mod any {
+    use super::super::conformance;
+    conformance!(crate::idempotency::stores::any());
+}
+
 /// Returns an empty store.
 #[cfg(feature = "sqlite")]
 async fn sqlite() -> lock_tower::idempotency::SqliteIdempotencyStore {
     let store = lock_tower::idempotency::SqliteIdempotencyStore::new(pool().await);
+    store.create_table().await.unwrap();
+    store.create_table().await.unwrap();
+    store
+}
+
+/// Returns an empty store over sqlx's `Any`.
+#[cfg(all(feature = "sqlite", feature = "sqlx-any"))]
+async fn any() -> lock_tower::idempotency::AnyIdempotencyStore {
+    sqlx::any::install_default_drivers();
+    let pool = sqlx::any::AnyPoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
+    let pool = pool.connect("sqlite::memory:").await.unwrap();
+    let store = lock_tower::idempotency::AnyIdempotencyStore::new(pool);
     store.create_table().await.unwrap();
     store.create_table().await.unwrap();
     store

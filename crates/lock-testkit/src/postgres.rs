@@ -1,0 +1,302 @@
+//! A private PostgreSQL server for tests.
+
+use crate::{ports, process::Process, watchdog::Watchdog};
+use rustix::process::{Signal, geteuid};
+use std::{
+    env,
+    ffi::OsStr,
+    fmt,
+    fs::{self, File},
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    os::unix::{fs::chown, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// The time limit for a start and for a stop.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The users that can run the server if the caller is root. The first existing one is used.
+const USERS: [&str; 2] = ["postgres", "nobody"];
+
+/// The database user. It has all permissions and no password.
+const OWN_USER: &str = "testkit";
+
+/// A running PostgreSQL server on a port of 127.0.0.1, in a temporary directory.
+///
+/// Dropping the value stops the server and removes the directory, even if a test panics. If the test process is killed, or
+/// exits with the server in a `static`, a watchdog does both. The server runs with `fsync=off`: its data survives a
+/// [stop](Self::stop), but not a crash of the machine. For a server that hangs, put a [`TcpProxy`](crate::TcpProxy) in
+/// front of it.
+///
+/// The programs are those in the `PATH`, or in a folder of Debian's packages (`apt-get install postgresql`). A caller that is
+/// root runs them as the user `postgres` or `nobody`, because the server refuses to run as root.
+///
+/// All methods block, including the runtime of an async test.
+pub struct PostgresServer {
+    process: Mutex<Option<Process>>,
+    port: u16,
+    version: String,
+    installation: Installation,
+    watchdog: Arc<Watchdog>,
+    directory: TempDir,
+}
+
+impl PostgresServer {
+    /// Starts a server and waits until it accepts connections.
+    ///
+    /// # Panics
+    /// Panics if PostgreSQL is not installed or does not start. The message contains the remedy or the server's log.
+    #[must_use]
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::try_start().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Starts a server like [`start`](Self::start), for a program that reports the error.
+    ///
+    /// # Errors
+    /// Returns an error of the kind [`NotFound`](io::ErrorKind::NotFound) if PostgreSQL is not installed, and another one if
+    /// it does not start. The message contains the remedy or the server's log.
+    pub fn try_start() -> io::Result<Self> {
+        let installation = Installation::find()?;
+        let directory = tempfile::Builder::new().prefix("lock-testkit-postgres-").tempdir()?;
+        if let Some((user, group)) = installation.user {
+            chown(directory.path(), Some(user), Some(group))?;
+        }
+        let version = installation.output("postgres", directory.path(), ["--version"])?;
+        let data = directory.path().join("data");
+        let user = format!("--username={OWN_USER}");
+        let options = [&user, "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"];
+        installation.output(
+            "initdb",
+            directory.path(),
+            options.map(OsStr::new).into_iter().chain([data.as_os_str()]),
+        )?;
+        let watchdog = Arc::new(Watchdog::new(directory.path(), "QUIT"));
+        let mut server =
+            Self { process: Mutex::default(), port: 0, version, installation, watchdog, directory };
+        let begin = Instant::now();
+        loop {
+            server.port = ports::free();
+            match server.begin() {
+                Ok(()) => return Ok(server),
+                // Another program can take a port between its selection and its use.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < PATIENCE => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Returns the URL of the database `postgres`, which always exists.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_of("postgres")
+    }
+
+    /// Creates a database, unless it exists, and returns its URL.
+    ///
+    /// # Panics
+    /// Panics if the server refuses it or does not respond.
+    #[must_use]
+    #[track_caller]
+    pub fn database(&self, name: &str) -> String {
+        let port = self.port.to_string();
+        let options = ["--host=127.0.0.1", "--port", &port, "--username", OWN_USER, "--no-password", name];
+        match self.installation.output("createdb", self.directory.path(), options) {
+            Err(error) if !error.to_string().contains("already exists") => panic!("{error}"),
+            _ => self.url_of(name),
+        }
+    }
+
+    fn url_of(&self, database: &str) -> String {
+        format!("postgres://{OWN_USER}@{}/{database}", self.address())
+    }
+
+    /// Returns the server's address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// Returns the server's directory, which contains its data and its log.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Returns everything that the server has logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let bytes = fs::read(self.log_path()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Returns the process id, or `None` if the server is stopped.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.with_process(|process| process.as_ref().map(Process::id))
+    }
+
+    /// Returns the version, as printed by `postgres --version`.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Stops the server at once (`SIGQUIT`), as in a crash: connections are cut, transactions are lost, and committed data
+    /// remains. A [restart](Self::restart) uses the same port, which the kernel does not assign to other programs.
+    pub fn stop(&self) {
+        if let Some(mut process) = self.with_process(Option::take) {
+            // The other processes of the server end with this one.
+            process.end(Signal::QUIT, PATIENCE);
+        }
+    }
+
+    /// Stops the server if it is running, and starts it again with its data. Returns once it accepts connections.
+    ///
+    /// # Panics
+    /// Panics with the server's log if it does not start.
+    #[track_caller]
+    pub fn restart(&self) {
+        self.stop();
+        let begin = Instant::now();
+        while let Err(error) = self.begin() {
+            let retry = error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < PATIENCE;
+            assert!(retry, "{error}");
+            sleep(PAUSE);
+        }
+    }
+
+    /// Starts the process, and waits until it accepts connections.
+    fn begin(&self) -> io::Result<()> {
+        let before = self.log().len();
+        let said = || self.log().split_off(before);
+        let mut command = self.installation.command("postgres", self.directory.path());
+        command.arg("-D").arg(self.directory.path().join("data")).arg("-k").arg(self.directory.path());
+        command.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+        command.args(["-c", "fsync=off", "-c", "max_connections=200"]);
+        let log = File::options().create(true).append(true).open(self.log_path())?;
+        let mut process = Process::spawn(&mut command, log, &self.watchdog)?;
+        let begin = Instant::now();
+        loop {
+            let log = said();
+            if log.contains("ready to accept connections") {
+                self.with_process(|current| *current = Some(process));
+                return Ok(());
+            }
+            if log.contains("Address already in use") {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
+            if process.has_ended() || begin.elapsed() > PATIENCE {
+                return Err(io::Error::other(format!("PostgreSQL did not start; its log:\n{log}")));
+            }
+            sleep(PAUSE);
+        }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    fn with_process<R>(&self, f: impl FnOnce(&mut Option<Process>) -> R) -> R {
+        f(&mut self.process.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for PostgresServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl fmt::Debug for PostgresServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresServer")
+            .field("address", &self.address())
+            .field("pid", &self.pid())
+            .field("directory", &self.directory())
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The programs, and the user that runs them.
+#[derive(Debug)]
+struct Installation {
+    folder: PathBuf,
+    /// The user id and group id to run as; `None` for those of this process.
+    user: Option<(u32, u32)>,
+}
+
+impl Installation {
+    fn find() -> io::Result<Self> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let folders: Vec<_> = env::split_paths(&path).chain(debian_folders()).collect();
+        let program = folders
+            .iter()
+            .find(|folder| ["initdb", "postgres"].iter().all(|name| folder.join(name).exists()))
+            .map(|folder| folder.join("postgres"));
+        let program = program.ok_or_else(|| {
+            let remedy = "PostgreSQL was not found: install it (Debian: `apt-get install postgresql`), or put `initdb`, \
+                          `postgres` and `createdb` on the PATH";
+            io::Error::new(io::ErrorKind::NotFound, remedy)
+        })?;
+        // PostgreSQL finds its other files relative to the real path of the program, not relative to a link.
+        let folder = program.canonicalize()?.parent().map(Path::to_owned).unwrap_or_default();
+        let user = if geteuid().is_root() { Some(other_user()?) } else { None };
+        Ok(Self { folder, user })
+    }
+
+    /// Runs a program to its end and returns its output, or its complaint as an error.
+    fn output<A: AsRef<OsStr>>(
+        &self,
+        program: &str,
+        directory: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> io::Result<String> {
+        let Output { status, stdout, stderr } =
+            self.command(program, directory).args(arguments).stdin(Stdio::null()).output()?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if status.success() {
+            Ok(text(&stdout))
+        } else {
+            Err(io::Error::other(format!("{program} failed: {}", text(&stderr))))
+        }
+    }
+
+    fn command(&self, program: &str, directory: &Path) -> Command {
+        let mut command = Command::new(self.folder.join(program));
+        command.current_dir(directory).env("LC_ALL", "C");
+        if let Some((user, group)) = self.user {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+}
+
+/// Returns the program folders of Debian's packages, newest version first.
+fn debian_folders() -> Vec<PathBuf> {
+    let entries = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut folders: Vec<_> = entries.map(|entry| entry.path().join("bin")).collect();
+    folders.sort();
+    folders.reverse();
+    folders
+}
+
+fn other_user() -> io::Result<(u32, u32)> {
+    let passwd = fs::read_to_string("/etc/passwd")?;
+    let ids = |name: &str| {
+        let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2);
+        Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+    };
+    let user = USERS.iter().find_map(|name| ids(name));
+    user.ok_or_else(|| io::Error::other("PostgreSQL refuses to run as root: create a `postgres` user"))
+}
