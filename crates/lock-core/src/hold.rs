@@ -128,6 +128,28 @@ impl Hold {
         self.state.remaining()
     }
 
+    /// Sets a note on this hold, such as `"42 %"`, and replaces any earlier one.
+    /// [`inspect`](crate::LockFactory::inspect) shows it in other processes. This call does no IO: the note
+    /// is written along with the process's card, in the background and at most once per second. It disappears
+    /// within 20 s after the hold ends.
+    ///
+    /// Notes are for people. They are truncated to [`MAX_TEXT_CHARS`](crate::inspect::ProcessCard::MAX_TEXT_CHARS), and
+    /// a factory shows at most [`MAX_NOTES`](crate::inspect::ProcessCard::MAX_NOTES) of them; further notes are
+    /// dropped. Without a card (see [`LockFactoryBuilder::without_card`](crate::LockFactoryBuilder::without_card)) this
+    /// does nothing.
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("import")?.acquire().await?;
+    /// guard.hold().note("42 %");
+    /// # Ok(()) }
+    /// ```
+    pub fn note(&self, text: impl AsRef<str>) {
+        self.state.note(text.as_ref());
+    }
+
     /// Completes when the hold has ended, with the reason.
     ///
     /// ```

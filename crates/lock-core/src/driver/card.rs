@@ -8,8 +8,6 @@ use super::{
 };
 use crate::{
     backend::{Applied, BackendError, BackendErrorKind},
-    machine::HoldId,
-    name::LockName,
     sync::{sleep, timeout},
 };
 use futures_util::FutureExt;
@@ -69,13 +67,6 @@ impl Shared {
         let Some(own) = self.own_card.as_ref().filter(|own| own.may_be_stored()) else { return };
         if let Err(error) = answer(async { own.directory.remove_card(self.process).await }).await {
             tracing::debug!(error = %error, "failed to remove the process card");
-        }
-    }
-
-    /// Sets the note on a hold, if this factory has a card.
-    pub(crate) fn note(&self, name: &LockName, hold: HoldId, text: &str) {
-        if let Some(own) = &self.own_card {
-            own.note(name, hold, text, self.clock.now());
         }
     }
 }

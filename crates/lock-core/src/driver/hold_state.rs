@@ -23,10 +23,13 @@ use std::{
     time::Duration,
 };
 
-/// Keeps the holds of a factory alive.
+/// Keeps the holds of a factory alive, and describes them to others.
 pub(super) trait Watchdog: Send + Sync {
     /// Ensures that the watchdog runs in the caller's runtime. Returns `false` if it cannot run there.
     fn ensure_runs(self: Arc<Self>) -> bool;
+
+    /// Sets the note on a hold, if the factory has a card.
+    fn note(&self, name: &LockName, hold: HoldId, text: &str);
 }
 
 /// The parts of a factory that its holds use, even after the factory is gone.
@@ -88,6 +91,13 @@ impl HoldState {
                 self.wake_waiting();
                 return Some(how);
             }
+        }
+    }
+
+    /// Sets the note on this hold. Does nothing once the factory is gone.
+    pub(crate) fn note(&self, text: &str) {
+        if let Some(watchdog) = self.context.watchdog.upgrade() {
+            watchdog.note(&self.name, self.id(), text);
         }
     }
 

@@ -12,7 +12,8 @@ use super::{
 };
 use crate::{
     error::{LockError, LockErrorKind},
-    machine::Event,
+    machine::{Event, HoldId},
+    name::LockName,
     sync::{Handle, Id, Instant, atomic::Ordering, enter, lock, sleep},
 };
 use futures_util::StreamExt;
@@ -172,5 +173,11 @@ impl Shared {
 impl Watchdog for Shared {
     fn ensure_runs(self: Arc<Self>) -> bool {
         self.ensure_worker().is_ok()
+    }
+
+    fn note(&self, name: &LockName, hold: HoldId, text: &str) {
+        if let Some(own) = &self.own_card {
+            own.note(name, hold, text, self.clock.now());
+        }
     }
 }
