@@ -4,7 +4,7 @@
 //! `redis://user:password@host:port/database`, `rediss://…` (TLS: add `--features lock-fred/tls-ring`), or `redis+unix:///path/of/socket`.
 
 use lock_core::{LockFactory, LockOptions};
-use lock_fred::{RedisBackendBuilder, fred::types::config::Config, from_config};
+use lock_fred::{RedisBackendBuilder, fred::types::config::Config};
 use std::{env, error::Error, time::Duration};
 
 #[tokio::main]
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // Server, user, password, database and TLS come from fred's configuration; retry policies do not.
     let config = Config::from_url(&url)?;
-    let backend = from_config(config).connect().await?;
+    let backend = RedisBackendBuilder::from_client(&config)?.connect().await?;
     let lock = LockFactory::new(backend).named("nightly-report")?;
     println!("with a fred configuration: {:?}", lock.acquire().await?.release().await?);
 

@@ -1,11 +1,15 @@
 //! The fred client. It dials one endpoint and never reconnects.
 
-use crate::{connection::FredConnection, error};
+use crate::{config::address, connection::FredConnection, error};
 use fred::types::{
     Builder, RespVersion,
     config::{Config, Server as FredServer, ServerConfig},
 };
-use lock_redis::client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport};
+use lock_core::LockError;
+use lock_redis::{
+    Address,
+    client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport},
+};
 use std::{fmt, time::Duration};
 
 /// The maximum number of pending requests. Further requests are refused. A factory has at most one
@@ -24,10 +28,6 @@ pub struct Fred {
 }
 
 impl Fred {
-    pub(crate) fn new(template: Config) -> Self {
-        Self { template }
-    }
-
     #[cfg(feature = "__tls")]
     fn secure(&mut self, tls: &lock_redis::Tls) -> Result<(), lock_core::backend::BackendError> {
         let config = lock_redis::client::rustls_config(tls)?;
@@ -90,12 +90,17 @@ impl Fred {
 
 impl Client for Fred {
     type Connection = FredConnection;
+    type Config = Config;
 
     #[cfg(feature = "__tls")]
     const TLS: TlsSupport<Self> = TlsSupport::BuiltIn(Self::secure);
     #[cfg(not(feature = "__tls"))]
     const TLS: TlsSupport<Self> =
         TlsSupport::Missing("the feature `tls-ring` or `tls-aws-lc-rs` of distlock or lock-fred");
+
+    fn from_config(config: &Config) -> Result<(Self, Address), LockError> {
+        Ok((Self { template: config.clone() }, address(config)))
+    }
 
     #[cfg(feature = "__tls")]
     fn is_secured(&self) -> bool {

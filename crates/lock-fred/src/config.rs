@@ -1,19 +1,13 @@
 //! Conversion of an existing fred configuration.
 
-use crate::{RedisBackendBuilder, client::Fred};
 use fred::types::config::{Config, Server as FredServer, ServerConfig};
 use lock_redis::{
     Address, SentinelAddress, Topology,
     client::{Credentials, Endpoint, Server},
 };
 
-/// Creates a builder with the server, user, password, database and TLS of a fred configuration.
-///
-/// The sentinel login is not used. If the sentinels need one, use a URL with [`Address`].
-///
-/// Policies for retries, timeouts and reconnection are ignored, because locks need different ones.
-/// The application's client cannot be shared, because it may send a command twice.
-pub fn from_config(config: Config) -> RedisBackendBuilder {
+/// Returns the servers, the login and the database. The TLS settings stay in the configuration.
+pub(crate) fn address(config: &Config) -> Address {
     let tcp = |server: &FredServer| Server::Tcp { host: server.host.to_string(), port: server.port };
     let topology = match &config.server {
         ServerConfig::Centralized { server } => {
@@ -32,5 +26,5 @@ pub fn from_config(config: Config) -> RedisBackendBuilder {
         ServerConfig::Clustered { hosts, .. } => Topology::Cluster(hosts.iter().map(tcp).collect()),
     };
     let credentials = Credentials { username: config.username.clone(), password: config.password.clone() };
-    RedisBackendBuilder::new(Fred::new(config), Address { topology, credentials, tls: None })
+    Address { topology, credentials, tls: None }
 }

@@ -33,9 +33,8 @@ mod error;
 mod reply;
 
 pub use client::Fred;
-pub use config::from_config;
 pub use connector::Redis;
-/// The underlying client, for [`from_config`].
+/// The underlying client, for [`RedisBackendBuilder::from_client`](lock_redis::RedisBackendBuilder::from_client).
 pub use fred;
 #[cfg(feature = "__tls")]
 pub use lock_redis::Tls;

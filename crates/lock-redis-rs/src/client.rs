@@ -1,7 +1,11 @@
 //! The redis-rs client. It receives an open stream and does not dial.
 
-use crate::{connection::RedisRsConnection, error};
-use lock_redis::client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport};
+use crate::{config::address, connection::RedisRsConnection, error};
+use lock_core::LockError;
+use lock_redis::{
+    Address,
+    client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport},
+};
 use redis::{ProtocolVersion, RedisConnectionInfo};
 use std::fmt;
 use tokio::net::{TcpStream, UnixStream};
@@ -24,12 +28,17 @@ impl RedisRs {
 
 impl Client for RedisRs {
     type Connection = RedisRsConnection;
+    type Config = redis::Client;
 
     #[cfg(feature = "__tls")]
     const TLS: TlsSupport<Self> = TlsSupport::BuiltIn(Self::secure);
     #[cfg(not(feature = "__tls"))]
     const TLS: TlsSupport<Self> =
         TlsSupport::Missing("the feature `tls-ring` or `tls-aws-lc-rs` of distlock or lock-redis-rs");
+
+    fn from_config(client: &redis::Client) -> Result<(Self, Address), LockError> {
+        Ok((Self::default(), address(client)?))
+    }
 
     #[cfg(feature = "__tls")]
     fn is_secured(&self) -> bool {

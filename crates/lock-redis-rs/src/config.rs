@@ -1,6 +1,5 @@
 //! Conversion of an existing redis-rs client.
 
-use crate::{RedisBackendBuilder, client::RedisRs};
 use lock_core::LockError;
 use lock_redis::{
     Address, Topology,
@@ -8,18 +7,8 @@ use lock_redis::{
 };
 use redis::{Client, ConnectionAddr};
 
-/// Creates a builder with the server, user, password and database of a redis-rs client.
-///
-/// The backend opens its own connections. The application's connections cannot be shared, because
-/// locks need different rules for time limits and reconnection. `rediss://` trusts the system's
-/// authorities.
-///
-/// # Errors
-/// Returns [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the client does
-/// not verify certificates, if its database number is above 255, or if it has custom certificates,
-/// which redis-rs does not expose. In the last case, use [`from_url`](RedisBackendBuilder::from_url)
-/// and [`tls`](RedisBackendBuilder::tls).
-pub fn from_client(client: &Client) -> Result<RedisBackendBuilder, LockError> {
+/// Returns the server, the login, the database and the TLS settings.
+pub(crate) fn address(client: &Client) -> Result<Address, LockError> {
     let info = client.get_connection_info();
     let tcp = |host: &str, port| Server::Tcp { host: host.to_owned(), port };
     let (server, tls) = match info.addr() {
@@ -46,5 +35,5 @@ pub fn from_client(client: &Client) -> Result<RedisBackendBuilder, LockError> {
         password: login.password().map(str::to_owned),
     };
     let topology = Topology::Standalone(Endpoint { server, database: Some(database) });
-    Ok(RedisBackendBuilder::new(RedisRs::default(), Address { topology, credentials, tls }))
+    Ok(Address { topology, credentials, tls })
 }

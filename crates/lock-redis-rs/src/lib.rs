@@ -43,12 +43,11 @@ mod reply;
 mod tls;
 
 pub use client::RedisRs;
-pub use config::from_client;
 pub use connector::Redis;
 #[cfg(feature = "__tls")]
 pub use lock_redis::Tls;
 pub use lock_redis::{Address, ConnectWarning, client::Credentials};
-/// The underlying client, for [`from_client`].
+/// The underlying client, for [`RedisBackendBuilder::from_client`](lock_redis::RedisBackendBuilder::from_client).
 pub use redis;
 
 /// A Redis backend with Redisson's data layout, on one server, the master behind Sentinel, or a cluster.

@@ -91,6 +91,23 @@ impl<C: Client> RedisBackendBuilder<C> {
         }
     }
 
+    /// Creates a builder with the server, the login, the database and the TLS settings of the client library: a
+    /// `redis::Client` for lock-redis-rs, and a `fred::types::config::Config` for lock-fred.
+    ///
+    /// The backend opens its own connections. Those of the program cannot be shared, because locks need different rules
+    /// for time limits, retries and reconnection, and ignore those of `config`.
+    ///
+    /// # Errors
+    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the settings cannot be used for locks. For
+    /// lock-redis-rs: if the client does not verify certificates, if its database number is above 255, or if it has
+    /// certificates of its own, which redis-rs does not expose; then use [`from_url`](Self::from_url) and
+    /// [`tls`](Self::tls). A fred configuration is always accepted. Its Sentinel login is not used: if the
+    /// Sentinels need one, use a URL.
+    pub fn from_client(config: &C::Config) -> Result<Self, LockError> {
+        let (client, address) = C::from_config(config)?;
+        Ok(Self::new(client, address))
+    }
+
     /// Creates a builder from an address and a client that is already configured for it.
     pub fn new(client: C, address: Address) -> Self {
         Self {

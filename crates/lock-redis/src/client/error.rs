@@ -37,6 +37,7 @@ pub struct DialError {
 
 /// The kind of a [`DialError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum DialErrorKind {
     /// Connection refused: nothing is listening at the address.
     NobodyListens,

@@ -1,7 +1,7 @@
 //! An existing configuration of fred.
 
 use lock_core::LockFactory;
-use lock_fred::{fred::types::config::Config, from_config};
+use lock_fred::{RedisBackendBuilder, fred::types::config::Config};
 use lock_testkit::{RedisCluster, RedisSentinels, RedisServer};
 
 #[tokio::test]
@@ -9,7 +9,7 @@ async fn fred_configuration_is_accepted() {
     let server = RedisServer::start();
     let mut config = Config::from_url(&server.url()).unwrap();
     config.fail_fast = false;
-    let backend = from_config(config).connect().await.unwrap();
+    let backend = RedisBackendBuilder::from_client(&config).unwrap().connect().await.unwrap();
     LockFactory::new(backend).named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
 }
 
@@ -21,7 +21,11 @@ async fn configuration_of_several_servers_is_accepted() {
     let sentinel = sentinels.sentinels()[0].port();
     let of_sentinels = format!("redis-sentinel://127.0.0.1:{sentinel}?sentinelServiceName=main");
     for url in [of_cluster, of_sentinels] {
-        let backend = from_config(Config::from_url(&url).unwrap()).connect().await.unwrap();
+        let backend = RedisBackendBuilder::from_client(&Config::from_url(&url).unwrap())
+            .unwrap()
+            .connect()
+            .await
+            .unwrap();
         LockFactory::new(backend).named("x").unwrap().acquire().await.unwrap().release().await.unwrap();
     }
 }

@@ -6,10 +6,10 @@ mod without_hello;
 
 /// The client under test.
 mod client {
+    use lock_fred::fred::types::config::Config;
     pub(crate) use lock_fred::{
         Address, ConnectWarning, Fred as Library, Redis, RedisBackend, RedisBackendBuilder,
     };
-    use lock_fred::{fred::types::config::Config, from_config};
 
     pub(crate) const LIBRARY: &str = "Fred";
     /// The source that exports its public types.
@@ -23,6 +23,7 @@ mod client {
 
     /// Creates a builder from an existing configuration.
     pub(crate) fn of_own(url: &str) -> RedisBackendBuilder {
-        from_config(Config::from_url(url).expect("a URL that both accept"))
+        RedisBackendBuilder::from_client(&Config::from_url(url).expect("a URL that both accept"))
+            .expect("not refused")
     }
 }

@@ -1,7 +1,7 @@
 //! An existing client of redis-rs.
 
 use lock_core::LockFactory;
-use lock_redis_rs::{from_client, redis::Client};
+use lock_redis_rs::{RedisBackendBuilder, redis::Client};
 use lock_testkit::RedisServer;
 
 #[tokio::test]
@@ -13,7 +13,7 @@ async fn redis_rs_client_is_accepted() {
         format!("unix://{}?db=2&pass=canary", socket.display()),
     ] {
         let client = Client::open(url).unwrap();
-        let backend = from_client(&client).unwrap().connect().await.unwrap();
+        let backend = RedisBackendBuilder::from_client(&client).unwrap().connect().await.unwrap();
         let guard = LockFactory::new(backend).named("x").unwrap().acquire().await.unwrap();
         let mut raw = server.raw();
         raw.command(&["SELECT", "2"]);

@@ -6,10 +6,10 @@ mod without_hello;
 
 /// The client under test.
 mod client {
+    use lock_redis_rs::redis::Client;
     pub(crate) use lock_redis_rs::{
         Address, ConnectWarning, Redis, RedisBackend, RedisBackendBuilder, RedisRs as Library,
     };
-    use lock_redis_rs::{from_client, redis::Client};
 
     pub(crate) const LIBRARY: &str = "RedisRs";
     /// The source that exports its public types.
@@ -23,6 +23,7 @@ mod client {
 
     /// Creates a builder from an existing client.
     pub(crate) fn of_own(url: &str) -> RedisBackendBuilder {
-        from_client(&Client::open(url).expect("a URL that both accept")).expect("not refused")
+        RedisBackendBuilder::from_client(&Client::open(url).expect("a URL that both accept"))
+            .expect("not refused")
     }
 }
