@@ -30,6 +30,7 @@ use std::sync::Arc;
 /// # Cancel safety
 /// Cancel safe: dropping the future closes the connections that it opened.
 pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
+    check_scheme(url)?;
     Ok(LockFactory::new(connectors().connect(url).await?))
 }
 
@@ -58,7 +59,42 @@ pub async fn connect(url: &str) -> Result<LockFactory, LockError> {
 /// must be compared first, and [`LockErrorKind::NoRuntime`](lock_core::LockErrorKind::NoRuntime) outside of a tokio
 /// runtime with timers and IO. None contains secrets from the URL.
 pub fn connect_lazy(url: &str) -> Result<LockFactory, LockError> {
+    check_scheme(url)?;
     Ok(LockFactory::new(connectors().connect_lazy(url)?))
+}
+
+/// Names the feature for a scheme that only needs one.
+#[cfg(not(any(feature = "fred", feature = "redis")))]
+fn check_scheme(url: &str) -> Result<(), LockError> {
+    const OF_REDIS: [&str; 11] = [
+        "redis",
+        "rediss",
+        "valkey",
+        "valkeys",
+        "redis+unix",
+        "redis-sentinel",
+        "rediss-sentinel",
+        "redis-cluster",
+        "rediss-cluster",
+        "redlock",
+        "redlocks",
+    ];
+    // Without `//`, the scheme may be the first half of a password.
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+    match OF_REDIS.iter().find(|of_redis| of_redis.eq_ignore_ascii_case(scheme)) {
+        Some(scheme) => {
+            let message = format!(
+                "the scheme `{scheme}` is not built in: enable the feature `fred` or `redis` of distlock"
+            );
+            Err(LockError::invalid_url(message))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(any(feature = "fred", feature = "redis"))]
+fn check_scheme(_: &str) -> Result<(), LockError> {
+    Ok(())
 }
 
 fn connectors() -> Connectors {

@@ -37,7 +37,7 @@ pub trait Connector: Debug + Send + Sync + 'static {
 /// let locks = LockFactory::new(store);
 ///
 /// let error = Connectors::default().connect("redis://localhost").await.unwrap_err();
-/// assert!(error.to_string().contains("lock-fred"));
+/// assert!(error.to_string().contains("supported: memory"));
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
@@ -45,21 +45,6 @@ pub struct Connectors {
     known: Vec<Arc<dyn Connector>>,
     worker: Option<Worker>,
 }
-
-/// Schemes served by this workspace, and the crates that serve them.
-const SERVED_BY: [(&str, &str); 11] = [
-    ("redis", "lock-fred"),
-    ("rediss", "lock-fred"),
-    ("valkey", "lock-fred"),
-    ("valkeys", "lock-fred"),
-    ("redis+unix", "lock-fred"),
-    ("redis-sentinel", "lock-fred"),
-    ("rediss-sentinel", "lock-fred"),
-    ("redis-cluster", "lock-fred"),
-    ("rediss-cluster", "lock-fred"),
-    ("redlock", "lock-fred"),
-    ("redlocks", "lock-fred"),
-];
 
 impl Connectors {
     /// Adds a connector. A later one overrides an earlier one with the same scheme.
@@ -90,7 +75,7 @@ impl Connectors {
     ///
     /// # Errors
     /// [`LockErrorKind::InvalidUrl`](crate::LockErrorKind::InvalidUrl) if the scheme is unknown (the message lists
-    /// the known ones and names the crate to add) or the connector rejects the rest.
+    /// the known ones) or the connector rejects the rest.
     ///
     /// # Cancel safety
     /// Cancel safe if the connector is; no state is kept here.
@@ -135,13 +120,10 @@ impl Connectors {
 
     fn unknown(&self, scheme: &str) -> String {
         let known = self.schemes().join(", ");
-        match SERVED_BY.iter().find(|(served, _)| *served == scheme) {
-            Some((_, by)) => format!(
-                "the scheme `{scheme}` is not built in: enable the feature `fred` or `redis` of distlock, or add the crate \
-                 `{by}` and pass its connector to `Connectors::with` (supported: {known})"
-            ),
-            None => format!("the scheme `{scheme}` is not supported (supported: {known})"),
-        }
+        format!(
+            "the scheme `{scheme}` is not supported (supported: {known}): pass the connector of the crate that serves it to \
+             `Connectors::with`"
+        )
     }
 }
 
