@@ -91,7 +91,7 @@ impl Config {
             on_unavailable: OnUnavailable::default(),
             on_bad_key: OnBadKey::default(),
             timeout_status: StatusCode::SERVICE_UNAVAILABLE,
-            on_reject: Arc::new(Rejection::into_response),
+            on_reject: Arc::new(Rejection::into_problem_response),
             waiters: Waiters::new(DEFAULT_MAX_WAITERS),
             mode: Mode::Enforce,
             calls_handler: CallsHandler::Immediately,

@@ -175,8 +175,8 @@
 //! use lock_tower::{LockLayer, RejectReason};
 //!
 //! let lock = LockLayer::new(locks).key("report").on_reject(|rejection| match rejection.reason() {
-//!     RejectReason::Lost(_) => rejection.with_status(StatusCode::INTERNAL_SERVER_ERROR).into_response(),
-//!     _ => rejection.into_response(),
+//!     RejectReason::Lost(_) => rejection.with_status(StatusCode::INTERNAL_SERVER_ERROR).into_problem_response(),
+//!     _ => rejection.into_problem_response(),
 //! });
 //! ```
 //! A handler that must not run twice needs an idempotency key, regardless of the proxy.

@@ -4,6 +4,7 @@ use http::StatusCode;
 
 /// The point at which the lock is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum ReleaseOn {
     /// Release when the body ends, fails or is dropped, so a stream is protected until its last byte.
     #[default]
@@ -28,6 +29,7 @@ pub(crate) fn is_bodiless(head: StatusCode, asks_for_head: bool) -> bool {
 
 /// The policy for a handler whose lock is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnLost {
     /// Drops the handler and responds with 503. If the response has started, its body ends with an error.
     #[default]
@@ -42,6 +44,7 @@ pub enum OnLost {
 /// permissions or a key with the wrong type, never bypass the lock. Such errors persist, and
 /// requests would run without locks indefinitely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnUnavailable {
     /// Rejects the requests (fail closed).
     #[default]
@@ -57,6 +60,7 @@ pub enum OnUnavailable {
 /// A part that is empty, repeated or too long is always rejected. Otherwise a handler could still
 /// read a value from it, and clients could choose to run without the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnBadKey {
     /// Rejects the requests.
     #[default]

@@ -1,5 +1,6 @@
 //! The states of a [`LockLayer`](crate::LockLayer) under construction.
 
+use crate::detach::DetachService;
 #[cfg(feature = "axum")]
 use crate::{key::KeyTemplate, layer::LockLayer};
 #[cfg(feature = "axum")]
@@ -25,17 +26,29 @@ pub struct Cancel(pub(crate) ());
 pub struct Detach(pub(crate) ());
 
 /// The policy for client disconnects, as a type: [`Cancel`] or [`Detach`].
-#[cfg(feature = "axum")]
 pub trait Disconnect: Clone + Sized {
+    /// The service that runs the handler.
+    type Handler<S>;
+
+    /// Wraps the handler.
+    fn handler<S>(inner: S) -> Self::Handler<S>;
+
     /// Adds a layer to all methods of a router.
+    #[cfg(feature = "axum")]
     fn lock_methods<S: Clone + Send + Sync + 'static>(
         router: MethodRouter<S>,
         lock: LockLayer<KeyTemplate, Self>,
     ) -> MethodRouter<S>;
 }
 
-#[cfg(feature = "axum")]
 impl Disconnect for Cancel {
+    type Handler<S> = S;
+
+    fn handler<S>(inner: S) -> S {
+        inner
+    }
+
+    #[cfg(feature = "axum")]
     fn lock_methods<S: Clone + Send + Sync + 'static>(
         router: MethodRouter<S>,
         lock: LockLayer<KeyTemplate, Self>,
@@ -44,8 +57,14 @@ impl Disconnect for Cancel {
     }
 }
 
-#[cfg(feature = "axum")]
 impl Disconnect for Detach {
+    type Handler<S> = DetachService<S>;
+
+    fn handler<S>(inner: S) -> DetachService<S> {
+        DetachService::new(inner)
+    }
+
+    #[cfg(feature = "axum")]
     fn lock_methods<S: Clone + Send + Sync + 'static>(
         router: MethodRouter<S>,
         lock: LockLayer<KeyTemplate, Self>,

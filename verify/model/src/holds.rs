@@ -135,6 +135,7 @@ impl World {
                     HoldEnd::Lost(LostReason::Gone) => gone,
                     HoldEnd::Lost(LostReason::ShutDown) => closed,
                     HoldEnd::Lost(_) => belief.seen_over || belief.deadline <= now,
+                    _ => false,
                 }
             }
             None => false,

@@ -60,6 +60,7 @@ impl LockObserver for Ear {
                 let (code, counted) = match end {
                     HoldEnd::Released => (0, None),
                     HoldEnd::Lost(reason) => (1 + reason as u64, Some(lost(reason))),
+                    _ => panic!("an unknown end: {end:?}"),
                 };
                 state.note(who, "hold ended", (lease.number().get(), code));
                 counted.into_iter().for_each(|what| state.count(what));

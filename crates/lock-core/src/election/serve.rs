@@ -22,6 +22,7 @@ use tokio::sync::watch;
 
 /// The reason why [`Lead::until`](super::Lead::until) returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum LeadEnd {
     /// A body returned `Ok` before the lock was lost.
     Finished,

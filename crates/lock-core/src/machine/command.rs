@@ -152,6 +152,7 @@ pub enum Refusal {
 
 /// The end of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum HoldEnd {
     /// Its last guard was released.
     Released,

@@ -36,6 +36,7 @@ impl AcquireOutcome {
 
 /// The way a guard was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ReleaseKind {
     /// By `release().await`.
     Explicit,

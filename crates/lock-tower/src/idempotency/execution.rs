@@ -9,6 +9,7 @@ use http::{StatusCode, response::Parts};
 /// [`NotStarted`](Self::NotStarted), and everything else means [`Done`](Self::Done). A 408 or a 500
 /// is stored because the work may have been done before the failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Execution {
     /// The response is final. It is stored and replayed for each retry.
     Done,

@@ -85,6 +85,7 @@ pub struct BeginRequest {
 
 /// The result of [`IdempotencyStore::begin`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Begun {
     /// The attempt began, and owns the record.
     Started {

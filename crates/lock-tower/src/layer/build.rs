@@ -3,60 +3,56 @@
 use super::LockLayer;
 use crate::{
     buffer::BufferRequest,
-    detach::DetachService,
     in_handler::InHandlerService,
     key::{BodyKey, KeyTemplate},
     service::LockService,
-    typestate::{Cancel, Detach, InHandler},
+    typestate::{Disconnect, InHandler},
 };
 use tower_layer::Layer;
 
-impl<S> Layer<S> for LockLayer<KeyTemplate, Cancel> {
-    type Service = LockService<S>;
+impl<S, K: LayerKey<S, D>, D> Layer<S> for LockLayer<K, D> {
+    type Service = K::Service;
 
-    fn layer(&self, inner: S) -> LockService<S> {
-        LockService::new(inner, self.config.clone(), self.key.clone())
+    fn layer(&self, inner: S) -> K::Service {
+        K::service(self, inner)
     }
 }
 
-impl<S> Layer<S> for LockLayer<KeyTemplate, Detach> {
-    type Service = LockService<DetachService<S>>;
+/// The key of a complete layer.
+#[diagnostic::on_unimplemented(
+    message = "this `LockLayer` has no key",
+    label = "a layer without a key",
+    note = "add one with `.key(…)`, `.keys(…)`, `.body_key(…)` or `.in_handler()`, or use `.locked(&lock, …)` on the route"
+)]
+pub trait LayerKey<S, D>: Sized {
+    /// The service of the layer.
+    type Service;
 
-    fn layer(&self, inner: S) -> Self::Service {
-        LockService::new(DetachService::new(inner), self.config.clone(), self.key.clone())
+    /// Wraps a service.
+    fn service(layer: &LockLayer<Self, D>, inner: S) -> Self::Service;
+}
+
+impl<S, D: Disconnect> LayerKey<S, D> for KeyTemplate {
+    type Service = LockService<D::Handler<S>>;
+
+    fn service(layer: &LockLayer<Self, D>, inner: S) -> Self::Service {
+        LockService::new(D::handler(inner), layer.config.clone(), layer.key.clone())
     }
 }
 
-impl<S> Layer<S> for LockLayer<BodyKey, Cancel> {
-    type Service = BufferRequest<LockService<S, BodyKey>>;
+impl<S, D: Disconnect> LayerKey<S, D> for BodyKey {
+    type Service = BufferRequest<LockService<D::Handler<S>, Self>>;
 
-    fn layer(&self, inner: S) -> Self::Service {
-        let locked = LockService::new(inner, self.config.clone(), self.key.clone());
-        self.key.buffer().layer(locked)
+    fn service(layer: &LockLayer<Self, D>, inner: S) -> Self::Service {
+        let locked = LockService::new(D::handler(inner), layer.config.clone(), layer.key.clone());
+        layer.key.buffer().layer(locked)
     }
 }
 
-impl<S> Layer<S> for LockLayer<BodyKey, Detach> {
-    type Service = BufferRequest<LockService<DetachService<S>, BodyKey>>;
+impl<S, D: Disconnect> LayerKey<S, D> for InHandler {
+    type Service = InHandlerService<D::Handler<S>>;
 
-    fn layer(&self, inner: S) -> Self::Service {
-        let locked = LockService::new(DetachService::new(inner), self.config.clone(), self.key.clone());
-        self.key.buffer().layer(locked)
-    }
-}
-
-impl<S> Layer<S> for LockLayer<InHandler, Cancel> {
-    type Service = InHandlerService<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        InHandlerService::new(inner, self.config.clone())
-    }
-}
-
-impl<S> Layer<S> for LockLayer<InHandler, Detach> {
-    type Service = InHandlerService<DetachService<S>>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        InHandlerService::new(DetachService::new(inner), self.config.clone())
+    fn service(layer: &LockLayer<Self, D>, inner: S) -> Self::Service {
+        InHandlerService::new(D::handler(inner), layer.config.clone())
     }
 }

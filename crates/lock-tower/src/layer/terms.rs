@@ -87,7 +87,7 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.timeout_status = status)
     }
 
-    /// Sets the response to rejected requests. The default is [`Rejection::into_response`].
+    /// Sets the response to rejected requests. The default is [`Rejection::into_problem_response`].
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
@@ -99,7 +99,7 @@ impl<K, D> LockLayer<K, D> {
     ///         RejectReason::Contended | RejectReason::Timeout => rejection.with_status(http::StatusCode::LOCKED),
     ///         _ => rejection,
     ///     };
-    ///     rejection.into_response()
+    ///     rejection.into_problem_response()
     /// });
     /// ```
     pub fn on_reject<F, B>(self, answer: F) -> Self

@@ -114,6 +114,7 @@ impl<'a> LayerEvent<'a> {
 
 /// The handling of a request that does not acquire its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Disposition {
     /// The layer responds with a [`Rejection`](crate::Rejection).
     Rejected,

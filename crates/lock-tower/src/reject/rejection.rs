@@ -34,7 +34,7 @@ use std::time::Duration;
 /// # let locks = LockFactory::new(lock_core::MemoryBackend::new());
 /// # let _guard = locks.named("stock:7").unwrap().acquire().await.unwrap();
 /// let rejection = order(&locks, "7").await.unwrap_err();
-/// assert_eq!(rejection.into_response().status(), 409);
+/// assert_eq!(rejection.into_problem_response().status(), 409);
 /// # }
 /// ```
 ///
@@ -128,7 +128,7 @@ impl Rejection {
     /// }
     /// ```
     #[must_use]
-    pub fn into_response(self) -> Response<RejectionBody> {
+    pub fn into_problem_response(self) -> Response<RejectionBody> {
         let Self { reason, status, key, retry_after } = &self;
         reason.details(*status).about(*key, *retry_after).into_response().map(boxed)
     }
@@ -181,6 +181,6 @@ impl From<RunError> for Rejection {
 #[cfg(feature = "axum")]
 impl axum::response::IntoResponse for Rejection {
     fn into_response(self) -> axum::response::Response {
-        Self::into_response(self).map(axum::body::Body::new)
+        self.into_problem_response().map(axum::body::Body::new)
     }
 }

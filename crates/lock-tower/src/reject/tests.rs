@@ -12,7 +12,7 @@ fn rejection(reason: RejectReason) -> Rejection {
 #[test]
 fn details_are_escaped_in_json() {
     let said = "a \"quoted\" \\ thing\nof two lines \u{1}";
-    let problem = rejection(RejectReason::Key(KeyError::bad_request(said))).into_response();
+    let problem = rejection(RejectReason::Key(KeyError::bad_request(said))).into_problem_response();
     let body = format!("{:?}", problem.body());
     assert!(!body.is_empty());
     let json =
@@ -23,7 +23,7 @@ fn details_are_escaped_in_json() {
 
 #[test]
 fn custom_status_is_in_head_and_body() {
-    let response = rejection(RejectReason::Contended).with_status(StatusCode::LOCKED).into_response();
+    let response = rejection(RejectReason::Contended).with_status(StatusCode::LOCKED).into_problem_response();
     assert_eq!(response.status(), StatusCode::LOCKED);
     let json =
         futures_util::FutureExt::now_or_never(response.into_body().collect()).unwrap().unwrap().to_bytes();
@@ -67,7 +67,7 @@ fn problem_types_and_titles_are_stable() {
         assert_eq!((rejection.reason().as_str(), rejection.title()), (word, title));
         let uri = format!("urn:problem-type:distlock:{word}");
         assert_eq!(rejection.problem_type(), uri);
-        let body = rejection.into_response().into_body().collect();
+        let body = rejection.into_problem_response().into_body().collect();
         let json = futures_util::FutureExt::now_or_never(body).unwrap().unwrap().to_bytes();
         let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
         assert_eq!((json["type"].as_str(), json["title"].as_str()), (Some(uri.as_str()), Some(title)));

@@ -66,7 +66,7 @@ async fn rejection_is_recorded() {
     let _other = world.another_process().named(format!("k:{KEY}")).unwrap().acquire().await.unwrap();
     let layer = layer(&world).wait(millis(500)).on_reject(|rejection| {
         tracing::info!("rejecting");
-        rejection.into_response()
+        rejection.into_problem_response()
     });
     let lines = logged(Router::new().route("/{id}", any(handler)).route_layer(layer)).await;
     assert_line(&lines, "rejecting", &["lock.key_hash=", "lock.outcome=\"timeout\"", "lock.waited=0.5"]);

@@ -87,7 +87,7 @@ async fn applications_with_different_prefixes_are_isolated() {
 async fn rejection_of_inner_lock_is_never_stored() {
     type Form = fn(Rejection) -> Response;
     let forms: [(u16, Form); 3] = [
-        (409, |rejection| rejection.into_response().map(Body::new)),
+        (409, |rejection| rejection.into_problem_response().map(Body::new)),
         (503, |_| respond(503, "busy")),
         (200, |rejection| rejection.into_grpc_response().map(Body::new)),
     ];

@@ -58,7 +58,7 @@ async fn rejections_match_the_layer() {
     assert_eq!(json["reason"], "overloaded");
     let own = layer(&world)
         .fail_fast()
-        .on_reject(|rejection| rejection.with_status(StatusCode::LOCKED).into_response());
+        .on_reject(|rejection| rejection.with_status(StatusCode::LOCKED).into_problem_response());
     problem(ask(&orders(own), sku(7)).await, StatusCode::LOCKED).await;
     held.release().await.unwrap();
 
