@@ -54,6 +54,15 @@ use std::{error::Error, fmt, sync::Arc, time::Duration};
 ///     .timeout_status(StatusCode::CONFLICT)
 ///     .detach(&tasks);
 /// ```
+///
+/// A layer without a key is an error of the compiler, which lists the methods that add one:
+///
+/// ```compile_fail,E0277
+/// use tower_layer::Layer;
+/// # use lock_tower::LockLayer;
+/// # let locks = lock_core::LockFactory::new(lock_core::MemoryBackend::new());
+/// LockLayer::new(locks).layer(tower::service_fn(async |request: http::Request<()>| Ok::<_, ()>(request)));
+/// ```
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put on a service"]
 pub struct LockLayer<K = NoKey, D = Cancel> {

@@ -10,7 +10,7 @@ async fn inspect_shows_the_latest_note() {
     let guard = scene.shop.named("x").unwrap().acquire().await.unwrap();
     let _unnoted = scene.shop.named("y").unwrap().acquire().await.unwrap();
     guard.note("41 %");
-    guard.note("42 %\n");
+    guard.hold().note("42 %\n");
     tokio::time::sleep(FIRST + millis(1)).await;
     assert_eq!(scene.other.inspect("x").await.unwrap().note(), Some("42 %\\n"));
     assert_eq!(scene.other.inspect("y").await.unwrap().note(), None);
