@@ -7,7 +7,7 @@ use fred::types::{
 };
 use lock_core::LockError;
 use lock_redis::{
-    Address,
+    Address, Configured,
     client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport},
 };
 use std::{fmt, time::Duration};
@@ -88,19 +88,22 @@ impl Fred {
     fn keep_tls_name(&self, _: &mut FredServer) {}
 }
 
+impl Configured for Fred {
+    type Config = Config;
+
+    fn from_config(config: &Config) -> Result<(Self, Address), LockError> {
+        Ok((Self { template: config.clone() }, address(config)))
+    }
+}
+
 impl Client for Fred {
     type Connection = FredConnection;
-    type Config = Config;
 
     #[cfg(feature = "__tls")]
     const TLS: TlsSupport<Self> = TlsSupport::BuiltIn(Self::secure);
     #[cfg(not(feature = "__tls"))]
     const TLS: TlsSupport<Self> =
         TlsSupport::Missing("the feature `tls-ring` or `tls-aws-lc-rs` of distlock or lock-fred");
-
-    fn from_config(config: &Config) -> Result<(Self, Address), LockError> {
-        Ok((Self { template: config.clone() }, address(config)))
-    }
 
     #[cfg(feature = "__tls")]
     fn is_secured(&self) -> bool {

@@ -3,7 +3,7 @@
 use crate::{config::address, connection::RedisRsConnection, error};
 use lock_core::LockError;
 use lock_redis::{
-    Address,
+    Address, Configured,
     client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport},
 };
 use redis::{ProtocolVersion, RedisConnectionInfo};
@@ -26,19 +26,22 @@ impl RedisRs {
     }
 }
 
+impl Configured for RedisRs {
+    type Config = redis::Client;
+
+    fn from_config(client: &redis::Client) -> Result<(Self, Address), LockError> {
+        Ok((Self::default(), address(client)?))
+    }
+}
+
 impl Client for RedisRs {
     type Connection = RedisRsConnection;
-    type Config = redis::Client;
 
     #[cfg(feature = "__tls")]
     const TLS: TlsSupport<Self> = TlsSupport::BuiltIn(Self::secure);
     #[cfg(not(feature = "__tls"))]
     const TLS: TlsSupport<Self> =
         TlsSupport::Missing("the feature `tls-ring` or `tls-aws-lc-rs` of distlock or lock-redis-rs");
-
-    fn from_config(client: &redis::Client) -> Result<(Self, Address), LockError> {
-        Ok((Self::default(), address(client)?))
-    }
 
     #[cfg(feature = "__tls")]
     fn is_secured(&self) -> bool {

@@ -74,23 +74,19 @@ pub(crate) enum ForeignStrings {
     Busy,
 }
 
-impl<C: Client> RedisBackendBuilder<C> {
-    /// Creates a builder from a URL. [`Address`] lists the accepted forms.
+/// A client whose library has its own description of a server and a login.
+pub trait Configured: Client {
+    /// The description.
+    type Config;
+
+    /// Reads the server, the login and the TLS settings.
     ///
     /// # Errors
-    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL is malformed, if a file that it
-    /// names cannot be read, or if it needs TLS and the client was built without it. The text says what to change. It
-    /// never contains the URL, which may include a password.
-    pub fn from_url(url: &str) -> Result<Self, LockError> {
-        let address = Address::parse(url)?;
-        match C::TLS {
-            TlsSupport::Missing(feature) if address.tls.is_some() => {
-                Err(LockError::invalid_url(without_tls(feature)))
-            }
-            TlsSupport::Missing(_) | TlsSupport::BuiltIn(_) => Ok(Self::new(C::default(), address)),
-        }
-    }
+    /// Returns [`LockError`] with the reason why they cannot be used.
+    fn from_config(config: &Self::Config) -> Result<(Self, Address), LockError>;
+}
 
+impl<C: Configured> RedisBackendBuilder<C> {
     /// Creates a builder with the server, the login, the database and the TLS settings of the client library: a
     /// `redis::Client` for lock-redis-rs, and a `fred::types::config::Config` for lock-fred.
     ///
@@ -106,6 +102,24 @@ impl<C: Client> RedisBackendBuilder<C> {
     pub fn from_client(config: &C::Config) -> Result<Self, LockError> {
         let (client, address) = C::from_config(config)?;
         Ok(Self::new(client, address))
+    }
+}
+
+impl<C: Client> RedisBackendBuilder<C> {
+    /// Creates a builder from a URL. [`Address`] lists the accepted forms.
+    ///
+    /// # Errors
+    /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL is malformed, if a file that it
+    /// names cannot be read, or if it needs TLS and the client was built without it. The text says what to change. It
+    /// never contains the URL, which may include a password.
+    pub fn from_url(url: &str) -> Result<Self, LockError> {
+        let address = Address::parse(url)?;
+        match C::TLS {
+            TlsSupport::Missing(feature) if address.tls.is_some() => {
+                Err(LockError::invalid_url(without_tls(feature)))
+            }
+            TlsSupport::Missing(_) | TlsSupport::BuiltIn(_) => Ok(Self::new(C::default(), address)),
+        }
     }
 
     /// Creates a builder from an address and a client that is already configured for it.

@@ -76,7 +76,7 @@ mod url;
 mod wake;
 
 pub use backend::RedisBackend;
-pub use builder::RedisBackendBuilder;
+pub use builder::{Configured, RedisBackendBuilder};
 pub use check::ConnectWarning;
 pub use client::Tls;
 pub use topology::{QuorumAddress, SentinelAddress, Topology};

@@ -25,9 +25,6 @@ pub use reply::Reply;
 pub use rustls_config::rustls_config;
 pub use tls::{ClientCertificate, Tls, TlsSupport};
 
-use crate::url::Address;
-use lock_core::LockError;
-
 /// A client library, which opens connections to Redis.
 ///
 /// Each backend has one client, which all its dials share.
@@ -35,18 +32,8 @@ pub trait Client: Default + Send + Sync + 'static {
     /// The type of its connections.
     type Connection: Connection;
 
-    /// The library's own description of a server and a login, from which
-    /// [`RedisBackendBuilder::from_client`](crate::RedisBackendBuilder::from_client) makes a builder.
-    type Config;
-
     /// The function that secures connections, if TLS was built in.
     const TLS: TlsSupport<Self>;
-
-    /// Reads the server, the login and the TLS settings from the library's own description.
-    ///
-    /// # Errors
-    /// Returns [`LockError`] with the reason why they cannot be used.
-    fn from_config(config: &Self::Config) -> Result<(Self, Address), LockError>;
 
     /// Returns `true` if the client's connections use TLS.
     fn is_secured(&self) -> bool;

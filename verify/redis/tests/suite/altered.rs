@@ -1,13 +1,9 @@
 //! A client that runs batches with an altered script, for planted bugs.
 
 use crate::client::Library;
-use lock_core::LockError;
-use lock_redis::{
-    Address,
-    client::{
-        CallError, Client, Command, Connection, Credentials, DialError, Endpoint, Events, PubSub, Reply,
-        Server, TlsSupport,
-    },
+use lock_redis::client::{
+    CallError, Client, Command, Connection, Credentials, DialError, Endpoint, Events, PubSub, Reply, Server,
+    TlsSupport,
 };
 use lock_testkit::{RawRedis, RawValue, planted::PlantedBug};
 use std::{
@@ -43,13 +39,8 @@ pub(crate) struct AlteredConnection {
 
 impl Client for Altered {
     type Connection = AlteredConnection;
-    type Config = String;
 
     const TLS: TlsSupport<Self> = TlsSupport::Missing("another client");
-
-    fn from_config(url: &String) -> Result<(Self, Address), LockError> {
-        Ok((Self::default(), Address::parse(url)?))
-    }
 
     fn is_secured(&self) -> bool {
         false

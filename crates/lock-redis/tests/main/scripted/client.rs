@@ -1,7 +1,7 @@
 //! The client of the in-memory server.
 
 use super::{Answer, Arrived, Dial, Open, Server};
-use lock_core::{LockError, backend::BackendError};
+use lock_core::backend::BackendError;
 use lock_redis::{
     Address, RedisBackendBuilder, Tls,
     client::{
@@ -91,13 +91,8 @@ impl Scripted {
 
 impl Client for Scripted {
     type Connection = ScriptedConnection;
-    type Config = String;
 
     const TLS: TlsSupport<Self> = TlsSupport::BuiltIn(Self::secure);
-
-    fn from_config(url: &String) -> Result<(Self, Address), LockError> {
-        Ok((Self::default(), Address::parse(url)?))
-    }
 
     fn is_secured(&self) -> bool {
         self.secured
@@ -249,13 +244,8 @@ pub(crate) struct WithoutTls(pub(crate) Scripted);
 
 impl Client for WithoutTls {
     type Connection = ScriptedConnection;
-    type Config = String;
 
     const TLS: TlsSupport<Self> = TlsSupport::Missing("the feature `tls` of lock-scripted");
-
-    fn from_config(url: &String) -> Result<(Self, Address), LockError> {
-        Ok((Self::default(), Address::parse(url)?))
-    }
 
     fn is_secured(&self) -> bool {
         false
