@@ -5,6 +5,7 @@ use crate::{
     client::{Client, Credentials, Login, Provider, Tls, TlsSupport},
     error::misconfigured,
     plan::Plan,
+    rules::{Channels, ForeignStrings, Releases, Rules},
     runtime,
     topology::Topology,
     url::Address,
@@ -49,29 +50,6 @@ pub struct RedisBackendBuilder<C> {
     channels: Channels,
     pub(crate) worker: Option<Worker>,
     provider: Option<Arc<Provider>>,
-}
-
-/// The channels of wake-ups in a cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Channels {
-    /// Sharded ones if every master has them.
-    Sharded,
-    Plain,
-}
-
-/// The commands of the usual release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Releases {
-    /// `HDEL` and `PUBLISH`, which the server executes in this order.
-    ByCommands,
-    ByScript,
-}
-
-/// The treatment of a lock name whose key holds a string with an expiry, as other lock implementations store it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ForeignStrings {
-    Refused,
-    Busy,
 }
 
 /// A client whose library has its own description of a server and a login.
@@ -412,16 +390,6 @@ impl<C: Client> RedisBackendBuilder<C> {
         }
         Ok(client)
     }
-}
-
-/// The settings for operations, which are the same for all servers of a backend.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rules {
-    /// The retention for locks that do not set their own.
-    pub(crate) retention: Option<Duration>,
-    pub(crate) foreign_strings: ForeignStrings,
-    pub(crate) releases: Releases,
-    pub(crate) channels: Channels,
 }
 
 impl<C: Client> RedisBackend<C> {

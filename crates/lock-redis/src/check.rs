@@ -4,15 +4,15 @@
 use crate::{
     client::{Client, Command, Connection, PubSub, Reply},
     clock::ServerClock,
-    connection::{AcceptedNode, Delivery, Dialled, ManagedConnection, answered},
-    error::{
-        RequestError, misconfigured, printable, unexpected_reply, while_connecting, without_sharded_channels,
-    },
+    connection::{AcceptedNode, Admission, Delivery, Dialled, ManagedConnection, answered},
+    error::{RequestError, misconfigured, unexpected_reply, while_connecting, without_sharded_channels},
     info::Info,
     keys::Keys,
     script::{self, Words},
+    text::printable,
     wake::Subscriptions,
 };
+use futures_util::future::BoxFuture;
 use lock_core::{
     backend::{BackendError, BackendErrorKind, ProcessId},
     clock::UtcTime,
@@ -181,20 +181,19 @@ pub(crate) fn not_in_cluster(error: RequestError) -> BackendError {
 }
 
 /// The checks of a cluster node that connects after the others.
-pub(crate) struct Admission {
+pub(crate) struct LateNode {
     pubsub: PubSub,
     /// Keys in a slot of the node, if it is known to serve one.
     keys: Option<Keys>,
     passed: AtomicBool,
 }
 
-impl Admission {
+impl LateNode {
     pub(crate) fn new(pubsub: PubSub, keys: Option<Keys>) -> Self {
         Self { pubsub, keys, passed: AtomicBool::new(false) }
     }
 
-    /// Checks the node, until it has passed once.
-    pub(crate) async fn check<T: Connection>(&self, dialled: &Dialled<T>) -> Result<(), BackendError> {
+    async fn checked<T: Connection>(&self, dialled: &Dialled<T>) -> Result<(), BackendError> {
         if self.passed.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -211,6 +210,13 @@ impl Admission {
         }
         self.passed.store(true, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+impl<C: Client> Admission<C> for LateNode {
+    /// Checks the node, until it has passed once.
+    fn check<'a>(&'a self, dialled: &'a Dialled<C::Connection>) -> BoxFuture<'a, Result<(), BackendError>> {
+        Box::pin(self.checked(dialled))
     }
 }
 

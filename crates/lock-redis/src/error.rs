@@ -12,6 +12,7 @@ pub(crate) use topology::{
 use crate::{
     client::{CallError, Server},
     cluster::Redirection,
+    text::printable,
 };
 use lock_core::{
     LockError,
@@ -368,17 +369,6 @@ fn first_words(details: &str) -> String {
         return "NOAUTH, the server requires a password".to_owned();
     }
     printable(line.trim_end_matches('.')).chars().take(200).collect()
-}
-
-/// Escapes the characters that do not print: a server must not control the terminal that shows its errors.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut printed, c| {
-        match c {
-            '\\' | '"' | '\'' => printed.push(c),
-            c => printed.extend(c.escape_debug()),
-        }
-        printed
-    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! One attempt to connect: to one server, to the master that sentinels name, or to a cluster.
 
 use crate::{
-    builder::Rules,
     check::{self, ConnectWarning, Expected},
     client::{Client, Login, PubSub},
     clock::ServerClock,
@@ -9,6 +8,7 @@ use crate::{
     connection::{Dialer, ManagedConnection, Purpose, Target},
     error::misconfigured,
     route::{OneServer, Route},
+    rules::Rules,
     sentinel::{Follower, Sentinels},
     shared::Shared,
     topology::Topology,

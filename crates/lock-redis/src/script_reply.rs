@@ -2,12 +2,12 @@
 //! error.
 
 use crate::{
-    builder::ForeignStrings,
     client::Reply as RawReply,
     connection::Trust,
     error::{
         RequestError, misdated_reply, refused_by_script, server_error, unacknowledged, unexpected_reply,
     },
+    rules::ForeignStrings,
 };
 use bytes::Bytes;
 use lock_core::{

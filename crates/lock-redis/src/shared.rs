@@ -1,19 +1,19 @@
 //! State shared by the requests to one server: its connections, its clock, and warnings that are logged once.
 
 use crate::{
-    builder::Rules,
     client::{Client, PubSub, Server},
     clock::ServerClock,
-    cluster::{Membership, Redirected},
+    cluster::Redirection,
     connection::{Delivery, ManagedConnection, ReplaceReason},
     error::RequestError,
     quorum,
+    rules::Rules,
     script::Script,
     script_reply::ScriptReply,
     wake::Subscriptions,
 };
 use lock_core::{LockName, backend::Operation};
-use std::sync::{Once, OnceLock};
+use std::sync::{Once, OnceLock, Weak};
 use tokio::time::Instant;
 
 /// One server, as the backend and its request task use it.
@@ -28,12 +28,36 @@ pub(crate) struct Shared<C: Client> {
     pub(crate) rules: Rules,
     pub(crate) pubsub: PubSub,
     /// The membership in a cluster, if this is a node of one.
-    pub(crate) cluster: Option<Membership<C>>,
+    pub(crate) cluster: Option<Membership>,
     /// The place in a quorum, if this is a node of one.
     pub(crate) place: OnceLock<quorum::Membership>,
     /// Ensures that the warning about foreign counters is logged only once. In a fleet that shares fenced locks with
     /// Redisson, it applies to every name.
     foreign_counters: Once,
+}
+
+/// The membership of a node in its cluster.
+pub(crate) struct Membership {
+    pub(crate) cluster: Weak<dyn OtherNodes>,
+    /// The node.
+    pub(crate) server: Server,
+}
+
+/// The cluster, as its nodes use it.
+pub(crate) trait OtherNodes: Send + Sync {
+    /// Accepts an operation that was sent to a node that does not serve it.
+    fn redirect(&self, redirected: Redirected);
+
+    /// Requests another read of the slots.
+    fn look(&self);
+}
+
+/// An operation, and the redirection with which a node rejected it.
+pub(crate) struct Redirected {
+    pub(crate) operation: Operation,
+    pub(crate) redirection: Redirection,
+    /// The node that replied, if one was queried.
+    pub(crate) by: Option<Server>,
 }
 
 impl<C: Client> Shared<C> {
@@ -71,7 +95,7 @@ impl<C: Client> Shared<C> {
     }
 
     /// Makes this server a node of a cluster.
-    pub(crate) fn node_of(self, cluster: Membership<C>) -> Self {
+    pub(crate) fn node_of(self, cluster: Membership) -> Self {
         Self { cluster: Some(cluster), ..self }
     }
 

@@ -43,5 +43,5 @@ pub(crate) use backfill::PlannedBackfill;
 pub(crate) use command::{ClaimOutcome, Command, Due, EffectiveControls};
 pub(crate) use missed::{Budget, previous};
 pub(crate) use peers::{NODE_LEASE, Peers};
-pub(crate) use planned_job::BUSY;
 pub(crate) use planner::Planner;
+pub(crate) use room::BUSY;

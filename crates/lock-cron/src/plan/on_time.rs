@@ -18,8 +18,8 @@ use super::{
     command::{ClaimOutcome, Command, Due},
     missed,
     peers::Peers,
-    planned_job::{CLAIM_RETRY_PAUSE, PlannedJob},
-    room::Room,
+    planned_job::PlannedJob,
+    room::{CLAIM_RETRY_PAUSE, Room},
 };
 use crate::{observer::SkipReason, options::Placement, time::UtcTime};
 use lock_core::LockName;

@@ -14,13 +14,6 @@ use lock_core::{__private::Backoff, LockName};
 use lock_ledger::{CatchUp, Skip};
 use std::{mem, time::Duration};
 
-/// The delay before a claim is repeated.
-pub(super) const CLAIM_RETRY_PAUSE: Duration = Duration::from_millis(250);
-
-/// The back-off of a claim while other runs of its job or pool are open. It is reset when one of them ends on this
-/// node.
-pub(crate) const BUSY: Backoff = Backoff::new(CLAIM_RETRY_PAUSE, Duration::from_secs(5));
-
 #[derive(Debug)]
 pub(super) struct PlannedJob {
     pub(super) schedule: Schedule,

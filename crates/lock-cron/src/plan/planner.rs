@@ -7,8 +7,8 @@ use super::{
     on_time::OnTimeRuns,
     peers::Peers,
     pending::{PendingRun, PendingRuns},
-    planned_job::{BUSY, CLAIM_RETRY_PAUSE, PlannedJob},
-    room::Room,
+    planned_job::PlannedJob,
+    room::{BUSY, CLAIM_RETRY_PAUSE, Room},
 };
 use crate::{observer::SkipReason, schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_core::LockName;

@@ -6,10 +6,16 @@
 //! all jobs in the pool. A pool's claims are sent one at a time, so even if many jobs wait for a
 //! slot, there are few requests.
 
-use super::planned_job::BUSY;
 use crate::{terms::JobTerms, time::UtcTime};
 use lock_core::{__private::Backoff, LockName};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
+
+/// The delay before a claim is repeated.
+pub(super) const CLAIM_RETRY_PAUSE: Duration = Duration::from_millis(250);
+
+/// The back-off of a claim while other runs of its job or pool are open. It is reset when one of them ends on this
+/// node.
+pub(crate) const BUSY: Backoff = Backoff::new(CLAIM_RETRY_PAUSE, Duration::from_secs(5));
 
 /// The room for further runs.
 #[derive(Debug, Default)]

@@ -20,22 +20,20 @@ mod routes;
 mod slots;
 mod task;
 
-pub(crate) use node::Membership;
-pub(crate) use redirect::Redirected;
 pub(crate) use slots::{Redirection, slot_of};
 
 use crate::{
-    builder::{Channels, Rules},
-    check::{self, Admission, Checked, ConnectWarning, Expected},
+    check::{self, Checked, ConnectWarning, Expected, LateNode},
     client::{Client, Login, PubSub, Server},
     clock::ServerClock,
     connection::{Dialer, ManagedConnection, Purpose, Stragglers, Target},
     error::{self, RequestError, is_refusal, runtime_ended, while_connecting},
     keys::Keys,
     pipeline::{fail_elsewhere, slot},
+    rules::{Channels, Rules},
     script::Script,
     script_reply::ScriptReply,
-    shared::Shared,
+    shared::{OtherNodes, Redirected, Shared},
     sync::lock,
     wake::Subscriptions,
 };
@@ -206,14 +204,6 @@ impl<C: Client> Cluster<C> {
         }
     }
 
-    /// Accepts an operation that was sent to a node that does not serve it.
-    pub(crate) fn redirect(&self, redirected: Redirected) {
-        // The task only ends with the runtime.
-        if let Err(refused) = self.redirected.send(redirected) {
-            fail_elsewhere(refused.0.operation);
-        }
-    }
-
     /// Runs a script on the node that serves its keys.
     pub(crate) async fn run(
         &self,
@@ -252,11 +242,6 @@ impl<C: Client> Cluster<C> {
 
     pub(crate) fn pubsub(&self) -> PubSub {
         self.pubsub
-    }
-
-    /// Requests another read of the slots.
-    pub(crate) fn look(&self) {
-        self.look.notify_one();
     }
 
     pub(crate) fn attach(&self, listener: Weak<dyn WakeListener>) -> SubscriberId {
@@ -334,13 +319,13 @@ async fn limited<C: Client, T>(
 impl<C: Client> Settings<C> {
     /// Starts connecting to a node, which is checked when it answers.
     fn begin(&self, server: &Server, pubsub: PubSub, look: &Arc<Notify>, keys: Option<Keys>) -> Part<C> {
-        let dialer = Arc::new(self.dialer(server, look, Some(Admission::new(pubsub, keys))));
+        let dialer = Arc::new(self.dialer(server, look, Some(LateNode::new(pubsub, keys))));
         let connection = ManagedConnection::begin(dialer.clone(), Purpose::Requests);
         let subscriptions = Subscriptions::begin(dialer, pubsub, Some(look.clone()));
         (connection, subscriptions, ServerClock::default())
     }
 
-    fn dialer(&self, server: &Server, lost: &Arc<Notify>, admission: Option<Admission>) -> Dialer<C> {
+    fn dialer(&self, server: &Server, lost: &Arc<Notify>, admission: Option<LateNode>) -> Dialer<C> {
         let endpoint = crate::client::Endpoint { server: server.clone(), database: None };
         Dialer {
             client: self.client.clone(),
@@ -348,7 +333,20 @@ impl<C: Client> Settings<C> {
             login: self.login.clone(),
             limit: self.limit,
             lost: Some(lost.clone()),
-            admission,
+            admission: admission.map(|node| Box::new(node) as _),
         }
+    }
+}
+
+impl<C: Client> OtherNodes for Cluster<C> {
+    fn redirect(&self, redirected: Redirected) {
+        // The task only ends with the runtime.
+        if let Err(refused) = self.redirected.send(redirected) {
+            fail_elsewhere(refused.0.operation);
+        }
+    }
+
+    fn look(&self) {
+        self.look.notify_one();
     }
 }

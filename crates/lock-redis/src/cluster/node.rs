@@ -6,7 +6,7 @@ use crate::{
     clock::ServerClock,
     connection::ManagedConnection,
     pipeline::RequestPipeline,
-    shared::Shared,
+    shared::{Membership, Shared},
     wake::Subscriptions,
 };
 use lock_core::backend::{SubscriberId, WakeListener};
@@ -29,13 +29,6 @@ pub(crate) struct Node<C: Client> {
 
 /// The connections of a node, and its clock.
 pub(super) type Part<C> = (ManagedConnection<C>, Subscriptions<C>, ServerClock);
-
-/// The membership of a node in its cluster.
-pub(crate) struct Membership<C: Client> {
-    pub(crate) cluster: Weak<Cluster<C>>,
-    /// The node.
-    pub(crate) server: Server,
-}
 
 impl<C: Client> Node<C> {
     pub(super) fn new(

@@ -13,8 +13,8 @@ use crate::{
     pipeline::{Operations, alone, complete, is_worth_sending, leave_out, slot},
     script::Script,
     script_reply::ScriptReply,
+    shared::Redirected,
 };
-use lock_core::backend::Operation;
 use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 
@@ -25,14 +25,6 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_m
 const AT_ONCE: usize = 2;
 /// The time limit for requests without their own limit.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// An operation, and the redirection with which a node rejected it.
-pub(crate) struct Redirected {
-    pub(crate) operation: Operation,
-    pub(crate) redirection: Redirection,
-    /// The node that replied, if one was queried.
-    pub(crate) by: Option<Server>,
-}
 
 /// Sends an operation to the nodes to which it is redirected, until one serves it or its caller is gone.
 pub(super) async fn follow<C: Client>(cluster: &Cluster<C>, redirected: Redirected) {

@@ -1,10 +1,7 @@
 //! The cluster's task, which reads the slots and sends redirected operations.
 
-use super::{
-    Cluster, discover,
-    redirect::{Redirected, follow},
-};
-use crate::{client::Client, pauses::jittered};
+use super::{Cluster, discover, redirect::follow};
+use crate::{client::Client, pauses::jittered, shared::Redirected};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::{sync::Arc, time::Duration};
 use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};

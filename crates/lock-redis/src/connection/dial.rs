@@ -2,7 +2,6 @@
 
 use super::{Dialled, Trust, answered};
 use crate::{
-    check::Admission,
     client::{Client, Command, DialError, DialErrorKind, Endpoint, Events, Listener, Login, Server},
     error,
     info::Info,
@@ -10,6 +9,7 @@ use crate::{
     secret::Secrets,
     sentinel::Sentinels,
 };
+use futures_util::future::BoxFuture;
 use lock_core::backend::{BackendError, BackendErrorKind};
 use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 use tokio::{
@@ -18,7 +18,7 @@ use tokio::{
 };
 
 /// The settings of every dial.
-pub(crate) struct Dialer<C> {
+pub(crate) struct Dialer<C: Client> {
     pub(crate) client: Arc<C>,
     pub(crate) target: Target<C>,
     pub(crate) login: Login,
@@ -27,7 +27,12 @@ pub(crate) struct Dialer<C> {
     /// Notified when a connection is lost.
     pub(crate) lost: Option<Arc<Notify>>,
     /// The checks that the server must pass before it gets requests, if it was not checked before.
-    pub(crate) admission: Option<Admission>,
+    pub(crate) admission: Option<Box<dyn Admission<C>>>,
+}
+
+/// The checks that a server must pass before it gets requests.
+pub(crate) trait Admission<C: Client>: Send + Sync {
+    fn check<'a>(&'a self, dialled: &'a Dialled<C::Connection>) -> BoxFuture<'a, Result<(), BackendError>>;
 }
 
 /// The longest time limit of a dial, a century: the clock of a process cannot count to every duration.

@@ -9,7 +9,7 @@ mod supervisor;
 mod trust;
 
 pub(crate) use accepted_node::AcceptedNode;
-pub(crate) use dial::{Dialer, Purpose, Target};
+pub(crate) use dial::{Admission, Dialer, Purpose, Target};
 pub(crate) use outage::Outage;
 pub(crate) use stragglers::Stragglers;
 pub(crate) use trust::Trust;

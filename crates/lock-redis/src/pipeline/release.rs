@@ -10,12 +10,12 @@
 
 use super::operation::lease;
 use crate::{
-    builder::Releases,
     client::{Client, Command, Connection, Reply},
     cluster::Redirection,
     connection::Dialled,
     error::{RequestError, Unanswered, not_woken, unexpected_reply},
     keys,
+    rules::Releases,
     script::RELEASE,
     script_reply::{self, ScriptReply},
     shared::Shared,

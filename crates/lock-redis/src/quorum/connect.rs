@@ -7,16 +7,18 @@ use super::{
 };
 use crate::{
     backend::RedisBackend,
-    builder::{ForeignStrings, RedisBackendBuilder, Rules},
+    builder::RedisBackendBuilder,
     check::Expected,
     client::{Client, Command, PubSub, Reply, Server},
     clock::ServerClock,
     connection::{Dialer, ManagedConnection, Purpose, Stragglers, Target},
-    error::{is_refusal, misconfigured, named, printable},
+    error::{is_refusal, misconfigured, named},
     plan::{Settings, one_server},
     route::{OneServer, Route},
+    rules::{ForeignStrings, Rules},
     runtime,
     shared::Shared,
+    text::printable,
     topology::{QuorumAddress, Topology},
     url::Address,
     wake::Subscriptions,
@@ -30,7 +32,7 @@ use lock_core::{
 use std::sync::Arc;
 
 /// A server that may become a node.
-struct Candidate<C> {
+struct Candidate<C: Client> {
     server: Server,
     dialer: Arc<Dialer<C>>,
     place: Membership,
@@ -180,7 +182,7 @@ fn begin<C: Client>(
     RedisBackend::new(route, Vec::new(), worker.clone())
 }
 
-fn no_majority<C>(
+fn no_majority<C: Client>(
     candidates: &[Candidate<C>],
     opened: &[Result<RedisBackend<impl Client>, BackendError>],
     majority: usize,
