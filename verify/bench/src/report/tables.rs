@@ -1,4 +1,4 @@
-//! Formats a report as text, for a terminal or as Markdown for `docs/performance.md`.
+//! Formats a report as text, for a terminal or as Markdown for `README.md`.
 
 use super::{CaseReport, Report, Row, spread::Spread};
 use comfy_table::{Cell, CellAlignment, Table, presets};
