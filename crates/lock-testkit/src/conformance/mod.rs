@@ -41,32 +41,58 @@ mod list;
 mod listener;
 mod team;
 
+#[doc(hidden)]
+pub mod acquire;
+#[doc(hidden)]
 pub mod backfill;
+#[doc(hidden)]
 pub mod cancel;
+#[doc(hidden)]
 pub mod claim;
+#[doc(hidden)]
+pub mod concurrency;
+#[doc(hidden)]
 pub mod control;
-pub mod freeing;
+#[doc(hidden)]
+pub mod expiry;
+#[doc(hidden)]
 pub mod heartbeat;
+#[doc(hidden)]
 pub mod holding;
+#[doc(hidden)]
 pub mod instance;
-pub mod lasting;
-pub mod late;
+#[doc(hidden)]
 pub mod locking;
+#[doc(hidden)]
 pub mod naming;
+#[doc(hidden)]
+pub mod not_after;
+#[doc(hidden)]
 pub mod once;
+#[doc(hidden)]
 pub mod overlap;
+#[doc(hidden)]
 pub mod payload;
+#[doc(hidden)]
 pub mod pool;
-pub mod racing;
+#[doc(hidden)]
+pub mod release;
+#[doc(hidden)]
 pub mod reporting;
+#[doc(hidden)]
 pub mod retry;
+#[doc(hidden)]
 pub mod run;
+#[doc(hidden)]
 pub mod skip;
+#[doc(hidden)]
 pub mod summary;
-pub mod taking;
+#[doc(hidden)]
 pub mod tokens;
+#[doc(hidden)]
 pub mod waiting;
-pub mod waking;
+#[doc(hidden)]
+pub mod wake_ups;
 
 use crate::contender;
 pub use harness::{Harness, LedgerHarness};

@@ -63,37 +63,37 @@ fn every_bug_has_a_test() {
 
 caught! {
     delete_without_compare: DeleteWithoutCompare
-        by freeing::a_release_never_touches_anothers_lease, freeing::a_repeated_release_leaves_the_next_holder_alone;
-    renewal_without_compare: RenewWithoutCompare by lasting::a_renewal_does_not_touch_anothers_lease;
+        by release::a_release_never_touches_anothers_lease, release::a_repeated_release_leaves_the_next_holder_alone;
+    renewal_without_compare: RenewWithoutCompare by expiry::a_renewal_does_not_touch_anothers_lease;
     renewal_that_creates: RenewalCreates
-        by lasting::a_renewal_never_creates, lasting::an_ended_lease_cannot_be_renewed;
-    counted_depth: CountsDepth by taking::a_repeated_acquire_is_freed_by_one_release;
-    repeat_that_resets_the_depth: RepeatResetsDepth by taking::a_repeated_acquire_keeps_the_depth;
+        by expiry::a_renewal_never_creates, expiry::an_ended_lease_cannot_be_renewed;
+    counted_depth: CountsDepth by acquire::a_repeated_acquire_is_freed_by_one_release;
+    repeat_that_resets_the_depth: RepeatResetsDepth by acquire::a_repeated_acquire_keeps_the_depth;
     reentry_that_creates: ReentryCreates
-        by taking::a_re_entry_of_a_gone_lease_creates_nothing, lasting::an_ended_lease_cannot_be_re_entered;
-    late_acquire: IgnoresNotAfter by late::a_late_acquire_creates_nothing, late::a_late_acquire_draws_no_token,
-        late::a_late_renewal_or_re_entry_lengthens_nothing;
+        by acquire::a_re_entry_of_a_gone_lease_creates_nothing, expiry::an_ended_lease_cannot_be_re_entered;
+    late_acquire: IgnoresNotAfter by not_after::a_late_acquire_creates_nothing, not_after::a_late_acquire_draws_no_token,
+        not_after::a_late_renewal_or_re_entry_lengthens_nothing;
     shortened_expiry: ShortensExpiry
-        by lasting::a_shorter_renewal_does_not_lower_the_expiry, lasting::a_shorter_re_entry_does_not_lower_the_expiry;
-    reentry_not_extended: ReentryNotExtended by taking::a_re_entry_raises_the_expiry;
+        by expiry::a_shorter_renewal_does_not_lower_the_expiry, expiry::a_shorter_re_entry_does_not_lower_the_expiry;
+    reentry_not_extended: ReentryNotExtended by acquire::a_re_entry_raises_the_expiry;
     lease_that_never_ends: LeaseNeverEnds
-        by lasting::an_ended_lease_is_free_for_the_next, lasting::a_lease_lasts_as_long_as_asked_and_no_longer;
-    lease_that_ends_early: LeaseEndsEarly by lasting::a_lease_lasts_as_long_as_asked_and_no_longer;
-    check_then_set: CheckThenSet by racing::of_many_acquires_at_once_one_is_granted;
+        by expiry::an_ended_lease_is_free_for_the_next, expiry::a_lease_lasts_as_long_as_asked_and_no_longer;
+    lease_that_ends_early: LeaseEndsEarly by expiry::a_lease_lasts_as_long_as_asked_and_no_longer;
+    check_then_set: CheckThenSet by concurrency::of_many_acquires_at_once_one_is_granted;
     constant_token: ConstantToken by tokens::tokens_grow_from_holder_to_holder;
     unreserved_range: UnreservedRange by tokens::a_range_is_no_longer_than_asked_and_is_never_given_again;
     ignored_floor: IgnoresFloor by tokens::tokens_exceed_the_floor;
-    late_subscription: SubscribesLate by waking::a_release_wakes_who_watches;
-    endless_subscription: NeverUnsubscribes by waking::no_wake_up_after_unwatching;
-    partial_release_that_notifies: NotifiesPartialRelease by waking::a_release_to_a_depth_wakes_nobody;
+    late_subscription: SubscribesLate by wake_ups::release_wakes_subscribers;
+    endless_subscription: NeverUnsubscribes by wake_ups::no_wake_up_after_unwatching;
+    partial_release_that_notifies: NotifiesPartialRelease by wake_ups::a_release_to_a_depth_wakes_nobody;
     release_that_notifies_nobody: NeverNotifies
         by waiting::a_waiter_is_woken_by_a_release_elsewhere, waiting::a_try_does_not_overtake_a_waiter;
-    undo_that_notifies: AlwaysNotifies by waking::a_release_without_publishing_wakes_nobody;
+    undo_that_notifies: AlwaysNotifies by wake_ups::a_release_without_publishing_wakes_nobody;
     force_without_compare: ForceWithoutCompare
-        by freeing::a_repeated_forced_release_leaves_the_next_holder_alone;
-    hidden_holder: HidesOtherHolder by freeing::a_release_never_touches_anothers_lease;
-    shuffled_renewals: ShufflesRenewals by lasting::many_renewals_answer_in_order_and_each_for_itself;
-    one_duration_for_all: OneDurationForAll by lasting::each_renewal_has_its_own_duration;
+        by release::a_repeated_forced_release_leaves_the_next_holder_alone;
+    hidden_holder: HidesOtherHolder by release::a_release_never_touches_anothers_lease;
+    shuffled_renewals: ShufflesRenewals by expiry::many_renewals_answer_in_order_and_each_for_itself;
+    one_duration_for_all: OneDurationForAll by expiry::each_renewal_has_its_own_duration;
     falling_server_time: ServerTimeFalls by reporting::every_answer_carries_a_server_time_that_does_not_fall;
     names_without_case: IgnoresCase by naming::names_that_look_alike_are_different_locks;
     cut_names: CutsNames by naming::names_with_one_hash_tag_are_different_locks;

@@ -12,7 +12,7 @@ use super::{
 use lock_core::backend::{ForceReleaseRequest, ForceReleased, NotifyWaiters, Released};
 
 /// A release after the acknowledgement wakes subscribers, including another client's subscribers.
-pub async fn a_release_wakes_who_watches(h: &impl Harness) {
+pub async fn release_wakes_subscribers(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("wake"));
     let other = h.another(&store).await;
     let Some(listener) = Listener::watching(&other, &name).await else { return };
@@ -152,7 +152,7 @@ pub async fn a_forced_release_wakes(h: &impl Harness) {
 
 /// Two identical subscriptions count as one. Each release causes one wake-up, and one unsubscribe
 /// ends both.
-pub async fn watching_twice_is_watching_once(h: &impl Harness) {
+pub async fn second_subscription_changes_nothing(h: &impl Harness) {
     let (store, name) = (h.store().await, h.name("watch-twice"));
     let Some(listener) = Listener::watching(&store, &name).await else { return };
     listener.watch(&name).await;
