@@ -11,7 +11,7 @@ use crate::{
 use axum::{body::Bytes, http::Response};
 use distlock::{
     FencingToken,
-    tower::idempotency::{AnyIdempotencyStore, Attempt, StoreError as RecordError},
+    tower::idempotency::{AnyIdempotencyStore, Attempt},
 };
 
 /// A transaction of a holder that the fence let pass. No newer holder can pass before it ends, because it has locked the
@@ -126,9 +126,7 @@ impl Fenced {
     /// an attempt that lost it can still be the newest holder of the product's.
     pub(crate) async fn check_latest(&mut self, attempt: Option<&Attempt>) -> Result<(), StoreError> {
         let Some(attempt) = attempt else { return Ok(()) };
-        let owned = "select name from idempotency_records where name = $1 and token = $2 and status is null";
-        let owned = sqlx::query(owned).bind(attempt.name().as_str()).bind(attempt.fencing_token().as_i64());
-        owned.fetch_optional(&mut *self.tx).await?.map(drop).ok_or(StoreError::Superseded)
+        Ok(AnyIdempotencyStore::check_in(&mut self.tx, attempt).await?)
     }
 
     /// Writes a new intent.
@@ -190,11 +188,7 @@ impl Fenced {
         attempt: &Attempt,
         answer: &Response<Bytes>,
     ) -> Result<(), StoreError> {
-        let recorded = AnyIdempotencyStore::complete_in(&mut self.tx, attempt, answer).await;
-        recorded.map_err(|error| match error {
-            RecordError::Superseded => StoreError::Superseded,
-            error => StoreError::Record(error),
-        })
+        Ok(AnyIdempotencyStore::complete_in(&mut self.tx, attempt, answer).await?)
     }
 
     /// Commits the transaction.

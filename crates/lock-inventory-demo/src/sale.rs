@@ -134,8 +134,7 @@ fn print(without: &Sale, with: &Sale) {
         println!("{what:44}{:>14}{:>14}", value(without), value(with));
     };
     let cents = |cents: i64| Cents::new(cents).to_string();
-    println!();
-    println!("{:44}{:>14}{:>14}", "", "without lock", "with lock");
+    println!("\n{:44}{:>14}{:>14}", "", "without lock", "with lock");
     row("units for sale", &|sale| sale.audit.supplied.to_string());
     row("units sold", &|sale| sale.audit.sold.to_string());
     row("units sold that do not exist", &|sale| sale.audit.oversold.to_string());

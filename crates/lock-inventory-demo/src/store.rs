@@ -29,6 +29,15 @@ pub enum StoreError {
     Record(#[source] RecordError),
 }
 
+impl From<RecordError> for StoreError {
+    fn from(error: RecordError) -> Self {
+        match error {
+            RecordError::Superseded => Self::Superseded,
+            error => Self::Record(error),
+        }
+    }
+}
+
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
         Self::Database(error.into())
@@ -79,7 +88,7 @@ impl Store {
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let database = Database::open(url, &sqlx::migrate!("migrations/shop")).await?;
         let store = Self { database };
-        store.records().create_table().await.map_err(StoreError::Record)?;
+        store.records().create_table().await?;
         Ok(store)
     }
 

@@ -30,6 +30,9 @@ const READ: &str = "select fingerprint, status, headers, body from idempotency_r
 const COMPLETE: &str = "
 update idempotency_records set status = $3, headers = $4, body = $5 where name = $1 and token = $2 and status is null";
 
+/// Parameters: name, token.
+const OWNED: &str = "select name from idempotency_records where name = $1 and token = $2 and status is null";
+
 const ABANDON: &str = "delete from idempotency_records where name = $1 and token = $2 and status is null";
 
 const PURGE: &str = "delete from idempotency_records where expires_at <= $1";

@@ -31,7 +31,7 @@ macro_rules! conformance {
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-fn request(token: u64) -> BeginRequest {
+pub(crate) fn request(token: u64) -> BeginRequest {
     let now = SystemTime::UNIX_EPOCH + 20_000 * DAY;
     BeginRequest {
         name: LockName::from_static("idempotency:u7:k"),
@@ -42,7 +42,7 @@ fn request(token: u64) -> BeginRequest {
     }
 }
 
-fn attempt(token: u64) -> Attempt {
+pub(crate) fn attempt(token: u64) -> Attempt {
     Attempt::new(request(token).name, FencingToken::new(token), 1)
 }
 

@@ -86,3 +86,23 @@ async fn purge_removes_only_expired_records() {
     let retry = BeginRequest { token: FencingToken::new(2), ..named("b", now + Duration::from_secs(61)) };
     assert!(matches!(store.begin(&retry).await, Ok(Begun::Started { number: 2 })));
 }
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn only_the_newest_attempt_without_a_response_passes_the_check() {
+    use super::conformance::{attempt, request};
+    use lock_tower::idempotency::SqliteIdempotencyStore as Records;
+
+    let pool = pool().await;
+    let store = Records::new(pool.clone());
+    store.create_table().await.unwrap();
+    let check = async |token| Records::check_in(&mut pool.acquire().await.unwrap(), &attempt(token)).await;
+    assert!(matches!(check(1).await, Err(StoreError::Superseded)), "no record");
+    store.begin(&request(1)).await.unwrap();
+    assert!(check(1).await.is_ok());
+    store.begin(&request(2)).await.unwrap();
+    assert!(matches!(check(1).await, Err(StoreError::Superseded)), "a newer attempt");
+    assert!(check(2).await.is_ok());
+    store.complete(&attempt(2), &http::Response::new(bytes::Bytes::new())).await.unwrap();
+    assert!(matches!(check(2).await, Err(StoreError::Superseded)), "a response");
+}
