@@ -260,7 +260,8 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
-    /// Returns the intents that have been open for longer than this, oldest first.
+    /// Returns the intents that have been open for longer than this, in random order, so that some whose payments always fail
+    /// do not keep the others waiting for ever.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the database fails.
@@ -270,7 +271,7 @@ impl Store {
     pub async fn open_intents(&self, older_than: Duration) -> Result<Vec<(OrderKey, Sku)>, StoreError> {
         let opened_by = now().saturating_sub(i64::try_from(older_than.as_secs()).unwrap_or(i64::MAX));
         let open = "select key, sku from intents where state in ('open', 'refunding') and opened_at <= $1 \
-                    order by opened_at";
+                    order by random()";
         Ok(sqlx::query_as(open).bind(opened_by).fetch_all(self.pool()).await?)
     }
 }
