@@ -35,11 +35,12 @@ use std::{
 };
 
 /// Exported items that are not printable types.
-const TRAITS_AND_CONSTANTS: [&str; 14] = [
+const TRAITS_AND_CONSTANTS: [&str; 15] = [
     "Backend",
     "Pipeline",
     "Directory",
     "Clock",
+    "Configured",
     "Connector",
     "LockObserver",
     "WakeListener",
