@@ -154,6 +154,15 @@ impl LockGuard {
     }
 
     /// Sets a note on this hold; see [`Hold::note`].
+    ///
+    /// ```
+    /// # use lock_core::{LockFactory, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let locks = LockFactory::new(MemoryBackend::new());
+    /// let guard = locks.named("import")?.acquire().await?;
+    /// guard.note("42 %");
+    /// # Ok(()) }
+    /// ```
     pub fn note(&self, text: impl AsRef<str>) {
         self.hold.note(text.as_ref());
     }

@@ -88,7 +88,7 @@ async fn wait_beyond_the_limit_is_refused() {
 async fn unsupported_urls_are_refused_without_showing_secrets() {
     let connectors = Connectors::default();
     let cases = [
-        ("redis://user:s3cret@host", "add the crate `lock-fred`"),
+        ("redis://user:s3cret@host", "pass the connector of the crate that serves it"),
         ("ftp://user:s3cret@host", "the scheme `ftp` is not supported (supported: memory)"),
         ("", "it has no scheme"),
         ("s3cret@host", "it has no scheme"),

@@ -40,7 +40,7 @@ struct Body {
 }
 
 impl Outcome {
-    /// Reason of a stale holder: a newer one had already read the stock. Whoever comes next with the key, or a job, decides
+    /// Reason of a stale holder: a newer one had already read the stock. The next request with the key, or a job, decides
     /// about the order.
     pub const STALE: &str = "stale-holder";
     /// Reason for a refused order: too few units are left.

@@ -32,18 +32,18 @@ pub(crate) struct Customer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
-    /// Whether the shop suggests to repeat the request.
+    /// Returns `true` if the shop suggests to repeat the request.
     pub(crate) retry: bool,
     pub(crate) text: String,
 }
 
 impl Reply {
-    /// Whether the order is decided. An error of a server decides nothing, also one without `Retry-After`.
+    /// Returns `true` if the order is decided. An error of a server decides nothing, also one without `Retry-After`.
     pub(crate) fn is_final(&self) -> bool {
         !self.retry && !self.status.is_server_error()
     }
 
-    /// Whether the order exists.
+    /// Returns `true` if the order exists.
     pub(crate) fn is_sold(&self) -> bool {
         self.status == StatusCode::CREATED || self.status == StatusCode::OK
     }
