@@ -177,8 +177,8 @@ impl LockOptions {
     /// [`StillHeld { depth: 0 }`](crate::ReleaseOutcome::StillHeld); the factory frees the lock when the time has
     /// passed, even if the work failed or panicked, or its future was dropped. If the process ends or the factory is
     /// [shut down](crate::LockFactory::shutdown) before that time, the lock stays taken until its lease expires. A
-    /// forced release frees the lock earlier, and so does a store that loses its data. Re-entries do not change the
-    /// time. Such a lock is not handed over within the process, and its owner must wait like any other. Every grant
+    /// forced release frees the lock earlier, and so does a store that loses its data. A fixed lease, which begins in the
+    /// store, ends before that time if the process heard late of the grant. Re-entries do not change the time. Such a lock is not handed over within the process, and its owner must wait like any other. Every grant
     /// counts: a lock that a [set](crate::set) acquired before the set gave up also stays taken.
     ///
     /// ```

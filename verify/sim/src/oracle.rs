@@ -282,7 +282,11 @@ impl Oracle {
         if !terms.min_hold.is_zero() {
             let minimum = micros(terms.min_hold);
             // Clocks of processes and stores have different speeds.
-            let until = (held.since + minimum - minimum / 100).saturating_sub(SLACK);
+            let mut until = (held.since + minimum - minimum / 100).saturating_sub(SLACK);
+            if terms.every.is_none() {
+                // A fixed lease ends, although its process may have heard of it late.
+                until = until.min(now + micros(hold.remaining()));
+            }
             self.names.entry(hold.name().clone()).or_default().kept = Some(Kept { by: id, until });
         }
         held.taken = Some(Taken { hold: hold.clone(), terms, key, until: now });

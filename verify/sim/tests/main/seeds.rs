@@ -9,6 +9,8 @@ const SEEDS: Seeds<'_> = Seeds {
         // A process that had not heard from the store set the time limit of an acquire by its own clock, which was
         // ahead.
         7_595_975_020_226_559_063,
+        // The oracle expected a minimum beyond the end of a fixed lease, of which the process heard late.
+        7_906_146_710_550_912_025,
     ],
     fresh: 900,
 };
