@@ -135,8 +135,8 @@ impl Hold {
     ///
     /// Notes are for people. They are truncated to [`MAX_TEXT_CHARS`](crate::inspect::ProcessCard::MAX_TEXT_CHARS), and
     /// a factory shows at most [`MAX_NOTES`](crate::inspect::ProcessCard::MAX_NOTES) of them; further notes are
-    /// dropped. Without a card (see [`LockFactoryBuilder::without_card`](crate::LockFactoryBuilder::without_card)) this
-    /// does nothing.
+    /// dropped. This does nothing after the hold has ended, and without a card (see
+    /// [`LockFactoryBuilder::without_card`](crate::LockFactoryBuilder::without_card)).
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};

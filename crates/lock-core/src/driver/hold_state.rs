@@ -94,9 +94,12 @@ impl HoldState {
         }
     }
 
-    /// Sets the note on this hold. Does nothing once the factory is gone.
+    /// Sets the note on this hold. Does nothing once it has ended, since a further hold of its lease may have a note, or
+    /// once the factory is gone.
     pub(crate) fn note(&self, text: &str) {
-        if let Some(watchdog) = self.context.watchdog.upgrade() {
+        if self.ended().is_none()
+            && let Some(watchdog) = self.context.watchdog.upgrade()
+        {
             watchdog.note(&self.name, self.id(), text);
         }
     }

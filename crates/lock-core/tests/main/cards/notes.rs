@@ -48,17 +48,22 @@ async fn note_ends_with_its_hold() {
     tokio::time::sleep(millis(1)).await;
     foreign.release().await.unwrap();
     let guard = first.await.unwrap().unwrap();
-    let lease = guard.hold().lease_id();
+    let ended = guard.hold();
     guard.note("42 %");
     tokio::time::sleep(secs(1)).await;
     assert_eq!(scene.other.inspect("x").await.unwrap().note(), Some("42 %"));
     assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::HandedOn);
     let successor = second.await.unwrap().unwrap();
-    assert_eq!(successor.hold().lease_id(), lease);
+    assert_eq!(successor.hold().lease_id(), ended.lease_id());
     tokio::time::sleep(secs(20)).await;
     let inspection = scene.other.inspect("x").await.unwrap();
     assert_eq!(inspection.note(), None);
     assert!(inspection.process.expect("the card is there").notes.is_empty());
+
+    successor.note("1 %");
+    ended.note("43 %");
+    tokio::time::sleep(secs(2)).await;
+    assert_eq!(scene.other.inspect("x").await.unwrap().note(), Some("1 %"));
 }
 
 #[tokio::test(start_paused = true)]
