@@ -63,38 +63,21 @@ pub fn connect_lazy(url: &str) -> Result<LockFactory, LockError> {
     Ok(LockFactory::new(connectors().connect_lazy(url)?))
 }
 
-/// Names the feature for a scheme that only needs one.
-#[cfg(not(any(feature = "fred", feature = "redis")))]
+/// Refuses a URL of Redis if no client for it is built in. Does not repeat any of it, since it may contain a password.
 fn check_scheme(url: &str) -> Result<(), LockError> {
-    const OF_REDIS: [&str; 11] = [
-        "redis",
-        "rediss",
-        "valkey",
-        "valkeys",
-        "redis+unix",
-        "redis-sentinel",
-        "rediss-sentinel",
-        "redis-cluster",
-        "rediss-cluster",
-        "redlock",
-        "redlocks",
-    ];
-    // Without `//`, the scheme may be the first half of a password.
-    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
-    match OF_REDIS.iter().find(|of_redis| of_redis.eq_ignore_ascii_case(scheme)) {
-        Some(scheme) => {
-            let message = format!(
-                "the scheme `{scheme}` is not built in: enable the feature `fred` or `redis` of distlock"
-            );
-            Err(LockError::invalid_url(message))
-        }
-        None => Ok(()),
+    let has_client = cfg!(any(feature = "fred", feature = "redis"));
+    match has_client || !is_of_redis(url) {
+        true => Ok(()),
+        false => Err(LockError::invalid_url(
+            "Redis is not built in: enable the feature `fred` or `redis` of distlock",
+        )),
     }
 }
 
-#[cfg(any(feature = "fred", feature = "redis"))]
-fn check_scheme(_: &str) -> Result<(), LockError> {
-    Ok(())
+/// Returns `true` for the schemes of lock-redis, such as `redis`, `rediss-sentinel` or `valkeys`.
+fn is_of_redis(url: &str) -> bool {
+    let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
+    ["redis", "valkey", "redlock"].iter().any(|begin| scheme.starts_with(begin))
 }
 
 fn connectors() -> Connectors {
@@ -163,5 +146,21 @@ fn in_memory(url: &str) -> Result<(LockFactory, Arc<dyn RunLedger>), LockError> 
         false => Err(LockError::invalid_url(
             "a named in-memory store has no run ledger: use `memory:` without a name",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemes_of_redis_are_recognized_without_its_crates() {
+        for scheme in lock_redis::SCHEMES {
+            assert!(is_of_redis(&format!("{scheme}://host")), "{scheme}");
+        }
+        assert!(is_of_redis("Redis://host"));
+        for other in ["memory:", "etcd://host", "redis", "user:redis@host", ""] {
+            assert!(!is_of_redis(other), "{other}");
+        }
     }
 }
