@@ -2,14 +2,13 @@
 //! permissions.
 
 use crate::{
-    client::{Client, Command, Connection, PubSub, Reply},
+    client::{Client, Command, Connection, PubSub, Reply, printable},
     clock::ServerClock,
     connection::{AcceptedNode, Admission, Delivery, Dialled, ManagedConnection, answered},
     error::{RequestError, misconfigured, unexpected_reply, while_connecting, without_sharded_channels},
     info::Info,
     keys::Keys,
     script::{self, Words},
-    text::printable,
     wake::Subscriptions,
 };
 use futures_util::future::BoxFuture;

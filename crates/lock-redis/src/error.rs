@@ -10,9 +10,8 @@ pub(crate) use topology::{
 };
 
 use crate::{
-    client::{CallError, Server},
+    client::{CallError, Server, printable},
     cluster::Redirection,
-    text::printable,
 };
 use lock_core::{
     LockError,

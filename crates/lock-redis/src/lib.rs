@@ -72,7 +72,6 @@ mod secret;
 mod sentinel;
 mod shared;
 mod sync;
-mod text;
 mod topology;
 mod url;
 mod wake;

@@ -1,6 +1,6 @@
 //! The server to dial, and the login.
 
-use crate::text::printable;
+use super::reply::printable;
 use std::{fmt, path::PathBuf};
 
 /// A server and one of its databases.

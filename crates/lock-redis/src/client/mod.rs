@@ -21,6 +21,7 @@ pub use events::Events;
 pub(crate) use events::Listener;
 pub(crate) use login::{Login, Provider};
 pub use reply::Reply;
+pub(crate) use reply::printable;
 #[cfg(feature = "__rustls")]
 pub use rustls_config::rustls_config;
 pub use tls::{ClientCertificate, Tls, TlsSupport};

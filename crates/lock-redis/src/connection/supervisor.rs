@@ -2,9 +2,8 @@
 
 use super::{Current, Dialer, Dialled, NO_ANSWER_AFTER, Outage, Purpose, ReplaceReason};
 use crate::{
-    client::{Client, Command},
+    client::{Client, Command, printable},
     pauses::{Pauses, between, jittered},
-    text::printable,
 };
 use lock_core::backend::BackendError;
 use std::{convert::Infallible, future, sync::Arc, time::Duration};
