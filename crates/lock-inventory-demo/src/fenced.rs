@@ -24,7 +24,7 @@ pub struct Fenced {
 
 /// A product as its holder reads it.
 #[derive(Debug, Clone, Copy, sqlx::FromRow)]
-pub struct Shelf {
+pub struct StockLevel {
     /// The units that are left.
     pub stock: i64,
     /// The price of one unit.
@@ -79,13 +79,13 @@ impl Store {
         &self,
         sku: &Sku,
         token: FencingToken,
-    ) -> Result<Option<(Fenced, Shelf)>, StoreError> {
+    ) -> Result<Option<(Fenced, StockLevel)>, StoreError> {
         let mut tx = self.begin().await?;
         let read =
             "update products set fence = $2 where sku = $1 and fence <= $2 returning stock, price_cents";
         let read = sqlx::query_as(read).bind(sku).bind(token.as_i64());
-        let shelf: Option<Shelf> = read.fetch_optional(&mut *tx).await?;
-        Ok(shelf.map(|shelf| (Fenced { tx, token }, shelf)))
+        let level: Option<StockLevel> = read.fetch_optional(&mut *tx).await?;
+        Ok(level.map(|level| (Fenced { tx, token }, level)))
     }
 
     /// The fenced write: begins a transaction whose writes are only made if no newer holder has read since
@@ -112,9 +112,9 @@ impl Fenced {
     }
 
     /// Returns `true` if the units of an intent can still be sold.
-    pub(crate) async fn has_units(&mut self, shelf: Shelf, intent: &Intent) -> Result<bool, StoreError> {
+    pub(crate) async fn has_units(&mut self, level: StockLevel, intent: &Intent) -> Result<bool, StoreError> {
         let Some(reservation) = &intent.reservation else {
-            return Ok(shelf.stock >= intent.quantity.get());
+            return Ok(level.stock >= intent.quantity.get());
         };
         let held = "select id from reservations \
                     where id = $1 and sku = $2 and quantity = $3 and state = 'held' and expires_at > $4";

@@ -29,7 +29,7 @@
 use crate::{
     Shop, catalogue,
     domain::{Customer, NewOrder, Order, OrderKey, Quantity, Sku},
-    fenced::{Fenced, Intent, IntentState, Shelf},
+    fenced::{Fenced, Intent, IntentState, StockLevel},
     payments::{Charge, PaymentError},
     problem::Problem,
     store::StoreError,
@@ -238,40 +238,39 @@ impl Holder<'_> {
     /// Decides an order.
     async fn order(&self, order: NewOrder) -> Result<Outcome, OrderError> {
         let read = self.shop.store.fenced_read(&order.sku, self.token).await?;
-        let (mut tx, shelf) = read.ok_or(OrderError::Stale)?;
-        let intent = match tx.intent(&order.key).await? {
+        let (mut tx, level) = read.ok_or(OrderError::Stale)?;
+        match tx.intent(&order.key).await? {
             // The records protect a key for a day; after that, this does.
-            Some(intent) if !intent.is_of(&order) => return Err(OrderError::KeyReused),
-            Some(intent) => intent,
+            Some(intent) if !intent.is_of(&order) => Err(OrderError::KeyReused),
+            Some(intent) => self.settle(tx, level, intent).await,
             None => {
                 // A newer attempt may have told the customer that nothing was charged.
                 tx.check_latest(self.attempt).await?;
-                let intent = Intent::of(order, shelf.price_cents);
-                if !tx.has_units(shelf, &intent).await? {
-                    // Committed for the fence: an older attempt of this key, paused before this line, must not pass later.
-                    tx.commit().await?;
-                    return Err(OrderError::SoldOut);
+                let intent = Intent::of(order, level.price_cents);
+                let has_units = tx.has_units(level, &intent).await?;
+                if has_units {
+                    tx.insert_intent(&intent).await?;
                 }
-                tx.insert_intent(&intent).await?; // committed by `settle`, before it charges
-                intent
+                // Without units, for the fence: an older attempt of this key, paused before this line, must not pass later.
+                tx.commit().await?;
+                if has_units { self.charge(&intent).await } else { Err(OrderError::SoldOut) }
             }
-        };
-        self.settle(tx, shelf, intent).await
+        }
     }
 
     /// Continues the intent of somebody who did not. It is completed if the units are there: the customer asked for them and
     /// may have paid; otherwise the customer is paid back. Returns `None` if there is no such intent.
     pub(crate) async fn resume(&self, sku: &Sku, key: &OrderKey) -> Result<Option<Outcome>, OrderError> {
         let read = self.shop.store.fenced_read(sku, self.token).await?;
-        let (mut tx, shelf) = read.ok_or(OrderError::Stale)?;
+        let (mut tx, level) = read.ok_or(OrderError::Stale)?;
         let Some(intent) = tx.intent(key).await? else { return Ok(None) };
-        self.settle(tx, shelf, intent).await.map(Some)
+        self.settle(tx, level, intent).await.map(Some)
     }
 
     /// Brings an intent to its end, from the state that the transaction found.
-    async fn settle(&self, mut tx: Fenced, shelf: Shelf, intent: Intent) -> Result<Outcome, OrderError> {
+    async fn settle(&self, mut tx: Fenced, level: StockLevel, intent: Intent) -> Result<Outcome, OrderError> {
         match intent.state {
-            IntentState::Open if tx.has_units(shelf, &intent).await? => {
+            IntentState::Open if tx.has_units(level, &intent).await? => {
                 tx.commit().await?;
                 self.charge(&intent).await
             }
