@@ -11,7 +11,7 @@
 //! | [`balancer`], [`load`], [`http_client`] | a round-robin reverse proxy, and a load generator with a journal of outcomes |
 //! | [`scenario`], [`report`] | the scenarios, their expectations, and the page of results |
 //! | [`dashboard`] | a page that shows and controls servers, stock and locks |
-//! | [`shelves`] | the stock and the sums of the orders, read while a sale runs |
+//! | [`stock`] | the stock and the sums of the orders, read while a sale runs |
 //! | [`addresses`], [`problem`], [`cli`] | addresses without secrets in their text, refusals, and the command line |
 
 pub mod addresses;
@@ -27,5 +27,5 @@ pub mod problem;
 pub mod report;
 pub mod scenario;
 pub mod server;
-pub mod shelves;
+pub mod stock;
 pub mod strategy;

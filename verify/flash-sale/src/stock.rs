@@ -6,7 +6,7 @@ use sqlx::FromRow;
 
 /// A product with the sums of its rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, FromRow, Serialize)]
-pub struct Shelf {
+pub struct StockCount {
     /// The code.
     pub sku: String,
     /// The units that were ever for sale: the initial stock and all restocks.
@@ -19,7 +19,7 @@ pub struct Shelf {
     pub sold: i64,
 }
 
-impl Shelf {
+impl StockCount {
     /// Returns the units that were sold although they were not there.
     #[must_use]
     pub fn sold_twice(&self) -> u64 {
@@ -41,8 +41,8 @@ impl Shelf {
 ///
 /// # Cancel safety
 /// Cancel safe: it changes nothing.
-pub async fn read(store: &Store) -> Result<Vec<Shelf>, StoreError> {
-    let shelves = sqlx::query_as(
+pub async fn read(store: &Store) -> Result<Vec<StockCount>, StoreError> {
+    let stock = sqlx::query_as(
         "select products.sku, stock, \
          initial + cast(coalesce((select sum(quantity) from restocks where restocks.sku = products.sku), 0) as bigint) \
          as supplied, \
@@ -54,7 +54,7 @@ pub async fn read(store: &Store) -> Result<Vec<Shelf>, StoreError> {
          on ordered.sku = products.sku \
          order by products.sku",
     );
-    Ok(shelves.fetch_all(store.pool()).await?)
+    Ok(stock.fetch_all(store.pool()).await?)
 }
 
 #[cfg(test)]
@@ -63,11 +63,17 @@ mod tests {
 
     #[test]
     fn lost_deductions_are_not_yet_units_sold_twice() {
-        let shelf = |stock, reserved, sold| Shelf { supplied: 10, stock, reserved, sold, ..Shelf::default() };
-        let counts = |shelf: Shelf| (shelf.lost(), shelf.sold_twice());
-        assert_eq!(counts(shelf(4, 1, 5)), (0, 0));
-        assert_eq!(counts(shelf(6, 0, 9)), (5, 0), "nothing was sold twice, yet");
-        assert_eq!(counts(shelf(2, 0, 13)), (5, 3));
-        assert_eq!(counts(shelf(0, 0, 15)), (5, 5));
+        let count = |stock, reserved, sold| StockCount {
+            supplied: 10,
+            stock,
+            reserved,
+            sold,
+            ..StockCount::default()
+        };
+        let counts = |count: StockCount| (count.lost(), count.sold_twice());
+        assert_eq!(counts(count(4, 1, 5)), (0, 0));
+        assert_eq!(counts(count(6, 0, 9)), (5, 0), "nothing was sold twice, yet");
+        assert_eq!(counts(count(2, 0, 13)), (5, 3));
+        assert_eq!(counts(count(0, 0, 15)), (5, 5));
     }
 }

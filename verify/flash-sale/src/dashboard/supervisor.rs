@@ -13,7 +13,7 @@ use crate::{
     balancer::Servers,
     fleet::{Fleet, ShopState, ShopStatus},
     http_client::HttpClient,
-    shelves,
+    stock,
 };
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -97,8 +97,8 @@ impl Supervisor {
         });
         let reports: Vec<_> = join_all(asked).await;
         // After the reports; see `View::record`. A server that was paused in a transaction does not block a reader.
-        let shelves = timeout(REPORT_WITHIN, shelves::read(&self.store)).await.ok().and_then(Result::ok);
-        self.view.record(reports.into_iter().flatten(), shelves);
+        let stock_counts = timeout(REPORT_WITHIN, stock::read(&self.store)).await.ok().and_then(Result::ok);
+        self.view.record(reports.into_iter().flatten(), stock_counts);
     }
 
     fn act(&mut self, Request { action, reply }: Request, starting: &mut JoinSet<()>) {

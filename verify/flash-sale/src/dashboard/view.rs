@@ -6,7 +6,7 @@ use super::{
     report::{Counters, HeldLock, Report},
     snapshot::{LoadInfo, ProductInfo, ServerInfo, ServerState, Snapshot, StrategyInfo, Totals},
 };
-use crate::shelves::Shelf;
+use crate::stock::StockCount;
 use std::collections::BTreeMap;
 
 /// Window of the order rate, in milliseconds.
@@ -62,7 +62,7 @@ pub(super) struct View {
     /// Latest report of each server.
     reports: BTreeMap<String, Report>,
     /// Latest stock.
-    shelves: Vec<Shelf>,
+    stock_counts: Vec<StockCount>,
     sums: Sums,
     rate: Rate,
     lost: BTreeMap<String, SinceSwitch>,
@@ -85,7 +85,7 @@ impl View {
             setting,
             strategy,
             reports: BTreeMap::new(),
-            shelves: Vec::new(),
+            stock_counts: Vec::new(),
             sums: Sums::default(),
             rate: Rate::over(RATE_WINDOW),
             lost: BTreeMap::new(),
@@ -127,14 +127,14 @@ impl View {
     pub(super) fn record(
         &mut self,
         reports: impl IntoIterator<Item = (String, Report)>,
-        shelves: Option<Vec<Shelf>>,
+        stock_counts: Option<Vec<StockCount>>,
     ) {
         self.looks += 1;
         for (server, report) in reports {
             self.record_one(&server, report);
         }
-        if let Some(shelves) = shelves {
-            self.shelves = shelves;
+        if let Some(stock_counts) = stock_counts {
+            self.stock_counts = stock_counts;
         }
     }
 
@@ -195,7 +195,7 @@ impl View {
     fn totals(&mut self, at: u64) -> Totals {
         let orders = self.sums.orders.total();
         let mut totals = Totals {
-            products: self.shelves.len() as u64,
+            products: self.stock_counts.len() as u64,
             orders_per_second: self.rate.record(at, orders),
             stale: self.sums.stale.total(),
             lock_timeouts: self.sums.lock_timeouts.total(),
@@ -203,25 +203,25 @@ impl View {
             ..Totals::default()
         };
         let is_settled = self.looks >= self.settled_at;
-        for shelf in &self.shelves {
-            totals.initial += u64::try_from(shelf.supplied).unwrap_or(0);
-            totals.sold += u64::try_from(shelf.sold).unwrap_or(0);
-            let lost = self.lost.entry(shelf.sku.clone()).or_default();
-            lost.record(shelf.lost());
+        for count in &self.stock_counts {
+            totals.initial += u64::try_from(count.supplied).unwrap_or(0);
+            totals.sold += u64::try_from(count.sold).unwrap_or(0);
+            let lost = self.lost.entry(count.sku.clone()).or_default();
+            lost.record(count.lost());
             if !is_settled {
                 lost.restart();
             }
             totals.lost += lost.since();
             totals.lost_before += lost.before();
-            let sold_twice = self.sold_twice.entry(shelf.sku.clone()).or_default();
-            sold_twice.record(shelf.sold_twice());
+            let sold_twice = self.sold_twice.entry(count.sku.clone()).or_default();
+            sold_twice.record(count.sold_twice());
             totals.sold_twice += sold_twice.since();
         }
         totals
     }
 
     fn product(&self, sku: &str, title: &str) -> ProductInfo {
-        let shelf = self.shelves.iter().find(|shelf| shelf.sku == sku);
+        let count = self.stock_counts.iter().find(|count| count.sku == sku);
         let locks = || {
             let of_product = move |lock: &&HeldLock| lock.sku == sku;
             let reports = self.reports.iter();
@@ -236,8 +236,8 @@ impl View {
         ProductInfo {
             sku: sku.into(),
             title: title.into(),
-            stock: shelf.map_or(0, |shelf| shelf.stock),
-            sold: shelf.and_then(|shelf| u64::try_from(shelf.sold).ok()).unwrap_or(0),
+            stock: count.map_or(0, |count| count.stock),
+            sold: count.and_then(|count| u64::try_from(count.sold).ok()).unwrap_or(0),
             lost: since(&self.lost),
             sold_twice: since(&self.sold_twice),
             holder: holder.map(|(name, _)| name.clone()),
@@ -264,8 +264,8 @@ mod tests {
         (shop.into(), serde_json::from_value(all).unwrap())
     }
 
-    fn shelves(sold: i64, stock: i64) -> Option<Vec<Shelf>> {
-        Some(vec![Shelf { sku: "A".into(), supplied: 100, stock, reserved: 0, sold }])
+    fn stock_counts(sold: i64, stock: i64) -> Option<Vec<StockCount>> {
+        Some(vec![StockCount { sku: "A".into(), supplied: 100, stock, reserved: 0, sold }])
     }
 
     fn view() -> View {
@@ -285,7 +285,7 @@ mod tests {
     fn server_with_the_higher_token_is_the_holder() {
         use ServerState::{Dead, Paused, Running};
         let mut view = view();
-        view.record([report("shop-1", 10, Some(7)), report("shop-2", 11, Some(8))], shelves(5, 95));
+        view.record([report("shop-1", 10, Some(7)), report("shop-2", 11, Some(8))], stock_counts(5, 95));
         let page = view.snapshot(at(0, [Paused, Running]));
         let product = &page.products[0];
         assert_eq!((product.holder.as_deref(), product.token, product.waiters), (Some("shop-2"), Some(8), 4));
@@ -300,7 +300,7 @@ mod tests {
     fn lost_deductions_and_units_sold_twice_are_separate() {
         let mut view = view();
         let mut look = |sold, stock| {
-            view.record([], shelves(sold, stock));
+            view.record([], stock_counts(sold, stock));
             let totals = view.snapshot(at(0, [ServerState::Running; 2])).totals;
             (totals.lost, totals.sold_twice)
         };
@@ -315,7 +315,7 @@ mod tests {
         let mut look = |sold, strategy: &str, changing| {
             let (name, mut report) = report("shop-1", 10, None);
             (report.strategy, report.changing) = (strategy.into(), changing);
-            view.record([(name, report)], shelves(sold, 90));
+            view.record([(name, report)], stock_counts(sold, 90));
             let totals = view.snapshot(at(0, [ServerState::Running; 2])).totals;
             let seen = (totals.lost, totals.lost_before);
             view.set_strategy("lock".into());
@@ -332,9 +332,9 @@ mod tests {
     fn event_log_contains_a_line_per_change() {
         use ServerState::{Dead, Paused, Running};
         let mut view = view();
-        view.record([report("shop-1", 10, None)], shelves(10, 90));
+        view.record([report("shop-1", 10, None)], stock_counts(10, 90));
         view.snapshot(at(0, [Running, Running]));
-        view.record([report("shop-1", 10, None)], shelves(12, 90));
+        view.record([report("shop-1", 10, None)], stock_counts(12, 90));
         view.set_strategy("none".into());
         let page = view.snapshot(at(LOG_EVERY, [Paused, Dead]));
         let texts: Vec<_> = page.log.iter().map(|entry| entry.text.as_str()).collect();

@@ -11,7 +11,7 @@ use crate::{
     load::CUSTOMER,
     report::{Fault, Figure, ScenarioResult},
     server::{TICK, Tick, ticks},
-    shelves,
+    stock,
     strategy::Strategy,
 };
 use distlock::clock::UtcTime;
@@ -198,7 +198,7 @@ async fn reserve(stage: &Stage) -> Result<(), ScenarioError> {
 async fn until_expired(stage: &Stage) -> Result<usize, ScenarioError> {
     let begin = Instant::now();
     loop {
-        let held: i64 = shelves::read(&stage.store).await?.iter().map(|shelf| shelf.reserved).sum();
+        let held: i64 = stock::read(&stage.store).await?.iter().map(|count| count.reserved).sum();
         let expired = RESERVED.saturating_sub(usize::try_from(held).unwrap_or(0));
         if expired == RESERVED || begin.elapsed() > PATIENCE {
             return Ok(expired);

@@ -10,7 +10,7 @@ use crate::{
     load::{Entry, LoadError},
     report::{ServerShare, StockPoint},
     server::with_prefix,
-    shelves,
+    stock,
     strategy::Strategy,
 };
 use distlock::{LockError, LockFactory, tower::DetachedTasks};
@@ -157,9 +157,9 @@ impl Stage {
 
     /// Returns the summed counters of all products.
     pub(super) async fn look(&self) -> Result<StockPoint, ScenarioError> {
-        let shelves = shelves::read(&self.store).await?;
+        let stock_counts = stock::read(&self.store).await?;
         let (stock, sold) =
-            shelves.iter().fold((0, 0), |(stock, sold), row| (stock + row.stock, sold + row.sold));
+            stock_counts.iter().fold((0, 0), |(stock, sold), row| (stock + row.stock, sold + row.sold));
         Ok(StockPoint { ms: self.now_ms(), stock, sold })
     }
 

@@ -62,19 +62,19 @@ impl RedisCommands {
     /// Sells from a count in Redis, which a script deducts. The order is written afterwards. This is fast, but the two can
     /// diverge: if a shop dies in between, units are lost, and if Redis loses its data, units are sold twice.
     pub(super) async fn sell_counted(&self, sale: &Sale) -> Result<Outcome, SaleError> {
-        let shelf = rows::read(sale).await?;
+        let level = rows::read(sale).await?;
         let (key, units) = (self.key("count", &sale.order.sku), sale.order.quantity.get().to_string());
         let taken = loop {
             let arguments = vec![TAKE.to_owned(), "1".to_owned(), key.clone(), units.clone()];
             match self.command::<i64>("EVAL", arguments).await? {
-                -1 => drop(self.set_if_absent(&key, &shelf.stock.to_string(), None).await?),
+                -1 => drop(self.set_if_absent(&key, &level.stock.to_string(), None).await?),
                 reply => break reply == 1,
             }
         };
         if !taken {
             return Ok(Outcome::SoldOut);
         }
-        let cents = shelf.price_cents.times(sale.order.quantity);
+        let cents = level.price_cents.times(sale.order.quantity);
         let refused = match sale.charge(cents).await? {
             Charge::Charged => {
                 let tx = sale.shop.store.begin().await?;

@@ -30,11 +30,11 @@ pub(super) async fn conditional(sale: &Sale) -> Result<Outcome, SaleError> {
 /// A transaction locks the product's row and stays open during the payment. Every waiter occupies a database connection. On
 /// SQLite, all other writes wait.
 pub(super) async fn for_update(sale: &Sale) -> Result<Outcome, SaleError> {
-    let (tx, shelf) = rows::lock_row(sale).await?;
-    if shelf.stock < sale.order.quantity.get() {
+    let (tx, level) = rows::lock_row(sale).await?;
+    if level.stock < sale.order.quantity.get() {
         return Ok(Outcome::SoldOut);
     }
-    let cents = shelf.price_cents.times(sale.order.quantity);
+    let cents = level.price_cents.times(sale.order.quantity);
     match sale.charge(cents).await? {
         Charge::Charged => Ok(Outcome::Sold(rows::sell_relative(sale, tx, cents).await?)),
         Charge::Declined => Ok(Outcome::Declined),

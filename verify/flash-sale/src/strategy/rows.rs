@@ -9,6 +9,7 @@ use distlock::{FencingToken, tower::idempotency::AnyIdempotencyStore};
 use lock_inventory_demo::{
     database::Tx,
     domain::{Cents, Order, now},
+    fenced::StockLevel,
     store::{Store, StoreError},
 };
 use serde_json::json;
@@ -16,17 +17,10 @@ use serde_json::json;
 /// Time for which `conditional` keeps its units if the shop dies during the payment, in seconds.
 const KEPT_FOR: i64 = 60;
 
-/// A product as a seller reads it.
-#[derive(Debug, Clone, Copy, sqlx::FromRow)]
-pub(super) struct Shelf {
-    pub(super) stock: i64,
-    pub(super) price_cents: Cents,
-}
-
 /// Reads the product. Nothing keeps others from writing afterwards.
-pub(super) async fn read(sale: &Sale) -> Result<Shelf, SaleError> {
-    let shelf = sqlx::query_as("select stock, price_cents from products where sku = $1");
-    Ok(shelf.bind(&sale.order.sku).fetch_one(sale.shop.store.pool()).await?)
+pub(super) async fn read(sale: &Sale) -> Result<StockLevel, SaleError> {
+    let level = sqlx::query_as("select stock, price_cents from products where sku = $1");
+    Ok(level.bind(&sale.order.sku).fetch_one(sale.shop.store.pool()).await?)
 }
 
 /// Overwrites the stock with `left`, and writes the order. With [`Fence::OnWrite`], returns `None` and writes nothing if a
@@ -73,12 +67,12 @@ pub(super) async fn sell_relative(
 }
 
 /// Locks the product's row, as `select … for update` does, and reads it. An update of nothing does the same on SQLite.
-pub(super) async fn lock_row(sale: &Sale) -> Result<(Tx, Shelf), SaleError> {
+pub(super) async fn lock_row(sale: &Sale) -> Result<(Tx, StockLevel), SaleError> {
     let mut tx = sale.shop.store.begin().await?;
-    let shelf =
+    let level =
         sqlx::query_as("update products set stock = stock where sku = $1 returning stock, price_cents");
-    let shelf = shelf.bind(&sale.order.sku).fetch_one(&mut *tx).await?;
-    Ok((tx, shelf))
+    let level = level.bind(&sale.order.sku).fetch_one(&mut *tx).await?;
+    Ok((tx, level))
 }
 
 /// Takes the units as a reservation that is named like the order, and writes the intent. Returns the price, or `None` if

@@ -25,12 +25,12 @@ pub(super) enum Fence {
 
 /// Sells an order. The token, if there is one, is written with the order.
 pub(super) async fn sell(sale: &Sale, fence: Fence) -> Result<Outcome, SaleError> {
-    let shelf = rows::read(sale).await?;
-    let left = shelf.stock - sale.order.quantity.get();
+    let level = rows::read(sale).await?;
+    let left = level.stock - sale.order.quantity.get();
     if left < 0 {
         return Ok(Outcome::SoldOut);
     }
-    let cents = shelf.price_cents.times(sale.order.quantity);
+    let cents = level.price_cents.times(sale.order.quantity);
     match sale.charge(cents).await? {
         Charge::Charged => {}
         Charge::Declined => return Ok(Outcome::Declined),
