@@ -86,12 +86,13 @@ pub fn lock_of(shop: &Shop, sku: &Sku) -> Result<Lock, LockError> {
 
 /// Returns the layer that answers a repeated request with the recorded answer. The handler records it, together with what it
 /// writes.
+///
+/// If the lock of the key is lost, as in a long pause, the layer answers 503 `lost`. The handler is detached from it by the
+/// product's lock and goes on: the fence and the record decide, and a repeat receives the answer.
 pub fn once_per_key(shop: &Shop) -> IdempotencyLayer {
     let lock = LockLayer::new(shop.locks.clone())
         .wait(shop.terms.wait)
         .max_hold(shop.terms.wait + shop.terms.max_hold + STORE_TIMEOUT)
-        // As for the product's lock. The record refuses the answer of an attempt that was overtaken.
-        .on_lost(OnLost::Signal)
         .detach(&shop.tasks);
     let customer = |request: &Parts| {
         let customer = request.extensions.get::<Customer>().map(|customer| customer.as_str().to_owned());

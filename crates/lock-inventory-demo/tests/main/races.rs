@@ -46,6 +46,28 @@ async fn charged_order_is_refunded_if_its_units_went_to_others() {
     assert_eq!((audit.charged, audit.ordered, audit.refunded), (2 * PRICE, PRICE, PRICE));
 }
 
+/// The idempotency layer answers for an order that lost its key. The order goes on in the task of the product's lock.
+#[tokio::test]
+async fn order_that_lost_its_key_goes_on_and_its_repeat_receives_the_answer() {
+    let stage = Stage::with_units(5).await;
+    let (shop, stop) = stage.stopping(Point::AfterCharge);
+    let paused = {
+        let shop = shop.clone();
+        tokio::spawn(async move { order(&shop, "ann", "1", ONE).await })
+    };
+    stop.arrived().await;
+    let holds = shop.locks.holds();
+    let key = holds.iter().find(|held| held.name.as_str().starts_with("idempotency:")).unwrap();
+    shop.locks.force_release(key.name.as_str()).await.unwrap();
+    let lost = paused.await.unwrap();
+    assert_eq!((lost.status, lost.problem()), (503, "lost"));
+    stop.resume();
+    shop.tasks.drain(Duration::from_secs(60)).await.unwrap();
+    let repeat = order(&stage.shop(), "ann", "1", ONE).await;
+    assert_eq!((repeat.status, repeat.is_replayed()), (201, true));
+    assert_eq!(stage.audit().await.charged, PRICE);
+}
+
 #[tokio::test]
 async fn units_reserved_during_the_payment_are_not_sold() {
     let stage = Stage::with_units(1).await;

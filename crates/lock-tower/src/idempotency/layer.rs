@@ -51,9 +51,10 @@ impl IdempotencyLayer {
     /// `lock` configures the lock that is held while a request is executed: its wait, options,
     /// observers and rejections. Its [`methods`](LockLayer::methods) and
     /// [`filter`](LockLayer::filter)s select the requests; the others are passed through. The other
-    /// policies are fixed: a lost lock stops the handler, the lock is released when the head of the
-    /// response is returned, and it is never bypassed. Handlers are [detached](LockLayer::detach),
-    /// so a client disconnect does not stop them halfway.
+    /// policies are fixed: a lost lock stops the handler, unless a layer inside of this one has
+    /// detached it, the lock is released when the head of the response is returned, and it is never
+    /// bypassed. Handlers are [detached](LockLayer::detach), so a client disconnect does not stop them
+    /// halfway.
     ///
     /// If `scope` returns an error, the request is rejected with 400, 500 or 503; see [`KeyError`].
     pub fn scoped<F>(lock: LockLayer<NoKey, Detach>, store: impl IdempotencyStore, scope: F) -> Self

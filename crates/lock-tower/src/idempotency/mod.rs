@@ -68,8 +68,8 @@
 //! A running request claims its key with the lock `idempotency:<key>:<scope>`. The lock is renewed
 //! while the handler runs, and expires after its lease if the server crashes. The record in the
 //! store contains the fencing token of the latest attempt. A handler that outlives its lock is
-//! stopped, and the store rejects responses with older tokens. A stale response is neither stored
-//! nor sent.
+//! stopped, unless a layer inside of this one has detached it, and the store rejects responses with
+//! older tokens. A stale response is neither stored nor sent.
 //!
 //! # Applications that share a database
 //! A record has the same name as its lock in the store, including the factory's

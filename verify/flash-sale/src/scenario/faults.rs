@@ -97,8 +97,8 @@ async fn pause_into_section(stage: &Stage) -> Result<Fault, ScenarioError> {
 }
 
 /// Releases the holder's lock by force during its payment, as an operator can. The holder goes on while others sell, so its
-/// write comes too late. After a pause, a handler of the shop rarely gets that far: the lock of its idempotency key was lost
-/// too, and that layer stops it.
+/// write comes too late, and the answer says so. After a pause, the lock of its idempotency key was lost too, and that layer
+/// answers for it.
 async fn release_by_force(site: &Site, stage: &Stage) -> Result<Fault, ScenarioError> {
     stage.control(0, "/control/fault", &fault("stall", SECTION, true)).await?;
     stage.until_held(0..1).await?;

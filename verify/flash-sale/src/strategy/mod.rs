@@ -105,8 +105,8 @@ fn router(shop: &Shop, seller: Seller) -> Router {
     Router::new().route("/products/{sku}/orders", route).with_state(shop.clone())
 }
 
-/// Returns the shop's layer for repeated requests, with a longer lease. In the shop, this layer also stops most handlers that
-/// were paused for longer than their lease. Here it would hide by chance what a strategy gets wrong then.
+/// Returns the shop's layer for repeated requests, with a longer lease. With the shop's, a repeat takes over the key of an order
+/// that was paused for longer, and its record refuses the late write. That would hide by chance what a strategy gets wrong.
 fn once(shop: &Shop) -> IdempotencyLayer {
     let lock = LockLayer::new(shop.locks.clone())
         .options(LockOptions::new().lease(KEY_LEASE))
