@@ -268,8 +268,8 @@ fn every_crate_uses_the_workspace_lints_and_files_stay_small() {
         let src = dir.join("src");
         // A package that only has tests has no sources.
         for (path, text) in if src.is_dir() { sources(&src) } else { Vec::new() } {
-            let lines = text.lines().count();
-            assert!(lines <= 450, "{} has {lines} lines: look for the second idea", path.display());
+            let lines = text.lines().take_while(|line| *line != "#[cfg(test)]").count();
+            assert!(lines <= 900, "{} has {lines} lines: look for the second subject", path.display());
         }
     }
     let workspace = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
