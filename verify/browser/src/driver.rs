@@ -9,6 +9,8 @@ use tokio::{
     process::{Child, Command},
 };
 
+const ATTEMPTS: usize = 5;
+
 /// A running chromedriver. Dropping it ends it, and every Chromium that it started.
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -20,8 +22,19 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Starts chromedriver on a free port.
+    /// Starts chromedriver on a free port. It takes a port of IPv6 first, which another process may have taken for IPv4;
+    /// it then ends, and is started again.
     pub(crate) async fn start() -> Result<Self, BrowserError> {
+        for _ in 1..ATTEMPTS {
+            match Self::start_once().await {
+                Err(BrowserError::NoPort(_)) => {}
+                started => return started,
+            }
+        }
+        Self::start_once().await
+    }
+
+    async fn start_once() -> Result<Self, BrowserError> {
         let home = tempfile::tempdir()?;
         let mut process = Command::new("chromedriver")
             .arg("--port=0")
