@@ -161,7 +161,8 @@ impl LockFactory {
     /// # Errors
     /// [`NameError::TooLong`] if it exceeds [`LockName::MAX_BYTES`] with the prefix.
     pub fn stored_name(&self, name: &LockName) -> Result<LockName, NameError> {
-        self.handle.stored_name(name)
+        self.handle.check_name(name)?;
+        Ok(self.handle.stored(name))
     }
 
     pub(crate) fn parse<N>(&self, name: N) -> Result<LockName, LockError>

@@ -1,7 +1,7 @@
 //! The options of a lock factory, and its creation.
 
 use crate::{
-    backend::{Store, with_prefix},
+    backend::Store,
     card::CardOptions,
     clock::{BootClock, Clock},
     driver::{self, Parts},
@@ -62,10 +62,7 @@ impl LockFactory {
         let has_backstop = b.clock.is_none();
         let clock = b.clock.unwrap_or_else(|| Arc::new(BootClock::new()));
         let observers = Observers::new(b.observers, capabilities.name, clock.clone());
-        let store = match &prefix {
-            Some(prefix) => with_prefix(b.store, prefix),
-            None => b.store,
-        };
+        let store = b.store;
         let card = store.directory.as_ref().and_then(|_| b.card.card(clock.wall()));
         let (options, random) = (b.options, b.random);
         let worker = b.worker.or_else(|| store.worker.clone());

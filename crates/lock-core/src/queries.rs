@@ -97,7 +97,7 @@ impl LockFactory {
         // If the hold is ours, its lease is not handed off any more: a later holder in this process would have a smaller
         // token than a holder in another process that was granted in the meantime.
         self.handle().suspect(&name);
-        let request = ForceReleaseRequest { name: name.clone(), seen: lease.clone() };
+        let request = ForceReleaseRequest { name: self.handle().stored(&name), seen: lease.clone() };
         let freed = self.in_time(Applied::Unknown, self.handle().backend.force_release(request));
         let reply = freed.await.map_err(|error| error.of(&name))?;
         // If the hold was ours, the holder learns of it immediately instead of at its next renewal.
@@ -152,9 +152,12 @@ impl LockFactory {
         if self.handle().is_closed() {
             return Err(LockError::new(LockErrorKind::ShutDown));
         }
-        self.in_time(Applied::No, self.handle().backend.inspect(LockName::reserved("health")?))
-            .await
-            .map(drop)
+        self.in_time(
+            Applied::No,
+            self.handle().backend.inspect(self.handle().stored(&LockName::reserved("health")?)),
+        )
+        .await
+        .map(drop)
     }
 
     /// Returns the locks that this factory holds, sorted by name, without any IO.
@@ -208,7 +211,11 @@ impl LockFactory {
             let message = "this store cannot list its locks: if it is a quorum, list them on each node";
             return Err(BackendError::new(BackendErrorKind::Unsupported, Applied::No, message).into());
         };
-        Ok(directory.list(prefix.to_owned(), limits).await?)
+        let stored = directory.list(self.handle().stored_start(prefix), limits).await?;
+        Ok(Listing::new(
+            stored.names.iter().filter_map(|name| self.handle().unstored(name)),
+            stored.truncated,
+        ))
     }
 
     /// Returns the card of the holder's process. Nothing depends on it, so a failure counts as a missing card.
@@ -231,7 +238,7 @@ impl LockFactory {
 
     /// Reads the stored record of a name.
     pub(crate) async fn stored(&self, name: &LockName) -> Result<Reply<Inspected>, LockError> {
-        let stored = self.in_time(Applied::No, self.handle().backend.inspect(name.clone()));
+        let stored = self.in_time(Applied::No, self.handle().backend.inspect(self.handle().stored(name)));
         stored.await.map_err(|error| error.of(name))
     }
 

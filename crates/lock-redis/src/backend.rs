@@ -14,13 +14,11 @@ use crate::{
     shared::Shared,
 };
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use lock_core::{
     LockError, LockName, Worker,
     backend::{
-        AcquireRequest, Acquired, Backend, BackendError, Capabilities, Completion, ForceReleaseRequest,
-        ForceReleased, Inspected, Operation, Pipeline, ReleaseRequest, Released, RenewRequest, Renewed,
-        Reply, Store, SubscriberId, WakeListener,
+        Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased, Inspected, Reply, Store,
+        Submission, SubscriberId, WakeListener,
     },
     clock::UtcTime,
 };
@@ -173,50 +171,25 @@ impl<C: Client> RedisBackend<C> {
     async fn sharded(&self, what: &str) -> Result<String, RequestError> {
         Ok(Keys::sharded(self.route(what).await?.pubsub()).to_owned())
     }
-
-    /// Submits an operation and awaits its reply.
-    async fn answer<T: Send + 'static>(
-        &self,
-        operation: impl FnOnce(Completion<T>) -> Operation,
-    ) -> Result<Reply<T>, BackendError> {
-        let (completion, answer) = Completion::channel();
-        self.submit(operation(completion));
-        answer.await
-    }
-}
-
-/// Batches concurrent operations into few calls. An operation is sent immediately if no call is in
-/// progress.
-impl<C: Client> Pipeline for RedisBackend<C> {
-    fn submit(&self, operation: Operation) {
-        match &self.inner.servers {
-            Servers::Connected(connected) => connected.route.submit(operation),
-            Servers::Lazy(lazy) => lazy.submit(operation),
-        }
-    }
 }
 
 #[async_trait]
 impl<C: Client> Backend for RedisBackend<C> {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new("redis")
+        Capabilities::new("redis").with_wakes_in_task()
     }
 
     fn server_now(&self, name: &LockName) -> Option<UtcTime> {
         self.server_time(name.as_str())
     }
 
-    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
-        self.answer(|completion| Operation::Acquire(request, completion)).await
-    }
-
-    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
-        let renew = |item| self.answer(|completion| Operation::Renew(item, completion));
-        join_all(items.into_iter().map(renew)).await
-    }
-
-    async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
-        self.answer(|completion| Operation::Release(request, completion)).await
+    /// Batches concurrent operations into few calls. An operation is sent immediately if no call is in
+    /// progress.
+    fn submit(&self, submission: Submission) {
+        match &self.inner.servers {
+            Servers::Connected(connected) => connected.route.submit(submission),
+            Servers::Lazy(lazy) => lazy.submit(submission),
+        }
     }
 
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
@@ -258,7 +231,7 @@ impl<C: Client> lock_core::backend::Subscriptions for RedisBackend<C> {
 impl<C: Client> From<RedisBackend<C>> for Store {
     fn from(redis: RedisBackend<C>) -> Self {
         let (worker, redis) = (redis.inner.worker.clone(), Arc::new(redis));
-        let store = Self::from(redis.clone()).pipelined(redis.clone()).with_directory(redis);
+        let store = Self::new(redis.clone()).pushing(redis.clone()).with_directory(redis);
         match worker {
             Some(worker) => store.on(worker),
             None => store,

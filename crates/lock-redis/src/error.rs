@@ -205,12 +205,6 @@ pub(crate) fn overdue(what: &str) -> RequestError {
     plain(what, Kind::Timeout, Applied::No, "the request timed out before it was sent")
 }
 
-/// Returns the error for a request that a single server does not support.
-pub(crate) fn unsupported() -> RequestError {
-    let message = "this acquire mode is not supported on redis";
-    BackendError::new(Kind::Unsupported, Applied::No, message).into()
-}
-
 /// Returns the error for a request that got no reply on a live connection.
 pub(crate) fn no_answer(what: &str) -> RequestError {
     plain(what, Kind::Timeout, Applied::Unknown, "no reply")

@@ -5,13 +5,13 @@ use crate::{
     client::Client,
     connection::{FailedDials, GRACE, Outage},
     error::{self, RequestError, unserved},
-    pipeline::{fail, fail_elsewhere, what},
+    pipeline::{fail, fail_as_ended, what},
     plan::Plan,
     sync::lock,
 };
 use lock_core::{
     LockName,
-    backend::{BackendError, Operation, SubscriberId, WakeListener},
+    backend::{BackendError, Submission, SubscriberId, WakeListener},
 };
 use std::{
     collections::HashSet,
@@ -73,18 +73,18 @@ impl<C: Client> Lazy<C> {
     }
 
     /// Submits an operation after the first connection, or fails it after a moment.
-    pub(crate) fn submit(&self, operation: Operation) {
+    pub(crate) fn submit(&self, submission: Submission) {
         if let Some(connected) = self.get() {
-            return connected.route.submit(operation);
+            return connected.route.submit(submission);
         }
         if self.task.is_finished() {
-            return fail_elsewhere(operation);
+            return fail_as_ended(submission);
         }
         let shared = self.shared.clone();
         self.runtime.spawn(async move {
-            match shared.connected(what(&operation)).await {
-                Ok(connected) => connected.route.submit(operation),
-                Err(error) => fail(operation, error),
+            match shared.connected(what(submission.operation())).await {
+                Ok(connected) => connected.route.submit(submission),
+                Err(error) => fail(submission, error),
             }
         });
     }

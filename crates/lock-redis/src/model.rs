@@ -11,7 +11,7 @@ use crate::{
 };
 use lock_core::{
     LockName,
-    backend::{BackendError, Operation},
+    backend::{BackendError, Submission},
     clock::UtcTime,
 };
 use std::sync::Arc;
@@ -62,11 +62,11 @@ pub fn read(reply: Reply, batched: usize) -> Vec<BackendError> {
 }
 
 /// Reads a reply to an operation over a connection whose server had this time just before, and completes the operation.
-pub fn answer(operation: Operation, reply: Reply, server: UtcTime) {
+pub fn answer(submission: Submission, reply: Reply, server: UtcTime) {
     let (trust, now) = (Arc::<Trust>::default(), Instant::now());
     trust.believes(now, server);
-    let reply = ScriptReply::read("fuzz", in_full(&operation, reply), &trust, now);
-    crate::pipeline::complete(operation, reply);
+    let reply = ScriptReply::read("fuzz", in_full(submission.operation(), reply), &trust, now);
+    crate::pipeline::complete(submission, reply);
 }
 
 /// Reads a reply to a proposal over such a connection. Returns `true` if it is a vote for it.

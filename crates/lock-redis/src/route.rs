@@ -12,7 +12,7 @@ use crate::{
 };
 use lock_core::{
     LockName,
-    backend::{BackendError, Operation, SubscriberId, WakeListener},
+    backend::{BackendError, Submission, SubscriberId, WakeListener},
     clock::UtcTime,
 };
 use std::sync::{Arc, Weak};
@@ -40,11 +40,11 @@ impl<C: Client> OneServer<C> {
 }
 
 impl<C: Client> Route<C> {
-    /// Accepts an operation. It completes later, never during this call.
-    pub(crate) fn submit(&self, operation: Operation) {
+    /// Accepts an operation.
+    pub(crate) fn submit(&self, submission: Submission) {
         match self {
-            Self::One(server) => server.pipeline.submit(operation),
-            Self::Cluster(cluster) => cluster.cluster().submit(operation),
+            Self::One(server) => server.pipeline.submit(submission),
+            Self::Cluster(cluster) => cluster.cluster().submit(submission),
         }
     }
 

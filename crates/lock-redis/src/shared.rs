@@ -12,7 +12,7 @@ use crate::{
     script_reply::ScriptReply,
     wake::Subscriptions,
 };
-use lock_core::{LockName, backend::Operation};
+use lock_core::{LockName, backend::Submission};
 use std::sync::{Once, OnceLock, Weak};
 use tokio::time::Instant;
 
@@ -54,7 +54,7 @@ pub(crate) trait OtherNodes: Send + Sync {
 
 /// An operation, and the redirection with which a node rejected it.
 pub(crate) struct Redirected {
-    pub(crate) operation: Operation,
+    pub(crate) submission: Submission,
     pub(crate) redirection: Redirection,
     /// The node that replied, if one was queried.
     pub(crate) by: Option<Server>,
@@ -102,16 +102,16 @@ impl<C: Client> Shared<C> {
     /// Passes an operation to the cluster node that serves it, or returns it.
     pub(crate) fn redirect(
         &self,
-        operation: Operation,
+        submission: Submission,
         reply: Result<ScriptReply, RequestError>,
-    ) -> Option<(Operation, Result<ScriptReply, RequestError>)> {
+    ) -> Option<(Submission, Result<ScriptReply, RequestError>)> {
         let redirection = reply.as_ref().err().and_then(RequestError::redirection);
         let (Some(redirection), Some(node)) = (redirection, &self.cluster) else {
-            return Some((operation, reply));
+            return Some((submission, reply));
         };
-        let Some(cluster) = node.cluster.upgrade() else { return Some((operation, reply)) };
+        let Some(cluster) = node.cluster.upgrade() else { return Some((submission, reply)) };
         let (redirection, by) = (redirection.clone(), Some(node.server.clone()));
-        cluster.redirect(Redirected { operation, redirection, by });
+        cluster.redirect(Redirected { submission, redirection, by });
         None
     }
 

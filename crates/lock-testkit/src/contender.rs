@@ -3,9 +3,9 @@
 use lock_core::{
     FencingToken, LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Backend, Floor, Inspected, LeaseId, LeaseNumber,
-        NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply, Retention,
-        StoredHold,
+        AcquireMode, AcquireRequest, Acquired, Backend, BackendExt as _, Floor, Inspected, LeaseId,
+        LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+        Retention, StoredHold,
     },
     clock::UtcTime,
 };

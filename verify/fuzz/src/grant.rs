@@ -6,8 +6,8 @@ use futures_util::FutureExt;
 use lock_core::{
     FencingToken, LockName, Retention,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Completion, LeaseId, LeaseNumber, NotifyWaiters, Operation,
-        ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
+        AcquireMode, AcquireRequest, Acquired, LeaseId, LeaseNumber, NotifyWaiters, Operation, Outcome,
+        ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Submission,
     },
     clock::UtcTime,
 };
@@ -107,24 +107,31 @@ fn acquired(mode: AcquireMode, reply: &Reply, server: UtcTime) -> Option<Acquire
         mode,
         retention: Retention::Backend,
     };
-    let (completion, answer) = Completion::channel();
-    model::answer(Operation::Acquire(request, completion), reply.clone(), server);
-    answer.now_or_never()?.ok().map(|reply| reply.outcome)
+    let (submission, answer) = Submission::channel(Operation::Acquire(request));
+    model::answer(submission, reply.clone(), server);
+    match answer.now_or_never()?.ok()?.outcome {
+        Outcome::Acquired(outcome) => Some(outcome),
+        _ => None,
+    }
 }
 
 fn renewed(reply: &Reply, server: UtcTime) -> bool {
     let request =
         RenewRequest { name: name(), lease: lease(), duration: Duration::from_secs(30), not_after: server };
-    let (completion, answer) = Completion::channel();
-    model::answer(Operation::Renew(request, completion), reply.clone(), server);
-    answer.now_or_never().is_some_and(|answer| answer.is_ok_and(|reply| reply.outcome == Renewed::Renewed))
+    let (submission, answer) = Submission::channel(Operation::Renew(request));
+    model::answer(submission, reply.clone(), server);
+    answer
+        .now_or_never()
+        .is_some_and(|answer| answer.is_ok_and(|reply| reply.outcome == Outcome::Renewed(Renewed::Renewed)))
 }
 
 fn released(reply: &Reply, server: UtcTime) -> bool {
     let request =
         ReleaseRequest { name: name(), lease: lease(), depth_left: 0, notify: NotifyWaiters::EvenIfGone };
-    let (completion, answer) = Completion::channel();
-    model::answer(Operation::Release(request, completion), reply.clone(), server);
+    let (submission, answer) = Submission::channel(Operation::Release(request));
+    model::answer(submission, reply.clone(), server);
     let answer = answer.now_or_never();
-    answer.is_some_and(|answer| answer.is_ok_and(|reply| matches!(reply.outcome, Released::Released { .. })))
+    answer.is_some_and(|answer| {
+        answer.is_ok_and(|reply| matches!(reply.outcome, Outcome::Released(Released::Released { .. })))
+    })
 }

@@ -3,8 +3,8 @@
 use crate::{answer::Answer, duration::millis_below};
 use arbitrary::{Result, Unstructured};
 use lock_core::{
-    FencingToken,
-    backend::{AcquireMode, Acquired, Released, Renewed},
+    FencingToken, LockName,
+    backend::{AcquireMode, Acquired, Operation, ProcessId, Released, Renewed},
     clock::{Moment, UtcTime},
     model::{
         Command, Entry, Env, Event, HandOffBudget, HoldEnd, HoldId, Join, Keep, Machine, MachineConfig,
@@ -15,6 +15,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
+use uuid::Uuid;
 
 /// The maximum number of events; more reveal nothing new.
 const EVENTS: usize = 400;
@@ -37,6 +38,10 @@ struct Dice {
 }
 
 impl Env for Dice {
+    fn address(&self) -> (LockName, ProcessId) {
+        (LockName::new("x").expect("a valid name"), ProcessId::from_uuid(Uuid::nil()))
+    }
+
     fn unclaimed(&mut self, _: HoldId, _: Moment) -> u32 {
         u32::from(self.jitter().is_multiple_of(16))
     }
@@ -60,7 +65,7 @@ struct World {
     token: u64,
     next: u64,
     /// Requested IO. Each request is answered exactly once.
-    asked: Vec<Command>,
+    asked: Vec<(Command, Moment)>,
     waiting: BTreeSet<WaiterId>,
     /// The number of guards of each hold.
     guards: BTreeMap<HoldId, u32>,
@@ -153,10 +158,11 @@ impl World {
     }
 
     /// Answers a request in an arbitrary way.
-    fn answer(&mut self, command: Command, answer: &Answer) {
+    fn answer(&mut self, (command, sent): (Command, Moment), answer: &Answer) {
         let now = self.dice.server_now();
         let event = match command {
-            Command::TryAcquire { lease, mode, .. } => {
+            Command::Io { operation: Operation::Acquire(request), .. } => {
+                let (lease, mode) = (request.lease.number(), request.mode);
                 let reentry = matches!(mode, AcquireMode::Reenter { .. });
                 let outcome = match answer.outcome {
                     0..=2 if !reentry => {
@@ -172,7 +178,8 @@ impl World {
                 };
                 Event::Acquired { lease, outcome: answer.of(now, outcome) }
             }
-            Command::Renew { lease, sent, .. } => {
+            Command::Io { operation: Operation::Renew(request), .. } => {
+                let lease = request.lease.number();
                 let outcome = match answer.outcome {
                     0..=2 => Renewed::Renewed,
                     3 => Renewed::Gone,
@@ -180,7 +187,8 @@ impl World {
                 };
                 Event::Renewed { lease, sent, outcome: answer.of(now, outcome) }
             }
-            Command::Release { lease, depth_left, .. } => {
+            Command::Io { operation: Operation::Release(request), .. } => {
+                let (lease, depth_left) = (request.lease.number(), request.depth_left);
                 let outcome = match answer.outcome {
                     4.. => Released::Gone { held_by_other: answer.held_by_other },
                     _ if depth_left > 0 => Released::Kept,
@@ -248,8 +256,12 @@ impl World {
         self.machine.handle(self.dice.now, event, &mut self.dice, &mut commands);
         commands.into_iter().for_each(|command| self.obey(command));
         assert!(!self.dropping, "a drop is reported at once");
-        let next =
-            |asked: &&Command| matches!(asked, Command::TryAcquire { mode: AcquireMode::New { .. }, .. });
+        let next = |(asked, _): &&(Command, Moment)| match asked {
+            Command::Io { operation: Operation::Acquire(request), .. } => {
+                matches!(request.mode, AcquireMode::New { .. })
+            }
+            _ => false,
+        };
         assert!(self.asked.iter().filter(next).count() <= 1, "one acquire in flight");
         assert_eq!(self.machine.waiters(), self.waiting.len(), "the machine has exactly the waiting futures");
         if let Some((_, hold, guards, deadline)) = self.machine.holder() {
@@ -261,11 +273,9 @@ impl World {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::TryAcquire { .. }
-            | Command::Renew { .. }
-            | Command::Release { .. }
-            | Command::Watch
-            | Command::Unwatch => self.asked.push(command),
+            Command::Io { .. } | Command::Watch | Command::Unwatch => {
+                self.asked.push((command, self.dice.now))
+            }
             Command::Grant { waiter, grant } => {
                 assert!(self.waiting.remove(&waiter), "only a waiter is granted");
                 assert!(!self.ended.contains(&grant.hold) && grant.deadline > self.dice.now);

@@ -9,8 +9,8 @@ use crate::{
     world::World,
 };
 use lock_core::{
-    ReleaseOutcome,
-    backend::AcquireMode,
+    LockName, ReleaseOutcome,
+    backend::{AcquireMode, AcquireRequest, Operation, ProcessId, RenewRequest},
     clock::{Moment, UtcTime},
     model::{Command, Env, Event, HoldId, Refusal},
 };
@@ -20,6 +20,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
+use uuid::Uuid;
 
 /// Lease ids are counted, and jitter is a few microseconds, so that each path is deterministic.
 struct Draws {
@@ -28,6 +29,10 @@ struct Draws {
 }
 
 impl Env for Draws {
+    fn address(&self) -> (LockName, ProcessId) {
+        (LockName::new("x").expect("a valid name"), ProcessId::from_uuid(Uuid::nil()))
+    }
+
     /// In this model, futures are polled as soon as they are granted.
     fn unclaimed(&mut self, _: HoldId, _: Moment) -> u32 {
         0
@@ -80,26 +85,27 @@ impl World {
             ControlFlow::Break(event) => return event,
         };
         match command {
-            Command::TryAcquire { lease, terms, not_after, mode } => {
-                let duration = terms.lease;
+            Command::Io { operation: Operation::Acquire(request), timeout } => {
+                let AcquireRequest { lease, duration, not_after, mode, .. } = request;
+                let lease = lease.number();
                 let ask = match mode {
                     AcquireMode::Reenter { depth } => Ask::Keep { lease, duration, not_after, depth },
                     AcquireMode::New { reserve, .. } => Ask::Take { lease, duration, not_after, reserve },
-                    other => unreachable!("{other:?} is of a quorum"),
                 };
                 let client = self.client(process);
                 client.drawn = client.drawn.max(lease.get());
                 let again = client.retired.has(lease);
                 self.broken.unless(!again, Law::NoResurrection);
-                self.call(process, now, ask, terms.operation_timeout);
+                self.call(process, now, ask, timeout);
                 None
             }
-            Command::Renew { lease, terms, not_after, sent: _ } => {
-                let ask = Ask::Renew { lease, duration: terms.lease, not_after };
-                self.call(process, now, ask, terms.operation_timeout);
+            Command::Io { operation: Operation::Renew(request), timeout } => {
+                let RenewRequest { lease, duration, not_after, .. } = request;
+                self.call(process, now, Ask::Renew { lease: lease.number(), duration, not_after }, timeout);
                 None
             }
-            Command::Release { lease, depth_left, notify: _, timeout } => {
+            Command::Io { operation: Operation::Release(request), timeout } => {
+                let (lease, depth_left) = (request.lease.number(), request.depth_left);
                 let client = self.client(process);
                 if depth_left == 0 {
                     client.retired.add(lease);

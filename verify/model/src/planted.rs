@@ -7,7 +7,7 @@ use crate::{
 };
 use lock_core::{
     FencingToken,
-    backend::{AcquireMode, Acquired, Released, Reply},
+    backend::{AcquireMode, Acquired, Operation, ReleaseRequest, Released, Reply},
     clock::Moment,
     model::{Command, Entry, Event, GrantSource, HandOffBudget, HoldEnd, TermValues, WatchAnswer},
 };
@@ -76,9 +76,14 @@ impl World {
         command: Command,
     ) -> ControlFlow<Option<Event>, Command> {
         match (config.bug, command) {
-            (Some(PlantedBug::NoUndo), Command::Release { lease, depth_left: 0, .. })
-                if !self.clients[process].granted.has(lease) =>
-            {
+            (
+                Some(PlantedBug::NoUndo),
+                Command::Io {
+                    operation: Operation::Release(ReleaseRequest { lease, depth_left: 0, .. }),
+                    ..
+                },
+            ) if !self.clients[process].granted.has(lease.number()) => {
+                let lease = lease.number();
                 let answer = Released::Gone { held_by_other: false };
                 let outcome = Ok(Reply::new(self.server() + TIMEOUT * 10, answer));
                 ControlFlow::Break(Some(Event::Released { lease, depth_left: 0, outcome }))
@@ -98,10 +103,10 @@ impl World {
             // The machine does not learn that the re-entry is longer.
             (
                 Some(PlantedBug::HandsOffExtended),
-                Command::TryAcquire { lease, terms, not_after, mode: mode @ AcquireMode::Reenter { .. } },
-            ) => {
-                let terms = TermValues { lease: terms.lease * 2, ..*terms }.into();
-                ControlFlow::Continue(Command::TryAcquire { lease, terms, not_after, mode })
+                Command::Io { operation: Operation::Acquire(mut request), timeout },
+            ) if matches!(request.mode, AcquireMode::Reenter { .. }) => {
+                request.duration *= 2;
+                ControlFlow::Continue(Command::Io { operation: Operation::Acquire(request), timeout })
             }
             (Some(PlantedBug::LossNotReported), Command::Ended { how: HoldEnd::Lost(_), .. }) => {
                 ControlFlow::Break(None)

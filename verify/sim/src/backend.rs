@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use lock_core::{
     LockName,
     backend::{
-        AcquireRequest, Acquired, Applied, Backend, BackendError, Capabilities, ForceReleaseRequest,
+        AcquireRequest, Acquired, Applied, AsyncBackend, BackendError, Capabilities, ForceReleaseRequest,
         ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId,
         Subscriptions, WakeListener,
     },
@@ -17,7 +17,7 @@ use lock_core::{
 use lock_testkit::planted::PlantedBug;
 use std::sync::{Arc, Weak};
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct SimBackend {
     pub(crate) world: Arc<World>,
     pub(crate) link: usize,
@@ -79,7 +79,7 @@ pub(crate) fn released(bug: Option<PlantedBug>, answer: Answer) -> Result<Reply<
 }
 
 #[async_trait]
-impl Backend for SimBackend {
+impl AsyncBackend for SimBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities::new("sim")
     }

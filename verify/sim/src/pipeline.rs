@@ -1,12 +1,20 @@
-//! The pipeline of a simulated process: operations submitted while a call is under way share the next one.
+//! The connection of a simulated process: operations submitted while a call is under way share the next one.
 
 use crate::{
-    backend::{acquired, released, renewed},
+    backend::{SimBackend, acquired, released, renewed},
     message::{Answer, Request, failure},
     plan::Batching,
     world::World,
 };
-use lock_core::backend::{Applied, Operation, Pipeline};
+use async_trait::async_trait;
+use lock_core::{
+    LockName,
+    backend::{
+        Applied, AsyncBackend as _, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
+        Inspected, Operation, Outcome, Reply, Submission,
+    },
+    clock::UtcTime,
+};
 use lock_testkit::planted::PlantedBug;
 use std::{
     collections::VecDeque,
@@ -27,20 +35,40 @@ use tokio::{
 /// The time for which a call delays what is submitted after it.
 const HOLDS_UP: Duration = Duration::from_millis(5);
 
-/// Passes operations to a task, which ends when this is dropped.
+/// A store that passes operations to a task, which ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct SimPipeline {
-    world: Arc<World>,
-    submitted: UnboundedSender<Operation>,
+pub(crate) struct Batches {
+    backend: SimBackend,
+    submitted: UnboundedSender<Submission>,
 }
 
-impl Pipeline for SimPipeline {
-    fn submit(&self, operation: Operation) {
-        if let Operation::Renew(request, _) = &operation {
-            self.world.with(|state| state.oracle.renewal_submitted(state.now, request.lease));
+#[async_trait]
+impl Backend for Batches {
+    fn capabilities(&self) -> Capabilities {
+        self.backend.capabilities().with_wakes_in_task()
+    }
+
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
+        self.backend.server_now(name)
+    }
+
+    fn submit(&self, submission: Submission) {
+        if let Operation::Renew(request) = submission.operation() {
+            self.backend.world.with(|state| state.oracle.renewal_submitted(state.now, request.lease));
         }
         // The task lives as long as this value.
-        let _ = self.submitted.send(operation);
+        let _ = self.submitted.send(submission);
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.backend.inspect(name).await
+    }
+
+    async fn force_release(
+        &self,
+        request: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
+        self.backend.force_release(request).await
     }
 }
 
@@ -50,45 +78,41 @@ pub(crate) struct Connection {
     link: usize,
     bug: Option<PlantedBug>,
     batching: Batching,
-    submitted: UnboundedReceiver<Operation>,
-    waiting: VecDeque<Operation>,
+    submitted: UnboundedReceiver<Submission>,
+    waiting: VecDeque<Submission>,
     calls: Vec<Call>,
 }
 
 /// A call under way.
 struct Call {
-    operations: Vec<Operation>,
+    submissions: Vec<Submission>,
     /// `None` once the call was lost. It is then never answered.
     coming: Option<Receiver<Answer>>,
     sent: Instant,
 }
 
 impl Connection {
-    pub(crate) fn open(
-        world: &Arc<World>,
-        link: usize,
-        bug: Option<PlantedBug>,
-        batching: Batching,
-    ) -> (SimPipeline, Self) {
+    pub(crate) fn open(backend: SimBackend, batching: Batching) -> (Batches, Self) {
         let (sender, submitted) = unbounded_channel();
         let (waiting, calls) = (VecDeque::new(), Vec::new());
+        let SimBackend { ref world, link, bug } = backend;
         let connection = Self { world: world.clone(), link, bug, batching, submitted, waiting, calls };
-        (SimPipeline { world: world.clone(), submitted: sender }, connection)
+        (Batches { backend, submitted: sender }, connection)
     }
 
     /// Carries operations until none can be submitted any more.
     pub(crate) async fn carry(mut self) {
         loop {
-            while let Ok(operation) = self.submitted.try_recv() {
-                self.waiting.push_back(operation);
+            while let Ok(submission) = self.submitted.try_recv() {
+                self.waiting.push_back(submission);
             }
             self.send();
             let look = self.next_look();
             tokio::select! {
                 biased;
-                (operations, answer) = next_answer(&mut self.calls) => self.complete(operations, answer),
-                operation = self.submitted.recv() => match operation {
-                    Some(operation) => self.waiting.push_back(operation),
+                (submissions, answer) = next_answer(&mut self.calls) => self.complete(submissions, answer),
+                submission = self.submitted.recv() => match submission {
+                    Some(submission) => self.waiting.push_back(submission),
                     None => return,
                 },
                 () = sleep_until(look.unwrap_or_else(Instant::now)), if look.is_some() => {}
@@ -118,10 +142,11 @@ impl Connection {
     fn send(&mut self) {
         while self.may_send() {
             let size = self.waiting.len().min(self.batching.most);
-            let (operations, overdue): (Vec<_>, Vec<_>) =
-                self.waiting.drain(..size).partition(Operation::is_wanted);
-            overdue.into_iter().for_each(|operation| operation.fail(failure(Applied::No)));
-            let mut requests: Vec<_> = operations.iter().filter_map(request).collect();
+            let (submissions, overdue): (Vec<_>, Vec<_>) =
+                self.waiting.drain(..size).partition(Submission::is_wanted);
+            overdue.into_iter().for_each(|submission| submission.complete(Err(failure(Applied::No))));
+            let mut requests: Vec<_> =
+                submissions.iter().map(|submission| request(submission.operation())).collect();
             let request = match requests.len() {
                 0 => continue,
                 1 => requests.remove(0),
@@ -134,52 +159,51 @@ impl Connection {
                 state.send(self.link, request)
             });
             match sent {
-                Ok(answer) => self.complete(operations, answer),
+                Ok(answer) => self.complete(submissions, answer),
                 Err(coming) => {
-                    self.calls.push(Call { operations, coming: Some(coming), sent: Instant::now() })
+                    self.calls.push(Call { submissions, coming: Some(coming), sent: Instant::now() })
                 }
             }
         }
     }
 
-    fn complete(&self, operations: Vec<Operation>, answer: Answer) {
+    fn complete(&self, submissions: Vec<Submission>, answer: Answer) {
         let answers = match answer {
             Answer::Batch(answers) => answers,
-            Answer::Failed(applied) => vec![Answer::Failed(applied); operations.len()],
+            Answer::Failed(applied) => vec![Answer::Failed(applied); submissions.len()],
             one => vec![one],
         };
         let now = self.world.with(|state| state.links[self.link].estimate()).unwrap_or_default();
-        for (operation, answer) in operations.into_iter().zip(answers) {
-            match operation {
-                Operation::Acquire(_, completion) => completion.complete(acquired(answer)),
-                Operation::Renew(_, completion) => {
+        for (submission, answer) in submissions.into_iter().zip(answers) {
+            let reply = match submission.operation() {
+                Operation::Acquire(_) => acquired(answer).map(|reply| reply.map(Outcome::from)),
+                Operation::Renew(_) => {
                     let answer = renewed(1, answer).remove(0);
-                    completion.complete(PlantedBug::renewed(self.bug, now, answer));
+                    PlantedBug::renewed(self.bug, now, answer).map(|reply| reply.map(Outcome::from))
                 }
-                Operation::Release(_, completion) => completion.complete(released(self.bug, answer)),
-                other => drop(other),
-            }
+                Operation::Release(_) => released(self.bug, answer).map(|reply| reply.map(Outcome::from)),
+            };
+            submission.complete(reply);
         }
     }
 }
 
-/// Returns the request for an operation, or `None` if it is not supported here.
-fn request(operation: &Operation) -> Option<Request> {
+/// Returns the request for an operation.
+fn request(operation: &Operation) -> Request {
     match operation {
-        Operation::Acquire(request, _) => Some(Request::Acquire(request.clone())),
-        Operation::Renew(request, _) => Some(Request::Renew(vec![request.clone()])),
-        Operation::Release(request, _) => Some(Request::Release(request.clone())),
-        _ => None,
+        Operation::Acquire(request) => Request::Acquire(request.clone()),
+        Operation::Renew(request) => Request::Renew(vec![request.clone()]),
+        Operation::Release(request) => Request::Release(request.clone()),
     }
 }
 
 /// Returns the next answer to one of the calls. Lost calls stay.
-async fn next_answer(calls: &mut Vec<Call>) -> (Vec<Operation>, Answer) {
+async fn next_answer(calls: &mut Vec<Call>) -> (Vec<Submission>, Answer) {
     poll_fn(|cx| {
         for number in 0..calls.len() {
             let Some(coming) = &mut calls[number].coming else { continue };
             match Pin::new(coming).poll(cx) {
-                Poll::Ready(Ok(answer)) => return Poll::Ready((calls.remove(number).operations, answer)),
+                Poll::Ready(Ok(answer)) => return Poll::Ready((calls.remove(number).submissions, answer)),
                 Poll::Ready(Err(_)) => calls[number].coming = None,
                 Poll::Pending => {}
             }

@@ -103,19 +103,26 @@ impl Life {
         let backend = || SimBackend { world: world.clone(), link, bug };
         let spread = Mutex::new(Seed::new(dice.clone().number()).stream());
         let spread = move || spread.lock().unwrap_or_else(PoisonError::into_inner).number();
-        let mut store = match (plan.quorum, plan.push) {
-            (Some(quorum), true) => Store::from(quorum.backend(world, link, bug, clock.clone(), spread)),
-            (Some(quorum), false) => Store::polling(quorum.backend(world, link, bug, clock.clone(), spread)),
-            (None, true) => Store::from(Arc::new(backend())),
-            (None, false) => Store::polling(backend()),
-        };
         // These two bugs are planted in the futures of the backend.
         let in_futures = [Some(PlantedBug::DropsReleases), Some(PlantedBug::HidesResends)].contains(&bug);
-        if let Some(batching) = plan.batching.filter(|_| !in_futures) {
-            let (pipeline, connection) = Connection::open(world, link, bug, batching);
-            tokio::spawn(Stoppable::new(world, process, connection.carry()));
-            store = store.pipelined(Arc::new(pipeline));
-        }
+        let store = match (plan.quorum, plan.batching.filter(|_| !in_futures)) {
+            (Some(quorum), _) => {
+                let quorum = Arc::new(quorum.backend(world, link, bug, clock.clone(), spread));
+                let store = Store::polling(quorum.clone());
+                if plan.push { store.pushing(quorum) } else { store }
+            }
+            (None, batching) => {
+                let store = match batching {
+                    Some(batching) => {
+                        let (batches, connection) = Connection::open(backend(), batching);
+                        tokio::spawn(Stoppable::new(world, process, connection.carry()));
+                        Store::new(Arc::new(batches))
+                    }
+                    None => Store::polling(Arc::new(backend())),
+                };
+                if plan.push { store.pushing(Arc::new(backend())) } else { store }
+            }
+        };
         let numbers = identity.numbers.clone();
         let random = move || drawn(&numbers).number();
         let builder = LockFactory::builder(store)

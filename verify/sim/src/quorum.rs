@@ -1,6 +1,6 @@
 //! The plan for a quorum: its nodes, their clocks, and the assumptions that hold.
 
-use crate::{backend::SimBackend, world::World};
+use crate::{backend::SimBackend, node::SimNode, world::World};
 use crate::{
     clock::StoreClock,
     plan::{Plan, Trouble, pick},
@@ -60,7 +60,7 @@ impl Quorum {
         let durable = self.durable || bug == Some(PlantedBug::NoQuarantine);
         let member = |node: usize| {
             let backend = SimBackend { world: world.clone(), link: first + node, bug };
-            let member = Member::new(format!("node-{node}"), backend);
+            let member = Member::new(format!("node-{node}"), SimNode(backend));
             if durable { member.durable() } else { member }
         };
         let builder = QuorumBackend::builder((0..NODES).map(member)).max_lease(self.max_lease);

@@ -7,10 +7,10 @@ use std::fmt::Debug;
 /// any thread. A wake-up is a hint: correctness does not depend on its arrival, and a superfluous one costs one
 /// request.
 ///
-/// Do not hold a mutex while calling it. If the store has a [`Pipeline`](super::Pipeline), the factory runs a lock's
-/// state machine and its observers inside the call, and may submit operations.
+/// Do not hold a mutex while calling it. With [`Capabilities::wakes_in_task`](super::Capabilities::wakes_in_task), the
+/// factory runs a lock's state machine and its observers inside the call, and may submit operations.
 pub trait WakeListener: Debug + Send + Sync {
-    /// Called when the lock is released.
+    /// Called when the lock is released, with its name in the store.
     fn released(&self, name: &LockName);
 
     /// Called when wake-ups may have been missed: every waiter requests the lock again.

@@ -1,14 +1,14 @@
 //! The traits that a store implements to provide locks.
 //!
-//! To add a backend, implement [`Backend`], [`Subscriptions`] if the store can push wake-ups, and [`Directory`] if it
+//! To add a backend, implement [`AsyncBackend`] or [`Backend`], [`Subscriptions`] if the store can push wake-ups, and [`Directory`] if it
 //! can report which process holds a lock. Then write a small harness and run the conformance suite of `lock-testkit`. A
 //! [`Store`] passes them to a factory.
 
+mod async_backend;
 mod directory;
 mod error;
 mod listener;
-mod pipeline;
-mod prefixed;
+mod operation;
 mod registry;
 mod reply;
 mod request;
@@ -20,12 +20,13 @@ pub use crate::{
     connect::Connector,
     ids::{LeaseId, LeaseNumber, ParseLeaseIdError, ProcessId},
 };
+pub use async_backend::{AsyncBackend, BackendExt};
+pub(crate) use async_backend::{in_background, leave_to, poll_in_place};
 pub use directory::Directory;
 pub use error::{Applied, BackendError, BackendErrorKind};
 pub use listener::{MissedWakes, SubscriberId, WakeListener};
-pub(crate) use pipeline::Complete;
-pub use pipeline::{Answer, Completion, Operation, Pipeline};
-pub(crate) use prefixed::with_prefix;
+pub use operation::{Answer, Operation, OperationReply, Outcome, Submission};
+pub(crate) use operation::{Receiver, acquired, released, renewed};
 pub use registry::SubscriptionRegistry;
 pub use reply::{Acquired, ForceReleased, Inspected, Released, Renewed, Reply, StoredHold};
 pub use request::{
@@ -51,8 +52,8 @@ use std::{fmt::Debug, time::Duration};
 /// - **A late operation is harmless**: renew, release and re-entry never create anything; acquire, re-entry and renew
 ///   do nothing after their `not_after` and answer [`Acquired::Late`] or [`Renewed::Late`].
 /// - **The expiry never decreases**, and a key without an expiry is never left behind.
-/// - **A future of this trait may be dropped at any await.** The operation may or may not have happened, and the
-///   caller repeats or undoes it. Dropping must not disturb other operations.
+/// - **An operation may be given up at any time.** It may or may not have happened, and the caller repeats or undoes it.
+///   A future of this trait, or of [`AsyncBackend`], may be dropped at any await, which must not disturb others.
 /// - **No silent resends.** An implementation that resends an operation by itself after it may have been applied
 ///   answers with an unknown outcome, unless it knows the first reply: a release whose second delivery finds nothing
 ///   would look like a lost hold. An acquire that may still be applied after its reply has an unknown outcome even if
@@ -60,7 +61,8 @@ use std::{fmt::Debug, time::Duration};
 /// - **Errors say whether the operation [may have been applied](BackendError::applied).** When in doubt, report
 ///   [`Applied::Unknown`].
 ///
-/// The trait has no default methods, so that a wrapper cannot forget one.
+/// A store whose operations are plain futures implements [`AsyncBackend`] instead. The trait has no default methods, so
+/// that a wrapper cannot forget one; a new capability of stores will be a trait of its own.
 #[async_trait]
 pub trait Backend: Debug + Send + Sync + 'static {
     /// Describes this backend. The description never changes.
@@ -78,15 +80,11 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// connecting.
     fn server_now(&self, name: &LockName) -> Option<UtcTime>;
 
-    /// Takes a lease or raises its depth, or reports why it did not.
-    async fn acquire(&self, request: AcquireRequest) -> Result<Reply<Acquired>, BackendError>;
-
-    /// Extends existing leases. Returns one reply per item, in the order of the items. The failure of one item must
-    /// not delay or fail another.
-    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>>;
-
-    /// Lowers the depth of a lease, or frees the lock.
-    async fn release(&self, request: ReleaseRequest) -> Result<Reply<Released>, BackendError>;
+    /// Accepts an operation. It returns without blocking, and may be called from any thread, inside or outside a runtime.
+    ///
+    /// The operation is completed now or later, from any thread. A completion that comes after this call has returned
+    /// runs the lock's state machine, wakes tasks and may submit further operations: the store must hold no mutex then.
+    fn submit(&self, submission: Submission);
 
     /// Reads the record stored under a name.
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError>;
@@ -107,13 +105,16 @@ pub struct Capabilities {
     /// `true` if every attempt needs its own lease id. A quorum undoes an attempt that it does not grant, and the undo
     /// of one attempt must not affect the grant of the next.
     pub lease_per_attempt: bool,
+    /// `true` if wake-ups come from a task of the store in which requests may be submitted. Otherwise, a task of the
+    /// factory handles them.
+    pub wakes_in_task: bool,
 }
 
 impl Capabilities {
     /// Describes a backend with this name and no limits.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
-        Self { name, max_lease: None, lease_per_attempt: false }
+        Self { name, max_lease: None, lease_per_attempt: false, wakes_in_task: false }
     }
 
     /// Sets the longest lease that the backend accepts.
@@ -127,6 +128,13 @@ impl Capabilities {
     #[must_use]
     pub const fn with_lease_per_attempt(mut self) -> Self {
         self.lease_per_attempt = true;
+        self
+    }
+
+    /// Lets the factory handle each wake-up, and submit what follows, in the task that reports it.
+    #[must_use]
+    pub const fn with_wakes_in_task(mut self) -> Self {
+        self.wakes_in_task = true;
         self
     }
 }

@@ -52,7 +52,6 @@ impl Retention {
 
 /// The kind of an [`AcquireRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum AcquireMode {
     /// A new hold, with the next fencing tokens of the store: one, and up to `reserve` more for hand-offs.
     New {

@@ -1,6 +1,6 @@
-//! The backend of a factory, with its optional subscriptions, pipeline and directory.
+//! The backend of a factory, with its optional subscriptions and directory.
 
-use super::{Backend, Directory, Pipeline, Subscriptions};
+use super::{AsyncBackend, Backend, Directory, Subscriptions, async_backend::Adapter};
 use crate::worker::Worker;
 use std::sync::Arc;
 
@@ -23,9 +23,6 @@ pub struct Store {
     pub backend: Arc<dyn Backend>,
     /// The subscriptions that wake waiters when a lock is released. Without them, waiters poll, with jitter.
     pub subscriptions: Option<Arc<dyn Subscriptions>>,
-    /// The pipeline that carries the acquires, renewals and releases of many locks over one connection. Without it,
-    /// the methods of `backend` are called.
-    pub pipeline: Option<Arc<dyn Pipeline>>,
     /// The directory that keeps the cards of processes and lists the held locks. Without it, an inspection
     /// does not show the holder's process.
     pub directory: Option<Arc<dyn Directory>>,
@@ -35,29 +32,23 @@ pub struct Store {
 }
 
 impl Store {
-    /// Creates a store that does not push releases: waiters poll every 250 ms, and after a second of consecutive holds, a
-    /// process leaves the lock to others for 300 ms.
+    /// Creates a store of a backend. It does not push releases: waiters poll every 250 ms, and after a second of
+    /// consecutive holds, a process leaves the lock to others for 300 ms.
     #[must_use]
-    pub fn polling(backend: impl Backend) -> Self {
-        Self {
-            backend: Arc::new(backend),
-            subscriptions: None,
-            pipeline: None,
-            directory: None,
-            worker: None,
-        }
+    pub fn new(backend: Arc<dyn Backend>) -> Self {
+        Self { backend, subscriptions: None, directory: None, worker: None }
     }
 
-    /// Creates a store whose releases are pushed by `subscriptions`.
+    /// Creates a store of a backend whose operations are futures. It does not push releases.
     #[must_use]
-    pub fn pushing(backend: Arc<dyn Backend>, subscriptions: Arc<dyn Subscriptions>) -> Self {
-        Self { backend, subscriptions: Some(subscriptions), pipeline: None, directory: None, worker: None }
+    pub fn polling(backend: Arc<impl AsyncBackend>) -> Self {
+        Self::new(Arc::new(Adapter::new(backend)))
     }
 
-    /// Adds a pipeline to the store.
+    /// Adds the subscriptions by which the store pushes releases.
     #[must_use]
-    pub fn pipelined(self, pipeline: Arc<dyn Pipeline>) -> Self {
-        Self { pipeline: Some(pipeline), ..self }
+    pub fn pushing(self, subscriptions: Arc<dyn Subscriptions>) -> Self {
+        Self { subscriptions: Some(subscriptions), ..self }
     }
 
     /// Adds a directory to the store.
@@ -73,8 +64,9 @@ impl Store {
     }
 }
 
-impl<B: Backend + Subscriptions> From<Arc<B>> for Store {
+/// A store of a backend whose operations are futures, and that pushes releases.
+impl<B: AsyncBackend + Subscriptions> From<Arc<B>> for Store {
     fn from(backend: Arc<B>) -> Self {
-        Self::pushing(backend.clone(), backend)
+        Self::polling(backend.clone()).pushing(backend)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     entry::LockEntry,
-    op::IoPolicy,
+    request::IoPolicy,
     shared::Shared,
     slot::{AcquireResult, WaiterSlot},
 };

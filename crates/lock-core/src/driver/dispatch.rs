@@ -4,13 +4,15 @@ use super::{
     entry::{DeferredEvent, EntryState, LockEntry, Times},
     hold_state::HoldState,
     notification::Notification,
-    op::{IoPolicy, Op},
+    request::{IoPolicy, Request},
     shared::Shared,
     slot::{AcquireResult, WaiterSlot},
     waker_set::wake,
 };
 use crate::{
+    backend::Operation,
     fifo_map::FifoMap,
+    ids::ProcessId,
     machine::{Command, Env, Event, Grant, HoldId, WaiterId},
     name::LockName,
     observer::{ReleaseKind, WakeSource},
@@ -37,8 +39,8 @@ struct PendingEffects {
     /// Holds that ended and whose waiting tasks must be woken.
     ended: Vec<Arc<HoldState>>,
     notifications: Vec<Notification>,
-    ops: Vec<Op>,
-    /// Events of operations that were answered immediately.
+    requests: Vec<Request>,
+    /// Events of requests that were answered immediately.
     events: VecDeque<Event>,
     /// A hold that the machine extended after a task had found that it had expired.
     expired: Option<HoldId>,
@@ -67,11 +69,15 @@ impl PendingEffects {
 /// The machine's access to its environment.
 struct DriverEnv<'a> {
     shared: &'a Shared,
-    name: &'a LockName,
+    entry: &'a LockEntry,
     waiters: &'a FifoMap<WaiterId, WaiterSlot>,
 }
 
 impl Env for DriverEnv<'_> {
+    fn address(&self) -> (LockName, ProcessId) {
+        (self.entry.stored.clone(), self.shared.process)
+    }
+
     fn unique(&mut self) -> Option<u64> {
         self.shared.random.unique()
     }
@@ -82,7 +88,7 @@ impl Env for DriverEnv<'_> {
 
     // Called while the entry's mutex is held, which is allowed because the backend only reads an estimate.
     fn server_now(&mut self) -> UtcTime {
-        self.shared.backend.server_now(self.name).unwrap_or_else(|| self.shared.clock.wall())
+        self.shared.backend.server_now(&self.entry.stored).unwrap_or_else(|| self.shared.clock.wall())
     }
 
     fn unclaimed(&mut self, hold: HoldId, granted_by: Moment) -> u32 {
@@ -109,7 +115,7 @@ impl Shared {
         while let Some(event) = next {
             self.handle(entry, event, &mut effects);
             // An operation that is answered immediately changes the times again.
-            let starts = !effects.ops.is_empty();
+            let starts = !effects.requests.is_empty();
             self.carry_out(entry, &mut effects, policy);
             next = self.next_deferred(entry).or_else(|| effects.events.pop_front());
             if starts && next.is_none() {
@@ -148,8 +154,8 @@ impl Shared {
         if let Some(hold) = effects.expired.take() {
             effects.events.push_back(Event::Expired { hold });
         }
-        for op in effects.ops.drain(..) {
-            effects.events.extend(self.start(entry, op, policy));
+        for request in effects.requests.drain(..) {
+            effects.events.extend(self.start(entry, request, policy));
         }
     }
 
@@ -167,17 +173,17 @@ impl Shared {
         }
         {
             let EntryState { machine, waiters, .. } = &mut *state;
-            let mut env = DriverEnv { shared: self, name: &entry.name, waiters };
+            let mut env = DriverEnv { shared: self, entry, waiters };
             machine.handle(now, event, &mut env, &mut commands);
         }
         for command in commands.drain(..) {
-            if polled && matches!(command, Command::TryAcquire { .. }) {
+            if polled && matches!(command, Command::Io { operation: Operation::Acquire(_), .. }) {
                 effects.notifications.push(Notification::Wake(WakeSource::Poll));
             }
             self.apply(entry, &mut state, command, now, effects);
         }
         effects.commands = commands;
-        if effects.ops.is_empty() {
+        if effects.requests.is_empty() {
             self.reschedule(entry, &mut state, now);
         }
         let busy = !state.machine.is_drained();
@@ -194,17 +200,11 @@ impl Shared {
         effects: &mut PendingEffects,
     ) {
         match command {
-            Command::TryAcquire { lease, terms, not_after, mode } => {
-                effects.ops.push(Op::TryAcquire { lease, terms, not_after, mode });
+            Command::Io { operation, timeout } => {
+                effects.requests.push(Request::Operation { operation, timeout, sent: now });
             }
-            Command::Renew { lease, terms, not_after, sent } => {
-                effects.ops.push(Op::Renew { lease, terms, not_after, sent });
-            }
-            Command::Release { lease, depth_left, notify, timeout } => {
-                effects.ops.push(Op::Release { lease, depth_left, notify, timeout });
-            }
-            Command::Watch => effects.ops.push(Op::Watch),
-            Command::Unwatch => effects.ops.push(Op::Unwatch),
+            Command::Watch => effects.requests.push(Request::Watch),
+            Command::Unwatch => effects.requests.push(Request::Unwatch),
             Command::Grant { waiter, grant } => self.grant(entry, state, waiter, grant, now, effects),
             Command::Refuse { waiter, refusal } => {
                 let error = state.errors.acquire.clone();

@@ -18,6 +18,8 @@ use std::{sync::Arc, task::Waker};
 pub(crate) struct LockEntry {
     pub(crate) id: u64,
     pub(crate) name: LockName,
+    /// The name in the store: with the factory's prefix.
+    pub(super) stored: LockName,
     pub(super) state: Mutex<rank::Entry, EntryState>,
     /// Events that are added without locking the state: by `Drop`, which must not allocate, and by a backend, which
     /// must not wait for the worker.
@@ -81,7 +83,7 @@ pub(super) enum DeferredEvent {
 }
 
 impl LockEntry {
-    pub(super) fn new(id: u64, name: LockName, config: MachineConfig) -> Self {
+    pub(super) fn new(id: u64, name: LockName, stored: LockName, config: MachineConfig) -> Self {
         let state = EntryState {
             machine: Machine::new(config),
             waiters: FifoMap::default(),
@@ -93,7 +95,7 @@ impl LockEntry {
             removed: false,
             last_id: 0,
         };
-        Self { id, name, state: Mutex::new(state), deferred: Mutex::default() }
+        Self { id, name, stored, state: Mutex::new(state), deferred: Mutex::default() }
     }
 
     /// Reserves space for the drop of one more guard.

@@ -1,6 +1,6 @@
 //! Handles wake-ups, in the store's task that reads them.
 
-use super::{op::IoPolicy, shared::Shared};
+use super::{request::IoPolicy, shared::Shared};
 use crate::{
     backend::{MissedWakes, WakeListener},
     machine::Event,
@@ -9,12 +9,11 @@ use crate::{
 };
 
 impl WakeListener for Shared {
-    fn released(&self, name: &LockName) {
-        let Some(entry) = self.table.get(name) else { return };
-        match self.me.upgrade().filter(|_| self.pipeline.is_some() && !self.is_closed()) {
-            // A pipeline accepts the request immediately, and a detour through the worker would cost a task switch.
+    fn released(&self, stored: &LockName) {
+        let Some(entry) = self.unstored(stored).and_then(|name| self.table.get(&name)) else { return };
+        match self.me.upgrade().filter(|_| self.wakes_in_task && !self.is_closed()) {
+            // A detour through the worker would cost a task switch.
             Some(shared) => shared.dispatch(&entry, Event::Woken, IoPolicy::Inline),
-            // A call that is polled once in place may take a long time.
             None => self.defer_event(&entry, |deferred| deferred.woken = true),
         }
     }

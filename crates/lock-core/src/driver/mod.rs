@@ -4,9 +4,9 @@
 //!   5  acquire, release ── shutdown, handle ── listener      what callers and stores use
 //!   4  worker ── timekeeper ── work ── card                  the tasks of a runtime
 //!   3  dispatch ── notification                              event ▶ machine ▶ commands ▶ effects
-//!      io ── submit, call                                    operations on the store; each yields one event
+//!      submit                                                requests to the store; each yields one event
 //!   2  shared                                                the state that all parts of a factory share
-//!   1  op, work_queue, deadlines, schedule, own_card         one operation; queued work; what is due, and when
+//!   1  schedule ── work_queue ── request, own_card           what is due, and when; queued work; one request
 //!      table ── entry ── slot, hold_state                    a lock name in this process
 //!   0  activity, alarm ── backstop, waker_set, runtime       helpers that do not depend on locks
 //! ```
@@ -17,9 +17,8 @@
 //! waiting futures. A task that has an event locks the mutex, handles the event, unlocks, and only then wakes tasks
 //! and calls the store. A caller's cancellation is an event like any other.
 //!
-//! Operations go to the store's [`Pipeline`](crate::backend::Pipeline) if it has one; the pipeline's task receives
-//! the reply and dispatches it. Other stores return futures: a future is polled once in place and, if pending, by
-//! the worker of that runtime. In both cases no caller has to be polled for others to make progress.
+//! Operations are [submitted](crate::backend::Backend::submit) to the store, whose task dispatches the reply. A reply that comes
+//! while the store's `submit` is on the stack is handled after it. No caller has to be polled for others to make progress.
 //!
 //! Lock order, as defined in `sync/rank.rs`: shard before entry; entry before schedule, deadlines, hold, deferred
 //! events; work queue and alarm last. No mutex is held across an await, or while a waker, an observer or the backend is
@@ -32,19 +31,16 @@ mod acquire;
 mod activity;
 mod alarm;
 mod backstop;
-mod call;
 mod card;
-mod deadlines;
 mod dispatch;
 mod entry;
 mod handle;
 mod hold_state;
-mod io;
 mod listener;
 mod notification;
-mod op;
 mod own_card;
 mod release;
+mod request;
 mod runtime;
 mod schedule;
 mod shared;

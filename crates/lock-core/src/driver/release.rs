@@ -1,6 +1,6 @@
 //! A release that waits for its reply, and the drop of a guard, which does not.
 
-use super::{entry::LockEntry, op::IoPolicy, shared::Shared, slot::ReleaseSlot};
+use super::{entry::LockEntry, request::IoPolicy, shared::Shared, slot::ReleaseSlot};
 use crate::{
     machine::{Event, HoldId, ReleaseAnswer, Ticket, Unconfirmed},
     sync::lock,

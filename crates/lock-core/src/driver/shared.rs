@@ -3,16 +3,15 @@
 use super::{
     activity::ActivityCounter,
     alarm::Alarms,
-    deadlines::{Deadlines, TimedCall},
     entry::{DeferredEvents, LockEntry, QueueKind},
     hold_state::HoldContext,
     own_card::OwnCard,
-    schedule::Schedule,
+    schedule::{Deadlines, Schedule},
     table::LockTable,
     work_queue::{Work, WorkQueue},
 };
 use crate::{
-    backend::{Backend, Directory, Pipeline, Store, SubscriberId, Subscriptions},
+    backend::{Backend, Directory, Store, SubscriberId, Subscriptions},
     card::ProcessCard,
     clock::Clock,
     error::{LockError, LockErrorKind},
@@ -48,7 +47,8 @@ pub(crate) struct Shared {
     /// The operating system's id of the process that made the factory.
     made_in: u32,
     pub(crate) backend: Arc<dyn Backend>,
-    pub(super) pipeline: Option<Arc<dyn Pipeline>>,
+    /// `true` if the store's wake-ups come from a task in which requests may be submitted.
+    pub(super) wakes_in_task: bool,
     pub(crate) directory: Option<Arc<dyn Directory>>,
     /// `None` if the store has no directory, or if the card is turned off.
     pub(super) own_card: Option<OwnCard>,
@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     /// The terms of the factory's default options, shared by all of its locks.
     pub(super) default_terms: Result<Terms, OptionsError>,
     pub(crate) limits: Limits,
-    /// The prefix that the store adds to names. Used here to check their length and to report stored names.
+    /// The prefix of the names in the store.
     prefix: Option<Prefix>,
     pub(super) observers: Observers,
     pub(super) config: MachineConfig,
@@ -91,7 +91,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: LockOptions,
     pub(crate) limits: Limits,
-    /// The prefix that `store` adds.
+    /// The prefix of the names in the store.
     pub(crate) prefix: Option<Prefix>,
     pub(crate) observers: Observers,
     pub(crate) config: MachineConfig,
@@ -132,15 +132,15 @@ impl Runtimes {
 
 impl Shared {
     pub(super) fn new(parts: Parts, me: Weak<Self>) -> Self {
-        let Store { backend, subscriptions, pipeline, directory, .. } = parts.store;
+        let Store { backend, subscriptions, directory, .. } = parts.store;
         let own_card = directory.clone().zip(parts.card);
         let own_card = own_card.map(|(directory, card)| OwnCard::new(directory, card));
         let for_holds = Arc::new(HoldContext { clock: parts.clock.clone(), watchdog: me.clone() });
         Self {
             process: parts.process,
             made_in: std::process::id(),
+            wakes_in_task: backend.capabilities().wakes_in_task,
             backend,
-            pipeline,
             directory,
             own_card,
             subscriptions,
@@ -238,10 +238,22 @@ impl Shared {
         }
     }
 
-    /// Returns the name in the store, unless it is too long with the factory's prefix.
-    pub(crate) fn stored_name(&self, name: &LockName) -> Result<LockName, NameError> {
-        self.check_name(name)?;
-        Ok(self.prefix.as_ref().map_or_else(|| name.clone(), |prefix| prefix.stored(name)))
+    /// Returns the name in the store.
+    pub(crate) fn stored(&self, name: &LockName) -> LockName {
+        self.prefix.as_ref().map_or_else(|| name.clone(), |prefix| prefix.stored(name))
+    }
+
+    /// Returns the beginning of the names in the store that begin with `start` here.
+    pub(crate) fn stored_start(&self, start: &str) -> String {
+        self.prefix.as_ref().map_or_else(|| start.to_owned(), |prefix| prefix.stored_start(start))
+    }
+
+    /// Returns the name that is stored under `stored`, if it has the factory's prefix.
+    pub(crate) fn unstored(&self, stored: &LockName) -> Option<LockName> {
+        match &self.prefix {
+            Some(prefix) => prefix.unstored(stored),
+            None => Some(stored.clone()),
+        }
     }
 
     /// Checks that a name and the factory's prefix are not too long together.
@@ -251,7 +263,8 @@ impl Shared {
 
     /// Returns the entry for the name, and creates it if needed.
     pub(super) fn entry(&self, name: &LockName) -> Arc<LockEntry> {
-        self.table.get_or_insert_with(name, || LockEntry::new(self.fresh_id(), name.clone(), self.config))
+        let new = || LockEntry::new(self.fresh_id(), name.clone(), self.stored(name), self.config);
+        self.table.get_or_insert_with(name, new)
     }
 
     /// Returns the number of names that this factory holds or waits for.
@@ -336,23 +349,10 @@ impl Shared {
             self.defer(|work| work.dropped.push(entry.clone()));
         }
     }
-
-    /// Starts the timeout for a call, which must be answered by `due`.
-    pub(super) fn set_deadline(&self, due: Moment, id: u64, call: Arc<dyn TimedCall>, now: Moment) {
-        let next = lock(&self.deadlines).insert(due, id, call);
-        if next == due || next <= now {
-            self.alarms.move_to(next, now);
-        }
-    }
-
-    pub(super) fn clear_deadline(&self, due: Moment, id: u64) {
-        let call = lock(&self.deadlines).remove(due, id);
-        drop(call);
-    }
 }
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("process", &self.process).finish_non_exhaustive()
+        f.debug_struct("Shared").field("process", &self.process).finish_non_exhaustive()
     }
 }

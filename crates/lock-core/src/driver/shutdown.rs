@@ -1,6 +1,6 @@
 //! The shutdown of a factory: it releases everything, within a time limit.
 
-use super::{op::IoPolicy, shared::Shared};
+use super::{request::IoPolicy, shared::Shared};
 use crate::{
     machine::Event,
     name::LockName,
@@ -90,9 +90,7 @@ impl Shared {
         for entry in self.table.all() {
             self.dispatch(&entry, Event::Shutdown, IoPolicy::Discard);
         }
-        self.work.give_up();
+        self.give_up_requests(IoPolicy::Discard);
         lock(&self.schedule).clear();
-        let calls = lock(&self.deadlines).take_all();
-        drop(calls);
     }
 }

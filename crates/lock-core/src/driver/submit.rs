@@ -1,123 +1,322 @@
-//! Operations that are submitted to a store's pipeline.
+//! Requests to the store. Each yields exactly one event: when it is answered, when the store drops it, or when it times
+//! out.
 
 use super::{
-    deadlines::TimedCall,
-    entry::LockEntry,
-    op::{IoPolicy, Op, Request, timed_out},
+    entry::{Errors, LockEntry},
+    request::{IoPolicy, Request, event},
+    schedule::Expire,
     shared::Shared,
     waker_set::contained,
     work_queue::Answered,
 };
 use crate::{
-    backend::{Acquired, BackendError, Complete, Completion, Operation, Released, Renewed, Reply},
-    machine::{Event, Failure},
-    sync::{Id, Mutex, lock, rank},
+    backend::{
+        Applied, BackendError, BackendErrorKind, Operation, OperationReply, Receiver, Submission, leave_to,
+        poll_in_place,
+    },
+    machine::{Event, Failure, WatchAnswer},
+    observer::LockEvent,
+    sync::{Handle, Mutex, lock, rank, timeout},
     time::Moment,
 };
-use std::{sync::Arc, time::Duration};
+use futures_util::task::AtomicWaker;
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-/// An operation in progress. It yields exactly one event: when it is answered, when its completion is dropped, or when
-/// it times out.
-struct Submitted {
-    /// Taken with the reply: an operation that timed out may stay in the pipeline forever and must not keep the
-    /// factory alive.
-    shared: Mutex<rank::Submitted, Option<Arc<Shared>>>,
+/// The maximum timeout of a subscription request, which belongs to no lease.
+const MAX_WATCH: Duration = Duration::from_secs(3);
+
+/// An operation that was submitted to the store.
+pub(super) struct Submitted {
+    phase: Mutex<rank::Submitted, Phase>,
     entry: Arc<LockEntry>,
-    op: Op,
-    id: u64,
-    due: Moment,
+    operation: Operation,
     timeout: Duration,
+    sent: Moment,
+    id: u64,
+    /// Woken when the operation has timed out.
+    unwanted: AtomicWaker,
+}
+
+enum Phase {
+    /// The store's `submit` is on the stack. Its caller handles a reply that comes meanwhile, so that a chain of immediate
+    /// replies does not grow the stack.
+    Submitting(Option<Handle>),
+    Answered(OperationReply),
+    /// The reply is dispatched by the store's task. The factory is not referred to after it: an operation that timed out
+    /// may stay in the store forever.
+    Waiting(Arc<Shared>, Moment),
+    Done,
 }
 
 impl Submitted {
-    /// Returns the factory only to the first caller, which then delivers the reply.
-    fn answer(&self) -> Option<Arc<Shared>> {
-        lock(&self.shared).take()
+    /// Ends the wait. Returns the factory only to the first caller, which then delivers the event.
+    fn end_wait(&self) -> Option<(Arc<Shared>, Moment)> {
+        let mut phase = lock(&self.phase);
+        match std::mem::replace(&mut *phase, Phase::Done) {
+            Phase::Waiting(shared, due) => Some((shared, due)),
+            other => {
+                *phase = other;
+                None
+            }
+        }
     }
 
-    /// Delivers the reply, in the pipeline's task.
-    fn settle<T>(
-        &self,
-        answer: Result<Reply<T>, BackendError>,
-        event: fn(&Op, Result<Reply<T>, Failure>) -> Event,
-    ) {
-        let Some(shared) = self.answer() else { return };
+    /// Takes the reply that came while the store's `submit` was on the stack.
+    fn immediate_reply(&self) -> Option<OperationReply> {
+        let mut phase = lock(&self.phase);
+        match std::mem::replace(&mut *phase, Phase::Done) {
+            Phase::Answered(reply) => Some(reply),
+            other => {
+                *phase = other;
+                None
+            }
+        }
+    }
+
+    /// Begins the wait, unless the reply has come.
+    fn wait(&self, shared: &Arc<Shared>, due: Moment) -> Option<OperationReply> {
+        let mut phase = lock(&self.phase);
+        match std::mem::replace(&mut *phase, Phase::Waiting(shared.clone(), due)) {
+            Phase::Answered(reply) => {
+                *phase = Phase::Done;
+                Some(reply)
+            }
+            _ => None,
+        }
+    }
+
+    /// Keeps the reply if the store's `submit` is on the stack, or returns it.
+    fn keep(&self, reply: OperationReply) -> Option<OperationReply> {
+        let mut phase = lock(&self.phase);
+        if !matches!(*phase, Phase::Submitting(_)) {
+            return Some(reply);
+        }
+        *phase = Phase::Answered(reply);
+        None
+    }
+
+    /// Returns the event for the reply. Keeps its error for waiters and observers; the machine only needs its kind.
+    fn event(&self, shared: &Shared, reply: OperationReply) -> Event {
+        let name = &self.entry.name;
+        let votes = reply.as_ref().map_or_else(BackendError::votes, |reply| &reply.votes);
+        if !votes.is_empty() {
+            shared.observe(|backend| LockEvent::Voted { backend, name, votes });
+        }
+        event(&self.operation, self.sent, reply, |error| {
+            let failure = Failure::from(&error);
+            let error = Some(Arc::new(error));
+            let before = match (&self.operation, &mut lock(&self.entry.state).errors) {
+                (Operation::Acquire(_), Errors { acquire, .. }) => std::mem::replace(acquire, error),
+                (Operation::Renew(_), Errors { renewal, .. }) => std::mem::replace(renewal, error),
+                (Operation::Release(_), _) => error,
+            };
+            // Dropped after the mutex is released.
+            drop(before);
+            failure
+        })
+    }
+}
+
+impl Expire for Submitted {
+    fn expire(&self) -> Option<Answered> {
+        let (shared, _) = self.end_wait()?;
+        let active = shared.activity.adopt();
+        let message = format!("the store did not reply within {:?}", self.timeout);
+        let error = BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, message);
+        let event = self.event(&shared, Err(error));
+        self.unwanted.wake();
+        Some(Answered { entry: self.entry.clone(), event, active })
+    }
+}
+
+impl Receiver for Submitted {
+    fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    fn complete(&self, reply: OperationReply) {
+        let Some(reply) = self.keep(reply) else { return };
+        let Some((shared, due)) = self.end_wait() else { return };
         let _active = shared.activity.adopt();
-        shared.clear_deadline(self.due, self.id);
-        let outcome = shared.outcome(&self.op, &self.entry, answer);
-        shared.dispatch(&self.entry, event(&self.op, outcome), IoPolicy::Inline);
-    }
-
-    fn is_unanswered(&self) -> bool {
-        lock(&self.shared).is_some()
-    }
-}
-
-impl Complete<Acquired> for Submitted {
-    fn complete(&self, answer: Result<Reply<Acquired>, BackendError>) {
-        self.settle(answer, Op::acquired);
+        shared.clear_deadline(due, self.id);
+        let event = self.event(&shared, reply);
+        shared.dispatch(&self.entry, event, IoPolicy::Inline);
     }
 
     fn is_wanted(&self) -> bool {
-        self.is_unanswered()
+        matches!(*lock(&self.phase), Phase::Submitting(_) | Phase::Waiting(..))
+    }
+
+    fn poll_unwanted(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.unwanted.register(cx.waker());
+        if self.is_wanted() { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    fn runtime(&self) -> Option<Handle> {
+        match &*lock(&self.phase) {
+            Phase::Submitting(runtime) => runtime.clone(),
+            _ => None,
+        }
     }
 }
 
-impl Complete<Renewed> for Submitted {
-    fn complete(&self, answer: Result<Reply<Renewed>, BackendError>) {
-        self.settle(answer, Op::renewed);
-    }
-
-    fn is_wanted(&self) -> bool {
-        self.is_unanswered()
-    }
-}
-
-impl Complete<Released> for Submitted {
-    fn complete(&self, answer: Result<Reply<Released>, BackendError>) {
-        self.settle(answer, Op::released);
-    }
-
-    fn is_wanted(&self) -> bool {
-        self.is_unanswered()
-    }
-}
-
-impl TimedCall for Submitted {
-    fn expire(&self, _: Id) -> Option<Answered> {
-        let shared = self.answer()?;
-        self.op.keep_error(&self.entry, &timed_out(self.timeout));
-        let answers = vec![(self.entry.clone(), self.op.unknown())];
-        Some((answers, Some(shared.activity.adopt())))
+impl fmt::Debug for Submitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Submitted").field("operation", &self.operation).finish_non_exhaustive()
     }
 }
 
 impl Shared {
-    /// Submits an operation to the pipeline, from any thread, and starts its timeout. Returns the operation if no
-    /// pipeline accepts it.
-    pub(super) fn submit(self: &Arc<Self>, entry: &Arc<LockEntry>, op: Op) -> Option<Op> {
-        let Some(pipeline) = &self.pipeline else { return Some(op) };
-        let Some(request) = op.request(self.process, entry) else { return Some(op) };
+    /// Starts a request, and returns its event if it is answered immediately.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        entry: &Arc<LockEntry>,
+        request: Request,
+        policy: IoPolicy,
+    ) -> Option<Event> {
+        // A timekeeper sends renewals, together with others that are due soon.
+        if let Request::Operation { operation: Operation::Renew(_), .. } = request
+            && policy != IoPolicy::Discard
+        {
+            self.work.put_renewal(entry, request);
+            self.set_alarm(Moment::START);
+            return None;
+        }
+        match policy {
+            IoPolicy::Discard => None,
+            // Outside of a runtime, a client of the store has neither sockets nor timers.
+            IoPolicy::Inline if self.worker.is_some() || Handle::try_current().is_ok() => {
+                self.perform(entry, request)
+            }
+            IoPolicy::Inline | IoPolicy::Deferred => {
+                self.defer(|work| work.requests.push((entry.clone(), request)));
+                None
+            }
+        }
+    }
+
+    /// Sends a request from this runtime, and returns its event if it is answered immediately.
+    pub(super) fn perform(self: &Arc<Self>, entry: &Arc<LockEntry>, request: Request) -> Option<Event> {
+        match request {
+            Request::Operation { operation, timeout, sent } => self.submit(entry, operation, timeout, sent),
+            Request::Watch | Request::Unwatch => self.watch(entry, request),
+        }
+    }
+
+    /// Submits an operation and starts its timeout.
+    fn submit(
+        self: &Arc<Self>,
+        entry: &Arc<LockEntry>,
+        operation: Operation,
+        timeout: Duration,
+        sent: Moment,
+    ) -> Option<Event> {
         let now = self.clock.now();
-        let timeout = self.timeout_of(&op);
         let (id, due) = (self.fresh_id(), now + timeout);
-        self.activity.begin();
         let submitted = Arc::new(Submitted {
-            shared: Mutex::new(Some(self.clone())),
+            phase: Mutex::new(Phase::Submitting(self.worker.as_ref().map(|worker| worker.handle().clone()))),
             entry: entry.clone(),
-            op,
-            id,
-            due,
+            operation,
             timeout,
+            sent,
+            id,
+            unwanted: AtomicWaker::new(),
         });
-        self.set_deadline(due, id, submitted.clone(), now);
-        let operation = match request {
-            Request::Acquire(request) => Operation::Acquire(request, Completion::new(submitted)),
-            Request::Renew(request) => Operation::Renew(request, Completion::new(submitted)),
-            Request::Release(request) => Operation::Release(request, Completion::new(submitted)),
+        self.activity.begin();
+        // A panic drops the submission.
+        contained("a store", || self.backend.submit(Submission::new(submitted.clone())));
+        let reply = match submitted.immediate_reply() {
+            Some(reply) => reply,
+            None => {
+                self.set_deadline(due, id, &submitted, now);
+                let reply = submitted.wait(self, due)?;
+                self.clear_deadline(due, id);
+                reply
+            }
         };
-        // A panic drops the completion.
-        contained("a pipeline", || pipeline.submit(operation));
-        None
+        let _active = self.activity.adopt();
+        Some(submitted.event(self, reply))
+    }
+
+    fn set_deadline(&self, due: Moment, id: u64, submitted: &Arc<Submitted>, now: Moment) {
+        let next = {
+            let mut deadlines = lock(&self.deadlines);
+            deadlines.insert(due, id, submitted.clone());
+            deadlines.next()
+        };
+        if let Some(next) = next.filter(|next| *next == due || *next <= now) {
+            self.alarms.move_to(next, now);
+        }
+    }
+
+    fn clear_deadline(&self, due: Moment, id: u64) {
+        let submitted = lock(&self.deadlines).remove(due, id);
+        drop(submitted);
+    }
+
+    /// Subscribes to a name, or ends the subscription.
+    fn watch(self: &Arc<Self>, entry: &Arc<LockEntry>, request: Request) -> Option<Event> {
+        let unknown = request.unknown();
+        let (Some(subscriptions), Some(subscriber)) = (self.subscriptions.clone(), self.subscriber.get())
+        else {
+            return Some(unknown);
+        };
+        let (subscriber, name) = (*subscriber, entry.stored.clone());
+        let limit = self.default_terms.as_ref().map_or(MAX_WATCH, |terms| terms.operation_timeout);
+        let work = async move {
+            let answer = |done: Result<(), BackendError>| match done {
+                Ok(()) => WatchAnswer::Acknowledged,
+                Err(_) => WatchAnswer::Failed,
+            };
+            match request {
+                Request::Watch => Event::Watched(answer(subscriptions.subscribe(subscriber, name).await)),
+                _ => Event::Unwatched(answer(subscriptions.unsubscribe(subscriber, name).await)),
+            }
+        };
+        let work = async move { timeout(limit.min(MAX_WATCH), work).await };
+        let (mut work, runtime) = (Box::pin(work), self.runtime());
+        let mut outcome = Unreported { shared: self.clone(), entry: entry.clone(), event: Some(unknown) };
+        self.activity.begin();
+        match poll_in_place(runtime.as_ref(), &mut work) {
+            Some(Poll::Pending) => {
+                leave_to(runtime.as_ref(), async move {
+                    if let Ok(event) = work.await {
+                        outcome.event = Some(event);
+                    }
+                    drop(outcome);
+                });
+                None
+            }
+            Some(Poll::Ready(Ok(event))) => outcome.answered(Some(event)),
+            Some(Poll::Ready(Err(_))) | None => outcome.answered(None),
+        }
+    }
+}
+
+/// A subscription request whose event is dispatched when this is dropped.
+struct Unreported {
+    shared: Arc<Shared>,
+    entry: Arc<LockEntry>,
+    event: Option<Event>,
+}
+
+impl Unreported {
+    /// Returns the event instead of dispatching it.
+    fn answered(mut self, event: Option<Event>) -> Option<Event> {
+        event.or(self.event.take())
+    }
+}
+
+impl Drop for Unreported {
+    fn drop(&mut self) {
+        let _active = self.shared.activity.adopt();
+        if let Some(event) = self.event.take() {
+            self.shared.dispatch(&self.entry, event, IoPolicy::Inline);
+        }
     }
 }

@@ -7,18 +7,12 @@
 use super::{
     alarm::Alarm,
     entry::LockEntry,
-    op::{IoPolicy, Op},
+    request::{IoPolicy, Request},
     shared::Shared,
-    work::Calls,
 };
-use crate::{
-    machine::Event,
-    sync::{Id, lock},
-    time::Moment,
-};
-use futures_util::StreamExt;
+use crate::{machine::Event, sync::lock, time::Moment};
 use std::{future::poll_fn, sync::Arc, time::Duration};
-use tokio::{sync::Notify, task::coop::unconstrained};
+use tokio::sync::Notify;
 
 /// The smallest step of the wall clock that counts as a resumption from suspend. Readings of two clocks always differ
 /// by a few microseconds.
@@ -40,18 +34,20 @@ impl Drop for Timekeeper {
 }
 
 impl Timekeeper {
-    pub(super) async fn run(self, runtime: Id) {
+    pub(super) async fn run(self) {
         let shared = &self.shared;
-        let mut calls = Calls::new();
         let mut drift = shared.wall_drift();
         loop {
             self.alarm.begin_turn();
             drift = shared.notice_jump(drift);
-            shared.expire_calls(runtime);
+            if shared.expire_operations() {
+                // Lets the store drop its futures of these operations before others follow them.
+                tokio::task::yield_now().await;
+            }
             shared.tick_due_entries();
-            shared.send_renewals(&calls);
+            shared.send_renewals();
             // The worker is blocked, or about to do this itself: whichever comes first does it.
-            shared.do_queued_work(runtime, &calls);
+            shared.do_queued_work();
             shared.sum_up_warnings(shared.clock.now());
             if shared.is_closed() {
                 // A worker ends only when there is no activity, and one may have checked while this task was busy. It
@@ -61,15 +57,8 @@ impl Timekeeper {
             if let Some(next) = shared.next_due() {
                 self.alarm.move_to(next, shared.clock.now());
             }
-            tokio::select! {
-                biased;
-                // Without tokio's cooperative budget, as in the worker.
-                Some(answered) = unconstrained(calls.next()), if !calls.is_empty() => {
-                    shared.deliver_all(answered, &mut calls);
-                }
-                due = poll_fn(|cx| self.alarm.poll(cx)) => if !due {
-                    return;
-                }
+            if !poll_fn(|cx| self.alarm.poll(cx)).await {
+                return;
             }
             tokio::task::coop::consume_budget().await;
         }
@@ -85,37 +74,28 @@ impl Shared {
         }
     }
 
-    /// Ends the calls that have timed out.
-    fn expire_calls(self: &Arc<Self>, here: Id) {
+    /// Ends the operations that have timed out, and queues their outcomes. Returns `true` if there are any.
+    fn expire_operations(&self) -> bool {
         let due = lock(&self.deadlines).take_due(self.clock.now());
-        for call in due {
-            if let Some(answered) = call.expire(here) {
-                self.deliver_answered(answered);
+        let expired: Vec<_> = due.iter().filter_map(|submitted| submitted.expire()).collect();
+        let any = !expired.is_empty();
+        if any {
+            self.work.put(|work| work.answered.extend(expired));
+        }
+        any
+    }
+
+    fn send_renewals(self: &Arc<Self>) {
+        for (entry, renewal) in self.gather_renewals() {
+            if let Some(event) = self.perform(&entry, renewal) {
+                self.dispatch(&entry, event, IoPolicy::Inline);
             }
-        }
-    }
-
-    /// Ends all calls, since nothing enforces their timeouts after this.
-    pub(super) fn give_up_calls(&self, here: Id) {
-        let calls = lock(&self.deadlines).take_all();
-        for (answers, _active) in calls.iter().filter_map(|call| call.expire(here)) {
-            self.work.put(|work| work.answers.extend(answers));
-        }
-    }
-
-    fn send_renewals(self: &Arc<Self>, calls: &Calls) {
-        let mut left = Vec::new();
-        for (entry, op) in self.gather_renewals() {
-            left.extend(self.submit(&entry, op).map(|op| (entry, op)));
-        }
-        for call in self.renewal_calls(left) {
-            calls.push(call.started().answer);
         }
     }
 
     /// Returns the renewals that are due and, if there are any, those of other entries that may be sent with them.
     /// Holds that were renewed together are due together, so from then on they share each call.
-    fn gather_renewals(self: &Arc<Self>) -> Vec<(Arc<LockEntry>, Op)> {
+    fn gather_renewals(self: &Arc<Self>) -> Vec<(Arc<LockEntry>, Request)> {
         let mut renewals = self.work.take_renewals();
         if !renewals.is_empty() {
             let renewable = lock(&self.schedule).renewable(self.clock.now());

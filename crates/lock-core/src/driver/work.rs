@@ -1,65 +1,42 @@
-//! The work of a worker or a timekeeper: the work queue, and the replies to calls.
+//! The work of a worker or a timekeeper: the work queue.
 
-use super::{
-    entry::QueueKind,
-    op::{Answers, IoPolicy},
-    shared::Shared,
-    work_queue::Answered,
-};
-use crate::{machine::Event, sync::Id};
-use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
-use std::{future::Future, pin::Pin, sync::Arc};
-use tokio::task::coop::unconstrained;
-
-/// The maximum number of replies delivered in one turn.
-const MAX_ANSWERS_PER_TURN: usize = 128;
-
-/// The calls that a task waits for.
-pub(super) type Calls = FuturesUnordered<Pin<Box<dyn Future<Output = Answered> + Send>>>;
+use super::{entry::QueueKind, request::IoPolicy, shared::Shared, work_queue::Answered};
+use crate::{machine::Event, sync::lock};
+use std::sync::Arc;
 
 impl Shared {
-    /// Does the work in the queue, and adds this runtime's calls to `calls`.
-    pub(super) fn do_queued_work(self: &Arc<Self>, runtime: Id, calls: &Calls) {
-        let work = self.work.take(runtime);
-        self.deliver(work.answers);
+    /// Does the work in the queue.
+    pub(super) fn do_queued_work(self: &Arc<Self>) {
+        let work = self.work.take();
+        self.deliver(work.answered, IoPolicy::Inline);
         for (kind, entries) in [(QueueKind::Dropped, work.dropped), (QueueKind::Woken, work.woken)] {
             for entry in entries {
                 entry.taken_from_queue(kind);
                 self.dispatch(&entry, Event::Tick, IoPolicy::Inline);
             }
         }
-        for call in work.calls {
-            calls.push(call.answer);
-        }
-        for (entry, op) in work.ops {
-            if let Some(op) = self.submit(&entry, op) {
-                calls.push(self.new_call(&entry, op).started().answer);
+        for (entry, request) in work.requests {
+            if let Some(event) = self.perform(&entry, request) {
+                self.dispatch(&entry, event, IoPolicy::Inline);
             }
         }
     }
 
-    /// Delivers this reply and further ones that are ready, up to a limit that keeps the turn short.
-    pub(super) fn deliver_all(self: &Arc<Self>, first: Answered, calls: &mut Calls) {
-        let mut next = Some(first);
-        for _ in 0..MAX_ANSWERS_PER_TURN {
-            let Some(answered) = next else { return };
-            self.deliver_answered(answered);
-            next = unconstrained(calls.next()).now_or_never().flatten();
+    /// Ends every request with an unknown outcome, because there is no worker to perform it or to end it in time.
+    pub(super) fn give_up_requests(self: &Arc<Self>, policy: IoPolicy) {
+        let (answered, requests) = self.work.take_unfinished();
+        self.deliver(answered, policy);
+        for (entry, request) in requests {
+            self.dispatch(&entry, request.unknown(), policy);
         }
-        if let Some(answered) = next {
-            self.deliver_answered(answered);
-        }
+        let submitted = lock(&self.deadlines).take_all();
+        self.deliver(submitted.iter().filter_map(|submitted| submitted.expire()).collect(), policy);
     }
 
-    /// Delivers a call's replies. The call counts as active until then.
-    pub(super) fn deliver_answered(self: &Arc<Self>, (answers, active): Answered) {
-        self.deliver(answers);
-        drop(active);
-    }
-
-    fn deliver(self: &Arc<Self>, answers: Answers) {
-        for (entry, event) in answers {
-            self.dispatch(&entry, event, IoPolicy::Inline);
+    fn deliver(self: &Arc<Self>, answered: Vec<Answered>, policy: IoPolicy) {
+        for Answered { entry, event, active } in answered {
+            self.dispatch(&entry, event, policy);
+            drop(active);
         }
     }
 }

@@ -1,21 +1,18 @@
 //! Work for the workers, queued from any thread, inside or outside a runtime.
 
-use super::{
-    activity::ActivityGuard,
-    entry::LockEntry,
-    op::{Answers, Op},
+use super::{activity::ActivityGuard, entry::LockEntry, request::Request};
+use crate::{
+    machine::Event,
+    sync::{Mutex, lock, rank},
 };
-use crate::sync::{Id, Mutex, lock, rank};
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// A call's replies. The call counts as active until they are delivered.
-pub(super) type Answered = (Answers, Option<ActivityGuard>);
-
-/// A call that was started in a runtime and is not answered yet. Its timers and sockets belong to that runtime.
-pub(super) struct StartedCall {
-    pub(super) runtime: Option<Id>,
-    pub(super) answer: Pin<Box<dyn Future<Output = Answered> + Send>>,
+/// The outcome of an operation. The operation counts as active until this is delivered.
+pub(super) struct Answered {
+    pub(super) entry: Arc<LockEntry>,
+    pub(super) event: Event,
+    pub(super) active: ActivityGuard,
 }
 
 #[derive(Default)]
@@ -32,13 +29,11 @@ pub(super) struct Work {
     /// Entries that were woken.
     pub(super) woken: Vec<Arc<LockEntry>>,
     /// Renewals, to be sent together.
-    pub(super) renewals: Vec<(Arc<LockEntry>, Op)>,
-    /// Operations that the worker has to start, because the caller could not.
-    pub(super) ops: Vec<(Arc<LockEntry>, Op)>,
-    /// Calls that were polled once and are pending.
-    pub(super) calls: Vec<StartedCall>,
-    /// Replies that a call could not deliver.
-    pub(super) answers: Answers,
+    renewals: Vec<(Arc<LockEntry>, Request)>,
+    /// Outcomes of operations that timed out.
+    pub(super) answered: Vec<Answered>,
+    /// Requests that the worker has to start, because the caller could not.
+    pub(super) requests: Vec<(Arc<LockEntry>, Request)>,
     guards: usize,
 }
 
@@ -62,8 +57,8 @@ impl WorkQueue {
     }
 
     /// Queues a renewal for a timekeeper, whose alarm the caller sets.
-    pub(super) fn put_renewal(&self, entry: &Arc<LockEntry>, op: Op) {
-        lock(&self.work).renewals.push((entry.clone(), op));
+    pub(super) fn put_renewal(&self, entry: &Arc<LockEntry>, renewal: Request) {
+        lock(&self.work).renewals.push((entry.clone(), renewal));
     }
 
     pub(super) fn notify(&self) {
@@ -81,43 +76,29 @@ impl WorkQueue {
     }
 
     /// Takes the renewals, for a timekeeper.
-    pub(super) fn take_renewals(&self) -> Vec<(Arc<LockEntry>, Op)> {
+    pub(super) fn take_renewals(&self) -> Vec<(Arc<LockEntry>, Request)> {
         std::mem::take(&mut lock(&self.work).renewals)
     }
 
-    /// Takes everything for this runtime's worker. Calls in other runtimes and the space reserved for guards stay.
-    pub(super) fn take(&self, runtime: Id) -> Work {
+    /// Takes everything for a worker. The space reserved for guards stays.
+    pub(super) fn take(&self) -> Work {
         let mut work = lock(&self.work);
-        let ours = |call: &mut StartedCall| call.runtime.is_none_or(|id| id == runtime);
         Work {
             dropped: work.dropped.drain(..).collect(),
             woken: std::mem::take(&mut work.woken),
             renewals: Vec::new(),
-            ops: std::mem::take(&mut work.ops),
-            calls: work.calls.extract_if(.., ours).collect(),
-            answers: std::mem::take(&mut work.answers),
+            answered: std::mem::take(&mut work.answered),
+            requests: std::mem::take(&mut work.requests),
             guards: 0,
         }
     }
 
-    /// Turns work that will never be done into unknown outcomes, which a later worker delivers if there is one. A call
-    /// left in the queue would keep everything that owns the queue alive.
-    pub(super) fn give_up(&self) {
-        let (calls, ops) = {
-            let mut work = lock(&self.work);
-            let renewals = std::mem::take(&mut work.renewals);
-            let ops = std::mem::take(&mut work.ops).into_iter().chain(renewals);
-            (std::mem::take(&mut work.calls), ops)
-        };
-        drop(calls);
-        self.put(|work| work.answers.extend(ops.map(|(entry, op)| (entry, op.unknown()))));
-    }
-
-    /// Ends the calls of a runtime that is gone; they cannot continue elsewhere.
-    pub(super) fn give_up_calls_of(&self, runtime: Id) {
-        let calls: Vec<_> =
-            lock(&self.work).calls.extract_if(.., |call| call.runtime == Some(runtime)).collect();
-        drop(calls);
+    /// Takes the outcomes, the requests and the renewals, because there is no worker for them.
+    pub(super) fn take_unfinished(&self) -> (Vec<Answered>, Vec<(Arc<LockEntry>, Request)>) {
+        let mut work = lock(&self.work);
+        let renewals = std::mem::take(&mut work.renewals);
+        let requests = std::mem::take(&mut work.requests).into_iter().chain(renewals).collect();
+        (std::mem::take(&mut work.answered), requests)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -125,8 +106,7 @@ impl WorkQueue {
         work.dropped.is_empty()
             && work.woken.is_empty()
             && work.renewals.is_empty()
-            && work.ops.is_empty()
-            && work.calls.is_empty()
-            && work.answers.is_empty()
+            && work.answered.is_empty()
+            && work.requests.is_empty()
     }
 }

@@ -1,5 +1,5 @@
-//! The task that callers wake. It waits for the calls that were not answered immediately, handles dropped guards and
-//! wake-ups, and keeps the process's card in the store. The timekeeper handles timeouts.
+//! The task that callers wake. It handles dropped guards and wake-ups, sends requests that callers could not send, and keeps the
+//! process's card in the store. The timekeeper handles timeouts.
 //!
 //! A factory with a [`Worker`](crate::Worker) has one such task and one timekeeper, in that worker's runtime. Any other
 //! factory has both in each runtime in which it is used, which is nearly always a single one. If all runtimes shared
@@ -7,8 +7,8 @@
 //! current-thread runtime outside of `block_on`).
 
 use super::{
-    alarm::Alarm, hold_state::Watchdog, op::IoPolicy, runtime::has_timer, shared::Shared,
-    timekeeper::Timekeeper, waker_set::wake, work::Calls,
+    alarm::Alarm, hold_state::Watchdog, request::IoPolicy, runtime::has_timer, shared::Shared,
+    timekeeper::Timekeeper, waker_set::wake,
 };
 use crate::{
     error::{LockError, LockErrorKind},
@@ -16,9 +16,8 @@ use crate::{
     name::LockName,
     sync::{Handle, Id, Instant, atomic::Ordering, enter, lock, sleep},
 };
-use futures_util::StreamExt;
 use std::{pin::pin, sync::Arc, time::Duration};
-use tokio::{sync::Notify, task::coop::unconstrained};
+use tokio::sync::Notify;
 
 /// The default time that a shutdown waits for the store to confirm every release.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(10);
@@ -42,14 +41,12 @@ impl Drop for WorkerTask {
         work.remove_worker(&self.notified);
         alarms.remove(&self.alarm);
         self.alarm.stop();
-        work.give_up_calls_of(self.runtime);
         // This worker may have consumed a notification that was meant for another.
         work.notify();
         // Every waiting task polls again, and starts a worker in its own runtime.
         self.shared.wake_everybody();
         if self.shared.is_closed() && !runtimes.any() {
-            work.give_up();
-            self.shared.give_up_calls(self.runtime);
+            self.shared.give_up_requests(IoPolicy::Deferred);
         }
         activity.notify();
     }
@@ -58,12 +55,11 @@ impl Drop for WorkerTask {
 impl WorkerTask {
     async fn run(&self) {
         let shared = &self.shared;
-        let mut calls = Calls::new();
         let mut closed_at: Option<Instant> = None;
         let (mut card, mut keeps_card) = (pin!(shared.keep_card()), true);
         while !self.alarm.is_stopped() {
             // Work queued from now on sends a notification, so none is missed.
-            shared.do_queued_work(self.runtime, &calls);
+            shared.do_queued_work();
             if shared.is_closed() {
                 let closed_at = *closed_at.get_or_insert_with(|| {
                     shared.close_entries();
@@ -77,11 +73,6 @@ impl WorkerTask {
             let left = leave.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             tokio::select! {
                 biased;
-                // Without tokio's cooperative budget: once it is spent, every poll of a ready call returns `Pending`,
-                // and each turn would poll all of them.
-                Some(answered) = unconstrained(calls.next()), if !calls.is_empty() => {
-                    shared.deliver_all(answered, &mut calls);
-                }
                 () = self.notified.notified() => {}
                 () = &mut card, if keeps_card => keeps_card = false,
                 () = sleep(left), if leave.is_some() => {}
@@ -106,7 +97,6 @@ impl Shared {
         }
         let ended = || LockError::new(LockErrorKind::NoRuntime).detail("the runtime has ended".to_owned());
         if self.runtimes.has_ended(id) {
-            self.work.give_up_calls_of(id);
             return Err(ended());
         }
         enter(&runtime, || self.needs_runtime())?;
@@ -128,7 +118,7 @@ impl Shared {
         let timekeeper =
             Timekeeper { shared: shared.clone(), alarm: alarm.clone(), worker: notified.clone() };
         let mut worker = WorkerTask { shared, runtime: id, notified, alarm, begun: false };
-        runtime.spawn(timekeeper.run(id));
+        runtime.spawn(timekeeper.run());
         runtime.spawn(async move {
             worker.begun = true;
             worker.run().await;

@@ -125,7 +125,7 @@ impl Machine {
         let attempt = self.acquisition.as_ref().and_then(|acquisition| acquisition.attempt.as_ref());
         let silent =
             |attempt: &Attempt| now.since(attempt.sent) >= attempt.terms.operation_timeout / SILENT_PART;
-        let release = |cleanups: &LeaseCleanup| cleanups.is_silent(now, SILENT_PART);
+        let release = |cleanup: &LeaseCleanup| cleanup.is_silent(now, SILENT_PART);
         self.queue.is_outage() || attempt.is_some_and(silent) || self.cleanups.iter().any(release)
     }
 
@@ -150,19 +150,12 @@ impl Machine {
         if repeated.is_none() {
             (acquisition.lease, acquisition.outstanding) = (lease, Outstanding::default());
         }
-        let not_after = s.env.server_now() + terms.operation_timeout;
-        acquisition.asked_for = Some(waiter);
-        acquisition.attempt = Some(Attempt {
-            waiter,
-            sent: s.now,
-            terms: terms.clone(),
-            not_after,
-            woken: false,
-            suspect: false,
-        });
         acquisition.outstanding.sent(s.now, &terms);
+        acquisition.asked_for = Some(waiter);
         let mode = AcquireMode::New { reserve, floor: terms.token_floor };
-        s.emit(Command::TryAcquire { lease, terms, not_after, mode });
+        let not_after = s.acquire(lease, mode, &terms);
+        acquisition.attempt =
+            Some(Attempt { waiter, sent: s.now, terms, not_after, woken: false, suspect: false });
     }
 
     fn refuse_line(&mut self, s: &mut Ctx<'_>, refusal: Refusal) {

@@ -7,7 +7,7 @@
 
 use super::{
     backoff,
-    command::{Command, ReleaseOutcome, Unconfirmed},
+    command::{ReleaseOutcome, Unconfirmed},
     context::Ctx,
     event::Failure,
     fairness::Others,
@@ -80,50 +80,49 @@ impl LeaseCleanup {
 
 impl Machine {
     /// Starts the cleanup. From here on, the id is never acquired again.
-    pub(super) fn retire(&mut self, s: &mut Ctx<'_>, mut cleanups: LeaseCleanup) {
-        cleanups.next_at = s.now.max(cleanups.kept_until);
-        self.cleanups.push(cleanups);
+    pub(super) fn retire(&mut self, s: &mut Ctx<'_>, mut cleanup: LeaseCleanup) {
+        cleanup.next_at = s.now.max(cleanup.kept_until);
+        self.cleanups.push(cleanup);
         self.release_cleanups(s);
     }
 
     /// Returns `true` if the first release of an abandoned lease has not been answered yet.
     pub(super) fn is_releasing(&self) -> bool {
-        self.cleanups.iter().any(|cleanups| cleanups.unanswered)
+        self.cleanups.iter().any(|cleanup| cleanup.unanswered)
     }
 
     /// Returns `true` if the lock is still taken only because of its minimum hold.
     pub(super) fn is_kept(&self, now: Moment) -> bool {
         let ended = self.hold.as_ref().is_some_and(|hold| hold.ended && now < hold.kept_until);
-        ended || self.cleanups.iter().any(|cleanups| now < cleanups.kept_until)
+        ended || self.cleanups.iter().any(|cleanup| now < cleanup.kept_until)
     }
 
     /// Leaves the leases that are kept for their minimum hold to expire by themselves.
     pub(super) fn leave_kept(&mut self, now: Moment) {
-        self.cleanups.retain(|cleanups| now >= cleanups.kept_until);
+        self.cleanups.retain(|cleanup| now >= cleanup.kept_until);
     }
 
     /// Returns `true` if so much is being undone that no further acquire may start.
     pub(super) fn has_enough_to_undo(&self) -> bool {
-        let open = self.cleanups.iter().filter(|cleanups| !cleanups.executed).count();
+        let open = self.cleanups.iter().filter(|cleanup| !cleanup.executed).count();
         open >= MAX_OPEN_UNDOS || self.cleanups.len() >= MAX_UNDOS
     }
 
     pub(super) fn pass_time_for_cleanups(&mut self, s: &mut Ctx<'_>) {
-        for cleanups in &mut self.cleanups {
-            cleanups.replies.answer_overdue(s);
-            if s.now >= cleanups.outstanding.over_at {
-                cleanups.replies.answer(s, Err(Unconfirmed));
+        for cleanup in &mut self.cleanups {
+            cleanup.replies.answer_overdue(s);
+            if s.now >= cleanup.outstanding.over_at {
+                cleanup.replies.answer(s, Err(Unconfirmed));
             }
         }
-        self.cleanups.retain(|cleanups| s.now < cleanups.outstanding.over_at);
+        self.cleanups.retain(|cleanup| s.now < cleanup.outstanding.over_at);
     }
 
     pub(super) fn release_cleanups(&mut self, s: &mut Ctx<'_>) {
-        for cleanups in &mut self.cleanups {
-            if !cleanups.in_flight && cleanups.next_at <= s.now {
-                cleanups.in_flight = true;
-                let (lease, timeout) = (cleanups.lease, cleanups.outstanding.timeout);
-                s.emit(Command::Release { lease, depth_left: 0, notify: cleanups.notify(), timeout });
+        for cleanup in &mut self.cleanups {
+            if !cleanup.in_flight && cleanup.next_at <= s.now {
+                cleanup.in_flight = true;
+                s.release(cleanup.lease, 0, cleanup.notify(), cleanup.outstanding.timeout);
             }
         }
     }
@@ -141,10 +140,10 @@ impl Machine {
             }
             return;
         }
-        let Some(at) = self.cleanups.iter().position(|cleanups| cleanups.lease == lease) else { return };
-        let cleanups = &mut self.cleanups[at];
-        cleanups.in_flight = false;
-        cleanups.unanswered = false;
+        let Some(at) = self.cleanups.iter().position(|cleanup| cleanup.lease == lease) else { return };
+        let cleanup = &mut self.cleanups[at];
+        cleanup.in_flight = false;
+        cleanup.unanswered = false;
         let (executed_at, answer) = match outcome {
             Ok(Reply { now, outcome: Released::Released { listeners }, .. }) => {
                 let subscribed = self.watch.is_on();
@@ -160,22 +159,22 @@ impl Machine {
             Ok(Reply { now, outcome: Released::Gone { held_by_other }, .. }) => {
                 // After the deadline, a lease that expired cannot be distinguished from one that was lost earlier.
                 // After a release whose outcome is unknown, a lease that it freed cannot either.
-                let over = cleanups.left_before.is_some_and(|deadline| s.now >= deadline);
+                let over = cleanup.left_before.is_some_and(|deadline| s.now >= deadline);
                 match held_by_other {
-                    _ if over || cleanups.in_doubt => (now, Err(Unconfirmed)),
+                    _ if over || cleanup.in_doubt => (now, Err(Unconfirmed)),
                     true => (now, Ok(ReleaseOutcome::HeldByOther)),
                     false => (now, Ok(ReleaseOutcome::AlreadyExpired)),
                 }
             }
-            Ok(Reply { outcome: Released::Kept, .. }) => return cleanups.try_again(s, Failure::UNKNOWN),
-            Err(failure) => return cleanups.try_again(s, failure),
+            Ok(Reply { outcome: Released::Kept, .. }) => return cleanup.try_again(s, Failure::UNKNOWN),
+            Err(failure) => return cleanup.try_again(s, failure),
         };
-        cleanups.executed = true;
-        cleanups.replies.answer(s, answer);
-        match cleanups.outstanding.not_after {
+        cleanup.executed = true;
+        cleanup.replies.answer(s, answer);
+        match cleanup.outstanding.not_after {
             Some(not_after) if executed_at <= not_after => {
-                cleanups.in_doubt = true;
-                cleanups.next_at = s.now + not_after.since(executed_at) + Duration::from_millis(1);
+                cleanup.in_doubt = true;
+                cleanup.next_at = s.now + not_after.since(executed_at) + Duration::from_millis(1);
             }
             _ => {
                 self.cleanups.swap_remove(at);

@@ -2,49 +2,21 @@
 
 use super::event::{HoldId, OwnerId, Ticket, WaiterId};
 use crate::{
-    backend::{AcquireMode, Applied, NotifyWaiters},
-    ids::LeaseNumber,
-    terms::Terms,
-    time::{Moment, UtcTime},
+    backend::{Applied, Operation},
+    time::Moment,
     token::FencingToken,
 };
 use std::time::Duration;
 
-/// An action to carry out. The first five are I/O operations: exactly one event reports the result of each, at the
-/// latest when its operation timeout has passed.
+/// An action to carry out. The first three are I/O: exactly one event reports the result of each, at the latest when its
+/// timeout has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// Request the lock, or a greater depth.
-    TryAcquire {
-        /// The lease to acquire.
-        lease: LeaseNumber,
-        /// The length of the lease, and the operation timeout.
-        terms: Terms,
-        /// The server time at which the request becomes void.
-        not_after: UtcTime,
-        /// The kind of acquire.
-        mode: AcquireMode,
-    },
-    /// Extend the lease.
-    Renew {
-        /// The lease.
-        lease: LeaseNumber,
-        /// The length of the lease, and the operation timeout.
-        terms: Terms,
-        /// The server time at which the request becomes void.
-        not_after: UtcTime,
-        /// The current time, which is returned with the reply.
-        sent: Moment,
-    },
-    /// Lower the depth, or free the lock.
-    Release {
-        /// The lease.
-        lease: LeaseNumber,
-        /// The depth that remains.
-        depth_left: u32,
-        /// Controls whether the store notifies waiters.
-        notify: NotifyWaiters,
-        /// The operation timeout.
+    /// Submit an operation to the store.
+    Io {
+        /// The operation.
+        operation: Operation,
+        /// The time after which its outcome counts as unknown.
         timeout: Duration,
     },
     /// Subscribe to wake-ups.

@@ -91,7 +91,7 @@ impl Machine {
         if reentrants == 0 {
             hold.depth.change = Some(DepthChange::Lower { to: wanted });
             let timeout = hold.terms.operation_timeout;
-            s.emit(Command::Release { lease, depth_left: wanted, notify: NotifyWaiters::No, timeout });
+            s.release(lease, wanted, NotifyWaiters::No, timeout);
         } else {
             // The longest of the requested leases: a re-entry may extend the hold, never shorten it.
             let asked = self.queue.reentrants().map(|entry| &entry.terms);
@@ -113,16 +113,9 @@ impl Machine {
                 false => Terms::from(TermValues { lease: lease_time, operation_timeout, ..**longest }),
             };
             let waiters = self.queue.reentrants().map(|entry| entry.waiter).collect();
-            hold.depth.change =
-                Some(DepthChange::Raise { to: wanted, waiters, sent: s.now, terms: terms.clone() });
             hold.outstanding.sent(s.now, &terms);
-            let not_after = s.env.server_now() + terms.operation_timeout;
-            s.emit(Command::TryAcquire {
-                lease,
-                terms,
-                not_after,
-                mode: AcquireMode::Reenter { depth: wanted },
-            });
+            s.acquire(lease, AcquireMode::Reenter { depth: wanted }, &terms);
+            hold.depth.change = Some(DepthChange::Raise { to: wanted, waiters, sent: s.now, terms });
         }
     }
 

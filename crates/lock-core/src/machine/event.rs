@@ -85,23 +85,23 @@ pub enum Event {
         /// The waiter.
         waiter: WaiterId,
     },
-    /// The reply to [`Command::TryAcquire`](super::Command::TryAcquire); exactly one per command.
+    /// The reply to an acquire.
     Acquired {
         /// The requested lease.
         lease: LeaseNumber,
         /// The reply.
         outcome: Result<Reply<Acquired>, Failure>,
     },
-    /// The reply to [`Command::Renew`](super::Command::Renew).
+    /// The reply to a renewal.
     Renewed {
         /// The lease.
         lease: LeaseNumber,
-        /// The time at which that renewal was sent.
+        /// The time at which the machine requested it.
         sent: Moment,
         /// The reply.
         outcome: Result<Reply<Renewed>, Failure>,
     },
-    /// The reply to [`Command::Release`](super::Command::Release).
+    /// The reply to a release.
     Released {
         /// The lease.
         lease: LeaseNumber,

@@ -123,7 +123,7 @@ impl Machine {
     /// were released during a re-entry, the second guard would be granted for a lock that is gone.
     pub(super) fn on_release(&mut self, s: &mut Ctx<'_>, id: HoldId, ticket: Option<Ticket>) {
         let Some(hold) = self.hold.as_mut().filter(|hold| hold.id == id && hold.guards > 0) else {
-            self.ghost_leaves(id);
+            self.lost_guard_released(id);
             s.emit(Command::ReleaseAnswered { ticket, answer: Ok(ReleaseOutcome::AlreadyExpired) });
             return;
         };
@@ -143,7 +143,7 @@ impl Machine {
         }
     }
 
-    fn ghost_leaves(&mut self, id: HoldId) {
+    fn lost_guard_released(&mut self, id: HoldId) {
         if let Some(at) = self.lost_holds.iter().position(|lost_hold| lost_hold.hold == id) {
             self.lost_holds[at].guards -= 1;
             if self.lost_holds[at].guards == 0 {
@@ -170,8 +170,8 @@ impl Machine {
             }
         }
         if let Some(hold) = self.hold.take_if(|hold| !hold.depth.is_in_flight()) {
-            let cleanups = LeaseCleanup::new(hold.id.lease, hold.outstanding).not_before(hold.kept_until);
-            self.retire(s, cleanups.in_time(hold.deadline, hold.depth.replies));
+            let cleanup = LeaseCleanup::new(hold.id.lease, hold.outstanding).not_before(hold.kept_until);
+            self.retire(s, cleanup.in_time(hold.deadline, hold.depth.replies));
         }
     }
 

@@ -9,21 +9,21 @@
 //!              │ the front one, and no hold
 //!              ▼
 //!          ACQUISITION  ◀──────────────────────────────┐
-//!              │ TryAcquire, with a fresh lease id     │ wake-up, other lease expired, back-off
+//!              │ acquire, with a fresh lease id        │ wake-up, other lease expired, back-off
 //!              ├─ Busy ──▶ Watch, acknowledged ──▶ wait ┤
 //!              ├─ Unknown / Late ──────────────────────┘  (same id: repeating is harmless)
 //!              ├─ Granted, nobody waits any more ─────────────────────────────┐
 //!              ▼ Granted                                                      │
 //!          HOLD  owner, token, depth, deadline                                │
-//!              │  ┌ Held ──── a third of the lease ────▶ Renew ─┐             │
+//!              │  ┌ Held ──── a third of the lease ────▶ renew ─┐             │
 //!              │  │  ▲  Renewed: deadline = sent + lease − margin│             │
 //!              │  └──┴── Unknown: Suspect, retry quickly ◀───────┘             │
-//!              │  same owner enters ─▶ REENTRANT ─▶ TryAcquire(reenter) ─▶ Grant
+//!              │  same owner enters ─▶ REENTRANT ─▶ acquire (re-entry) ─▶ Grant
 //!              ├─ Released by its last guard                                  │
 //!              │     └─ HAND-OFF: somebody waits here, budget left ─▶ the same HOLD, next owner and token
 //!              └─ Lost: Gone · deadline · max_hold · Shutdown                 │
 //!              ▼                                                              ▼
-//!          CLEANUP of the lease id: Release(0) now, and again until it was executed past every
+//!          CLEANUP of the lease id: release now, and again until it was executed past every
 //!          `not_after` of an attempt whose outcome is unknown; never acquired again
 //! ```
 //!

@@ -61,9 +61,7 @@ impl Machine {
         hold.renewal.next_at = Moment::NEVER;
         hold.renewal.in_flight += 1;
         hold.outstanding.sent(s.now, &hold.terms);
-        let not_after = s.env.server_now() + hold.terms.operation_timeout;
-        let (lease, terms, sent) = (hold.id.lease, hold.terms.clone(), s.now);
-        s.emit(Command::Renew { lease, terms, not_after, sent });
+        s.renew(hold.id.lease, &hold.terms);
     }
 
     /// Renews the lease before anything else relies on the hold, and ends its chain of hand-offs: the renewal may precede

@@ -10,12 +10,13 @@ mod test_util;
 
 use crate::{
     backend::{
-        AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
-        Inspected, NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply, Store, StoredHold,
-        SubscriberId, SubscriptionRegistry, Subscriptions, WakeListener,
+        Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased, Inspected, NotifyWaiters,
+        Operation, Outcome, Released, Reply, Store, StoredHold, Submission, SubscriberId,
+        SubscriptionRegistry, Subscriptions, WakeListener,
     },
     clock::{Clock, SteadyClock},
     name::LockName,
+    store::Slot,
     sync::{Mutex, lock, rank},
     time::UtcTime,
 };
@@ -90,6 +91,34 @@ impl Inner {
     fn now(&self) -> UtcTime {
         self.clock.wall()
     }
+
+    fn execute(&self, operation: &Operation) -> Reply<Outcome> {
+        let mut slots = lock(&self.slots);
+        let now = self.now();
+        let outcome = match operation {
+            Operation::Acquire(r) => {
+                let retention = r.retention.unless(Some(slot_map::RETENTION));
+                let acquire =
+                    |slot: &mut Slot| slot.acquire(now, r.lease, r.duration, r.not_after, r.mode, retention);
+                slots.slot_or_new(&r.name, now, acquire).into()
+            }
+            Operation::Renew(r) => {
+                slots.slot(&r.name, |slot| slot.renew(now, r.lease, r.duration, r.not_after)).into()
+            }
+            Operation::Release(r) => {
+                let released = slots.slot(&r.name, |slot| slot.release(now, r.lease, r.depth_left));
+                drop(slots);
+                match released {
+                    Released::Released { .. } if r.notify != NotifyWaiters::No => {
+                        Released::Released { listeners: Some(self.watchers.released(&r.name)) }
+                    }
+                    other => other,
+                }
+                .into()
+            }
+        };
+        Reply::new(now, outcome)
+    }
 }
 
 #[async_trait]
@@ -102,38 +131,9 @@ impl Backend for MemoryBackend {
         Some(self.inner.now())
     }
 
-    async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
-        let mut slots = lock(&self.inner.slots);
-        let now = self.inner.now();
-        let acquired = slots.slot_or_new(&r.name, now, |slot| {
-            let retention = r.retention.unless(Some(slot_map::RETENTION));
-            slot.acquire(now, r.lease, r.duration, r.not_after, r.mode, retention)
-        });
-        Ok(Reply::new(now, acquired))
-    }
-
-    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
-        let mut slots = lock(&self.inner.slots);
-        let now = self.inner.now();
-        let renew = |item: &RenewRequest| {
-            slots.slot(&item.name, |slot| slot.renew(now, item.lease, item.duration, item.not_after))
-        };
-        items.iter().map(renew).map(|renewed| Ok(Reply::new(now, renewed))).collect()
-    }
-
-    async fn release(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
-        let (now, released) = {
-            let mut slots = lock(&self.inner.slots);
-            let now = self.inner.now();
-            (now, slots.slot(&r.name, |slot| slot.release(now, r.lease, r.depth_left)))
-        };
-        let outcome = match released {
-            Released::Released { .. } if r.notify != NotifyWaiters::No => {
-                Released::Released { listeners: Some(self.inner.watchers.released(&r.name)) }
-            }
-            other => other,
-        };
-        Ok(Reply::new(now, outcome))
+    fn submit(&self, submission: Submission) {
+        let reply = self.inner.execute(submission.operation());
+        submission.complete(Ok(reply));
     }
 
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
@@ -182,7 +182,7 @@ impl Subscriptions for MemoryBackend {
 impl From<MemoryBackend> for Store {
     fn from(memory: MemoryBackend) -> Self {
         let memory = Arc::new(memory);
-        Self::from(memory.clone()).with_directory(memory)
+        Self::new(memory.clone()).pushing(memory.clone()).with_directory(memory)
     }
 }
 

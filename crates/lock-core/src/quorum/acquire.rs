@@ -1,7 +1,6 @@
 //! Carries out a round: sends the proposal to all nodes at once and lets the first majority decide.
 
 use super::{
-    background::in_background,
     cleanup::{Cleanup, outcome_of},
     gather::Gather,
     leases::LeaseRecord,
@@ -13,6 +12,7 @@ use super::{
 use crate::{
     backend::{
         AcquireRequest, Acquired, Applied, BackendError, BackendErrorKind, Floor, Reply, VoteKind, Votes,
+        in_background,
     },
     time::Moment,
 };

@@ -1,4 +1,4 @@
-//! A [`Backend`] over a quorum of stores.
+//! A backend over a quorum of stores.
 
 use super::{
     acquire,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind,
+        AcquireMode, AcquireRequest, Acquired, Applied, AsyncBackend, BackendError, BackendErrorKind,
         Capabilities, ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest,
         Renewed, Reply, Store, SubscriberId, Subscriptions, VoteKind, WakeListener,
     },
@@ -86,7 +86,7 @@ impl QuorumBuilder {
 }
 
 #[async_trait]
-impl Backend for QuorumBackend {
+impl AsyncBackend for QuorumBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities::new("quorum").with_max_lease(self.shared.max_lease).with_lease_per_attempt()
     }

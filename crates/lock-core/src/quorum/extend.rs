@@ -2,7 +2,6 @@
 //! healed.
 
 use super::{
-    background::in_background,
     cleanup::outcome_of,
     gather::Gather,
     leases::LeaseRecord,
@@ -11,7 +10,7 @@ use super::{
     tally::{Ruling, Tally, Word},
 };
 use crate::{
-    backend::{Applied, BackendError, Reply, VoteKind, Votes},
+    backend::{Applied, BackendError, Reply, VoteKind, Votes, in_background},
     ids::LeaseId,
     name::LockName,
     time::{Moment, UtcTime},

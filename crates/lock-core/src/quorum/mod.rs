@@ -34,7 +34,7 @@
 
 mod acquire;
 mod backend;
-mod background;
+
 mod builder;
 mod burst;
 mod cleanup;

@@ -1,7 +1,10 @@
 //! The operations that a store must implement to be a node of a quorum.
 
 use crate::{
-    backend::{Backend, BackendError, Floor, ReleaseRequest, Released, Reply, Retention, Subscriptions},
+    backend::{
+        Backend, BackendError, BackendExt as _, Floor, ReleaseRequest, Released, Reply, Retention,
+        Subscriptions,
+    },
     ids::LeaseId,
     name::LockName,
     time::UtcTime,
@@ -40,7 +43,7 @@ pub trait QuorumNode: Backend + Subscriptions {
     /// range.
     async fn heal(&self, healing: Healing) -> Result<NodeReply<Healed>, BackendError>;
 
-    /// Releases a lease, like [`Backend::release`] with a depth of 0.
+    /// Releases a lease, like an [`Operation::Release`](crate::backend::Operation::Release) with a depth of 0.
     ///
     /// A store that batches requests must not let a later proposal overtake the release. The proposal would still find
     /// the lease.

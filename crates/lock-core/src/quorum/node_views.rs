@@ -1,7 +1,6 @@
 //! Inspections and forced releases, which a majority decides.
 
 use super::{
-    background::in_background,
     gather::Gather,
     round::majority,
     shared::{GRACE, STRAGGLER_TIMEOUT, Shared},
@@ -10,6 +9,7 @@ use super::{
 use crate::{
     backend::{
         Applied, BackendError, ForceReleaseRequest, ForceReleased, Inspected, Reply, StoredHold, VoteKind,
+        in_background,
     },
     name::LockName,
     time::Moment,

@@ -1,7 +1,6 @@
 //! Releases: a majority decides the outcome, and the release is repeated until no node can have the lease.
 
 use super::{
-    background::in_background,
     cleanup::Cleanup,
     gather::Gather,
     leases::LeaseRecord,
@@ -9,7 +8,9 @@ use super::{
     tally::{Ruling, Tally, Word},
 };
 use crate::{
-    backend::{Applied, BackendError, ReleaseRequest, Released, Reply, VoteKind},
+    backend::{
+        Applied, BackendError, BackendExt as _, ReleaseRequest, Released, Reply, VoteKind, in_background,
+    },
     time::Moment,
 };
 use std::sync::Arc;

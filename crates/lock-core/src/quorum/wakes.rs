@@ -1,7 +1,6 @@
 //! Wake-ups of a quorum: names are watched on all nodes, and a release is reported once a majority has reported it.
 
 use super::{
-    background::in_background,
     burst::{Burst, Message},
     gather::Gather,
     member::Member,
@@ -12,6 +11,7 @@ use super::{
 use crate::{
     backend::{
         Applied, BackendError, MissedWakes, SubscriberId, SubscriptionRegistry, VoteKind, WakeListener,
+        in_background,
     },
     name::LockName,
     sync::{Mutex, lock, rank},

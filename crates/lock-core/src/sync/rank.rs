@@ -41,10 +41,8 @@ ranks! {
     DeferredEvents,
     /// The wakers of tasks that wait for a hold to end.
     Wakers,
-    /// An operation of a pipeline, until it is answered.
+    /// An operation, until it is answered.
     Submitted,
-    /// The guard by which a call counts as activity of its factory, until it is answered.
-    CallActivity,
     /// The warnings of a factory that one line of its log sums up.
     Digest,
     /// The runtimes that have a worker.
@@ -84,6 +82,8 @@ ranks! {
     CardMap,
     /// The subscriptions to names.
     Subscriptions,
+    /// The renewals that wait for the next call of an [`AsyncBackend`](crate::backend::AsyncBackend).
+    Renewals,
     /// The sender of a reply to a future.
     Answer,
 }

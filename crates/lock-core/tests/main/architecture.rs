@@ -232,7 +232,13 @@ fn effects_live_in_the_driver() {
     let rules: [(&str, &[&str]); 5] = [
         (
             "spawn(",
-            &["driver/worker.rs", "driver/backstop.rs", "quorum/background.rs", "hold.rs", "src/worker.rs"],
+            &[
+                "driver/worker.rs",
+                "driver/backstop.rs",
+                "backend/async_backend.rs",
+                "hold.rs",
+                "src/worker.rs",
+            ],
         ),
         (
             "sleep(",

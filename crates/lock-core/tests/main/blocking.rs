@@ -7,10 +7,7 @@ use lock_core::{
 };
 use lock_testkit::{Fault, FaultyBackend};
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicU32, Ordering},
     thread,
 };
 use tokio::runtime::{Builder, Runtime};
@@ -254,7 +251,7 @@ fn blocked_thread_fails_when_its_runtime_ends() {
 /// The thread that drives the runtime waits for this call, so no timer ends the wait.
 #[test]
 fn limited_call_fails_on_a_runtime_that_is_not_driven() {
-    let faulty = FaultyBackend::new(Arc::new(MemoryBackend::new()));
+    let faulty = FaultyBackend::new(MemoryBackend::new());
     let options = LockOptions::new().lease(millis(300)).operation_timeout(millis(30));
     let locks = LockFactory::builder(faulty.clone()).options(options).build().unwrap();
     let lock = locks.named("x").unwrap();

@@ -3,10 +3,7 @@
 use crate::support::{HANGS, World, secs, until};
 use lock_core::{LockErrorKind, LockFactory, LostReason, MemoryBackend, ReleaseOutcome};
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{sync::OnceLock, time::Duration};
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
@@ -15,7 +12,7 @@ fn runtime() -> tokio::runtime::Runtime {
 #[test]
 fn guard_dropped_outside_a_runtime_is_released_by_the_worker() {
     let store = MemoryBackend::new();
-    let faulty = FaultyBackend::new(Arc::new(store.clone()));
+    let faulty = FaultyBackend::new(store.clone());
     let locks = LockFactory::new(faulty.clone());
     let runtime = runtime();
     for _ in 0..1_000 {

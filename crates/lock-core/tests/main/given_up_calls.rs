@@ -5,8 +5,9 @@ use async_trait::async_trait;
 use lock_core::{
     LockFactory, LockName, MemoryBackend, Store,
     backend::{
-        AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
-        Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+        AcquireRequest, Acquired, AsyncBackend, Backend as _, BackendError, BackendExt as _, Capabilities,
+        ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed,
+        Reply,
     },
     clock::UtcTime,
 };
@@ -27,7 +28,7 @@ impl Drop for PanicsOnDrop {
 struct Unruly(MemoryBackend, AtomicBool);
 
 #[async_trait]
-impl Backend for Unruly {
+impl AsyncBackend for Unruly {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
     }
@@ -59,7 +60,7 @@ impl Backend for Unruly {
 async fn store_future_that_panics_on_drop_loses_no_reply() {
     let world = World::new();
     let store = Arc::new(Unruly(world.store.clone(), AtomicBool::new(false)));
-    let store = Store::pushing(store, Arc::new(world.store.clone()));
+    let store = Store::polling(store).pushing(Arc::new(world.store.clone()));
     let locks = LockFactory::builder(store).clock(world.clock.clone()).build().unwrap();
     let acquired = locks.named("x").unwrap().acquire_timeout(secs(60)).await;
     assert!(acquired.is_ok(), "the attempt is repeated: {acquired:?}");

@@ -5,8 +5,9 @@ use async_trait::async_trait;
 use lock_core::{
     LockFactory, LockGuard, LockName, MemoryBackend, ReleaseOutcome, Store,
     backend::{
-        AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
-        Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+        AcquireRequest, Acquired, AsyncBackend, Backend as _, BackendError, BackendExt as _, Capabilities,
+        ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed,
+        Reply,
     },
     clock::UtcTime,
     inspect::ForceReleaseOutcome,
@@ -119,7 +120,7 @@ struct SlowlyForced(MemoryBackend);
 const ON_ITS_WAY: Duration = millis(10);
 
 #[async_trait]
-impl Backend for SlowlyForced {
+impl AsyncBackend for SlowlyForced {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
     }
@@ -174,7 +175,7 @@ async fn begun_chain(
 async fn forced_release_ends_the_chain_before_it_is_executed() {
     let world = World::new();
     let backend = Arc::new(SlowlyForced(world.store.clone()));
-    let store = Store::pushing(backend, Arc::new(world.store.clone()));
+    let store = Store::polling(backend).pushing(Arc::new(world.store.clone()));
     let locks = LockFactory::builder(store).clock(world.clock.clone()).build().unwrap();
     let (first, [second, ..]) = begun_chain(&world, &locks).await;
     let lease = first.hold().lease_id();
@@ -240,7 +241,7 @@ async fn next_holder_does_not_inherit_an_extension() {
 struct SlowToAnswer(MemoryBackend);
 
 #[async_trait]
-impl Backend for SlowToAnswer {
+impl AsyncBackend for SlowToAnswer {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
     }
@@ -280,7 +281,7 @@ impl Backend for SlowToAnswer {
 async fn forced_release_before_the_reply_to_an_acquire_ends_the_chain() {
     let world = World::new();
     let backend = Arc::new(SlowToAnswer(world.store.clone()));
-    let store = Store::pushing(backend, Arc::new(world.store.clone()));
+    let store = Store::polling(backend).pushing(Arc::new(world.store.clone()));
     let locks = LockFactory::builder(store).clock(world.clock.clone()).build().unwrap();
     let lock = locks.named("x").unwrap();
     // The second attempt reserves tokens, since another waits.

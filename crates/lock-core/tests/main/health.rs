@@ -6,8 +6,9 @@ use futures_util::FutureExt;
 use lock_core::{
     LockErrorKind, LockFactory, LockName, MemoryBackend, Store,
     backend::{
-        AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
-        Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+        AcquireRequest, Acquired, AsyncBackend, Backend as _, BackendError, BackendExt as _, Capabilities,
+        ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed,
+        Reply,
     },
     clock::{TestClock, UtcTime},
     inspect::Health,
@@ -40,7 +41,7 @@ impl Probed {
 }
 
 #[async_trait]
-impl Backend for Probed {
+impl AsyncBackend for Probed {
     fn capabilities(&self) -> Capabilities {
         self.memory.capabilities()
     }
@@ -87,7 +88,7 @@ fn probed() -> (Arc<Probed>, LockFactory) {
         requests: AtomicUsize::new(0),
         delay: watch::Sender::new(Duration::ZERO),
     });
-    let locks = LockFactory::builder(Store::pushing(store.clone(), Arc::new(memory)));
+    let locks = LockFactory::builder(Store::polling(store.clone()).pushing(Arc::new(memory)));
     (store, locks.clock(clock).build().unwrap())
 }
 

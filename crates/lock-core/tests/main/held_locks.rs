@@ -6,6 +6,7 @@ use lock_core::{
     backend::BackendErrorKind,
     inspect::{ListLimits, Listing},
 };
+use std::sync::Arc;
 
 #[tokio::test(start_paused = true)]
 async fn only_holds_of_this_process_are_listed() {
@@ -66,7 +67,7 @@ async fn list_returns_the_held_names_with_a_prefix() {
 
 #[tokio::test]
 async fn store_without_a_directory_cannot_list() {
-    let locks = LockFactory::new(Store::polling(MemoryBackend::new()));
+    let locks = LockFactory::new(Store::new(Arc::new(MemoryBackend::new())));
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     guard.note("42 %");
     let error = locks.list("", ListLimits::new()).await.unwrap_err();

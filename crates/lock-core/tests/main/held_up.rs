@@ -1,15 +1,11 @@
 //! A thread that blocks after it dropped a guard delays the worker; other locks are still acquired and released.
 
-use crate::support::{millis, secs};
-use lock_core::{
-    __private::wake_together,
-    LockFactory, MemoryBackend, Store,
-    backend::{Backend, Operation, Pipeline},
-};
+use crate::support::{Kept, millis, secs};
+use lock_core::{__private::wake_together, LockFactory, MemoryBackend, Store};
 use lock_testkit::{Fault, FaultyBackend, Op};
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
@@ -23,7 +19,7 @@ fn others_go_on(blocked: usize) {
     let rt =
         tokio::runtime::Builder::new_multi_thread().worker_threads(blocked + 3).enable_all().build().unwrap();
     let memory = MemoryBackend::new();
-    let store = FaultyBackend::new(Arc::new(memory.clone()));
+    let store = FaultyBackend::new(memory.clone());
     // Like any store over a network: no answer at the first poll.
     store.always(Op::Acquire, Fault::Delay(millis(5)));
     let locks = LockFactory::builder(store).build().unwrap();
@@ -66,40 +62,25 @@ fn free_lock_is_acquired_while_two_threads_block() {
     others_go_on(2);
 }
 
-/// Keeps the operations until its connection answers them.
-#[derive(Debug, Default)]
-struct Kept(Mutex<Vec<Operation>>);
-
-impl Pipeline for Kept {
-    fn submit(&self, operation: Operation) {
-        self.0.lock().unwrap().push(operation);
-    }
-}
-
 /// The runtime of the connection has a thread that blocks. The waiters use another runtime.
 #[test]
 fn replies_reach_another_runtime_while_a_connection_thread_blocks() {
-    let (memory, kept) = (MemoryBackend::new(), Arc::new(Kept::default()));
-    let locks = LockFactory::builder(Store::from(memory.clone()).pipelined(kept.clone())).build().unwrap();
+    let memory = MemoryBackend::new();
+    let kept = Arc::new(Kept::new(&memory));
+    let locks = LockFactory::builder(Store::new(kept.clone()).pushing(Arc::new(memory))).build().unwrap();
     let connection =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let (acquired, waits) = mpsc::channel();
     let (says, blocked) = mpsc::channel();
     connection.spawn(async move {
-        while kept.0.lock().unwrap().len() < 2 {
+        while kept.len() < 2 {
             tokio::time::sleep(millis(1)).await;
-        }
-        let mut answers = Vec::new();
-        let operations = std::mem::take(&mut *kept.0.lock().unwrap());
-        for operation in operations {
-            let Operation::Acquire(request, completion) = operation else { panic!("{operation:?}") };
-            answers.push((completion, memory.acquire(request).await));
         }
         // Another task of the application is next on this thread.
         tokio::spawn(async move {
             let _ = says.send(waits.recv_timeout(BLOCK).is_ok());
         });
-        wake_together(|| answers.into_iter().for_each(|(completion, answer)| completion.complete(answer)));
+        wake_together(|| kept.answer_all());
     });
     let caller = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let [a, b] = ["a", "b"].map(|name| locks.named(name).unwrap().acquire_timeout(millis(500)));

@@ -30,7 +30,7 @@ const MACHINE: [&str; 18] = [
 ];
 
 /// The files of the driver, from the bottom up.
-const DRIVER: [&str; 31] = [
+const DRIVER: [&str; 28] = [
     "runtime",
     "waker_set",
     "backstop",
@@ -41,16 +41,13 @@ const DRIVER: [&str; 31] = [
     "slot",
     "entry",
     "table",
-    "schedule",
-    "op",
+    "request",
     "work_queue",
-    "deadlines",
+    "schedule",
     "own_card",
     "shared",
     "notification",
     "submit",
-    "call",
-    "io",
     "dispatch",
     "work",
     "timekeeper",
@@ -65,7 +62,7 @@ const DRIVER: [&str; 31] = [
 ];
 
 /// The files of the quorum, from the bottom up: the node's side, the decisions, then the files that carry them out.
-const QUORUM: [&str; 22] = [
+const QUORUM: [&str; 21] = [
     "node",
     "round",
     "tally",
@@ -75,7 +72,6 @@ const QUORUM: [&str; 22] = [
     "burst",
     "timer",
     "gather",
-    "background",
     "member",
     "leases",
     "shared",

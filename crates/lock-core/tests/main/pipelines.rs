@@ -1,16 +1,20 @@
 //! A store with a pipeline that answers late, never, after the shutdown, or from another thread: one event per
 //! operation.
 
-use crate::support::{World, millis, name, secs};
+use crate::support::{Kept, World, millis, name, secs};
+use async_trait::async_trait;
 use lock_core::{
-    LockErrorKind, LockFactory, LockOptions, MemoryBackend, Store,
-    backend::{Backend, BackendErrorKind, Operation, Pipeline},
-    clock::TestClock,
+    LockErrorKind, LockFactory, LockName, LockOptions, MemoryBackend, Store,
+    backend::{
+        Backend, BackendError, BackendErrorKind, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
+        Reply, Submission,
+    },
+    clock::{TestClock, UtcTime},
 };
-use lock_testkit::{Fault, FaultyBackend, Op};
+use lock_testkit::{Fault, Op};
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -23,7 +27,7 @@ fn submitting() -> World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pipeline_is_used_instead_of_backend_futures() {
+async fn every_operation_is_submitted() {
     let world = submitting();
     let guard = world.locks.named("x").unwrap().acquire().await.unwrap();
     let inner = guard.reenter().await.unwrap();
@@ -97,66 +101,55 @@ async fn reply_after_shutdown_wakes_nobody() {
     assert!(world.store.held().is_empty());
 }
 
-/// Keeps the operations until another thread answers them.
-#[derive(Debug, Default)]
-struct Kept(Mutex<Vec<Operation>>);
-
-impl Pipeline for Kept {
-    fn submit(&self, operation: Operation) {
-        self.0.lock().unwrap().push(operation);
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn operation_of_a_cancelled_caller_is_still_wanted() {
-    let (kept, store) = (Arc::new(Kept::default()), MemoryBackend::new());
-    let store = Store::from(store).pipelined(kept.clone());
+    let memory = MemoryBackend::new();
+    let kept = Arc::new(Kept::new(&memory));
+    let store = Store::new(kept.clone()).pushing(Arc::new(memory));
     let locks = LockFactory::builder(store).clock(Arc::new(TestClock::new())).build().unwrap();
     let gave_up = locks.named("x").unwrap().acquire_timeout(millis(10)).await;
     assert!(gave_up.is_err());
-    let mut operations = std::mem::take(&mut *kept.0.lock().unwrap());
-    assert!(operations[0].is_wanted(), "the machine has to know whether a lease is left");
+    let submission = kept.next().unwrap();
+    assert!(submission.is_wanted(), "the machine has to know whether a lease is left");
     tokio::time::sleep(secs(4)).await;
-    assert!(!operations[0].is_wanted(), "its time is over");
-    drop(operations.remove(0));
+    assert!(!submission.is_wanted(), "its time is over");
 }
 
 /// Answers in a separate thread.
 #[derive(Debug)]
 struct Threads {
-    backend: Arc<dyn Backend>,
+    memory: MemoryBackend,
     answered: AtomicUsize,
 }
 
-impl Pipeline for Threads {
-    fn submit(&self, operation: Operation) {
-        let backend = self.backend.clone();
+#[async_trait]
+impl Backend for Threads {
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities()
+    }
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
+        self.memory.server_now(name)
+    }
+    fn submit(&self, submission: Submission) {
+        let memory = self.memory.clone();
         self.answered.fetch_add(1, Ordering::SeqCst);
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            runtime.block_on(async {
-                match operation {
-                    Operation::Acquire(request, completion) => {
-                        completion.complete(backend.acquire(request).await)
-                    }
-                    Operation::Release(request, completion) => {
-                        completion.complete(backend.release(request).await)
-                    }
-                    other => panic!("{other:?}"),
-                }
-            });
-        });
+        std::thread::spawn(move || memory.submit(submission));
+    }
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.memory.inspect(name).await
+    }
+    async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
+        self.memory.force_release(r).await
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replies_come_from_any_thread() {
     let store = MemoryBackend::new();
-    let threads = Arc::new(Threads { backend: Arc::new(store.clone()), answered: AtomicUsize::new(0) });
-    let faulty = FaultyBackend::new(store.clone());
+    let threads = Arc::new(Threads { memory: store.clone(), answered: AtomicUsize::new(0) });
     // Each hold is requested from the store.
     let options = LockOptions::default().hand_off(0, Duration::ZERO);
-    let store_of_locks = Store::from(faulty).pipelined(threads.clone());
+    let store_of_locks = Store::new(threads.clone()).pushing(Arc::new(store));
     let locks = LockFactory::builder(store_of_locks).options(options).build().unwrap();
     let working: Vec<_> = (0..8)
         .map(|_| {

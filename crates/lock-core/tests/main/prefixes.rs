@@ -34,7 +34,7 @@ async fn every_operation_has_the_stored_name() {
     for pipelined in [false, true] {
         let clock = Arc::new(TestClock::new());
         let store = MemoryBackend::with_clock(clock.clone());
-        let faulty = FaultyBackend::new(Arc::new(store.clone()));
+        let faulty = FaultyBackend::new(store.clone());
         let seen = Names::default();
         let tested = if pipelined { faulty.pipelined() } else { faulty.clone().into() };
         let builder = LockFactory::builder(tested).clock(clock.clone()).observer(seen.clone());

@@ -179,7 +179,7 @@ impl Schedule {
         let world = World::new();
         let losses = Losses::default();
         let processes = (0..2u64).map(|process| {
-            let faulty = FaultyBackend::new(Arc::new(world.store.clone()));
+            let faulty = FaultyBackend::new(world.store.clone());
             faulty.random(Seed::new(number * 2 + process), 0.25);
             let locks = LockFactory::builder(faulty.clone())
                 .clock(world.clock.clone())

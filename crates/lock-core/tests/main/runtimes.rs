@@ -3,7 +3,6 @@
 use crate::support::{HANGS, millis, secs, until};
 use lock_core::{LockErrorKind, LockFactory, LockOptions, MemoryBackend};
 use lock_testkit::{Fault, FaultyBackend, Op, Phase};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn multi() -> tokio::runtime::Runtime {
@@ -130,7 +129,7 @@ fn release_started_in_a_now_idle_runtime_is_repeated() {
 
 /// A long lease, with an operation timeout of 1 s.
 fn store_and_locks() -> (FaultyBackend, LockFactory) {
-    let store = FaultyBackend::new(Arc::new(MemoryBackend::new()));
+    let store = FaultyBackend::new(MemoryBackend::new());
     let options = LockOptions::new().lease(secs(600)).operation_timeout(secs(1));
     let locks = LockFactory::builder(store.clone()).options(options).build().unwrap();
     (store, locks)
@@ -140,7 +139,7 @@ fn store_and_locks() -> (FaultyBackend, LockFactory) {
 #[test]
 fn acquire_in_a_stopped_runtime_fails_without_spinning() {
     let store = MemoryBackend::new();
-    let backend = FaultyBackend::new(Arc::new(store.clone()));
+    let backend = FaultyBackend::new(store.clone());
     let (locks, others) = (LockFactory::new(backend.clone()), LockFactory::new(store));
     let lock = locks.named("x").unwrap();
     let (living, ended) = (multi(), multi());

@@ -1,6 +1,6 @@
 //! Many names, many waiters, many failures: costs stay proportional.
 
-use lock_core::{LockFactory, MemoryBackend, clock::TestClock};
+use lock_core::{Limits, LockFactory, LockOptions, MemoryBackend, clock::TestClock};
 use lock_testkit::{Fault, FaultyBackend, Op};
 use rustix::time::{ClockId, clock_gettime};
 use std::{sync::Arc, time::Duration};
@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 #[tokio::test(start_paused = true)]
 async fn tries_against_a_store_that_fails_do_not_pile_up() {
     let clock = Arc::new(TestClock::new());
-    let store = FaultyBackend::new(Arc::new(MemoryBackend::with_clock(clock.clone())));
+    let store = FaultyBackend::new(MemoryBackend::with_clock(clock.clone()));
     let locks = LockFactory::builder(store.clone()).clock(clock.clone()).build().unwrap();
     store.always(Op::Acquire, Fault::LoseRequest);
     store.always(Op::Release, Fault::LoseRequest);
@@ -33,7 +33,7 @@ fn worked() -> Duration {
 }
 
 async fn shutdown_of(names: u64) -> (Duration, usize) {
-    let store = FaultyBackend::new(Arc::new(MemoryBackend::new()));
+    let store = FaultyBackend::new(MemoryBackend::new());
     let locks = LockFactory::new(store.clone());
     let mut guards = Vec::new();
     for n in 0..names {
@@ -86,4 +86,36 @@ async fn owned_waiters_cost_about_as_much_as_others() {
     let (plain, owned) = (drain(9_999, false).await, drain(9_999, true).await);
     let ratio = owned.as_secs_f64() / plain.as_secs_f64();
     assert!(ratio < 10.0, "{ratio} times");
+}
+
+/// The in-memory store completes each operation within its submission. If those completions were nested, a small stack would
+/// overflow.
+#[test]
+fn immediate_replies_do_not_grow_the_stack() {
+    let waiters = if std::env::var_os("LOCK_LONG").is_some() { 100_000 } else { 5_000 };
+    let hand_through = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let options = LockOptions::new().hand_off(0, Duration::ZERO);
+            let limits = Limits::new().waiters(waiters).waiters_per_name(waiters);
+            let locks = LockFactory::builder(MemoryBackend::new()).options(options).limits(limits);
+            let lock = locks.build().unwrap().named("x").unwrap();
+            let first = lock.acquire().await.unwrap();
+            let tasks: Vec<_> = (0..waiters)
+                .map(|number| {
+                    let acquire = lock.acquire();
+                    tokio::spawn(async move {
+                        let guard = acquire.await.unwrap();
+                        // Half of them leave the release to the factory.
+                        if number % 2 == 0 { drop(guard) } else { drop(guard.release().await) }
+                    })
+                })
+                .collect();
+            first.release().await.unwrap();
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+    };
+    std::thread::Builder::new().stack_size(256 * 1_024).spawn(hand_through).unwrap().join().unwrap();
 }

@@ -48,7 +48,7 @@ impl LockObserver for Shared {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acquire_that_races_with_shutdown_leaves_no_orphan() {
     let memory = MemoryBackend::new();
-    let store = FaultyBackend::new(Arc::new(memory.clone()));
+    let store = FaultyBackend::new(memory.clone());
     let observer = Shared(Arc::default());
     let locks = LockFactory::builder(store.clone()).observer(observer.clone()).build().unwrap();
     assert!(observer.0.0.set(locks.clone()).is_ok());
@@ -68,7 +68,7 @@ async fn acquire_that_races_with_shutdown_leaves_no_orphan() {
 fn factory_is_freed_even_if_its_last_release_had_no_runtime() {
     let memory = MemoryBackend::new();
     let store = Arc::new(FaultyBackend::new(memory.clone()));
-    let locks = LockFactory::new(Store::pushing(store.clone(), Arc::new(memory)));
+    let locks = LockFactory::new(Store::polling(store.clone()).pushing(Arc::new(memory)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let guard = runtime.block_on(locks.named("x").unwrap().acquire()).unwrap();
     drop(runtime);
@@ -112,7 +112,7 @@ async fn worker_ends_after_shutdown() {
 async fn second_shutdown_finishes_what_the_first_could_not() {
     let clock = Arc::new(TestClock::new());
     let memory = MemoryBackend::with_clock(clock.clone());
-    let store = FaultyBackend::new(Arc::new(memory.clone()));
+    let store = FaultyBackend::new(memory.clone());
     let locks = LockFactory::builder(store.clone()).clock(clock).build().unwrap();
     let guard = locks.named("x").unwrap().acquire().await.unwrap();
     store.always(Op::Release, Fault::Hang);
@@ -176,7 +176,7 @@ async fn shutdown_waits_for_a_store_that_returns_within_the_limit() {
 fn shutdown_outside_a_runtime_leaves_releases_to_the_worker() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let memory = MemoryBackend::new();
-    let store = FaultyBackend::new(Arc::new(memory.clone()));
+    let store = FaultyBackend::new(memory.clone());
     let locks = LockFactory::builder(store.clone()).build().unwrap();
     let guard = runtime.block_on(locks.named("x").unwrap().acquire()).unwrap();
     let asked = store.gate(Op::Release, Phase::Before);

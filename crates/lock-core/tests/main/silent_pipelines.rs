@@ -1,122 +1,31 @@
 //! Stores with a pipeline that answers late, panics, or never answers.
 
-use crate::support::{HANGS, World, millis, secs, until};
-use async_trait::async_trait;
-use lock_core::{
-    LockErrorKind, LockFactory, LockName, LockOptions, MemoryBackend, Store,
-    backend::{
-        AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
-        Inspected, Operation, Pipeline, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
-    },
-    clock::UtcTime,
-};
-use std::{
-    collections::VecDeque,
-    future::Future,
-    pin::pin,
-    sync::{Arc, Mutex},
-};
-
-/// Keeps the submitted operations until the test executes them.
-#[derive(Debug)]
-struct Queued {
-    memory: MemoryBackend,
-    queue: Mutex<VecDeque<Operation>>,
-    panics: Mutex<u32>,
-}
-
-impl Pipeline for Queued {
-    fn submit(&self, operation: Operation) {
-        let mut panics = self.panics.lock().unwrap();
-        if *panics > 0 {
-            *panics -= 1;
-            drop(panics);
-            panic!("the pipeline panics");
-        }
-        self.queue.lock().unwrap().push_back(operation);
-    }
-}
-
-#[async_trait]
-impl Backend for Queued {
-    fn capabilities(&self) -> Capabilities {
-        self.memory.capabilities()
-    }
-    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
-        self.memory.server_now(name)
-    }
-    async fn acquire(&self, _: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
-        panic!("past the pipeline")
-    }
-    async fn renew(&self, _: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
-        panic!("past the pipeline")
-    }
-    async fn release(&self, _: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
-        panic!("past the pipeline")
-    }
-    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
-        self.memory.inspect(name).await
-    }
-    async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
-        self.memory.force_release(r).await
-    }
-}
-
-impl Queued {
-    fn next(&self) -> Option<Operation> {
-        self.queue.lock().unwrap().pop_front()
-    }
-    fn len(&self) -> usize {
-        self.queue.lock().unwrap().len()
-    }
-}
-
-async fn carry_out(memory: &MemoryBackend, operation: Operation) {
-    match operation {
-        Operation::Acquire(request, completion) => completion.complete(memory.acquire(request).await),
-        Operation::Renew(request, completion) => {
-            completion.complete(memory.renew(vec![request]).await.remove(0));
-        }
-        Operation::Release(request, completion) => completion.complete(memory.release(request).await),
-        other => panic!("{other:?}"),
-    }
-}
-
-async fn drain(queued: &Arc<Queued>) {
-    while let Some(operation) = queued.next() {
-        carry_out(&queued.memory, operation).await;
-    }
-}
+use crate::support::{HANGS, Kept, World, millis, secs, until};
+use lock_core::{LockErrorKind, LockFactory, LockOptions, MemoryBackend, Store, backend::Backend};
+use std::{future::Future, pin::pin, sync::Arc};
 
 /// Executes all queued operations, from a thread without a runtime.
-fn drain_elsewhere(queued: &Arc<Queued>) {
+fn drain_elsewhere(queued: &Arc<Kept>) {
     let queued = queued.clone();
-    std::thread::spawn(move || {
-        while let Some(operation) = queued.next() {
-            futures_util::FutureExt::now_or_never(carry_out(&queued.memory, operation)).unwrap();
-        }
-    })
-    .join()
-    .unwrap();
+    std::thread::spawn(move || queued.answer_all()).join().unwrap();
 }
 
-fn piped(world: &World, options: LockOptions) -> (Arc<Queued>, LockFactory) {
+fn piped(world: &World, options: LockOptions) -> (Arc<Kept>, LockFactory) {
     let memory = world.store.clone();
-    let queued =
-        Arc::new(Queued { memory: memory.clone(), queue: Mutex::default(), panics: Mutex::default() });
-    let store = Store::pushing(queued.clone(), Arc::new(memory)).pipelined(queued.clone());
+    let queued = Arc::new(Kept::new(&memory));
+    let store = Store::new(queued.clone()).pushing(Arc::new(memory));
     let locks = LockFactory::builder(store).clock(world.clock.clone()).options(options).build().unwrap();
     (queued, locks)
 }
 
 /// Executes submitted operations at once, until `done` completes.
-async fn with_answers<T>(queued: &Arc<Queued>, done: impl Future<Output = T>) -> T {
+async fn with_answers<T>(queued: &Arc<Kept>, done: impl Future<Output = T>) -> T {
     let mut done = pin!(done);
     loop {
         tokio::select! {
             biased;
             value = &mut done => return value,
-            () = tokio::time::sleep(millis(1)) => drain(queued).await,
+            () = tokio::time::sleep(millis(1)) => queued.answer_all(),
         }
     }
 }
@@ -162,7 +71,7 @@ async fn held_lock_is_renewed_through_the_pipeline() {
 async fn dropped_operations_and_panics_are_unknown_and_repeated() {
     let world = World::new();
     let (queued, locks) = piped(&world, LockOptions::new());
-    *queued.panics.lock().unwrap() = 3;
+    queued.panics(3);
     let waiter = tokio::spawn(locks.named("x").unwrap().acquire());
     for _ in 0..2000 {
         tokio::time::sleep(millis(1)).await;
@@ -186,7 +95,7 @@ async fn late_replies_change_nothing_and_are_undone() {
     assert_eq!(refused.kind(), LockErrorKind::Unavailable, "{refused}");
     let late = queued.next().unwrap();
     tokio::time::sleep(millis(2_000)).await;
-    carry_out(&world.store, late).await;
+    world.store.submit(late);
     with_answers(&queued, tokio::time::sleep(secs(10))).await;
     assert_eq!((world.store.held(), locks.active_locks()), (vec![], 0));
     // And one that has timed out.
@@ -195,7 +104,7 @@ async fn late_replies_change_nothing_and_are_undone() {
     let late = queued.next().unwrap();
     tokio::time::sleep(millis(3_000)).await;
     assert!(!late.is_wanted());
-    carry_out(&world.store, late).await;
+    world.store.submit(late);
     let guard = with_answers(&queued, waiter).await.unwrap().unwrap();
     assert!(guard.is_held());
     with_answers(&queued, guard.release()).await.unwrap();
@@ -230,7 +139,7 @@ async fn shutdown_with_a_silent_pipeline_ends_and_reports_it() {
     assert!(!report.is_clean());
     drop((guard, lock, locks));
     tokio::time::sleep(secs(60)).await;
-    assert!(queued.queue.lock().unwrap().iter().all(|operation| !operation.is_wanted()));
+    assert_eq!(queued.wanted(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -253,9 +162,8 @@ async fn factory_with_pending_operations_is_freed() {
 #[test]
 fn completions_continue_after_the_worker_runtime_is_gone() {
     let memory = MemoryBackend::new();
-    let queued =
-        Arc::new(Queued { memory: memory.clone(), queue: Mutex::default(), panics: Mutex::default() });
-    let store = Store::pushing(queued.clone(), Arc::new(memory.clone())).pipelined(queued.clone());
+    let queued = Arc::new(Kept::new(&memory));
+    let store = Store::new(queued.clone()).pushing(Arc::new(memory.clone()));
     let locks = LockFactory::builder(store).build().unwrap();
     let lock = locks.named("x").unwrap();
     let first = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -4,8 +4,9 @@ use crate::support::{HANGS, World, millis, secs};
 use lock_core::{
     LockErrorKind, LockFactory, LockName, LockOptions, MemoryBackend, Store,
     backend::{
-        AcquireRequest, Acquired, Backend, BackendError, BackendErrorKind, Capabilities, ForceReleaseRequest,
-        ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
+        AcquireRequest, Acquired, AsyncBackend, Backend as _, BackendError, BackendErrorKind,
+        BackendExt as _, Capabilities, ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest,
+        Released, RenewRequest, Renewed, Reply,
     },
     clock::{TestClock, UtcTime},
     observer::{LockEvent, LockObserver},
@@ -37,7 +38,7 @@ impl LockObserver for Suspects {
 #[derive(Debug)]
 struct Contends(MemoryBackend);
 #[async_trait::async_trait]
-impl Backend for Contends {
+impl AsyncBackend for Contends {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
     }
@@ -69,7 +70,7 @@ fn immediate_contention_does_not_hang_the_caller() {
     let (done, end) = mpsc::channel();
     std::thread::spawn(move || {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-            let locks = LockFactory::new(Store::polling(Contends(MemoryBackend::new())));
+            let locks = LockFactory::new(Store::polling(Arc::new(Contends(MemoryBackend::new()))));
             let _ =
                 tokio::time::timeout(Duration::from_millis(100), locks.named("x").unwrap().acquire()).await;
         });
@@ -83,7 +84,7 @@ fn immediate_contention_does_not_hang_the_caller() {
 #[tokio::test(start_paused = true)]
 async fn long_lease_is_not_affected_by_a_short_one() {
     let clock = Arc::new(TestClock::new());
-    let faulty = FaultyBackend::new(Arc::new(MemoryBackend::with_clock(clock.clone())));
+    let faulty = FaultyBackend::new(MemoryBackend::with_clock(clock.clone()));
     faulty.always(Op::Renew, Fault::SlowAnswer(Duration::from_millis(200)));
     let suspects = Suspects::default();
     let locks = LockFactory::builder(faulty).clock(clock).observer(suspects.clone()).build().unwrap();

@@ -1,12 +1,17 @@
 //! Helpers of the tests: a store on a clock that follows tokio's, and factories on it.
 
+use async_trait::async_trait;
 use lock_core::{
     LockFactory, LockName, LockOptions, MemoryBackend, Store,
-    clock::{Clock, TestClock},
+    backend::{
+        Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased, Inspected, Reply, Submission,
+    },
+    clock::{Clock, TestClock, UtcTime},
 };
 use lock_testkit::FaultyBackend;
 use std::{
-    sync::Arc,
+    collections::VecDeque,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -35,7 +40,7 @@ impl World {
         Self::with(LockOptions::new())
     }
 
-    /// Creates two worlds: in one the driver calls the futures of the store, in the other it submits to its pipeline.
+    /// Creates two worlds: in one the store's operations are futures, in the other tasks of the store.
     pub(crate) fn both() -> [Self; 2] {
         [FaultyBackend::into, |faulty: FaultyBackend| faulty.pipelined()]
             .map(|store| Self::over(LockOptions::new(), store))
@@ -49,7 +54,7 @@ impl World {
         let clock = Arc::new(TestClock::new());
         // The store has its own clock: a step of the client's wall clock is not a step of the server's.
         let store = MemoryBackend::with_clock(Arc::new(TestClock::new()));
-        let faulty = FaultyBackend::new(Arc::new(store.clone()));
+        let faulty = FaultyBackend::new(store.clone());
         let locks = LockFactory::builder(store_of(faulty.clone()))
             .clock(clock.clone())
             .options(options)
@@ -97,5 +102,69 @@ pub(crate) fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     while !is_true() {
         assert!(begin.elapsed() < HANGS, "{what}: still not after {HANGS:?}");
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A store that keeps the submitted operations until the test answers them.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    memory: MemoryBackend,
+    queue: Mutex<VecDeque<Submission>>,
+    panics: Mutex<u32>,
+}
+
+impl Kept {
+    pub(crate) fn new(memory: &MemoryBackend) -> Self {
+        Self { memory: memory.clone(), queue: Mutex::default(), panics: Mutex::default() }
+    }
+
+    /// Makes it panic this many times.
+    pub(crate) fn panics(&self, times: u32) {
+        *self.panics.lock().unwrap() = times;
+    }
+
+    pub(crate) fn next(&self) -> Option<Submission> {
+        self.queue.lock().unwrap().pop_front()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.lock().unwrap().len()
+    }
+
+    /// Returns the number of operations whose callers are still waiting.
+    pub(crate) fn wanted(&self) -> usize {
+        self.queue.lock().unwrap().iter().filter(|submission| submission.is_wanted()).count()
+    }
+
+    /// Executes and answers all, and those that follow.
+    pub(crate) fn answer_all(&self) {
+        while let Some(submission) = self.next() {
+            self.memory.submit(submission);
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Kept {
+    fn capabilities(&self) -> Capabilities {
+        self.memory.capabilities().with_wakes_in_task()
+    }
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
+        self.memory.server_now(name)
+    }
+    fn submit(&self, submission: Submission) {
+        let mut panics = self.panics.lock().unwrap();
+        if *panics > 0 {
+            *panics -= 1;
+            drop(panics);
+            panic!("the store panics");
+        }
+        self.queue.lock().unwrap().push_back(submission);
+    }
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.memory.inspect(name).await
+    }
+    async fn force_release(&self, r: ForceReleaseRequest) -> Result<Reply<ForceReleased>, BackendError> {
+        self.memory.force_release(r).await
     }
 }

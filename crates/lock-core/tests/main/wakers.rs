@@ -101,7 +101,7 @@ fn replaced_waker_of_an_acquire_can_own_another_acquire() {
 fn dropped_release_can_have_a_waker_that_owns_an_acquire() {
     assert!(
         ends(async {
-            let store = lock_testkit::FaultyBackend::new(Arc::new(MemoryBackend::new()));
+            let store = lock_testkit::FaultyBackend::new(MemoryBackend::new());
             let locks = LockFactory::new(store.clone());
             let lock = locks.named("x").unwrap();
             let guard = lock.acquire().await.unwrap();

@@ -68,7 +68,7 @@ fn dropped_guard_is_released_before_the_thread_ends() {
 
 #[test]
 fn attempt_continues_while_the_runtime_of_its_caller_is_idle() {
-    let store = FaultyBackend::new(Arc::new(MemoryBackend::new()));
+    let store = FaultyBackend::new(MemoryBackend::new());
     let locks = LockFactory::builder(store.clone()).worker(Worker::thread().unwrap()).build().unwrap();
     let gate = store.gate(Op::Acquire, Phase::Before);
     let idle = Builder::new_current_thread().enable_all().build().unwrap();

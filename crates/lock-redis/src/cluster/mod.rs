@@ -29,7 +29,7 @@ use crate::{
     connection::{Dialer, ManagedConnection, Purpose, Stragglers, Target},
     error::{self, RequestError, is_refusal, runtime_ended, while_connecting},
     keys::Keys,
-    pipeline::{fail_elsewhere, slot},
+    pipeline::{fail_as_ended, slot},
     rules::{Channels, Rules},
     script::Script,
     script_reply::ScriptReply,
@@ -40,7 +40,7 @@ use crate::{
 use futures_util::future::{join_all, try_join_all};
 use lock_core::{
     LockName,
-    backend::{BackendError, Operation, SubscriberId, WakeListener},
+    backend::{BackendError, Submission, SubscriberId, WakeListener},
     clock::UtcTime,
 };
 use node::{Node, Part};
@@ -196,11 +196,11 @@ impl<C: Client> Drop for ClusterHandle<C> {
 
 impl<C: Client> Cluster<C> {
     /// Accepts an operation. It completes later, never during this call.
-    pub(crate) fn submit(&self, operation: Operation) {
-        let slot = slot(&operation);
+    pub(crate) fn submit(&self, submission: Submission) {
+        let slot = slot(submission.operation());
         match self.owner(slot) {
-            Some(node) => node.pipeline.submit(operation),
-            None => self.redirect(Redirected { operation, redirection: Redirection::TryAgain, by: None }),
+            Some(node) => node.pipeline.submit(submission),
+            None => self.redirect(Redirected { submission, redirection: Redirection::TryAgain, by: None }),
         }
     }
 
@@ -342,7 +342,7 @@ impl<C: Client> OtherNodes for Cluster<C> {
     fn redirect(&self, redirected: Redirected) {
         // The task only ends with the runtime.
         if let Err(refused) = self.redirected.send(redirected) {
-            fail_elsewhere(refused.0.operation);
+            fail_as_ended(refused.0.submission);
         }
     }
 

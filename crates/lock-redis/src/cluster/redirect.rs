@@ -10,7 +10,7 @@ use crate::{
     connection::Delivery,
     error::{RequestError, unserved},
     pauses::between,
-    pipeline::{Operations, alone, complete, is_worth_sending, leave_out, slot},
+    pipeline::{Submissions, alone, complete, is_worth_sending, leave_out, slot},
     script::Script,
     script_reply::ScriptReply,
     shared::Redirected,
@@ -28,27 +28,27 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sends an operation to the nodes to which it is redirected, until one serves it or its caller is gone.
 pub(super) async fn follow<C: Client>(cluster: &Cluster<C>, redirected: Redirected) {
-    let Redirected { operation, mut redirection, mut by } = redirected;
-    let (slot, begin) = (slot(&operation), Instant::now());
+    let Redirected { submission, mut redirection, mut by } = redirected;
+    let (slot, begin) = (slot(submission.operation()), Instant::now());
     // Dropping this completes the operation with an unknown outcome.
-    let mut operations = Operations::new(vec![operation]);
+    let mut submissions = Submissions::new(vec![submission]);
     for followed in 0.. {
         let next = cluster.next(slot, &redirection, by.as_ref(), followed).await;
-        let [operation] = operations.as_slice() else { return };
+        let [submission] = submissions.as_slice() else { return };
         let server = next.as_ref().and_then(|(node, _)| node.shared.clock.now());
-        if !is_worth_sending(operation, server, begin.elapsed()) {
-            return leave_out(operations.take());
+        if !is_worth_sending(submission, server, begin.elapsed()) {
+            return leave_out(submissions.take());
         }
         let Some((node, delivery)) = next else { continue };
         let reply = match node.shared.connection.connected("send a request").await {
-            Ok(dialled) => alone(&node.shared, &dialled, operation, delivery).await,
+            Ok(dialled) => alone(&node.shared, &dialled, submission.operation(), delivery).await,
             Err(error) => Err(error),
         };
         match reply.as_ref().err().and_then(RequestError::redirection).cloned() {
             Some(again) => (redirection, by) = (again, Some(node.server.clone())),
             None => {
-                if let Some(operation) = operations.take().pop() {
-                    complete(operation, reply);
+                if let Some(submission) = submissions.take().pop() {
+                    complete(submission, reply);
                 }
                 return;
             }

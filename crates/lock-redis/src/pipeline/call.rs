@@ -3,11 +3,11 @@
 
 use super::{
     exchange::{Answered, exchange},
-    operation::{Operations, contained},
+    operation::{Submissions, contained},
 };
 use crate::{client::Client, connection::Dialled, shared::Shared};
 use futures_util::{future::BoxFuture, task::AtomicWaker};
-use lock_core::backend::Operation;
+use lock_core::backend::Submission;
 use std::{
     future::ready,
     sync::{
@@ -50,11 +50,11 @@ impl Call {
     pub(super) fn new<C: Client>(
         shared: &Arc<Shared<C>>,
         dialled: Arc<Dialled<C::Connection>>,
-        operations: Vec<Operation>,
+        submissions: Vec<Submission>,
         task: &Arc<AtomicWaker>,
     ) -> Self {
-        let (shared, operations) = (shared.clone(), Operations::new(operations));
-        let exchange = Box::pin(async move { exchange(&shared, &dialled, operations).await });
+        let (shared, submissions) = (shared.clone(), Submissions::new(submissions));
+        let exchange = Box::pin(async move { exchange(&shared, &dialled, submissions).await });
         let progress = Arc::new(Progress { ready: AtomicBool::new(true), task: task.clone() });
         Self { exchange, progress, since: Instant::now() }
     }

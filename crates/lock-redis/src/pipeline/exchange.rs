@@ -1,55 +1,53 @@
 //! One call to the server: for one operation its script or the commands in place of it, for several the batch script.
 
 use super::{
-    operation::{
-        Operations, function, in_full, keys, not_after, script, slot, what, write_arguments, write_keys,
-    },
+    operation::{Submissions, function, in_full, keys, script, slot, what, write_arguments, write_keys},
     release::release,
 };
 use crate::{
     client::{Client, PubSub},
     connection::{Delivered, Delivery, Dialled},
-    error::{RequestError, Unanswered, unexpected_reply, unsupported},
+    error::{RequestError, Unanswered, unexpected_reply},
     keys::Keys,
     script::{BATCH, Words},
     script_reply::{self, ScriptReply},
     shared::Shared,
 };
 use futures_util::future::join_all;
-use lock_core::backend::Operation;
+use lock_core::backend::{Operation, Submission};
 use std::{borrow::Cow, time::Duration};
 use tokio::time::Instant;
 
 /// An operation and its reply.
-pub(super) type Answered = (Operation, Result<ScriptReply, RequestError>);
+pub(super) type Answered = (Submission, Result<ScriptReply, RequestError>);
 
 /// Sends the operations in one call at the first poll. Dropping the future completes each with an
 /// unknown outcome.
 pub(super) async fn exchange<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
-    mut operations: Operations,
+    mut submissions: Submissions,
 ) -> Vec<Answered> {
-    let replies = match operations.as_slice() {
-        [operation] => {
-            let delivery = delivery(shared, std::slice::from_ref(operation));
-            vec![alone(shared, dialled, operation, delivery).await]
+    let replies = match submissions.as_slice() {
+        [submission] => {
+            let operation = submission.operation();
+            vec![alone(shared, dialled, operation, delivery(shared, [operation])).await]
         }
         several if shared.cluster.is_none() => together(shared, dialled, several).await,
         _ => {
             // The keys of a script must share one slot. All scripts for one node are still sent together.
-            operations.sort_by_slot();
-            let slots = operations.as_slice().chunk_by(|a, b| slot(a) == slot(b));
-            let replies = slots.map(async |operations| match operations {
-                [operation] => vec![alone(shared, dialled, operation, Delivery::Plain).await],
+            submissions.sort_by_slot();
+            let slots = submissions.as_slice().chunk_by(|a, b| slot(a.operation()) == slot(b.operation()));
+            let replies = slots.map(async |submissions| match submissions {
+                [one] => vec![alone(shared, dialled, one.operation(), Delivery::Plain).await],
                 several => together(shared, dialled, several).await,
             });
             join_all(replies).await.into_iter().flatten().collect()
         }
     };
-    let answered: Vec<Answered> = operations.take().into_iter().zip(replies).collect();
-    for (operation, reply) in &answered {
-        if let (Operation::Acquire(request, _), Ok(reply)) = (operation, reply) {
+    let answered: Vec<Answered> = submissions.take().into_iter().zip(replies).collect();
+    for (submission, reply) in &answered {
+        if let (Operation::Acquire(request), Ok(reply)) = (submission.operation(), reply) {
             shared.warn_of_foreign_counter(&request.name, reply);
         }
     }
@@ -68,11 +66,11 @@ pub(crate) async fn alone<C: Client>(
     {
         return reply;
     }
-    let script = script(operation).ok_or_else(unsupported)?;
+    let script = script(operation);
     let write = |words: &mut Words| {
         write_keys(operation, words);
         write_arguments(operation, shared.rules.retention, words);
-        if matches!(operation, Operation::Release(..)) && shared.pubsub == PubSub::Sharded {
+        if matches!(operation, Operation::Release(_)) && shared.pubsub == PubSub::Sharded {
             words.push(Cow::Borrowed(Keys::sharded(shared.pubsub)));
         }
     };
@@ -90,19 +88,20 @@ pub(crate) async fn alone<C: Client>(
 async fn together<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
-    operations: &[Operation],
+    submissions: &[Submission],
 ) -> Vec<Result<ScriptReply, RequestError>> {
     let sent = Instant::now();
-    let answer = batch(shared, dialled, operations).await;
-    let whats = || operations.iter().map(what);
+    let answer = batch(shared, dialled, submissions).await;
+    let operations = || submissions.iter().map(Submission::operation);
+    let whats = || operations().map(what);
     let replies: Vec<_> = match answer {
-        Ok(Delivered { reply, is_acknowledged }) => match script_reply::batch(operations.len(), reply) {
+        Ok(Delivered { reply, is_acknowledged }) => match script_reply::batch(submissions.len(), reply) {
             Some(replies) => {
                 let accepted = |(operation, reply)| {
                     let reply = dialled.read(what(operation), sent, in_full(operation, reply))?;
                     shared.accepted(reply, is_acknowledged)
                 };
-                operations.iter().zip(replies).map(accepted).collect()
+                operations().zip(replies).map(accepted).collect()
             }
             None => {
                 dialled.trust.lose("unexpected reply");
@@ -113,8 +112,8 @@ async fn together<C: Client>(
         // operation, the others may still succeed.
         Err(error) if error.is_refusal() => {
             shared.observe(sent, &[Err(error.during(BATCH.name))]);
-            let each = operations.iter().map(async |operation| {
-                let delivery = delivery(shared, std::slice::from_ref(operation));
+            let each = operations().map(async |operation| {
+                let delivery = delivery(shared, [operation]);
                 alone(shared, dialled, operation, delivery).await
             });
             return join_all(each).await;
@@ -128,18 +127,19 @@ async fn together<C: Client>(
 async fn batch<C: Client>(
     shared: &Shared<C>,
     dialled: &Dialled<C::Connection>,
-    operations: &[Operation],
+    submissions: &[Submission],
 ) -> Result<Delivered, Unanswered> {
+    let operations = || submissions.iter().map(Submission::operation);
     let write = |words: &mut Words| {
-        operations.iter().for_each(|operation| write_keys(operation, words));
+        operations().for_each(|operation| write_keys(operation, words));
         words.push(Cow::Borrowed(Keys::sharded(shared.pubsub)));
-        for operation in operations {
+        for operation in operations() {
             words.push(Cow::Borrowed(function(operation)));
             write_arguments(operation, shared.rules.retention, words);
         }
     };
-    let delivery = delivery(shared, operations);
-    BATCH.run(dialled, delivery, operations.iter().map(keys).sum(), write).await
+    let delivery = delivery(shared, operations());
+    BATCH.run(dialled, delivery, operations().map(keys).sum(), write).await
 }
 
 /// The time allowed for replicas while the server's clock is unknown.
@@ -149,9 +149,13 @@ const MAX_WAIT: Duration = Duration::from_millis(1_500);
 
 /// Returns the delivery. Replicas acknowledge operations that grant or extend a lease, within half of the operation's
 /// remaining time.
-fn delivery<C: Client>(shared: &Shared<C>, operations: &[Operation]) -> Delivery {
+fn delivery<'a, C: Client>(
+    shared: &Shared<C>,
+    operations: impl IntoIterator<Item = &'a Operation>,
+) -> Delivery {
     let Some(replicas) = shared.replicas else { return Delivery::Plain };
-    let Some(until) = operations.iter().filter_map(not_after).min() else { return Delivery::Plain };
+    let until = operations.into_iter().filter_map(Operation::not_after).min();
+    let Some(until) = until else { return Delivery::Plain };
     let within = match shared.clock.now() {
         Some(now) => Duration::from_micros(until.as_micros().saturating_sub(now.as_micros())) / 2,
         None => UNKNOWN_CLOCK,

@@ -22,12 +22,12 @@ mod task;
 pub(crate) use exchange::alone;
 #[cfg(feature = "__internal")]
 pub(crate) use operation::in_full;
-pub(crate) use operation::{Operations, complete, fail, is_worth_sending, leave_out, millis, slot, what};
+pub(crate) use operation::{Submissions, complete, fail, is_worth_sending, leave_out, millis, slot, what};
 
 use crate::{client::Client, error::runtime_ended, shared::Shared, sync::lock};
 use call::Call;
 use futures_util::task::AtomicWaker;
-use lock_core::backend::Operation;
+use lock_core::backend::Submission;
 use operation::contained;
 use queue::Queue;
 use std::sync::{Arc, Mutex};
@@ -50,7 +50,7 @@ pub(crate) struct RequestPipeline<C: Client> {
 
 /// The state shared by submitters and the task.
 struct State {
-    queue: Queue<Operation>,
+    queue: Queue<Submission>,
     /// Calls that the task has not picked up yet.
     sent_in_place: Vec<Call>,
     /// `true` while the task is being polled. It reads this state again before it waits, so it need not be woken.
@@ -72,7 +72,7 @@ impl State {
     }
 
     /// Returns the operations that were not sent, and the calls that were.
-    fn close(&mut self) -> (Vec<Operation>, Vec<Call>) {
+    fn close(&mut self) -> (Vec<Submission>, Vec<Call>) {
         self.closed = true;
         (self.queue.take_all(), std::mem::take(&mut self.sent_in_place))
     }
@@ -89,17 +89,17 @@ impl<C: Client> RequestPipeline<C> {
         Self { shared, state, waker, runtime: Handle::current().id(), task }
     }
 
-    /// Accepts an operation. It completes later, never during this call.
-    pub(crate) fn submit(&self, operation: Operation) {
+    /// Accepts an operation.
+    pub(crate) fn submit(&self, submission: Submission) {
         let mut state = lock(&self.state);
         if state.closed {
             drop(state);
-            return fail_elsewhere(operation);
+            return fail_as_ended(submission);
         }
         let idle = !state.in_turn && state.queue.is_idle() && self.is_at_home();
         let standing = if idle { self.shared.connection.standing() } else { None };
         let Some(dialled) = standing else {
-            let wakes = state.queue.push(operation, Instant::now()) && !state.in_turn;
+            let wakes = state.queue.push(submission, Instant::now()) && !state.in_turn;
             drop(state);
             if wakes {
                 self.waker.wake();
@@ -108,7 +108,7 @@ impl<C: Client> RequestPipeline<C> {
         };
         state.queue.begin_call();
         drop(state);
-        let mut call = Call::new(&self.shared, dialled, vec![operation], &self.waker);
+        let mut call = Call::new(&self.shared, dialled, vec![submission], &self.waker);
         call.send_in_place();
         self.leave_to_the_task(call);
     }
@@ -117,7 +117,7 @@ impl<C: Client> RequestPipeline<C> {
         let mut state = lock(&self.state);
         if state.closed {
             drop(state);
-            return elsewhere(move || drop(call));
+            return contained(|| drop(call));
         }
         // Its waker may have fired before the task could find the call here.
         let wakes = call.is_ready();
@@ -141,18 +141,7 @@ impl<C: Client> Drop for RequestPipeline<C> {
 }
 
 /// Fails an operation because the task of the connection has ended with its runtime.
-pub(crate) fn fail_elsewhere(operation: Operation) {
-    elsewhere(move || {
-        let error = runtime_ended(what(&operation));
-        fail(operation, error);
-    });
-}
-
-/// Completes the operation outside the submitting call, in the caller's runtime or in a thread.
-fn elsewhere(answer: impl FnOnce() + Send + 'static) {
-    let answer = || contained(answer);
-    match Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn(async move { answer() })),
-        Err(_) => drop(std::thread::spawn(answer)),
-    }
+pub(crate) fn fail_as_ended(submission: Submission) {
+    let error = runtime_ended(what(submission.operation()));
+    fail(submission, error);
 }

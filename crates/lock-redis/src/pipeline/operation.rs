@@ -4,14 +4,13 @@
 use crate::{
     client::Reply as RawReply,
     cluster::slot_of,
-    error::{RequestError, overdue, unsupported},
+    error::{RequestError, overdue},
     keys,
     script::{self, Script, Words},
     script_reply::{self, ScriptReply},
 };
 use lock_core::{
-    LockName,
-    backend::{AcquireMode, BackendError, LeaseId, NotifyWaiters, Operation, Reply},
+    backend::{AcquireMode, BackendError, LeaseId, NotifyWaiters, Operation, Outcome, Submission},
     clock::UtcTime,
 };
 use std::{
@@ -21,58 +20,46 @@ use std::{
     time::Duration,
 };
 
-/// Returns the script of an operation, or `None` if a single server does not support it.
-pub(super) fn script(operation: &Operation) -> Option<&'static Script> {
+/// Returns the script of an operation.
+pub(super) fn script(operation: &Operation) -> &'static Script {
     match operation {
-        Operation::Acquire(request, _) => match request.mode {
-            AcquireMode::New { .. } => Some(&script::ACQUIRE),
-            AcquireMode::Reenter { .. } => Some(&script::REENTER),
-            _ => None,
+        Operation::Acquire(request) => match request.mode {
+            AcquireMode::New { .. } => &script::ACQUIRE,
+            AcquireMode::Reenter { .. } => &script::REENTER,
         },
-        Operation::Renew(..) => Some(&script::RENEW),
-        Operation::Release(..) => Some(&script::RELEASE),
-        _ => None,
+        Operation::Renew(_) => &script::RENEW,
+        Operation::Release(_) => &script::RELEASE,
     }
 }
 
 /// Returns the function of the batch script that executes the operation.
 pub(super) fn function(operation: &Operation) -> &'static str {
     match operation {
-        Operation::Acquire(request, _) => match request.mode {
+        Operation::Acquire(request) => match request.mode {
             AcquireMode::New { reserve: 0, floor: None } => "acquire",
             AcquireMode::New { .. } => "reserve",
-            _ => "reenter",
+            AcquireMode::Reenter { .. } => "reenter",
         },
-        Operation::Renew(..) => "renew",
-        _ => "release",
+        Operation::Renew(_) => "renew",
+        Operation::Release(_) => "release",
     }
 }
 
 /// Returns the phrase that names the operation in errors.
 pub(crate) fn what(operation: &Operation) -> &'static str {
-    script(operation).map_or("acquire a lock", |script| script.name)
+    script(operation).name
 }
 
 /// Returns the number of keys of the operation.
 pub(super) fn keys(operation: &Operation) -> usize {
     match operation {
-        Operation::Acquire(request, _) if matches!(request.mode, AcquireMode::New { .. }) => 2,
+        Operation::Acquire(request) if matches!(request.mode, AcquireMode::New { .. }) => 2,
         _ => 1,
     }
 }
 
-/// Returns the name of the lock.
-pub(crate) fn name(operation: &Operation) -> Option<&LockName> {
-    match operation {
-        Operation::Acquire(request, _) => Some(&request.name),
-        Operation::Renew(request, _) => Some(&request.name),
-        Operation::Release(request, _) => Some(&request.name),
-        _ => None,
-    }
-}
-
 pub(super) fn write_keys(operation: &Operation, words: &mut Words) {
-    let Some(name) = name(operation) else { return };
+    let name = operation.name();
     words.push(Cow::Owned(name.as_str().to_owned()));
     if keys(operation) == 2 {
         words.push(Cow::Owned(keys::counter(name)));
@@ -84,7 +71,7 @@ pub(super) fn write_keys(operation: &Operation, words: &mut Words) {
 pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>, words: &mut Words) {
     let owned = |text: String| Cow::Owned(text);
     match operation {
-        Operation::Acquire(request, _) => {
+        Operation::Acquire(request) => {
             words.extend([lease(request.lease), owned(millis(request.duration))]);
             let not_after = owned(request.not_after.as_micros().to_string());
             match request.mode {
@@ -102,15 +89,14 @@ pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>
                     }
                 }
                 AcquireMode::Reenter { depth } => words.extend([small(depth), not_after]),
-                _ => {}
             }
         }
-        Operation::Renew(request, _) => words.extend([
+        Operation::Renew(request) => words.extend([
             lease(request.lease),
             owned(millis(request.duration)),
             owned(request.not_after.as_micros().to_string()),
         ]),
-        Operation::Release(request, _) => words.extend([
+        Operation::Release(request) => words.extend([
             lease(request.lease),
             small(request.depth_left),
             // An argument, since a channel passed as a key would require permission for a key with its name.
@@ -119,7 +105,6 @@ pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>
                 _ => owned(keys::channel(&request.name)),
             },
         ]),
-        _ => {}
     }
 }
 
@@ -127,7 +112,7 @@ pub(super) fn write_arguments(operation: &Operation, retention: Option<Duration>
 pub(crate) fn in_full(operation: &Operation, reply: RawReply) -> RawReply {
     let RawReply::Integer(now) = reply else { return reply };
     match operation {
-        Operation::Acquire(request, _) => match request.mode {
+        Operation::Acquire(request) => match request.mode {
             // With a floor, the tokens follow.
             AcquireMode::New { floor: Some(_), .. } => reply,
             AcquireMode::New { reserve, .. } => {
@@ -135,17 +120,15 @@ pub(crate) fn in_full(operation: &Operation, reply: RawReply) -> RawReply {
                 script_reply::in_full(reply, "granted", &[now, last, 0])
             }
             AcquireMode::Reenter { .. } => script_reply::in_full(reply, "reentered", &[]),
-            _ => reply,
         },
-        Operation::Renew(..) => script_reply::in_full(reply, "renewed", &[]),
-        Operation::Release(..) => script_reply::in_full(reply, "released", &[0]),
-        _ => reply,
+        Operation::Renew(_) => script_reply::in_full(reply, "renewed", &[]),
+        Operation::Release(_) => script_reply::in_full(reply, "released", &[0]),
     }
 }
 
 /// Returns the cluster slot of the lock.
 pub(crate) fn slot(operation: &Operation) -> u16 {
-    name(operation).map_or(0, |name| slot_of(name.as_str()))
+    slot_of(operation.name().as_str())
 }
 
 fn small(number: u32) -> Cow<'static, str> {
@@ -169,59 +152,41 @@ pub(super) fn lease(id: LeaseId) -> Cow<'static, str> {
     Cow::Owned(text)
 }
 
-/// Returns the server time after which the operation must not be executed, if it has one.
-pub(super) fn not_after(operation: &Operation) -> Option<UtcTime> {
-    match operation {
-        Operation::Acquire(request, _) => Some(request.not_after),
-        Operation::Renew(request, _) => Some(request.not_after),
-        _ => None,
-    }
-}
-
 /// Returns `true` if an operation is still worth sending after waiting this long: its caller is still waiting, and its
 /// `not_after` time has not passed.
 ///
 /// An operation that was late from the start is sent, because the reply reports the server's clock.
-pub(crate) fn is_worth_sending(operation: &Operation, server: Option<UtcTime>, waited: Duration) -> bool {
-    let late = || Some(server?.as_micros().saturating_sub(not_after(operation)?.as_micros()));
+pub(crate) fn is_worth_sending(submission: &Submission, server: Option<UtcTime>, waited: Duration) -> bool {
+    let late = || Some(server?.as_micros().saturating_sub(submission.operation().not_after()?.as_micros()));
     let waited = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
-    operation.is_wanted() && late().is_none_or(|late| late == 0 || late >= waited)
+    submission.is_wanted() && late().is_none_or(|late| late == 0 || late >= waited)
 }
 
 /// Completes an operation with the reply of its script. The completion runs code of other crates. A
 /// panic in it does not affect the next operation.
-pub(crate) fn complete(operation: Operation, reply: Result<ScriptReply, RequestError>) {
-    fn answer<T>(
-        reply: Result<ScriptReply, RequestError>,
-        read: fn(ScriptReply) -> Result<Reply<T>, RequestError>,
-    ) -> Result<Reply<T>, BackendError> {
-        Ok(reply.and_then(read)?)
-    }
-    contained(|| match operation {
-        Operation::Acquire(request, completion) => {
-            let read = match request.mode {
-                AcquireMode::New { .. } => ScriptReply::acquired,
-                _ => ScriptReply::reentered,
-            };
-            completion.complete(answer(reply, read));
-        }
-        Operation::Renew(_, completion) => completion.complete(answer(reply, ScriptReply::renewed)),
-        Operation::Release(_, completion) => completion.complete(answer(reply, ScriptReply::released)),
-        other => other.fail(unsupported().into()),
+pub(crate) fn complete(submission: Submission, reply: Result<ScriptReply, RequestError>) {
+    let outcome = reply.and_then(|reply| match submission.operation() {
+        Operation::Acquire(request) => Ok(match request.mode {
+            AcquireMode::New { .. } => reply.acquired()?.map(Outcome::from),
+            AcquireMode::Reenter { .. } => reply.reentered()?.map(Outcome::from),
+        }),
+        Operation::Renew(_) => Ok(reply.renewed()?.map(Outcome::from)),
+        Operation::Release(_) => Ok(reply.released()?.map(Outcome::from)),
     });
+    contained(|| submission.complete(outcome.map_err(BackendError::from)));
 }
 
 /// Fails operations that were not sent, because their callers are gone or their `not_after` time has passed.
-pub(crate) fn leave_out(operations: Vec<Operation>) {
-    for operation in operations {
-        let error = overdue(what(&operation));
-        fail(operation, error);
+pub(crate) fn leave_out(submissions: Vec<Submission>) {
+    for submission in submissions {
+        let error = overdue(what(submission.operation()));
+        fail(submission, error);
     }
 }
 
 /// Fails an operation.
-pub(crate) fn fail(operation: Operation, error: RequestError) {
-    contained(|| operation.fail(error.into()));
+pub(crate) fn fail(submission: Submission, error: RequestError) {
+    contained(|| submission.complete(Err(error.into())));
 }
 
 pub(super) fn contained(run: impl FnOnce()) {
@@ -231,31 +196,31 @@ pub(super) fn contained(run: impl FnOnce()) {
 }
 
 /// The operations of one call. Dropping it completes each of them with an unknown outcome.
-pub(crate) struct Operations(Vec<Operation>);
+pub(crate) struct Submissions(Vec<Submission>);
 
-impl Operations {
-    pub(crate) fn new(operations: Vec<Operation>) -> Self {
-        Self(operations)
+impl Submissions {
+    pub(crate) fn new(submissions: Vec<Submission>) -> Self {
+        Self(submissions)
     }
 
-    pub(crate) fn as_slice(&self) -> &[Operation] {
+    pub(crate) fn as_slice(&self) -> &[Submission] {
         &self.0
     }
 
     /// Sorts the operations by slot; those of one lock keep their order.
     pub(super) fn sort_by_slot(&mut self) {
-        self.0.sort_by_cached_key(slot);
+        self.0.sort_by_cached_key(|submission| slot(submission.operation()));
     }
 
-    pub(crate) fn take(&mut self) -> Vec<Operation> {
+    pub(crate) fn take(&mut self) -> Vec<Submission> {
         std::mem::take(&mut self.0)
     }
 }
 
-impl Drop for Operations {
+impl Drop for Submissions {
     fn drop(&mut self) {
-        for operation in self.take() {
-            contained(|| drop(operation));
+        for submission in self.take() {
+            contained(|| drop(submission));
         }
     }
 }

@@ -37,7 +37,7 @@ pub(super) async fn release<C: Client>(
     dialled: &Dialled<C::Connection>,
     operation: &Operation,
 ) -> Option<Result<ScriptReply, RequestError>> {
-    let Operation::Release(request, _) = operation else { return None };
+    let Operation::Release(request) = operation else { return None };
     let by_script = shared.rules.releases == Releases::ByScript;
     if by_script || request.depth_left > 0 || request.notify != NotifyWaiters::EvenIfGone {
         return None;

@@ -4,18 +4,19 @@
 use super::{
     State,
     call::Call,
-    operation::{complete, contained, fail, is_worth_sending, leave_out, script, what},
+    fail_as_ended,
+    operation::{complete, contained, fail, is_worth_sending, leave_out, what},
     queue::Queued,
 };
 use crate::{
     client::Client,
     connection::{GRACE, NO_ANSWER_AFTER},
-    error::{runtime_ended, unsupported},
+    error::runtime_ended,
     shared::Shared,
     sync::lock,
 };
 use futures_util::{future::BoxFuture, task::AtomicWaker};
-use lock_core::{__private::wake_together, backend::Operation};
+use lock_core::{__private::wake_together, backend::Submission};
 use std::{
     future::Future,
     pin::Pin,
@@ -71,9 +72,9 @@ impl<C: Client> Task<C> {
         });
         lock(&self.state).queue.end_calls(answered.len());
         wake_together(|| {
-            for (operation, reply) in answered.into_iter().flatten() {
-                if let Some((operation, reply)) = self.shared.redirect(operation, reply) {
-                    complete(operation, reply);
+            for (submission, reply) in answered.into_iter().flatten() {
+                if let Some((submission, reply)) = self.shared.redirect(submission, reply) {
+                    complete(submission, reply);
                 }
             }
         });
@@ -85,32 +86,29 @@ impl<C: Client> Task<C> {
         self.reconnection = None;
         loop {
             let Some(queued) = lock(&self.state).queue.next_call() else { return };
-            let operations = self.worth_sending(queued);
-            if operations.is_empty() {
+            let submissions = self.worth_sending(queued);
+            if submissions.is_empty() {
                 lock(&self.state).queue.end_calls(1);
                 continue;
             }
-            let mut call = Call::new(&self.shared, dialled.clone(), operations, &self.waker);
+            let mut call = Call::new(&self.shared, dialled.clone(), submissions, &self.waker);
             call.send_in_place();
             self.calls.push(call);
         }
     }
 
     /// Returns the operations that are worth sending, and fails the others.
-    fn worth_sending(&self, queued: Vec<Queued<Operation>>) -> Vec<Operation> {
+    fn worth_sending(&self, queued: Vec<Queued<Submission>>) -> Vec<Submission> {
         let (server, now) = (self.shared.clock.now(), Instant::now());
-        let (mut operations, mut left_out) = (Vec::with_capacity(queued.len()), Vec::new());
+        let (mut submissions, mut left_out) = (Vec::with_capacity(queued.len()), Vec::new());
         for Queued { operation, since } in queued {
-            if script(&operation).is_none() {
-                fail(operation, unsupported());
-            } else if is_worth_sending(&operation, server, now - since) {
-                operations.push(operation);
-            } else {
-                left_out.push(operation);
+            match is_worth_sending(&operation, server, now - since) {
+                true => submissions.push(operation),
+                false => left_out.push(operation),
             }
         }
         leave_out(left_out);
-        operations
+        submissions
     }
 
     /// Fails the operations that have waited too long for a connection. Ready once there is a connection again.
@@ -137,12 +135,13 @@ impl<C: Client> Task<C> {
                 Reconnection::Over => (lock(&self.state).queue.take_older_than(GRACE, Instant::now()), true),
                 Reconnection::Never => (lock(&self.state).queue.take_all(), false),
             };
-            for operation in failed {
+            for submission in failed {
+                let what = what(submission.operation());
                 let error = match is_over {
-                    true => self.shared.connection.not_connected(what(&operation)),
-                    false => runtime_ended(what(&operation)),
+                    true => self.shared.connection.not_connected(what),
+                    false => runtime_ended(what),
                 };
-                fail(operation, error);
+                fail(submission, error);
             }
         }
     }
@@ -191,9 +190,8 @@ impl<C: Client> Drop for Task<C> {
         for call in sent.into_iter().chain(self.calls.drain(..)) {
             contained(|| drop(call));
         }
-        for operation in queued {
-            let error = runtime_ended(what(&operation));
-            fail(operation, error);
+        for submission in queued {
+            fail_as_ended(submission);
         }
     }
 }

@@ -4,7 +4,9 @@ use crate::{
     scripted::{Answer, Scripted, refused, text},
     support::{Backed, acquire, meaning, release_request, renewal, submit},
 };
-use lock_core::backend::{Acquired, Applied, Backend, BackendErrorKind as Kind, Released, Renewed};
+use lock_core::backend::{
+    Acquired, Applied, BackendErrorKind as Kind, BackendExt as _, Outcome, Released, Renewed,
+};
 use lock_redis::{ConnectWarning, client::Reply};
 
 /// Connects a backend that requires two acknowledgements.
@@ -42,7 +44,7 @@ async fn acknowledgement_follows_its_write_on_the_same_connection() {
     client.server().arrived.clear();
     let answers: Vec<_> = (0..20).map(|number| submit(&backend, &format!("lock:{number}"))).collect();
     for answer in answers {
-        assert!(matches!(answer.await.unwrap().outcome, Acquired::Granted { .. }));
+        assert!(matches!(answer.await.unwrap().outcome, Outcome::Acquired(Acquired::Granted { .. })));
     }
     let server = client.server();
     let (scripts, waits): (Vec<_>, Vec<_>) =

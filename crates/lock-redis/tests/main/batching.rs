@@ -9,7 +9,7 @@ use crate::{
 use futures_util::future::join_all;
 use lock_core::backend::{
     AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind as Kind,
-    Released, Renewed, Reply as Answered,
+    BackendExt as _, Released, Renewed, Reply as Answered,
 };
 use lock_redis::client::Reply;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use crate::{
     support::{Backed, acquire, connected, fill_calls, meaning, submit},
 };
 use futures_util::future::join_all;
-use lock_core::backend::{Acquired, Answer as Future, Applied, BackendErrorKind as Kind};
+use lock_core::backend::{Answer as Future, Applied, BackendErrorKind as Kind};
 use lock_redis::client::DialErrorKind;
 use std::{
     future::Future as _,
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 const NOBODY: Dial = Dial::Failed(DialErrorKind::NobodyListens, "Connection refused");
 
 /// Returns operations that were sent, and two that wait behind them.
-async fn sent_and_two_queued(backend: &Backed) -> (Vec<Future<Acquired>>, [Future<Acquired>; 2]) {
+async fn sent_and_two_queued(backend: &Backed) -> (Vec<Future>, [Future; 2]) {
     (fill_calls(backend).await, ["queued:1", "queued:2"].map(|lock| submit(backend, lock)))
 }
 
@@ -154,7 +154,7 @@ fn operations_come_from_other_runtimes_and_threads() {
 /// Submits another operation when woken, like the completion of a lock.
 struct Submits {
     backend: Backed,
-    answers: Mutex<Vec<Future<Acquired>>>,
+    answers: Mutex<Vec<Future>>,
 }
 
 impl Wake for Submits {

@@ -5,7 +5,7 @@ use crate::{
     support::{Backed, acquire, connected, meaning, release_request},
 };
 use lock_core::backend::{
-    Applied, Backend, BackendErrorKind as Kind, NotifyWaiters, ReleaseRequest, Released,
+    Applied, BackendErrorKind as Kind, BackendExt as _, NotifyWaiters, ReleaseRequest, Released,
 };
 use lock_redis::client::{CallError, Reply};
 use std::time::Duration;

@@ -6,7 +6,10 @@ use crate::{
 };
 use lock_core::{
     FencingToken,
-    backend::{AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendErrorKind as Kind, Released},
+    backend::{
+        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendErrorKind as Kind, BackendExt as _,
+        Released,
+    },
 };
 use lock_redis::client::Reply;
 use std::time::Duration;

@@ -7,7 +7,8 @@ use crate::{
 use lock_core::{
     FencingToken,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendErrorKind as Kind, Released, Renewed,
+        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendErrorKind as Kind, BackendExt as _,
+        Released, Renewed,
     },
 };
 use lock_redis::client::{CallError, DialErrorKind, Reply};

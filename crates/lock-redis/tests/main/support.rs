@@ -5,8 +5,8 @@ use lock_core::{
     LockName,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Answer, Applied, Backend, BackendError, BackendErrorKind,
-        Completion, LeaseId, LeaseNumber, MissedWakes, NotifyWaiters, Operation, Pipeline, ProcessId,
-        ReleaseRequest, RenewRequest, Reply, Subscriptions as _, WakeListener,
+        BackendExt as _, LeaseId, LeaseNumber, MissedWakes, NotifyWaiters, Operation, ProcessId,
+        ReleaseRequest, RenewRequest, Reply, Submission, Subscriptions as _, WakeListener,
     },
     clock::UtcTime,
 };
@@ -54,14 +54,14 @@ pub(crate) fn release_request(lock: &str) -> ReleaseRequest {
 }
 
 /// Submits an acquire and returns the future of its reply.
-pub(crate) fn submit(backend: &Backed, lock: &str) -> Answer<Acquired> {
-    let (completion, answer) = Completion::channel();
-    backend.submit(Operation::Acquire(acquisition(lock), completion));
+pub(crate) fn submit(backend: &Backed, lock: &str) -> Answer {
+    let (submission, answer) = Submission::channel(Operation::Acquire(acquisition(lock)));
+    backend.submit(submission);
     answer
 }
 
 /// Fills the maximum number of calls, so that later operations must wait. The server must not reply during this.
-pub(crate) async fn fill_calls(backend: &Backed) -> Vec<Answer<Acquired>> {
+pub(crate) async fn fill_calls(backend: &Backed) -> Vec<Answer> {
     let mut sent = Vec::new();
     for size in [1, 1, 2, 4, 8, 16, 32, 32] {
         sent.extend((0..size).map(|number| submit(backend, &format!("sent:{number}"))));

@@ -4,7 +4,7 @@ use super::{
     Harness,
     contender::{Contender, LONG, PAST_SHORT, RENEWED, SHORT, look, must_be_free},
 };
-use lock_core::backend::{Acquired, Inspected, Renewed};
+use lock_core::backend::{Acquired, BackendExt as _, Inspected, Renewed};
 use std::time::Duration;
 
 /// The maximum error from rounding to milliseconds at both ends.

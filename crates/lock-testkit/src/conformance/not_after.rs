@@ -6,7 +6,10 @@ use super::{
 };
 use lock_core::{
     FencingToken, LockName,
-    backend::{AcquireMode, AcquireRequest, Acquired, Backend, Floor, Released, RenewRequest, Renewed},
+    backend::{
+        AcquireMode, AcquireRequest, Acquired, Backend, BackendExt as _, Floor, Released, RenewRequest,
+        Renewed,
+    },
 };
 use std::{
     future::{Future, poll_fn},

@@ -5,7 +5,7 @@ use super::{
     contender::{Contender, LONG, look, must_be_free, next},
 };
 use lock_core::{
-    backend::{ForceReleaseRequest, Inspected, NotifyWaiters, ReleaseRequest},
+    backend::{BackendExt as _, ForceReleaseRequest, Inspected, NotifyWaiters, ReleaseRequest},
     clock::UtcTime,
 };
 use std::time::Duration;

@@ -1,13 +1,13 @@
-//! The `Backend` implementation. Operations with planned faults go through [`carry_out`].
+//! The `AsyncBackend` implementation. Operations with planned faults go through [`carry_out`].
 
 use super::{FaultyBackend, call::carry_out, fault::Op, fault_plan::FaultPlan};
 use async_trait::async_trait;
 use lock_core::{
     LockName, Store,
     backend::{
-        AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
-        Inspected, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId, Subscriptions,
-        WakeListener,
+        AcquireRequest, Acquired, AsyncBackend, BackendError, BackendExt as _, Capabilities,
+        ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed,
+        Reply, SubscriberId, Subscriptions, WakeListener,
     },
     clock::UtcTime,
 };
@@ -17,7 +17,7 @@ use std::{
 };
 
 #[async_trait]
-impl Backend for FaultyBackend {
+impl AsyncBackend for FaultyBackend {
     fn capabilities(&self) -> Capabilities {
         self.inner.backend.capabilities()
     }
@@ -98,12 +98,18 @@ impl Subscriptions for FaultySubscriptions {
     }
 }
 
+impl FaultyBackend {
+    /// Adds the subscriptions of the inner store, if it pushes wake-ups, with planned faults.
+    pub(super) fn with_subscriptions(&self, store: Store) -> Store {
+        match self.inner.subscriptions.clone() {
+            Some(inner) => store.pushing(Arc::new(FaultySubscriptions { inner, plan: self.plan.clone() })),
+            None => store,
+        }
+    }
+}
+
 impl From<FaultyBackend> for Store {
     fn from(faulty: FaultyBackend) -> Self {
-        let plan = faulty.plan.clone();
-        match faulty.inner.subscriptions.clone() {
-            Some(inner) => Self::pushing(Arc::new(faulty), Arc::new(FaultySubscriptions { inner, plan })),
-            None => Self::polling(faulty),
-        }
+        faulty.with_subscriptions(Self::polling(Arc::new(faulty.clone())))
     }
 }

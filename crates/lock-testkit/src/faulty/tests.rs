@@ -4,9 +4,9 @@ use super::*;
 use lock_core::{
     LockName, MemoryBackend,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Applied, Backend as _, BackendError, BackendErrorKind,
-        LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
-        Reply, Retention,
+        AcquireMode, AcquireRequest, Acquired, Applied, AsyncBackend as _, Backend as _, BackendError,
+        BackendErrorKind, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released,
+        RenewRequest, Renewed, Reply, Retention,
     },
     clock::{TestClock, UtcTime},
 };
@@ -29,7 +29,7 @@ struct Scene {
 impl Scene {
     fn new() -> Self {
         let memory = MemoryBackend::with_clock(Arc::new(TestClock::new()));
-        let faulty = FaultyBackend::new(Arc::new(memory.clone()));
+        let faulty = FaultyBackend::new(memory.clone());
         let lease = LeaseId::new(ProcessId::random(), LeaseNumber::new(1));
         Self { memory, faulty, name: LockName::new("x").unwrap(), lease }
     }

@@ -203,21 +203,19 @@ planted_bugs! {
     ClearsQueuedMarkLate: [Shuttle],
     /// A waiter joins an entry that was removed from the table.
     EntersRemovedEntry: [Shuttle],
-    /// The flag for a completed call is read and written in two steps.
-    AnswersTwice: [Shuttle],
-    /// The flag for a completed submitted operation is read and written in two steps, so its reply
-    /// and its deadline can both take effect.
+    /// The reply to a submitted operation is taken and marked as taken in two steps, so its reply and its deadline can
+    /// both take effect.
     DeliversTwice: [Shuttle],
-    /// A submitted operation dropped by its pipeline does not fail until its deadline.
+    /// A reply that comes just before the wait for it begins is lost.
+    LosesEarlyReply: [Shuttle],
+    /// The store's future of an operation that has timed out is never dropped.
+    KeepsTimedOutCalls: [Shuttle],
+    /// A submitted operation that its store drops does not fail until its deadline.
     ForgetsDroppedOperation: [Shuttle],
     /// A shutdown can end while a submitted operation is in progress.
     SubmitsUncounted: [Shuttle],
     /// The holder of a grant is woken before observers are notified of it.
     WakesBeforeObserving: [Shuttle],
-    /// A worker that ends leaves waiting calls in its queue.
-    LeavesCallToEndedWorker: [Shuttle],
-    /// A call that ends with its runtime gets no result.
-    DropsCalls: [Shuttle],
     /// Activities are counted in two steps.
     CountsInTwoSteps: [Shuttle],
     /// A shutdown can end while an acquire is entering the queue.

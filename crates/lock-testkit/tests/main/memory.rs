@@ -32,7 +32,7 @@ struct Polled;
 
 impl Harness for Polled {
     async fn store(&self) -> Store {
-        Store::polling(MemoryBackend::with_clock(Arc::new(TestClock::new())))
+        Store::new(Arc::new(MemoryBackend::with_clock(Arc::new(TestClock::new()))))
     }
     fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(TestClock::new())

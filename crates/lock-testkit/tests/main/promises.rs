@@ -12,7 +12,7 @@ const SHUTDOWN: Duration = Duration::from_secs(10);
 
 fn scene() -> (FaultyBackend, LockFactory) {
     let clock = Arc::new(TestClock::new());
-    let faulty = FaultyBackend::new(Arc::new(MemoryBackend::with_clock(clock.clone())));
+    let faulty = FaultyBackend::new(MemoryBackend::with_clock(clock.clone()));
     let options = LockOptions::new().operation_timeout(OPERATION_TIMEOUT);
     let locks = LockFactory::builder(faulty.clone()).clock(clock).options(options).build().unwrap();
     (faulty, locks)

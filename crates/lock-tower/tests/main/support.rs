@@ -39,7 +39,7 @@ impl World {
     pub(crate) fn new() -> Self {
         let clock = Arc::new(TestClock::new());
         let store = MemoryBackend::with_clock(clock.clone());
-        let faulty = FaultyBackend::new(Arc::new(store.clone()));
+        let faulty = FaultyBackend::new(store.clone());
         let builder = LockFactory::builder(faulty.clone()).clock(clock.clone());
         let locks = builder.options(LockOptions::new().lease(secs(3))).build().unwrap();
         Self { store, faulty, locks, clock }

@@ -23,7 +23,7 @@ const SERVED: usize = LIMIT + 1;
 /// Runs in real time on all cores. Rejected requests must not wait behind the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_queue_rejects_immediately() {
-    let backend = FaultyBackend::new(Arc::new(lock_core::MemoryBackend::new()));
+    let backend = FaultyBackend::new(lock_core::MemoryBackend::new());
     let locks = LockFactory::new(backend.clone());
     let gate = Arc::new(Semaphore::new(0));
     let waits = gate.clone();

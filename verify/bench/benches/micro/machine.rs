@@ -2,8 +2,8 @@
 
 use divan::Bencher;
 use lock_core::{
-    FencingToken,
-    backend::{Acquired, LeaseNumber, Released, Reply, Retention},
+    FencingToken, LockName,
+    backend::{Acquired, LeaseNumber, Operation, ProcessId, Released, Reply, Retention},
     clock::{Moment, UtcTime},
     model::{
         Command, Entry, Env, Event, HandOffBudget, HoldId, Keep, Machine, MachineConfig, OwnerId, TermValues,
@@ -43,12 +43,18 @@ struct Story {
 }
 
 struct World {
+    name: LockName,
+    process: ProcessId,
     drawn: u64,
 }
 
 const SERVER_NOW: UtcTime = UtcTime::from_micros(1_700_000_000_000_000);
 
 impl Env for World {
+    fn address(&self) -> (LockName, ProcessId) {
+        (self.name.clone(), self.process)
+    }
+
     fn unique(&mut self) -> Option<u64> {
         Some(self.jitter())
     }
@@ -73,7 +79,11 @@ impl Story {
         let config = MachineConfig { push: false, ..MachineConfig::default() };
         Self {
             machine: Machine::new(config),
-            world: World { drawn: 0 },
+            world: World {
+                name: LockName::new("x").expect("a valid name"),
+                process: ProcessId::random(),
+                drawn: 0,
+            },
             commands: Vec::new(),
             waiters: 0,
             tokens: 0,
@@ -96,13 +106,16 @@ impl Story {
     fn until_released(&mut self) {
         while let Some(command) = self.commands.pop() {
             match command {
-                Command::TryAcquire { lease, .. } => {
+                Command::Io { operation: Operation::Acquire(request), .. } => {
+                    let lease = request.lease.number();
                     self.tokens += 1;
                     let token = FencingToken::new(self.tokens);
                     let granted = Acquired::Granted { first: token, last: token };
                     self.handle(Event::Acquired { lease, outcome: Ok(Reply::new(SERVER_NOW, granted)) });
                 }
-                Command::Release { lease, depth_left, .. } => self.released(lease, depth_left),
+                Command::Io { operation: Operation::Release(request), .. } => {
+                    self.released(request.lease.number(), request.depth_left);
+                }
                 Command::Grant { grant, .. } => {
                     self.handle(Event::Release { hold: grant.hold, ticket: Ticket(self.tokens) });
                 }

@@ -5,9 +5,9 @@ use crate::client::{
     Address, ConnectWarning, LIBRARY, Library, Redis, RedisBackend, RedisBackendBuilder, SOURCE, of_own,
 };
 use lock_core::backend::{
-    AcquireMode, AcquireRequest, Acquired, Capabilities, Completion, ForceReleaseRequest, ForceReleased,
-    Inspected, MissedWakes, NodeVote, NotifyWaiters, Operation, ReleaseRequest, Released, RenewRequest,
-    Renewed, Reply, Retention, StoredHold, SubscriberId, SubscriptionRegistry, VoteKind, Votes,
+    AcquireMode, AcquireRequest, Acquired, Capabilities, ForceReleaseRequest, ForceReleased, Inspected,
+    MissedWakes, NodeVote, NotifyWaiters, Operation, Outcome, ReleaseRequest, Released, RenewRequest,
+    Renewed, Reply, Retention, StoredHold, Submission, SubscriberId, SubscriptionRegistry, VoteKind, Votes,
 };
 use lock_core::{
     Connectors, HoldEnd, Limits, LockErrorKind, LockFactory, LockName, LockOptions, LostReason,
@@ -267,23 +267,18 @@ fn wire(shown: &mut Shown, locks: &LockFactory) {
     let acquire =
         AcquireRequest { name: name(), lease, duration, not_after, mode, retention: Retention::Backend };
     shown.see("AcquireRequest", &acquire);
-    let (completion, answer) = Completion::channel();
-    shown.see("Completion", &completion);
-    shown.see("Answer", &answer);
-    shown.see("Operation", &Operation::Acquire(acquire, completion));
-    shown.see("RenewRequest", &RenewRequest { name: name(), lease, duration, not_after });
-    let (completion, answer) = Completion::<Renewed>::channel();
-    shown.see("Completion", &completion);
-    shown.see("Answer", &answer);
-    let request = RenewRequest { name: name(), lease, duration, not_after };
-    shown.see("Operation", &Operation::Renew(request, completion));
+    let renew = RenewRequest { name: name(), lease, duration, not_after };
+    shown.see("RenewRequest", &renew);
     shown.see("NotifyWaiters", &NotifyWaiters::Yes);
     let release = ReleaseRequest { name: name(), lease, depth_left: 0, notify: NotifyWaiters::Yes };
     shown.see("ReleaseRequest", &release);
-    let (completion, answer) = Completion::channel();
-    shown.see("Completion", &completion);
-    shown.see("Answer", &answer);
-    shown.see("Operation", &Operation::Release(release, completion));
+    for operation in [Operation::Acquire(acquire), Operation::Renew(renew), Operation::Release(release)] {
+        shown.see("Operation", &operation);
+        let (submission, answer) = Submission::channel(operation);
+        shown.see("Submission", &submission);
+        shown.see("Answer", &answer);
+    }
+    shown.see("Outcome", &Outcome::Renewed(Renewed::Gone));
     shown.see("ForceReleaseRequest", &ForceReleaseRequest { name: name(), seen: lease.to_string() });
     shown.see("StoredHold", &stored);
     shown.see("Inspected", &Inspected::Held(stored));

@@ -9,8 +9,9 @@ use futures_util::future::join_all;
 use lock_core::{
     FencingToken,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, LeaseId,
-        LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Retention,
+        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind,
+        BackendExt as _, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released,
+        RenewRequest, Renewed, Retention,
     },
     clock::UtcTime,
 };

@@ -5,8 +5,8 @@ use crate::client::RedisBackendBuilder;
 use lock_core::{
     FencingToken, LockErrorKind, LockFactory, LockOptions,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendErrorKind, ForceReleaseRequest,
-        ForceReleased,
+        AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendErrorKind, BackendExt as _,
+        ForceReleaseRequest, ForceReleased,
     },
     inspect::ForceReleaseOutcome,
 };

@@ -4,7 +4,7 @@ use super::support::{answered, client, factory, name, redis, until};
 use crate::client::{RedisBackend, RedisBackendBuilder};
 use lock_core::{
     LockErrorKind, LockFactory, LockOptions,
-    backend::{Acquired, Applied, BackendErrorKind, Renewed},
+    backend::{Acquired, Applied, BackendErrorKind, BackendExt as _, Renewed},
 };
 use lock_testkit::{
     Direction, RedisServer, TcpProxy,

@@ -2,7 +2,7 @@
 
 use super::support::{answered, client, name, until};
 use lock_core::backend::{
-    AcquireMode, Acquired, Applied, BackendErrorKind as Kind, NotifyWaiters, ReleaseRequest,
+    AcquireMode, Acquired, Applied, BackendErrorKind as Kind, BackendExt as _, NotifyWaiters, ReleaseRequest,
 };
 use lock_testkit::{RedisServer, contender::Contender};
 use std::{

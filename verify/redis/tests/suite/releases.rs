@@ -1,7 +1,7 @@
 //! The usual release, which is two plain commands, has the result and the reply of the script.
 
 use super::support::{calls, client, name};
-use lock_core::backend::{Backend, BackendError, NotifyWaiters, ReleaseRequest, Released};
+use lock_core::backend::{Backend, BackendError, BackendExt as _, NotifyWaiters, ReleaseRequest, Released};
 use lock_testkit::{RedisServer, contender::Contender};
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! Renewals: many leases in one round trip, independent of each other.
 
 use super::support::{calls, client, factory, name};
-use lock_core::backend::{Applied, BackendErrorKind, Renewed};
+use lock_core::backend::{Applied, BackendErrorKind, BackendExt as _, Renewed};
 use lock_testkit::{RedisServer, contender::Contender};
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 use super::support::{calls, client, factory, name, until};
 use lock_core::backend::{
-    AcquireMode, Applied, Backend, BackendError, BackendErrorKind, ForceReleaseRequest, NotifyWaiters,
-    ReleaseRequest,
+    AcquireMode, Applied, Backend, BackendError, BackendErrorKind, BackendExt as _, ForceReleaseRequest,
+    NotifyWaiters, ReleaseRequest,
 };
 use lock_testkit::{
     RedisServer, TcpProxy,

@@ -5,9 +5,9 @@ use futures_util::future::join_all;
 use lock_core::{
     FencingToken, LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Backend, Floor, ForceReleaseRequest, ForceReleased, Inspected,
-        LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
-        Reply, Retention, StoredHold,
+        AcquireMode, AcquireRequest, Acquired, Backend, BackendExt as _, Floor, ForceReleaseRequest,
+        ForceReleased, Inspected, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released,
+        RenewRequest, Renewed, Reply, Retention, StoredHold,
     },
     clock::UtcTime,
     model::Slot,

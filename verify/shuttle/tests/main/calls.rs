@@ -36,8 +36,8 @@ pub(crate) fn until(is_true: impl Fn() -> bool) {
     panic!("no progress {:?} after the beginning", elapsed());
 }
 
-/// A runtime ends with an acquire under way. Another process acquires the lock, and `wait` waits for that.
-fn runtime_ends_with_a_call(wait: impl Fn(&AtomicBool)) {
+/// A runtime ends with an acquire under way. Another task acquires the lock soon after.
+fn runtime_ends_with_a_call() {
     let World { store, locks, book, runtime } = World::new(Pace::Later);
     let theirs = locks.clone();
     // An error, if the runtime ends before the answer.
@@ -53,7 +53,7 @@ fn runtime_ends_with_a_call(wait: impl Fn(&AtomicBool)) {
         })
     };
     runtime.shut_down();
-    wait(&acquired);
+    soon(|| acquired.load(Ordering::SeqCst));
     waits.join().expect("acquired");
     runtime.join();
     until(|| locks.active_locks() == 0 && store.memory.held().is_empty());
@@ -61,11 +61,8 @@ fn runtime_ends_with_a_call(wait: impl Fn(&AtomicBool)) {
 }
 
 #[test]
-fn call_of_an_ended_runtime_does_not_block_its_name() {
-    fn story() {
-        runtime_ends_with_a_call(|acquired| until(|| acquired.load(Ordering::SeqCst)));
-    }
-    explore(story, &[PlantedBug::DropsCalls]);
+fn call_of_an_ended_runtime_is_abandoned_at_once() {
+    explore(runtime_ends_with_a_call, &[PlantedBug::ForgetsDroppedOperation]);
 }
 
 /// Advances time in small steps with many turns each, by less than the operation timeout.
@@ -81,14 +78,6 @@ fn soon(is_true: impl Fn() -> bool) {
         advance(Duration::from_millis(20));
     }
     panic!("not yet {:?} after the beginning", elapsed());
-}
-
-#[test]
-fn call_for_an_ended_worker_is_abandoned_at_once() {
-    fn story() {
-        runtime_ends_with_a_call(|acquired| soon(|| acquired.load(Ordering::SeqCst)));
-    }
-    explore(story, &[PlantedBug::LeavesCallToEndedWorker]);
 }
 
 /// The times at which the answered renewals were sent.
@@ -137,5 +126,25 @@ fn call_abandoned_by_two_runtimes_is_answered_once() {
         two.join();
         one.join();
     }
-    explore(story, &[PlantedBug::AnswersTwice]);
+    explore(story, &[PlantedBug::DeliversTwice]);
+}
+
+#[test]
+fn call_that_timed_out_is_dropped() {
+    fn story() {
+        let (store, renewals) = (Store::new(Pace::NeverToRenewals), Renewals::default());
+        let locks = store.factory(renewals.clone());
+        let runtime = Runtime::new(1);
+        let guard = runtime.block_on(acquire(&locks));
+        until(|| renewals.sent().len() > 1);
+        let given_up = (0..TURNS).any(|_| {
+            thread::yield_now();
+            store.given_up.load(Ordering::SeqCst) > 0
+        });
+        assert!(given_up, "the future stays until the runtime ends");
+        drop(guard);
+        runtime.shut_down();
+        runtime.join();
+    }
+    explore(story, &[PlantedBug::KeepsTimedOutCalls]);
 }

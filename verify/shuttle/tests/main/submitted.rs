@@ -1,14 +1,18 @@
-//! Operations that were submitted to a pipeline and are answered by a thread of the store.
+//! Operations that are answered by a thread of the store.
 
 use crate::{
     calls::{Renewals, until},
     explore::explore,
     world::{NAME, Pace, Store, acquire},
 };
-use futures_util::FutureExt;
+use async_trait::async_trait;
 use lock_explored::{
-    LockErrorKind, LockFactory,
-    backend::{Backend, Operation, Pipeline},
+    LockErrorKind, LockFactory, LockName, MemoryBackend,
+    backend::{
+        Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased, Inspected, Operation, Reply,
+        Submission,
+    },
+    clock::UtcTime,
     explored::{Runtime, advance},
     observer::LockObserver,
 };
@@ -40,7 +44,7 @@ struct Threads {
     store: Store,
     keeps: Keeps,
     has_kept: AtomicBool,
-    kept: Mutex<Option<Operation>>,
+    kept: Mutex<Option<Submission>>,
     /// The number of submitted operations.
     submitted: AtomicUsize,
 }
@@ -55,65 +59,72 @@ impl Threads {
         self.kept.lock().expect("not poisoned").is_some()
     }
 
-    fn take(&self) -> Operation {
+    fn take(&self) -> Submission {
         self.kept.lock().expect("not poisoned").take().expect("kept")
     }
 
     /// Answers an operation in another thread.
-    fn answer(self: &Arc<Self>, operation: Operation) -> thread::JoinHandle<()> {
-        let store = self.store.clone();
-        thread::spawn(move || answer(&store, operation))
+    fn answer(self: &Arc<Self>, submission: Submission) -> thread::JoinHandle<()> {
+        let memory = self.store.memory.clone();
+        thread::spawn(move || memory.submit(submission))
     }
 
-    fn is_kept(&self, operation: &Operation) -> bool {
-        let wanted = self.keeps == Keeps::Renewal && matches!(operation, Operation::Renew(..));
+    fn is_kept(&self, submission: &Submission) -> bool {
+        let wanted = self.keeps == Keeps::Renewal && matches!(submission.operation(), Operation::Renew(_));
         wanted && !self.has_kept.swap(true, Ordering::SeqCst)
     }
 }
 
-/// The pipeline of a factory.
+/// The backend of a factory.
 #[derive(Debug)]
 struct Threaded(Arc<Threads>);
 
-impl Pipeline for Threaded {
-    fn submit(&self, operation: Operation) {
-        self.0.submitted.fetch_add(1, Ordering::SeqCst);
-        if self.0.is_kept(&operation) {
-            *self.0.kept.lock().expect("not poisoned") = Some(operation);
-        } else {
-            drop(self.0.answer(operation));
-        }
+impl Threaded {
+    fn memory(&self) -> &MemoryBackend {
+        &self.0.store.memory
     }
 }
 
-/// Answers an operation. The in-memory store is ready at the first poll.
-fn answer(store: &Store, operation: Operation) {
-    const AT_ONCE: &str = "the in-memory store never waits";
-    let memory = &store.memory;
-    match operation {
-        Operation::Acquire(request, completion) => {
-            completion.complete(memory.acquire(request).now_or_never().expect(AT_ONCE));
+#[async_trait]
+impl Backend for Threaded {
+    fn capabilities(&self) -> Capabilities {
+        self.memory().capabilities().with_wakes_in_task()
+    }
+
+    fn server_now(&self, name: &LockName) -> Option<UtcTime> {
+        self.memory().server_now(name)
+    }
+
+    fn submit(&self, submission: Submission) {
+        self.0.submitted.fetch_add(1, Ordering::SeqCst);
+        if self.0.is_kept(&submission) {
+            *self.0.kept.lock().expect("not poisoned") = Some(submission);
+        } else {
+            drop(self.0.answer(submission));
         }
-        Operation::Release(request, completion) => {
-            completion.complete(memory.release(request).now_or_never().expect(AT_ONCE));
-        }
-        Operation::Renew(request, completion) => {
-            let mut answers = memory.renew(vec![request]).now_or_never().expect(AT_ONCE);
-            completion.complete(answers.remove(0));
-        }
-        other => panic!("{other:?}"),
+    }
+
+    async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
+        self.memory().inspect(name).await
+    }
+
+    async fn force_release(
+        &self,
+        request: ForceReleaseRequest,
+    ) -> Result<Reply<ForceReleased>, BackendError> {
+        self.memory().force_release(request).await
     }
 }
 
 fn locks(keeps: Keeps, observer: impl LockObserver) -> (Arc<Threads>, LockFactory) {
     let store = Store::new(Pace::AtOnce);
     let threads = Threads::new(&store, keeps);
-    let locks = store.pipelined(observer, Arc::new(Threaded(threads.clone())));
+    let locks = store.through(observer, Arc::new(Threaded(threads.clone())));
     (threads, locks)
 }
 
 /// Races the answer to an operation against the end of its time. Only one of them may have an effect.
-fn beside_its_deadline(settle: fn(&Arc<Threads>, Operation)) {
+fn beside_its_deadline(settle: fn(&Arc<Threads>, Submission)) {
     let renewals = Renewals::default();
     let (threads, locks) = locks(Keeps::Renewal, renewals.clone());
     let runtime = Runtime::new(1);
@@ -137,7 +148,7 @@ fn beside_its_deadline(settle: fn(&Arc<Threads>, Operation)) {
 #[test]
 fn answer_and_deadline_are_one_event() {
     fn story() {
-        beside_its_deadline(|threads, operation| answer(&threads.store, operation));
+        beside_its_deadline(|threads, submission| threads.store.memory.submit(submission));
     }
     explore(story, &[PlantedBug::DeliversTwice]);
 }
@@ -145,9 +156,35 @@ fn answer_and_deadline_are_one_event() {
 #[test]
 fn drop_and_deadline_are_one_event() {
     fn story() {
-        beside_its_deadline(|_, operation| drop(operation));
+        beside_its_deadline(|_, submission| drop(submission));
     }
     explore(story, &[PlantedBug::DeliversTwice]);
+}
+
+#[test]
+fn reply_beside_the_submission_is_delivered_at_once() {
+    fn story() {
+        let (_, locks) = locks(Keeps::Nothing, Renewals::default());
+        let (runtime, acquired) = (Runtime::new(1), Arc::new(AtomicBool::new(false)));
+        let acquires = thread::spawn({
+            let (runtime, locks, acquired) = (runtime.clone(), locks.clone(), acquired.clone());
+            move || {
+                let guard = runtime.block_on(acquire(&locks));
+                acquired.store(true, Ordering::SeqCst);
+                drop(guard);
+            }
+        });
+        // Time does not advance.
+        let answered = (0..TURNS).any(|_| {
+            thread::yield_now();
+            acquired.load(Ordering::SeqCst)
+        });
+        assert!(answered, "the reply is only missed at its deadline");
+        acquires.join().unwrap();
+        runtime.block_on(locks.shutdown());
+        runtime.join();
+    }
+    explore(story, &[PlantedBug::LosesEarlyReply]);
 }
 
 #[test]

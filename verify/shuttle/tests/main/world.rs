@@ -4,9 +4,9 @@ use async_trait::async_trait;
 use lock_explored::{
     FencingToken, LockFactory, LockGuard, LockName, MemoryBackend, Store as StoreOfLocks,
     backend::{
-        AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased,
-        Inspected, Pipeline, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply, SubscriberId,
-        Subscriptions, WakeListener,
+        AcquireRequest, Acquired, AsyncBackend, Backend, BackendError, BackendExt as _, Capabilities,
+        ForceReleaseRequest, ForceReleased, Inspected, ProcessId, ReleaseRequest, Released, RenewRequest,
+        Renewed, Reply, SubscriberId, Subscriptions, WakeListener,
     },
     clock::UtcTime,
     explored::{ExploredClock, Runtime},
@@ -53,21 +53,32 @@ pub(crate) struct Store {
     /// The number of acquires it received.
     pub(crate) acquires: Arc<AtomicUsize>,
     pub(crate) renewals: Arc<AtomicUsize>,
+    /// The number of renewals that were given up.
+    pub(crate) given_up: Arc<AtomicUsize>,
+}
+
+/// Counts a call that is dropped before it is answered.
+struct Unanswered(Arc<AtomicUsize>);
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 impl Store {
     pub(crate) fn new(pace: Pace) -> Self {
         let memory = MemoryBackend::with_clock(Arc::new(ExploredClock));
-        Self { memory, pace, acquires: Arc::default(), renewals: Arc::default() }
+        Self { memory, pace, acquires: Arc::default(), renewals: Arc::default(), given_up: Arc::default() }
     }
 
     pub(crate) fn factory(&self, observer: impl LockObserver) -> LockFactory {
         build(Arc::new(self.clone()).into(), observer)
     }
 
-    /// Returns a factory that submits to this pipeline.
-    pub(crate) fn pipelined(&self, observer: impl LockObserver, pipeline: Arc<dyn Pipeline>) -> LockFactory {
-        build(StoreOfLocks::from(Arc::new(self.clone())).pipelined(pipeline), observer)
+    /// Returns a factory that submits to this backend, and waits for wake-ups of this store.
+    pub(crate) fn through(&self, observer: impl LockObserver, backend: Arc<dyn Backend>) -> LockFactory {
+        build(StoreOfLocks::new(backend).pushing(Arc::new(self.clone())), observer)
     }
 }
 
@@ -81,7 +92,7 @@ fn build(store: StoreOfLocks, observer: impl LockObserver) -> LockFactory {
 }
 
 #[async_trait]
-impl Backend for Store {
+impl AsyncBackend for Store {
     fn capabilities(&self) -> Capabilities {
         self.memory.capabilities()
     }
@@ -99,6 +110,7 @@ impl Backend for Store {
     async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
         self.renewals.fetch_add(1, Ordering::SeqCst);
         if self.pace == Pace::NeverToRenewals {
+            let _unanswered = Unanswered(self.given_up.clone());
             std::future::pending::<()>().await;
         }
         self.pace.turn().await;

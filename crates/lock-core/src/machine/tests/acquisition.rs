@@ -114,7 +114,10 @@ fn undo_without_a_reply_stops_once_the_lease_has_expired() {
     story.at(3.0).acquire_unknown(lease).tell(Event::Leave { waiter: A });
     let mut sent = 0;
     while let Some(command) = story.said.pop_front() {
-        assert!(matches!(command, Command::Release { depth_left: 0, .. }));
+        let Command::Io { operation: Operation::Release(request), .. } = command else {
+            panic!("{command:?}")
+        };
+        assert_eq!(request.depth_left, 0);
         sent += 1;
         let later = story.now.as_micros() as f64 / 1e6;
         story.release_unknown(lease, 0).at(later + 2.6);
@@ -152,12 +155,8 @@ fn grant_with_other_terms_is_requested_again_with_the_right_ones() {
     let lease = story.tries();
     story.tell(Event::Leave { waiter: A });
     story.at(0.1).granted(lease);
-    match story.next() {
-        Command::TryAcquire { lease: again, terms: asked, .. } => {
-            assert_eq!((again, asked), (lease, terms()))
-        }
-        other => panic!("not an attempt: {other:?}"),
-    }
+    let request = story.asks();
+    assert_eq!((request.lease.number(), request.duration), (lease, terms().lease));
     story.says_nothing();
     // B leaves too: the lease that the first reply granted must be released even if the second reply is busy.
     story.tell(Event::Leave { waiter: B }).busy(lease, Duration::from_secs(1));
@@ -184,7 +183,8 @@ fn grant_that_arrives_after_max_hold_is_released_with_back_off() {
         if ms > 0 {
             story.at(f64::from(ms) / 1000.0);
         }
-        if let Some(Command::TryAcquire { lease, .. }) = story.said.pop_front() {
+        if let Some(Command::Io { operation: Operation::Acquire(request), .. }) = story.said.pop_front() {
+            let lease = request.lease.number();
             tries += 1;
             story.paused_until(f64::from(ms) / 1000.0 + 0.025).granted(lease);
             assert_eq!(story.releases(0), lease);
@@ -305,8 +305,8 @@ fn outage_budget_counts_from_the_first_failure_until_a_reply() {
         story.at(f64::from(tenth) / 10.0);
         while let Some(said) = story.said.pop_front() {
             match said {
-                Command::TryAcquire { lease, .. } => {
-                    story.acquire_unknown(lease);
+                Command::Io { operation: Operation::Acquire(request), .. } => {
+                    story.acquire_unknown(request.lease.number());
                 }
                 Command::Refuse { waiter, refusal } => {
                     assert_eq!((waiter, refusal), (A, Refusal::Unanswered));
@@ -329,14 +329,14 @@ fn impatient_callers_do_not_hammer_a_dead_backend() {
         story.at(f64::from(tenth) / 10.0).enters(waiter);
         while let Some(said) = story.said.pop_front() {
             match said {
-                Command::TryAcquire { lease, .. } => {
+                Command::Io { operation: Operation::Acquire(request), .. } => {
                     tries += 1;
                     story.tell(Event::Acquired {
-                        lease,
+                        lease: request.lease.number(),
                         outcome: Err(Failure { applied: Applied::No, retryable: true }),
                     });
                 }
-                Command::Release { .. } => panic!("nothing was applied, so there is nothing to undo"),
+                Command::Io { .. } => panic!("nothing was applied, so there is nothing to undo"),
                 _ => {}
             }
         }
@@ -429,8 +429,8 @@ fn unknown_remaining_time_is_polled_with_back_off() {
         story.at(f64::from(tenth) / 10.0);
         story.acquired(lease, Acquired::Busy { remaining: None });
         for said in story.said.drain(..) {
-            if let Command::TryAcquire { lease: next, .. } = said {
-                (lease, tries) = (next, tries + 1);
+            if let Command::Io { operation: Operation::Acquire(request), .. } = said {
+                (lease, tries) = (request.lease.number(), tries + 1);
             }
         }
     }

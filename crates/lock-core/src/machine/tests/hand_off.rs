@@ -48,7 +48,10 @@ fn goes_to_store(story: &mut Story, hold: HoldId) {
 
 pub(super) fn reserve_of(command: &Command) -> u32 {
     match command {
-        Command::TryAcquire { mode: AcquireMode::New { reserve, .. }, .. } => *reserve,
+        Command::Io {
+            operation: Operation::Acquire(AcquireRequest { mode: AcquireMode::New { reserve, .. }, .. }),
+            ..
+        } => *reserve,
         other => panic!("not an attempt: {other:?}"),
     }
 }

@@ -144,8 +144,8 @@ fn self_deadlock_is_reported_once() {
         story.at(f64::from(second));
         while let Some(said) = story.said.pop_front() {
             match said {
-                Command::Renew { sent, .. } => {
-                    story.renewed(lease, sent, Renewed::Renewed);
+                Command::Io { operation: Operation::Renew(_), .. } => {
+                    story.renewed(lease, story.now, Renewed::Renewed);
                 }
                 Command::Notice(notice) => notices.push((second, notice)),
                 _ => {}

@@ -89,21 +89,17 @@ fn release_wakes_waiters_of_other_processes_but_a_lower_depth_does_not() {
     story.acquired(lease, Acquired::Reentered);
     story.said.clear();
     story.tell(Event::Drop { hold });
-    assert!(matches!(story.next(), Command::Release { depth_left: 1, notify: NotifyWaiters::No, .. }));
+    let release = story.asks_to_release();
+    assert_eq!((release.depth_left, release.notify), (1, NotifyWaiters::No));
     story.released(lease, 1, Released::Kept).tell(Event::Drop { hold });
     story.next();
-    assert!(matches!(
-        story.next(),
-        Command::Release { depth_left: 0, notify: NotifyWaiters::EvenIfGone, .. }
-    ));
+    let release = story.asks_to_release();
+    assert_eq!((release.depth_left, release.notify), (0, NotifyWaiters::EvenIfGone));
 }
 
 #[test]
 fn release_of_a_lease_in_doubt_wakes_only_if_it_frees_the_lock() {
-    let notifies = |story: &mut Story| match story.next() {
-        Command::Release { notify, .. } => notify,
-        other => panic!("{other:?}"),
-    };
+    let notifies = |story: &mut Story| story.asks_to_release().notify;
     let mut story = Story::begins();
     story.enters(A);
     let lease = story.tries();
@@ -124,10 +120,7 @@ fn release_of_a_lease_in_doubt_wakes_only_if_it_frees_the_lock() {
 
 #[test]
 fn repeat_of_a_refused_release_wakes_only_if_it_frees_the_lock() {
-    let notifies = |story: &mut Story| match story.next() {
-        Command::Release { notify, .. } => notify,
-        other => panic!("{other:?}"),
-    };
+    let notifies = |story: &mut Story| story.asks_to_release().notify;
     let (mut story, lease, _) = release_by_hand();
     let refused = Failure { applied: Applied::No, retryable: true };
     story.at(4.0).tell(Event::Released { lease, depth_left: 0, outcome: Err(refused) });

@@ -209,13 +209,13 @@ fn holds_until_it_steps_back(terms: &Terms, step: f64, round_trip: f64) -> u32 {
     // From here on, a waiter of another process is subscribed.
     while let Some(command) = story.said.pop_front() {
         match command {
-            Command::TryAcquire { lease, .. } => {
+            Command::Io { operation: Operation::Acquire(ref request), .. } => {
                 now += round_trip;
-                story.at(now).granted_with(lease, reserve_of(&command).into());
+                story.at(now).granted_with(request.lease.number(), reserve_of(&command).into());
             }
-            Command::Release { lease, .. } => {
+            Command::Io { operation: Operation::Release(request), .. } => {
                 now += round_trip;
-                story.at(now).released(lease, 0, Released::Released { listeners: Some(2) });
+                story.at(now).released(request.lease.number(), 0, Released::Released { listeners: Some(2) });
             }
             Command::Grant { grant, .. } => {
                 holds += 1;
@@ -272,9 +272,11 @@ fn short_chains_share_one_budget() {
         }
         while let Some(command) = story.said.pop_front() {
             match command {
-                Command::TryAcquire { lease, .. } => drop(story.granted_with(lease, LOT)),
-                Command::Release { lease, .. } => {
-                    story.released(lease, 0, Released::Released { listeners: Some(1) });
+                Command::Io { operation: Operation::Acquire(request), .. } => {
+                    story.granted_with(request.lease.number(), LOT);
+                }
+                Command::Io { operation: Operation::Release(request), .. } => {
+                    story.released(request.lease.number(), 0, Released::Released { listeners: Some(1) });
                 }
                 Command::Grant { grant, .. } => {
                     holds += 1;

@@ -149,12 +149,12 @@ fn busy_process_pauses_for_longer_than_others_poll() {
         while let Some(command) = story.said.pop_front() {
             let now = story.now.since(Moment::START).as_secs_f64();
             match command {
-                Command::TryAcquire { lease, .. } => {
-                    story.at(now + round_trip).granted_with(lease, 256);
+                Command::Io { operation: Operation::Acquire(request), .. } => {
+                    story.at(now + round_trip).granted_with(request.lease.number(), 256);
                 }
-                Command::Release { lease, .. } => {
+                Command::Io { operation: Operation::Release(request), .. } => {
                     let reply = Released::Released { listeners: Some(0) };
-                    story.at(now + round_trip).released(lease, 0, reply);
+                    story.at(now + round_trip).released(request.lease.number(), 0, reply);
                 }
                 Command::Grant { grant, .. } => {
                     holds += 1;

@@ -4,8 +4,8 @@ use super::{Fleet, node::Mode, pass, take};
 use lock_core::{
     LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Backend, LeaseId, LeaseNumber, MissedWakes, ProcessId,
-        Retention, Subscriptions, WakeListener,
+        AcquireMode, AcquireRequest, Acquired, AsyncBackend as _, LeaseId, LeaseNumber, MissedWakes,
+        ProcessId, Retention, Subscriptions, WakeListener,
     },
     clock::TestClock,
 };

@@ -7,7 +7,7 @@ mod slow;
 
 use lock_core::{
     LockErrorKind, LockFactory, LockGuard, LockName,
-    backend::{Backend, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released},
+    backend::{AsyncBackend as _, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released},
     clock::TestClock,
     observer::{LockEvent, LockObserver},
     quorum::{Member, QuorumBackend},
@@ -245,7 +245,8 @@ async fn undo_of_a_lost_round_wakes_nobody() {
     let guard = take(&a).await;
     fleet.set(&[2], Mode::Up);
     let before = fleet.nodes[0].proposals();
-    let waiters = [b, c].map(|process| tokio::spawn(async move { take(&process).await }));
+    let take_and_release = async |process| take(&process).await.release().await.unwrap();
+    let waiters = [b, c].map(|process| tokio::spawn(async move { take_and_release(process).await }));
     // Counted in turns, not in time: if waiters wake each other forever, paused time never advances.
     for _ in 0..10_000 {
         tokio::task::yield_now().await;
@@ -256,7 +257,7 @@ async fn undo_of_a_lost_round_wakes_nobody() {
     assert!(guard.is_held());
     guard.release().await.unwrap();
     for waiter in waiters {
-        waiter.await.unwrap().release().await.unwrap();
+        waiter.await.unwrap();
     }
 }
 

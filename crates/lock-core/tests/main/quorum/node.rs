@@ -4,9 +4,8 @@ use async_trait::async_trait;
 use lock_core::{
     LockName, MemoryBackend,
     backend::{
-        AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, Capabilities,
-        ForceReleaseRequest, ForceReleased, Inspected, ReleaseRequest, Released, RenewRequest, Renewed,
-        Reply, SubscriberId, Subscriptions, WakeListener,
+        Applied, Backend, BackendError, BackendErrorKind, Capabilities, ForceReleaseRequest, ForceReleased,
+        Inspected, Reply, Submission, SubscriberId, Subscriptions, WakeListener,
     },
     clock::{TestClock, UtcTime},
     quorum::{Extended, Extension, Healed, Healing, NodeReply, Proposal, QuorumNode, Vote},
@@ -82,16 +81,20 @@ impl Backend for TestNode {
     fn server_now(&self, name: &LockName) -> Option<UtcTime> {
         self.memory.server_now(name)
     }
-    async fn acquire(&self, r: AcquireRequest) -> Result<Reply<Acquired>, BackendError> {
-        self.carry(self.memory.acquire(r)).await?
-    }
-    async fn renew(&self, items: Vec<RenewRequest>) -> Vec<Result<Reply<Renewed>, BackendError>> {
-        let asked = items.len();
-        let answers = self.carry(self.memory.renew(items)).await;
-        answers.unwrap_or_else(|error| vec![Err(error); asked])
-    }
-    async fn release(&self, r: ReleaseRequest) -> Result<Reply<Released>, BackendError> {
-        self.carry(self.memory.release(r)).await?
+    fn submit(&self, submission: Submission) {
+        let node = self.clone();
+        tokio::spawn(async move {
+            let (carried, reply) = Submission::channel(submission.operation().clone());
+            let work = async {
+                node.memory.submit(carried);
+                reply.await
+            };
+            let reply = tokio::select! {
+                reply = node.carry(work) => reply,
+                () = submission.unwanted() => return,
+            };
+            submission.complete(reply.and_then(|reply| reply));
+        });
     }
     async fn inspect(&self, name: LockName) -> Result<Reply<Inspected>, BackendError> {
         self.carry(self.memory.inspect(name)).await?

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use lock_core::{
     LockName, Store,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Backend, BackendError, Capabilities, ForceReleaseRequest,
+        AcquireMode, AcquireRequest, Acquired, AsyncBackend, BackendError, Capabilities, ForceReleaseRequest,
         ForceReleased, Inspected, NotifyWaiters, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
         SubscriberId, SubscriptionRegistry, Subscriptions, WakeListener,
     },
@@ -56,7 +56,7 @@ impl BuggyBackend {
 }
 
 #[async_trait]
-impl Backend for BuggyBackend {
+impl AsyncBackend for BuggyBackend {
     fn capabilities(&self) -> Capabilities {
         Capabilities::new("buggy")
     }

@@ -5,8 +5,8 @@ use crate::client::RedisBackend;
 use lock_core::{
     FencingToken, LockName,
     backend::{
-        Backend, BackendError, BackendErrorKind, LeaseId, LeaseNumber, NotifyWaiters, ProcessId,
-        ReleaseRequest, Retention,
+        Backend, BackendError, BackendErrorKind, BackendExt as _, LeaseId, LeaseNumber, NotifyWaiters,
+        ProcessId, ReleaseRequest, Retention,
     },
     clock::{BootClock, Clock, UtcTime},
     quorum::{Extended, Extension, NodeReply, Proposal, QuorumNode, Vote},

@@ -5,8 +5,8 @@ use crate::client::RedisBackend;
 use lock_core::{
     FencingToken, LockName,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Backend, Inspected, LeaseId, LeaseNumber, NotifyWaiters,
-        ProcessId, ReleaseRequest, Released, Retention,
+        AcquireMode, AcquireRequest, Acquired, Backend, BackendExt as _, Inspected, LeaseId, LeaseNumber,
+        NotifyWaiters, ProcessId, ReleaseRequest, Released, Retention,
     },
     clock::UtcTime,
     model::Slot,
