@@ -1,4 +1,13 @@
 //! The Lua scripts. Each is run by its hash, or by its text if the server does not know the hash.
+//!
+//! The file of a script reads from top to bottom as the server runs it. Two kinds of lines stand for other files:
+//!
+//! - `--@include shared/now.lua` for the text of that file.
+//! - `--@function renew(lock, lease)` for a function with the text of `renew.lua` as its body. Left out are its line
+//!   `local lock, lease = …`, which the parameters replace, and its includes, which the calling script has already.
+//!
+//! Functions of operations exist only in the scripts that run several of them: for a single operation, even the creation
+//! of a function takes a considerable part of the time.
 
 use crate::{
     client::{Client, Command, Connection},
@@ -7,14 +16,21 @@ use crate::{
     script_reply::ScriptReply,
 };
 use sha1::{Digest, Sha1};
-use std::{borrow::Cow, fmt::Write, pin::pin, sync::LazyLock};
+use std::{borrow::Cow, fmt::Write, pin::pin, sync::OnceLock};
 use tokio::time::Instant;
 
 /// A Lua script.
 pub(crate) struct Script {
+    /// The phrase that names the operation in errors.
     pub(crate) name: &'static str,
-    text: &'static str,
-    hash: LazyLock<String>,
+    file: &'static str,
+    sent: OnceLock<Sent>,
+}
+
+/// A script as the server runs it.
+struct Sent {
+    text: String,
+    hash: String,
 }
 
 /// The words of a command. Constant ones are not copied.
@@ -23,219 +39,78 @@ pub(crate) type Words = Vec<Cow<'static, str>>;
 /// The initial capacity for the words of a command.
 const WORDS: usize = 16;
 
-/// The text of a file in `scripts`.
-macro_rules! file {
-    ($file:literal) => {
-        include_str!(concat!("scripts/", $file, ".lua"))
-    };
-}
+/// The beginning of a line that stands for the text of a file.
+const INCLUDE: &str = "--@include ";
 
-macro_rules! nothing {
-    () => {
-        ""
-    };
-}
+/// The beginning of a line that stands for a script as a function.
+const FUNCTION: &str = "--@function ";
 
-/// The functions that a grant needs outside of the usual case.
-macro_rules! granting {
-    () => {
-        concat!(file!("int"), file!("hold"), file!("raise"))
-    };
-}
-
-macro_rules! healing {
-    () => {
-        concat!(file!("now"), file!("node"), granting!())
-    };
-}
-
-macro_rules! extending {
-    () => {
-        concat!(
-            file!("now"),
-            file!("node"),
-            function!("renew", "lock, lease, duration, not_after", "renew"),
-            function!("reenter", "lock, lease, duration, depth, not_after", "reenter"),
-        )
-    };
-}
-
-macro_rules! not_proposed {
-    () => {
-        concat!(file!("take"), file!("node"), granting!(), file!("propose_otherwise"))
-    };
-}
-
-macro_rules! not_freed {
-    () => {
-        concat!(file!("now"), file!("free_otherwise"))
-    };
-}
-
-macro_rules! now {
-    () => {
-        file!("now")
-    };
-}
-
-macro_rules! holder {
-    () => {
-        file!("holder")
-    };
-}
-
-macro_rules! ledger {
-    () => {
-        file!("ledger")
-    };
-}
-
-/// Defines one constant per script: the shared Lua code, the file, and the rest, if there is one.
+/// Includes the files of `scripts`. Defines a constant for each script, and `FILES` with the name and the text of each file.
 macro_rules! scripts {
-    ($texts:ident $shared:ident! $($constant:ident $what:literal $file:literal $([$rest:ident!])?)*) => {
-        $(pub(crate) static $constant: Script = {
-            const TEXT: &str = concat!($shared!(), file!($file) $(, $rest!())?);
-            Script { name: $what, text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
-        };)*
-        #[cfg(test)]
-        const $texts: &[(&str, &str)] = &[$(($file, file!($file))),*];
+    ($($constant:ident $name:literal $what:literal)*; $($part:literal)*) => {
+        $(pub(crate) static $constant: Script =
+            Script { name: $what, file: text!($name), sent: OnceLock::new() };)*
+        const FILES: &[(&str, &str)] = &[$(($name, text!($name)),)* $(($part, text!($part))),*];
     };
 }
 
-/// A Lua function whose body is in these files.
-macro_rules! function {
-    ($name:literal, $parameters:literal, $($file:literal),*) => {
-        concat!("local function ", $name, "(", $parameters, ")\n", $(file!($file),)* "end\n")
+macro_rules! text {
+    ($name:literal) => {
+        include_str!(concat!("scripts/", $name, ".lua"))
     };
 }
 
-/// Defines the scripts of the operations that can be batched. The files of each operation are the body of a function,
-/// which returns the reply. The batch script calls the functions of all. The operation's own script is the body
-/// itself, since in the usual case even the creation of functions takes a considerable part of the time. Therefore the
-/// functions that the body needs come after its usual part.
-///
-/// In the usual case, the reply is the time alone: Redis sends a number more cheaply than a list.
-macro_rules! operations {
-    ($($constant:ident $what:literal $file:literal
-        ($parameters:literal = $arguments:literal)
-        before [$($before:literal)*] usual [$($usual:literal)*] otherwise [$($functions:ident!)? $($rest:literal)*]
-    )*) => {
-        $(pub(crate) static $constant: Script = {
-            const TEXT: &str = concat!(
-                $(file!($before),)*
-                "local ", $parameters, " = ", $arguments, "\n",
-                $(file!($usual),)*
-                $($functions!(),)?
-                $(file!($rest),)*
-            );
-            Script { name: $what, text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
-        };)*
-        pub(crate) static BATCH: Script = {
-            const TEXT: &str = concat!(
-                file!("now"),
-                file!("now_text"),
-                granting!(),
-                $(function!($file, $parameters, $($usual),* $(, $rest)*),)*
-                file!("batch"),
-            );
-            Script { name: "run a batch", text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
-        };
-        #[cfg(test)]
-        const OPERATION_TEXTS: &[(&str, &str)] = &[$(($file, file!($file)),)* ("batch", file!("batch"))];
-    };
-}
-
-operations! {
-    ACQUIRE "acquire a lock" "acquire"
-        ("lock, counter, lease, duration, not_after, retention, reserve, floor"
-            = "KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]")
-        before ["now" "now_text"] usual ["acquire" "take"] otherwise [granting! "acquire_otherwise"]
-    REENTER "re-enter a lock" "reenter"
-        ("lock, lease, duration, depth, not_after" = "KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]")
-        before ["now"] usual ["reenter"] otherwise []
-    RENEW "renew a lease" "renew"
-        ("lock, lease, duration, not_after" = "KEYS[1], ARGV[1], ARGV[2], ARGV[3]")
-        before ["now"] usual ["renew"] otherwise []
-    RELEASE "release a lock" "release"
-        ("lock, lease, depth_left, channel, sharded" = "KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]")
-        before ["now"] usual ["release"] otherwise []
-}
-
 scripts! {
-    TEXTS nothing!
-    PROBE "check the permissions" "probe"
-    FREE "release a lock" "free" [not_freed!]
-}
-
-scripts! {
-    HOLDER_TEXTS holder!
-    INSPECT "inspect a lock" "inspect"
-    FORCE_RELEASE "force the release of a lock" "force_release"
-}
-
-scripts! {
-    PROPOSING_TEXTS now!
-    PROPOSE "propose a token" "propose" [not_proposed!]
-}
-
-scripts! {
-    HEALING_TEXTS healing!
-    HEAL "heal a lease" "heal"
-}
-
-scripts! {
-    EXTENDING_TEXTS extending!
-    EXTEND "extend leases" "extend"
-}
-
-/// Defines the ledger scripts that schedulers repeat. The batch script calls each as a function of its keys and
-/// arguments.
-macro_rules! repeated {
-    ($($constant:ident $what:literal $file:literal)*) => {
-        scripts! { REPEATED_TEXTS ledger! $($constant $what $file)* }
-        pub(crate) static LEDGER_BATCH: Script = {
-            const TEXT: &str = concat!(
-                ledger!(),
-                "local scripts = {}\n",
-                $("scripts['", $what, "'] = function(KEYS, ARGV)\n",
-                file!($file),
-                "end\n",)*
-                file!("ledger_batch"),
-            );
-            Script { name: "send heartbeats", text: TEXT, hash: LazyLock::new(|| sha1(TEXT)) }
-        };
-        #[cfg(test)]
-        const LEDGER_BATCH_TEXT: (&str, &str) = ("ledger_batch", file!("ledger_batch"));
-    };
-}
-
-repeated! {
-    LEDGER_REGISTER "register jobs" "ledger_register"
-    LEDGER_OPEN "list open runs" "ledger_open"
-    LEDGER_HEARTBEAT "send a heartbeat" "ledger_heartbeat"
-    LEDGER_DESCRIBE "describe jobs" "ledger_describe"
-}
-
-scripts! {
-    LEDGER_TEXTS ledger!
-    LEDGER_WATERMARKS "read watermarks" "ledger_watermarks"
-    LEDGER_CLAIM "claim a run" "ledger_claim"
-    LEDGER_RENEW "renew runs" "ledger_renew"
-    LEDGER_END "end a run" "ledger_end"
-    LEDGER_HISTORY "list past runs" "ledger_history"
-    LEDGER_COMMAND "send a command" "ledger_command"
-    LEDGER_CONTROLS "read the controls" "ledger_controls"
-    LEDGER_ADD "add an instance" "ledger_add"
-    LEDGER_REMOVE "remove an instance" "ledger_remove"
-    LEDGER_INSTANCE "read an instance" "ledger_instance"
-    LEDGER_INSTANCES "read the instances" "ledger_instances"
-    LEDGER_SUMMARY "read the summary" "ledger_summary"
+    ACQUIRE "acquire" "acquire a lock"
+    REENTER "reenter" "re-enter a lock"
+    RENEW "renew" "renew a lease"
+    RELEASE "release" "release a lock"
+    BATCH "batch" "run a batch"
+    INSPECT "inspect" "inspect a lock"
+    FORCE_RELEASE "force_release" "force the release of a lock"
+    PROBE "probe" "check the permissions"
+    PROPOSE "propose" "propose a token"
+    EXTEND "extend" "extend leases"
+    HEAL "heal" "heal a lease"
+    FREE "free" "release a lock"
+    LEDGER_REGISTER "ledger_register" "register jobs"
+    LEDGER_OPEN "ledger_open" "list open runs"
+    LEDGER_HEARTBEAT "ledger_heartbeat" "send a heartbeat"
+    LEDGER_DESCRIBE "ledger_describe" "describe jobs"
+    LEDGER_BATCH "ledger_batch" "send heartbeats"
+    LEDGER_WATERMARKS "ledger_watermarks" "read watermarks"
+    LEDGER_CLAIM "ledger_claim" "claim a run"
+    LEDGER_RENEW "ledger_renew" "renew runs"
+    LEDGER_END "ledger_end" "end a run"
+    LEDGER_HISTORY "ledger_history" "list past runs"
+    LEDGER_COMMAND "ledger_command" "send a command"
+    LEDGER_CONTROLS "ledger_controls" "read the controls"
+    LEDGER_ADD "ledger_add" "add an instance"
+    LEDGER_REMOVE "ledger_remove" "remove an instance"
+    LEDGER_INSTANCE "ledger_instance" "read an instance"
+    LEDGER_INSTANCES "ledger_instances" "read the instances"
+    LEDGER_SUMMARY "ledger_summary" "read the summary"
+    ;
+    "shared/grant"
+    "shared/holder"
+    "shared/ledger"
+    "shared/node"
+    "shared/now"
+    "shared/now_text"
 }
 
 impl Script {
     /// Returns the SHA-1 hash that identifies the script on the server.
     pub(crate) fn hash(&'static self) -> &'static str {
-        &self.hash
+        &self.sent().hash
+    }
+
+    /// Returns the text and its hash, put together on the first call.
+    fn sent(&'static self) -> &'static Sent {
+        self.sent.get_or_init(|| {
+            let text = assemble(self.file);
+            Sent { hash: sha1(&text), text }
+        })
     }
 
     /// Runs the script with `keys` keys. `write` writes the keys followed by the arguments.
@@ -263,7 +138,7 @@ impl Script {
         };
         match connection.deliver(delivery, command("EVALSHA", self.hash())).await {
             Err(error) if error.is_unknown_script() => {
-                Box::pin(connection.deliver(delivery, command("EVAL", self.text))).await
+                Box::pin(connection.deliver(delivery, command("EVAL", &self.sent().text))).await
             }
             answer => answer,
         }
@@ -285,6 +160,41 @@ impl Script {
     }
 }
 
+/// Replaces the lines that stand for other files.
+fn assemble(file: &str) -> String {
+    let mut text = String::with_capacity(2 * file.len());
+    for line in file.lines() {
+        if let Some(part) = line.strip_prefix(INCLUDE) {
+            text.push_str(file_of(part.trim_end_matches(".lua")));
+        } else if let Some(signature) = line.strip_prefix(FUNCTION) {
+            push_function(signature, &mut text);
+        } else {
+            push_line(line, &mut text);
+        }
+    }
+    text
+}
+
+/// Appends a function with the text of a script as its body.
+fn push_function(signature: &str, text: &mut String) {
+    let (name, parameters) = signature.trim_end_matches(')').split_once('(').expect("a signature");
+    push_line(&format!("local function {signature}"), text);
+    let setting = format!("local {parameters} = ");
+    let body = file_of(name).lines().filter(|line| !line.starts_with(INCLUDE) && !line.starts_with(&setting));
+    body.for_each(|line| push_line(line, text));
+    push_line("end", text);
+}
+
+fn push_line(line: &str, text: &mut String) {
+    text.extend([line, "\n"]);
+}
+
+/// Returns the text of a file in `scripts`.
+fn file_of(name: &str) -> &'static str {
+    let (_, text) = FILES.iter().find(|(file, _)| *file == name).expect("a listed file");
+    text
+}
+
 /// Computes the hash in lower-case hex, as `EVALSHA` expects it.
 fn sha1(text: &str) -> String {
     Sha1::digest(text).iter().fold(String::new(), |mut hex, byte| {
@@ -297,34 +207,6 @@ fn sha1(text: &str) -> String {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-
-    const SHARED: &[(&str, &str)] = &[
-        ("acquire_otherwise", file!("acquire_otherwise")),
-        ("free_otherwise", file!("free_otherwise")),
-        ("hold", file!("hold")),
-        ("holder", holder!()),
-        ("int", file!("int")),
-        ("ledger", ledger!()),
-        ("node", file!("node")),
-        ("now", now!()),
-        ("now_text", file!("now_text")),
-        ("propose_otherwise", file!("propose_otherwise")),
-        ("raise", file!("raise")),
-        ("take", file!("take")),
-    ];
-
-    fn whole() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-        let others = [
-            TEXTS,
-            HOLDER_TEXTS,
-            PROPOSING_TEXTS,
-            HEALING_TEXTS,
-            EXTENDING_TEXTS,
-            REPEATED_TEXTS,
-            LEDGER_TEXTS,
-        ];
-        OPERATION_TEXTS.iter().chain(others.into_iter().flatten()).chain([&LEDGER_BATCH_TEXT])
-    }
 
     fn commands(text: &str, opening: &str) -> BTreeSet<String> {
         let calls = text.split(opening).skip(1);
@@ -340,7 +222,7 @@ mod tests {
     fn probe_tries_every_command_of_the_scripts() {
         let mut used = BTreeSet::new();
         let mut tried = BTreeSet::new();
-        for (name, text) in whole().chain(SHARED) {
+        for (name, text) in FILES {
             let calls: BTreeSet<_> =
                 ["redis.call('", "redis.pcall('"].into_iter().flat_map(|c| commands(text, c)).collect();
             match *name {
@@ -356,16 +238,57 @@ mod tests {
 
     #[test]
     fn every_script_file_is_listed_and_begins_with_its_header() {
-        let listed: BTreeSet<_> = whole().chain(SHARED).map(|(name, _)| format!("{name}.lua")).collect();
-        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scripts");
-        let files = std::fs::read_dir(directory).expect("readable source");
-        let files: BTreeSet<_> = files
-            .map(|file| file.expect("readable directory").file_name().into_string().expect("ASCII name"))
-            .collect();
-        assert_eq!(files, listed);
-        for (name, text) in whole() {
-            let header: String = text.lines().take_while(|line| line.starts_with("--")).collect();
-            assert!(header.contains("KEYS ") && header.contains("repl"), "{name}.lua lists keys and replies");
+        let listed: BTreeSet<_> = FILES.iter().map(|(name, _)| format!("{name}.lua")).collect();
+        let scripts = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scripts");
+        let mut files = BTreeSet::new();
+        for directory in ["", "shared/"] {
+            for file in std::fs::read_dir(scripts.join(directory)).expect("readable source") {
+                let name = file.expect("readable directory").file_name().into_string().expect("ASCII name");
+                files.insert(format!("{directory}{name}"));
+            }
         }
+        files.remove("shared");
+        assert_eq!(files, listed);
+        for (name, text) in FILES {
+            let (header, code): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("--"));
+            let has = |word: &str| header.iter().any(|line| line.contains(word));
+            if name.starts_with("shared/") {
+                let takes = !["shared/now", "shared/ledger"].contains(name);
+                assert!(has("Gives ") && has("Takes ") == takes, "{name}.lua lists its names");
+            } else {
+                assert!(has("KEYS ") && has("repl"), "{name}.lua lists keys and replies");
+                let reads = code.iter().any(|line| line.contains("ARGV"));
+                assert_eq!(has("-- ARGV "), reads, "{name}.lua lists its arguments");
+            }
+        }
+    }
+
+    #[test]
+    fn scripts_are_assembled_without_gaps_and_repetitions() {
+        for (name, file) in FILES {
+            let text = assemble(file);
+            assert!(!text.contains("--@"), "{name}.lua: an included file includes another one");
+            let includes = |file: &'static str| -> Vec<_> {
+                file.lines().filter_map(|line| line.strip_prefix(INCLUDE)).collect()
+            };
+            for signature in file.lines().filter_map(|line| line.strip_prefix(FUNCTION)) {
+                let (function, parameters) = signature.split_once('(').expect("a signature");
+                let has = includes(file);
+                assert!(
+                    includes(file_of(function)).iter().all(|part| has.contains(part)),
+                    "{name}.lua includes what {function}.lua needs: {has:?}"
+                );
+                let mut body = String::new();
+                push_function(signature, &mut body);
+                let takes_all = parameters == "KEYS, ARGV)";
+                assert_eq!(
+                    body.contains("KEYS[") || body.contains("ARGV["),
+                    takes_all,
+                    "{signature}: {body}"
+                );
+            }
+        }
+        let batch = assemble(file_of("batch"));
+        assert_eq!(batch.matches("redis.call('TIME')").count(), 1);
     }
 }

@@ -18,6 +18,11 @@
 --   error, text              failed midway: a counter may have been written
 --
 -- Calls of functions and conversions to numbers make up most of the time, so the usual case does without what it can.
+
+--@include shared/now.lua
+--@include shared/now_text.lua
+local lock, counter, lease, duration, not_after, retention, reserve, floor = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+
 local lasts = redis.pcall('PTTL', lock)
 local free = lasts == -2
 reserve = reserve and reserve + 0 or 0
@@ -30,3 +35,73 @@ if reserve > 0 then last_text = string.format('%.0f', now + math.min(reserve, 10
 -- An eighth of the retention, in µs. The first grant in it renews the expiry of the counter.
 local window = retention ~= '' and retention * 125
 local writes = free and not floor and now <= not_after + 0 and now + 1000 < LIMIT
+
+-- The usual case: the lock is free, and its counter is a time in µs below the token. One command reads the old counter
+-- and writes the new one.
+local old
+if writes then
+  old = redis.pcall('SET', counter, last_text, 'KEEPTTL', 'GET')
+  -- The times from 2001 to 2286 have 16 digits. Any other text is checked below.
+  local count = old and #old == 16 and tonumber(old)
+  if count and count >= 1000000000000000 and count < token then
+    -- The expiry is renewed once in each window. A counter without an expiry, like one that Redisson created, keeps none.
+    if window and count - count % window ~= now - now % window and redis.call('PTTL', counter) >= 0 then
+      redis.call('PEXPIRE', counter, retention)
+    end
+    redis.call('HSET', lock, lease, '1')
+    if redis.pcall('PEXPIRE', lock, duration) == 1 then return now end
+    -- A lock without an expiry would make others wait forever. `hold` tries again, and returns the error.
+    redis.call('HDEL', lock, lease)
+  end
+end
+
+-- All other cases. The functions are created only here, since even that takes a considerable part of the time.
+--@include shared/grant.lua
+if now > not_after + 0 then return {now, 'late'} end
+if not free then
+  local depth = type(lasts) == 'table' and lasts or redis.pcall('HGET', lock, lease)
+  if type(depth) == 'table' then
+    local expires = type(lasts) == 'number' and lasts >= 0
+    if expires and type(redis.pcall('GET', lock)) == 'string' then
+      -- A write that fails everywhere. A replica, whose data may be stale, has another error.
+      local write = redis.pcall('HDEL', lock, lease)
+      if string.find(write.err, '^WRONGTYPE') then return {now, 'foreign', lasts} end
+      return {now, 'refused', write.err}
+    end
+    return {now, 'refused', depth.err}
+  end
+  if not depth then
+    -- A write that changes nothing. A replica, whose data may be stale, refuses it.
+    redis.call('HDEL', lock, lease)
+    return {now, 'busy', lasts}
+  end
+end
+
+if not writes then old = redis.pcall('GET', counter) end
+if type(old) == 'table' then return {now, 'refused', old.err} end
+-- Digits only, since `tonumber` alone also reads '1e15'.
+local count = old and not string.find(old, '%D') and tonumber(old)
+local first, last, refused
+if old and not (count and count < LIMIT) then
+  refused = 'WRONGTYPE the fencing counter is not a number below 2^53'
+else
+  -- The counter never runs more than 1 ms ahead of the clock, and a missing one starts that far ahead. Tokens thus
+  -- increase even if the counter is lost. Only a floor sets it further ahead; it then lives until the clock has caught
+  -- up.
+  first = count and math.max(count + 1, now) or now + 1000
+  if floor then first = math.max(first, tonumber(floor) + 1) end
+  last = math.max(first, math.min(first + reserve, now + 1000))
+  if last >= LIMIT then refused = 'TOKENS the next fencing token would not be below 2^53' end
+end
+if refused then
+  if writes then redis.call('SET', counter, old, 'KEEPTTL') end
+  return {now, 'refused', refused}
+end
+
+local renews = window and not (count and count - count % window == now - now % window)
+if count and renews then renews = redis.call('PTTL', counter) >= 0 end
+raise(counter, last, renews and retention or '')
+local failed = hold(lock, lasts, lease, '1', duration)
+if failed then return {now, 'error', failed} end
+-- Our counters hold a time in µs.
+return {now, 'granted', first, last, count and count < now / 2 and 1 or 0}

@@ -9,6 +9,15 @@
 --   the server's time in µs
 --   for each operation in turn: an empty line in the usual case of its own script; otherwise a line for each part of that
 --   script's reply after the time; `error` and the error text if the operation raised an error
+
+--@include shared/now.lua
+--@include shared/now_text.lua
+--@include shared/grant.lua
+--@function acquire(lock, counter, lease, duration, not_after, retention, reserve, floor)
+--@function reenter(lock, lease, duration, depth, not_after)
+--@function renew(lock, lease, duration, not_after)
+--@function release(lock, lease, depth_left, channel, sharded)
+
 local lines, key, argument = {now_text}, 1, 2
 
 local function add(done, reply)

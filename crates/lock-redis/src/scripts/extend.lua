@@ -9,6 +9,12 @@
 --   extended, age in µs, followed by a word and a text for each item; the text is an error or ''. The words are
 --     extended, gone, late, refused, error
 --   refused, error   nothing was done
+
+--@include shared/now.lua
+--@include shared/node.lua
+--@function renew(lock, lease, duration, not_after)
+--@function reenter(lock, lease, duration, depth, not_after)
+
 local age, unknown = age_of(KEYS[1], ARGV[1])
 if unknown then return {now, 'refused', unknown} end
 local reply = {now, 'extended', age}

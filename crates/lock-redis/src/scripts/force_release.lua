@@ -9,8 +9,10 @@
 --   forced
 --   changed
 --   refused, error   nothing was done
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+
+--@include shared/now.lua
+--@include shared/holder.lua
+
 local _, _, err = holder(KEYS[1])
 if err then return {now, 'refused', err} end
 -- A write even if another lease holds the lock. A replica, whose data may be stale, refuses it. The key is deleted

@@ -14,3 +14,8 @@ local lock, lease, channel = KEYS[1], ARGV[1], ARGV[2]
 local freed = redis.pcall('HDEL', lock, lease)
 if freed == 1 then return channel and redis.call('PUBLISH', channel, '0') or -1 end
 
+-- All other cases.
+--@include shared/now.lua
+-- A key of another type has no lease.
+if type(freed) == 'table' and not string.find(freed.err, '^WRONGTYPE') then return {now, 'refused', freed.err} end
+return {now, 'gone', redis.call('EXISTS', lock)}

@@ -11,6 +11,11 @@
 -- and without an age:
 --   refused, error   a key holds something else, or a permission is missing: nothing was done
 --   error, text      failed midway: the counter may have been written
+
+--@include shared/now.lua
+--@include shared/node.lua
+--@include shared/grant.lua
+
 local lock, counter, marker = unpack(KEYS)
 local run, lease, duration, not_after, depth, last, retention = unpack(ARGV)
 

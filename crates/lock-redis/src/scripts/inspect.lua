@@ -6,8 +6,10 @@
 --   free
 --   held, lease id, depth, pttl
 --   refused, error              the key is not a lock
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+
+--@include shared/now.lua
+--@include shared/holder.lua
+
 local lease, depth, err = holder(KEYS[1])
 if err then return {now, 'refused', err} end
 if not lease then return {now, 'free'} end

@@ -8,6 +8,9 @@
 -- replies, each after the server's time in µs: 
 --   added | changed | unchanged | already_run | full | too_large
 --   decided, the watermark, ms
+
+--@include shared/ledger.lua
+
 local name, once = ARGV[1], ARGV[5] ~= '' and ARGV[5] or nil
 local kept = once and ARGV[6] or nil
 local job, before = fields(KEYS[1]), decode(redis.call('HGET', KEYS[3], name))

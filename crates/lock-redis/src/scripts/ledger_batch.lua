@@ -6,6 +6,19 @@
 --
 -- reply: the server's time in µs, `done`, then for each request in turn: the reply of its own script; or the time,
 --        `error` and the error text if it raised an error
+
+--@include shared/ledger.lua
+--@function ledger_register(KEYS, ARGV)
+--@function ledger_open(KEYS, ARGV)
+--@function ledger_heartbeat(KEYS, ARGV)
+--@function ledger_describe(KEYS, ARGV)
+
+local scripts = {
+  ['register jobs'] = ledger_register,
+  ['list open runs'] = ledger_open,
+  ['send a heartbeat'] = ledger_heartbeat,
+  ['describe jobs'] = ledger_describe,
+}
 local reply, key, argument = answer('done'), 1, 1
 
 local function take(list, first, count)

@@ -14,6 +14,9 @@
 --   claimed, token, attempt, failures, payload or ''   also the reply to a repeat
 --   busy, others   pool_full, others in the pool   early, ms
 --   skipped | expired | duplicate | superseded | partly_decided | late | behind | paused | outdated | gone | unregistered
+
+--@include shared/ledger.lua
+
 local name, run, claim, length = ARGV[1], ARGV[2], ARGV[3], ARGV[17]
 local lease = tonumber(ARGV[14])
 local job = fields(KEYS[1])

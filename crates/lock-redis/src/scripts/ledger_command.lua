@@ -14,6 +14,9 @@
 -- replies, each after the server's time in µs:
 --   accepted, revision of the group
 --   unregistered | full | gone
+
+--@include shared/ledger.lua
+
 local name, command, value = ARGV[1], ARGV[2], ARGV[3]
 local job = fields(KEYS[1])
 

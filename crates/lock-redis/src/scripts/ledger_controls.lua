@@ -6,6 +6,9 @@
 -- replies, each after the server's time in µs:
 --   unchanged
 --   changed, revision, then field and value of each
+
+--@include shared/ledger.lua
+
 local revision = redis.call('HGET', KEYS[1], 'revision') or '0'
 if revision == ARGV[1] then return answer('unchanged') end
 local reply = answer('changed', revision)

@@ -5,6 +5,9 @@
 --      5i the time after which it is overdue, ms, or ''
 --
 -- reply: the server's time in µs, `described`
+
+--@include shared/ledger.lua
+
 for i = 2, #KEYS do
   local at, since = 5 * (i - 2), 0
   if redis.call('EXISTS', KEYS[i]) == 1 or string.find(ARGV[at + 1], '^[^/]*/$') then

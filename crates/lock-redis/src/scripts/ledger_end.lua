@@ -7,6 +7,9 @@
 --      8 the time for which no other node continues a requeued run, ms, or ''   9 maximum number of times that a run is declined
 --
 -- replies, each after the server's time in µs: recorded | gone
+
+--@include shared/ledger.lua
+
 local name, run, claim, next = ARGV[1], ARGV[2], ARGV[3], ARGV[6]
 local keys = {job = KEYS[1], history = KEYS[3], group = KEYS[4], instances = KEYS[5], changes = KEYS[6]}
 keys.summaries, keys.payloads, keys.names = KEYS[7], KEYS[8], KEYS[9]

@@ -8,6 +8,9 @@
 --        then for each job: the time up to which it is decided, ms, or '' if the job is unknown
 --        then the revision of the instances
 --        then the revision of the controls and, unless it is known, field and value of each
+
+--@include shared/ledger.lua
+
 if ARGV[5] == '0' then
   redis.call('HDEL', KEYS[1], ARGV[1])
 else

@@ -6,6 +6,9 @@
 -- replies, each after the server's time in µs:
 --   found, definition (JSON), payload or ''
 --   unknown
+
+--@include shared/ledger.lua
+
 local instance = redis.call('HGET', KEYS[1], ARGV[1])
 if not instance then return answer('unknown') end
 return answer('found', instance, redis.call('HGET', KEYS[2], ARGV[1]) or '')

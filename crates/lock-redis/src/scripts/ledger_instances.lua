@@ -7,6 +7,9 @@
 --   unchanged
 --   changed, revision, then for each changed one: job, definition (JSON) or '' if it was removed
 --   all, revision, the name that the next page follows, or '', then for each: job, definition (JSON)
+
+--@include shared/ledger.lua
+
 local revision = redis.call('HGET', KEYS[1], 'instances') or '0'
 if revision == ARGV[1] then return answer('unchanged') end
 local changed, seen, known = answer('changed', revision), {}, false

@@ -3,6 +3,9 @@
 -- KEYS 1 open runs of the group
 --
 -- reply: the server's time in µs, `open`, then for each run: job, attempt (JSON)
+
+--@include shared/ledger.lua
+
 local reply = answer('open')
 for field, open in pairs(fields(KEYS[1])) do
   reply[#reply + 1] = string.match(field, '^(.*)\n')

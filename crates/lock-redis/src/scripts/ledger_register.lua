@@ -5,8 +5,11 @@
 -- ARGV 1 absence, ms   2 maximum number of schedules of a job   3… fingerprint of each job's schedule
 --
 -- reply: the server's time in µs, `registered`, then for each job: new | existing, the time up to which it is decided, ms
--- `led` counts the time with leaders. An outage of all nodes, or a step of the clock, makes no job absent.
+
+--@include shared/ledger.lua
+
 create(KEYS[1])
+-- `led` counts the time with leaders. An outage of all nodes, or a step of the clock, makes no job absent.
 local led = tonumber(redis.call('HGET', KEYS[1], 'led') or 0)
 local silent = math.max(now_ms - tonumber(redis.call('HGET', KEYS[1], 'seen') or 0), 0)
 if silent <= tonumber(ARGV[1]) then led = led + silent end

@@ -5,6 +5,9 @@
 -- ARGV 1 job   2 keep | forget
 --
 -- replies, each after the server's time in µs: removed | unknown
+
+--@include shared/ledger.lua
+
 local name, job = ARGV[1], fields(KEYS[1])
 local keys = {group = KEYS[2], instances = KEYS[3], changes = KEYS[4], payloads = KEYS[8], names = KEYS[9]}
 if not undefine(keys, name) and (ARGV[2] == 'keep' or not job.mark) then return answer('unknown') end

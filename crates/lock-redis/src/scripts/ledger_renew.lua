@@ -4,6 +4,9 @@
 -- ARGV 4i-3 job   4i-2 run   4i-1 claim   4i lease, ms
 --
 -- reply: the server's time in µs, `renewed`, then for each run: renewed | replaced | cancelled | gone
+
+--@include shared/ledger.lua
+
 local reply = answer('renewed')
 for i = 1, #ARGV, 4 do
   local open = find_open(KEYS[1], ARGV[i], ARGV[i + 1])

@@ -9,6 +9,10 @@
 --   gone
 --   late             executed after `not after`: nothing was done
 --   refused, error   nothing was done
+
+--@include shared/now.lua
+local lock, lease, duration, depth, not_after = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
 if now > not_after + 0 then return {now, 'late'} end
 local there = redis.pcall('HEXISTS', lock, lease)
 if type(there) == 'table' then return {now, 'refused', there.err} end

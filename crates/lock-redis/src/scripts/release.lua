@@ -10,6 +10,10 @@
 --   kept                  the depth was lowered, the expiry is unchanged
 --   gone, other           the lease does not exist; other is 1 if another lease holds the lock, or the key is no lock
 --   refused, error        nothing was done
+
+--@include shared/now.lua
+local lock, lease, depth_left, channel, sharded = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
 if depth_left ~= '0' then
   local there = redis.pcall('HEXISTS', lock, lease)
   -- Without permission to read the depth, the lock must not be released instead.

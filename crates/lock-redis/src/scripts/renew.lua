@@ -8,6 +8,10 @@
 -- other replies, each after the server's time in µs:
 --   gone
 --   late             executed after `not after`: nothing was done
+
+--@include shared/now.lua
+local lock, lease, duration, not_after = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+
 if now > not_after + 0 then return {now, 'late'} end
 -- Each reply follows a write. A replica, whose data may be stale, refuses it.
 if redis.call('HEXISTS', lock, lease) == 0 then

@@ -1,4 +1,6 @@
--- Shared by the scripts of the run ledger, and placed before each of them.
+-- The stored data of the run ledger, and the functions that its scripts share.
+--
+-- Gives `now` in µs, `now_ms`, and its functions.
 --
 -- job: HASH   mark = the watermark, ms   token = the last fencing token   open = its open runs, separated by spaces
 --             since = JSON object: fingerprint of a schedule → {from, seen}, ms; seen on the clock `led` of its group

@@ -1,3 +1,7 @@
+-- The age of a node of a quorum.
+--
+-- Takes `redis` and `now`. Gives `age_of`.
+
 -- Returns the age of a node of a quorum, or nil and an error. The age is the time in µs for which the node is known to
 -- have kept its data.
 --
@@ -15,4 +19,3 @@ local function age_of(marker, run)
   end
   return now > since and now - since or 0
 end
-

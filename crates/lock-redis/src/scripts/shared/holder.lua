@@ -1,5 +1,7 @@
--- Shared: the holder of a lock.
+-- The holder of a lock.
 --
+-- Takes `redis`. Gives `holder`.
+
 -- A lock is a hash with exactly one field of the form `uuid:number` and a positive count below 2^32. Redisson's
 -- number may be negative. Any other hash belongs to another program or is another kind of lock.
 local HEX = '%x%x%x%x'
