@@ -3,11 +3,10 @@
 use crate::{
     check::{self, ConnectWarning},
     client::Client,
+    connect::{Lazy, Plan},
     error::{RequestError, misconfigured},
     keys::Keys,
-    lazy::Lazy,
     ledger::Gathering,
-    plan::Plan,
     route::Route,
     script::{self, Script},
     script_reply::ScriptReply,

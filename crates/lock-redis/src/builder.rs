@@ -3,15 +3,13 @@
 use crate::{
     backend::RedisBackend,
     client::{Client, Credentials, Login, Provider, Tls, TlsSupport},
+    connect::{Plan, current_runtime},
     error::misconfigured,
-    plan::Plan,
-    rules::{Channels, ForeignStrings, Releases, Rules},
-    runtime,
-    topology::Topology,
-    url::Address,
+    shared::{Channels, ForeignStrings, Releases, Rules},
+    url::{Address, Topology},
 };
 use futures_util::future::BoxFuture;
-use lock_core::{LockError, Store, Worker, backend::BackendError};
+use lock_core::{LockError, Store, Worker, backend::BackendError, quorum::QuorumBackend};
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 /// The default retention of an unused fencing counter.
@@ -268,7 +266,7 @@ impl<C: Client> RedisBackendBuilder<C> {
     pub async fn connect(self) -> Result<RedisBackend<C>, LockError> {
         let worker = self.worker.clone();
         let opening = async {
-            runtime::current()?;
+            current_runtime()?;
             Ok::<_, LockError>(self.plan()?.open().await?)
         };
         let (route, warnings) = match &worker {
@@ -308,7 +306,7 @@ impl<C: Client> RedisBackendBuilder<C> {
     pub fn connect_lazy(self) -> Result<RedisBackend<C>, LockError> {
         let worker = self.worker.clone();
         let _inside = worker.as_ref().map(|worker| worker.handle().enter());
-        let runtime = runtime::current()?;
+        let runtime = current_runtime()?;
         if let Topology::Quorum(_) = &self.address.topology {
             return Err(misconfigured(
                 "a quorum cannot connect lazily, because its nodes must be compared first; use `distlock::connect`, or \
@@ -404,6 +402,18 @@ impl<C: Client> RedisBackend<C> {
     /// Dropping the future closes the connections.
     pub async fn connect(url: &str) -> Result<Self, LockError> {
         RedisBackendBuilder::from_url(url)?.connect().await
+    }
+
+    /// Connects to `redlock://[user:password@]host[:port],…[/database]` with the defaults of [`RedisBackendBuilder`].
+    ///
+    /// # Errors
+    /// Returns the errors of [`RedisBackendBuilder::from_url`] and
+    /// [`RedisBackendBuilder::connect_quorum`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connections.
+    pub async fn connect_quorum(url: &str) -> Result<QuorumBackend, LockError> {
+        RedisBackendBuilder::<C>::from_url(url)?.connect_quorum().await
     }
 }
 

@@ -2,12 +2,12 @@
 //! permissions.
 
 use crate::{
-    client::{Client, Command, Connection, PubSub, Reply, printable},
+    client::{Client, Command, Connection, Info, PubSub, Reply, printable},
     clock::ServerClock,
-    connection::{AcceptedNode, Admission, Delivery, Dialled, ManagedConnection, answered},
+    connection::{Admission, Delivery, Dialled, ManagedConnection, answered},
     error::{RequestError, misconfigured, unexpected_reply, while_connecting, without_sharded_channels},
-    info::Info,
     keys::Keys,
+    quorum::AcceptedNode,
     script::{self, Words},
     wake::Subscriptions,
 };

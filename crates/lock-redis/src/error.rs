@@ -1,23 +1,15 @@
-//! Classifies failures: not sent, refused, or with an unknown outcome. Server error texts are interpreted only in this
-//! module.
-
-mod dial;
-mod topology;
-
-pub(crate) use dial::{connecting, no_credentials};
-pub(crate) use topology::{
-    NoMaster, asking_for_slots, no_cluster, no_master, not_promoted, superseded, without_slots,
-};
+//! Errors of requests, which are not sent, refused, or of unknown outcome, and of connecting, each with its remedy. Only
+//! this module interprets the error texts of servers.
 
 use crate::{
-    client::{CallError, Server, printable},
+    client::{CallError, DialError, DialErrorKind, Server, printable},
     cluster::Redirection,
 };
 use lock_core::{
     LockError,
     backend::{Applied, BackendError, BackendErrorKind, BackendErrorKind as Kind},
 };
-use std::fmt;
+use std::{fmt, time::Duration};
 
 /// A failed request: the error for lock-core, and the server condition that this crate reacts to.
 #[derive(Debug, Clone)]
@@ -242,6 +234,182 @@ pub(crate) fn misdated_reply(what: &str) -> RequestError {
     plain(what, Kind::Protocol, Applied::Unknown, why)
 }
 
+/// Returns the error for a failed dial to `server`. Nothing has been sent yet.
+pub(crate) fn connecting(server: &Server, tls: bool, error: &DialError) -> BackendError {
+    let details = error.message.as_str();
+    let closed = match tls {
+        true => "; if the server does not use TLS, write `redis://`",
+        false => "; if the server uses TLS, write `rediss://`",
+    };
+    let (kind, remedy) = match error.kind {
+        DialErrorKind::Certificate => (Kind::Misconfigured, certificate_remedy(details)),
+        DialErrorKind::NobodyListens => (Kind::Unavailable, " (is a Redis server running there?)"),
+        DialErrorKind::Closed => (Kind::Unavailable, closed),
+        DialErrorKind::Unreachable if details.contains("lookup address") => {
+            (Kind::Unavailable, "; check the host name, and that this machine can resolve it")
+        }
+        DialErrorKind::Unreachable if tls => (Kind::Unavailable, closed),
+        DialErrorKind::Unreachable => (Kind::Unavailable, ""),
+        DialErrorKind::Tls => (Kind::Misconfigured, closed),
+        DialErrorKind::Settings => (Kind::Misconfigured, ""),
+        DialErrorKind::NotRedis => (Kind::Misconfigured, NOT_REDIS),
+        DialErrorKind::TimedOut => (
+            Kind::Timeout,
+            match tls {
+                true => " (is a server running there?); if it does not use TLS, write `redis://`",
+                false => " (is a Redis server running there?)",
+            },
+        ),
+        DialErrorKind::Refused => match classify(details).0 {
+            kind @ Kind::Denied => (kind, remedy(kind, details)),
+            _ if unknown_command(details).is_some() => (Kind::Misconfigured, UNKNOWN_COMMAND),
+            _ if details.contains("wrong number of arguments for 'auth'") => {
+                (Kind::Misconfigured, "; the server is too old to have users, so use Redis 6.2 or later")
+            }
+            _ if details.contains(TOO_MANY_CLIENTS) => (
+                Kind::Unavailable,
+                "; raise `maxclients`, or open fewer factories (each has two connections)",
+            ),
+            _ if details.contains("DB index is out of range") => {
+                (Kind::Misconfigured, "; use a database that the server has (see its `databases` setting)")
+            }
+            // The server rejects the settings of the connection.
+            Kind::Protocol => (Kind::Misconfigured, NOT_REDIS),
+            kind => (kind, remedy(kind, details)),
+        },
+    };
+    not_dialled(server, kind, &format!("{}{remedy}", first_words(details)))
+}
+
+fn not_dialled(server: &Server, kind: Kind, why: &str) -> BackendError {
+    BackendError::new(kind, Applied::No, format!("failed to connect to redis at {server}: {why}"))
+}
+
+/// Returns the error for a login that the program did not supply within the time limit of a dial.
+pub(crate) fn no_credentials(server: &Server, limit: Duration) -> BackendError {
+    not_dialled(server, Kind::Timeout, &format!("the program supplied no credentials within {limit:?}"))
+}
+
+/// Returns what to do about a server's certificate. The client libraries print the reasons of rustls in different forms.
+fn certificate_remedy(details: &str) -> &'static str {
+    let says = |words: &[&str]| words.iter().any(|word| details.contains(word));
+    if says(&["CaUsedAsEndEntity"]) {
+        "; the server's certificate is marked as an authority (CA:TRUE): issue one without that mark, signed by an \
+         authority, and configure that authority"
+    } else if says(&["NotValidYet", "not valid yet"]) {
+        "; the certificate is not valid yet: check the clocks of this machine and of the issuer"
+    } else if says(&["Expired", "expired"]) {
+        "; the certificate has expired: renew it, or correct the clock of this machine"
+    } else if says(&["NotValidForName", "not valid for name"]) {
+        "; the certificate was issued for another host: connect to a name that it contains, or add this one to its \
+         subject alternative names"
+    } else if says(&["UnknownIssuer"]) {
+        "; configure the authority that signed the certificate (`?authority=/ca.pem`)"
+    } else {
+        "; configure the authority that signed the certificate, or use one issued for this host"
+    }
+}
+
+/// Returns the error for a server that the sentinels name as the master although it is a replica.
+pub(crate) fn not_promoted(server: &Server) -> BackendError {
+    let why =
+        "the sentinels report this server as the master, but it is a replica; a failover may be in progress";
+    not_dialled(server, Kind::Unavailable, why)
+}
+
+/// Returns the error for a server that the sentinels have replaced by another master.
+pub(crate) fn superseded(server: &Server) -> BackendError {
+    not_dialled(server, Kind::Unavailable, "the sentinels now report a different master")
+}
+
+/// The reason why a sentinel did not name a master.
+#[derive(Debug)]
+pub(crate) enum NoMaster {
+    Dial(DialError),
+    Call(CallError),
+    /// The sentinel does not monitor a master with this name.
+    Unknown,
+}
+
+/// Returns the error to report if no sentinel named a master: the first non-retryable one, or otherwise a summary.
+pub(crate) fn no_master(master: &str, tls: bool, failed: &[(&Server, NoMaster)]) -> BackendError {
+    let errors = failed.iter().map(|(sentinel, why)| sentinel_error(master, tls, sentinel, why)).collect();
+    final_or_all(errors, &format!("failed to find the master {master:?}: no sentinel responded"))
+}
+
+fn sentinel_error(master: &str, tls: bool, sentinel: &Server, why: &NoMaster) -> BackendError {
+    let said = |details: &str| -> (BackendErrorKind, String) {
+        match classify(details).0 {
+            kind @ Kind::Denied if details.contains("NOPERM") => {
+                (kind, format!("{}; grant the user permission to run `SENTINEL`", first_words(details)))
+            }
+            kind @ Kind::Denied => (
+                kind,
+                format!(
+                    "{}; set the login for the sentinels with `?sentinel_user=…&sentinel_pass=…`",
+                    first_words(details)
+                ),
+            ),
+            _ if unknown_command(details).is_some() => (
+                Kind::Misconfigured,
+                "it is not a sentinel; for a single server, write `redis://`".to_owned(),
+            ),
+            kind => (kind, first_words(details)),
+        }
+    };
+    let (kind, text) = match why {
+        NoMaster::Unknown => (
+            Kind::Misconfigured,
+            format!(
+                "it does not monitor a master named {master:?}; use the name in its `sentinel monitor` line"
+            ),
+        ),
+        NoMaster::Dial(error) if error.kind == DialErrorKind::Refused => said(&error.message),
+        NoMaster::Dial(error) => return connecting(sentinel, tls, error),
+        NoMaster::Call(CallError::Refused(text)) => said(text),
+        NoMaster::Call(CallError::NotSent(why) | CallError::Lost(why)) => (Kind::Unavailable, why.clone()),
+        NoMaster::Call(CallError::Unreadable(why)) => (Kind::Protocol, why.clone()),
+    };
+    BackendError::new(kind, Applied::No, format!("failed to query the sentinel {sentinel}: {text}"))
+}
+
+/// Returns the error to report if no address led to a cluster: the first non-retryable one, or otherwise a summary.
+pub(crate) fn no_cluster(errors: Vec<BackendError>) -> BackendError {
+    final_or_all(errors, "failed to find the cluster's nodes: none responded")
+}
+
+/// Returns the first error that persists when the request is retried, or otherwise a summary of all.
+fn final_or_all(errors: Vec<BackendError>, what: &str) -> BackendError {
+    let each: Vec<_> = errors.iter().map(BackendError::to_string).collect();
+    let all = || BackendError::new(Kind::Unavailable, Applied::No, format!("{what}: {}", each.join("; ")));
+    errors.into_iter().find(|error| !error.is_retryable()).unwrap_or_else(all)
+}
+
+/// Returns the error for a server that did not list the cluster slots.
+pub(crate) fn asking_for_slots(server: &Server, error: &CallError) -> BackendError {
+    let (kind, text) = match error {
+        CallError::Refused(text) if text.contains("cluster support disabled") => {
+            (Kind::Misconfigured, "it is not a cluster node; write `redis://`".to_owned())
+        }
+        CallError::Refused(text) => match classify(text).0 {
+            kind @ Kind::Denied => (kind, first_words(text) + remedy(kind, text)),
+            kind => (kind, first_words(text)),
+        },
+        CallError::NotSent(why) | CallError::Lost(why) => (Kind::Unavailable, why.clone()),
+        CallError::Unreadable(why) => (Kind::Protocol, why.clone()),
+    };
+    BackendError::new(kind, Applied::No, format!("failed to read the cluster slots from {server}: {text}"))
+}
+
+/// Returns the error for a node that reports no slots, since it has not joined a cluster.
+pub(crate) fn without_slots(server: &Server) -> BackendError {
+    let message = format!(
+        "failed to read the cluster slots from {server}: no slots are being served; join the nodes into a \
+         cluster and assign slots to them"
+    );
+    BackendError::new(Kind::Misconfigured, Applied::No, message)
+}
+
 fn plain(what: &str, kind: BackendErrorKind, applied: Applied, why: &str) -> RequestError {
     BackendError::new(kind, applied, format!("failed to {what} on redis: {}", printable(why))).into()
 }
@@ -304,6 +472,8 @@ fn classify(details: &str) -> (BackendErrorKind, Applied) {
     }
 }
 
+const NOT_REDIS: &str = " (is this a Redis server?)";
+const TOO_MANY_CLIENTS: &str = "max number of clients reached";
 const UNKNOWN_COMMAND: &str = " (is the server older than 6.0, or a proxy?)";
 
 /// Returns the command that is unknown to the server. The rest of the text quotes the arguments,

@@ -51,28 +51,19 @@ mod check;
 pub mod client;
 mod clock;
 mod cluster;
+mod connect;
 mod connection;
 mod directory;
 mod error;
-mod info;
 mod keys;
-mod lazy;
 mod ledger;
-mod liveness;
-mod pauses;
 mod pipeline;
-mod plan;
 mod quorum;
 mod route;
-mod rules;
-mod runtime;
 mod script;
 mod script_reply;
-mod secret;
 mod sentinel;
 mod shared;
-mod sync;
-mod topology;
 mod url;
 mod wake;
 
@@ -80,8 +71,7 @@ pub use backend::RedisBackend;
 pub use builder::{Configured, RedisBackendBuilder};
 pub use check::ConnectWarning;
 pub use client::Tls;
-pub use topology::{QuorumAddress, SentinelAddress, Topology};
-pub use url::{Address, SCHEMES};
+pub use url::{Address, QuorumAddress, SCHEMES, SentinelAddress, Topology};
 
 /// Internal functions for fuzzers and trials. They may change in any release.
 #[cfg(feature = "__internal")]

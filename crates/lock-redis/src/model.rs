@@ -2,7 +2,7 @@
 
 use crate::{
     client::Reply,
-    connection::Trust,
+    clock::Trust,
     error::RequestError,
     keys::Keys,
     pipeline::in_full,

@@ -3,11 +3,10 @@
 
 use crate::{
     client::Reply as RawReply,
-    connection::Trust,
+    clock::Trust,
     error::{
         RequestError, misdated_reply, refused_by_script, server_error, unacknowledged, unexpected_reply,
     },
-    rules::ForeignStrings,
 };
 use bytes::Bytes;
 use lock_core::{
@@ -17,6 +16,7 @@ use lock_core::{
         Reply, StoredHold,
     },
     clock::UtcTime,
+    quorum::{Extended, Healed, NodeReply, Vote},
 };
 use std::{ops::Range, str, sync::Arc, time::Duration};
 use tokio::time::Instant;
@@ -41,6 +41,9 @@ pub(crate) const MAX_RESERVE: u32 = 1000;
 
 /// The number of leading parts: the time and the word.
 const HEAD: usize = 2;
+
+/// The number of parts in the reply to one extension.
+const PER_ITEM: usize = 2;
 
 /// The number of parts of a grant, the longest reply.
 const MAX_PARTS: usize = HEAD + 3;
@@ -129,10 +132,10 @@ impl ScriptReply {
         asked.iter().map(of_one).collect()
     }
 
-    /// Fails if the key is a string with an expiry, unless this backend treats such a string as another holder.
-    pub(crate) fn with_foreign_strings(self, strings: ForeignStrings) -> Result<Self, RequestError> {
-        match (self.word(), strings) {
-            ("foreign", ForeignStrings::Refused) => Err(refused_by_script(self.what, FOREIGN)),
+    /// Fails if the key is a string with an expiry.
+    pub(crate) fn without_foreign_strings(self) -> Result<Self, RequestError> {
+        match self.word() {
+            "foreign" => Err(refused_by_script(self.what, FOREIGN)),
             _ => Ok(self),
         }
     }
@@ -166,6 +169,10 @@ impl ScriptReply {
 
     pub(crate) fn number(&self, at: usize) -> Result<u64, RequestError> {
         self.part(HEAD + at).and_then(number).ok_or_else(|| unexpected_reply(self.what))
+    }
+
+    pub(crate) fn count(&self, at: usize) -> Result<u32, RequestError> {
+        u32::try_from(self.number(at)?).map_err(|_| self.unexpected())
     }
 
     fn signed(&self, at: usize) -> Result<i64, RequestError> {
@@ -267,6 +274,62 @@ impl ScriptReply {
             "changed" => Ok(ForceReleased::HolderChanged),
             _ => Err(unexpected_reply(self.what)),
         })
+    }
+
+    pub(crate) fn vote(self) -> Result<NodeReply<Vote>, RequestError> {
+        self.of_node(|| match (self.word(), self.len()) {
+            ("granted", 1) => Ok(Vote::Granted),
+            ("busy", 4) => Ok(Vote::Busy {
+                remaining: self.remaining(1)?,
+                counter: self.number(2)?,
+                holder: self.text(3)?.to_owned(),
+            }),
+            ("stale", 2) => Ok(Vote::Stale { counter: self.number(1)? }),
+            ("clock", 1) => Ok(Vote::ClockOff),
+            ("quarantined", 1) => Ok(Vote::Quarantined),
+            ("late", 1) => Ok(Vote::Late),
+            _ => Err(unexpected_reply(self.what)),
+        })
+    }
+
+    pub(crate) fn healed(self) -> Result<NodeReply<Healed>, RequestError> {
+        self.of_node(|| match (self.word(), self.len()) {
+            ("set", 1) => Ok(Healed::Set),
+            ("busy", 1) => Ok(Healed::Busy),
+            ("late", 1) => Ok(Healed::Late),
+            _ => Err(unexpected_reply(self.what)),
+        })
+    }
+
+    /// Returns the replies to this many extensions, in order.
+    pub(crate) fn extended(
+        self,
+        items: usize,
+    ) -> Result<Vec<Result<NodeReply<Extended>, RequestError>>, RequestError> {
+        if self.word() != "extended" || self.len() != 1 + PER_ITEM * items {
+            return Err(self.unexpected());
+        }
+        let answer = |item: usize| {
+            let at = 1 + PER_ITEM * item;
+            self.of_node(|| match self.text(at)? {
+                "extended" => Ok(Extended::Extended),
+                "gone" => Ok(Extended::Gone),
+                "late" => Ok(Extended::Late),
+                "refused" => Err(refused_by_script(self.what, self.text(at + 1)?)),
+                "error" => Err(server_error(self.what, self.text(at + 1)?)),
+                _ => Err(unexpected_reply(self.what)),
+            })
+        };
+        Ok((0..items).map(answer).collect())
+    }
+
+    /// Adds the node's time and its age, which is the first part of the reply.
+    fn of_node<T>(
+        &self,
+        read: impl FnOnce() -> Result<T, RequestError>,
+    ) -> Result<NodeReply<T>, RequestError> {
+        let Reply { now, outcome: (age, outcome), .. } = self.outcome(|| Ok((self.number(0)?, read()?)))?;
+        Ok(NodeReply { now, age: Duration::from_micros(age), outcome })
     }
 }
 

@@ -1,4 +1,5 @@
-//! State shared by the requests to one server: its connections, its clock, and warnings that are logged once.
+//! One server, as its requests share it: its connections, its clock, the rules of the backend, and warnings that are
+//! logged once.
 
 use crate::{
     client::{Client, PubSub, Server},
@@ -6,14 +7,16 @@ use crate::{
     cluster::Redirection,
     connection::{Delivery, ManagedConnection, ReplaceReason},
     error::RequestError,
-    quorum,
-    rules::Rules,
+    quorum::Place,
     script::Script,
     script_reply::ScriptReply,
     wake::Subscriptions,
 };
 use lock_core::{LockName, backend::Submission};
-use std::sync::{Once, OnceLock, Weak};
+use std::{
+    sync::{Once, OnceLock, Weak},
+    time::Duration,
+};
 use tokio::time::Instant;
 
 /// One server, as the backend and its request task use it.
@@ -30,10 +33,43 @@ pub(crate) struct Shared<C: Client> {
     /// The membership in a cluster, if this is a node of one.
     pub(crate) cluster: Option<Membership>,
     /// The place in a quorum, if this is a node of one.
-    pub(crate) place: OnceLock<quorum::Membership>,
+    pub(crate) place: OnceLock<Place>,
     /// Ensures that the warning about foreign counters is logged only once. In a fleet that shares fenced locks with
     /// Redisson, it applies to every name.
     foreign_counters: Once,
+}
+
+/// The settings for operations, which are the same for all servers of a backend.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rules {
+    /// The retention for locks that do not set their own.
+    pub(crate) retention: Option<Duration>,
+    pub(crate) foreign_strings: ForeignStrings,
+    pub(crate) releases: Releases,
+    pub(crate) channels: Channels,
+}
+
+/// The channels of wake-ups in a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Channels {
+    /// Sharded ones if every master has them.
+    Sharded,
+    Plain,
+}
+
+/// The commands of the usual release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Releases {
+    /// `HDEL` and `PUBLISH`, which the server executes in this order.
+    ByCommands,
+    ByScript,
+}
+
+/// The treatment of a lock name whose key holds a string with an expiry, as other lock implementations store it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ForeignStrings {
+    Refused,
+    Busy,
 }
 
 /// The membership of a node in its cluster.
@@ -158,7 +194,11 @@ impl<C: Client> Shared<C> {
         reply: ScriptReply,
         is_acknowledged: bool,
     ) -> Result<ScriptReply, RequestError> {
-        reply.with_foreign_strings(self.rules.foreign_strings)?.kept_by_replicas(is_acknowledged)
+        let reply = match self.rules.foreign_strings {
+            ForeignStrings::Refused => reply.without_foreign_strings()?,
+            ForeignStrings::Busy => reply,
+        };
+        reply.kept_by_replicas(is_acknowledged)
     }
 
     /// Leaves a server that is no longer the master.

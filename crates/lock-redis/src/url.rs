@@ -1,18 +1,17 @@
-//! Parsing of addresses. A URL becomes a server, a login and TLS settings, or an error that describes the problem. The
-//! error never quotes the URL, which may contain a password.
+//! Addresses of Redis deployments, and their parsing. A URL becomes a deployment, a login and TLS settings, or an error
+//! that describes the problem. The error never quotes the URL, which may contain a password.
 
-mod several;
-
-use crate::{
-    client::{Credentials, Endpoint, Server, Tls},
-    topology::Topology,
-};
-use lock_core::LockError;
+use crate::client::{Credentials, Endpoint, Server, Tls};
+use lock_core::{LockError, quorum::MAX_CLOCK_DISTANCE};
 use percent_encoding::percent_decode_str;
+use std::time::Duration;
 use url::{Host, Url};
 
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
+
+/// The size of the smallest quorum that survives the loss of a node.
+const MIN_NODES: usize = 3;
 
 /// The schemes that [`Address::parse`] accepts.
 pub const SCHEMES: [&str; 11] = [
@@ -68,6 +67,47 @@ pub struct Address {
     pub tls: Option<Tls>,
 }
 
+/// The deployment behind an [`Address`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Topology {
+    /// One server.
+    Standalone(Endpoint),
+    /// The master reported by the sentinels. If another server is promoted, the connections move to
+    /// it.
+    Sentinel(SentinelAddress),
+    /// A cluster, given by some of its nodes. The others are discovered through them.
+    Cluster(Vec<Server>),
+    /// Independent servers that decide by majority; see
+    /// [`connect_quorum`](crate::RedisBackendBuilder::connect_quorum).
+    Quorum(QuorumAddress),
+}
+
+/// The nodes and settings of a quorum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuorumAddress {
+    /// The nodes, each an independent master.
+    pub nodes: Vec<Endpoint>,
+    /// The longest lease, which must be the same on all clients. `None` means 30 s.
+    pub max_lease: Option<Duration>,
+    /// `true` declares that no node loses a write that it has acknowledged; see
+    /// [`Member::durable`](lock_core::quorum::Member::durable).
+    pub durable: bool,
+}
+
+/// Sentinels and the master they monitor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentinelAddress {
+    /// The sentinels.
+    pub sentinels: Vec<Server>,
+    /// The name of the master, as in the `sentinel monitor` line of the sentinels' configuration.
+    pub master: String,
+    /// The login for the sentinels. The master has a separate login.
+    pub credentials: Credentials,
+    /// The database on the master. `None` means database 0.
+    pub database: Option<u8>,
+}
+
 impl Address {
     /// Parses a URL and reads the PEM files that it names.
     ///
@@ -75,42 +115,38 @@ impl Address {
     /// [`LockErrorKind::InvalidUrl`](lock_core::LockErrorKind::InvalidUrl) if the URL is malformed, or if a file that
     /// it names cannot be read. The text says what to change. It never contains the URL, which may include a password.
     pub fn parse(url: &str) -> Result<Self, LockError> {
-        parse(url)
-    }
-}
-
-fn parse(text: &str) -> Result<Address, LockError> {
-    // The URL parser's error may quote the text.
-    if text.trim().is_empty() {
-        return Err(refused("it is empty; write `redis://host:port`"));
-    }
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return Err(refused(
-            "it has no scheme; write `redis://` before the host and port, for example `redis://localhost:6379`",
-        ));
-    };
-    match scheme.to_ascii_lowercase().as_str() {
-        scheme @ ("redis-sentinel" | "rediss-sentinel") => return several::sentinel(scheme, rest),
-        scheme @ ("redis-cluster" | "rediss-cluster") => return several::cluster(scheme, rest),
-        scheme @ ("redlock" | "redlocks") => return several::quorum(scheme, rest),
-        _ => {}
-    }
-    let url = single(text)?;
-    match url.scheme() {
-        "redis" | "valkey" => {
-            let [] = options(&url, [])?;
-            tcp(&url, None)
+        // The URL parser's error may quote the text.
+        if url.trim().is_empty() {
+            return Err(refused("it is empty; write `redis://host:port`"));
         }
-        "rediss" | "valkeys" => {
-            let tls = tls(options(&url, TLS_OPTIONS)?)?;
-            tcp(&url, Some(tls))
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err(refused(
+                "it has no scheme; write `redis://` before the host and port, for example `redis://localhost:6379`",
+            ));
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            scheme @ ("redis-sentinel" | "rediss-sentinel") => return sentinel(scheme, rest),
+            scheme @ ("redis-cluster" | "rediss-cluster") => return cluster(scheme, rest),
+            scheme @ ("redlock" | "redlocks") => return quorum(scheme, rest),
+            _ => {}
         }
-        "redis+unix" => unix(&url),
-        "unix" => Err(refused("unknown scheme; write `redis+unix:///path/of/socket`")),
-        _ => Err(refused(
-            "unknown scheme; use `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster`, `redlock`, or \
-             a TLS variant of these",
-        )),
+        let url = single(url)?;
+        match url.scheme() {
+            "redis" | "valkey" => {
+                let [] = options(&url, [])?;
+                tcp(&url, None)
+            }
+            "rediss" | "valkeys" => {
+                let tls = tls(options(&url, TLS_OPTIONS)?)?;
+                tcp(&url, Some(tls))
+            }
+            "redis+unix" => unix(&url),
+            "unix" => Err(refused("unknown scheme; write `redis+unix:///path/of/socket`")),
+            _ => Err(refused(
+                "unknown scheme; use `redis`, `rediss`, `redis+unix`, `redis-sentinel`, `redis-cluster`, `redlock`, or \
+                 a TLS variant of these",
+            )),
+        }
     }
 }
 
@@ -226,6 +262,147 @@ fn options<const N: usize>(url: &Url, known: [&str; N]) -> Result<[Option<String
 
 fn refused(why: &str) -> LockError {
     LockError::invalid_url(why)
+}
+
+/// Parses `[user:password@]host[:port],…/master[/database][?options]`, the part after the scheme.
+fn sentinel(scheme: &str, text: &str) -> Result<Address, LockError> {
+    let Several { servers, credentials: at_master, path, query } =
+        Several::read(scheme, text, SENTINEL_PORT)?;
+    let (master, number) = path.split_once('/').unwrap_or((&path, ""));
+    if master.is_empty() {
+        return Err(refused(
+            "it has no master name; write `redis-sentinel://host,host,host/name`, with the name from the sentinels' \
+             `sentinel monitor` line",
+        ));
+    }
+    let (tls, user, password) = match scheme.starts_with("redis-") {
+        true => {
+            let [user, password] = options(&query, ["sentinel_user", "sentinel_pass"])?;
+            (None, user, password)
+        }
+        false => {
+            let known = ["authority", "certificate", "key", "sentinel_user", "sentinel_pass"];
+            let [authority, certificate, key, user, password] = options(&query, known)?;
+            (Some(tls([authority, certificate, key])?), user, password)
+        }
+    };
+    let address = SentinelAddress {
+        sentinels: servers,
+        master: decoded(master)?,
+        credentials: credentials(user, password)?,
+        database: if number.is_empty() { None } else { Some(database(number)?) },
+    };
+    Ok(Address { topology: Topology::Sentinel(address), credentials: at_master, tls })
+}
+
+/// Parses `[user:password@]host[:port],…[/][?options]`, the part after the scheme.
+fn cluster(scheme: &str, text: &str) -> Result<Address, LockError> {
+    let Several { servers, credentials, path, query } = Several::read(scheme, text, PORT)?;
+    if !path.is_empty() {
+        return Err(refused("a cluster has only one database; remove the path after the hosts"));
+    }
+    let tls = match scheme.starts_with("redis-") {
+        true => {
+            let [] = options(&query, [])?;
+            None
+        }
+        false => Some(tls(options(&query, TLS_OPTIONS)?)?),
+    };
+    Ok(Address { topology: Topology::Cluster(servers), credentials, tls })
+}
+
+/// Parses `[user:password@]host[:port],…[/database][?options]`, the part after the scheme.
+fn quorum(scheme: &str, text: &str) -> Result<Address, LockError> {
+    let Several { servers, credentials, path, query } = Several::read(scheme, text, PORT)?;
+    if servers.len() < MIN_NODES {
+        return Err(refused("a quorum needs at least three nodes; write `redlock://host,host,host`"));
+    }
+    if (1..servers.len()).any(|at| servers[..at].contains(&servers[at])) {
+        return Err(refused("duplicate node; each quorum node must be a separate server"));
+    }
+    let (tls, max_lease, durable) = match scheme {
+        "redlock" => {
+            let [max_lease, durable] = options(&query, ["max_lease", "durable"])?;
+            (None, max_lease, durable)
+        }
+        _ => {
+            let known = ["authority", "certificate", "key", "max_lease", "durable"];
+            let [authority, certificate, key, max_lease, durable] = options(&query, known)?;
+            (Some(tls([authority, certificate, key])?), max_lease, durable)
+        }
+    };
+    let database = if path.is_empty() { None } else { Some(database(&path)?) };
+    let address = QuorumAddress {
+        nodes: servers.into_iter().map(|server| Endpoint { server, database }).collect(),
+        max_lease: max_lease.as_deref().map(lease).transpose()?,
+        durable: match durable.as_deref() {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return Err(refused("`durable` must be `true` or `false`")),
+        },
+    };
+    Ok(Address { topology: Topology::Quorum(address), credentials, tls })
+}
+
+/// Parses `30s`, `1500ms`, `2m` or `1h`.
+fn lease(text: &str) -> Result<Duration, LockError> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let millis: Option<u64> = match unit {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let lease = millis.and_then(|millis| number.parse::<u64>().ok()?.checked_mul(millis));
+    let lease = lease.map(Duration::from_millis);
+    let lease = lease
+        .ok_or_else(|| refused("`max_lease` is not a duration; write, for example, `30s` or `1500ms`"))?;
+    match lease > MAX_CLOCK_DISTANCE * 4 {
+        true => Ok(lease),
+        false => Err(refused("`max_lease` is too short; it must be more than `4s`")),
+    }
+}
+
+/// The parts of a URL with several hosts.
+struct Several {
+    servers: Vec<Server>,
+    credentials: Credentials,
+    /// The path without its leading slash.
+    path: String,
+    /// A URL that contains only the options.
+    query: Url,
+}
+
+impl Several {
+    fn read(scheme: &str, text: &str, default_port: u16) -> Result<Self, LockError> {
+        let (text, query) = text.split_once('?').unwrap_or((text, ""));
+        let (authority, path) = text.split_once('/').unwrap_or((text, ""));
+        // A `/` in a password would make the rest of it the name of the master, which errors quote.
+        if path.contains('@') {
+            return Err(refused(
+                "it has a `@` after a `/`; percent-encode `/` in the user and password (`%2F`)",
+            ));
+        }
+        let (user, hosts) = match authority.rsplit_once('@') {
+            Some((user, hosts)) => (format!("{user}@"), hosts),
+            None => (String::new(), authority),
+        };
+        let (mut servers, mut credentials) = (Vec::new(), Credentials::default());
+        for host in hosts.split(',') {
+            if host.is_empty() {
+                return Err(refused("it has an empty host, or no host at all"));
+            }
+            let url = single(&format!("{scheme}://{user}{host}"))?;
+            servers.push(server(&url, default_port)?);
+            credentials = login(&url)?;
+        }
+        let query = single(&format!("{scheme}://options?{query}"))?;
+        // This also refuses a `#`.
+        single(&format!("{scheme}://path/{path}"))?;
+        Ok(Self { servers, credentials, path: path.to_owned(), query })
+    }
 }
 
 #[cfg(test)]

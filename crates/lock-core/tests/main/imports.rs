@@ -314,16 +314,7 @@ const CIRCLES: [(&str, &[&[&str]]); 9] = [
     ("lock-fred", &[]),
     ("lock-ledger", &[&["rules/state", "rules/summary"]]),
     ("lock-macros", &[]),
-    (
-        "lock-redis",
-        &[
-            &["backend", "lazy", "ledger/gathering"],
-            &["client/command", "client/mod"],
-            &["cluster/mod", "cluster/node", "cluster/routes"],
-            &["connection/dial", "connection/mod", "connection/supervisor"],
-            &["pipeline/mod", "pipeline/task"],
-        ],
-    ),
+    ("lock-redis", &[&["backend", "connect", "ledger/gathering"], &["pipeline/mod", "pipeline/task"]]),
     ("lock-redis-rs", &[]),
     ("lock-tower", &[&["layer/mod", "typestate"]]),
 ];

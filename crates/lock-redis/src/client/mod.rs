@@ -4,27 +4,25 @@
 //! ended, this crate dials a new one according to its own rules. Scripts, retries, back-off, URLs
 //! and topologies are handled outside the client.
 
-mod command;
 mod endpoint;
 mod error;
-mod events;
-mod login;
-mod reply;
+mod message;
 #[cfg(feature = "__rustls")]
 mod rustls_config;
 mod tls;
 
-pub use command::Command;
 pub use endpoint::{Credentials, Endpoint, Server};
+pub(crate) use endpoint::{Login, Provider};
+pub(crate) use error::Secrets;
 pub use error::{CallError, DialError, DialErrorKind};
-pub use events::Events;
-pub(crate) use events::Listener;
-pub(crate) use login::{Login, Provider};
-pub use reply::Reply;
-pub(crate) use reply::printable;
+pub use message::{Command, PubSub, Reply};
+pub(crate) use message::{Info, printable};
 #[cfg(feature = "__rustls")]
 pub use rustls_config::rustls_config;
 pub use tls::{ClientCertificate, Tls, TlsSupport};
+
+use std::{fmt, sync::Arc};
+use tokio::sync::SetOnce;
 
 /// A client library, which opens connections to Redis.
 ///
@@ -55,16 +53,6 @@ pub trait Client: Default + Send + Sync + 'static {
         credentials: &Credentials,
         events: Events,
     ) -> impl Future<Output = Result<Self::Connection, DialError>> + Send;
-}
-
-/// The kind of channel that carries wake-ups.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PubSub {
-    /// `SUBSCRIBE`.
-    Plain,
-    /// `SSUBSCRIBE`, in a cluster with Redis 7 or later. Each channel belongs to a slot and
-    /// therefore needs a separate command.
-    Sharded,
 }
 
 /// A connection to one server. It closes when dropped.
@@ -107,4 +95,56 @@ pub trait Connection: Send + Sync + 'static {
         kind: PubSub,
         channels: Vec<String>,
     ) -> impl Future<Output = Result<(), CallError>> + Send;
+}
+
+/// A sink to which a connection reports its messages and its end. Dropping the sink also reports the end.
+///
+/// No method blocks.
+pub struct Events {
+    /// The reason for the end.
+    end: Arc<SetOnce<String>>,
+    listener: Option<Arc<dyn Listener>>,
+}
+
+/// A receiver of a connection's messages.
+pub(crate) trait Listener: Send + Sync {
+    fn message(&self, channel: &str);
+    fn missed(&self);
+}
+
+impl Events {
+    pub(crate) fn new(end: Arc<SetOnce<String>>, listener: Option<Arc<dyn Listener>>) -> Self {
+        Self { end, listener }
+    }
+
+    /// Reports a message on a channel. The content is ignored.
+    pub fn message(&self, channel: &str) {
+        if let Some(listener) = &self.listener {
+            listener.message(channel);
+        }
+    }
+
+    /// Reports that messages were dropped because they arrived faster than they were read.
+    pub fn missed(&self) {
+        if let Some(listener) = &self.listener {
+            listener.missed();
+        }
+    }
+
+    /// Reports the end of the connection and its reason.
+    pub fn ended(self, reason: impl Into<String>) {
+        let _ = self.end.set(reason.into());
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        let _ = self.end.set("dropped by the client".to_owned());
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
 }

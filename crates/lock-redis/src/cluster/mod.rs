@@ -13,38 +13,36 @@
 //! ends because of it. `CLUSTERDOWN` is treated like a lost connection, since a client library may
 //! return it for all requests in progress. lock-core repeats the requests that are safe to repeat.
 
-mod discover;
-mod node;
-mod redirect;
+mod connect;
 mod routes;
 mod slots;
-mod task;
 
+pub(crate) use connect::Settings;
 pub(crate) use slots::{Redirection, slot_of};
 
 use crate::{
-    check::{self, Checked, ConnectWarning, Expected, LateNode},
-    client::{Client, Login, PubSub, Server},
-    clock::ServerClock,
-    connection::{Dialer, ManagedConnection, Purpose, Stragglers, Target},
-    error::{self, RequestError, is_refusal, runtime_ended, while_connecting},
+    check::ConnectWarning,
+    client::{Client, Command, PubSub, Server},
+    connection::{Delivery, between, jittered},
+    error::{self, RequestError, runtime_ended, unserved},
     keys::Keys,
-    pipeline::{fail_as_ended, slot},
-    rules::{Channels, Rules},
+    pipeline::{Submissions, alone, complete, fail_as_ended, is_worth_sending, leave_out, slot},
     script::Script,
     script_reply::ScriptReply,
     shared::{OtherNodes, Redirected, Shared},
-    sync::lock,
-    wake::Subscriptions,
 };
-use futures_util::future::{join_all, try_join_all};
+use connect::Masters;
+use futures_util::{
+    future::{join_all, try_join_all},
+    stream::{FuturesUnordered, StreamExt},
+};
 use lock_core::{
+    __private::lock,
     LockName,
     backend::{BackendError, Submission, SubscriberId, WakeListener},
     clock::UtcTime,
 };
-use node::{Node, Part};
-use routes::Routes;
+use routes::{Node, Routes};
 use slots::View;
 use std::{
     sync::{Arc, Mutex, Weak},
@@ -53,17 +51,24 @@ use std::{
 use tokio::{
     sync::{Notify, mpsc},
     task::JoinHandle,
+    time::{Instant, sleep, timeout},
 };
 
-/// The settings that all nodes share.
-pub(crate) struct Settings<C> {
-    pub(crate) client: Arc<C>,
-    pub(crate) seeds: Vec<Server>,
-    pub(crate) login: Login,
-    /// The time limit of each dial.
-    pub(crate) limit: Duration,
-    pub(crate) rules: Rules,
-}
+/// The maximum time between two reads of the slots.
+const MAX_READ_INTERVAL: Duration = Duration::from_secs(10);
+/// The minimum time between two reads, and the interval during a failover.
+const MIN_READ_INTERVAL: Duration = Duration::from_millis(200);
+/// The maximum number of nodes queried concurrently.
+const ASKED: usize = 7;
+/// The time limit for their replies.
+const SLOTS_ANSWER: Duration = Duration::from_millis(500);
+/// The pause between two attempts while the nodes disagree or the keys of a slot are on two nodes.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(40));
+/// The number of redirections followed without a pause. Further ones are followed with pauses, since
+/// two nodes may redirect to each other.
+const AT_ONCE: usize = 2;
+/// The time limit for requests without their own limit.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A cluster's handle. Dropping it ends the cluster's task.
 pub(crate) struct ClusterHandle<C: Client> {
@@ -84,107 +89,24 @@ pub(crate) struct Cluster<C: Client> {
 }
 
 impl<C: Client> ClusterHandle<C> {
-    /// Finds the nodes, connects to all masters at once and checks each of them. One answer is enough: the masters that
-    /// are out of reach are dialled until they answer, and are checked then.
+    /// Connects to all masters and checks each of them.
     pub(crate) async fn connect(settings: Settings<C>) -> Result<(Self, Vec<ConnectWarning>), BackendError> {
-        let view = discover::by_seeds(&settings).await?;
-        let (look, stragglers) = (Arc::new(Notify::new()), Stragglers::after(1));
-        let opening = view.servers().map(async |server| {
-            let dialer = Arc::new(settings.dialer(server, &look, None));
-            let opening = Opened::open(dialer.clone());
-            (server, stragglers.limit(opening, || dialer.nobody_answers(None)).await)
-        });
-        let opened = join_all(opening.map(Box::pin)).await;
-        let errors = || opened.iter().filter_map(|(_, opened)| opened.as_ref().err());
-        let mut answered = opened.iter().filter_map(|(_, opened)| opened.as_ref().ok());
-        let is_sharded = settings.rules.channels == Channels::Sharded && answered.all(Opened::is_sharded);
-        if errors().count() == opened.len() || errors().any(|error| is_refusal(&error)) {
-            return Err(error::no_cluster(errors().cloned().collect()));
-        }
-        let pubsub = if is_sharded { PubSub::Sharded } else { PubSub::Plain };
-
-        let checking = opened.into_iter().map(async |(server, opened)| {
-            let checked = async { opened?.checked(pubsub, &look, view.reserved_name(server)).await };
-            (server, checked.await)
-        });
-        let (mut warnings, mut parts) = (Vec::new(), Vec::new());
-        for (server, checked) in join_all(checking.map(Box::pin)).await {
-            let (part, new) = match checked {
-                Ok(checked) => checked,
-                Err(error) if is_refusal(&&error) => return Err(error),
-                Err(error) => {
-                    let (server, keys) = (server.clone(), view.reserved_name(server));
-                    let reason = error.to_string();
-                    let warning = ConnectWarning::NotConnected { server: server.to_string(), reason };
-                    tracing::warn!("{warning}");
-                    (settings.begin(&server, pubsub, &look, Some(keys)), vec![warning])
-                }
-            };
-            parts.push((server.clone(), part));
-            new.into_iter().for_each(|warning| {
-                if !warnings.contains(&warning) {
-                    warnings.push(warning);
-                }
-            });
-        }
+        let look = Arc::new(Notify::new());
+        let Masters { view, pubsub, parts, warnings } = settings.masters(&look).await?;
         let (redirected, redirections) = mpsc::unbounded_channel();
-        let cluster = Arc::new_cyclic(|me| {
+        let cluster = Arc::new_cyclic(|me: &Weak<Cluster<C>>| {
             let nodes =
-                parts.into_iter().map(|(server, part)| Node::new(me.clone(), &settings, server, part));
+                parts.into_iter().map(|(server, part)| Node::new(me.clone(), settings.rules, server, part));
             let routes = Routes::new(nodes.collect(), &view);
             let routes = Mutex::new(routes);
             Cluster { settings, pubsub, routes, look, redirected, me: me.clone() }
         });
-        let task = tokio::spawn(task::run(cluster.clone(), redirections));
+        let task = tokio::spawn(run(cluster.clone(), redirections));
         Ok((Self { cluster, task }, warnings))
     }
 
     pub(crate) fn cluster(&self) -> &Arc<Cluster<C>> {
         &self.cluster
-    }
-}
-
-/// A master that has answered, before its permissions are checked.
-struct Opened<C: Client> {
-    dialer: Arc<Dialer<C>>,
-    connection: ManagedConnection<C>,
-    checked: Checked,
-}
-
-impl<C: Client> Opened<C> {
-    async fn open(dialer: Arc<Dialer<C>>) -> Result<Self, BackendError> {
-        let connection = ManagedConnection::open(dialer.clone(), Purpose::Requests).await?;
-        let check = async {
-            let dialled = connection.connected("connect").await?;
-            check::server(&dialled, Expected::ClusterNode).await
-        };
-        let checked = limited(&dialer, &connection, check).await?;
-        Ok(Self { dialer, connection, checked })
-    }
-
-    fn is_sharded(&self) -> bool {
-        self.checked.is_sharded
-    }
-
-    /// Opens the other connection, and tries every command that locks need with these keys.
-    async fn checked(
-        self,
-        pubsub: PubSub,
-        look: &Arc<Notify>,
-        keys: Keys,
-    ) -> Result<(Part<C>, Vec<ConnectWarning>), BackendError> {
-        let Self { dialer, connection, checked } = self;
-        let subscriptions = Subscriptions::open(dialer.clone(), pubsub, Some(look.clone())).await?;
-        let clock = ServerClock::default();
-        let check = async {
-            match check::rights(&connection, &subscriptions, &clock, keys).await {
-                // The slot is moving.
-                Err(error) if error.redirection().is_some() => Ok(()),
-                checked => checked.map_err(while_connecting),
-            }
-        };
-        limited(&dialer, &connection, check).await?;
-        Ok(((connection, subscriptions, clock), checked.warnings))
     }
 }
 
@@ -204,14 +126,33 @@ impl<C: Client> Cluster<C> {
         }
     }
 
-    /// Runs a script on the node that serves its keys.
+    /// Runs a script on the node that serves its keys, and follows redirections until the time limit.
     pub(crate) async fn run(
         &self,
         script: &'static Script,
         keys: &[String],
         arguments: &[String],
     ) -> Result<ScriptReply, RequestError> {
-        redirect::run(self, script, keys, arguments).await
+        let (slot, begin) = (keys.first().map_or(0, |key| slot_of(key)), Instant::now());
+        let mut next = self.owner(slot).map(|node| (node, Delivery::Plain));
+        let mut redirection = Redirection::TryAgain;
+        let mut by = None;
+        for followed in 0.. {
+            if let Some((node, delivery)) = &next {
+                let sent = Instant::now();
+                let reply = script.run_on(&node.shared.connection, *delivery, keys, arguments).await;
+                node.shared.observe(sent, std::slice::from_ref(&reply));
+                match reply.as_ref().err().and_then(RequestError::redirection) {
+                    Some(again) => (redirection, by) = (again.clone(), Some(node.server.clone())),
+                    None => return reply,
+                }
+            }
+            if begin.elapsed() > PATIENCE {
+                break;
+            }
+            next = self.next(slot, &redirection, by.as_ref(), followed).await;
+        }
+        Err(unserved(script.name))
     }
 
     /// Returns the estimated time of the node that serves a key, if known.
@@ -281,7 +222,7 @@ impl<C: Client> Cluster<C> {
     fn node(&self, server: &Server, keys: impl FnOnce() -> Option<Keys>) -> Arc<Node<C>> {
         lock(&self.routes).node(server, || {
             let part = self.settings.begin(server, self.pubsub, &self.look, keys());
-            Node::new(self.me.clone(), &self.settings, server.clone(), part)
+            Node::new(self.me.clone(), self.settings.rules, server.clone(), part)
         })
     }
 
@@ -304,36 +245,72 @@ impl<C: Client> Cluster<C> {
         // Dropped outside the mutex, since this ends their tasks.
         drop(retired);
     }
-}
 
-/// Runs a check of a node within the time limit for a dial.
-async fn limited<C: Client, T>(
-    dialer: &Dialer<C>,
-    connection: &ManagedConnection<C>,
-    check: impl Future<Output = Result<T, BackendError>>,
-) -> Result<T, BackendError> {
-    let checked = tokio::time::timeout(dialer.limit, Box::pin(check)).await;
-    checked.unwrap_or_else(|_| Err(dialer.nobody_answers(connection.server().as_ref())))
-}
-
-impl<C: Client> Settings<C> {
-    /// Starts connecting to a node, which is checked when it answers.
-    fn begin(&self, server: &Server, pubsub: PubSub, look: &Arc<Notify>, keys: Option<Keys>) -> Part<C> {
-        let dialer = Arc::new(self.dialer(server, look, Some(LateNode::new(pubsub, keys))));
-        let connection = ManagedConnection::begin(dialer.clone(), Purpose::Requests);
-        let subscriptions = Subscriptions::begin(dialer, pubsub, Some(look.clone()));
-        (connection, subscriptions, ServerClock::default())
+    /// Queries some nodes and returns the view shared by more than half of the replies. A node that was
+    /// down and does not yet know its successor is therefore outvoted.
+    async fn slots(&self) -> Option<View> {
+        let nodes = self.nodes();
+        let connected = nodes.iter().filter(|node| node.shared.connection.is_up()).take(ASKED);
+        let questions = connected.map(async |node| {
+            let call = node.shared.connection.call("read the cluster slots", Command::cluster_slots());
+            View::read(&timeout(SLOTS_ANSWER, call).await.ok()?.ok()?, &node.server)
+        });
+        let views: Vec<_> = join_all(questions).await.into_iter().flatten().collect();
+        if views.is_empty() {
+            return self.settings.slots().await.ok();
+        }
+        let votes = |view: &View| views.iter().filter(|other| *other == view).count();
+        views.iter().find(|view| 2 * votes(view) > views.len()).cloned()
     }
 
-    fn dialer(&self, server: &Server, lost: &Arc<Notify>, admission: Option<LateNode>) -> Dialer<C> {
-        let endpoint = crate::client::Endpoint { server: server.clone(), database: None };
-        Dialer {
-            client: self.client.clone(),
-            target: Target::Fixed(endpoint),
-            login: self.login.clone(),
-            limit: self.limit,
-            lost: Some(lost.clone()),
-            admission: admission.map(|node| Box::new(node) as _),
+    /// Sends an operation to the nodes to which it is redirected, until one serves it or its caller is gone.
+    async fn follow(&self, redirected: Redirected) {
+        let Redirected { submission, mut redirection, mut by } = redirected;
+        let (slot, begin) = (slot(submission.operation()), Instant::now());
+        // Dropping this completes the operation with an unknown outcome.
+        let mut submissions = Submissions::new(vec![submission]);
+        for followed in 0.. {
+            let next = self.next(slot, &redirection, by.as_ref(), followed).await;
+            let [submission] = submissions.as_slice() else { return };
+            let server = next.as_ref().and_then(|(node, _)| node.shared.clock.now());
+            if !is_worth_sending(submission, server, begin.elapsed()) {
+                return leave_out(submissions.take());
+            }
+            let Some((node, delivery)) = next else { continue };
+            let reply = match node.shared.connection.connected("send a request").await {
+                Ok(dialled) => alone(&node.shared, &dialled, submission.operation(), delivery).await,
+                Err(error) => Err(error),
+            };
+            match reply.as_ref().err().and_then(RequestError::redirection).cloned() {
+                Some(again) => (redirection, by) = (again, Some(node.server.clone())),
+                None => {
+                    if let Some(submission) = submissions.take().pop() {
+                        complete(submission, reply);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Returns the next node, after a pause if necessary.
+    async fn next(
+        &self,
+        slot: u16,
+        redirection: &Redirection,
+        by: Option<&Server>,
+        followed: usize,
+    ) -> Option<(Arc<Node<C>>, Delivery)> {
+        if followed >= AT_ONCE || *redirection == Redirection::TryAgain {
+            sleep(between(PAUSE.0, PAUSE.1)).await;
+        }
+        let server = by.and_then(|by| redirection.server(by));
+        match (redirection, server) {
+            (Redirection::Moved { slot, .. }, Some(server)) => {
+                Some((self.moved(*slot, &server), Delivery::Plain))
+            }
+            (Redirection::Ask { .. }, Some(server)) => Some((self.node(&server, || None), Delivery::Asking)),
+            _ => self.owner(slot).map(|node| (node, Delivery::Plain)),
         }
     }
 }
@@ -348,5 +325,41 @@ impl<C: Client> OtherNodes for Cluster<C> {
 
     fn look(&self) {
         self.look.notify_one();
+    }
+}
+
+/// Reads the slots, and sends redirected operations, until the cluster is dropped.
+async fn run<C: Client>(cluster: Arc<Cluster<C>>, mut redirections: mpsc::UnboundedReceiver<Redirected>) {
+    let mut followed = FuturesUnordered::new();
+    let looks = looks(&cluster);
+    tokio::pin!(looks);
+    loop {
+        tokio::select! {
+            redirected = redirections.recv() => match redirected {
+                Some(redirected) => followed.push(cluster.follow(redirected)),
+                None => return,
+            },
+            Some(()) = followed.next() => {}
+            () = &mut looks => return,
+        }
+    }
+}
+
+/// Reads the slots repeatedly, forever.
+async fn looks<C: Client>(cluster: &Cluster<C>) {
+    loop {
+        let is_well = match cluster.slots().await {
+            Some(view) => {
+                cluster.adopt(&view);
+                cluster.is_connected()
+            }
+            None => false,
+        };
+        sleep(jittered(MIN_READ_INTERVAL)).await;
+        let again = if is_well { MAX_READ_INTERVAL } else { MIN_READ_INTERVAL };
+        tokio::select! {
+            () = cluster.look.notified() => {}
+            () = sleep(jittered(again)) => {}
+        }
     }
 }

@@ -1,22 +1,23 @@
-//! The mapping of slots to nodes and the subscriptions: plain data under one mutex.
+//! The nodes of a cluster, the mapping of slots to them, and the subscriptions: plain data under one mutex.
 
-use super::{
-    node::Node,
-    slots::{SLOTS, View, slot_of},
-};
+use super::slots::{SLOTS, View, slot_of};
 use crate::{
     client::{Client, Server},
-    sync::lock,
-    wake::Acknowledgement,
+    clock::ServerClock,
+    connection::ManagedConnection,
+    pipeline::RequestPipeline,
+    shared::{Membership, OtherNodes, Rules, Shared},
+    wake::{Acknowledgement, Subscriptions},
 };
 use lock_core::{
+    __private::lock,
     LockName,
     backend::{BackendError, SubscriberId, WakeListener},
 };
 use std::{
     collections::{HashMap, HashSet},
     ops::RangeInclusive,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 use tokio::time::Instant;
@@ -174,5 +175,49 @@ impl<C: Client> Routes<C> {
         if let Some((node, own)) = node.and_then(|node| node.own(subscriber).map(|own| (node, own))) {
             node.shared.subscriptions.unwatch(own, name);
         }
+    }
+}
+
+/// A node with its own connections, pipeline and clock.
+pub(crate) struct Node<C: Client> {
+    pub(super) server: Server,
+    pub(crate) shared: Arc<Shared<C>>,
+    pub(super) pipeline: RequestPipeline<C>,
+    /// Maps the subscriber ids of the cluster to those of this node's subscriptions.
+    pub(super) subscribers: Mutex<HashMap<SubscriberId, SubscriberId>>,
+    /// The moment since which the node has served no slot.
+    pub(super) unused_since: Mutex<Option<Instant>>,
+}
+
+/// The connections of a node, and its clock.
+pub(super) type Part<C> = (ManagedConnection<C>, Subscriptions<C>, ServerClock);
+
+impl<C: Client> Node<C> {
+    pub(super) fn new(
+        cluster: Weak<dyn OtherNodes>,
+        rules: Rules,
+        server: Server,
+        (connection, subscriptions, clock): Part<C>,
+    ) -> Self {
+        let shared = Shared::new(connection, subscriptions, clock, rules);
+        let shared = Arc::new(shared.node_of(Membership { cluster, server: server.clone() }));
+        let pipeline = RequestPipeline::start(shared.clone());
+        let unused_since = Mutex::new(Some(Instant::now()));
+        Self { server, shared, pipeline, subscribers: Mutex::default(), unused_since }
+    }
+
+    /// Registers a subscriber of the cluster.
+    pub(super) fn attach(&self, subscriber: SubscriberId, listener: Weak<dyn WakeListener>) {
+        let own = self.shared.subscriptions.attach(listener);
+        lock(&self.subscribers).insert(subscriber, own);
+    }
+
+    pub(super) fn forget(&self, subscriber: SubscriberId) {
+        lock(&self.subscribers).remove(&subscriber);
+    }
+
+    /// Returns this node's id for a subscriber of the cluster.
+    pub(super) fn own(&self, subscriber: SubscriberId) -> Option<SubscriberId> {
+        lock(&self.subscribers).get(&subscriber).copied()
     }
 }

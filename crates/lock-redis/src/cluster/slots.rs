@@ -1,6 +1,10 @@
 //! The slots of a cluster: the slot of each key, and the server of each slot.
 
-use crate::client::{Reply, Server};
+use crate::{
+    client::{Reply, Server},
+    keys::Keys,
+};
+use lock_core::backend::ProcessId;
 use std::ops::RangeInclusive;
 
 /// The number of slots in every cluster.
@@ -59,6 +63,25 @@ impl View {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns the masters, each once.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &Server> {
+        let mut servers: Vec<_> = self.ranges().map(|(_, server)| server).collect();
+        servers.sort();
+        servers.dedup();
+        servers.into_iter()
+    }
+
+    /// Returns keys that no lock uses, in a slot of this server.
+    pub(crate) fn reserved_name(&self, server: &Server) -> Keys {
+        loop {
+            let keys = Keys::reserved(&format!("check:{}", ProcessId::random()));
+            let slot = slot_of(&keys.lock);
+            if self.ranges().any(|(slots, owner)| owner == server && slots.contains(&slot)) {
+                return keys;
+            }
+        }
     }
 }
 

@@ -1,21 +1,30 @@
-//! A single dial with the settings of the backend, within its time limit.
+//! Dialling: one dial with the settings of the backend and within its time limit, several servers at once, and the
+//! pauses between two attempts.
 
-use super::{Dialled, Trust, answered};
+use super::dialled::{Dialled, answered};
 use crate::{
-    client::{Client, Command, DialError, DialErrorKind, Endpoint, Events, Listener, Login, Server},
+    client::{
+        Client, Command, Connection, DialError, Endpoint, Events, Info, Listener, Login, Secrets, Server,
+    },
     error,
-    info::Info,
-    liveness::Liveness,
-    secret::Secrets,
     sentinel::Sentinels,
 };
 use futures_util::future::BoxFuture;
 use lock_core::backend::{BackendError, BackendErrorKind};
-use std::{future::pending, pin::pin, sync::Arc, time::Duration};
-use tokio::{
-    sync::{Notify, OnceCell, SetOnce},
-    time::{Instant, timeout_at},
+use std::{
+    future::pending,
+    hash::{BuildHasher, RandomState},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
 };
+use tokio::{
+    sync::{Notify, SetOnce, watch},
+    time::{Instant, sleep, timeout_at},
+};
+
+/// Time limit for the remaining servers after enough have answered.
+const STRAGGLERS: Duration = Duration::from_secs(1);
 
 /// The settings of every dial.
 pub(crate) struct Dialer<C: Client> {
@@ -92,10 +101,7 @@ impl<C: Client> Dialer<C> {
             Ok(Err(error)) => return Err(self.failed(server, &secrets.hide_in_dial(error))),
             Err(_) => return Err(self.failed(server, &DialError::silent(self.limit))),
         };
-        let (liveness, replaced) = (Liveness::default(), SetOnce::new());
-        let (server, accepted) = (endpoint.server, OnceCell::new());
-        let trust = Arc::new(Trust::new(end.clone()));
-        let dialled = Dialled { connection, liveness, trust, end, replaced, secrets, server, accepted };
+        let dialled = Dialled::new(connection, end, secrets, endpoint.server);
         let checks = async {
             if let Purpose::Requests = purpose {
                 dialled.read_clock().await;
@@ -128,7 +134,7 @@ impl<C: Client> Dialer<C> {
 }
 
 /// Checks that the server is a master, because the sentinels' reply may be outdated.
-async fn is_master<T: crate::client::Connection>(dialled: &Dialled<T>) -> Result<(), BackendError> {
+async fn is_master<T: Connection>(dialled: &Dialled<T>) -> Result<(), BackendError> {
     let question = Command::new("INFO", vec!["replication".into()]);
     match answered("read the server info", pin!(dialled.call(question))).await {
         Ok(reply) => match Info::read(reply.text().unwrap_or_default()).get("role") {
@@ -141,9 +147,102 @@ async fn is_master<T: crate::client::Connection>(dialled: &Dialled<T>) -> Result
     }
 }
 
-impl DialError {
-    /// Creates the error for a dial that got no reply within this time.
-    pub(crate) fn silent(limit: Duration) -> Self {
-        Self::new(DialErrorKind::TimedOut, format!("no reply within {limit:?}"))
+/// The time limit of servers that are opened together.
+pub(crate) struct Stragglers {
+    answered: watch::Sender<usize>,
+    enough: usize,
+}
+
+impl Stragglers {
+    pub(crate) fn after(enough: usize) -> Self {
+        Self { answered: watch::Sender::new(0), enough }
+    }
+
+    /// Opens one server. Fails with `late` if enough others answered a while ago.
+    pub(crate) async fn limit<T>(
+        &self,
+        opening: impl Future<Output = Result<T, BackendError>>,
+        late: impl FnOnce() -> BackendError,
+    ) -> Result<T, BackendError> {
+        let too_late = async {
+            let _ = self.answered.subscribe().wait_for(|answered| *answered >= self.enough).await.map(drop);
+            sleep(STRAGGLERS).await;
+        };
+        tokio::select! {
+            biased;
+            opened = Box::pin(opening) => {
+                if opened.is_ok() {
+                    self.answered.send_modify(|answered| *answered += 1);
+                }
+                opened
+            }
+            () = too_late => Err(late()),
+        }
+    }
+}
+
+/// Pauses between attempts, which double up to a limit. They are random within bounds, so processes that lost their
+/// server do not all return to it at the same time.
+#[derive(Debug, Clone)]
+pub(crate) struct Pauses {
+    first: Duration,
+    max: Duration,
+    next: Duration,
+}
+
+impl Pauses {
+    pub(crate) const fn new(first: Duration, max: Duration) -> Self {
+        Self { first, max, next: first }
+    }
+
+    /// Returns the next pause, with jitter.
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (2 * pause).min(self.max);
+        jittered(pause)
+    }
+
+    pub(crate) fn start_over(&mut self) {
+        self.next = self.first;
+    }
+
+    /// Returns `true` if two attempts this far apart belong to the same outage.
+    pub(crate) fn belong_together(&self, apart: Duration) -> bool {
+        apart < 2 * self.max
+    }
+}
+
+/// Returns a random duration between half of `pause` and `pause`.
+pub(crate) fn jittered(pause: Duration) -> Duration {
+    between(pause / 2, pause)
+}
+
+/// Returns a random duration within these bounds.
+pub(crate) fn between(min: Duration, max: Duration) -> Duration {
+    let random = u32::try_from(RandomState::new().hash_one(()) >> 32).unwrap_or(u32::MAX);
+    min + (max - min).mul_f64(f64::from(random) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn pauses_double_up_to_their_limit() {
+        let (first, max) = (Duration::from_millis(200), Duration::from_secs(2));
+        let mut pauses = Pauses::new(first, max);
+        for whole in [200, 400, 800, 1_600, 2_000, 2_000].map(Duration::from_millis) {
+            let pause = pauses.next();
+            assert!(pause >= whole / 2 && pause <= whole, "{pause:?} of {whole:?}");
+        }
+        pauses.start_over();
+        assert!(pauses.next() <= first);
+    }
+
+    #[test]
+    fn pauses_differ_between_processes() {
+        let pauses: BTreeSet<_> = (0..100).map(|_| jittered(Duration::from_secs(1))).collect();
+        assert!(pauses.len() > 90, "{pauses:?}");
     }
 }

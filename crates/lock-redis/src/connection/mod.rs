@@ -1,46 +1,44 @@
 //! A connection that is kept up: requests use the current connection, and a new one is dialled when that one ends or
 //! must be replaced.
 
-mod accepted_node;
 mod dial;
-mod outage;
-mod stragglers;
-mod supervisor;
-mod trust;
+mod dialled;
 
-pub(crate) use accepted_node::AcceptedNode;
-pub(crate) use dial::{Admission, Dialer, Purpose, Target};
-pub(crate) use outage::Outage;
-pub(crate) use stragglers::Stragglers;
-pub(crate) use trust::Trust;
+pub(crate) use dial::{Admission, Dialer, Pauses, Purpose, Stragglers, Target, between, jittered};
+pub(crate) use dialled::{Delivered, Delivery, Dialled, NO_ANSWER_AFTER, ReplaceReason, answered};
 
 use crate::{
-    client::{CallError, Client, Command, Connection, PubSub, Reply, Server},
-    error::{self, RequestError, Unanswered},
-    liveness::Liveness,
-    script_reply::ScriptReply,
-    secret::Secrets,
+    client::{Client, Command, PubSub, Reply, Server},
+    error::{self, RequestError},
 };
-use lock_core::{backend::BackendError, clock::UtcTime};
+use lock_core::{__private::lock, backend::BackendError};
 use std::{
-    pin::{Pin, pin},
-    sync::Arc,
+    convert::Infallible,
+    fmt, future,
+    pin::pin,
+    sync::{Arc, Mutex},
     time::Duration,
 };
-pub(crate) use supervisor::FailedDials;
-use supervisor::Supervisor;
 use tokio::{
-    sync::{OnceCell, SetOnce, watch},
+    sync::watch,
     task::JoinHandle,
-    time::{Instant, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 
 /// The time for which a request waits for a connection that is being dialled.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
-/// The time after which a request fails if it gets no reply while others do. This backs up the
-/// locks' operation timeouts.
-pub(crate) const NO_ANSWER_AFTER: Duration = Duration::from_secs(30);
+/// The bounds of the random pause between the end of a connection and the next dial, and between two failed dials. If a
+/// server returns when a third of a short lease remains, it must be found in time for a renewal.
+const RECONNECT_PAUSE: (Duration, Duration) = (Duration::from_millis(150), Duration::from_millis(250));
+/// The maximum pause after the server refuses a dial. A retry cannot succeed until the login or the server is changed.
+const REFUSED_DIAL_PAUSE: Duration = Duration::from_secs(1);
+/// The pauses between two replacements of open connections. The address may lead to a replica for a
+/// long time. Requests still reach the replica between replacements, so holders notice if it is
+/// promoted.
+const REPLACEMENTS: Pauses = Pauses::new(Duration::from_millis(200), Duration::from_secs(2));
+/// The interval of pings. NATs and firewalls silently forget quiet connections.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// A connection that is dialled again when it ends. Requests fail while there is none; they are never sent twice.
 ///
@@ -54,52 +52,6 @@ pub(crate) struct ManagedConnection<C: Client> {
 
 /// The current connection, if there is one.
 pub(crate) type Current<C> = Option<Arc<Dialled<<C as Client>::Connection>>>;
-
-/// One connection, from its dial to its end.
-pub(crate) struct Dialled<T> {
-    connection: T,
-    liveness: Liveness,
-    pub(crate) trust: Arc<Trust>,
-    /// The reason for the end, set once it has ended.
-    end: Arc<SetOnce<String>>,
-    /// Set when this connection must be replaced although it is still open.
-    replaced: SetOnce<ReplaceReason>,
-    secrets: Secrets,
-    pub(crate) server: Server,
-    /// Set once the server is accepted as a node of a quorum.
-    pub(crate) accepted: OnceCell<AcceptedNode>,
-}
-
-/// The way a command is delivered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivery {
-    Plain,
-    /// `ASKING` precedes it: another node said that this node serves the slot, although it does not own the slot yet.
-    Asking,
-    /// `WAIT` follows it, for this many replicas within this time.
-    Acknowledged {
-        replicas: u32,
-        within: Duration,
-    },
-}
-
-/// The reply to a command.
-pub(crate) struct Delivered {
-    pub(crate) reply: Reply,
-    /// `true` if the required number of replicas acknowledged it.
-    pub(crate) is_acknowledged: bool,
-}
-
-/// The reason why an open connection must be replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ReplaceReason {
-    /// The server has become a replica.
-    ReadOnly,
-    /// The sentinels name another master.
-    NotMaster,
-    /// A subscription failed, and later replies might be attributed to the wrong request.
-    SubscriptionFailed,
-}
 
 impl<C: Client> ManagedConnection<C> {
     /// Dials a connection. Everything that it needs runs on the current runtime.
@@ -134,26 +86,7 @@ impl<C: Client> ManagedConnection<C> {
         unsubscribe: Vec<String>,
     ) -> Result<(), RequestError> {
         let dialled = self.connected("subscribe").await?;
-        let request = async {
-            let adds = async {
-                if subscribe.is_empty() {
-                    Ok(())
-                } else {
-                    dialled.connection.subscribe(kind, subscribe).await
-                }
-            };
-            let removes = async {
-                if unsubscribe.is_empty() {
-                    Ok(())
-                } else {
-                    dialled.connection.unsubscribe(kind, unsubscribe).await
-                }
-            };
-            let (added, removed) = tokio::join!(adds, removes);
-            added.and(removed)
-        };
-        let request = pin!(request);
-        answered("subscribe", pin!(dialled.answer(request))).await
+        answered("subscribe", pin!(dialled.subscribe(kind, subscribe, unsubscribe))).await
     }
 
     /// Pings the server.
@@ -164,14 +97,14 @@ impl<C: Client> ManagedConnection<C> {
     /// Replaces the current connection, if there is one.
     pub(crate) fn replace(&self, reason: ReplaceReason) {
         if let Some(dialled) = &*self.current.borrow() {
-            let _ = dialled.replaced.set(reason);
+            dialled.replace(reason);
         }
     }
 
     /// Replaces the current connection if it leads to another server.
     pub(crate) fn follow(&self, master: &Server) {
         if let Some(dialled) = self.standing().filter(|dialled| dialled.server != *master) {
-            let _ = dialled.replaced.set(ReplaceReason::NotMaster);
+            dialled.replace(ReplaceReason::NotMaster);
         }
     }
 
@@ -224,97 +157,186 @@ impl<C: Client> Drop for ManagedConnection<C> {
     }
 }
 
-impl<T: Connection> Dialled<T> {
-    /// Sends one command at the first poll. The wait for the reply has no time limit, but ends with the connection.
-    pub(crate) async fn call(&self, command: Command) -> Result<Reply, Unanswered> {
-        self.answer(pin!(self.connection.call(command))).await
-    }
+/// Watches the current connection, and dials the next one, forever.
+struct Supervisor<C: Client> {
+    dialer: Arc<Dialer<C>>,
+    purpose: Purpose,
+    current: watch::Sender<Current<C>>,
+    outage: Arc<Outage>,
+}
 
-    /// Sends one command together with the commands that must precede or follow it.
-    pub(crate) async fn deliver(
-        &self,
-        delivery: Delivery,
-        command: Command,
-    ) -> Result<Delivered, Unanswered> {
-        let (reply, is_acknowledged) = match delivery {
-            Delivery::Plain => (self.call(command).await?, true),
-            Delivery::Asking => {
-                let replies = Box::pin(self.pipeline(vec![Command::asking(), command])).await?;
-                (replies.into_iter().next_back().ok_or(Unanswered::ConnectionLost)?, true)
-            }
-            Delivery::Acknowledged { replicas, within } => {
-                let commands = vec![command, Command::wait(replicas, within)];
-                let replies = Box::pin(self.pipeline(commands)).await?;
-                let acknowledged = replies.get(1).and_then(Reply::integer).unwrap_or_default();
-                let reply = replies.into_iter().next().ok_or(Unanswered::ConnectionLost)?;
-                (reply, acknowledged >= i64::from(replicas))
+/// The reason why a connection is given up.
+enum Reason {
+    Ended(String),
+    Replaced(ReplaceReason),
+}
+
+impl<C: Client> Supervisor<C> {
+    async fn run(self, first: Current<C>) {
+        let mut dialled = match first {
+            Some(first) => first,
+            None => {
+                let first = Arc::new(self.dial_until_connected().await);
+                self.current.send_replace(Some(first.clone()));
+                first
             }
         };
-        match reply {
-            Reply::Error(text) => {
-                Err(Unanswered::Failed(self.secrets.hide_in_call(CallError::Refused(text))))
+        let mut pauses = REPLACEMENTS;
+        // The first replacement is immediate.
+        let (mut replaced_at, mut replaceable_at) = (None::<Instant>, Instant::now());
+        loop {
+            let reason = self.watch(&dialled, replaceable_at).await;
+            let asked_at = Instant::now();
+            self.outage.begin(log(&reason));
+            // From here on, requests wait for the next connection.
+            self.current.send_replace(None);
+            if let Some(lost) = &self.dialer.lost {
+                lost.notify_one();
             }
-            reply => Ok(Delivered { reply, is_acknowledged }),
+            // A server that became a replica may still answer requests in progress during this
+            // pause.
+            sleep(reconnect_pause()).await;
+            dialled.close("replaced by another connection");
+            drop(dialled);
+            dialled = Arc::new(self.dial_until_connected().await);
+            if !matches!(reason, Reason::Ended(_)) {
+                if !replaced_at.is_some_and(|before| pauses.belong_together(asked_at - before)) {
+                    pauses.start_over();
+                }
+                let now = Instant::now();
+                // Give the server behind the address some time to become a master.
+                (replaced_at, replaceable_at) = (Some(now), now + pauses.next());
+            }
+            tracing::info!(server = %dialled.server, "reconnected to redis");
+            self.current.send_replace(Some(dialled.clone()));
         }
     }
 
-    /// Decodes the reply of a script that was sent at this time.
-    pub(crate) fn read(
-        &self,
-        what: &'static str,
-        sent: Instant,
-        reply: Reply,
-    ) -> Result<ScriptReply, RequestError> {
-        ScriptReply::read(what, reply, &self.trust, sent)
-    }
-
-    /// Reads the server's clock. Without the permission, the first reply of a script is its first reading.
-    async fn read_clock(&self) {
-        let sent = Instant::now();
-        let Ok(Reply::List(parts)) = self.call(Command::time()).await else { return };
-        let [seconds, micros] = [0, 1].map(|at| parts.get(at)?.integer()?.try_into().ok());
-        if let (Some(seconds), Some(micros)) = (seconds, micros) {
-            let now = Duration::from_secs(seconds) + Duration::from_micros(micros);
-            self.trust.believes(sent, UtcTime::from_micros(0) + now);
-        }
-    }
-
-    /// Sends commands with no other command between them.
-    async fn pipeline(&self, commands: Vec<Command>) -> Result<Vec<Reply>, Unanswered> {
-        self.answer(pin!(self.connection.pipeline(commands))).await
-    }
-
-    /// Waits for the reply to one request, or for the end of the connection.
-    async fn answer<R, F>(&self, request: Pin<&mut F>) -> Result<R, Unanswered>
-    where
-        F: Future<Output = Result<R, CallError>>,
-    {
-        let sent = self.liveness.sent();
-        let answer = tokio::select! {
+    /// Returns once the connection has ended, or must be replaced and may be.
+    async fn watch(&self, dialled: &Dialled<C::Connection>, replaceable_at: Instant) -> Reason {
+        let replaced = async {
+            let reason = dialled.outlived().await;
+            sleep_until(replaceable_at).await;
+            reason
+        };
+        tokio::select! {
             biased;
-            answer = request => answer,
-            _ = self.end.wait() => return Err(Unanswered::ConnectionLost),
-        };
-        match &answer {
-            Err(CallError::NotSent(_)) => {}
-            // This may be the reply to another request.
-            _ if self.trust.is_lost() => return Err(Unanswered::ConnectionLost),
-            Err(CallError::Unreadable(_)) => self.trust.lose("unreadable reply"),
-            // Also ends the other pending requests immediately.
-            Err(CallError::Lost(reason)) => drop(self.end.set(reason.clone())),
-            Ok(_) | Err(CallError::Refused(_)) => sent.heard(),
+            reason = dialled.ended() => Reason::Ended(reason),
+            reason = replaced => Reason::Replaced(reason),
+            never = self.keep_alive(dialled) => match never {},
         }
-        answer.map_err(|error| Unanswered::Failed(self.secrets.hide_in_call(error)))
+    }
+
+    /// Pings at regular intervals. The reply does not matter, since `Liveness` detects a missing one.
+    async fn keep_alive(&self, dialled: &Dialled<C::Connection>) -> Infallible {
+        match self.purpose {
+            Purpose::Requests => loop {
+                sleep(KEEP_ALIVE).await;
+                let _ = timeout(NO_ANSWER_AFTER, dialled.call(Command::ping())).await;
+            },
+            Purpose::Messages(_) => future::pending().await,
+        }
+    }
+
+    /// Dials until a connection is open. A refused login may be corrected while the program is running.
+    async fn dial_until_connected(&self) -> Dialled<C::Connection> {
+        let mut failures = FailedDials::default();
+        loop {
+            match self.dialer.dial(&self.purpose).await {
+                Ok(dialled) => return dialled,
+                Err(error) => sleep(failures.add(&error, &self.outage)).await,
+            }
+        }
     }
 }
 
-/// Limits the time of a request that has no other time limit.
-///
-/// The request is borrowed, because a future that takes another future by value stores it twice.
-pub(crate) async fn answered<R, F>(what: &str, request: Pin<&mut F>) -> Result<R, RequestError>
-where
-    F: Future<Output = Result<R, Unanswered>>,
-{
-    let answer = timeout(NO_ANSWER_AFTER, request).await.unwrap_or(Err(Unanswered::TimedOut));
-    answer.map_err(|error| error.during(what))
+/// The consecutive failures of a dial that is repeated.
+#[derive(Default)]
+pub(crate) struct FailedDials {
+    logged: String,
+}
+
+impl FailedDials {
+    /// Records a failure, and returns the pause before the next dial.
+    pub(crate) fn add(&mut self, error: &BackendError, outage: &Outage) -> Duration {
+        let text = error.to_string();
+        outage.goes_on(text.clone());
+        // Warn only if the error differs from the previous one, however long the outage lasts.
+        if self.logged == text {
+            tracing::debug!(%error, "still failing to connect to redis, retrying");
+        } else {
+            tracing::warn!(%error, "failed to connect to redis, retrying");
+            self.logged = text;
+        }
+        if error.is_retryable() { reconnect_pause() } else { jittered(REFUSED_DIAL_PAUSE) }
+    }
+}
+
+fn reconnect_pause() -> Duration {
+    let (min, max) = RECONNECT_PAUSE;
+    between(min, max)
+}
+
+/// Logs the end of a connection, and returns its reason.
+fn log(reason: &Reason) -> String {
+    match reason {
+        Reason::Ended(reason) => {
+            tracing::warn!(reason, "redis connection lost, reconnecting");
+            format!("the connection was lost: {reason}")
+        }
+        Reason::Replaced(ReplaceReason::Unresponsive) => {
+            tracing::warn!("redis connection unresponsive, reconnecting");
+            "the server did not reply".to_owned()
+        }
+        Reason::Replaced(ReplaceReason::ReadOnly) => {
+            tracing::warn!("redis server became read-only, reconnecting");
+            "the server became read-only".to_owned()
+        }
+        Reason::Replaced(ReplaceReason::NotMaster) => {
+            tracing::warn!("redis sentinels report a different master, reconnecting");
+            "the sentinels report a different master".to_owned()
+        }
+        Reason::Replaced(ReplaceReason::SubscriptionFailed) => {
+            tracing::warn!("redis subscription failed, reconnecting");
+            "a subscription failed".to_owned()
+        }
+    }
+}
+
+/// The time since which there is no connection, and the latest reason. Outdated while there is one.
+pub(crate) struct Outage(Mutex<OutageState>);
+
+struct OutageState {
+    since: Instant,
+    reason: String,
+}
+
+impl Outage {
+    /// Creates the outage of a connection that is dialled for the first time.
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(OutageState { since: Instant::now(), reason: "still connecting".to_owned() }))
+    }
+
+    /// Records the end of a connection.
+    pub(crate) fn begin(&self, reason: String) {
+        *lock(&self.0) = OutageState { since: Instant::now(), reason };
+    }
+
+    /// Records the reason of the latest failed dial.
+    pub(crate) fn goes_on(&self, reason: String) {
+        lock(&self.0).reason = reason;
+    }
+}
+
+impl fmt::Display for Outage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OutageState { since, reason } = &*lock(&self.0);
+        write!(f, "{reason}; for {} s", since.elapsed().as_secs())
+    }
+}
+
+impl fmt::Debug for Outage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }

@@ -1,7 +1,6 @@
 //! Error texts of servers and clients, and their classification.
 
 use super::*;
-use crate::client::{DialError, DialErrorKind};
 
 fn meaning(error: &RequestError) -> (BackendErrorKind, Applied) {
     let error = BackendError::from(error.clone());

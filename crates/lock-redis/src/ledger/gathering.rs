@@ -12,12 +12,12 @@ use crate::{
     route::Route,
     script::{self, Script},
     script_reply::ScriptReply,
-    sync::lock,
 };
 use futures_util::{
     FutureExt,
     future::{BoxFuture, Shared, WeakShared, join_all},
 };
+use lock_core::__private::lock;
 use std::{
     sync::{Arc, Mutex},
     time::Duration,

@@ -1,7 +1,6 @@
 //! The run ledger on Redis. Each operation is one script in one round trip.
 
 mod gathering;
-mod instance;
 mod record;
 
 use crate::{
@@ -23,10 +22,10 @@ use lock_core::{
 use lock_ledger::{
     ABSENT_AFTER, AddReply, AddRequest, AfterAttempt, Attempt, BackfillRequest, CatchUp, ClaimReply,
     ClaimRequest, CommandReply, EndReply, EndRequest, FleetControls, GroupName, GroupSummary, HeartbeatReply,
-    HeartbeatRequest, InstanceDetail, Instances, InstancesFrom, JobCommand, JobDescription, JobId, JobStatus,
-    MAX_BACKFILLS, MAX_BACKFILLS_PER_JOB, MAX_DECLINES, MAX_SCHEDULES, MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS,
-    MAX_TRIGGERS_PER_JOB, OpenRun, OverlapRule, RegisteredJob, Registration, Removal, RemoveReply, RenewRun,
-    RunId, RunLedger, RunRenewal,
+    HeartbeatRequest, Instance, InstanceDetail, Instances, InstancesFrom, JobCommand, JobDescription, JobId,
+    JobStatus, MAX_BACKFILLS, MAX_BACKFILLS_PER_JOB, MAX_DECLINES, MAX_INSTANCE_PAYLOADS, MAX_INSTANCES,
+    MAX_INSTANCES_READ, MAX_SCHEDULES, MAX_TRIGGER_PAYLOADS, MAX_TRIGGERS, MAX_TRIGGERS_PER_JOB, OpenRun,
+    OverlapRule, RegisteredJob, Registration, Removal, RemoveReply, RenewRun, RunId, RunLedger, RunRenewal,
 };
 use record::Record;
 use std::{ops::Range, time::Duration};
@@ -364,15 +363,71 @@ impl<C: Client> RunLedger for RedisBackend<C> {
     }
 
     async fn add(&self, r: AddRequest) -> Result<Reply<AddReply>, BackendError> {
-        instance::add(self, r).await
+        // Reports a missing permission by its name. A process that adds instances may never register a job, which would
+        // report it.
+        self.probe_ledger().await?;
+        let (job, once) = (JobKeys::of(&r.job.group, &r.job.name).job, r.definition.once);
+        let GroupKeys { group, instances, names, changes, payloads, .. } = GroupKeys::of(&r.job.group);
+        let args = vec![
+            r.job.name.to_string(),
+            r.definition.schedule,
+            r.definition.dst,
+            r.payload,
+            once.map_or_else(String::new, |once| once.at.as_millis().to_string()),
+            once.map_or_else(String::new, |once| once.kept.as_millis().to_string()),
+            r.added_by,
+            MAX_INSTANCES.to_string(),
+            MAX_INSTANCE_PAYLOADS.to_string(),
+        ];
+        let keys = vec![job, group, instances, changes, names, payloads];
+        let reply = self.run(&script::LEDGER_ADD, keys, args).await?;
+        let outcome = match reply.word() {
+            "added" => AddReply::Added,
+            "changed" => AddReply::Changed,
+            "unchanged" => AddReply::Unchanged,
+            "already_run" => AddReply::AlreadyRun,
+            "decided" => AddReply::Decided { up_to: UtcTime::from_millis(reply.number(0)?) },
+            "full" => AddReply::Full,
+            "too_large" => AddReply::PayloadsTooLarge,
+            _ => return Err(reply.unexpected().into()),
+        };
+        Ok(Reply::new(reply.now, outcome))
     }
 
     async fn remove(&self, job: JobId, removal: Removal) -> Result<Reply<RemoveReply>, BackendError> {
-        instance::remove(self, &job, removal).await
+        let JobKeys { job: of_job, history } = JobKeys::of(&job.group, &job.name);
+        let GroupKeys { group, instances, names, changes, open, summaries, payloads, .. } =
+            GroupKeys::of(&job.group);
+        let extent = match removal {
+            Removal::KeepRecord => "keep",
+            Removal::Forget => "forget",
+        };
+        let keys = vec![of_job, group, instances, changes, open, history, summaries, payloads, names];
+        let args = vec![job.name.to_string(), extent.to_owned()];
+        let reply = self.run(&script::LEDGER_REMOVE, keys, args).await?;
+        let outcome = match reply.word() {
+            "removed" => RemoveReply::Removed,
+            "unknown" => RemoveReply::Unknown,
+            _ => return Err(reply.unexpected().into()),
+        };
+        Ok(Reply::new(reply.now, outcome))
     }
 
     async fn instance(&self, job: JobId) -> Result<Reply<Option<InstanceDetail>>, BackendError> {
-        instance::read_one(self, &job).await
+        let GroupKeys { instances, payloads, .. } = GroupKeys::of(&job.group);
+        let reply =
+            self.run(&script::LEDGER_INSTANCE, vec![instances, payloads], vec![job.name.to_string()]).await?;
+        let outcome = match reply.word() {
+            "found" => {
+                let payload = reply.text(1)?.to_owned();
+                let instance =
+                    Record::read(reply.text(0)?).and_then(|record| record.instance(job.name.clone()));
+                instance.map(|instance| InstanceDetail { instance, payload })
+            }
+            "unknown" => None,
+            _ => return Err(reply.unexpected().into()),
+        };
+        Ok(Reply::new(reply.now, outcome))
     }
 
     async fn instances(
@@ -380,13 +435,30 @@ impl<C: Client> RunLedger for RedisBackend<C> {
         group: GroupName,
         from: InstancesFrom,
     ) -> Result<Reply<Instances>, BackendError> {
-        instance::read(self, &group, from).await
-    }
-}
-
-impl ScriptReply {
-    fn count(&self, at: usize) -> Result<u32, RequestError> {
-        u32::try_from(self.number(at)?).map_err(|_| self.unexpected())
+        let GroupKeys { group, instances, names, changes, .. } = GroupKeys::of(&group);
+        let keys = vec![group, instances, changes, names];
+        let (known, after) = match from {
+            InstancesFrom::Revision(known) => (known.to_string(), String::new()),
+            InstancesFrom::Name(name) => (String::new(), name.to_string()),
+        };
+        let args = vec![known, after, MAX_INSTANCES_READ.to_string()];
+        let reply = self.run(&script::LEDGER_INSTANCES, keys, args).await?;
+        let outcome = match reply.word() {
+            "unchanged" => Instances::Unchanged,
+            "changed" => {
+                let (instances, removed) = read_instances(&reply, 1)?;
+                Instances::Changed { revision: reply.number(0)?, instances, removed }
+            }
+            "all" => {
+                let next = match reply.text(1)? {
+                    "" => None,
+                    name => Some(LockName::new(name).map_err(|_| reply.unexpected())?),
+                };
+                Instances::All { revision: reply.number(0)?, instances: read_instances(&reply, 2)?.0, next }
+            }
+            _ => return Err(reply.unexpected().into()),
+        };
+        Ok(Reply::new(reply.now, outcome))
     }
 }
 
@@ -397,6 +469,21 @@ fn read_watermarks(reply: &ScriptReply, parts: Range<usize>) -> Result<Vec<Optio
         _ => Ok(Some(UtcTime::from_millis(reply.number(at)?))),
     };
     parts.map(of_one).collect()
+}
+
+/// Decodes the instances of a reply, and the names of those whose definition is missing or cannot be decoded.
+fn read_instances(reply: &ScriptReply, first: usize) -> Result<(Vec<Instance>, Vec<LockName>), RequestError> {
+    let (mut instances, mut removed) = (Vec::new(), Vec::new());
+    for at in (first..reply.len()).step_by(2) {
+        let Ok(name) = LockName::new(reply.text(at)?) else { continue };
+        match Record::read(reply.text(at + 1)?).and_then(|record| record.instance(name.clone())) {
+            Some(instance) => instances.push(instance),
+            None => removed.push(name),
+        }
+    }
+    instances.sort_by(|a, b| a.name.cmp(&b.name));
+    removed.sort();
+    Ok((instances, removed))
 }
 
 /// Decodes the controls' revision in this part, and the fields of the group's hash, which follow it.

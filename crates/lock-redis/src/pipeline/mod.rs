@@ -24,10 +24,10 @@ pub(crate) use exchange::alone;
 pub(crate) use operation::in_full;
 pub(crate) use operation::{Submissions, complete, fail, is_worth_sending, leave_out, millis, slot, what};
 
-use crate::{client::Client, error::runtime_ended, shared::Shared, sync::lock};
+use crate::{client::Client, error::runtime_ended, shared::Shared};
 use call::Call;
 use futures_util::task::AtomicWaker;
-use lock_core::backend::Submission;
+use lock_core::{__private::lock, backend::Submission};
 use operation::contained;
 use queue::Queue;
 use std::sync::{Arc, Mutex};

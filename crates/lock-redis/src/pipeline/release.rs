@@ -15,10 +15,9 @@ use crate::{
     connection::Dialled,
     error::{RequestError, Unanswered, not_woken, unexpected_reply},
     keys,
-    rules::Releases,
     script::RELEASE,
     script_reply::{self, ScriptReply},
-    shared::Shared,
+    shared::{Releases, Shared},
 };
 use futures_util::future::join;
 use lock_core::{

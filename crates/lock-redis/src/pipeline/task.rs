@@ -13,10 +13,12 @@ use crate::{
     connection::{GRACE, NO_ANSWER_AFTER},
     error::runtime_ended,
     shared::Shared,
-    sync::lock,
 };
 use futures_util::{future::BoxFuture, task::AtomicWaker};
-use lock_core::{__private::wake_together, backend::Submission};
+use lock_core::{
+    __private::{lock, wake_together},
+    backend::Submission,
+};
 use std::{
     future::Future,
     pin::Pin,

@@ -2,8 +2,8 @@
 //! respond.
 
 use super::{
-    node::accepted,
-    peers::{Membership, Peers},
+    accepted,
+    peers::{Peers, Place},
 };
 use crate::{
     backend::RedisBackend,
@@ -11,15 +11,12 @@ use crate::{
     check::Expected,
     client::{Client, Command, PubSub, Reply, Server, printable},
     clock::ServerClock,
+    connect::{Settings, current_runtime, one_server},
     connection::{Dialer, ManagedConnection, Purpose, Stragglers, Target},
     error::{is_refusal, misconfigured, named},
-    plan::{Settings, one_server},
     route::{OneServer, Route},
-    rules::{ForeignStrings, Rules},
-    runtime,
-    shared::Shared,
-    topology::{QuorumAddress, Topology},
-    url::Address,
+    shared::{ForeignStrings, Rules, Shared},
+    url::{Address, QuorumAddress, Topology},
     wake::Subscriptions,
 };
 use futures_util::future::join_all;
@@ -34,7 +31,7 @@ use std::sync::Arc;
 struct Candidate<C: Client> {
     server: Server,
     dialer: Arc<Dialer<C>>,
-    place: Membership,
+    place: Place,
 }
 
 /// The settings that all nodes share.
@@ -73,7 +70,7 @@ impl<C: Client> RedisBackendBuilder<C> {
     }
 
     async fn open_quorum(mut self) -> Result<QuorumBackend, LockError> {
-        runtime::current()?;
+        current_runtime()?;
         let (client, login, rules) = (self.checked()?, self.login(), self.rules());
         let Self { address: Address { topology, .. }, connect_timeout: limit, worker, .. } = self;
         let Topology::Quorum(QuorumAddress { nodes, max_lease, durable }) = topology else {
@@ -95,7 +92,7 @@ impl<C: Client> RedisBackendBuilder<C> {
             let (client, login, server) = (client.clone(), login.clone(), endpoint.server.clone());
             let target = Target::Fixed(endpoint);
             let dialer = Dialer { client, target, login, limit, lost: None, admission: None };
-            let place = Membership { peers: peers.clone(), position };
+            let place = Place { peers: peers.clone(), position };
             Candidate { server, dialer: Arc::new(dialer), place }
         });
         let settings = NodeSettings { rules, worker };
@@ -112,20 +109,6 @@ impl<C: Client> RedisBackendBuilder<C> {
             Some(lease) => quorum.max_lease(lease).build(),
             None => quorum.build(),
         }
-    }
-}
-
-impl<C: Client> RedisBackend<C> {
-    /// Connects to `redlock://[user:password@]host[:port],…[/database]` with the defaults of [`RedisBackendBuilder`].
-    ///
-    /// # Errors
-    /// Returns the errors of [`RedisBackendBuilder::from_url`] and
-    /// [`RedisBackendBuilder::connect_quorum`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future closes the connections.
-    pub async fn connect_quorum(url: &str) -> Result<QuorumBackend, LockError> {
-        RedisBackendBuilder::<C>::from_url(url)?.connect_quorum().await
     }
 }
 

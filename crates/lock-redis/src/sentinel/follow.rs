@@ -10,8 +10,7 @@
 use super::Sentinels;
 use crate::{
     client::{Client, Listener, Login, PubSub},
-    connection::{Dialer, ManagedConnection, Purpose, ReplaceReason, Target},
-    pauses::jittered,
+    connection::{Dialer, ManagedConnection, Purpose, ReplaceReason, Target, jittered},
     shared::Shared,
 };
 use std::{sync::Arc, time::Duration};

@@ -10,11 +10,11 @@ pub(crate) use follow::Follower;
 
 use crate::{
     client::{
-        CallError, Client, Command, Connection, Credentials, DialError, Endpoint, Events, Reply, Server,
+        CallError, Client, Command, Connection, Credentials, DialError, Endpoint, Events, Reply, Secrets,
+        Server,
     },
     error::{self, NoMaster},
-    secret::Secrets,
-    topology::SentinelAddress,
+    url::SentinelAddress,
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use lock_core::backend::BackendError;

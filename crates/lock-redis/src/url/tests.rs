@@ -1,5 +1,4 @@
 use super::*;
-use crate::topology::SentinelAddress;
 use lock_core::LockErrorKind;
 use std::time::Duration;
 

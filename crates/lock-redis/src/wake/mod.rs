@@ -1,34 +1,52 @@
-//! Wake-ups: one connection receives the messages for all names.
+//! Wake-ups: one connection receives the messages for all names. A task keeps it subscribed to the desired channels, one
+//! acknowledged batch at a time.
 
 mod state;
-mod tend;
+
+pub(crate) use state::Acknowledgement;
 
 use crate::{
     client::{Client, Listener, PubSub, Server},
-    connection::{Dialer, ManagedConnection, Purpose, ReplaceReason},
-    error::{RequestError, runtime_ended},
+    connection::{Current, Dialer, ManagedConnection, Purpose, ReplaceReason},
+    error::{RequestError, no_answer, runtime_ended},
     keys::channel,
-    sync::lock,
 };
 use lock_core::{
+    __private::lock,
     LockName,
     backend::{BackendError, MissedWakes, SubscriberId, SubscriptionRegistry, WakeListener},
 };
-pub(crate) use state::Acknowledgement;
 use state::{Batch, SubscriptionState};
-use std::sync::{Arc, Mutex, Weak};
-use tokio::{sync::Notify, task::JoinHandle};
+use std::{
+    sync::{Arc, Mutex, Weak},
+    time::Duration,
+};
+use tokio::{
+    sync::{
+        Notify,
+        watch::{Receiver, error::RecvError},
+    },
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+/// The interval of pings on an idle connection. Merely listening does not reveal a dead connection.
+const PING: Duration = Duration::from_secs(5);
+/// The time limit of a batch.
+const BATCH: Duration = Duration::from_secs(2);
+/// The pauses after failed batches.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// The subscriptions of a backend. Dropping it ends their connection.
 pub(crate) struct Subscriptions<C: Client> {
     connection: Arc<ManagedConnection<C>>,
-    shared: Arc<Shared>,
+    wakes: Arc<Wakes>,
     task: JoinHandle<()>,
 }
 
 /// State shared by the connection, the task and the callers. The connection reports its messages to it, so it cannot
 /// own the connection.
-struct Shared {
+struct Wakes {
     kind: PubSub,
     /// Notified when a channel has moved to another server.
     moved: Option<Arc<Notify>>,
@@ -48,27 +66,27 @@ impl<C: Client> Subscriptions<C> {
         kind: PubSub,
         moved: Option<Arc<Notify>>,
     ) -> Result<Self, BackendError> {
-        let shared = Arc::new(Shared::new(kind, moved));
-        let connection = ManagedConnection::open(dialer, Purpose::Messages(shared.clone())).await?;
-        Ok(Self::tended(connection, shared))
+        let wakes = Arc::new(Wakes::new(kind, moved));
+        let connection = ManagedConnection::open(dialer, Purpose::Messages(wakes.clone())).await?;
+        Ok(Self::tended(connection, wakes))
     }
 
     /// Starts without waiting for the connection.
     pub(crate) fn begin(dialer: Arc<Dialer<C>>, kind: PubSub, moved: Option<Arc<Notify>>) -> Self {
-        let shared = Arc::new(Shared::new(kind, moved));
-        let connection = ManagedConnection::begin(dialer, Purpose::Messages(shared.clone()));
-        Self::tended(connection, shared)
+        let wakes = Arc::new(Wakes::new(kind, moved));
+        let connection = ManagedConnection::begin(dialer, Purpose::Messages(wakes.clone()));
+        Self::tended(connection, wakes)
     }
 
-    fn tended(connection: ManagedConnection<C>, shared: Arc<Shared>) -> Self {
+    fn tended(connection: ManagedConnection<C>, wakes: Arc<Wakes>) -> Self {
         let connection = Arc::new(connection);
-        let task = tokio::spawn(tend::run(connection.clone(), shared.clone()));
-        Self { connection, shared, task }
+        let task = tokio::spawn(tend(connection.clone(), wakes.clone()));
+        Self { connection, wakes, task }
     }
 
     /// Returns the kind of the channels.
     pub(crate) fn kind(&self) -> PubSub {
-        self.shared.kind
+        self.wakes.kind
     }
 
     /// Requests another connection.
@@ -82,10 +100,10 @@ impl<C: Client> Subscriptions<C> {
     }
 
     pub(crate) fn attach(&self, signals: Weak<dyn WakeListener>) -> SubscriberId {
-        if self.shared.forget_gone() {
-            self.shared.changed.notify_one();
+        if self.wakes.forget_gone() {
+            self.wakes.changed.notify_one();
         }
-        self.shared.watchers.register_listener(signals)
+        self.wakes.watchers.register_listener(signals)
     }
 
     /// Checks that the user has permission to subscribe.
@@ -108,38 +126,38 @@ impl<C: Client> Subscriptions<C> {
         name: &LockName,
     ) -> Result<Acknowledgement, BackendError> {
         // Both steps happen under one lock. Otherwise the end of another subscription in between could undo this one.
-        let mut state = lock(&self.shared.state);
+        let mut state = lock(&self.wakes.state);
         let acknowledgement = state.want(channel(name), (subscriber, name.clone()))?;
-        self.shared.watchers.subscribe(subscriber, name.clone());
+        self.wakes.watchers.subscribe(subscriber, name.clone());
         Ok(acknowledgement)
     }
 
     /// Takes over a name whose slot moved to this server. All waiters are woken once the channel is subscribed to.
     pub(crate) fn adopt(&self, subscriber: SubscriberId, name: &LockName) {
-        let mut state = lock(&self.shared.state);
+        let mut state = lock(&self.wakes.state);
         state.adopt(channel(name), name.clone());
-        self.shared.watchers.subscribe(subscriber, name.clone());
+        self.wakes.watchers.subscribe(subscriber, name.clone());
     }
 
     /// Drops a name whose slot has moved away from this server, and its channel.
     pub(crate) fn give_up(&self, subscriber: SubscriberId, name: &LockName) {
-        let mut state = lock(&self.shared.state);
-        if self.shared.watchers.unsubscribe(subscriber, name) {
+        let mut state = lock(&self.wakes.state);
+        if self.wakes.watchers.unsubscribe(subscriber, name) {
             state.give_up(&channel(name), name);
         }
     }
 
     /// Wakes the task that adjusts the subscriptions to the desired channels.
     pub(crate) fn changed(&self) {
-        self.shared.changed.notify_one();
+        self.wakes.changed.notify_one();
     }
 
     pub(crate) fn unwatch(&self, subscriber: SubscriberId, name: &LockName) {
-        self.shared.unwatch(&mut lock(&self.shared.state), subscriber, name);
+        self.wakes.unwatch(&mut lock(&self.wakes.state), subscriber, name);
     }
 }
 
-impl Shared {
+impl Wakes {
     fn new(kind: PubSub, moved: Option<Arc<Notify>>) -> Self {
         let (watchers, state, changed) = (SubscriptionRegistry::default(), Mutex::default(), Notify::new());
         Self { kind, moved, watchers, state, changed }
@@ -173,7 +191,7 @@ impl Shared {
     }
 }
 
-impl Listener for Shared {
+impl Listener for Wakes {
     fn message(&self, channel: &str) {
         let names = lock(&self.state).names(channel);
         for name in names {
@@ -189,5 +207,126 @@ impl Listener for Shared {
 impl<C: Client> Drop for Subscriptions<C> {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+/// Runs until the dialling task has ended.
+async fn tend<C: Client>(connection: Arc<ManagedConnection<C>>, wakes: Arc<Wakes>) {
+    let mut changes = connection.changes();
+    let mut failures = 0u32;
+    let mut logged = String::new();
+    let mut missed = false;
+    loop {
+        let pause = match failures {
+            0 => PING,
+            _ => PAUSES[0].saturating_mul(1 << failures.min(4)).min(PAUSES[1]),
+        };
+        let mut fresh = false;
+        tokio::select! {
+            biased;
+            next = next_connection::<C>(&mut changes) => match next {
+                Ok(()) => fresh = true,
+                Err(_) => return,
+            },
+            () = wakes.changed.notified(), if failures == 0 => {}
+            () = sleep(pause) => {}
+        }
+        if fresh {
+            lock(&wakes.state).start_over();
+        }
+        wakes.forget_gone();
+        let adopted = lock(&wakes.state).take_adopted();
+        let settled = settle(&connection, &wakes, &mut logged).await;
+        failures = match settled {
+            Settled::Yes => 0,
+            Settled::Refused | Settled::No => failures + 1,
+        };
+        // Messages sent while there is no subscription are lost. A waiter woken before the subscription exists could
+        // find the lock taken and then miss its release, so waiters are woken once more afterwards. After a refusal,
+        // they are woken only then, because the next connection follows immediately.
+        missed |= fresh || failures > 0 || adopted;
+        let all_stands = missed && failures == 0;
+        if all_stands || failures == 1 && settled == Settled::No {
+            missed &= !all_stands;
+            wakes.wake_all(MissedWakes::Reconnected);
+        }
+    }
+}
+
+/// Returns once there is another connection.
+async fn next_connection<C: Client>(changes: &mut Receiver<Current<C>>) -> Result<(), RecvError> {
+    loop {
+        changes.changed().await?;
+        if changes.borrow_and_update().is_some() {
+            return Ok(());
+        }
+    }
+}
+
+/// The outcome of the batches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Settled {
+    /// All desired channels are subscribed to.
+    Yes,
+    /// The server refused a desired channel. Another connection has been requested.
+    Refused,
+    /// The connection failed.
+    No,
+}
+
+/// Sends batches until all desired channels are subscribed to.
+async fn settle<C: Client>(connection: &ManagedConnection<C>, wakes: &Wakes, logged: &mut String) -> Settled {
+    let mut first = true;
+    loop {
+        let batch = lock(&wakes.state).next_batch();
+        if batch == Batch::default() && !first {
+            if !std::mem::take(logged).is_empty() {
+                tracing::info!("redis wake-ups are available again");
+            }
+            return Settled::Yes;
+        }
+        first = false;
+        let answer = timeout(BATCH, ask(connection, wakes, &batch)).await;
+        match answer.unwrap_or_else(|_| Err(no_answer("subscribe"))) {
+            Ok(()) => lock(&wakes.state).acknowledged(batch),
+            Err(error) => {
+                let is_moved = error.redirection().is_some();
+                if let (true, Some(moved)) = (is_moved, &wakes.moved) {
+                    moved.notify_one();
+                }
+                let retryable = is_moved || error.is_retryable();
+                log(&error, logged);
+                wakes.fail(batch, &error);
+                // A late reply would be treated as the reply to the next batch.
+                connection.replace(ReplaceReason::SubscriptionFailed);
+                return if retryable { Settled::No } else { Settled::Refused };
+            }
+        }
+    }
+}
+
+/// Sends a batch. An empty one is a ping.
+async fn ask<C: Client>(
+    connection: &ManagedConnection<C>,
+    wakes: &Wakes,
+    batch: &Batch,
+) -> Result<(), RequestError> {
+    match batch.subscribe.is_empty() && batch.unsubscribe.is_empty() {
+        true => connection.ping("subscribe").await,
+        false => connection.subscribe(wakes.kind, batch.subscribe.clone(), batch.unsubscribe.clone()).await,
+    }
+}
+
+/// Logs an error as a warning, unless it is the same as the previous one.
+fn log(error: &RequestError, logged: &mut String) {
+    let is_not_connected = error.is_not_connected();
+    let (retryable, error) = (error.is_retryable(), BackendError::from(error.clone()));
+    // The text of the former contains its duration.
+    let text = if is_not_connected { "not connected".to_owned() } else { error.to_string() };
+    if *logged == text {
+        tracing::debug!(%error, retryable, "redis wake-ups are still unavailable");
+    } else {
+        tracing::warn!(%error, retryable, "redis wake-ups are unavailable; waiters poll at least every 5 s");
+        *logged = text;
     }
 }

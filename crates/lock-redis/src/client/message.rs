@@ -1,7 +1,7 @@
-//! A command, which consists of a name and arguments, all of them strings.
+//! The commands that this crate sends, and the replies.
 
-use super::PubSub;
-use std::{borrow::Cow, time::Duration};
+use bytes::Bytes;
+use std::{borrow::Cow, collections::HashMap, str, time::Duration};
 
 /// A command for [`Connection::call`](super::Connection::call).
 ///
@@ -107,4 +107,76 @@ impl Command {
     pub fn into_arguments(self) -> Vec<Cow<'static, str>> {
         self.arguments
     }
+}
+
+/// The kind of channel that carries wake-ups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PubSub {
+    /// `SUBSCRIBE`.
+    Plain,
+    /// `SSUBSCRIBE`, in a cluster with Redis 7 or later. Each channel belongs to a slot and
+    /// therefore needs a separate command.
+    Sharded,
+}
+
+/// A reply or a part of one.
+///
+/// RESP2 has no other types. A client that speaks RESP3 translates the types that have an equivalent here. It returns
+/// [`CallError::Unreadable`](super::CallError::Unreadable) for all others, which no script returns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// The null reply.
+    Nil,
+    /// A number.
+    Integer(i64),
+    /// A string, simple or bulk.
+    Bytes(Bytes),
+    /// An array.
+    List(Vec<Reply>),
+    /// An error inside an array. An error that is the whole reply is a
+    /// [`CallError::Refused`](super::CallError::Refused).
+    Error(String),
+}
+
+impl Reply {
+    /// Returns the text, if this is a UTF-8 string.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Bytes(bytes) => str::from_utf8(bytes).ok(),
+            Self::Nil | Self::Integer(_) | Self::List(_) | Self::Error(_) => None,
+        }
+    }
+
+    /// Returns the number. Scripts send large numbers as text, because Lua's own formatting would lose digits.
+    pub(crate) fn integer(&self) -> Option<i64> {
+        match self {
+            Self::Integer(number) => Some(*number),
+            other => other.text()?.parse().ok(),
+        }
+    }
+}
+
+/// The `name:value` lines of the reply to `INFO`.
+pub(crate) struct Info<'a>(HashMap<&'a str, &'a str>);
+
+impl<'a> Info<'a> {
+    pub(crate) fn read(text: &'a str) -> Self {
+        Self(text.lines().filter_map(|line| line.trim_end().split_once(':')).collect())
+    }
+
+    /// Returns the value of a line, or an empty string if there is no such line.
+    pub(crate) fn get(&self, name: &str) -> &'a str {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+}
+
+/// Escapes the characters that do not print: a server must not control the terminal that shows its errors.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut printed, c| {
+        match c {
+            '\\' | '"' | '\'' => printed.push(c),
+            c => printed.extend(c.escape_debug()),
+        }
+        printed
+    })
 }
