@@ -1,13 +1,13 @@
-//! The fred client. It dials one endpoint and never reconnects.
+//! The fred client, also from an existing configuration. It dials one endpoint and never reconnects.
 
-use crate::{config::address, connection::FredConnection, error};
+use crate::{connection::FredConnection, error};
 use fred::types::{
     Builder, RespVersion,
     config::{Config, Server as FredServer, ServerConfig},
 };
 use lock_core::LockError;
 use lock_redis::{
-    Address, Configured,
+    Address, Configured, SentinelAddress, Topology,
     client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport},
 };
 use std::{fmt, time::Duration};
@@ -132,4 +132,27 @@ impl fmt::Debug for Fred {
         // The configuration is omitted because it may contain a password.
         f.debug_struct("Fred").finish_non_exhaustive()
     }
+}
+
+/// Returns the servers, the login and the database. The TLS settings stay in the configuration.
+fn address(config: &Config) -> Address {
+    let tcp = |server: &FredServer| Server::Tcp { host: server.host.to_string(), port: server.port };
+    let topology = match &config.server {
+        ServerConfig::Centralized { server } => {
+            Topology::Standalone(Endpoint { server: tcp(server), database: config.database })
+        }
+        ServerConfig::Unix { path } => {
+            let server = Server::Unix { path: path.clone() };
+            Topology::Standalone(Endpoint { server, database: config.database })
+        }
+        ServerConfig::Sentinel { hosts, service_name, .. } => Topology::Sentinel(SentinelAddress {
+            sentinels: hosts.iter().map(tcp).collect(),
+            master: service_name.clone(),
+            credentials: Credentials::default(),
+            database: config.database,
+        }),
+        ServerConfig::Clustered { hosts, .. } => Topology::Cluster(hosts.iter().map(tcp).collect()),
+    };
+    let credentials = Credentials { username: config.username.clone(), password: config.password.clone() };
+    Address { topology, credentials, tls: None }
 }

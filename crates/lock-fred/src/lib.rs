@@ -26,11 +26,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
-mod config;
 mod connection;
 mod connector;
 mod error;
-mod reply;
 
 pub use client::Fred;
 pub use connector::Redis;

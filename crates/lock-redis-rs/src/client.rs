@@ -1,12 +1,12 @@
-//! The redis-rs client. It receives an open stream and does not dial.
+//! The redis-rs client, also from an existing one. It receives an open stream and does not dial.
 
-use crate::{config::address, connection::RedisRsConnection, error};
+use crate::{connection::RedisRsConnection, error};
 use lock_core::LockError;
 use lock_redis::{
-    Address, Configured,
-    client::{Client, Credentials, DialError, Endpoint, Events, Server, TlsSupport},
+    Address, Configured, Topology,
+    client::{Client, Credentials, DialError, Endpoint, Events, Server, Tls, TlsSupport},
 };
-use redis::{ProtocolVersion, RedisConnectionInfo};
+use redis::{ConnectionAddr, ProtocolVersion, RedisConnectionInfo};
 use std::fmt;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -19,7 +19,7 @@ pub struct RedisRs {
 
 impl RedisRs {
     #[cfg(feature = "__tls")]
-    fn secure(&mut self, tls: &lock_redis::Tls) -> Result<(), lock_core::backend::BackendError> {
+    fn secure(&mut self, tls: &Tls) -> Result<(), lock_core::backend::BackendError> {
         let config = lock_redis::client::rustls_config(tls)?;
         self.tls = Some(std::sync::Arc::new(config).into());
         Ok(())
@@ -69,7 +69,7 @@ impl Client for RedisRs {
                 let tcp = tcp(host, *port).await.map_err(|error| error::of_io(&error))?;
                 #[cfg(feature = "__tls")]
                 if let Some(tls) = &self.tls {
-                    let stream = crate::tls::secured(tls, host, tcp).await?;
+                    let stream = secured(tls, host, tcp).await?;
                     return RedisRsConnection::open(stream, &login, events).await;
                 }
                 RedisRsConnection::open(tcp, &login, events).await
@@ -78,10 +78,31 @@ impl Client for RedisRs {
     }
 }
 
+impl fmt::Debug for RedisRs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The TLS settings are omitted because they may contain a key.
+        f.debug_struct("RedisRs").finish_non_exhaustive()
+    }
+}
+
 async fn tcp(host: &str, port: u16) -> std::io::Result<TcpStream> {
     let stream = TcpStream::connect((host, port)).await?;
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// Performs the handshake and verifies that the peer is `host`.
+#[cfg(feature = "__tls")]
+async fn secured(
+    tls: &tokio_rustls::TlsConnector,
+    host: &str,
+    tcp: TcpStream,
+) -> Result<tokio_rustls::client::TlsStream<TcpStream>, DialError> {
+    use lock_redis::client::DialErrorKind;
+
+    let name = tokio_rustls::rustls::pki_types::ServerName::try_from(host.to_owned())
+        .map_err(|error| DialError::new(DialErrorKind::Settings, error.to_string()))?;
+    tls.connect(name, tcp).await.map_err(|error| error::of_io(&error))
 }
 
 fn login(endpoint: &Endpoint, credentials: &Credentials) -> RedisConnectionInfo {
@@ -100,9 +121,33 @@ fn login(endpoint: &Endpoint, credentials: &Credentials) -> RedisConnectionInfo 
     login
 }
 
-impl fmt::Debug for RedisRs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The TLS settings are omitted because they may contain a key.
-        f.debug_struct("RedisRs").finish_non_exhaustive()
-    }
+/// Returns the server, the login, the database and the TLS settings.
+fn address(client: &redis::Client) -> Result<Address, LockError> {
+    let info = client.get_connection_info();
+    let tcp = |host: &str, port| Server::Tcp { host: host.to_owned(), port };
+    let (server, tls) = match info.addr() {
+        ConnectionAddr::Tcp(host, port) => (tcp(host, *port), None),
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None } => {
+            (tcp(host, *port), Some(Tls::system()))
+        }
+        ConnectionAddr::TcpTls { insecure: true, .. } => {
+            return Err(LockError::invalid_url("certificates are always verified: remove `#insecure`"));
+        }
+        ConnectionAddr::TcpTls { .. } => {
+            return Err(LockError::invalid_url(
+                "the certificates of a redis-rs client cannot be read: pass them to `RedisBackendBuilder::tls`",
+            ));
+        }
+        ConnectionAddr::Unix(path) => (Server::Unix { path: path.clone() }, None),
+        _ => return Err(LockError::invalid_url("unsupported address type")),
+    };
+    let login = info.redis_settings();
+    let database = u8::try_from(login.db())
+        .map_err(|_| LockError::invalid_url("the database must be a number from 0 to 255"))?;
+    let credentials = Credentials {
+        username: login.username().map(str::to_owned),
+        password: login.password().map(str::to_owned),
+    };
+    let topology = Topology::Standalone(Endpoint { server, database: Some(database) });
+    Ok(Address { topology, credentials, tls })
 }

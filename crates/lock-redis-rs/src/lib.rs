@@ -34,13 +34,9 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
-mod config;
 mod connection;
 mod connector;
 mod error;
-mod reply;
-#[cfg(feature = "__tls")]
-mod tls;
 
 pub use client::RedisRs;
 pub use connector::Redis;
