@@ -208,9 +208,10 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn commands(text: &str, opening: &str) -> BTreeSet<String> {
-        let calls = text.split(opening).skip(1);
-        calls.map(|rest| rest.split('\'').next().expect("a split has a first part").to_owned()).collect()
+    /// Returns the quoted words that follow `opening`, which ends with the quote.
+    fn words_after(text: &str, opening: &str) -> BTreeSet<String> {
+        let rests = text.split(opening).skip(1);
+        rests.map(|rest| rest.split('\'').next().expect("a split has a first part").to_owned()).collect()
     }
 
     #[test]
@@ -224,9 +225,9 @@ mod tests {
         let mut tried = BTreeSet::new();
         for (name, text) in FILES {
             let calls: BTreeSet<_> =
-                ["redis.call('", "redis.pcall('"].into_iter().flat_map(|c| commands(text, c)).collect();
+                ["redis.call('", "redis.pcall('"].into_iter().flat_map(|c| words_after(text, c)).collect();
             match *name {
-                "probe" => tried = commands(text, "try('"),
+                "probe" => tried = words_after(text, "try('"),
                 _ => used.extend(calls),
             }
         }
@@ -250,7 +251,9 @@ mod tests {
         files.remove("shared");
         assert_eq!(files, listed);
         for (name, text) in FILES {
-            let (header, code): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("--"));
+            let lines: Vec<_> = text.lines().collect();
+            let header = lines.iter().take_while(|line| line.starts_with("--")).count();
+            let (header, code) = lines.split_at(header);
             let has = |word: &str| header.iter().any(|line| line.contains(word));
             if name.starts_with("shared/") {
                 let takes = !["shared/now", "shared/ledger"].contains(name);
@@ -259,6 +262,11 @@ mod tests {
                 assert!(has("KEYS ") && has("repl"), "{name}.lua lists keys and replies");
                 let reads = code.iter().any(|line| line.contains("ARGV"));
                 assert_eq!(has("-- ARGV "), reads, "{name}.lua lists its arguments");
+                let replies =
+                    ["{now, '", "answer('"].into_iter().flat_map(|opening| words_after(text, opening));
+                for reply in replies {
+                    assert!(has(&reply), "{name}.lua lists the reply `{reply}`");
+                }
             }
         }
     }
