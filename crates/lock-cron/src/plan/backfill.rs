@@ -36,13 +36,11 @@ impl PlannedJob {
 
     /// Makes the next scheduled time of the oldest backfill pending, unless another run is waiting.
     pub(super) fn plan_backfill(&mut self, name: &LockName, out: &mut Vec<Command>) {
-        if self.pending.give_way() {
-            self.clear_backoff();
-        }
+        self.pending.give_way();
         // Scheduled times that passed without a leader only become pending once the watermark has
         // been read and they have been found by a search.
         let knows_waiting = self.cursor.is_some() && self.behind.is_none();
-        let waits = !self.pending.is_empty() || self.on_time.due_at().is_some();
+        let waits = !self.pending.is_empty() || !self.on_time.due.is_empty();
         if self.paused || waits || !knows_waiting {
             return;
         }

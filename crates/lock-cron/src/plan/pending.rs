@@ -1,10 +1,15 @@
 //! A job's pending runs: the claims to send, in ascending order. Each claim starts a run, or records a series of
 //! skips: consecutive scheduled times whose runs are not started.
 
-use super::missed;
-use crate::{observer::SkipReason, time::UtcTime};
-use lock_ledger::{CatchUp, ClaimId, RunId};
-use std::{collections::VecDeque, ops::Range};
+use super::{
+    command::{ClaimOutcome, Due},
+    missed,
+    room::{BUSY, Room},
+};
+use crate::{observer::SkipReason, terms::JobTerms, time::UtcTime};
+use lock_core::__private::Backoff;
+use lock_ledger::{CatchUp, ClaimId, ClaimReply, RunId};
+use std::{collections::VecDeque, mem, ops::Range};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PendingRun {
@@ -12,7 +17,7 @@ pub(super) struct PendingRun {
     pub(super) run: RunId,
     pub(super) catch_up: CatchUp,
     /// The end of the grace; `None` for a trigger.
-    until: Option<UtcTime>,
+    pub(super) until: Option<UtcTime>,
     /// Set if the run waits until the open runs of the job end, regardless of the overlap policy.
     pub(super) queues: bool,
     /// Set once the store replied that the run must wait for open runs of the job.
@@ -78,8 +83,13 @@ impl PendingRun {
         self.until.filter(|_| self.is_on_time() && !self.waits_for_others())
     }
 
+    /// Returns `true` if its claim may start a run that this node does not yet count.
+    pub(super) fn needs_room(&self) -> bool {
+        self.skip.is_none() && self.in_doubt.is_none()
+    }
+
     /// Makes the run late: the store refused to start it after its grace.
-    pub(super) fn grace_ended(&mut self) {
+    fn grace_ended(&mut self) {
         (self.until, self.in_doubt) = (Some(UtcTime::default()), None);
     }
 
@@ -90,11 +100,22 @@ impl PendingRun {
     }
 }
 
-#[derive(Debug, Default)]
+/// Runs whose claims are sent one after another.
+#[derive(Debug)]
 pub(super) struct PendingRuns {
     pub(super) entries: VecDeque<PendingRun>,
     /// Set while the claim of the front run is in flight.
     pub(super) in_flight: bool,
+    /// The time before which no claim is sent.
+    pub(super) not_before: UtcTime,
+    /// The back-off while other runs are open.
+    busy: Backoff,
+}
+
+impl Default for PendingRuns {
+    fn default() -> Self {
+        Self { entries: VecDeque::new(), in_flight: false, not_before: UtcTime::default(), busy: BUSY }
+    }
 }
 
 impl PendingRuns {
@@ -107,28 +128,56 @@ impl PendingRuns {
         self.entries.front()
     }
 
-    pub(super) fn front_mut(&mut self) -> Option<&mut PendingRun> {
-        self.entries.front_mut()
+    /// Returns the time from which the front run may be claimed. Returns `None` if there is none, or if an event must
+    /// come first: the reply to its claim, the end of a run, or a reply about the pool.
+    pub(super) fn opens_at(&self, terms: &JobTerms, room: &Room) -> Option<UtcTime> {
+        let front = self.front().filter(|_| !self.in_flight)?;
+        let opens = if front.needs_room() { room.opens_at(terms)? } else { UtcTime::default() };
+        Some(opens.max(self.not_before))
     }
 
+    /// Handles the outcome of the claim in flight. Returns its run, unless the plan was discarded in the meantime.
+    pub(super) fn answered(&mut self, due: &Due, outcome: &ClaimOutcome) -> Option<PendingRun> {
+        let was_in_flight = mem::take(&mut self.in_flight);
+        let front = self.entries.front_mut().filter(|front| was_in_flight && front.run == due.run)?;
+        front.in_doubt = due.in_doubt;
+        front.early = matches!(outcome, ClaimOutcome::Answered(ClaimReply::Early { .. }));
+        front.is_busy |= matches!(outcome, ClaimOutcome::Answered(ClaimReply::Busy { .. }));
+        if *outcome == ClaimOutcome::Answered(ClaimReply::Late) {
+            front.grace_ended();
+        }
+        Some(*front)
+    }
+
+    /// Removes the front run after it was decided.
     pub(super) fn pop(&mut self) {
         self.entries.pop_front();
+        self.clear_backoff();
+    }
+
+    /// Allows the next claim immediately.
+    pub(super) fn clear_backoff(&mut self) {
+        self.not_before = UtcTime::default();
+        self.busy.reset();
+    }
+
+    /// Delays the next claim while other runs are open. Each call doubles the delay.
+    pub(super) fn back_off(&mut self, now: UtcTime) {
+        self.not_before = now + self.busy.next_wait();
     }
 
     /// Removes the front run if it belongs to a backfill and other runs wait behind it, unless the store may already
-    /// have its claim. Returns `true` if it was removed.
-    pub(super) fn give_way(&mut self) -> bool {
+    /// have its claim.
+    pub(super) fn give_way(&mut self) {
         let is_backfill = |entry: &PendingRun| entry.run.backfill().is_some() && entry.in_doubt.is_none();
         let gives_way = !self.in_flight && self.entries.len() > 1 && self.front().is_some_and(is_backfill);
         if gives_way {
-            self.entries.pop_front();
+            self.pop();
         }
-        gives_way
     }
 
     pub(super) fn clear(&mut self) {
-        self.entries.clear();
-        self.in_flight = false;
+        *self = Self::default();
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -162,11 +211,6 @@ impl PendingRuns {
     /// Returns `true` if a run is waiting that only the leader may start: a catch-up run or a triggered one.
     pub(super) fn has_leaders_run(&self) -> bool {
         !self.in_flight && self.front().is_some_and(|entry| entry.skip.is_none() && !entry.is_on_time())
-    }
-
-    /// Returns `true` if the front claim may start a run that this node does not yet count.
-    pub(super) fn needs_room(&self) -> bool {
-        self.front().is_some_and(|entry| entry.skip.is_none() && entry.in_doubt.is_none())
     }
 
     /// Returns `true` if the front claim got no reply and is not in flight.

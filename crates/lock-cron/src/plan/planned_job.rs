@@ -2,16 +2,16 @@
 
 use super::{
     backfill::PlannedBackfill,
-    command::{Command, Due},
+    command::{ClaimOutcome, Command, Due},
     missed::{self, Budget, PATIENCE},
     on_time::OnTimeRuns,
     peers::Peers,
     pending::{PendingRun, PendingRuns},
-    room::Room,
+    room::{CLAIM_RETRY_PAUSE, Room},
 };
 use crate::{observer::SkipReason, options::Overlap, schedule::Schedule, terms::JobTerms, time::UtcTime};
-use lock_core::{__private::Backoff, LockName};
-use lock_ledger::{CatchUp, Skip};
+use lock_core::LockName;
+use lock_ledger::{CatchUp, ClaimReply, OverlapRule, Skip};
 use std::{mem, time::Duration};
 
 #[derive(Debug)]
@@ -44,10 +44,6 @@ pub(super) struct PlannedJob {
     pub(super) observed: UtcTime,
     /// Set while the next scheduled time is left to other nodes.
     pub(super) left_to_others: bool,
-    /// The time before which no claim is sent.
-    pub(super) not_before: UtcTime,
-    /// The back-off while other runs are open.
-    pub(super) busy: Backoff,
 }
 
 impl PlannedJob {
@@ -59,28 +55,10 @@ impl PlannedJob {
         (self.cursor, self.next, self.behind) = (Some(cursor), next, None);
     }
 
-    /// Removes the front run after it was decided.
-    pub(super) fn decided(&mut self) {
-        self.pending.pop();
-        self.clear_backoff();
-    }
-
-    /// Allows the next claim immediately.
-    pub(super) fn clear_backoff(&mut self) {
-        self.not_before = UtcTime::default();
-        self.busy.reset();
-    }
-
-    /// Delays the next claim while other runs are open. Each call doubles the delay.
-    pub(super) fn back_off(&mut self, now: UtcTime) {
-        self.not_before = now + self.busy.next_wait();
-    }
-
     /// Discards the plan until the watermark is known again.
     pub(super) fn forget(&mut self) {
         self.pending.clear();
         (self.cursor, self.next, self.behind, self.follows_catch_up) = (None, None, None, false);
-        self.clear_backoff();
     }
 
     /// Makes the due run pending, according to the policies. Several due runs are left to
@@ -173,47 +151,169 @@ impl PlannedJob {
         }
     }
 
-    /// Claims the front run.
+    /// Claims the front run of the leader's plan, or the run that is due on time if this node is the first one with
+    /// room.
     pub(super) fn claim_next(
         &mut self,
         name: &LockName,
         now: UtcTime,
+        peers: Option<&Peers>,
         room: &mut Room,
         out: &mut Vec<Command>,
     ) {
-        if self.is_claiming() || self.not_before > now {
+        if self.is_claiming() {
             return;
         }
-        let takes_room = self.pending.needs_room();
-        if takes_room && room.opens_at(&self.terms).is_none_or(|opens| opens > now) {
-            return;
+        if let Some(at) = self.on_time.due_at().filter(|_| !self.on_time.due.is_in_doubt()) {
+            let is_first = peers.is_some_and(|peers| peers.is_first(name, at));
+            self.on_time.is_for_others = room.is_node_full() || !is_first;
         }
-        let Some(front) = self.pending.front().copied() else { return };
-        let PendingRun { run, catch_up, queues, in_doubt, skip, .. } = front;
-        let overlap = if queues { self.terms.overlap.queue_rule() } else { self.terms.overlap.rule() };
-        let skip = skip.map(|series| Skip {
+        let is_open = |runs: &PendingRuns| runs.opens_at(&self.terms, room).is_some_and(|opens| opens <= now);
+        let (runs, after) = if is_open(&self.pending) {
+            (&mut self.pending, None)
+        } else if is_open(&self.on_time.due) && !self.on_time.is_for_others {
+            let after = self.before_on_time();
+            (&mut self.on_time.due, Some(after))
+        } else {
+            return;
+        };
+        let Some(front) = runs.front().copied() else { return };
+        if front.needs_room() {
+            room.take(&self.terms);
+        }
+        runs.in_flight = true;
+        let overlap = if front.queues { self.terms.overlap.queue_rule() } else { self.terms.overlap.rule() };
+        let skip = front.skip.map(|series| Skip {
             first: series.first,
             count: series.count,
             detail: series.reason.detail().to_owned(),
         });
-        if takes_room {
-            room.take(&self.terms);
-        }
-        self.pending.in_flight = true;
         out.push(Command::Claim(Due {
             job: name.clone(),
-            run,
-            catch_up,
+            run: front.run,
+            catch_up: front.catch_up,
             overlap,
             pool: self.terms.pool.clone(),
             skip,
-            after: None,
+            after,
             not_after: front.not_after(),
             schedule: self.identity,
             revision: self.revision,
             definition: self.definition,
-            in_doubt,
+            in_doubt: front.in_doubt,
         }));
+    }
+
+    /// Handles the outcome of a claim.
+    pub(super) fn claim_answered(
+        &mut self,
+        now: UtcTime,
+        due: &Due,
+        outcome: &ClaimOutcome,
+        out: &mut Vec<Command>,
+    ) {
+        self.backfill_answered(due, outcome, out);
+        let is_on_time = due.after.is_some();
+        let runs = if is_on_time { &mut self.on_time.due } else { &mut self.pending };
+        let Some(run) = runs.answered(due, outcome) else { return };
+        let ClaimOutcome::Answered(reply) = outcome else {
+            runs.not_before = now + CLAIM_RETRY_PAUSE;
+            return;
+        };
+        self.is_stored |= *reply != ClaimReply::Unregistered;
+        let waiting = runs.count();
+        let (reason, count) =
+            run.skip.map_or((SkipReason::Overlap, 1), |series| (series.reason, series.count));
+        let mut skipped = |reason, count| out.push(Command::Skipped { job: due.job.clone(), reason, count });
+        match reply {
+            ClaimReply::Claimed { .. } => self.decided(due),
+            ClaimReply::Skipped => {
+                skipped(reason, count);
+                self.decided(due);
+            }
+            ClaimReply::Expired => {
+                skipped(SkipReason::Expired, 1);
+                self.decided(due);
+            }
+            ClaimReply::Duplicate | ClaimReply::Superseded | ClaimReply::Gone => {
+                skipped(SkipReason::DecidedElsewhere, count);
+                self.decided(due);
+            }
+            ClaimReply::Busy { .. } => {
+                if due.overlap == OverlapRule::Replace {
+                    out.push(Command::CancelRunning(due.job.clone()));
+                }
+                if is_on_time {
+                    self.leave_to_leader();
+                } else {
+                    runs.back_off(now);
+                }
+            }
+            ClaimReply::Behind | ClaimReply::Late if is_on_time => self.leave_to_leader(),
+            // The run stays due. The pool delays the next claim of any of its jobs.
+            ClaimReply::PoolFull { .. } if due.in_doubt.is_none() => {}
+            // A claim in doubt needs no room, since the store may have granted it. A run on time asks again soon, before
+            // its grace ends.
+            ClaimReply::PoolFull { .. } if !is_on_time => runs.back_off(now),
+            ClaimReply::Early { wait } => runs.not_before = now + *wait,
+            ClaimReply::Paused | ClaimReply::Outdated => {
+                runs.not_before = now + CLAIM_RETRY_PAUSE;
+                out.push(Command::ReadControls);
+            }
+            // Another node has started or skipped a part of the series. The rest is counted again.
+            ClaimReply::PartlyDecided if !is_on_time => self.start_over(due, out),
+            ClaimReply::Unregistered if !is_on_time => {
+                skipped(SkipReason::DataLoss, waiting);
+                self.start_over(due, out);
+            }
+            ClaimReply::Unregistered => {
+                // Until a leader has registered a new job, it has no scheduled times.
+                if self.is_stored {
+                    skipped(SkipReason::DataLoss, waiting);
+                }
+                self.on_time.due.clear();
+                if self.cursor.is_some() {
+                    self.start_over(due, out);
+                }
+            }
+            // If the run is late, the next tick applies the misfire policy.
+            _ => runs.not_before = now + CLAIM_RETRY_PAUSE,
+        }
+    }
+
+    /// Removes a run that was decided, and marks all scheduled times up to it as decided.
+    fn decided(&mut self, due: &Due) {
+        if due.after.is_some() {
+            self.on_time.due.clear()
+        } else {
+            self.pending.pop()
+        }
+        let Some(at) = due.run.scheduled() else { return };
+        if self.cursor.is_some_and(|cursor| cursor < at) {
+            self.decided_up_to(at);
+        }
+        self.pending.drop_decided(at);
+    }
+
+    /// Leaves the run that was due on time to the leader, which makes up for earlier scheduled times, queues the run,
+    /// or applies the misfire policy. If this node is the leader, it does so immediately.
+    fn leave_to_leader(&mut self) {
+        let at = self.on_time.due_at();
+        self.on_time.due.clear();
+        self.observed = at.map_or(self.observed, |at| self.observed.max(at + PATIENCE));
+    }
+
+    /// Discards the plan, and reads the watermark again.
+    fn start_over(&mut self, due: &Due, out: &mut Vec<Command>) {
+        self.forget();
+        out.push(Command::Register(due.job.clone()));
+    }
+
+    /// Returns the scheduled time before the run that is due on time.
+    fn before_on_time(&self) -> UtcTime {
+        let distance = |at| self.on_time.next.map_or(missed::LAST_GRACE, |next| next.since(at));
+        let before = self.on_time.due_at().and_then(|at| missed::previous(&self.schedule, at, distance(at)));
+        before.unwrap_or(UtcTime::from_millis(0))
     }
 
     /// Returns the scheduled time of the next claim, by which jobs are sorted. Returns `None`, which
@@ -228,17 +328,20 @@ impl PlannedJob {
 
     /// Returns `true` while a claim is in flight.
     pub(super) fn is_claiming(&self) -> bool {
-        self.pending.in_flight || self.on_time.is_in_flight()
+        self.pending.in_flight || self.on_time.due.in_flight
     }
 
-    /// Returns the time of the next tick for a leader's plan. Two changes need no tick, since they
-    /// are events: the end of a run frees room, and a heartbeat shows whether other nodes have
-    /// claimed a scheduled time.
+    /// Returns `true` if the store may already have granted a claim.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.pending.is_in_doubt() || self.on_time.due.is_in_doubt()
+    }
+
+    /// Returns the time of the next tick for this job. Two changes need no tick, since they are events: the end of a
+    /// run frees room, and a heartbeat shows whether other nodes have claimed a scheduled time.
     pub(super) fn wake_at(&self, room: &Room) -> Option<UtcTime> {
-        let opens =
-            if self.pending.needs_room() { room.opens_at(&self.terms) } else { Some(self.not_before) };
-        let claims = !self.pending.is_empty() && !self.is_claiming();
-        let claims = opens.filter(|_| claims).map(|opens| opens.max(self.not_before));
-        claims.into_iter().chain(self.next.filter(|_| !self.paused && !self.left_to_others)).min()
+        let opens_at = |runs: &PendingRuns| runs.opens_at(&self.terms, room).filter(|_| !self.is_claiming());
+        let next = self.next.filter(|_| !self.paused && !self.left_to_others);
+        let on_time = opens_at(&self.on_time.due).filter(|_| !self.on_time.is_for_others);
+        [opens_at(&self.pending), next, on_time, self.on_time.next].into_iter().flatten().min()
     }
 }

@@ -8,11 +8,11 @@ use super::{
     peers::Peers,
     pending::{PendingRun, PendingRuns},
     planned_job::PlannedJob,
-    room::{BUSY, CLAIM_RETRY_PAUSE, Room},
+    room::Room,
 };
-use crate::{observer::SkipReason, schedule::Schedule, terms::JobTerms, time::UtcTime};
+use crate::{schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_core::LockName;
-use lock_ledger::{ClaimReply, OverlapRule, Registration, RunId};
+use lock_ledger::{ClaimReply, Registration, RunId};
 use std::collections::BTreeMap;
 
 /// The plan of a group of jobs.
@@ -47,8 +47,6 @@ impl Planner {
             is_stored: false,
             observed: now,
             left_to_others: false,
-            not_before: UtcTime::default(),
-            busy: BUSY,
         };
         self.jobs.insert(name, job);
     }
@@ -114,7 +112,7 @@ impl Planner {
     /// Returns the jobs with a due run that another node may decide.
     pub(crate) fn undecided(&self, now: UtcTime) -> Vec<Registration> {
         let has_come = |job: &PlannedJob| {
-            job.on_time.due_at().is_some()
+            !job.on_time.due.is_empty()
                 || job.pending.has_scheduled()
                 || job.next.is_some_and(|next| next <= now)
         };
@@ -135,7 +133,7 @@ impl Planner {
         match watermark {
             Some(watermark) => {
                 job.is_stored = true;
-                job.on_time.drop_decided(watermark);
+                job.on_time.due.drop_decided(watermark);
                 if job.cursor.is_some() {
                     self.registered(registration, watermark, at);
                 }
@@ -217,8 +215,8 @@ impl Planner {
             return;
         }
         // The store may already have granted these claims.
-        let in_doubt = |job: &&PlannedJob| job.pending.is_in_doubt() || job.on_time.is_in_doubt();
-        let in_doubt = u32::try_from(self.jobs.values().filter(in_doubt).count()).unwrap_or(u32::MAX);
+        let in_doubt = self.jobs.values().filter(|job| job.is_in_doubt()).count();
+        let in_doubt = u32::try_from(in_doubt).unwrap_or(u32::MAX);
         let claiming = self.jobs.values().filter(|job| job.is_claiming()).map(|job| &job.terms);
         self.room.begin(room.saturating_sub(in_doubt), claiming);
         let room = &mut self.room;
@@ -238,12 +236,7 @@ impl Planner {
         jobs.sort_by_key(|(_, job)| job.waits_since());
         let mut behind = Vec::new();
         for (name, job) in jobs {
-            if leading {
-                job.claim_next(name, now, room, out);
-            }
-            if job.is_spread() {
-                job.claim_on_time(name, now, peers, room, out);
-            }
+            job.claim_next(name, now, peers, room, out);
             behind.extend(job.behind.map(|distance| (distance, name, job)));
         }
         // A job with short intervals loses the most if it waits for another tick.
@@ -253,7 +246,7 @@ impl Planner {
                 break;
             }
             job.look_back(now, budget);
-            job.claim_next(name, now, room, out);
+            job.claim_next(name, now, peers, room, out);
         }
         room.end(now);
     }
@@ -272,77 +265,13 @@ impl Planner {
             ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) => self.room.refused(&job.terms, now),
             _ => {}
         }
-        if due.after.is_some() {
-            job.on_time_answered(now, due, outcome, out);
-            return;
-        }
-        job.backfill_answered(due, &outcome, out);
-        let was_in_flight = std::mem::take(&mut job.pending.in_flight);
-        if !was_in_flight || job.pending.front().is_none_or(|entry| entry.run != due.run) {
-            return;
-        }
-        if let Some(front) = job.pending.front_mut() {
-            front.in_doubt = due.in_doubt;
-            front.early = matches!(outcome, ClaimOutcome::Answered(ClaimReply::Early { .. }));
-            front.is_busy |= matches!(outcome, ClaimOutcome::Answered(ClaimReply::Busy { .. }));
-            if outcome == ClaimOutcome::Answered(ClaimReply::Late) {
-                front.grace_ended();
-            }
-        }
-        let series = job.pending.front().and_then(|entry| entry.skip);
-        let (reason, count) = series.map_or((SkipReason::Overlap, 1), |series| (series.reason, series.count));
-        let mut skipped = |reason, count| out.push(Command::Skipped { job: due.job.clone(), reason, count });
-        match outcome {
-            ClaimOutcome::Answered(ClaimReply::Claimed { .. }) => job.decided(),
-            ClaimOutcome::Answered(ClaimReply::Skipped) => {
-                skipped(reason, count);
-                job.decided();
-            }
-            ClaimOutcome::Answered(ClaimReply::Expired) => {
-                skipped(SkipReason::Expired, 1);
-                job.decided();
-            }
-            ClaimOutcome::Answered(ClaimReply::Duplicate | ClaimReply::Superseded | ClaimReply::Gone) => {
-                skipped(SkipReason::DecidedElsewhere, count);
-                job.decided();
-            }
-            // The next tick applies the misfire policy.
-            ClaimOutcome::Answered(ClaimReply::Late) => job.not_before = now + CLAIM_RETRY_PAUSE,
-            // Another node has started or skipped a part of the series. The rest is counted again.
-            ClaimOutcome::Answered(ClaimReply::PartlyDecided) => {
-                job.forget();
-                out.push(Command::Register(due.job.clone()));
-            }
-            // A claim in doubt needs no room, since the store may have granted it.
-            ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) if due.in_doubt.is_some() => {
-                job.back_off(now)
-            }
-            // The pool delays the next claim of any of its jobs.
-            ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) => {}
-            ClaimOutcome::Answered(ClaimReply::Early { wait }) => job.not_before = now + wait,
-            ClaimOutcome::Answered(ClaimReply::Busy { .. }) => {
-                job.back_off(now);
-                if due.overlap == OverlapRule::Replace {
-                    out.push(Command::CancelRunning(due.job.clone()));
-                }
-            }
-            ClaimOutcome::Answered(ClaimReply::Paused | ClaimReply::Outdated) => {
-                job.not_before = now + CLAIM_RETRY_PAUSE;
-                out.push(Command::ReadControls);
-            }
-            ClaimOutcome::Answered(ClaimReply::Unregistered) => {
-                skipped(SkipReason::DataLoss, job.pending.count());
-                job.forget();
-                out.push(Command::Register(due.job.clone()));
-            }
-            _ => job.not_before = now + CLAIM_RETRY_PAUSE,
-        }
+        job.claim_answered(now, due, &outcome, out);
     }
 
     /// Handles the end of a run on this node. Runs that waited for it may be claimed immediately.
     pub(crate) fn run_ended(&mut self, name: &LockName) {
         if let Some(job) = self.jobs.get_mut(name) {
-            job.clear_backoff();
+            job.pending.clear_backoff();
             self.room.run_ended(&job.terms);
         }
     }
@@ -352,10 +281,6 @@ impl Planner {
         if self.draining {
             return None;
         }
-        let (leading, room) = (self.leading, &self.room);
-        let planned = self.jobs.values().filter(|_| leading).filter_map(|job| job.wake_at(room));
-        let spread = self.jobs.values().filter(|job| job.is_spread());
-        let on_time = spread.filter_map(|job| job.wake_on_time_at(room));
-        planned.chain(on_time).min()
+        self.jobs.values().filter_map(|job| job.wake_at(&self.room)).min()
     }
 }
