@@ -10,13 +10,12 @@ use crate::{
     options::OnOrphan,
     plan::{ClaimOutcome, Due},
     running::{CancelReason, HeldClaim},
-    terms::RunTerms,
     time::UtcTime,
 };
 use lock_core::{FencingToken, LockName, backend::BackendError};
 use lock_ledger::{
-    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, EndReply, EndRequest, JobId, OpenRun, RetryOf,
-    RunId, RunOutcome, RunState,
+    AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, EndReply, EndRequest, OpenRun, RetryOf, RunId,
+    RunOutcome, RunState,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -87,50 +86,19 @@ impl ClaimedRun {
     }
 }
 
-/// Creates the request for a due run.
-pub(crate) fn due_request(
-    job: JobId,
-    claim: ClaimId,
-    due: &Due,
-    terms: &RunTerms,
-    node: &str,
-) -> ClaimRequest {
-    ClaimRequest {
-        job,
-        run: due.run,
-        claim,
-        retry_of: None,
-        skip: due.skip.clone(),
-        after: due.after,
-        not_after: due.not_after,
-        schedule: due.schedule,
-        revision: due.revision,
-        definition: due.definition,
-        overlap: due.overlap,
-        pool: due.pool.clone(),
-        lease: terms.lease,
-        node: node.to_owned(),
-        catch_up: due.catch_up,
-        history: terms.history,
-    }
-}
-
 /// Claims a due run, or records it as skipped.
 pub(crate) async fn claim_due(node: &Node, due: &mut Due) -> (ClaimOutcome, Option<ClaimedRun>) {
-    // An unanswered request may still be applied. If it was, repeating it with the same id returns the run to this
-    // node; with a new id the run would count as decided, and no node would start it.
-    let before = due.in_doubt.take();
-    let claim = before.unwrap_or_else(ClaimId::random);
-    let request = due_request(node.ledger.job(&due.job), claim, due, &node.terms, &node.name);
     let given_up = async {
         tokio::select! {
             () = tokio::time::sleep(node.terms.lease) => {}
             () = node.shutdown.reached(ShutdownStage::GivingUp) => {}
         }
     };
-    let result = node.ledger.claim(&request, given_up).await;
-    due.in_doubt = (before.is_some() || result.in_doubt).then_some(claim);
-    let claimed = ClaimedRun::granted(node, &request, &result);
+    let result = node.ledger.claim(&due.request, given_up).await;
+    // An unanswered request may still be applied. If it was, repeating it with the same id returns the run to this
+    // node; with a new id the run would count as decided, and no node would start it.
+    due.in_doubt |= result.in_doubt;
+    let claimed = ClaimedRun::granted(node, &due.request, &result);
     match result.answer {
         Ok(reply) => (ClaimOutcome::Answered(reply.outcome), claimed),
         Err(error) => {

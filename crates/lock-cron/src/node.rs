@@ -3,10 +3,12 @@
 use crate::{
     ledger_client::LedgerClient,
     observer::{CronEvent, Observers},
+    plan::ClaimTerms,
     running::RunningRuns,
     terms::RunTerms,
 };
 use lock_core::LockFactory;
+use lock_ledger::ClaimId;
 use std::error::Error;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -26,6 +28,17 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Returns the parts of a claim that are the same for all runs of this node.
+    pub(crate) fn claim_terms(&self) -> ClaimTerms {
+        ClaimTerms {
+            group: self.ledger.group().clone(),
+            node: self.name.clone(),
+            lease: self.terms.lease,
+            history: self.terms.history,
+            draw: ClaimId::random,
+        }
+    }
+
     /// Reports a failed request to the store.
     pub(crate) fn store_failed(&self, error: &dyn Error) {
         tracing::debug!(cron.group = self.observers.group(), %error, "request to the store failed");

@@ -59,7 +59,9 @@ impl PlannedJob {
 
     /// Handles the outcome of a claim for a backfill run.
     pub(super) fn backfill_answered(&mut self, due: &Due, outcome: &ClaimOutcome, out: &mut Vec<Command>) {
-        let (RunId::Backfill { id, at }, ClaimOutcome::Answered(reply)) = (due.run, outcome) else { return };
+        let (RunId::Backfill { id, at }, ClaimOutcome::Answered(reply)) = (due.request.run, outcome) else {
+            return;
+        };
         match reply {
             ClaimReply::Claimed { .. } | ClaimReply::Skipped | ClaimReply::Gone => {
                 if let Some(backfill) = self.backfills.iter_mut().find(|backfill| backfill.id == id) {

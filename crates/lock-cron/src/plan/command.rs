@@ -1,32 +1,28 @@
 //! The planner's commands, and their data.
 
-use crate::{observer::SkipReason, schedule::Schedule, time::UtcTime};
+use crate::{observer::SkipReason, schedule::Schedule};
 use lock_core::LockName;
-use lock_ledger::{CatchUp, ClaimId, ClaimReply, OverlapRule, PoolLimit, RunId, Skip};
+use lock_ledger::{ClaimId, ClaimReply, ClaimRequest, GroupName};
+use std::time::Duration;
 use uuid::Uuid;
 
-/// A run to claim.
+/// The parts of a claim that are the same for all runs of a node.
+#[derive(Debug, Clone)]
+pub(crate) struct ClaimTerms {
+    pub(crate) group: GroupName,
+    pub(crate) node: String,
+    pub(crate) lease: Duration,
+    pub(crate) history: u32,
+    /// Draws the id of a claim.
+    pub(crate) draw: fn() -> ClaimId,
+}
+
+/// A due run to claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Due {
-    pub(crate) job: LockName,
-    pub(crate) run: RunId,
-    pub(crate) catch_up: CatchUp,
-    /// The overlap rule for this run. Catch-up runs queue, regardless of the job's policy.
-    pub(crate) overlap: OverlapRule,
-    pub(crate) pool: Option<PoolLimit>,
-    /// Set to record the run as skipped instead of starting it.
-    pub(crate) skip: Option<Skip>,
-    /// The previous scheduled time, if it may be undecided. Set in the claim of a node that may not
-    /// be the leader.
-    pub(crate) after: Option<UtcTime>,
-    /// The end of the grace, unless the run makes up for a missed one or waits for other runs.
-    pub(crate) not_after: Option<UtcTime>,
-    pub(crate) schedule: u64,
-    pub(crate) revision: u64,
-    /// The revision of the definition; 0 for a job in code.
-    pub(crate) definition: u64,
-    /// The claim id of an earlier request that may still be applied.
-    pub(crate) in_doubt: Option<ClaimId>,
+    pub(crate) request: Box<ClaimRequest>,
+    /// Set if an earlier request with this claim id may still be applied.
+    pub(crate) in_doubt: bool,
 }
 
 /// A command for the run loop.

@@ -1,5 +1,5 @@
 //! The planner, which decides which runs are due or missed, and which claims to send next. It performs no IO and reads
-//! no clock: it takes `now` as an argument and returns commands.
+//! no clock: it takes `now` as an argument, draws claim ids with a function that it was given, and returns commands.
 //!
 //! ```text
 //!  of each job              instant comes           claim sent                claimed, skipped, decided elsewhere
@@ -40,7 +40,7 @@ mod room;
 mod tests;
 
 pub(crate) use backfill::PlannedBackfill;
-pub(crate) use command::{ClaimOutcome, Command, Due, EffectiveControls};
+pub(crate) use command::{ClaimOutcome, ClaimTerms, Command, Due, EffectiveControls};
 pub(crate) use missed::{Budget, previous};
 pub(crate) use peers::{NODE_LEASE, Peers};
 pub(crate) use planner::Planner;

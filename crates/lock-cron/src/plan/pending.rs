@@ -139,8 +139,8 @@ impl PendingRuns {
     /// Handles the outcome of the claim in flight. Returns its run, unless the plan was discarded in the meantime.
     pub(super) fn answered(&mut self, due: &Due, outcome: &ClaimOutcome) -> Option<PendingRun> {
         let was_in_flight = mem::take(&mut self.in_flight);
-        let front = self.entries.front_mut().filter(|front| was_in_flight && front.run == due.run)?;
-        front.in_doubt = due.in_doubt;
+        let front = self.entries.front_mut().filter(|front| was_in_flight && front.run == due.request.run)?;
+        front.in_doubt = due.in_doubt.then_some(due.request.claim);
         front.early = matches!(outcome, ClaimOutcome::Answered(ClaimReply::Early { .. }));
         front.is_busy |= matches!(outcome, ClaimOutcome::Answered(ClaimReply::Busy { .. }));
         if *outcome == ClaimOutcome::Answered(ClaimReply::Late) {

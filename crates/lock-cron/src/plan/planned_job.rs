@@ -2,7 +2,7 @@
 
 use super::{
     backfill::PlannedBackfill,
-    command::{ClaimOutcome, Command, Due},
+    command::{ClaimOutcome, ClaimTerms, Command, Due},
     missed::{self, Budget, PATIENCE},
     on_time::OnTimeRuns,
     peers::Peers,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{observer::SkipReason, options::Overlap, schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_core::LockName;
-use lock_ledger::{CatchUp, ClaimReply, OverlapRule, Skip};
+use lock_ledger::{CatchUp, ClaimReply, ClaimRequest, JobId, OverlapRule, Skip};
 use std::{mem, time::Duration};
 
 #[derive(Debug)]
@@ -159,6 +159,7 @@ impl PlannedJob {
         now: UtcTime,
         peers: Option<&Peers>,
         room: &mut Room,
+        claims: &ClaimTerms,
         out: &mut Vec<Command>,
     ) {
         if self.is_claiming() {
@@ -188,20 +189,25 @@ impl PlannedJob {
             count: series.count,
             detail: series.reason.detail().to_owned(),
         });
-        out.push(Command::Claim(Due {
-            job: name.clone(),
+        let request = ClaimRequest {
+            job: JobId { group: claims.group.clone(), name: name.clone() },
             run: front.run,
-            catch_up: front.catch_up,
-            overlap,
-            pool: self.terms.pool.clone(),
+            claim: front.in_doubt.unwrap_or_else(claims.draw),
+            retry_of: None,
             skip,
             after,
             not_after: front.not_after(),
             schedule: self.identity,
             revision: self.revision,
             definition: self.definition,
-            in_doubt: front.in_doubt,
-        }));
+            overlap,
+            pool: self.terms.pool.clone(),
+            lease: claims.lease,
+            node: claims.node.clone(),
+            catch_up: front.catch_up,
+            history: claims.history,
+        };
+        out.push(Command::Claim(Due { request: Box::new(request), in_doubt: front.in_doubt.is_some() }));
     }
 
     /// Handles the outcome of a claim.
@@ -213,7 +219,8 @@ impl PlannedJob {
         out: &mut Vec<Command>,
     ) {
         self.backfill_answered(due, outcome, out);
-        let is_on_time = due.after.is_some();
+        // Only the claim of the run that is due on time names the scheduled time before it.
+        let (job, is_on_time) = (&due.request.job.name, due.request.after.is_some());
         let runs = if is_on_time { &mut self.on_time.due } else { &mut self.pending };
         let Some(run) = runs.answered(due, outcome) else { return };
         let ClaimOutcome::Answered(reply) = outcome else {
@@ -224,24 +231,24 @@ impl PlannedJob {
         let waiting = runs.count();
         let (reason, count) =
             run.skip.map_or((SkipReason::Overlap, 1), |series| (series.reason, series.count));
-        let mut skipped = |reason, count| out.push(Command::Skipped { job: due.job.clone(), reason, count });
+        let mut skipped = |reason, count| out.push(Command::Skipped { job: job.clone(), reason, count });
         match reply {
-            ClaimReply::Claimed { .. } => self.decided(due),
+            ClaimReply::Claimed { .. } => self.decided(&due.request),
             ClaimReply::Skipped => {
                 skipped(reason, count);
-                self.decided(due);
+                self.decided(&due.request);
             }
             ClaimReply::Expired => {
                 skipped(SkipReason::Expired, 1);
-                self.decided(due);
+                self.decided(&due.request);
             }
             ClaimReply::Duplicate | ClaimReply::Superseded | ClaimReply::Gone => {
                 skipped(SkipReason::DecidedElsewhere, count);
-                self.decided(due);
+                self.decided(&due.request);
             }
             ClaimReply::Busy { .. } => {
-                if due.overlap == OverlapRule::Replace {
-                    out.push(Command::CancelRunning(due.job.clone()));
+                if due.request.overlap == OverlapRule::Replace {
+                    out.push(Command::CancelRunning(job.clone()));
                 }
                 if is_on_time {
                     self.leave_to_leader();
@@ -251,7 +258,7 @@ impl PlannedJob {
             }
             ClaimReply::Behind | ClaimReply::Late if is_on_time => self.leave_to_leader(),
             // The run stays due. The pool delays the next claim of any of its jobs.
-            ClaimReply::PoolFull { .. } if due.in_doubt.is_none() => {}
+            ClaimReply::PoolFull { .. } if !due.in_doubt => {}
             // A claim in doubt needs no room, since the store may have granted it. A run on time asks again soon, before
             // its grace ends.
             ClaimReply::PoolFull { .. } if !is_on_time => runs.back_off(now),
@@ -261,10 +268,10 @@ impl PlannedJob {
                 out.push(Command::ReadControls);
             }
             // Another node has started or skipped a part of the series. The rest is counted again.
-            ClaimReply::PartlyDecided if !is_on_time => self.start_over(due, out),
+            ClaimReply::PartlyDecided if !is_on_time => self.start_over(job, out),
             ClaimReply::Unregistered if !is_on_time => {
                 skipped(SkipReason::DataLoss, waiting);
-                self.start_over(due, out);
+                self.start_over(job, out);
             }
             ClaimReply::Unregistered => {
                 // Until a leader has registered a new job, it has no scheduled times.
@@ -273,7 +280,7 @@ impl PlannedJob {
                 }
                 self.on_time.due.clear();
                 if self.cursor.is_some() {
-                    self.start_over(due, out);
+                    self.start_over(job, out);
                 }
             }
             // If the run is late, the next tick applies the misfire policy.
@@ -282,13 +289,13 @@ impl PlannedJob {
     }
 
     /// Removes a run that was decided, and marks all scheduled times up to it as decided.
-    fn decided(&mut self, due: &Due) {
-        if due.after.is_some() {
+    fn decided(&mut self, request: &ClaimRequest) {
+        if request.after.is_some() {
             self.on_time.due.clear()
         } else {
             self.pending.pop()
         }
-        let Some(at) = due.run.scheduled() else { return };
+        let Some(at) = request.run.scheduled() else { return };
         if self.cursor.is_some_and(|cursor| cursor < at) {
             self.decided_up_to(at);
         }
@@ -304,9 +311,9 @@ impl PlannedJob {
     }
 
     /// Discards the plan, and reads the watermark again.
-    fn start_over(&mut self, due: &Due, out: &mut Vec<Command>) {
+    fn start_over(&mut self, name: &LockName, out: &mut Vec<Command>) {
         self.forget();
-        out.push(Command::Register(due.job.clone()));
+        out.push(Command::Register(name.clone()));
     }
 
     /// Returns the scheduled time before the run that is due on time.

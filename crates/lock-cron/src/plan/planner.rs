@@ -2,7 +2,7 @@
 
 use super::{
     backfill::PlannedBackfill,
-    command::{ClaimOutcome, Command, Due, EffectiveControls},
+    command::{ClaimOutcome, ClaimTerms, Command, Due, EffectiveControls},
     missed::Budget,
     on_time::OnTimeRuns,
     peers::Peers,
@@ -16,8 +16,9 @@ use lock_ledger::{ClaimReply, Registration, RunId};
 use std::collections::BTreeMap;
 
 /// The plan of a group of jobs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Planner {
+    claims: ClaimTerms,
     pub(super) jobs: BTreeMap<LockName, PlannedJob>,
     leading: bool,
     draining: bool,
@@ -28,6 +29,12 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
+    /// Creates the plan of a node without jobs.
+    pub(crate) fn new(claims: ClaimTerms) -> Self {
+        let (leading, draining) = (false, false);
+        Self { claims, jobs: BTreeMap::new(), leading, draining, peers: None, room: Room::default() }
+    }
+
     /// Adds a job.
     pub(crate) fn add(&mut self, now: UtcTime, name: LockName, schedule: Schedule, terms: JobTerms) {
         let job = PlannedJob {
@@ -236,7 +243,7 @@ impl Planner {
         jobs.sort_by_key(|(_, job)| job.waits_since());
         let mut behind = Vec::new();
         for (name, job) in jobs {
-            job.claim_next(name, now, peers, room, out);
+            job.claim_next(name, now, peers, room, &self.claims, out);
             behind.extend(job.behind.map(|distance| (distance, name, job)));
         }
         // A job with short intervals loses the most if it waits for another tick.
@@ -246,7 +253,7 @@ impl Planner {
                 break;
             }
             job.look_back(now, budget);
-            job.claim_next(name, now, peers, room, out);
+            job.claim_next(name, now, peers, room, &self.claims, out);
         }
         room.end(now);
     }
@@ -259,7 +266,7 @@ impl Planner {
         outcome: ClaimOutcome,
         out: &mut Vec<Command>,
     ) {
-        let Some(job) = self.jobs.get_mut(&due.job) else { return };
+        let Some(job) = self.jobs.get_mut(&due.request.job.name) else { return };
         match outcome {
             ClaimOutcome::Answered(ClaimReply::Claimed { .. }) => self.room.granted(&job.terms),
             ClaimOutcome::Answered(ClaimReply::PoolFull { .. }) => self.room.refused(&job.terms, now),

@@ -16,7 +16,7 @@ use crate::{
 };
 use ClaimReply::{Busy, Duplicate, Early, PartlyDecided, Unregistered};
 use lock_core::{FencingToken, LockName};
-use lock_ledger::{CatchUp, ClaimId, ClaimReply, RunId, Skip};
+use lock_ledger::{CatchUp, ClaimId, ClaimReply, GroupName, RunId, Skip};
 use std::time::Duration;
 
 const JOB: &str = "job";
@@ -42,11 +42,24 @@ fn granted() -> ClaimOutcome {
     })
 }
 
+/// Creates the planner of a node without jobs.
+fn planner() -> Planner {
+    Planner::new(ClaimTerms {
+        group: GroupName::new("group").unwrap(),
+        node: "node".to_owned(),
+        lease: Duration::from_secs(30),
+        history: 10,
+        draw: ClaimId::random,
+    })
+}
+
 struct Story {
     planner: Planner,
     schedule: Schedule,
-    /// The claim id of a request that may still be applied.
-    in_doubt: Option<ClaimId>,
+    /// The claims that were sent.
+    sent: Vec<Due>,
+    /// Set if the requests of the next answered claim may still be applied.
+    in_doubt: bool,
     /// The number of scheduled times counted as missed.
     missed: u32,
 }
@@ -61,12 +74,12 @@ impl Story {
     /// Creates the planner of a node that has led since 0 s, with one job, which was registered then.
     fn led(schedule: &str, terms: JobTerms) -> Self {
         let schedule = Schedule::cron(schedule).unwrap();
-        let mut planner = Planner::default();
+        let mut planner = self::planner();
         let terms = JobTerms { placement: Placement::Leader, ..terms };
         planner.add(at(0), name(), schedule.clone(), terms);
         planner.elected();
         register(&mut planner, &name(), at(0));
-        Self { planner, schedule, in_doubt: None, missed: 0 }
+        Self { planner, schedule, sent: Vec::new(), in_doubt: false, missed: 0 }
     }
 
     /// Runs a tick. Skips complete immediately.
@@ -74,22 +87,21 @@ impl Story {
         let mut out = Vec::new();
         loop {
             self.planner.tick(now, u32::MAX, &mut Budget::default(), &mut out);
-            let is_row = |command: &Command| matches!(command, Command::Claim(due) if due.skip.is_some());
+            let is_row =
+                |command: &Command| matches!(command, Command::Claim(due) if due.request.skip.is_some());
             let Some(row) = out.iter().position(is_row) else { break };
             let Command::Claim(due) = out.remove(row) else { unreachable!("a claim") };
             self.planner.claim_answered(now, &due, ClaimOutcome::Answered(ClaimReply::Skipped), &mut out);
         }
         self.missed += out.iter().map(missed).sum::<u32>();
+        self.sent.extend(out.iter().filter_map(claim).cloned());
         out
     }
 
     /// Returns the runs claimed by a tick, and whether each is a catch-up run.
     fn claims(&mut self, now: UtcTime) -> Vec<(RunId, CatchUp)> {
-        let claims = self.tick(now).into_iter().filter_map(|command| match command {
-            Command::Claim(due) => Some((due.run, due.catch_up)),
-            _ => None,
-        });
-        claims.collect()
+        let commands = self.tick(now);
+        commands.iter().filter_map(claim).map(|due| (due.request.run, due.request.catch_up)).collect()
     }
 
     /// Returns all claims, granting each immediately.
@@ -102,22 +114,11 @@ impl Story {
         asked
     }
 
+    /// Answers the last claim of a run.
     fn answer(&mut self, now: UtcTime, run: RunId, outcome: ClaimOutcome) -> Vec<Command> {
-        let (mut out, revision) = (Vec::new(), self.planner.jobs[&name()].revision);
-        let due = Due {
-            job: name(),
-            run,
-            catch_up: CatchUp::No,
-            overlap: self.planner.jobs[&name()].terms.overlap.rule(),
-            pool: None,
-            skip: None,
-            after: None,
-            not_after: None,
-            schedule: self.schedule.identity(),
-            revision,
-            definition: 0,
-            in_doubt: self.in_doubt,
-        };
+        let mut out = Vec::new();
+        let due = self.sent.iter().rfind(|due| due.request.run == run).expect("the run was claimed");
+        let due = Due { in_doubt: due.in_doubt || self.in_doubt, ..due.clone() };
         self.planner.claim_answered(now, &due, outcome, &mut out);
         out
     }
@@ -127,6 +128,14 @@ impl Story {
         let controls = EffectiveControls { revision, paused, schedule };
         self.planner.controls_changed(&name(), controls, &mut out);
         out
+    }
+}
+
+/// Returns the claim of a command.
+fn claim(command: &Command) -> Option<&Due> {
+    match command {
+        Command::Claim(due) => Some(due),
+        _ => None,
     }
 }
 
@@ -189,7 +198,10 @@ fn latest_of_the_waiting_runs_is_kept() {
         story.answer(at(61), run_at(60), ClaimOutcome::Answered(Busy { running: 1 }));
         let commands = story.tick(at(120));
         assert_eq!(commands[0], skipped(SkipReason::Queue, 1));
-        assert!(matches!(&commands[1], Command::Claim(due) if due.run == run_at(120)), "{commands:?}");
+        assert!(
+            matches!(&commands[1], Command::Claim(due) if due.request.run == run_at(120)),
+            "{commands:?}"
+        );
         story.answer(at(120), run_at(120), ClaimOutcome::Answered(Busy { running: 1 }));
         story.planner.run_ended(&name());
         assert_eq!(story.claims(at(120)), [(run_at(120), CatchUp::No)], "claimed when the run ends");
@@ -242,7 +254,7 @@ fn paused_job_claims_nothing_until_it_is_resumed() {
     register(&mut story.planner, &name(), at(630));
     let commands = story.tick(at(660));
     assert!(
-        matches!(&commands[..], [Command::Claim(due)] if due.run == run_at(660) && due.revision == 2),
+        matches!(&commands[..], [Command::Claim(due)] if due.request.run == run_at(660) && due.request.revision == 2),
         "{commands:?}"
     );
 }
@@ -278,15 +290,11 @@ fn draining_claims_nothing() {
 fn claim_in_doubt_is_repeated() {
     for misfire in [Misfire::Skip, Misfire::FireOnce] {
         let mut story = Story::led("* * * * *", JobTerms { misfire, ..JobTerms::default() });
-        let claim = ClaimId::random();
         story.claims(at(60));
-        story.in_doubt = Some(claim);
+        story.in_doubt = true;
         story.answer(at(90), run_at(60), ClaimOutcome::Failed);
-        let commands = story.tick(at(95));
-        assert!(
-            matches!(&commands[..], [Command::Claim(due)] if due.run == run_at(60) && due.in_doubt == Some(claim)),
-            "{misfire:?}: {commands:?}"
-        );
+        let sent = Due { in_doubt: true, ..story.sent[0].clone() };
+        assert_eq!(story.tick(at(95)), [Command::Claim(sent)], "{misfire:?}: with the same id");
     }
 }
 
@@ -315,7 +323,7 @@ fn missed_instants_are_skipped_before_the_next_claim() {
     story.planner.tick(at(300), u32::MAX, &mut Budget::default(), &mut out);
     let [Command::Claim(due)] = &out[..] else { panic!("one request: {out:?}") };
     let skip = Skip { first: run_at(60), count: 4, detail: "missed".to_owned() };
-    assert_eq!((due.run, &due.skip), (run_at(240), &Some(skip)));
+    assert_eq!((due.request.run, &due.request.skip), (run_at(240), &Some(skip)));
     let due = due.clone();
     out.clear();
     story.planner.claim_answered(at(300), &due, ClaimOutcome::Failed, &mut out);

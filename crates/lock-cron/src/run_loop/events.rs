@@ -75,7 +75,7 @@ impl RunLoop {
     fn claim(&mut self, mut due: Due) {
         // Another definition may arrive before the reply. The run belongs to the definition from
         // which it was planned.
-        let Some(job) = self.jobs.get(&due.job).cloned() else { return };
+        let Some(job) = self.jobs.get(&due.request.job.name).cloned() else { return };
         let node = self.shared.node.clone();
         self.claims += 1;
         let failed = Effect::DueClaimed { due: due.clone(), outcome: ClaimOutcome::Failed, claimed: None };

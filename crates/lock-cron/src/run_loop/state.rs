@@ -83,7 +83,7 @@ impl RunLoop {
         jobs: BTreeMap<LockName, Arc<Job>>,
         kinds: BTreeMap<String, Arc<Kind>>,
     ) -> Self {
-        let mut planner = Planner::default();
+        let mut planner = Planner::new(shared.node.claim_terms());
         let now = shared.node.ledger.now();
         for job in jobs.values() {
             planner.add(now, job.name.clone(), job.schedule.clone(), job.terms.clone());

@@ -11,16 +11,12 @@ const NOON: u64 = 12 * 3600;
 fn claims(planner: &mut Planner, now: UtcTime) -> Vec<Option<UtcTime>> {
     let mut out = Vec::new();
     planner.tick(now, u32::MAX, &mut Budget::default(), &mut out);
-    let runs = out.into_iter().filter_map(|command| match command {
-        Command::Claim(due) => Some(due.run.scheduled()),
-        _ => None,
-    });
-    runs.collect()
+    out.iter().filter_map(claim).map(|due| due.request.run.scheduled()).collect()
 }
 
 #[test]
 fn missed_instants_precede_the_backfill() {
-    let mut planner = Planner::default();
+    let mut planner = super::planner();
     let schedule = Schedule::cron(HOURLY).unwrap();
     let terms = JobTerms { placement: Placement::Leader, ..JobTerms::default() };
     planner.add(at(0), name(), schedule.clone(), terms);

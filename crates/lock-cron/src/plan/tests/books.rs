@@ -4,10 +4,9 @@
 mod nodes;
 
 use super::*;
-use crate::{claim::due_request, terms::RunTerms};
 use lock_ledger::{
-    AfterAttempt, ClaimRequest, EndRequest, FleetControls, GroupLedger, GroupName, JobCommand, JobId,
-    OverlapRule, PoolLimit, Registration, RenewRun, RunOutcome, RunRenewal, RunState,
+    AfterAttempt, ClaimRequest, EndRequest, FleetControls, GroupLedger, JobCommand, JobId, OverlapRule,
+    PoolLimit, Registration, RenewRun, RunOutcome, RunRenewal, RunState,
 };
 use lock_testkit::{Seed, Stream};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,10 +73,8 @@ fn pick<T: Clone>(random: &mut Stream, from: &[T]) -> T {
 #[derive(Debug)]
 struct Asking {
     due: Due,
-    request: ClaimRequest,
     since: UtcTime,
     again: UtcTime,
-    unanswered: bool,
     /// The time at which the reply arrives.
     reply: Option<(UtcTime, ClaimReply)>,
 }
@@ -246,7 +243,7 @@ impl Sim {
         // Its unanswered requests may still arrive.
         for asking in node.asking.drain(..) {
             if self.random.chance(0.5) {
-                self.late.push((self.now + ms(self.random.below(3_000)), asking.request));
+                self.late.push((self.now + ms(self.random.below(3_000)), *asking.due.request));
             }
         }
         (node.planner, node.leads, node.down_until) = (None, false, until);

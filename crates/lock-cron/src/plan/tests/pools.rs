@@ -16,7 +16,7 @@ struct Pooled(Planner);
 
 impl Pooled {
     fn of(jobs: &[(&str, &str)], terms: &JobTerms) -> Self {
-        let mut planner = Planner::default();
+        let mut planner = super::planner();
         planner.elected();
         for (name, schedule) in jobs {
             let (name, schedule) = (LockName::new(name).unwrap(), Schedule::cron(schedule).unwrap());
@@ -29,11 +29,7 @@ impl Pooled {
     fn claims(&mut self, now: UtcTime) -> Vec<Due> {
         let mut out = Vec::new();
         self.0.tick(now, u32::MAX, &mut Budget::default(), &mut out);
-        let claims = out.into_iter().filter_map(|command| match command {
-            Command::Claim(due) => Some(due),
-            _ => None,
-        });
-        claims.collect()
+        out.iter().filter_map(claim).cloned().collect()
     }
 
     /// Completes the only claim of a tick and returns its job.
@@ -41,7 +37,7 @@ impl Pooled {
         let claims = self.claims(now);
         let [due] = &claims[..] else { panic!("one claim: {claims:?}") };
         self.answer(now, due, reply);
-        due.job.to_string()
+        due.request.job.name.to_string()
     }
 
     fn answer(&mut self, now: UtcTime, due: &Due, reply: ClaimReply) {
@@ -101,7 +97,7 @@ fn full_pool_does_not_delay_jobs_outside_it() {
     pooled.0.add(at(0), name.clone(), Schedule::cron("0 12 * * *").unwrap(), free);
     register(&mut pooled.0, &name, at(0));
     let claims = pooled.claims(at(NOON));
-    assert_eq!(claims.iter().map(|due| due.job.as_str()).collect::<Vec<_>>(), ["a", "free"]);
+    assert_eq!(claims.iter().map(|due| due.request.job.name.as_str()).collect::<Vec<_>>(), ["a", "free"]);
 }
 
 #[test]
@@ -115,12 +111,12 @@ fn run_that_has_waited_longest_is_claimed_first() {
 
 #[test]
 fn run_without_a_place_is_skipped_after_its_grace() {
-    let skipped = |claims: &[Due]| matches!(claims, [due] if due.run == run_at(60) && due.skip.is_some());
     let mut pooled = Pooled::of(&[("a", "* * * * *")], &in_pool(JobTerms::default()));
     pooled.claim(at(60), FULL);
     let claims = pooled.claims(at(91));
-    assert!(skipped(&claims), "{claims:?}");
-    assert_eq!(claims[0].skip.as_ref().unwrap().detail, SkipReason::NoCapacity.detail());
+    let detail = |due: &Due| due.request.skip.as_ref().map(|skip| skip.detail.clone());
+    let skips: Vec<_> = claims.iter().map(|due| (due.request.run, detail(due))).collect();
+    assert_eq!(skips, [(run_at(60), Some(SkipReason::NoCapacity.detail().to_owned()))]);
     pooled.answer(at(91), &claims[0], ClaimReply::Skipped);
     assert_eq!(pooled.claims(at(119)), []);
     assert_eq!(pooled.claim(at(120), claimed()), "a", "the next run must claim again");
@@ -134,13 +130,19 @@ fn triggered_and_catch_up_runs_wait_indefinitely() {
     pooled.0.triggered(&job, run);
     pooled.claim(at(10), FULL);
     let claims = pooled.claims(at(NOON - 10));
-    assert!(matches!(&claims[..], [due] if due.run == run && due.skip.is_none()), "{claims:?}");
+    assert!(
+        matches!(&claims[..], [due] if due.request.run == run && due.request.skip.is_none()),
+        "{claims:?}"
+    );
     pooled.answer(at(NOON - 10), &claims[0], claimed());
     // Noon has been missed.
     let late = NOON + 13 * 3600;
     pooled.claim(at(late), FULL);
     let claims = pooled.claims(at(late + 6 * 3600));
-    assert!(matches!(&claims[..], [due] if due.catch_up == CatchUp::Yes && due.skip.is_none()), "{claims:?}");
+    assert!(
+        matches!(&claims[..], [due] if due.request.catch_up == CatchUp::Yes && due.request.skip.is_none()),
+        "{claims:?}"
+    );
 }
 
 #[test]
@@ -149,7 +151,7 @@ fn claim_in_doubt_with_a_full_pool_backs_off() {
     let claims = pooled.claims(at(NOON));
     let [due] = &claims[..] else { panic!("one claim: {claims:?}") };
     // The first request was not answered and may still be applied; the second one was answered.
-    let due = Due { in_doubt: Some(ClaimId::random()), ..due.clone() };
+    let due = Due { in_doubt: true, ..due.clone() };
     pooled.answer(at(NOON), &due, FULL);
     assert_eq!(pooled.claims(at(NOON)), []);
     let wakes = pooled.0.wake_at().expect("still waiting");

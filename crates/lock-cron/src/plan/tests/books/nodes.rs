@@ -8,7 +8,13 @@ impl Sim {
         let online = self.nodes[at].offline_until <= self.now;
         let local = UtcTime::from_millis(self.now.as_millis().saturating_add_signed(self.nodes[at].ahead));
         if self.nodes[at].planner.is_none() {
-            let mut planner = Planner::default();
+            let mut planner = Planner::new(ClaimTerms {
+                group: self.group.clone(),
+                node: String::new(),
+                lease: LEASE,
+                history: u32::MAX,
+                draw: ClaimId::random,
+            });
             for (name, job) in &self.jobs {
                 planner.add(local, name.clone(), job.schedule.clone(), job.terms.clone());
             }
@@ -38,26 +44,9 @@ impl Sim {
     fn execute(&mut self, at: usize, commands: Vec<Command>) {
         for command in commands {
             match command {
-                Command::Claim(mut due) => {
-                    let before = due.in_doubt.take();
-                    let job = JobId { group: self.group.clone(), name: due.job.clone() };
-                    let claim = before.unwrap_or_else(ClaimId::random);
-                    let terms = RunTerms {
-                        lease: LEASE,
-                        history: u32::MAX,
-                        trigger_life: LEASE,
-                        max_running: self.nodes[at].max_running,
-                    };
-                    let request = due_request(job, claim, &due, &terms, "");
-                    let (since, again, unanswered) = (self.now, self.now, before.is_some());
-                    self.nodes[at].asking.push(Asking {
-                        due,
-                        request,
-                        since,
-                        again,
-                        unanswered,
-                        reply: None,
-                    });
+                Command::Claim(due) => {
+                    let (since, again) = (self.now, self.now);
+                    self.nodes[at].asking.push(Asking { due, since, again, reply: None });
                 }
                 Command::CancelRunning(job) => {
                     let of_job = self.nodes[at].bodies.iter_mut().filter(|body| body.job == job);
@@ -158,18 +147,21 @@ impl Sim {
                 let fate = self.random.below(20);
                 let wait = ms(self.random.below(300));
                 match fate {
-                    0 => self.late.push((self.now + ms(self.random.below(4_000)), asking.request.clone())),
-                    1 => drop(self.decide(&asking.request)),
+                    0 => self.late.push((
+                        self.now + ms(self.random.below(4_000)),
+                        ClaimRequest::clone(&asking.due.request),
+                    )),
+                    1 => drop(self.decide(&asking.due.request)),
                     2 => {}
-                    _ => asking.reply = Some((self.now + wait, self.decide(&asking.request))),
+                    _ => asking.reply = Some((self.now + wait, self.decide(&asking.due.request))),
                 }
-                asking.unanswered |= fate < 3;
+                asking.due.in_doubt |= fate < 3;
                 asking.again = self.now + ms(1_000) + wait;
             }
             let outcome = match asking.reply.take() {
                 Some((arrives, reply)) if arrives <= self.now => ClaimOutcome::Answered(reply),
                 None if asking.since + LEASE < self.now => {
-                    asking.unanswered = true;
+                    asking.due.in_doubt = true;
                     ClaimOutcome::Failed
                 }
                 reply => {
@@ -177,14 +169,14 @@ impl Sim {
                     continue;
                 }
             };
-            let Asking { mut due, request, unanswered, .. } = asking;
-            due.in_doubt = unanswered.then_some(request.claim);
+            let due = asking.due;
             let granted = matches!(outcome, ClaimOutcome::Answered(ClaimReply::Claimed { .. }));
             let planner = self.nodes[at].planner.as_mut().expect("the node is up");
             planner.claim_answered(local, &due, outcome, out);
             if granted {
-                let ends = self.now + self.jobs[&due.job].body;
-                self.nodes[at].bodies.push(Body { job: due.job, run: due.run, claim: request.claim, ends });
+                let ClaimRequest { job, run, claim, .. } = *due.request;
+                let ends = self.now + self.jobs[&job.name].body;
+                self.nodes[at].bodies.push(Body { job: job.name, run, claim, ends });
             }
         }
     }
