@@ -2,8 +2,7 @@
 //! skips: consecutive scheduled times whose runs are not started.
 
 use super::{
-    command::{ClaimOutcome, Due},
-    missed,
+    ClaimOutcome, Due, missed,
     room::{BUSY, Room},
 };
 use crate::{observer::SkipReason, terms::JobTerms, time::UtcTime};

@@ -1,19 +1,45 @@
-//! The plan of one job, with its pending runs.
+//! The plan of one job: its due and missed runs, the runs that this node may start on time, its backfills, and the
+//! claims that it sends for them, one at a time.
+//!
+//! The diagram in [`super`] shows the runs that a leader plans. The runs of a spread job that a node starts on time,
+//! whether or not it leads:
+//!
+//! ```text
+//!         instant comes          first in the order, with room          claimed, skipped, decided elsewhere
+//!  nothing ────────▶ due ──────────────────────────────────▶ in flight ────────────────────────────▶ nothing
+//!                    │ ▲                                      │    │ behind, busy, late: for the leader  ▲
+//!                    │ └── early · outdated · full · failed ────┘    └─────────────────────────────────────┤
+//!                    └─ decided by the watermark, its grace is over, or a later instant comes ────────────┘
+//! ```
+//!
+//! Invariants of these runs:
+//! - each claim contains the previous scheduled time, and the store rejects it while that time is
+//!   undecided, so no run is lost;
+//! - a claim without a reply is repeated with the same id until there is one;
+//! - a scheduled time that this node does not claim is left to the leader.
+//!
+//! Only the leader plans backfills: one run at a time, and only while no other run of the job is waiting. The store
+//! keeps their progress and rejects a claim of a scheduled time that has already started, so a plan may be outdated.
 
 use super::{
-    backfill::PlannedBackfill,
-    command::{ClaimOutcome, ClaimTerms, Command, Due},
+    ClaimOutcome, ClaimTerms, Command, Due,
     missed::{self, Budget, PATIENCE},
-    on_time::OnTimeRuns,
-    peers::Peers,
     pending::{PendingRun, PendingRuns},
-    room::{CLAIM_RETRY_PAUSE, Room},
+    room::{CLAIM_RETRY_PAUSE, Peers, Room},
 };
-use crate::{observer::SkipReason, options::Overlap, schedule::Schedule, terms::JobTerms, time::UtcTime};
+use crate::{
+    observer::SkipReason,
+    options::{Overlap, Placement},
+    schedule::Schedule,
+    terms::JobTerms,
+    time::UtcTime,
+};
 use lock_core::LockName;
-use lock_ledger::{CatchUp, ClaimReply, ClaimRequest, JobId, OverlapRule, Skip};
+use lock_ledger::{CatchUp, ClaimReply, ClaimRequest, JobId, OverlapRule, RunId, Skip};
 use std::{mem, time::Duration};
+use uuid::Uuid;
 
+/// The plan of one job.
 #[derive(Debug)]
 pub(super) struct PlannedJob {
     pub(super) schedule: Schedule,
@@ -32,10 +58,10 @@ pub(super) struct PlannedJob {
     /// Set while several runs are due and have not been searched: the time between the first two.
     pub(super) behind: Option<Duration>,
     /// Set if the next on-time run queues behind the catch-up runs.
-    pub(super) follows_catch_up: bool,
+    follows_catch_up: bool,
     pub(super) pending: PendingRuns,
     /// The backfills in the store, oldest first.
-    pub(super) backfills: Vec<PlannedBackfill>,
+    backfills: Vec<PlannedBackfill>,
     /// The runs that this node may start on time without being the leader.
     pub(super) on_time: OnTimeRuns,
     /// Set once this node knows that the job is in the store.
@@ -43,22 +69,76 @@ pub(super) struct PlannedJob {
     /// The time at which the watermark was last read.
     pub(super) observed: UtcTime,
     /// Set while the next scheduled time is left to other nodes.
-    pub(super) left_to_others: bool,
+    left_to_others: bool,
+}
+
+/// An unfinished backfill.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedBackfill {
+    pub(crate) id: Uuid,
+    pub(crate) schedule: Schedule,
+    /// The scheduled time up to which runs were started.
+    pub(crate) mark: UtcTime,
+    pub(crate) last: UtcTime,
+}
+
+/// The runs that this node may start on time.
+#[derive(Debug, Default)]
+pub(super) struct OnTimeRuns {
+    /// Set once `next` is known.
+    begun: bool,
+    /// The first scheduled time in the future.
+    next: Option<UtcTime>,
+    /// The run that is due, if any.
+    pub(super) due: PendingRuns,
+    /// Set while another node comes first, or while this node has no room.
+    is_for_others: bool,
+}
+
+impl OnTimeRuns {
+    /// Starts over at the next tick, with the schedule that applies then.
+    pub(super) fn restart(&mut self) {
+        self.begun = false;
+        self.discard();
+    }
+
+    /// Drops the due run, unless the store may already have its claim.
+    fn discard(&mut self) {
+        if !self.due.in_flight && !self.due.is_in_doubt() {
+            self.due.clear();
+        }
+    }
+
+    /// Returns the scheduled time that is due.
+    fn due_at(&self) -> Option<UtcTime> {
+        self.due.front()?.run.scheduled()
+    }
 }
 
 impl PlannedJob {
-    pub(super) fn decided_up_to(&mut self, cursor: UtcTime) {
-        self.go_on_from(cursor, self.schedule.next_after(cursor));
+    pub(super) fn new(now: UtcTime, schedule: Schedule, terms: JobTerms) -> Self {
+        Self {
+            identity: schedule.identity(),
+            schedule,
+            terms,
+            revision: 0,
+            definition: 0,
+            paused: false,
+            cursor: None,
+            next: None,
+            behind: None,
+            follows_catch_up: false,
+            pending: PendingRuns::default(),
+            backfills: Vec::new(),
+            on_time: OnTimeRuns::default(),
+            is_stored: false,
+            observed: now,
+            left_to_others: false,
+        }
     }
 
-    fn go_on_from(&mut self, cursor: UtcTime, next: Option<UtcTime>) {
-        (self.cursor, self.next, self.behind) = (Some(cursor), next, None);
-    }
-
-    /// Discards the plan until the watermark is known again.
-    pub(super) fn forget(&mut self) {
-        self.pending.clear();
-        (self.cursor, self.next, self.behind, self.follows_catch_up) = (None, None, None, false);
+    pub(super) fn is_spread(&self) -> bool {
+        self.terms.placement == Placement::Spread
     }
 
     /// Makes the due run pending, according to the policies. Several due runs are left to
@@ -148,6 +228,70 @@ impl PlannedJob {
             self.pending.take_late(|until| overtaken || until.is_some_and(|until| until < now))
         {
             self.decided_up_to(first - Duration::from_millis(1));
+        }
+    }
+
+    /// Makes the next run due once its time has come. If several are due, as after a suspension, they are left to the
+    /// leader.
+    pub(super) fn select_on_time(&mut self, now: UtcTime) {
+        let runs = &mut self.on_time;
+        if !runs.begun {
+            (runs.begun, runs.next) = (true, self.schedule.next_after(now));
+        }
+        let come = runs.next.filter(|next| *next <= now);
+        // The leader has already planned it.
+        let is_planned = |at| self.cursor.is_some_and(|cursor| cursor >= at);
+        let is_over = runs.due.front().is_some_and(|run| run.until.is_some_and(|until| until < now));
+        if come.is_some() || is_over || runs.due_at().is_some_and(is_planned) {
+            runs.discard();
+        }
+        let Some(at) = come else { return };
+        let second = self.schedule.next_after(at);
+        if second.is_some_and(|second| second <= now) {
+            runs.next = self.schedule.next_after(now);
+            return;
+        }
+        runs.next = second;
+        let until = at + missed::grace(&self.terms, at, second);
+        let is_the_leaders = is_planned(at) || self.pending.has_scheduled();
+        if !self.paused && !is_the_leaders && runs.due.is_empty() && now <= until {
+            runs.is_for_others = false;
+            runs.due.clear_backoff();
+            runs.due
+                .push(PendingRun::scheduled(&missed::DueInstant { at, catch_up: CatchUp::No, until }, false));
+        }
+    }
+
+    /// Sets the backfills from the store, oldest first. A mark raised by the reply to a claim is
+    /// kept, even if this read began before that reply.
+    pub(super) fn backfills_read(&mut self, read: Vec<PlannedBackfill>) {
+        let known = mem::replace(&mut self.backfills, read);
+        for backfill in &mut self.backfills {
+            let before = known.iter().find(|before| before.id == backfill.id);
+            backfill.mark = before.map_or(backfill.mark, |before| before.mark.max(backfill.mark));
+        }
+    }
+
+    /// Makes the next scheduled time of the oldest backfill pending, unless another run is waiting.
+    pub(super) fn plan_backfill(&mut self, name: &LockName, out: &mut Vec<Command>) {
+        self.pending.give_way();
+        // Scheduled times that passed without a leader only become pending once the watermark has
+        // been read and they have been found by a search.
+        let knows_waiting = self.cursor.is_some() && self.behind.is_none();
+        let waits = !self.pending.is_empty() || !self.on_time.due.is_empty();
+        if self.paused || waits || !knows_waiting {
+            return;
+        }
+        while let Some(PlannedBackfill { id, schedule, mark, last }) = self.backfills.first() {
+            if let Some(at) = schedule.next_after(*mark).filter(|at| at <= last) {
+                let run = RunId::Backfill { id: *id, at };
+                let queues = !matches!(self.terms.overlap, Overlap::Allow { .. });
+                self.pending.push(PendingRun::backfill(run, queues));
+                return;
+            }
+            // According to this node's zone data, there are no further scheduled times.
+            out.push(Command::CloseBackfill { job: name.clone(), id: *id });
+            self.backfills.remove(0);
         }
     }
 
@@ -321,6 +465,40 @@ impl PlannedJob {
         let distance = |at| self.on_time.next.map_or(missed::LAST_GRACE, |next| next.since(at));
         let before = self.on_time.due_at().and_then(|at| missed::previous(&self.schedule, at, distance(at)));
         before.unwrap_or(UtcTime::from_millis(0))
+    }
+
+    /// Handles the outcome of a claim for a backfill run.
+    fn backfill_answered(&mut self, due: &Due, outcome: &ClaimOutcome, out: &mut Vec<Command>) {
+        let (RunId::Backfill { id, at }, ClaimOutcome::Answered(reply)) = (due.request.run, outcome) else {
+            return;
+        };
+        match reply {
+            ClaimReply::Claimed { .. } | ClaimReply::Skipped | ClaimReply::Gone => {
+                if let Some(backfill) = self.backfills.iter_mut().find(|backfill| backfill.id == id) {
+                    backfill.mark = backfill.mark.max(at);
+                }
+            }
+            // The backfill was withdrawn, or another leader started the scheduled time.
+            ClaimReply::Duplicate | ClaimReply::Superseded => {
+                self.backfills.retain(|backfill| backfill.id != id);
+                out.push(Command::ReadControls);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn decided_up_to(&mut self, cursor: UtcTime) {
+        self.go_on_from(cursor, self.schedule.next_after(cursor));
+    }
+
+    fn go_on_from(&mut self, cursor: UtcTime, next: Option<UtcTime>) {
+        (self.cursor, self.next, self.behind) = (Some(cursor), next, None);
+    }
+
+    /// Discards the plan until the watermark is known again.
+    pub(super) fn forget(&mut self) {
+        self.pending.clear();
+        (self.cursor, self.next, self.behind, self.follows_catch_up) = (None, None, None, false);
     }
 
     /// Returns the scheduled time of the next claim, by which jobs are sorted. Returns `None`, which

@@ -1,14 +1,11 @@
 //! The planner for a group of jobs, and the events that it handles.
 
 use super::{
-    backfill::PlannedBackfill,
-    command::{ClaimOutcome, ClaimTerms, Command, Due, EffectiveControls},
+    ClaimOutcome, ClaimTerms, Command, Due, EffectiveControls,
     missed::Budget,
-    on_time::OnTimeRuns,
-    peers::Peers,
-    pending::{PendingRun, PendingRuns},
-    planned_job::PlannedJob,
-    room::Room,
+    pending::PendingRun,
+    planned_job::{PlannedBackfill, PlannedJob},
+    room::{Peers, Room},
 };
 use crate::{schedule::Schedule, terms::JobTerms, time::UtcTime};
 use lock_core::LockName;
@@ -37,25 +34,7 @@ impl Planner {
 
     /// Adds a job.
     pub(crate) fn add(&mut self, now: UtcTime, name: LockName, schedule: Schedule, terms: JobTerms) {
-        let job = PlannedJob {
-            identity: schedule.identity(),
-            schedule,
-            terms,
-            revision: 0,
-            definition: 0,
-            paused: false,
-            cursor: None,
-            next: None,
-            behind: None,
-            follows_catch_up: false,
-            pending: PendingRuns::default(),
-            backfills: Vec::new(),
-            on_time: OnTimeRuns::default(),
-            is_stored: false,
-            observed: now,
-            left_to_others: false,
-        };
-        self.jobs.insert(name, job);
+        self.jobs.insert(name, PlannedJob::new(now, schedule, terms));
     }
 
     /// Adds an instance, or replaces its definition and discards the previous plan.

@@ -1,6 +1,5 @@
 //! Tests of the planner: due runs, claims, and their replies.
 
-mod backfills;
 mod books;
 mod catch_up;
 mod on_time;

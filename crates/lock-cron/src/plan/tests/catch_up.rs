@@ -1,6 +1,8 @@
-//! Tests of the planner after an outage: late and missed runs, catch-up runs, and bounded work.
+//! Tests of the planner after an outage: late and missed runs, catch-up runs, the backfills behind them, and bounded
+//! work.
 
 use super::*;
+use uuid::Uuid;
 
 fn terms(misfire: Misfire, grace: Option<u64>) -> JobTerms {
     JobTerms { misfire, grace: grace.map(Duration::from_secs), ..JobTerms::default() }
@@ -278,4 +280,29 @@ fn look_back_over_years_finds_the_latest_instants() {
             }
         }
     }
+}
+
+/// Returns the claims of the next tick: the time of a scheduled run, or `None` for a backfill
+/// run.
+fn claimed_instants(planner: &mut Planner, now: UtcTime) -> Vec<Option<UtcTime>> {
+    let mut out = Vec::new();
+    planner.tick(now, u32::MAX, &mut Budget::default(), &mut out);
+    out.iter().filter_map(claim).map(|due| due.request.run.scheduled()).collect()
+}
+
+#[test]
+fn missed_instants_precede_the_backfill() {
+    let mut planner = super::planner();
+    let schedule = Schedule::cron("0 * * * *").unwrap();
+    let terms = JobTerms { placement: Placement::Leader, ..JobTerms::default() };
+    planner.add(at(0), name(), schedule.clone(), terms);
+    let backfill = PlannedBackfill { id: Uuid::from_u128(7), schedule, mark: at(0), last: at(3600) };
+    planner.backfills_read(&name(), vec![backfill]);
+    planner.elected();
+    const NOON: u64 = 12 * 3600;
+    let now = at(NOON + 10);
+    assert_eq!(claimed_instants(&mut planner, now), [], "the watermark is not known");
+    register(&mut planner, &name(), at(NOON - 2 * 3600));
+    let first = claimed_instants(&mut planner, now);
+    assert!(first.iter().all(Option::is_some), "missed runs must come first: {first:?}");
 }

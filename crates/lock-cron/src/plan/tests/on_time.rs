@@ -1,7 +1,6 @@
 //! Spread runs: those that a node starts without leading, and those that the leader leaves to other nodes.
 
 use super::*;
-use crate::plan::peers::Peers;
 use lock_ledger::Registration;
 use uuid::Uuid;
 
