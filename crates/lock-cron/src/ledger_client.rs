@@ -28,6 +28,9 @@ use std::{
 /// The pauses between unanswered requests.
 const WAITS: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
+/// The pause before a task is repeated after a failed request to the store.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
 /// A revision that no group has, which makes the ledger return all controls.
 pub(crate) const NO_REVISION: u64 = u64::MAX;
 

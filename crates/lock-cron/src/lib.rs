@@ -53,7 +53,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backfill;
-mod backoff;
 mod body;
 mod cancel;
 mod claim;
@@ -73,7 +72,6 @@ mod ledger_client;
 mod node;
 pub mod observer;
 mod options;
-mod overdue;
 mod payload;
 mod plan;
 mod run;

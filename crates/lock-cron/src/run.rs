@@ -16,11 +16,11 @@
 //! - each attempt whose body started has one record, except one that was lost and may be retried by the leader.
 
 use crate::{
-    backoff::RETRY_PAUSE,
     body::{self, AttemptResult},
     claim::{AttemptEnd, ClaimedRun, RetryOutcome, claim_retry, record_end, retry_request},
     hash::StableHash,
     job::Job,
+    ledger_client::RETRY_PAUSE,
     node::{Node, ShutdownStage},
     observer::{CronEvent, attempt_span},
     options::OnOrphan,

@@ -2,10 +2,9 @@
 
 use crate::{
     error::{CronError, CronErrorKind},
-    job::{self, Job},
+    job::{self, Job, Progress},
     kind::{self, Kind},
     ledger_client::NO_REVISION,
-    overdue::Progress,
     plan::EffectiveControls,
     run_loop::RunLoop,
     schedule::Schedule,

@@ -306,7 +306,6 @@ const CIRCLES: [(&str, &[&[&str]]); 9] = [
     (
         "lock-cron",
         &[
-            &["run_loop/clock_offset", "run_loop/instances", "run_loop/lost_data", "run_loop/state"],
             &["schedule/mod", "schedule/runs"],
         ],
     ),

@@ -4,7 +4,7 @@ use super::{
     attempt::{attempt, backfill, millis, open},
     plan::Plan,
 };
-use crate::{kind, overdue::Progress, time::UtcTime};
+use crate::{job::Progress, kind, time::UtcTime};
 use lock_core::LockName;
 use lock_ledger::{Backfill, JobControls, JobSummary, LiveNode, OpenRun, RunState};
 use serde_json::{Value, json};

@@ -6,8 +6,13 @@ use super::{
     row::{Facts, Flags},
 };
 use crate::{
-    error::CronError, job, kind, ledger_client::NO_REVISION, overdue::Progress, schedule::Schedule,
-    scheduler::Scheduler, time::UtcTime,
+    error::CronError,
+    job::{self, Progress},
+    kind,
+    ledger_client::NO_REVISION,
+    schedule::Schedule,
+    scheduler::Scheduler,
+    time::UtcTime,
 };
 use lock_core::{__private::lock, LockName};
 use lock_ledger::{

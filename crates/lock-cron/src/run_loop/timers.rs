@@ -1,10 +1,12 @@
-//! The times at which repeated requests are sent: whole seconds on the lock factory's clock.
-//! Schedulers that share a factory send their requests at the same times, so that a ledger can
-//! combine them in one call.
+//! The times of the next repeated requests. They are sent at whole seconds on the lock factory's clock, so schedulers
+//! that share a factory send theirs at the same times, and a ledger can combine them in one call.
 
 use lock_core::clock::Moment;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// The time between the registrations of a leader.
+pub(super) const REGISTRATION_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The time between heartbeats, which also read the controls.
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -17,7 +19,7 @@ pub(super) struct Beats {
 
 impl Beats {
     /// Creates the beats from one reading of both clocks.
-    pub(super) fn new(now: Instant, moment: Moment) -> Self {
+    fn new(now: Instant, moment: Moment) -> Self {
         let begun = Duration::from_micros(moment.as_micros());
         Self { first: now + (HEARTBEAT_INTERVAL - Duration::from_nanos(begun.subsec_nanos().into())) }
     }
@@ -29,6 +31,23 @@ impl Beats {
             Some(since) if time >= HEARTBEAT_INTERVAL => self.first + Duration::from_secs(since.as_secs()),
             _ => until,
         }
+    }
+}
+
+/// The times of the next repeated requests.
+pub(super) struct Timers {
+    pub(super) beats: Beats,
+    pub(super) registration: Instant,
+    pub(super) heartbeat: Instant,
+    pub(super) open_runs: Instant,
+    pub(super) renewal: Instant,
+}
+
+impl Timers {
+    /// Makes all requests due now, by one reading of both clocks.
+    pub(super) fn new(now: Instant, moment: Moment) -> Self {
+        let beats = Beats::new(now, moment);
+        Self { beats, registration: now, heartbeat: now, open_runs: now, renewal: now }
     }
 }
 
