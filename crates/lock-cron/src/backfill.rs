@@ -4,10 +4,10 @@ use crate::{
     error::{CronError, CronErrorKind},
     kind,
     ledger_client::NO_REVISION,
+    schedule::times::whole_millis,
     scheduler::Scheduler,
-    time::{UtcTime, whole_millis},
 };
-use lock_core::LockName;
+use lock_core::{LockName, clock::UtcTime};
 use lock_ledger::{Backfill, BackfillRequest, CommandReply, FleetControls, JobCommand};
 use std::{ops::Range, time::Duration};
 use uuid::Uuid;

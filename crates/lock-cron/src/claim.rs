@@ -10,9 +10,8 @@ use crate::{
     options::OnOrphan,
     plan::{ClaimOutcome, Due},
     running::{CancelReason, HeldClaim},
-    time::UtcTime,
 };
-use lock_core::{FencingToken, LockName, backend::BackendError};
+use lock_core::{FencingToken, LockName, backend::BackendError, clock::UtcTime};
 use lock_ledger::{
     AfterAttempt, CatchUp, ClaimId, ClaimReply, ClaimRequest, EndReply, EndRequest, OpenRun, RetryOf, RunId,
     RunOutcome, RunState,

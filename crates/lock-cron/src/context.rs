@@ -1,7 +1,7 @@
 //! The context of a run, for its body.
 
-use crate::{hold::RunHold, time::UtcTime};
-use lock_core::{FencingToken, LockName, LostReason};
+use crate::hold::RunHold;
+use lock_core::{FencingToken, LockName, LostReason, clock::UtcTime};
 use lock_ledger::{CatchUp, RunId};
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::sync::watch;

@@ -3,11 +3,10 @@
 use crate::{
     error::{CronError, CronErrorKind},
     kind, payload,
-    schedule::Schedule,
+    schedule::{Schedule, times::whole_millis},
     scheduler::Scheduler,
-    time::{UtcTime, whole_millis},
 };
-use lock_core::LockName;
+use lock_core::{LockName, clock::UtcTime};
 use lock_ledger::{AddReply, AddRequest, Definition, Once, Removal, RemoveReply};
 use serde::Serialize;
 use std::time::Duration;

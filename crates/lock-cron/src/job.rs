@@ -5,9 +5,8 @@ use crate::{
     plan::EffectiveControls,
     schedule::{DstPolicy, Schedule, ScheduleError},
     terms::JobTerms,
-    time::UtcTime,
 };
-use lock_core::LockName;
+use lock_core::{LockName, clock::UtcTime};
 use lock_ledger::{JobControls, Registration};
 use std::{error::Error, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 

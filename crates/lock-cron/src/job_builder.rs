@@ -9,8 +9,8 @@ use crate::{
     schedule::Schedule,
     scheduler::Scheduler,
     terms::JobTerms,
-    time::UtcTime,
 };
+use lock_core::clock::UtcTime;
 use lock_ledger::PoolLimit;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 

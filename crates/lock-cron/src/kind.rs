@@ -5,9 +5,8 @@ use crate::{
     job::{Body, Job},
     schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError},
     terms::{JobTerms, MAX_NAME_BYTES},
-    time::UtcTime,
 };
-use lock_core::LockName;
+use lock_core::{LockName, clock::UtcTime};
 use lock_ledger::{Instance, LiveNode};
 use std::fmt;
 

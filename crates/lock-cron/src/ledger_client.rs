@@ -1,16 +1,13 @@
 //! Requests to one group's run ledger. Each has a timeout, and some are repeated until the outcome
 //! is certain.
 
-use crate::{
-    hold::RunHold,
-    time::{UtcTime, whole_millis},
-};
+use crate::{hold::RunHold, schedule::times::whole_millis};
 use futures_util::FutureExt;
 use lock_core::{
     __private::Backoff,
     LockName,
     backend::{Applied, BackendError, BackendErrorKind, ProcessId, Reply},
-    clock::{Clock, Moment},
+    clock::{Clock, Moment, UtcTime},
 };
 use lock_ledger::{
     AddReply, AddRequest, Attempt, ClaimReply, ClaimRequest, CommandReply, EndReply, EndRequest,

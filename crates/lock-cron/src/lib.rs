@@ -83,7 +83,6 @@ mod scheduler_builder;
 mod shared;
 mod terms;
 mod ticks;
-mod time;
 
 pub use backfill::MAX_BACKFILL_INSTANTS;
 #[cfg(feature = "axum")]

@@ -9,9 +9,8 @@ use crate::{
     run_loop::RunLoop,
     schedule::Schedule,
     shared::{Lifecycle, Shared},
-    time::UtcTime,
 };
-use lock_core::{__private::lock, LockName};
+use lock_core::{__private::lock, LockName, clock::UtcTime};
 use lock_ledger::{
     Attempt, FleetControls, HeartbeatReply, Instance, Instances, JobControls, JobSummary, OpenRun, PauseNote,
     PoolLimit, Registration,

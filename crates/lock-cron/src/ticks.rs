@@ -1,7 +1,8 @@
 //! The times of a schedule as a stream, for work that each node does on its own.
 
-use crate::{plan, schedule::Schedule, time::UtcTime};
+use crate::{plan, schedule::Schedule};
 use futures_util::Stream;
+use lock_core::clock::UtcTime;
 use lock_core::clock::{BootClock, Clock};
 use std::{
     future::{Future, poll_fn},

@@ -303,12 +303,7 @@ fn imports_of_lock_core_are_read() {
 const CIRCLES: [(&str, &[&[&str]]); 9] = [
     ("distlock", &[]),
     ("lock-core", &[]),
-    (
-        "lock-cron",
-        &[
-            &["schedule/mod", "schedule/runs"],
-        ],
-    ),
+    ("lock-cron", &[]),
     ("lock-fred", &[]),
     ("lock-ledger", &[&["rules/state", "rules/summary"]]),
     ("lock-macros", &[]),

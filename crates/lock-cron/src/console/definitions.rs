@@ -1,7 +1,7 @@
 //! The group's instances. Only those that changed are read again.
 
-use crate::{kind, ledger_client::NO_REVISION, schedule::Schedule, time::UtcTime};
-use lock_core::LockName;
+use crate::{kind, ledger_client::NO_REVISION, schedule::Schedule};
+use lock_core::{LockName, clock::UtcTime};
 use lock_ledger::{Instance, Instances};
 use std::collections::BTreeMap;
 

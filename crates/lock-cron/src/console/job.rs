@@ -5,13 +5,13 @@ use super::{
     reply::{failed, refuse, reply},
     runs::runs,
 };
-use crate::{description, error::CronError, kind, terms::JobTerms, time::UtcTime};
+use crate::{description, error::CronError, kind, terms::JobTerms};
 use axum::{
     extract::{Path, RawQuery, State},
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use lock_core::{__private::lock, LockName};
+use lock_core::{__private::lock, LockName, clock::UtcTime};
 use lock_ledger::Registration;
 use serde_json::{Value, json};
 

@@ -3,9 +3,8 @@
 use crate::{
     description,
     schedule::{DstPolicy, Schedule},
-    time::UtcTime,
 };
-use lock_core::LockName;
+use lock_core::{LockName, clock::UtcTime};
 use lock_ledger::Registration;
 use serde_json::Value;
 

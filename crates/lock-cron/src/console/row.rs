@@ -4,8 +4,8 @@ use super::{
     attempt::{attempt, backfill, millis, open},
     plan::Plan,
 };
-use crate::{job::Progress, kind, time::UtcTime};
-use lock_core::LockName;
+use crate::{job::Progress, kind};
+use lock_core::{LockName, clock::UtcTime};
 use lock_ledger::{Backfill, JobControls, JobSummary, LiveNode, OpenRun, RunState};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -12,9 +12,8 @@ use crate::{
     ledger_client::NO_REVISION,
     schedule::Schedule,
     scheduler::Scheduler,
-    time::UtcTime,
 };
-use lock_core::{__private::lock, LockName};
+use lock_core::{__private::lock, LockName, clock::UtcTime};
 use lock_ledger::{
     Backfill, FleetControls, GroupSummary, Instances, JobControls, JobSummary, LiveNode, OpenRun,
 };

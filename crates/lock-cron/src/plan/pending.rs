@@ -5,8 +5,8 @@ use super::{
     ClaimOutcome, Due, missed,
     room::{BUSY, Room},
 };
-use crate::{observer::SkipReason, terms::JobTerms, time::UtcTime};
-use lock_core::__private::Backoff;
+use crate::{observer::SkipReason, terms::JobTerms};
+use lock_core::{__private::Backoff, clock::UtcTime};
 use lock_ledger::{CatchUp, ClaimId, ClaimReply, RunId};
 use std::{collections::VecDeque, mem, ops::Range};
 

@@ -32,9 +32,8 @@ use crate::{
     options::{Overlap, Placement},
     schedule::Schedule,
     terms::JobTerms,
-    time::UtcTime,
 };
-use lock_core::LockName;
+use lock_core::{LockName, clock::UtcTime};
 use lock_ledger::{CatchUp, ClaimReply, ClaimRequest, JobId, OverlapRule, RunId, Skip};
 use std::{mem, time::Duration};
 use uuid::Uuid;

@@ -7,8 +7,8 @@ use super::{
     planned_job::{PlannedBackfill, PlannedJob},
     room::{Peers, Room},
 };
-use crate::{schedule::Schedule, terms::JobTerms, time::UtcTime};
-use lock_core::LockName;
+use crate::{schedule::Schedule, terms::JobTerms};
+use lock_core::{LockName, clock::UtcTime};
 use lock_ledger::{ClaimReply, Registration, RunId};
 use std::collections::BTreeMap;
 

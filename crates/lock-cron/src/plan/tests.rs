@@ -11,10 +11,9 @@ use crate::{
     options::{Misfire, Overlap, Placement},
     schedule::Schedule,
     terms::JobTerms,
-    time::UtcTime,
 };
 use ClaimReply::{Busy, Duplicate, Early, PartlyDecided, Unregistered};
-use lock_core::{FencingToken, LockName};
+use lock_core::{FencingToken, LockName, clock::UtcTime};
 use lock_ledger::{CatchUp, ClaimId, ClaimReply, GroupName, RunId, Skip};
 use std::time::Duration;
 

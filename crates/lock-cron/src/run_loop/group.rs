@@ -11,11 +11,11 @@ use crate::{
     ledger_client::{Answer, NO_REVISION, RETRY_PAUSE},
     observer::CronEvent,
     plan::{Command, NODE_LEASE, Peers, PlannedBackfill},
-    time::UtcTime,
 };
 use lock_core::{
     LockName,
     backend::{BackendError, Reply},
+    clock::UtcTime,
 };
 use lock_ledger::{
     Backfill, CommandReply, FleetControls, GroupSummary, HeartbeatReply, Instance, Instances, JobCommand,

@@ -1,8 +1,8 @@
 //! The facts about its group that a node keeps between two replies of the store: the instances, the controls from before
 //! a loss of data, the runs that nodes could not read, the jobs that no node has registered, and the offset of the clocks.
 
-use crate::{ledger_client::NO_REVISION, running::RunKey, time::UtcTime};
-use lock_core::{__private::Backoff, LockName};
+use crate::{ledger_client::NO_REVISION, running::RunKey};
+use lock_core::{__private::Backoff, LockName, clock::UtcTime};
 use lock_ledger::{ABSENT_AFTER, JobControls, OpenRun, RunState, Trigger};
 use std::{
     collections::{BTreeMap, BTreeSet},

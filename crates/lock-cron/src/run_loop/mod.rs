@@ -20,7 +20,6 @@ use crate::{
     plan::{Budget, ClaimOutcome, Due, Planner},
     running::{CancelReason, HeldRun, RunKey},
     shared::{Lifecycle, Shared},
-    time::UtcTime,
 };
 use futures_util::FutureExt;
 use known::{ClockOffset, DeclinedRuns, KnownInstances, LostData, UnownedJobs};
@@ -28,7 +27,7 @@ use lock_core::{
     __private::lock,
     LockError, LockErrorKind, LockGuard, LockName, LostReason,
     backend::{Applied, BackendError, BackendErrorKind, Reply},
-    clock::Moment,
+    clock::{Moment, UtcTime},
 };
 use lock_ledger::{
     Backfill, GroupSummary, HeartbeatReply, Instances, JobControls, OpenRun, RegisteredJob, Registration,

@@ -1,17 +1,162 @@
-//! The conversion of local times to instants, and the meaning of a pattern where the clocks change.
+//! The conversion of local times to instants: the local times that match a pattern, and the meaning of a pattern where
+//! the clocks change.
 //!
 //! A zone is a sequence of segments, each with one offset. Inside a segment a local time is one instant. Between two
 //! segments, local times are either skipped (a gap) or occur twice (a fold). Patterns with a star follow the local
 //! clock; fixed times follow the [`DstPolicy`]. The set of runs therefore does not depend on where a search starts: a
 //! search can be resumed anywhere, and no run occurs twice.
 //!
-//! croner can search in zones by itself, but it treats `0,30 2 * * *` as an interval, which it skips in spring.
+//! croner searches in civil time, ignoring all offset changes. It can search in zones by itself, but it treats
+//! `0,30 2 * * *` as an interval, which it skips in spring.
 
-use super::{
-    civil::{Civil, Wall},
-    dst::{DstPolicy, Fold, Gap},
-    zone::{Segment, Zone},
+use super::zone::{Segment, Wall, Zone};
+use croner::{Cron, Weekday};
+use jiff::{
+    Timestamp,
+    civil::{Date, DateTime},
+    tz::Offset,
 };
+
+/// The policy for runs at a time of day that does not exist or occurs twice because of a clock
+/// change.
+///
+/// It applies to *fixed* times, with a star in neither the minute nor the hour (`30 2 * * *`,
+/// `0,30 1-3 * * *`). A pattern with a star there (`*/15 * * * *`, `0 * * * *`, `*/15 2 * * *`,
+/// `H/15 * * * *`) follows real time regardless of the policy: it runs in both passes of a repeated
+/// hour, and does not run at skipped times.
+///
+/// ```
+/// use lock_cron::{DstPolicy, Fold, Gap, Schedule};
+///
+/// let daily = Schedule::cron("30 2 * * *")?.in_tz("Europe/Berlin")?;
+/// let shifted = daily.clone().on_dst(DstPolicy { gap: Gap::ShiftForward, fold: Fold::First });
+///
+/// // On 29 March 2026 the clocks went from 02:00 to 03:00, at 01:00 UTC.
+/// let noon_before = lock_cron::UtcTime::from_millis(1_774_695_600_000);
+/// assert_eq!(daily.next_after(noon_before).unwrap().to_string(), "2026-03-29T01:00:00Z"); // 03:00
+/// assert_eq!(shifted.next_after(noon_before).unwrap().to_string(), "2026-03-29T01:30:00Z"); // 03:30
+/// # Ok::<(), lock_cron::ScheduleError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct DstPolicy {
+    /// The policy for times that do not exist.
+    pub gap: Gap,
+    /// The policy for times that occur twice.
+    pub fold: Fold,
+}
+
+/// The policy for runs at fixed times that are skipped, usually an hour in spring.
+///
+/// ```
+/// assert_eq!(lock_cron::Gap::default(), lock_cron::Gap::RunOnce);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Gap {
+    /// One run right after the gap, regardless of the number of skipped times. The default. Vixie
+    /// cron runs a job once per skipped time, so `0,30 2 * * *` runs twice.
+    #[default]
+    RunOnce,
+    /// No run that day.
+    Skip,
+    /// Each run is shifted by the length of the gap: 02:30 becomes 03:30.
+    ShiftForward,
+}
+
+/// The policy for runs at fixed times that occur twice, usually an hour in autumn.
+///
+/// ```
+/// assert_eq!(lock_cron::Fold::default(), lock_cron::Fold::First);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Fold {
+    /// One run, in the first pass. The default.
+    #[default]
+    First,
+    /// One run, in the second pass.
+    Last,
+    /// One run in each pass.
+    Both,
+}
+
+// Codes for fingerprints, which must stay the same when variants are added.
+impl Gap {
+    pub(crate) const fn code(self) -> i64 {
+        match self {
+            Self::RunOnce => 0,
+            Self::Skip => 1,
+            Self::ShiftForward => 2,
+        }
+    }
+}
+
+impl Fold {
+    pub(crate) const fn code(self) -> i64 {
+        match self {
+            Self::First => 0,
+            Self::Last => 1,
+            Self::Both => 2,
+        }
+    }
+}
+
+/// The first year that is searched; both jiff and croner support later ones.
+const FIRST_YEAR: i16 = 1;
+
+/// A numeric pattern to search.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Civil(Cron);
+
+impl Civil {
+    /// Returns `None` if croner rejects the pattern, which would be a bug in our grammar.
+    pub(crate) fn new(numbers: &str) -> Option<Self> {
+        numbers.parse().ok().map(Self)
+    }
+
+    pub(crate) fn numbers(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Returns the pattern in words.
+    pub(crate) fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    /// Returns the first match at `from` or later; `None` if there is none up to the year 5000.
+    pub(crate) fn at_or_after(&self, from: Wall) -> Option<Wall> {
+        let first = seconds(Date::constant(FIRST_YEAR, 1, 1).to_datetime(jiff::civil::Time::midnight()))?;
+        let from = Offset::UTC.to_datetime(Timestamp::from_second(from.max(first)).ok()?);
+        seconds(self.0.find_next_occurrence(&from, true).ok()?)
+    }
+
+    /// Returns `true` if any date matches. There are fourteen kinds of years, by length and first weekday, so only a
+    /// few years have to be searched.
+    pub(crate) fn matches_a_date(&self) -> bool {
+        let mut kinds = std::collections::BTreeSet::new();
+        self.0.pattern.years.values().into_iter().filter_map(|year| Date::new(year as i16, 1, 1).ok()).any(
+            |first| {
+                let kind = (first.in_leap_year(), first.weekday().to_sunday_zero_offset());
+                kinds.insert(kind) && self.matches_in(first)
+            },
+        )
+    }
+
+    fn matches_in(&self, first: Date) -> bool {
+        let days = std::iter::successors(Some(first), |day| day.tomorrow().ok());
+        days.take_while(|day| day.year() == first.year()).any(|day| {
+            let weekday = Weekday::from_days_from_sunday(day.weekday().to_sunday_zero_offset() as u32);
+            let (year, month, date) = (i32::from(day.year()), day.month() as u32, day.day() as u32);
+            let pattern = &self.0.pattern;
+            pattern.month_match(month).unwrap_or(false)
+                && pattern.day_match(year, month, date, weekday).unwrap_or(false)
+        })
+    }
+}
+
+fn seconds(time: DateTime) -> Option<Wall> {
+    Offset::UTC.to_timestamp(time).ok().map(Timestamp::as_second)
+}
 
 /// The maximum distance in seconds between a local time and its instant. No offset exceeds a day,
 /// and the longest gap was also a day (Samoa, 2011).

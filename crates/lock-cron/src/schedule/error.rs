@@ -1,6 +1,6 @@
-//! Schedule errors, which contain the problem, its position in the text, and a correction.
+//! Schedule errors, which contain the problem, its position in the text, and a correction; and the places to which they
+//! point: the fields of a pattern, and parts of the text.
 
-use super::field::Field;
 use std::{error::Error, fmt, ops::Range, sync::Arc};
 
 /// The error for an invalid schedule. Branch on its [`kind`](ScheduleError::kind).
@@ -204,4 +204,160 @@ impl Error for ScheduleError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.0.problem.source.as_ref().map(|source| &**source as &(dyn Error + 'static))
     }
+}
+
+/// A field of a cron pattern.
+///
+/// ```
+/// assert_eq!(lock_cron::schedule::Field::DayOfWeek.to_string(), "day of the week");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// 0-59; the first of six or seven fields.
+    Second,
+    /// 0-59.
+    Minute,
+    /// 0-23.
+    Hour,
+    /// 1-31, `L`, `LW`, `15W`.
+    DayOfMonth,
+    /// 1-12 or JAN-DEC.
+    Month,
+    /// 0-7 or SUN-SAT, where both 0 and 7 are Sunday; `MON#2`, `FRIL`.
+    DayOfWeek,
+    /// 1970-5000; the last of seven fields.
+    Year,
+}
+
+const MONTHS: [&str; 12] =
+    ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
+const DAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
+
+impl Field {
+    pub(crate) const fn first(self) -> u16 {
+        match self {
+            Self::Second | Self::Minute | Self::Hour | Self::DayOfWeek => 0,
+            Self::DayOfMonth | Self::Month => 1,
+            Self::Year => 1970,
+        }
+    }
+
+    pub(crate) const fn last(self) -> u16 {
+        match self {
+            Self::Second | Self::Minute => 59,
+            Self::Hour => 23,
+            Self::DayOfMonth => 31,
+            Self::Month => 12,
+            Self::DayOfWeek => 7,
+            Self::Year => 5000,
+        }
+    }
+
+    /// Returns the upper bound of a bare `H`: a day that every month has, and 6 for days of the week, so that Sunday is
+    /// not counted twice.
+    pub(crate) const fn last_hashed(self) -> u16 {
+        match self {
+            Self::DayOfMonth => 28,
+            other => other.last_in_turn(),
+        }
+    }
+
+    /// Returns the last value of an open-ended step such as `1/2`. For days of the week it is 6, so
+    /// that Sunday is not counted twice.
+    pub(crate) const fn last_in_turn(self) -> u16 {
+        match self {
+            Self::DayOfWeek => 6,
+            other => other.last(),
+        }
+    }
+
+    pub(crate) const fn allowed(self) -> &'static str {
+        match self {
+            Self::Second | Self::Minute => "0-59",
+            Self::Hour => "0-23",
+            Self::DayOfMonth => "1-31, `L`, `LW` or `15W`",
+            Self::Month => "1-12 or JAN-DEC",
+            Self::DayOfWeek => "0-7, SUN-SAT, `MON#2` or `FRIL`",
+            Self::Year => "1970-5000",
+        }
+    }
+
+    pub(crate) fn names(self) -> (&'static [&'static str], u16) {
+        match self {
+            Self::Month => (&MONTHS, 1),
+            Self::DayOfWeek => (&DAYS, 0),
+            _ => (&[], 0),
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Second => "second",
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::DayOfMonth => "day of the month",
+            Self::Month => "month",
+            Self::DayOfWeek => "day of the week",
+            Self::Year => "year",
+        })
+    }
+}
+
+/// A part of a string, and its position.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Token<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) at: usize,
+}
+
+impl<'a> Token<'a> {
+    pub(crate) fn problem(self, kind: ScheduleErrorKind, what: &str, but: impl Into<String>) -> Problem {
+        let what = format!("{what} `{}`", self.text);
+        Problem::new(kind, self.at..self.at + self.text.len(), what, but)
+    }
+
+    pub(crate) fn split_at(self, at: usize) -> (Self, Self) {
+        let (left, right) = self.text.split_at(at);
+        (Self { text: left, at: self.at }, Self { text: right, at: self.at + at })
+    }
+
+    /// Splits at the first `mark`, a one-byte character, and drops the mark.
+    pub(crate) fn cut(self, mark: char) -> Option<(Self, Self)> {
+        let (left, right) = self.split_at(self.text.find(mark)?);
+        Some((left, right.split_at(1).1))
+    }
+
+    pub(crate) fn pieces(self, mark: char) -> impl Iterator<Item = Self> {
+        let mut at = self.at;
+        self.text.split(mark).map(move |text| {
+            let piece = Self { text, at };
+            at += text.len() + 1;
+            piece
+        })
+    }
+
+    pub(crate) fn is(self, word: &str) -> bool {
+        self.text.eq_ignore_ascii_case(word)
+    }
+
+    pub(crate) fn number(self) -> Option<u16> {
+        let digits = !self.text.is_empty() && self.text.bytes().all(|b| b.is_ascii_digit());
+        // A number with too many digits counts as the largest one, which is out of every range.
+        digits.then(|| self.text.parse().unwrap_or(u16::MAX))
+    }
+}
+
+pub(crate) fn trim(token: Token<'_>) -> Token<'_> {
+    let start = token.text.len() - token.text.trim_start().len();
+    let token = token.split_at(start).1;
+    token.split_at(token.text.trim_end().len()).0
+}
+
+/// Splits off the first word and the whitespace after it.
+pub(crate) fn word(token: Token<'_>) -> (Token<'_>, Token<'_>) {
+    let end = token.text.find(char::is_whitespace).unwrap_or(token.text.len());
+    let (word, rest) = token.split_at(end);
+    (word, trim(rest))
 }

@@ -2,33 +2,21 @@
 //! for clock changes.
 
 mod calendar;
-mod civil;
-mod dst;
 mod error;
-mod field;
-mod fingerprint;
-mod list;
 mod pattern;
-mod runs;
-mod text;
 pub(crate) mod times;
-mod token;
-mod words;
 mod zone;
 
-pub use dst::{DstPolicy, Fold, Gap};
-pub use error::{ScheduleError, ScheduleErrorKind};
-pub use field::Field;
-pub use fingerprint::Fingerprint;
-pub use runs::Runs;
-pub use text::MAX_TEXT_BYTES;
+pub use calendar::{DstPolicy, Fold, Gap};
+pub use error::{Field, ScheduleError, ScheduleErrorKind};
+pub use pattern::MAX_TEXT_BYTES;
 
-use crate::time::{UtcTime, whole_millis};
-use error::Problem;
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
-use text::{Body, Text};
-use times::Times;
-use token::Token;
+use crate::hash::StableHash;
+use error::{Problem, Token};
+use lock_core::clock::UtcTime;
+use pattern::{Body, Text};
+use std::{fmt, iter::FusedIterator, str::FromStr, sync::Arc, time::Duration};
+use times::{Times, second, whole_millis};
 use zone::Zone;
 
 /// The times at which a job runs, which are the same on every node.
@@ -101,6 +89,15 @@ pub struct Schedule {
     policy: DstPolicy,
     times: Times,
 }
+
+/// The maximum length of a description, in characters. The schedule's text is easier to read than a longer one.
+const MAX_WORDS: usize = 60;
+
+/// The workdays as croner lists them.
+const WORKDAYS: &str = "Monday, Tuesday, Wednesday, Thursday, and Friday";
+
+/// The number of days of zone data in a fingerprint: somewhat more than a year.
+const DAYS: i64 = 400;
 
 impl Schedule {
     /// Parses a schedule, which is a pattern or a word after `@`, with an optional zone before it.
@@ -297,7 +294,7 @@ impl Schedule {
     /// # Ok::<(), lock_cron::ScheduleError>(())
     /// ```
     pub fn after(&self, instant: impl Into<UtcTime>) -> Runs<'_> {
-        Runs::new(self, instant.into())
+        Runs { schedule: self, after: Some(instant.into()) }
     }
 
     /// Returns the next `n` runs after now by the system clock, or fewer if the schedule ends.
@@ -309,6 +306,29 @@ impl Schedule {
     #[must_use]
     pub fn next_runs(&self, n: usize) -> Vec<UtcTime> {
         self.after(UtcTime::now()).take(n).collect()
+    }
+
+    /// Returns a description of the schedule in English, or the schedule's text if the description
+    /// would exceed 60 characters without the zone.
+    ///
+    /// ```
+    /// let nightly = lock_cron::Schedule::cron("0 2 * * MON-FRI")?.in_tz("Europe/Berlin")?;
+    /// assert_eq!(nightly.describe(), "At 02:00, on Monday to Friday, Europe/Berlin");
+    /// assert_eq!(lock_cron::Schedule::cron("@every 90s")?.describe(), "Every 1 minute 30 seconds");
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let zone = self.times.zoned(&self.zone).map_or("UTC", Zone::name);
+        let words = match self.times.describe() {
+            Some(words) => {
+                let words = words.trim_end_matches('.').replacen("At every", "Every", 1);
+                words.replace(WORKDAYS, "Monday to Friday")
+            }
+            None => self.text.replacen("@at", "Once, at", 1),
+        };
+        let words = if words.chars().count() > MAX_WORDS { self.text.to_string() } else { words };
+        if zone == "UTC" { words } else { format!("{words}, {zone}") }
     }
 
     /// Returns the name of the time zone.
@@ -402,3 +422,117 @@ impl PartialEq for Schedule {
 }
 
 impl Eq for Schedule {}
+
+/// An iterator over a schedule's runs after a point in time, strictly increasing. Returned by
+/// [`Schedule::after`].
+///
+/// The iterator ends after the schedule's last run. A pattern with years ends after its last year,
+/// and most other schedules never end.
+///
+/// ```
+/// use lock_cron::{Schedule, UtcTime};
+///
+/// let leap = Schedule::cron("0 0 29 2 *")?;
+/// let years: Vec<_> = leap.after(UtcTime::from_millis(0)).take(2).map(|run| run.to_string()).collect();
+/// assert_eq!(years, ["1972-02-29T00:00:00Z", "1976-02-29T00:00:00Z"]);
+/// # Ok::<(), lock_cron::ScheduleError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Runs<'a> {
+    schedule: &'a Schedule,
+    after: Option<UtcTime>,
+}
+
+impl Iterator for Runs<'_> {
+    type Item = UtcTime;
+
+    fn next(&mut self) -> Option<UtcTime> {
+        self.after = self.schedule.next_after(self.after?);
+        self.after
+    }
+}
+
+impl FusedIterator for Runs<'_> {}
+
+/// A fingerprint of a schedule, which nodes can compare to check that they use the same scheduled
+/// times.
+///
+/// The fingerprint is a hash that is stable across platforms, compilers and versions of this crate.
+/// For nodes with different versions of the time zone database, [`zone`](Self::zone) differs if the
+/// schedule's zone data differs within 400 days.
+///
+/// ```
+/// use lock_cron::{Schedule, UtcTime};
+///
+/// let from = UtcTime::from_millis(1_774_695_600_000);
+/// let (berlin, paris) = (Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?, "CRON_TZ=Europe/Paris 0 2 * * *".parse::<Schedule>()?);
+/// assert_eq!(berlin.fingerprint(from), berlin.clone().fingerprint(from));
+/// assert_ne!(berlin.fingerprint(from).schedule(), paris.fingerprint(from).schedule());
+/// assert_eq!(berlin.fingerprint(from).zone(), paris.fingerprint(from).zone()); // the same offsets, for now
+/// # Ok::<(), lock_cron::ScheduleError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint {
+    schedule: u64,
+    zone: u64,
+}
+
+impl Fingerprint {
+    fn of(what: &[String], policy: DstPolicy, zone: Option<&Zone>, from: UtcTime) -> Self {
+        let words = what.iter().fold(StableHash::new(), |hash, words| hash.text(words));
+        let schedule = words.number(policy.gap.code()).number(policy.fold.code()).finish();
+        let zone = zone.map_or(0, |zone| offsets(zone, second(from)));
+        Self { schedule, zone }
+    }
+
+    /// Returns the hash of the text, the zone name and the [`DstPolicy`]. It does not depend on the
+    /// time of the fingerprint.
+    ///
+    /// ```
+    /// use lock_cron::{Schedule, UtcTime};
+    ///
+    /// let daily = Schedule::cron("@daily")?;
+    /// let schedule = |millis| daily.fingerprint(UtcTime::from_millis(millis)).schedule();
+    /// assert_eq!(schedule(0), schedule(1_000_000_000_000));
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    #[must_use]
+    pub const fn schedule(&self) -> u64 {
+        self.schedule
+    }
+
+    /// Returns the hash of the zone's offset at the time of the fingerprint and its changes in the
+    /// following 400 days. Compare only hashes for the same time. Zero if the schedule needs no
+    /// zone.
+    ///
+    /// ```
+    /// use lock_cron::{Schedule, UtcTime};
+    /// use std::time::Duration;
+    ///
+    /// let every = Schedule::every(Duration::from_secs(300))?;
+    /// assert_eq!(every.fingerprint(UtcTime::now()).zone(), 0);
+    /// # Ok::<(), lock_cron::ScheduleError>(())
+    /// ```
+    #[must_use]
+    pub const fn zone(&self) -> u64 {
+        self.zone
+    }
+}
+
+/// Formats the fingerprint as sixteen hexadecimal digits for the schedule and sixteen for its zone.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}-{:016x}", self.schedule, self.zone)
+    }
+}
+
+fn offsets(zone: &Zone, from: i64) -> u64 {
+    let until = from.saturating_add(DAYS * 24 * 60 * 60);
+    let mut segment = zone.segment_at(from);
+    let mut hash = StableHash::new().number(segment.offset);
+    while let Some(next) = zone.after(&segment).filter(|next| next.start <= until) {
+        hash = hash.number(next.start).number(next.offset);
+        segment = next;
+    }
+    hash.finish()
+}

@@ -1,20 +1,16 @@
-//! The three kinds of schedules: a pattern, a period, or a single time.
+//! The three kinds of schedules: a pattern, a period, or a single time; and the resolutions of their times.
 
 use super::{
-    UtcTime,
-    calendar::Calendar,
-    civil::Civil,
-    dst::DstPolicy,
-    error::{Problem, ScheduleErrorKind},
+    calendar::{Calendar, Civil, DstPolicy},
+    error::{Problem, ScheduleErrorKind, Token},
     pattern::Pattern,
-    token::Token,
     zone::Zone,
 };
-use crate::time::second;
 use jiff::{
     SignedDuration,
     fmt::friendly::{Designator, Spacing, SpanPrinter},
 };
+use lock_core::clock::UtcTime;
 use std::{sync::Arc, time::Duration};
 
 /// The maximum period, in milliseconds.
@@ -128,4 +124,14 @@ pub(crate) fn friendly(period: Duration) -> String {
         // Longer than jiff supports, and longer than any valid period.
         Err(_) => format!("{}s", i64::MAX),
     }
+}
+
+/// Rounds down to the millisecond: every node and the store identify a run by its scheduled time in milliseconds.
+pub(crate) fn whole_millis(instant: impl Into<UtcTime>) -> UtcTime {
+    UtcTime::from_millis(instant.into().as_millis())
+}
+
+/// Returns the instant in whole seconds since 1970, since patterns match seconds.
+pub(crate) fn second(instant: UtcTime) -> i64 {
+    (instant.as_millis() / 1000).cast_signed()
 }

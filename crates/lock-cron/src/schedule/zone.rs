@@ -1,14 +1,13 @@
 //! The offsets of a time zone, as segments of time with a constant offset.
 
-use super::{
-    civil::Wall,
-    error::{Problem, ScheduleErrorKind},
-    token::Token,
-};
+use super::error::{Problem, ScheduleErrorKind, Token};
 use jiff::{
     Timestamp,
     tz::{TimeZone, TimeZoneTransition},
 };
+
+/// A local time, in seconds: the reading of a local clock, interpreted as UTC.
+pub(crate) type Wall = i64;
 
 /// A named time zone. Its data comes from the system, when the zone is created, or from the binary.
 #[derive(Debug, Clone)]
