@@ -1,6 +1,6 @@
 //! The metrics of this crate as OpenTelemetry instruments.
 
-use super::event::{CronEvent, CronObserver};
+use super::{CronEvent, CronObserver};
 use crate::kind::kind_of;
 use lock_core::{__private::Instruments, LockName};
 use opentelemetry::{

@@ -1,9 +1,33 @@
-//! The events of a scheduler in the log, and the span of an attempt.
+//! The dispatch of events to the log and to observers, and the span of an attempt.
 
-use super::{event::CronEvent, skip_reason::SkipReason};
-use lock_core::{FencingToken, LockName};
+use super::{CronEvent, CronObserver, SkipReason};
+use lock_core::{__private::notify_all, FencingToken, LockName};
 use lock_ledger::{RunId, RunOutcome};
+use std::sync::Arc;
 use tracing::{Span, field::Empty};
+
+/// The observers of a scheduler, and its group.
+#[derive(Debug, Clone)]
+pub(crate) struct Observers {
+    group: Arc<str>,
+    observers: Arc<[Arc<dyn CronObserver>]>,
+}
+
+impl Observers {
+    pub(crate) fn new(group: &str, observers: Vec<Arc<dyn CronObserver>>) -> Self {
+        Self { group: group.into(), observers: observers.into() }
+    }
+
+    pub(crate) fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// Builds an event with the group and dispatches it.
+    pub(crate) fn notify<'a>(&'a self, make: impl FnOnce(&'a str) -> CronEvent<'a>) {
+        let event = make(&self.group);
+        notify_all(&self.observers, || log(&event), |observer| observer.on_event(&event));
+    }
+}
 
 /// Opens the span of an attempt. The span has no parent, because the request that triggered a run
 /// may have ended on another node.
@@ -27,7 +51,7 @@ pub(crate) fn attempt_span(
 }
 
 /// Logs an event.
-pub(super) fn event(event: &CronEvent<'_>) {
+fn log(event: &CronEvent<'_>) {
     match *event {
         CronEvent::Joined { group, .. } => tracing::debug!(cron.group = group, "scheduler started"),
         CronEvent::Elected { group, token, .. } => {
