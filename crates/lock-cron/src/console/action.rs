@@ -1,21 +1,68 @@
-//! The operator's commands: run now, cancel a run or a backfill, pause, resume, replace the schedule.
+//! The operator's commands: run now, cancel a run or a backfill, pause, resume, replace the schedule. A guard identifies
+//! the operator, and actions that a page of another site sends with the operator's cookies are rejected.
 
 use super::{
-    Console,
-    actor::{Actor, Guard},
     reply::{Refusal, failed, refuse, reply},
-    same_origin,
+    view::Console,
 };
 use crate::{error::CronError, scheduler::Scheduler};
 use axum::{
     body::to_bytes,
     extract::{Path, Request, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode, Uri, header, request::Parts, uri::Authority},
     response::{IntoResponse, Response},
 };
+use futures_util::future::BoxFuture;
 use lock_ledger::{PauseNote, RunId};
 use serde_json::{Map, Value, json};
+use std::{fmt, future::Future, sync::Arc};
 use uuid::Uuid;
+
+/// The name of an operator. It is stored with each pause set by the operator, and logged with each
+/// action.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Actor(String);
+
+impl Actor {
+    /// Creates an actor with the given name.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
+    /// Returns the name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+type Identify = dyn Fn(&Parts) -> BoxFuture<'static, Result<Actor, Response>> + Send + Sync;
+
+/// Identifies the operator of a request, or rejects it.
+#[derive(Clone)]
+pub(super) struct Guard(Arc<Identify>);
+
+impl Guard {
+    pub(super) fn new<G, F>(guard: G) -> Self
+    where
+        G: Fn(&Parts) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Actor, Response>> + Send + 'static,
+    {
+        Self(Arc::new(move |parts| Box::pin(guard(parts))))
+    }
+
+    async fn identify(&self, parts: &Parts) -> Result<Actor, Response> {
+        let identified = (self.0)(parts);
+        identified.await
+    }
+}
 
 /// The maximum length of a body, in bytes.
 const MAX_BODY_BYTES: usize = 8 * 1024;
@@ -38,7 +85,7 @@ pub(super) async fn act(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    if let Err(refusal) = same_origin::check(&parts) {
+    if let Err(refusal) = check_same_origin(&parts) {
         return refusal.into_response();
     }
     let actor = match guard.identify(&parts).await {
@@ -123,4 +170,35 @@ impl Action {
         }
         Ok(json!({}))
     }
+}
+
+/// Rejects a request that a form or a script of another site could have sent.
+fn check_same_origin(parts: &Parts) -> Result<(), Refusal> {
+    let content_type = text(&parts.headers, header::CONTENT_TYPE).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        let message = "the content type is not JSON: send the body as application/json";
+        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message));
+    }
+    if !is_same_origin(parts) {
+        let message = "the request comes from another origin: use this console's page";
+        return Err(refuse(StatusCode::FORBIDDEN, "other_origin", message));
+    }
+    Ok(())
+}
+
+/// Browsers send at least one of these headers with each POST, and scripts cannot change them.
+fn is_same_origin(parts: &Parts) -> bool {
+    if let Some(site) = parts.headers.get("sec-fetch-site") {
+        return site == "same-origin";
+    }
+    let origin = text(&parts.headers, header::ORIGIN).and_then(|origin| origin.parse::<Uri>().ok());
+    let origin = origin.as_ref().and_then(Uri::authority);
+    // HTTP/2 has the host in the request target.
+    let host = text(&parts.headers, header::HOST).or(parts.uri.authority().map(Authority::as_str));
+    origin.zip(host).is_some_and(|(origin, host)| origin.as_str().eq_ignore_ascii_case(host))
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
 }

@@ -1,39 +1,15 @@
 //! The console: a page with a group's jobs and their runs, and its routes.
-//!
-//! | module | contains |
-//! | --- | --- |
-//! | `action` | the operator's commands |
-//! | `actor` | the operator, and the guard that identifies them |
-//! | `attempt` | attempts, open runs and backfills as JSON |
-//! | `definitions` | the schedules of instances |
-//! | `job` | the details of one job |
-//! | `list` | the list of jobs, filtered and searched |
-//! | `page` | the page |
-//! | `plan` | a job's schedule and its next run |
-//! | `reply` | replies and errors as JSON |
-//! | `row` | one job in the list |
-//! | `runs` | a job's history, grouped by run |
-//! | `same_origin` | the rejection of requests from other sites |
-//! | `view` | the state of the group, shared by all viewers |
 
 mod action;
-mod actor;
-mod attempt;
-mod definitions;
-mod job;
-mod list;
-mod page;
-mod plan;
+mod jobs;
 mod reply;
 mod row;
-mod runs;
-mod same_origin;
 mod view;
 
-pub use actor::Actor;
+pub use action::Actor;
 
 use crate::scheduler::Scheduler;
-use actor::Guard;
+use action::Guard;
 use axum::{
     Router,
     http::request::Parts,
@@ -41,29 +17,7 @@ use axum::{
     routing::{get, post},
 };
 use std::{future::Future, sync::Arc};
-use tokio::sync::Mutex;
-use view::View;
-
-/// The state of the routes.
-#[derive(Clone)]
-struct Console {
-    cron: Scheduler,
-    view: Arc<Mutex<View>>,
-    access: Access,
-}
-
-impl Console {
-    fn group(&self) -> &str {
-        self.cron.shared.node.ledger.group().as_str()
-    }
-}
-
-/// The requests that a console accepts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    ReadOnly,
-    Actions,
-}
+use view::{Access, Console};
 
 /// Returns the console, a page with all jobs of the group and their runs. It is read-only; see [`router_with_actions`].
 ///
@@ -143,7 +97,7 @@ where
 
 fn routes() -> Router<Console> {
     Router::new()
-        .route("/", get(page::page))
-        .route("/jobs", get(list::list))
-        .route("/jobs/{name}", get(job::job))
+        .route("/", get(reply::page))
+        .route("/jobs", get(jobs::list))
+        .route("/jobs/{name}", get(jobs::job))
 }

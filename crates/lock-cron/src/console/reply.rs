@@ -1,11 +1,38 @@
-//! Replies and errors as JSON.
+//! The responses of the console: the page, and replies and errors as JSON.
 
 use crate::error::{CronError, CronErrorKind};
 use axum::{
-    http::{StatusCode, header},
+    http::{
+        StatusCode,
+        header::{
+            CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+        },
+    },
     response::{IntoResponse, Response},
 };
+use lock_core::backend::ProcessId;
 use serde_json::{Value, json};
+
+/// The page: one file without a build step, which loads nothing from another host.
+const PAGE: &str = include_str!("page.html");
+
+/// Returns the page. Its content security policy lets the browser contact no other host and run only this page's
+/// script.
+pub(super) async fn page() -> impl IntoResponse {
+    let nonce = ProcessId::random().as_uuid().simple().to_string();
+    let policy = format!(
+        "default-src 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; connect-src 'self'; img-src data:; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    );
+    let headers = [
+        (CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
+        (CONTENT_SECURITY_POLICY, policy),
+        (CACHE_CONTROL, "no-store".to_owned()),
+        (REFERRER_POLICY, "no-referrer".to_owned()),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
+    ];
+    (headers, PAGE.replace("{{nonce}}", &nonce))
+}
 
 pub(super) fn reply(value: &Value) -> Response {
     with_status(StatusCode::OK, value)
@@ -51,9 +78,9 @@ pub(super) fn failed(error: &CronError) -> Response {
 
 fn with_status(status: StatusCode, value: &Value) -> Response {
     let headers = [
-        (header::CONTENT_TYPE, "application/json"),
-        (header::CACHE_CONTROL, "no-store"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CONTENT_TYPE, "application/json"),
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     (status, headers, value.to_string()).into_response()
 }

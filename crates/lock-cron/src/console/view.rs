@@ -1,10 +1,7 @@
-//! The state of the group as of the last read of the store, shared by all viewers.
+//! The state of the group as of the last read of the store, shared by all viewers. Only instances that changed are read
+//! again.
 
-use super::{
-    definitions::Definitions,
-    plan::Plan,
-    row::{Facts, Flags},
-};
+use super::row::{Facts, Flags, Plan};
 use crate::{
     error::CronError,
     job::{self, Progress},
@@ -13,17 +10,42 @@ use crate::{
     schedule::Schedule,
     scheduler::Scheduler,
 };
-use lock_core::{__private::lock, LockName, clock::UtcTime};
+use lock_core::{__private::lock, LockName, backend::ProcessId, clock::UtcTime};
 use lock_ledger::{
-    Backfill, FleetControls, GroupSummary, Instances, JobControls, JobSummary, LiveNode, OpenRun,
+    Backfill, FleetControls, GroupSummary, Instance, Instances, JobControls, JobSummary, LiveNode, OpenRun,
 };
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep_until},
+};
 use uuid::Uuid;
+
+/// The state of the routes.
+#[derive(Clone)]
+pub(super) struct Console {
+    pub(super) cron: Scheduler,
+    pub(super) view: Arc<Mutex<View>>,
+    pub(super) access: Access,
+}
+
+impl Console {
+    pub(super) fn group(&self) -> &str {
+        self.cron.shared.node.ledger.group().as_str()
+    }
+}
+
+/// The requests that a console accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    ReadOnly,
+    Actions,
+}
 
 /// The minimum time between two reads of the store.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -67,7 +89,7 @@ struct Read {
 impl Default for View {
     fn default() -> Self {
         Self {
-            id: *lock_core::backend::ProcessId::random().as_uuid(),
+            id: *ProcessId::random().as_uuid(),
             version: 0,
             fresh: None,
             asked: None,
@@ -237,4 +259,65 @@ fn planned(
         (_, Some(schedule)) => Plan::of(&schedule, facts.now),
         (_, None) => Plan::read(facts.name, &text, policy, facts.now),
     }
+}
+
+/// The schedules of the instances.
+struct Definitions {
+    /// The revision up to which the instances have been read.
+    revision: u64,
+    of: BTreeMap<LockName, Definition>,
+}
+
+/// The schedule of an instance.
+struct Definition {
+    /// The text in the store.
+    text: String,
+    /// `None` if this version of the program cannot read the text.
+    schedule: Option<Schedule>,
+    /// The time from which `alert_after` is measured before the first success.
+    since: UtcTime,
+}
+
+impl Default for Definitions {
+    fn default() -> Self {
+        Self { revision: NO_REVISION, of: BTreeMap::new() }
+    }
+}
+
+impl Definitions {
+    fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    fn get(&self, name: &LockName) -> Option<&Definition> {
+        self.of.get(name)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &LockName> {
+        self.of.keys()
+    }
+
+    /// Applies the instances that changed after the known revision.
+    fn update(&mut self, read: Instances) {
+        let (revision, instances) = match read {
+            Instances::Changed { revision, instances, removed } => {
+                for name in &removed {
+                    self.of.remove(name);
+                }
+                (revision, instances)
+            }
+            Instances::All { revision, instances, .. } => {
+                self.of.clear();
+                (revision, instances)
+            }
+            _ => return,
+        };
+        self.revision = revision;
+        self.of.extend(instances.into_iter().map(|instance| (instance.name.clone(), defined(instance))));
+    }
+}
+
+fn defined(instance: Instance) -> Definition {
+    let (schedule, since) = (kind::schedule_of(&instance).ok(), kind::counts_from(&instance));
+    Definition { text: instance.definition.schedule, schedule, since }
 }
