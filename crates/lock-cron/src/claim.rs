@@ -2,14 +2,13 @@
 //! ends.
 
 use crate::{
-    hold::RunHold,
     job::Job,
     ledger_client::ClaimResult,
-    node::{Node, ShutdownStage},
     observer::CronEvent,
     options::OnOrphan,
     plan::{ClaimOutcome, Due},
-    running::{CancelReason, HeldClaim},
+    running::{CancelReason, HeldClaim, RunHold},
+    shared::{Node, ShutdownStage},
 };
 use lock_core::{FencingToken, LockName, backend::BackendError, clock::UtcTime};
 use lock_ledger::{

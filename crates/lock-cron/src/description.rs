@@ -1,36 +1,54 @@
-//! The description of a job or a kind for other nodes: its schedule, and its terms in words.
+//! A job as text, for the store and for other nodes: its schedule with the policy for clock changes, and its terms in
+//! words.
 
-#[cfg(feature = "axum")]
-use crate::schedule::{DstPolicy, Fold, Gap, Schedule};
 use crate::{
-    job::Job,
-    kind::{self, Kind},
-    options::{Jitter, Misfire, OnOrphan, Overlap, Placement},
-    schedule::times::friendly,
-    terms::JobTerms,
+    options::{Jitter, JobTerms, Misfire, OnOrphan, Overlap, Placement},
+    schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError, times::friendly},
 };
 use lock_core::LockName;
 use lock_ledger::JobDescription;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Describes a job to the ledger, for nodes that do not have the job.
-pub(crate) fn describe(job: &Job) -> JobDescription {
-    JobDescription {
-        schedule: job.schedule.to_string(),
-        dst: kind::write_dst(job.schedule.dst_policy()),
-        ..of_terms(job.name.clone(), &job.terms)
+/// Formats a schedule for the store as its text and its policy. Returns an error if a node could
+/// not parse them.
+pub(crate) fn write_schedule(
+    name: &LockName,
+    schedule: &Schedule,
+) -> Result<(String, String), ScheduleError> {
+    let (text, dst) = (schedule.to_string(), write_dst(schedule.dst_policy()));
+    read_schedule(name, &text, &dst)?;
+    Ok((text, dst))
+}
+
+/// Parses a stored schedule and its policy.
+pub(crate) fn read_schedule(name: &LockName, text: &str, dst: &str) -> Result<Schedule, ScheduleError> {
+    Ok(Schedule::cron(text)?.for_job(name.as_str())?.on_dst(read_dst(dst)))
+}
+
+const GAPS: [(Gap, &str); 3] =
+    [(Gap::RunOnce, "run_once"), (Gap::Skip, "skip"), (Gap::ShiftForward, "shift_forward")];
+const FOLDS: [(Fold, &str); 3] = [(Fold::First, "first"), (Fold::Last, "last"), (Fold::Both, "both")];
+
+/// Formats a policy as two words.
+pub(crate) fn write_dst(policy: DstPolicy) -> String {
+    let gap = GAPS.iter().find(|(gap, _)| *gap == policy.gap).map_or("", |(_, word)| word);
+    let fold = FOLDS.iter().find(|(fold, _)| *fold == policy.fold).map_or("", |(_, word)| word);
+    format!("{gap} {fold}")
+}
+
+/// Parses a policy. An unknown word, from a later version, means the default.
+pub(crate) fn read_dst(text: &str) -> DstPolicy {
+    let (gap, fold) = text.split_once(' ').unwrap_or_default();
+    DstPolicy {
+        gap: GAPS.iter().find(|(_, word)| *word == gap).map_or(Gap::default(), |(gap, _)| *gap),
+        fold: FOLDS.iter().find(|(_, word)| *word == fold).map_or(Fold::default(), |(fold, _)| *fold),
     }
 }
 
-/// Describes a kind to the ledger, for nodes that do not have the kind. It has no schedule; its instances do.
-pub(crate) fn describe_kind(name: &str, kind: &Kind) -> Option<JobDescription> {
-    Some(of_terms(kind::described_as(name)?, &kind.terms))
-}
-
-/// Describes terms as rows, each with a name and a text, so a node can also show the terms of a
+/// Describes terms to the ledger as rows, each with a name and a text, so a node can also show the terms of a
 /// later version.
-fn of_terms(job: LockName, of: &JobTerms) -> JobDescription {
+pub(crate) fn describe_terms(job: LockName, of: &JobTerms) -> JobDescription {
     let (terms, alert_after) = (Value::from(terms(of)).to_string(), of.alert_after);
     JobDescription { job, schedule: String::new(), dst: String::new(), terms, alert_after }
 }
@@ -130,5 +148,21 @@ fn jitter(jitter: Jitter) -> String {
         Jitter::None => "none".to_owned(),
         Jitter::Fixed(max) => up_to(max, "fixed per job"),
         Jitter::Random(max) => up_to(max, "random"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_read_back_from_their_words() {
+        for (gap, _) in GAPS {
+            for (fold, _) in FOLDS {
+                let policy = DstPolicy { gap, fold };
+                assert_eq!(read_dst(&write_dst(policy)), policy);
+            }
+        }
+        assert_eq!(read_dst("a later_word"), DstPolicy::default());
     }
 }

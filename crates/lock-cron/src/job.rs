@@ -1,14 +1,22 @@
-//! A registered job and its effective schedule, with the fleet's controls applied.
+//! Jobs and kinds: their names, their effective schedules, with the fleet's controls applied, and their progress.
 
 use crate::{
     context::RunContext,
+    description::{describe_terms, read_schedule, write_dst},
+    error::{CronError, CronErrorKind},
+    options::JobTerms,
     plan::EffectiveControls,
     schedule::{DstPolicy, Schedule, ScheduleError},
-    terms::JobTerms,
 };
 use lock_core::{LockName, clock::UtcTime};
-use lock_ledger::{JobControls, Registration};
+use lock_ledger::{Instance, JobControls, JobDescription, LiveNode, Registration};
 use std::{error::Error, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+
+/// The separator between a kind and the id of an instance.
+const SEPARATOR: char = '/';
+
+/// The maximum length of the name of a group, a job or a pool, in bytes.
+pub(crate) const MAX_NAME_BYTES: usize = 200;
 
 /// The result of a job's body: `Ok(())`, or the error with which it failed.
 pub type RunResult = Result<(), Box<dyn Error + Send + Sync>>;
@@ -58,6 +66,46 @@ impl Job {
     pub(crate) fn registration(&self, controls: Option<&JobControls>) -> Registration {
         Registration { job: self.name.clone(), schedule: self.effective(controls).schedule.identity() }
     }
+
+    /// Describes the job to the ledger, for nodes that do not have it.
+    pub(crate) fn describe(&self) -> JobDescription {
+        JobDescription {
+            schedule: self.schedule.to_string(),
+            dst: write_dst(self.schedule.dst_policy()),
+            ..describe_terms(self.name.clone(), &self.terms)
+        }
+    }
+}
+
+/// A body and its terms, for instances that are added at run time.
+pub(crate) struct Kind {
+    pub(crate) terms: JobTerms,
+    pub(crate) body: Body,
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kind").field("terms", &self.terms).finish_non_exhaustive()
+    }
+}
+
+impl Kind {
+    /// Returns the job of an instance.
+    pub(crate) fn job(&self, instance: &Instance) -> Result<Job, ScheduleError> {
+        Ok(Job {
+            name: instance.name.clone(),
+            schedule: schedule_of(instance)?,
+            terms: self.terms.clone(),
+            body: self.body.clone(),
+            definition: instance.revision,
+            since: Some(counts_from(instance)),
+        })
+    }
+
+    /// Describes the kind to the ledger, for nodes that do not have it. It has no schedule; its instances do.
+    pub(crate) fn describe(&self, name: &str) -> Option<JobDescription> {
+        Some(describe_terms(described_as(name)?, &self.terms))
+    }
 }
 
 /// The values that determine whether a job is overdue.
@@ -103,6 +151,73 @@ fn read(name: &LockName, policy: DstPolicy, text: &str) -> Result<Schedule, Sche
     Ok(Schedule::cron(text)?.for_job(name.as_str())?.on_dst(policy))
 }
 
+/// Validates the name of a job in code, or of a kind.
+pub(crate) fn static_name(text: &str) -> Result<LockName, CronError> {
+    if text.contains(SEPARATOR) {
+        let about =
+            "the name contains a slash, which separates a kind from an instance id: use another character";
+        return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+    }
+    if matches!(text, "." | "..") {
+        let about =
+            "a browser removes `.` and `..` from the address of the job in the console: use another name";
+        return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+    }
+    name(text)
+}
+
+/// Validates the name of an instance.
+pub(crate) fn instance_name(kind: &str, id: &str) -> Result<LockName, CronError> {
+    static_name(kind)?;
+    if id.is_empty() {
+        let about = "the instance id is empty: use one that is unique within its kind";
+        return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+    }
+    name(&format!("{kind}{SEPARATOR}{id}"))
+}
+
+/// Validates the name of a pool.
+pub(crate) fn pool_name(text: &str) -> Result<LockName, CronError> {
+    name(text)
+}
+
+fn name(text: &str) -> Result<LockName, CronError> {
+    let name = LockName::new(text)?;
+    if text.len() > MAX_NAME_BYTES {
+        let about = format!("the name is {} bytes long: use at most {MAX_NAME_BYTES}", text.len());
+        return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+    }
+    Ok(name)
+}
+
+/// Returns the kind in the name of an instance; `None` for a job in code.
+pub(crate) fn kind_of(name: &LockName) -> Option<&str> {
+    name.as_str().split_once(SEPARATOR).map(|(kind, _)| kind)
+}
+
+/// Returns the name under which the ledger stores the terms of a kind. No job can have this name.
+pub(crate) fn described_as(kind: &str) -> Option<LockName> {
+    LockName::new(format!("{kind}{SEPARATOR}")).ok()
+}
+
+/// Returns `true` if a live node has registered the instance's kind.
+pub(crate) fn is_on_a_node(instance: &LockName, nodes: &[LiveNode]) -> bool {
+    let has = |node: &LiveNode| node.kinds.iter().any(|kind| Some(&**kind) == kind_of(instance));
+    nodes.iter().any(has)
+}
+
+/// Returns the time from which an instance's `alert_after` is measured before its first success: the
+/// start of its schedule, or its only scheduled time if that is later.
+pub(crate) fn counts_from(instance: &Instance) -> UtcTime {
+    let once = instance.definition.once.map(|once| once.at);
+    once.into_iter().fold(instance.since, Ord::max)
+}
+
+/// Returns the schedule of an instance.
+pub(crate) fn schedule_of(instance: &Instance) -> Result<Schedule, ScheduleError> {
+    read_schedule(&instance.name, &instance.definition.schedule, &instance.definition.dst)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,5 +252,15 @@ mod tests {
         assert_eq!(Progress { controls: Some(&paused), ..registered() }.overdue(hours(9)), None);
         assert_eq!(Progress { since: None, ..registered() }.overdue(hours(9)), None);
         assert_eq!(Progress { alert_after: None, ..registered() }.overdue(hours(9)), None);
+    }
+
+    #[test]
+    fn only_instances_have_a_kind() {
+        let name = instance_name("import", "tenant/7").expect("valid name");
+        assert_eq!((name.as_str(), kind_of(&name)), ("import/tenant/7", Some("import")));
+        assert_eq!(kind_of(&static_name("import").expect("valid name")), None);
+        for (kind, id) in [("import", ""), ("a/b", "c"), ("", "a"), ("import", "\n")] {
+            assert!(instance_name(kind, id).is_err(), "{kind}/{id}");
+        }
     }
 }

@@ -3,79 +3,14 @@
 use crate::{
     context::RunContext,
     error::{CronError, CronErrorKind},
-    job::{Body, Job, RunResult},
-    kind::{self, Kind},
-    options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries},
+    job::{Body, Job, Kind, RunResult, pool_name, static_name},
+    options::{Jitter, JobTerms, Misfire, OnOrphan, Overlap, Placement, Retries},
     schedule::Schedule,
-    scheduler::Scheduler,
-    terms::JobTerms,
+    shared::Shared,
 };
 use lock_core::clock::UtcTime;
 use lock_ledger::PoolLimit;
 use std::{fmt, future::Future, sync::Arc, time::Duration};
-
-impl Scheduler {
-    /// Creates a builder for a job; [`register`](JobBuilder::register) adds it. All nodes should register the same
-    /// jobs. Nodes with the same set of jobs elect their own leader.
-    ///
-    /// ```
-    /// use lock_core::{LockFactory, MemoryBackend};
-    /// use lock_cron::{MemoryLedger, Retries, RunContext, Schedule, Scheduler};
-    ///
-    /// let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
-    /// cron.job("invoices", Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?, |run: RunContext| async move {
-    ///     println!("{} under token {}", run.scheduled_at(), run.fencing_token());
-    ///     Ok(())
-    /// })
-    /// .retries(Retries::times(3))
-    /// .register()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Rolling deployments
-    /// While nodes with the old and the new program run side by side, a job with a changed schedule
-    /// runs at the times of both schedules, once per time. After a change from `0 2 * * *` to
-    /// `0 3 * * *`, the job may run twice that night. A removed job runs until the last node that
-    /// registered it stops. A new job runs as soon as the first node has registered it.
-    pub fn job<F, W>(&self, name: &str, schedule: Schedule, body: F) -> JobBuilder
-    where
-        F: Fn(RunContext) -> W + Send + Sync + 'static,
-        W: Future<Output = RunResult> + Send + 'static,
-    {
-        JobBuilder::new(self.clone(), name, Some(schedule), body)
-    }
-
-    /// Creates a builder for a kind of jobs: a body and its terms, without a schedule.
-    /// [`register`](JobBuilder::register) adds it. Any node can [add](Self::add) instances at run
-    /// time, each with a schedule and a [payload](RunContext::payload). The nodes that registered
-    /// the kind start their runs.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use lock_cron::{AddOutcome, MemoryLedger, RunContext, Schedule, Scheduler};
-    /// # let locks = lock_core::LockFactory::new(lock_core::MemoryBackend::new());
-    /// # let cron = Scheduler::builder(locks, MemoryLedger::new()).build()?;
-    /// cron.kind("import", |run: RunContext| async move {
-    ///     let tenant: u32 = run.payload()?;
-    ///     println!("import tenant {tenant}");
-    ///     Ok(())
-    /// })
-    /// .register()?;
-    ///
-    /// // At any time, on any node:
-    /// let quarterly = Schedule::cron("H/15 * * * *")?;
-    /// assert_eq!(cron.add("import", "tenant-7", quarterly, &7).await?, AddOutcome::Added);
-    /// assert!(cron.remove("import", "tenant-7").await?);
-    /// # Ok(()) }
-    /// ```
-    pub fn kind<F, W>(&self, name: &str, body: F) -> JobBuilder
-    where
-        F: Fn(RunContext) -> W + Send + Sync + 'static,
-        W: Future<Output = RunResult> + Send + 'static,
-    {
-        JobBuilder::new(self.clone(), name, None, body)
-    }
-}
 
 /// The builder of a job or of a kind of jobs; [`register`](Self::register) adds it to its scheduler.
 ///
@@ -95,7 +30,7 @@ impl Scheduler {
 #[must_use = "a job runs only if it is registered"]
 #[derive(Debug)]
 pub struct JobBuilder {
-    scheduler: Scheduler,
+    shared: Arc<Shared>,
     name: String,
     /// `None` for a kind.
     schedule: Option<Schedule>,
@@ -114,14 +49,14 @@ impl fmt::Debug for BodySlot {
 }
 
 impl JobBuilder {
-    fn new<F, W>(scheduler: Scheduler, name: &str, schedule: Option<Schedule>, body: F) -> Self
+    pub(crate) fn new<F, W>(shared: Arc<Shared>, name: &str, schedule: Option<Schedule>, body: F) -> Self
     where
         F: Fn(RunContext) -> W + Send + Sync + 'static,
         W: Future<Output = RunResult> + Send + 'static,
     {
         let body: Body = Arc::new(move |run| Box::pin(body(run)));
         let (name, terms, body) = (name.to_owned(), JobTerms::default(), BodySlot(body));
-        Self { scheduler, name, schedule, terms, pool: None, body }
+        Self { shared, name, schedule, terms, pool: None, body }
     }
 
     /// Sets the policy for a run that is due while other runs of this job are open.
@@ -273,23 +208,23 @@ impl JobBuilder {
     /// [`DuplicateJob`](CronErrorKind::DuplicateJob); [`Running`](CronErrorKind::Running);
     /// [`Ended`](CronErrorKind::Ended). After an error, the job is not registered.
     pub fn register(self) -> Result<(), CronError> {
-        let Self { scheduler, name: text, schedule, mut terms, pool, body: BodySlot(body) } = self;
+        let Self { shared, name: text, schedule, mut terms, pool, body: BodySlot(body) } = self;
         let add = || {
-            let name = kind::static_name(&text)?;
+            let name = static_name(&text)?;
             terms.pool = pool.map(|(name, max)| pool_limit(&name, max)).transpose()?;
             check(&terms)?;
             let Some(schedule) = schedule else {
-                return scheduler.insert_kind(name, Kind { terms, body });
+                return shared.insert_kind(name, Kind { terms, body });
             };
             let schedule = schedule.for_job(&text)?;
-            let now = scheduler.shared.node.ledger.now();
+            let now = shared.node.ledger.now();
             check_distances(&terms, &schedule, now)?;
             if schedule.next_after(now).is_none() {
                 tracing::warn!(
                     cron.job = %name, %schedule, "schedule has no upcoming run times; the job will not run"
                 );
             }
-            scheduler.insert(Job { name, schedule, terms, body, definition: 0, since: None })
+            shared.insert(Job { name, schedule, terms, body, definition: 0, since: None })
         };
         add().map_err(|error: CronError| error.of_job(&text))
     }
@@ -341,7 +276,7 @@ fn pool_limit(name: &str, max: u32) -> Result<PoolLimit, CronError> {
     let limit = match max {
         0 => Err(CronError::new(CronErrorKind::InvalidOptions)
             .about("a limit of 0 would prevent every run: use at least 1, or pause the job")),
-        _ => kind::pool_name(name).map(|name| PoolLimit { name, max }),
+        _ => pool_name(name).map(|name| PoolLimit { name, max }),
     };
     limit.map_err(|error| error.of_pool(name))
 }

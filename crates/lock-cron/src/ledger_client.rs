@@ -1,7 +1,7 @@
 //! Requests to one group's run ledger. Each has a timeout, and some are repeated until the outcome
 //! is certain.
 
-use crate::{hold::RunHold, schedule::times::whole_millis};
+use crate::{running::RunHold, schedule::times::whole_millis};
 use futures_util::FutureExt;
 use lock_core::{
     __private::Backoff,

@@ -52,44 +52,34 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod backfill;
-mod body;
-mod cancel;
 mod claim;
+mod commands;
 #[cfg(feature = "axum")]
 mod console;
 mod context;
-mod controls;
 mod description;
 mod error;
 mod hash;
-mod hold;
-mod instances;
 mod job;
 mod job_builder;
-mod kind;
 mod ledger_client;
-mod node;
 pub mod observer;
 mod options;
-mod payload;
 mod plan;
+mod queries;
 mod run;
 mod run_loop;
 mod running;
 pub mod schedule;
 mod scheduler;
-mod scheduler_builder;
 mod shared;
-mod terms;
 mod ticks;
 
-pub use backfill::MAX_BACKFILL_INSTANTS;
+pub use commands::{AddOutcome, MAX_BACKFILL_INSTANTS};
 #[cfg(feature = "axum")]
 pub use console::{Actor, router, router_with_actions};
-pub use context::RunContext;
+pub use context::{BadPayload, MAX_PAYLOAD_BYTES, RunContext};
 pub use error::{CronError, CronErrorKind};
-pub use instances::AddOutcome;
 pub use job::RunResult;
 pub use job_builder::JobBuilder;
 #[doc(no_inline)]
@@ -100,10 +90,9 @@ pub use lock_ledger::{
     RunState,
 };
 pub use options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries};
-pub use payload::{BadPayload, MAX_PAYLOAD_BYTES};
+pub use queries::{InstanceInfo, JobInfo};
 pub use schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError, ScheduleErrorKind};
-pub use scheduler::{InstanceInfo, JobInfo, Scheduler};
-pub use scheduler_builder::SchedulerBuilder;
+pub use scheduler::{Scheduler, SchedulerBuilder};
 pub use ticks::Ticks;
 
 /// The README's examples.

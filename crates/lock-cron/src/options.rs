@@ -1,8 +1,8 @@
-//! The policies of a job, and their defaults.
+//! The policies of a job, its terms, and their defaults.
 
 use crate::hash::StableHash;
 use lock_core::__private::Backoff;
-use lock_ledger::OverlapRule;
+use lock_ledger::{OverlapRule, PoolLimit};
 use std::time::Duration;
 
 /// The policy for a run that is due while other runs of its job are open, anywhere in the fleet.
@@ -180,6 +180,41 @@ pub enum Placement {
     Spread,
     /// The leader.
     Leader,
+}
+
+/// The terms of a job.
+#[derive(Debug, Clone)]
+pub(crate) struct JobTerms {
+    pub(crate) placement: Placement,
+    pub(crate) overlap: Overlap,
+    pub(crate) pool: Option<PoolLimit>,
+    pub(crate) misfire: Misfire,
+    /// `None` for the default, half the interval to the next scheduled time.
+    pub(crate) grace: Option<Duration>,
+    pub(crate) on_orphan: OnOrphan,
+    pub(crate) retries: Retries,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) jitter: Jitter,
+    pub(crate) cancel_grace: Duration,
+    pub(crate) alert_after: Option<Duration>,
+}
+
+impl Default for JobTerms {
+    fn default() -> Self {
+        Self {
+            placement: Placement::Spread,
+            overlap: Overlap::Skip,
+            pool: None,
+            misfire: Misfire::FireOnce,
+            grace: None,
+            on_orphan: OnOrphan::Skip,
+            retries: Retries::default(),
+            timeout: None,
+            jitter: Jitter::None,
+            cancel_grace: Duration::from_secs(5),
+            alert_after: None,
+        }
+    }
 }
 
 #[cfg(test)]

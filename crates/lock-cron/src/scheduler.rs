@@ -1,26 +1,28 @@
-//! The scheduler of a node.
+//! The scheduler of a node: its options and their validation, its jobs, and its run.
 
 use crate::{
+    context::RunContext,
     error::{CronError, CronErrorKind},
-    job::{self, Job, Progress},
-    kind::{self, Kind},
-    ledger_client::NO_REVISION,
-    plan::EffectiveControls,
+    job::{MAX_NAME_BYTES, RunResult},
+    job_builder::JobBuilder,
+    ledger_client::LedgerClient,
+    observer::{CronObserver, Observers},
     run_loop::RunLoop,
+    running::RunningRuns,
     schedule::Schedule,
-    shared::{Lifecycle, Shared},
+    shared::{Lifecycle, LoopTerms, Node, RunTerms, Shared, ShutdownProgress},
 };
-use lock_core::{__private::lock, LockName, clock::UtcTime};
-use lock_ledger::{
-    Attempt, FleetControls, HeartbeatReply, Instance, Instances, JobControls, JobSummary, OpenRun, PauseNote,
-    PoolLimit, Registration,
-};
+use lock_core::{__private::lock, LockFactory, LockOptions, backend::ProcessId};
+use lock_ledger::{DEFAULT_HISTORY, GroupName, MAX_HISTORY, RunLedger};
 use std::{
-    collections::BTreeMap,
     future::Future,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
+use tokio::sync::Notify;
 
 /// A scheduler of cron jobs that start exactly once across a fleet.
 ///
@@ -73,76 +75,85 @@ pub struct Scheduler {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// The current state of a job, as known to this node.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct JobInfo {
-    /// The name of the job.
-    pub name: LockName,
-    /// The current schedule, which is the job's own or its [replacement](Scheduler::replace).
-    pub schedule: Schedule,
-    /// `true` if the schedule is a replacement.
-    pub replaced: bool,
-    /// `true` if the job's scheduled runs are paused.
-    pub paused: bool,
-    /// The author of the pause and the reason for it; empty unless the job is paused.
-    pub note: PauseNote,
-    /// The pool and its limit on this node; `None` for a job without a pool, and for an instance whose kind this node
-    /// has not registered.
-    pub pool: Option<PoolLimit>,
-    /// The time of the next run; `None` if the job is paused or has no further runs.
-    pub next_run: Option<UtcTime>,
-    /// The end of the last successful run, by the server's clock; `None` before the first one.
-    pub last_success: Option<UtcTime>,
-    /// `true` if the job has not succeeded within its
-    /// [`alert_after`](crate::JobBuilder::alert_after). Always `false` for a paused job, and for an
-    /// instance whose kind this node has not registered.
-    pub overdue: bool,
-    /// The time for which no scheduled run starts because the watermark is in the future; zero unless the server's
-    /// clock was ahead. [`Scheduler::reset`] corrects it.
-    pub ahead_by: Duration,
-    /// The open runs in the fleet.
-    pub open: Vec<OpenRun>,
-    /// The properties of an instance of a [kind](Scheduler::kind); `None` for a job defined in code.
-    pub instance: Option<InstanceInfo>,
-    /// `true` for an instance whose kind no live node has registered, so nothing runs.
-    pub unowned: bool,
-}
-
-/// The properties specific to an instance.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InstanceInfo {
-    /// The kind.
-    pub kind: String,
-    /// The name of the node that added or last changed the instance.
-    pub added_by: String,
-    /// The time at which the instance was added or last changed, by the server's clock.
-    pub added_at: UtcTime,
-}
-
 impl Scheduler {
-    pub(crate) fn insert(&self, job: Job) -> Result<(), CronError> {
-        // Checked and inserted under one lock, because `run_until` copies the jobs when it starts.
-        let mut registry = lock(&self.shared.registry);
-        registry.check_new()?;
-        if registry.jobs.contains_key(&job.name) {
-            return Err(CronError::new(CronErrorKind::DuplicateJob));
-        }
-        registry.check_pool(job.terms.pool.as_ref())?;
-        registry.jobs.insert(job.name.clone(), Arc::new(job));
-        Ok(())
+    /// Creates a builder for a scheduler that elects its leader with `locks` and records runs in
+    /// `ledger`. See [`SchedulerBuilder`].
+    ///
+    /// Both usually use the same Redis:
+    /// `Scheduler::builder(LockFactory::new(redis.clone()), redis)`. All nodes of a group must use
+    /// the same ledger, because it decides which runs start.
+    ///
+    /// ```
+    /// use lock_core::{LockFactory, MemoryBackend};
+    /// use lock_cron::{MemoryLedger, Scheduler};
+    ///
+    /// let locks = LockFactory::new(MemoryBackend::new());
+    /// let cron = Scheduler::builder(locks, MemoryLedger::new()).group("billing").node("billing-1").build()?;
+    /// # Ok::<(), lock_cron::CronError>(())
+    /// ```
+    pub fn builder(locks: LockFactory, ledger: impl RunLedger) -> SchedulerBuilder {
+        SchedulerBuilder::new(locks, Arc::new(ledger))
     }
 
-    pub(crate) fn insert_kind(&self, name: LockName, kind: Kind) -> Result<(), CronError> {
-        let mut registry = lock(&self.shared.registry);
-        registry.check_new()?;
-        if registry.kinds.contains_key(name.as_str()) {
-            return Err(CronError::new(CronErrorKind::DuplicateJob));
-        }
-        registry.check_pool(kind.terms.pool.as_ref())?;
-        registry.kinds.insert(name.as_str().to_owned(), Arc::new(kind));
-        Ok(())
+    /// Creates a builder for a job; [`register`](JobBuilder::register) adds it. All nodes should register the same
+    /// jobs. Nodes with the same set of jobs elect their own leader.
+    ///
+    /// ```
+    /// use lock_core::{LockFactory, MemoryBackend};
+    /// use lock_cron::{MemoryLedger, Retries, RunContext, Schedule, Scheduler};
+    ///
+    /// let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
+    /// cron.job("invoices", Schedule::cron("0 2 * * *")?.in_tz("Europe/Berlin")?, |run: RunContext| async move {
+    ///     println!("{} under token {}", run.scheduled_at(), run.fencing_token());
+    ///     Ok(())
+    /// })
+    /// .retries(Retries::times(3))
+    /// .register()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Rolling deployments
+    /// While nodes with the old and the new program run side by side, a job with a changed schedule
+    /// runs at the times of both schedules, once per time. After a change from `0 2 * * *` to
+    /// `0 3 * * *`, the job may run twice that night. A removed job runs until the last node that
+    /// registered it stops. A new job runs as soon as the first node has registered it.
+    pub fn job<F, W>(&self, name: &str, schedule: Schedule, body: F) -> JobBuilder
+    where
+        F: Fn(RunContext) -> W + Send + Sync + 'static,
+        W: Future<Output = RunResult> + Send + 'static,
+    {
+        JobBuilder::new(self.shared.clone(), name, Some(schedule), body)
+    }
+
+    /// Creates a builder for a kind of jobs: a body and its terms, without a schedule.
+    /// [`register`](JobBuilder::register) adds it. Any node can [add](Self::add) instances at run
+    /// time, each with a schedule and a [payload](RunContext::payload). The nodes that registered
+    /// the kind start their runs.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use lock_cron::{AddOutcome, MemoryLedger, RunContext, Schedule, Scheduler};
+    /// # let locks = lock_core::LockFactory::new(lock_core::MemoryBackend::new());
+    /// # let cron = Scheduler::builder(locks, MemoryLedger::new()).build()?;
+    /// cron.kind("import", |run: RunContext| async move {
+    ///     let tenant: u32 = run.payload()?;
+    ///     println!("import tenant {tenant}");
+    ///     Ok(())
+    /// })
+    /// .register()?;
+    ///
+    /// // At any time, on any node:
+    /// let quarterly = Schedule::cron("H/15 * * * *")?;
+    /// assert_eq!(cron.add("import", "tenant-7", quarterly, &7).await?, AddOutcome::Added);
+    /// assert!(cron.remove("import", "tenant-7").await?);
+    /// # Ok(()) }
+    /// ```
+    pub fn kind<F, W>(&self, name: &str, body: F) -> JobBuilder
+    where
+        F: Fn(RunContext) -> W + Send + Sync + 'static,
+        W: Future<Output = RunResult> + Send + 'static,
+    {
+        JobBuilder::new(self.shared.clone(), name, None, body)
     }
 
     /// Runs the jobs until `signal` completes, then shuts down gracefully. The scheduler claims no
@@ -195,249 +206,209 @@ impl Scheduler {
     pub fn is_leading(&self) -> bool {
         self.shared.leading.load(Ordering::SeqCst)
     }
+}
 
-    /// Returns the jobs registered by this node and all instances of the group, sorted by name,
-    /// with their controls and open runs. Instances whose schedules this program version cannot
-    /// read are omitted.
-    ///
-    /// ```
-    /// # use lock_core::{LockFactory, MemoryBackend};
-    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
-    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
-    /// for job in cron.list().await? {
-    ///     println!("{} ({}) runs next at {:?}", job.name, job.schedule, job.next_run);
-    /// }
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// Returns [`CronErrorKind::Store`] if a request to the store fails.
-    ///
-    /// # Cancel safety
-    /// This method is cancel safe. It changes nothing.
-    pub async fn list(&self) -> Result<Vec<JobInfo>, CronError> {
-        let ledger = &self.shared.node.ledger;
-        let HeartbeatReply { controls, nodes, .. } = ledger.observe().await?;
-        let (controls, open) = (by_name(controls), ledger.open_runs().await?);
-        let (jobs, kinds) = {
-            let registry = lock(&self.shared.registry);
-            (registry.jobs.clone(), registry.kinds.clone())
-        };
-        let in_code = jobs.values().map(|job| Listed::in_code(job));
-        let instances = self.instances().await?;
-        let mut listed: Vec<_> = in_code
-            .chain(instances.iter().filter_map(|instance| Listed::instance(instance, &kinds)))
-            .collect();
-        listed.sort_by(|a, b| a.name.cmp(b.name));
-        let effective: Vec<_> = listed
-            .iter()
-            .map(|job| job::effective(job.name, &job.schedule, controls.get(job.name)))
-            .collect();
-        let registration = |(job, effective): (&Listed<'_>, &EffectiveControls)| Registration {
-            job: job.name.clone(),
-            schedule: effective.schedule.identity(),
-        };
-        let watermarks = self.watermarks(listed.iter().zip(&effective).map(registration).collect()).await?;
-        let summaries = ledger.summary().await?.outcome.jobs;
-        let summaries: BTreeMap<LockName, JobSummary> =
-            summaries.into_iter().map(|summary| (summary.job.clone(), summary)).collect();
-        let now = ledger.now();
-        let view = |(job, effective): (Listed<'_>, EffectiveControls)| {
-            let EffectiveControls { paused, schedule, .. } = effective;
-            let from = watermarks.get(job.name).map_or(now, |watermark| now.max(*watermark));
-            let summary = summaries.get(job.name);
-            let last_success = summary.and_then(|summary| summary.last_success);
-            let progress = Progress {
-                alert_after: job.alert_after,
-                since: job.since.or_else(|| summary?.since),
-                last_success,
-                controls: controls.get(job.name),
-            };
-            JobInfo {
-                overdue: progress.overdue(now).is_some(),
-                ahead_by: from.since(now),
-                replaced: controls.get(job.name).is_some_and(|controls| controls.schedule.is_some()),
-                paused,
-                note: controls
-                    .get(job.name)
-                    .map_or_else(PauseNote::default, |controls| controls.note.clone()),
-                last_success,
-                pool: job.pool,
-                next_run: if paused { None } else { schedule.next_after(from) },
-                open: open.iter().filter(|run| run.job == *job.name).cloned().collect(),
-                name: job.name.clone(),
-                schedule,
-                unowned: job.instance.is_some() && !kind::is_on_a_node(job.name, &nodes),
-                instance: job.instance,
-            }
-        };
-        Ok(listed.into_iter().zip(effective).map(view).collect())
-    }
+/// Options for a [`Scheduler`].
+///
+/// | option | default | meaning |
+/// | --- | --- | --- |
+/// | [`group`](Self::group) | `default` | the name shared by the schedulers of a group |
+/// | [`node`](Self::node) | the factory's process id | the name of this process in the history |
+/// | [`leadership_lease`](Self::leadership_lease) | 10 s | the time within which another node takes over after the leader dies |
+/// | [`run_lease`](Self::run_lease) | 30 s | the time after which a run whose node died is an orphan |
+/// | [`shutdown_grace`](Self::shutdown_grace) | 20 s | the time that a shutdown waits for claims and running bodies |
+/// | [`trigger_life`](Self::trigger_life) | 10 min | the maximum time a trigger waits for a leader |
+/// | [`max_running`](Self::max_running) | no limit | the maximum number of simultaneous runs on this node |
+/// | [`history`](Self::history) | 100 | the length of each job's history, in entries |
+/// | [`observer`](Self::observer) | none | an observer in addition to the `tracing` events |
+#[derive(Debug)]
+#[must_use]
+pub struct SchedulerBuilder {
+    locks: LockFactory,
+    ledger: Arc<dyn RunLedger>,
+    group: String,
+    node: Option<String>,
+    leadership_lease: Duration,
+    run_lease: Duration,
+    shutdown_grace: Duration,
+    trigger_life: Duration,
+    max_running: Option<u32>,
+    history: u32,
+    observers: Vec<Arc<dyn CronObserver>>,
+}
 
-    /// Returns the next `n` runs of a job, by the server's clock and the fleet's controls, so the
-    /// result is the same on every node. A pause is ignored. A job defined in code must be
-    /// registered on this node; the schedule of an instance is read from the store.
-    ///
-    /// ```
-    /// # use lock_core::{LockFactory, MemoryBackend};
-    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
-    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
-    /// let runs = cron.next_runs("invoices", 3).await?;
-    /// assert!(runs.len() == 3 && runs.is_sorted());
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// Returns [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this
-    /// node has not registered the job and no such instance exists;
-    /// [`Store`](CronErrorKind::Store).
-    ///
-    /// # Cancel safety
-    /// This method is cancel safe. It changes nothing.
-    pub async fn next_runs(&self, job: &str, n: usize) -> Result<Vec<UtcTime>, CronError> {
-        let name = LockName::new(job)?;
-        let schedule = self
-            .effective_schedule(
-                &name,
-                "and `next_runs` needs its schedule: check the name, or register the job",
-            )
-            .await?;
-        let registration = Registration { job: name.clone(), schedule: schedule.identity() };
-        let watermarks = self.watermarks(vec![registration]).await?;
-        let now = self.shared.node.ledger.now();
-        let from = watermarks.get(&name).map_or(now, |watermark| now.max(*watermark));
-        Ok(schedule.after(from).take(n).collect())
-    }
+/// The maximum life of a trigger.
+const MAX_TRIGGER_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-    /// Returns up to `n` entries of a job's history, newest first. Entries are ended attempts and
-    /// skipped runs. They are read from the store, so a tool needs no registered jobs.
-    ///
-    /// ```
-    /// # use lock_core::{LockFactory, MemoryBackend};
-    /// # use lock_cron::{MemoryLedger, RunContext, Schedule, Scheduler};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let cron = Scheduler::builder(LockFactory::new(MemoryBackend::new()), MemoryLedger::new()).build()?;
-    /// # cron.job("invoices", Schedule::cron("0 2 * * *")?, |_: RunContext| async { Ok(()) }).register()?;
-    /// for attempt in cron.history("invoices", 10).await? {
-    ///     println!("{attempt:?}");
-    /// }
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// Returns [`CronErrorKind::InvalidName`]; [`UnknownJob`](CronErrorKind::UnknownJob) if this
-    /// node has not registered the job and the store has no history for it;
-    /// [`Store`](CronErrorKind::Store).
-    ///
-    /// # Cancel safety
-    /// This method is cancel safe. It changes nothing.
-    pub async fn history(&self, job: &str, n: usize) -> Result<Vec<Attempt>, CronError> {
-        let name = LockName::new(job)?;
-        let is_ours = lock(&self.shared.registry).jobs.contains_key(&name);
-        let mut history = self.shared.node.ledger.history(&name, n.max(1)).await?;
-        if !is_ours && history.is_empty() {
-            // An instance may not have run yet.
-            let registration = Registration { job: name.clone(), schedule: 0 };
-            if kind::kind_of(&name).is_none() || self.watermarks(vec![registration]).await?.is_empty() {
-                return Err(not_registered_here(
-                    &name,
-                    "and the store has no history for it: check the name",
-                ));
-            }
-        }
-        history.truncate(n);
-        Ok(history)
-    }
+/// The maximum timeout of a request to the run ledger. Short leases shorten the timeout.
+const MAX_REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
-    /// Returns the schedule that applies to a job of this node or to an instance.
-    pub(crate) async fn effective_schedule(&self, name: &LockName, why: &str) -> Result<Schedule, CronError> {
-        let known = lock(&self.shared.registry).jobs.get(name).cloned();
-        let schedule = match known {
-            Some(job) => job.schedule.clone(),
-            None => {
-                let is_instance = kind::kind_of(name).is_some();
-                let detail = if is_instance { self.shared.node.ledger.instance(name).await? } else { None };
-                kind::schedule_of(&detail.ok_or_else(|| not_registered_here(name, why))?.instance)?
-            }
-        };
-        let controls = self.controls().await?;
-        Ok(job::effective(name, &schedule, controls.get(name)).schedule)
-    }
+/// The maximum length of a node's name, in characters.
+const MAX_NODE_NAME: usize = 200;
 
-    /// Reads the watermarks of the jobs registered in the store.
-    pub(crate) async fn watermarks(
-        &self,
-        jobs: Vec<Registration>,
-    ) -> Result<BTreeMap<LockName, UtcTime>, CronError> {
-        if jobs.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        let watermarks = self.shared.node.ledger.watermarks(jobs.clone()).await?;
-        let known = jobs.into_iter().zip(watermarks);
-        Ok(known.filter_map(|(job, watermark)| Some((job.job, watermark?))).collect())
-    }
-
-    /// Reads the fleet's controls, regardless of the revision known to this node.
-    pub(crate) async fn controls(&self) -> Result<BTreeMap<LockName, JobControls>, CronError> {
-        Ok(by_name(self.shared.node.ledger.controls(NO_REVISION).await?))
-    }
-
-    /// Reads the group's instances.
-    async fn instances(&self) -> Result<Vec<Instance>, CronError> {
-        match self.shared.node.ledger.instances(NO_REVISION).await? {
-            Instances::All { instances, .. } => Ok(instances),
-            _ => Ok(Vec::new()),
+impl SchedulerBuilder {
+    fn new(locks: LockFactory, ledger: Arc<dyn RunLedger>) -> Self {
+        Self {
+            locks,
+            ledger,
+            group: "default".to_owned(),
+            node: None,
+            leadership_lease: Duration::from_secs(10),
+            run_lease: Duration::from_secs(30),
+            shutdown_grace: Duration::from_secs(20),
+            trigger_life: Duration::from_secs(600),
+            max_running: None,
+            history: DEFAULT_HISTORY,
+            observers: Vec::new(),
         }
     }
-}
 
-/// A job in code, or an instance.
-struct Listed<'a> {
-    name: &'a LockName,
-    schedule: Schedule,
-    pool: Option<PoolLimit>,
-    instance: Option<InstanceInfo>,
-    alert_after: Option<Duration>,
-    /// For an instance, the time from which `alert_after` is measured before the first success.
-    since: Option<UtcTime>,
-}
-
-impl<'a> Listed<'a> {
-    fn in_code(job: &'a Job) -> Self {
-        let (schedule, pool) = (job.schedule.clone(), job.terms.pool.clone());
-        let alert_after = job.terms.alert_after;
-        Self { name: &job.name, schedule, pool, instance: None, alert_after, since: None }
+    /// Sets the name of the group. All schedulers with the same name on the same store form a
+    /// group.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = group.into();
+        self
     }
 
-    fn instance(instance: &'a Instance, kinds: &BTreeMap<String, Arc<Kind>>) -> Option<Self> {
-        let kind = kind::kind_of(&instance.name)?;
-        let info = InstanceInfo {
-            kind: kind.to_owned(),
-            added_by: instance.added_by.clone(),
-            added_at: instance.added_at,
+    /// Sets a readable name for this process, for example its host name.
+    pub fn node(mut self, node: impl Into<String>) -> Self {
+        self.node = Some(node.into());
+        self
+    }
+
+    /// Sets the leadership lease. When the leader dies, another node takes over within this time
+    /// plus a second.
+    pub fn leadership_lease(mut self, lease: Duration) -> Self {
+        self.leadership_lease = lease;
+        self
+    }
+
+    /// Sets the lease of a run. A run whose node died stays open until its lease expires. With
+    /// `Overlap::Skip`, runs that become due before that are skipped, because the earlier run may
+    /// still be in progress.
+    ///
+    /// The timeout of a request to the run ledger is a tenth of the shorter of the two leases, and at most 3 s.
+    pub fn run_lease(mut self, lease: Duration) -> Self {
+        self.run_lease = lease;
+        self
+    }
+
+    /// Sets the time that a shutdown waits for pending claims and running bodies. After that,
+    /// bodies are told to stop, and have their
+    /// [`cancel_grace`](crate::JobBuilder::cancel_grace) to do so. The defaults of 20 s and 5 s fit within
+    /// the 30 s after which Kubernetes kills a process. With `Duration::MAX`, the shutdown waits
+    /// for all bodies.
+    pub fn shutdown_grace(mut self, grace: Duration) -> Self {
+        self.shutdown_grace = grace;
+        self
+    }
+
+    /// Sets the time after which a [trigger](Scheduler::trigger) sent by this node expires, from a
+    /// second to a week.
+    pub fn trigger_life(mut self, life: Duration) -> Self {
+        self.trigger_life = life;
+        self
+    }
+
+    /// Sets the maximum number of simultaneous runs on this node, which must be at least 1. A run
+    /// counts from its claim to its recorded end, including retries. A node without room leaves
+    /// runs for other nodes. If no node has room within the run's
+    /// [grace](crate::JobBuilder::grace), the run is skipped as
+    /// [`NoCapacity`](crate::observer::SkipReason::NoCapacity). Catch-up runs and triggers wait for
+    /// room on the leader. If they have waited for 3 s while another node has room, and this node has
+    /// led for at least its [`leadership_lease`](Self::leadership_lease), that node takes over the
+    /// leadership.
+    pub fn max_running(mut self, runs: u32) -> Self {
+        self.max_running = Some(runs);
+        self
+    }
+
+    /// Sets the length of each job's history, from 1 to 1000 entries. Adjacent skips with the same
+    /// reason count as one entry.
+    pub fn history(mut self, entries: u32) -> Self {
+        self.history = entries;
+        self
+    }
+
+    /// Adds an observer, for example `observer::OtelCronObserver`.
+    pub fn observer(mut self, observer: impl CronObserver) -> Self {
+        self.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// Creates the scheduler, without performing any IO.
+    ///
+    /// # Errors
+    /// Returns [`CronErrorKind::InvalidName`] if the group name is invalid, and [`CronErrorKind::InvalidOptions`] if a
+    /// lease is shorter than a second or rejected by the lock factory, or if another option is out of range.
+    pub fn build(self) -> Result<Scheduler, CronError> {
+        if self.group.is_empty() {
+            let about = "the group name is empty: use a name such as `billing`, or omit it for `default`";
+            return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+        }
+        let in_group = |error| CronError::from(error).about(format_args!("group `{}`", self.group));
+        let group = GroupName::new(&self.group).map_err(in_group)?;
+        let invalid = |about: String| CronError::new(CronErrorKind::InvalidOptions).about(about);
+        if self.group.len() > MAX_NAME_BYTES {
+            let about =
+                format!("the group name is {} bytes long: use at most {MAX_NAME_BYTES}", self.group.len());
+            return Err(CronError::new(CronErrorKind::InvalidName).about(about));
+        }
+        for (option, lease) in [("leadership_lease", self.leadership_lease), ("run_lease", self.run_lease)] {
+            if lease < Duration::from_secs(1) {
+                return Err(invalid(format!("`{option}` is {lease:?}: use at least a second")));
+            }
+            if let Err(error) = self.locks.check_options(&LockOptions::new().lease(lease)) {
+                return Err(invalid(format!("`{option}`: {error:#}")));
+            }
+        }
+        if !(1..=MAX_HISTORY).contains(&self.history) {
+            return Err(invalid(format!("`history` is {}: use 1 to {MAX_HISTORY} entries", self.history)));
+        }
+        if !(Duration::from_secs(1)..=MAX_TRIGGER_LIFE).contains(&self.trigger_life) {
+            return Err(invalid(format!(
+                "`trigger_life` is {:?}: use a second to a week",
+                self.trigger_life
+            )));
+        }
+        if self.max_running == Some(0) {
+            return Err(invalid("`max_running` is 0: use at least 1, or omit it for no limit".to_owned()));
+        }
+        let name = self.node.unwrap_or_else(|| self.locks.process_id().to_string());
+        if name.chars().count() > MAX_NODE_NAME {
+            return Err(invalid(format!(
+                "the node name is too long: use at most {MAX_NODE_NAME} characters"
+            )));
+        }
+        let shorter = self.leadership_lease.min(self.run_lease);
+        let (clock, timeout) = (self.locks.clock().clone(), (shorter / 10).min(MAX_REQUEST_TIMEOUT));
+        let node = Node {
+            id: *ProcessId::random().as_uuid(),
+            name,
+            locks: self.locks,
+            ledger: LedgerClient::new(self.ledger, clock, group, timeout),
+            terms: RunTerms {
+                lease: self.run_lease,
+                history: self.history,
+                trigger_life: self.trigger_life,
+                max_running: self.max_running.unwrap_or(u32::MAX),
+            },
+            observers: Observers::new(&self.group, self.observers),
+            running: RunningRuns::default(),
+            shutdown: ShutdownProgress::default(),
         };
-        let schedule = kind::schedule_of(instance).ok()?;
-        let terms = kinds.get(kind).map(|kind| &kind.terms);
-        let alert_after = terms.and_then(|terms| terms.alert_after);
-        let pool = terms.and_then(|terms| terms.pool.clone());
-        let since = Some(kind::counts_from(instance));
-        Some(Self { name: &instance.name, schedule, pool, instance: Some(info), alert_after, since })
+        let leadership = LockOptions::new().lease(self.leadership_lease);
+        let shared = Shared {
+            node: Arc::new(node),
+            terms: LoopTerms {
+                leadership,
+                leadership_lease: self.leadership_lease,
+                shutdown_grace: self.shutdown_grace,
+            },
+            registry: Mutex::default(),
+            leading: AtomicBool::new(false),
+            wake: Notify::new(),
+        };
+        Ok(Scheduler { shared: Arc::new(shared) })
     }
-}
-
-/// Returns the controls of each job.
-fn by_name(controls: FleetControls) -> BTreeMap<LockName, JobControls> {
-    match controls {
-        FleetControls::Changed { jobs, .. } => jobs.into_iter().collect(),
-        _ => BTreeMap::new(),
-    }
-}
-
-fn not_registered_here(job: &LockName, more: &str) -> CronError {
-    CronError::new(CronErrorKind::UnknownJob)
-        .about(format_args!("this node has not registered a job named `{job}`, {more}"))
 }

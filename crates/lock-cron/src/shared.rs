@@ -1,20 +1,25 @@
-//! The state shared by a scheduler and its run loop.
+//! The state shared by a scheduler and its run loop: this process as a member of its group, its jobs, and its lifecycle.
 
 use crate::{
     error::{CronError, CronErrorKind},
-    job::Job,
-    kind::Kind,
-    node::Node,
-    terms::LoopTerms,
+    job::{Job, Kind},
+    ledger_client::LedgerClient,
+    observer::{CronEvent, Observers},
+    plan::ClaimTerms,
+    running::RunningRuns,
 };
-use lock_core::LockName;
-use lock_ledger::PoolLimit;
+use lock_core::{__private::lock, LockFactory, LockName, LockOptions};
+use lock_ledger::{ClaimId, PoolLimit};
 use std::{
     collections::BTreeMap,
+    error::Error,
     sync::{Arc, Mutex, atomic::AtomicBool},
+    time::Duration,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use uuid::Uuid;
 
+/// The state of a scheduler.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) node: Arc<Node>,
@@ -23,6 +28,41 @@ pub(crate) struct Shared {
     pub(crate) leading: AtomicBool,
     /// Notified when the fleet's controls should be read immediately.
     pub(crate) wake: Notify,
+}
+
+impl Shared {
+    /// Adds a job in code.
+    pub(crate) fn insert(&self, job: Job) -> Result<(), CronError> {
+        // Checked and inserted under one lock, because `run_until` copies the jobs when it starts.
+        let mut registry = lock(&self.registry);
+        registry.check_new()?;
+        if registry.jobs.contains_key(&job.name) {
+            return Err(CronError::new(CronErrorKind::DuplicateJob));
+        }
+        registry.check_pool(job.terms.pool.as_ref())?;
+        registry.jobs.insert(job.name.clone(), Arc::new(job));
+        Ok(())
+    }
+
+    /// Adds a kind.
+    pub(crate) fn insert_kind(&self, name: LockName, kind: Kind) -> Result<(), CronError> {
+        let mut registry = lock(&self.registry);
+        registry.check_new()?;
+        if registry.kinds.contains_key(name.as_str()) {
+            return Err(CronError::new(CronErrorKind::DuplicateJob));
+        }
+        registry.check_pool(kind.terms.pool.as_ref())?;
+        registry.kinds.insert(name.as_str().to_owned(), Arc::new(kind));
+        Ok(())
+    }
+}
+
+/// The terms of the run loop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoopTerms {
+    pub(crate) leadership: LockOptions,
+    pub(crate) leadership_lease: Duration,
+    pub(crate) shutdown_grace: Duration,
 }
 
 /// The jobs and kinds of this node, and the lifecycle stage, which determines whether more can be added.
@@ -44,7 +84,7 @@ impl Registry {
     }
 
     /// Returns an error if another job or kind gives the pool a different limit.
-    pub(crate) fn check_pool(&self, pool: Option<&PoolLimit>) -> Result<(), CronError> {
+    fn check_pool(&self, pool: Option<&PoolLimit>) -> Result<(), CronError> {
         let Some(pool) = pool else { return Ok(()) };
         let of_jobs = self.jobs.values().map(|job| &job.terms);
         let pools = of_jobs.chain(self.kinds.values().map(|kind| &kind.terms));
@@ -73,4 +113,75 @@ pub(crate) enum Lifecycle {
     Running,
     /// Its run loop has ended.
     Ended,
+}
+
+/// This process as a member of its group.
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// A random id that identifies this node in the group.
+    pub(crate) id: Uuid,
+    pub(crate) name: String,
+    pub(crate) locks: LockFactory,
+    pub(crate) ledger: LedgerClient,
+    pub(crate) terms: RunTerms,
+    pub(crate) observers: Observers,
+    pub(crate) running: RunningRuns,
+    pub(crate) shutdown: ShutdownProgress,
+}
+
+impl Node {
+    /// Returns the parts of a claim that are the same for all runs of this node.
+    pub(crate) fn claim_terms(&self) -> ClaimTerms {
+        ClaimTerms {
+            group: self.ledger.group().clone(),
+            node: self.name.clone(),
+            lease: self.terms.lease,
+            history: self.terms.history,
+            draw: ClaimId::random,
+        }
+    }
+
+    /// Reports a failed request to the store.
+    pub(crate) fn store_failed(&self, error: &dyn Error) {
+        tracing::debug!(cron.group = self.observers.group(), %error, "request to the store failed");
+        self.observers.notify(|group| CronEvent::StoreFailed { group });
+    }
+}
+
+/// The terms of all runs of a node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunTerms {
+    pub(crate) lease: Duration,
+    pub(crate) history: u32,
+    pub(crate) trigger_life: Duration,
+    /// The maximum number of concurrent runs on this node.
+    pub(crate) max_running: u32,
+}
+
+/// The stage of a shutdown, for claims and for runs whose body has not started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum ShutdownStage {
+    #[default]
+    None,
+    /// Runs whose bodies have not started are requeued.
+    Draining,
+    /// Pending claims are abandoned. Ends are recorded only for a few more seconds.
+    GivingUp,
+}
+
+/// The progress of a shutdown.
+#[derive(Debug, Default)]
+pub(crate) struct ShutdownProgress(watch::Sender<ShutdownStage>);
+
+impl ShutdownProgress {
+    /// Advances to this stage, and never goes back.
+    pub(crate) fn advance(&self, to: ShutdownStage) {
+        self.0.send_if_modified(|stage| std::mem::replace(stage, to.max(*stage)) < to);
+    }
+
+    /// Completes when the shutdown has reached this stage.
+    pub(crate) async fn reached(&self, stage: ShutdownStage) {
+        let mut now = self.0.subscribe();
+        now.wait_for(|now| *now >= stage).await.expect("the sender lives as long as `self`");
+    }
 }

@@ -5,7 +5,7 @@ use super::{
     row::{Flags, runs},
     view::{Access, Console, Row, View},
 };
-use crate::{description, error::CronError, kind, terms::JobTerms};
+use crate::{description, error::CronError, job::kind_of, options::JobTerms};
 use axum::{
     extract::{Path, RawQuery, State},
     http::StatusCode,
@@ -191,7 +191,7 @@ async fn details(console: &Console, name: &str, since: Option<&str>) -> Result<O
 /// Returns the terms of a job or of an instance's kind, if this node has them.
 fn known_terms(console: &Console, name: &LockName) -> Option<JobTerms> {
     let registry = lock(&console.cron.shared.registry);
-    let of_kind = || registry.kinds.get(kind::kind_of(name)?).map(|kind| kind.terms.clone());
+    let of_kind = || registry.kinds.get(kind_of(name)?).map(|kind| kind.terms.clone());
     registry.jobs.get(name).map(|job| job.terms.clone()).or_else(of_kind)
 }
 

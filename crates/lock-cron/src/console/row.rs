@@ -2,8 +2,7 @@
 
 use crate::{
     description,
-    job::Progress,
-    kind,
+    job::{Progress, is_on_a_node},
     schedule::{DstPolicy, Schedule},
 };
 use lock_core::{LockName, clock::UtcTime};
@@ -55,7 +54,7 @@ impl Facts<'_> {
             paused: self.controls.is_some_and(|controls| controls.paused),
             running: self.open.iter().any(|run| matches!(run.state, RunState::Running | RunState::Waiting)),
             unowned: match self.is_instance {
-                true => !kind::is_on_a_node(self.name, self.nodes),
+                true => !is_on_a_node(self.name, self.nodes),
                 false => self.nodes.is_empty() || is_silent,
             },
         }

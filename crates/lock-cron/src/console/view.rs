@@ -3,9 +3,9 @@
 
 use super::row::{Facts, Flags, Plan};
 use crate::{
+    description::read_dst,
     error::CronError,
     job::{self, Progress},
-    kind,
     ledger_client::NO_REVISION,
     schedule::Schedule,
     scheduler::Scheduler,
@@ -170,7 +170,7 @@ impl View {
             backfills_of.entry(&backfill.job).or_default().push(backfill);
         }
         // An instance is listed if it has a definition or open runs. A kind is not a job.
-        let in_code = summaries.keys().filter(|name| kind::kind_of(name).is_none());
+        let in_code = summaries.keys().filter(|name| job::kind_of(name).is_none());
         let names = in_code.chain(local.keys()).chain(self.definitions.names());
         let names: BTreeSet<_> = names.chain(open_of.keys().copied()).collect();
         self.rows.retain(|name, _| names.contains(&name));
@@ -178,9 +178,9 @@ impl View {
         for name in names {
             let (job, definition) = (local.get(name), self.definitions.get(name));
             let known = summaries.get(name);
-            let kind = kind::kind_of(name).and_then(kind::described_as);
+            let kind = job::kind_of(name).and_then(job::described_as);
             let described = summaries.get(kind.as_ref().unwrap_or(name));
-            let of_kind = || kinds.get(kind::kind_of(name)?).map(|kind| kind.terms.alert_after);
+            let of_kind = || kinds.get(job::kind_of(name)?).map(|kind| kind.terms.alert_after);
             let terms_here = job.map(|job| job.terms.alert_after).or_else(of_kind);
             let since = definition.map(|definition| definition.since);
             let progress = Progress {
@@ -249,7 +249,7 @@ fn planned(
     let text = effective
         .as_ref()
         .map_or_else(|| replacement.or(stored).unwrap_or_else(described).to_owned(), ToString::to_string);
-    let described = || kind::read_dst(facts.summary.map_or("", |summary| &summary.dst));
+    let described = || read_dst(facts.summary.map_or("", |summary| &summary.dst));
     let policy = effective.as_ref().map_or_else(described, Schedule::dst_policy);
     match (before, effective) {
         (Some(mut plan), _) if plan.is_of(&text, policy) => {
@@ -318,6 +318,6 @@ impl Definitions {
 }
 
 fn defined(instance: Instance) -> Definition {
-    let (schedule, since) = (kind::schedule_of(&instance).ok(), kind::counts_from(&instance));
+    let (schedule, since) = (job::schedule_of(&instance).ok(), job::counts_from(&instance));
     Definition { text: instance.definition.schedule, schedule, since }
 }

@@ -1,7 +1,7 @@
 //! The metrics of this crate as OpenTelemetry instruments.
 
 use super::{CronEvent, CronObserver};
-use crate::kind::kind_of;
+use crate::job::kind_of;
 use lock_core::{__private::Instruments, LockName};
 use opentelemetry::{
     KeyValue,

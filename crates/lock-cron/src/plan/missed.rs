@@ -4,7 +4,10 @@
 //! scheduled times as the policy starts; earlier ones are counted up to a limit. Each tick has a
 //! [`Budget`] for searches; the remaining jobs wait for the next tick.
 
-use crate::{options::Misfire, schedule::Schedule, terms::JobTerms};
+use crate::{
+    options::{JobTerms, Misfire},
+    schedule::Schedule,
+};
 use lock_core::clock::UtcTime;
 use lock_ledger::CatchUp;
 use std::time::Duration;

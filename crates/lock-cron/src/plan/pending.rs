@@ -5,7 +5,7 @@ use super::{
     ClaimOutcome, Due, missed,
     room::{BUSY, Room},
 };
-use crate::{observer::SkipReason, terms::JobTerms};
+use crate::{observer::SkipReason, options::JobTerms};
 use lock_core::{__private::Backoff, clock::UtcTime};
 use lock_ledger::{CatchUp, ClaimId, ClaimReply, RunId};
 use std::{collections::VecDeque, mem, ops::Range};

@@ -29,9 +29,8 @@ use super::{
 };
 use crate::{
     observer::SkipReason,
-    options::{Overlap, Placement},
+    options::{JobTerms, Overlap, Placement},
     schedule::Schedule,
-    terms::JobTerms,
 };
 use lock_core::{LockName, clock::UtcTime};
 use lock_ledger::{CatchUp, ClaimReply, ClaimRequest, JobId, OverlapRule, RunId, Skip};

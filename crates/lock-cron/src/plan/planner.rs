@@ -7,7 +7,7 @@ use super::{
     planned_job::{PlannedBackfill, PlannedJob},
     room::{Peers, Room},
 };
-use crate::{schedule::Schedule, terms::JobTerms};
+use crate::{options::JobTerms, schedule::Schedule};
 use lock_core::{LockName, clock::UtcTime};
 use lock_ledger::{ClaimReply, Registration, RunId};
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@
 //! all jobs in the pool. A pool's claims are sent one at a time, so even if many jobs wait for a
 //! slot, there are few requests.
 
-use crate::{hash::StableHash, terms::JobTerms};
+use crate::{hash::StableHash, options::JobTerms};
 use lock_core::{__private::Backoff, LockName, clock::UtcTime};
 use std::{collections::BTreeMap, time::Duration};
 use uuid::Uuid;

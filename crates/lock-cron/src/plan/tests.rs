@@ -8,9 +8,8 @@ mod pools;
 use super::{missed, *};
 use crate::{
     observer::SkipReason,
-    options::{Misfire, Overlap, Placement},
+    options::{JobTerms, Misfire, Overlap, Placement},
     schedule::Schedule,
-    terms::JobTerms,
 };
 use ClaimReply::{Busy, Duplicate, Early, PartlyDecided, Unregistered};
 use lock_core::{FencingToken, LockName, clock::UtcTime};

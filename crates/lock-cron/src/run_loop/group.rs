@@ -5,9 +5,8 @@ use super::{
     timers::{HEARTBEAT_INTERVAL, REGISTRATION_INTERVAL},
 };
 use crate::{
-    description::{describe, describe_kind},
-    job::{Job, Progress},
-    kind::{self, is_on_a_node, kind_of},
+    description::read_schedule,
+    job::{Job, Progress, is_on_a_node, kind_of},
     ledger_client::{Answer, NO_REVISION, RETRY_PAUSE},
     observer::CronEvent,
     plan::{Command, NODE_LEASE, Peers, PlannedBackfill},
@@ -98,13 +97,13 @@ impl RunLoop {
     /// Sends the schedules and terms of registered jobs, for display. A leader repeats this with its registrations.
     fn describe_jobs(&mut self, jobs: &[Registration]) {
         let known = jobs.iter().filter_map(|registration| self.jobs.get(&registration.job));
-        self.describe(known.map(|job| describe(job)).collect());
+        self.describe(known.map(|job| job.describe()).collect());
     }
 
     /// Sends the terms of the kinds, for display. A leader repeats this with its registrations.
     pub(super) fn describe_kinds(&mut self) {
         if !self.kinds.is_empty() {
-            self.describe(self.kinds.iter().filter_map(|(name, kind)| describe_kind(name, kind)).collect());
+            self.describe(self.kinds.iter().filter_map(|(name, kind)| kind.describe(name)).collect());
         }
     }
 
@@ -273,7 +272,7 @@ impl RunLoop {
     fn plan_backfills(&mut self, job: &LockName) {
         let of_job = self.backfills.iter().filter(|backfill| backfill.job == *job);
         let readable = of_job.filter_map(|Backfill { id, schedule, dst, mark, last, .. }| {
-            match kind::read_schedule(job, schedule, dst) {
+            match read_schedule(job, schedule, dst) {
                 Ok(schedule) => {
                     Some(PlannedBackfill { id: *id, schedule, mark: *mark, last: *last })
                 }

@@ -12,14 +12,12 @@ use crate::{
     claim::ClaimedRun,
     error::CronError,
     hash::StableHash,
-    job::Job,
-    kind::Kind,
+    job::{Job, Kind},
     ledger_client::{Answer, NO_REVISION, RETRY_PAUSE},
-    node::ShutdownStage,
     observer::CronEvent,
     plan::{Budget, ClaimOutcome, Due, Planner},
     running::{CancelReason, HeldRun, RunKey},
-    shared::{Lifecycle, Shared},
+    shared::{Lifecycle, Shared, ShutdownStage},
 };
 use futures_util::FutureExt;
 use known::{ClockOffset, DeclinedRuns, KnownInstances, LostData, UnownedJobs};
