@@ -91,7 +91,11 @@ pub use lock_ledger::{
 };
 pub use options::{Jitter, Misfire, OnOrphan, Overlap, Placement, Retries};
 pub use queries::{InstanceInfo, JobInfo};
-pub use schedule::{DstPolicy, Fold, Gap, Schedule, ScheduleError, ScheduleErrorKind};
+pub use schedule::{
+    calendar::{DstPolicy, Fold, Gap},
+    error::{ScheduleError, ScheduleErrorKind},
+    times::Schedule,
+};
 pub use scheduler::{Scheduler, SchedulerBuilder};
 pub use ticks::Ticks;
 
