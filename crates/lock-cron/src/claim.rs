@@ -86,13 +86,7 @@ impl ClaimedRun {
 
 /// Claims a due run, or records it as skipped.
 pub(crate) async fn claim_due(node: &Node, due: &mut Due) -> (ClaimOutcome, Option<ClaimedRun>) {
-    let given_up = async {
-        tokio::select! {
-            () = tokio::time::sleep(node.terms.lease) => {}
-            () = node.shutdown.reached(ShutdownStage::GivingUp) => {}
-        }
-    };
-    let result = node.ledger.claim(&due.request, given_up).await;
+    let result = node.ledger.claim(&due.request, node.gives_up(node.terms.lease)).await;
     // An unanswered request may still be applied. If it was, repeating it with the same id returns the run to this
     // node; with a new id the run would count as decided, and no node would start it.
     due.in_doubt |= result.in_doubt;

@@ -23,7 +23,16 @@ pub(crate) fn write_schedule(
 
 /// Parses a stored schedule and its policy.
 pub(crate) fn read_schedule(name: &LockName, text: &str, dst: &str) -> Result<Schedule, ScheduleError> {
-    Ok(Schedule::cron(text)?.for_job(name.as_str())?.on_dst(read_dst(dst)))
+    parse_schedule(name, text, read_dst(dst))
+}
+
+/// Parses the text of a schedule of this job, to which the policy applies.
+pub(crate) fn parse_schedule(
+    name: &LockName,
+    text: &str,
+    policy: DstPolicy,
+) -> Result<Schedule, ScheduleError> {
+    Ok(Schedule::cron(text)?.for_job(name.as_str())?.on_dst(policy))
 }
 
 const GAPS: [(Gap, &str); 3] =

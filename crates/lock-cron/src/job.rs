@@ -2,14 +2,14 @@
 
 use crate::{
     context::RunContext,
-    description::{describe_terms, read_schedule, write_dst},
+    description::{describe_terms, parse_schedule, read_schedule, write_dst},
     error::{CronError, CronErrorKind},
     options::JobTerms,
     plan::EffectiveControls,
-    schedule::{DstPolicy, Schedule, ScheduleError},
+    schedule::{Schedule, ScheduleError},
 };
 use lock_core::{LockName, clock::UtcTime};
-use lock_ledger::{Instance, JobControls, JobDescription, LiveNode, Registration};
+use lock_ledger::{Instance, JobControls, JobDescription, JobSummary, LiveNode, Registration};
 use std::{error::Error, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 /// The separator between a kind and the id of an instance.
@@ -55,7 +55,7 @@ impl Job {
     /// it, or its zone may be unknown on this machine.
     pub(crate) fn check_replacement(&self, controls: Option<&JobControls>) {
         let Some(text) = controls.and_then(|controls| controls.schedule.as_deref()) else { return };
-        if let Err(error) = read(&self.name, self.schedule.dst_policy(), text) {
+        if let Err(error) = parse_schedule(&self.name, text, self.schedule.dst_policy()) {
             tracing::error!(
                 cron.job = %self.name, %error, "failed to parse the replacement schedule; using the original one"
             );
@@ -119,7 +119,18 @@ pub(crate) struct Progress<'a> {
     pub(crate) controls: Option<&'a JobControls>,
 }
 
-impl Progress<'_> {
+impl<'a> Progress<'a> {
+    /// Creates the values of a job. `since` is known for an instance; otherwise it is that of the summary.
+    pub(crate) fn new(
+        alert_after: Option<Duration>,
+        since: Option<UtcTime>,
+        summary: Option<&JobSummary>,
+        controls: Option<&'a JobControls>,
+    ) -> Self {
+        let since = since.or_else(|| summary?.since);
+        Self { alert_after, since, last_success: summary.and_then(|summary| summary.last_success), controls }
+    }
+
     /// Returns the time without a success if the job is overdue. A paused job is never overdue.
     pub(crate) fn overdue(&self, now: UtcTime) -> Option<Duration> {
         let alert_after = self.alert_after?;
@@ -143,12 +154,8 @@ pub(crate) fn effective(
 ) -> EffectiveControls {
     let (revision, paused) = controls.map_or((0, false), |controls| (controls.revision, controls.paused));
     let replacement = controls.and_then(|controls| controls.schedule.as_deref());
-    let replacement = replacement.and_then(|text| read(name, schedule.dst_policy(), text).ok());
+    let replacement = replacement.and_then(|text| parse_schedule(name, text, schedule.dst_policy()).ok());
     EffectiveControls { revision, paused, schedule: replacement.unwrap_or_else(|| schedule.clone()) }
-}
-
-fn read(name: &LockName, policy: DstPolicy, text: &str) -> Result<Schedule, ScheduleError> {
-    Ok(Schedule::cron(text)?.for_job(name.as_str())?.on_dst(policy))
 }
 
 /// Validates the name of a job in code, or of a kind.

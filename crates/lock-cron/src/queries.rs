@@ -116,13 +116,7 @@ impl Scheduler {
             let EffectiveControls { paused, schedule, .. } = effective;
             let from = watermarks.get(job.name).map_or(now, |watermark| now.max(*watermark));
             let summary = summaries.get(job.name);
-            let last_success = summary.and_then(|summary| summary.last_success);
-            let progress = Progress {
-                alert_after: job.alert_after,
-                since: job.since.or_else(|| summary?.since),
-                last_success,
-                controls: controls.get(job.name),
-            };
+            let progress = Progress::new(job.alert_after, job.since, summary, controls.get(job.name));
             JobInfo {
                 overdue: progress.overdue(now).is_some(),
                 ahead_by: from.since(now),
@@ -131,7 +125,7 @@ impl Scheduler {
                 note: controls
                     .get(job.name)
                     .map_or_else(PauseNote::default, |controls| controls.note.clone()),
-                last_success,
+                last_success: progress.last_success,
                 pool: job.pool,
                 next_run: if paused { None } else { schedule.next_after(from) },
                 open: open.iter().filter(|run| run.job == *job.name).cloned().collect(),

@@ -199,14 +199,7 @@ async fn retry(node: &Node, job: &Job, failed: &ClaimedRun, cancel: CancelSignal
             () = tokio::time::sleep(delay) => {}
         }
         // Not `hold.lost()`, because the ledger no longer has this attempt once the next one is claimed.
-        let left = hold.remaining();
-        let given_up = async {
-            tokio::select! {
-                () = tokio::time::sleep(left) => {}
-                () = node.shutdown.reached(ShutdownStage::GivingUp) => {}
-            }
-        };
-        match claim_retry(node, &request, given_up).await {
+        match claim_retry(node, &request, node.gives_up(hold.remaining())).await {
             RetryOutcome::Claimed(mut next) => {
                 // The run keeps its payload, even if its instance was changed or removed in the meantime.
                 next.payload.clone_from(&failed.payload);

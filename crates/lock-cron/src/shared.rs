@@ -16,7 +16,10 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicBool},
     time::Duration,
 };
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
 use uuid::Uuid;
 
 /// The state of a scheduler.
@@ -138,6 +141,14 @@ impl Node {
             lease: self.terms.lease,
             history: self.terms.history,
             draw: ClaimId::random,
+        }
+    }
+
+    /// Completes after this time, or when a shutdown abandons the pending claims.
+    pub(crate) async fn gives_up(&self, after: Duration) {
+        tokio::select! {
+            () = sleep(after) => {}
+            () = self.shutdown.reached(ShutdownStage::GivingUp) => {}
         }
     }
 

@@ -104,8 +104,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Parses a stored schedule.
     pub(super) fn read(job: &LockName, text: &str, policy: DstPolicy, now: UtcTime) -> Self {
-        let read = Schedule::cron(text).and_then(|schedule| schedule.for_job(job.as_str()));
-        Self::new(text, policy, read.ok().map(|schedule| schedule.on_dst(policy)), now)
+        Self::new(text, policy, description::parse_schedule(job, text, policy).ok(), now)
     }
 
     /// Creates the plan for one of this program's schedules.

@@ -183,12 +183,8 @@ impl View {
             let of_kind = || kinds.get(job::kind_of(name)?).map(|kind| kind.terms.alert_after);
             let terms_here = job.map(|job| job.terms.alert_after).or_else(of_kind);
             let since = definition.map(|definition| definition.since);
-            let progress = Progress {
-                alert_after: terms_here.unwrap_or_else(|| described?.alert_after),
-                since: since.or_else(|| known?.since),
-                last_success: known.and_then(|summary| summary.last_success),
-                controls: controls.get(name),
-            };
+            let alert_after = terms_here.unwrap_or_else(|| described?.alert_after);
+            let progress = Progress::new(alert_after, since, known, controls.get(name));
             let facts = Facts {
                 name,
                 summary: known,

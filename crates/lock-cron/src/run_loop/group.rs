@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     description::read_schedule,
-    job::{Job, Progress, is_on_a_node, kind_of},
+    job::{Progress, is_on_a_node, kind_of},
     ledger_client::{Answer, NO_REVISION, RETRY_PAUSE},
     observer::CronEvent,
     plan::{Command, NODE_LEASE, Peers, PlannedBackfill},
@@ -511,8 +511,9 @@ impl RunLoop {
             summary.jobs.iter().map(|summary| (&summary.job, summary)).collect();
         let before = mem::take(&mut self.overdue);
         for (name, job) in &self.jobs {
-            let summary = summaries.get(name).copied();
-            let Some(silent) = self.progress(job, summary).overdue(now) else { continue };
+            let (summary, controls) = (summaries.get(name).copied(), self.controls.get(name));
+            let progress = Progress::new(job.terms.alert_after, job.since, summary, controls);
+            let Some(silent) = progress.overdue(now) else { continue };
             if !before.contains(name) {
                 observers.notify(|group| CronEvent::Overdue { group, job: name, silent });
             }
@@ -525,15 +526,6 @@ impl RunLoop {
                 |alert_after: Duration| success.is_some_and(|success| now.since(success) <= alert_after);
             let succeeded = terms.is_some_and(is_recent);
             observers.notify(|group| CronEvent::OverdueEnded { group, job, succeeded });
-        }
-    }
-
-    fn progress<'a>(&'a self, job: &Job, summary: Option<&JobSummary>) -> Progress<'a> {
-        Progress {
-            alert_after: job.terms.alert_after,
-            since: job.since.or_else(|| summary?.since),
-            last_success: summary.and_then(|summary| summary.last_success),
-            controls: self.controls.get(&job.name),
         }
     }
 
