@@ -70,49 +70,6 @@ pub(super) struct PlannedJob {
     left_to_others: bool,
 }
 
-/// An unfinished backfill.
-#[derive(Debug, Clone)]
-pub(crate) struct PlannedBackfill {
-    pub(crate) id: Uuid,
-    pub(crate) schedule: Schedule,
-    /// The scheduled time up to which runs were started.
-    pub(crate) mark: UtcTime,
-    pub(crate) last: UtcTime,
-}
-
-/// The runs that this node may start on time.
-#[derive(Debug, Default)]
-pub(super) struct OnTimeRuns {
-    /// Set once `next` is known.
-    begun: bool,
-    /// The first scheduled time in the future.
-    next: Option<UtcTime>,
-    /// The run that is due, if any.
-    pub(super) due: PendingRuns,
-    /// Set while another node comes first, or while this node has no room.
-    is_for_others: bool,
-}
-
-impl OnTimeRuns {
-    /// Starts over at the next tick, with the schedule that applies then.
-    pub(super) fn restart(&mut self) {
-        self.begun = false;
-        self.discard();
-    }
-
-    /// Drops the due run, unless the store may already have its claim.
-    fn discard(&mut self) {
-        if !self.due.in_flight && !self.due.is_in_doubt() {
-            self.due.clear();
-        }
-    }
-
-    /// Returns the scheduled time that is due.
-    fn due_at(&self) -> Option<UtcTime> {
-        self.due.front()?.run.scheduled()
-    }
-}
-
 impl PlannedJob {
     pub(super) fn new(now: UtcTime, schedule: Schedule, terms: JobTerms) -> Self {
         Self {
@@ -526,5 +483,48 @@ impl PlannedJob {
         let next = self.next.filter(|_| !self.paused && !self.left_to_others);
         let on_time = opens_at(&self.on_time.due).filter(|_| !self.on_time.is_for_others);
         [opens_at(&self.pending), next, on_time, self.on_time.next].into_iter().flatten().min()
+    }
+}
+
+/// An unfinished backfill.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedBackfill {
+    pub(crate) id: Uuid,
+    pub(crate) schedule: Schedule,
+    /// The scheduled time up to which runs were started.
+    pub(crate) mark: UtcTime,
+    pub(crate) last: UtcTime,
+}
+
+/// The runs that this node may start on time.
+#[derive(Debug, Default)]
+pub(super) struct OnTimeRuns {
+    /// Set once `next` is known.
+    begun: bool,
+    /// The first scheduled time in the future.
+    next: Option<UtcTime>,
+    /// The run that is due, if any.
+    pub(super) due: PendingRuns,
+    /// Set while another node comes first, or while this node has no room.
+    is_for_others: bool,
+}
+
+impl OnTimeRuns {
+    /// Starts over at the next tick, with the schedule that applies then.
+    pub(super) fn restart(&mut self) {
+        self.begun = false;
+        self.discard();
+    }
+
+    /// Drops the due run, unless the store may already have its claim.
+    fn discard(&mut self) {
+        if !self.due.in_flight && !self.due.is_in_doubt() {
+            self.due.clear();
+        }
+    }
+
+    /// Returns the scheduled time that is due.
+    fn due_at(&self) -> Option<UtcTime> {
+        self.due.front()?.run.scheduled()
     }
 }

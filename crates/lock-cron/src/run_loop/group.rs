@@ -1,9 +1,6 @@
 //! The node as a member of its group: heartbeats, registrations, controls, instances, losses of data, overdue jobs.
 
-use super::{
-    Effect, Phase, RunLoop, panicked,
-    timers::{HEARTBEAT_INTERVAL, REGISTRATION_INTERVAL},
-};
+use super::{Effect, HEARTBEAT_INTERVAL, Phase, REGISTRATION_INTERVAL, RunLoop, panicked};
 use crate::{
     description::read_schedule,
     job::{Progress, is_on_a_node, kind_of},

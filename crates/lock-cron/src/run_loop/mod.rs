@@ -6,7 +6,6 @@
 mod group;
 mod known;
 mod runs;
-mod timers;
 
 use crate::{
     claim::ClaimedRun,
@@ -40,11 +39,16 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-use timers::{REGISTRATION_INTERVAL, Timers};
 use tokio::{
     task::{JoinError, JoinSet, yield_now},
     time::{Instant, sleep, sleep_until},
 };
+
+/// The time between the registrations of a leader.
+const REGISTRATION_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The time between heartbeats, which also read the controls.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The maximum sleep, which limits the delay until clock steps and machine suspensions are
 /// detected.
@@ -53,6 +57,7 @@ const MAX_SLEEP: Duration = Duration::from_secs(1);
 /// The time for which runs that only the leader may start must have waited for room before a node with room is to lead.
 const ROOM_PATIENCE: Duration = Duration::from_secs(3);
 
+/// The run loop of a node.
 pub(crate) struct RunLoop {
     shared: Arc<Shared>,
     /// The jobs in code, and the instances of the kinds.
@@ -92,108 +97,6 @@ pub(crate) struct RunLoop {
     /// Set if a run whose node has left may be waiting for a slot in a pool.
     waits_for_pool: bool,
     failure: Option<CronError>,
-}
-
-/// The phase of a run loop. Draining and finishing share one deadline; without it, they wait for all claims and bodies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Running,
-    /// No claims are sent; the claims in flight are awaited.
-    Draining(Option<Instant>),
-    /// The leadership is released; running bodies finish.
-    Finishing(Option<Instant>),
-    /// Bodies were told to stop.
-    Ending,
-}
-
-impl Phase {
-    /// Returns the deadline of the phase, if it has one.
-    fn deadline(self) -> Option<Instant> {
-        match self {
-            Self::Draining(deadline) | Self::Finishing(deadline) => deadline,
-            Self::Running | Self::Ending => None,
-        }
-    }
-
-    fn is_overdue(self, now: Instant) -> bool {
-        self.deadline().is_some_and(|deadline| now >= deadline)
-    }
-}
-
-struct Leadership {
-    guard: LockGuard,
-    since: Instant,
-    /// The time since which each heartbeat has shown a run that waits for room, and another node with room.
-    crowded_since: Option<Instant>,
-    lost: Pin<Box<dyn Future<Output = LostReason> + Send>>,
-}
-
-impl Leadership {
-    fn new(guard: LockGuard) -> Self {
-        Self { lost: Box::pin(guard.lost()), guard, since: Instant::now(), crowded_since: None }
-    }
-
-    /// Records whether runs wait here for room that another node has. Returns `true` if that node is to lead. A change
-    /// of the leader costs more than a short wait, so the leadership is kept for at least `lease`.
-    fn is_crowded(&mut self, crowded: bool, lease: Duration) -> bool {
-        let now = Instant::now();
-        self.crowded_since = crowded.then(|| self.crowded_since.unwrap_or(now));
-        let waited = self.crowded_since.is_some_and(|since| now - since >= ROOM_PATIENCE);
-        waited && now - self.since >= lease
-    }
-}
-
-/// A run, and its job as of the claim.
-type Claimed = Box<(Arc<Job>, ClaimedRun)>;
-
-/// The result of a task, which the loop handles as an event.
-enum Effect {
-    Elected(Box<Result<LockGuard, LockError>>),
-    ElectionPanicked,
-    Resigned,
-    Registered {
-        jobs: Vec<Registration>,
-        answer: Answer<Vec<RegisteredJob>>,
-    },
-    HeartbeatAnswered {
-        asked: Vec<Registration>,
-        answer: Answer<Reply<HeartbeatReply>>,
-    },
-    Reinstated,
-    Left,
-    InstancesRead(Answer<Instances>),
-    WatermarksRead {
-        jobs: Vec<Registration>,
-        answer: Answer<Vec<Option<UtcTime>>>,
-    },
-    OpenRunsRead(Answer<Vec<OpenRun>>),
-    SummaryRead(Answer<Reply<GroupSummary>>),
-    Renewed {
-        sent: Moment,
-        runs: Vec<HeldRun>,
-        answer: Answer<Vec<RunRenewal>>,
-    },
-    DueClaimed {
-        due: Due,
-        outcome: ClaimOutcome,
-        claimed: Option<Claimed>,
-    },
-    TakenOver {
-        key: RunKey,
-        claimed: Option<Claimed>,
-    },
-    /// `declined` is the reason if this node could not read the payload.
-    RunEnded {
-        key: RunKey,
-        declined: Option<String>,
-    },
-    /// The result is not needed.
-    Done,
-}
-
-/// Returns the error for a panicked task, whose request may have been applied.
-fn panicked() -> BackendError {
-    BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, "a scheduler task panicked")
 }
 
 impl RunLoop {
@@ -480,6 +383,150 @@ impl Drop for RunLoop {
     }
 }
 
+/// The phase of a run loop. Draining and finishing share one deadline; without it, they wait for all claims and bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// No claims are sent; the claims in flight are awaited.
+    Draining(Option<Instant>),
+    /// The leadership is released; running bodies finish.
+    Finishing(Option<Instant>),
+    /// Bodies were told to stop.
+    Ending,
+}
+
+impl Phase {
+    /// Returns the deadline of the phase, if it has one.
+    fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Draining(deadline) | Self::Finishing(deadline) => deadline,
+            Self::Running | Self::Ending => None,
+        }
+    }
+
+    fn is_overdue(self, now: Instant) -> bool {
+        self.deadline().is_some_and(|deadline| now >= deadline)
+    }
+}
+
+/// This node's leadership.
+struct Leadership {
+    guard: LockGuard,
+    since: Instant,
+    /// The time since which each heartbeat has shown a run that waits for room, and another node with room.
+    crowded_since: Option<Instant>,
+    lost: Pin<Box<dyn Future<Output = LostReason> + Send>>,
+}
+
+impl Leadership {
+    fn new(guard: LockGuard) -> Self {
+        Self { lost: Box::pin(guard.lost()), guard, since: Instant::now(), crowded_since: None }
+    }
+
+    /// Records whether runs wait here for room that another node has. Returns `true` if that node is to lead. A change
+    /// of the leader costs more than a short wait, so the leadership is kept for at least `lease`.
+    fn is_crowded(&mut self, crowded: bool, lease: Duration) -> bool {
+        let now = Instant::now();
+        self.crowded_since = crowded.then(|| self.crowded_since.unwrap_or(now));
+        let waited = self.crowded_since.is_some_and(|since| now - since >= ROOM_PATIENCE);
+        waited && now - self.since >= lease
+    }
+}
+
+/// The times of heartbeats, and of requests that are sent together with one: whole seconds on the lock factory's clock.
+/// Schedulers that share a factory send theirs at the same times, so a ledger can combine them in one call.
+#[derive(Debug, Clone, Copy)]
+struct Beats {
+    first: Instant,
+}
+
+impl Beats {
+    /// Creates the beats from one reading of both clocks.
+    fn new(now: Instant, moment: Moment) -> Self {
+        let begun = Duration::from_micros(moment.as_micros());
+        Self { first: now + (HEARTBEAT_INTERVAL - Duration::from_nanos(begun.subsec_nanos().into())) }
+    }
+
+    /// Returns the last beat within `time` from now, or the end of `time` if there is none.
+    fn within(self, now: Instant, time: Duration) -> Instant {
+        let until = now + time;
+        match until.checked_duration_since(self.first) {
+            Some(since) if time >= HEARTBEAT_INTERVAL => self.first + Duration::from_secs(since.as_secs()),
+            _ => until,
+        }
+    }
+}
+
+/// The times of the next repeated requests.
+struct Timers {
+    beats: Beats,
+    registration: Instant,
+    heartbeat: Instant,
+    open_runs: Instant,
+    renewal: Instant,
+}
+
+impl Timers {
+    /// Makes all requests due now, by one reading of both clocks.
+    fn new(now: Instant, moment: Moment) -> Self {
+        let beats = Beats::new(now, moment);
+        Self { beats, registration: now, heartbeat: now, open_runs: now, renewal: now }
+    }
+}
+
+/// A run, and its job as of the claim.
+type Claimed = Box<(Arc<Job>, ClaimedRun)>;
+
+/// The result of a task, which the loop handles as an event.
+enum Effect {
+    Elected(Box<Result<LockGuard, LockError>>),
+    ElectionPanicked,
+    Resigned,
+    Registered {
+        jobs: Vec<Registration>,
+        answer: Answer<Vec<RegisteredJob>>,
+    },
+    HeartbeatAnswered {
+        asked: Vec<Registration>,
+        answer: Answer<Reply<HeartbeatReply>>,
+    },
+    Reinstated,
+    Left,
+    InstancesRead(Answer<Instances>),
+    WatermarksRead {
+        jobs: Vec<Registration>,
+        answer: Answer<Vec<Option<UtcTime>>>,
+    },
+    OpenRunsRead(Answer<Vec<OpenRun>>),
+    SummaryRead(Answer<Reply<GroupSummary>>),
+    Renewed {
+        sent: Moment,
+        runs: Vec<HeldRun>,
+        answer: Answer<Vec<RunRenewal>>,
+    },
+    DueClaimed {
+        due: Due,
+        outcome: ClaimOutcome,
+        claimed: Option<Claimed>,
+    },
+    TakenOver {
+        key: RunKey,
+        claimed: Option<Claimed>,
+    },
+    /// `declined` is the reason if this node could not read the payload.
+    RunEnded {
+        key: RunKey,
+        declined: Option<String>,
+    },
+    /// The result is not needed.
+    Done,
+}
+
+/// Returns the error for a panicked task, whose request may have been applied.
+fn panicked() -> BackendError {
+    BackendError::new(BackendErrorKind::Timeout, Applied::Unknown, "a scheduler task panicked")
+}
+
 /// Completes when the leadership is lost. Never completes if this node does not lead.
 async fn leadership_loss(leadership: &mut Option<Leadership>) -> LostReason {
     match leadership {
@@ -504,4 +551,32 @@ fn fingerprint<'a>(jobs: impl Iterator<Item = &'a Arc<Job>>, kinds: impl Iterato
     let lines = jobs.map(|job| format!("{}\n{:016x}\n", job.name, job.schedule.identity()));
     let kinds = kinds.map(|kind| format!("{kind}/\n"));
     StableHash::of(&lines.chain(kinds).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn schedulers_with_one_clock_share_their_beats() {
+        let begin = Instant::now();
+        let beats = [0, 300, 1_700].map(|at| Beats::new(begin + ms(at), Moment::START + ms(at)));
+        for beats in beats {
+            for (now, next) in [(2_000, 3_000), (2_001, 3_000), (2_999, 3_000), (3_000, 4_000)] {
+                assert_eq!(beats.within(begin + ms(now), HEARTBEAT_INTERVAL), begin + ms(next));
+            }
+            assert_eq!(beats.within(begin + ms(2_300), ms(10_000)), begin + ms(12_000));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn short_intervals_are_kept() {
+        let beats = Beats::new(Instant::now(), Moment::START);
+        let now = Instant::now() + ms(2_300);
+        assert_eq!(beats.within(now, ms(333)), now + ms(333));
+    }
 }

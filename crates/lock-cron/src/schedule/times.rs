@@ -15,6 +15,22 @@ use jiff::{
 use lock_core::clock::UtcTime;
 use std::{fmt, iter::FusedIterator, str::FromStr, sync::Arc, time::Duration};
 
+/// The maximum length of a description, in characters. The schedule's text is easier to read than a longer one.
+const MAX_WORDS: usize = 60;
+
+/// The workdays as croner lists them.
+const WORKDAYS: &str = "Monday, Tuesday, Wednesday, Thursday, and Friday";
+
+/// The number of days of zone data in a fingerprint: somewhat more than a year.
+const DAYS: i64 = 400;
+
+/// The maximum period, in milliseconds.
+const CENTURY: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
+
+/// Formats periods as `1 hour 30 minutes`.
+const IN_WORDS: SpanPrinter =
+    SpanPrinter::new().designator(Designator::Verbose).spacing(Spacing::BetweenUnitsAndDesignators);
+
 /// The times at which a job runs, which are the same on every node.
 ///
 /// ```
@@ -85,15 +101,6 @@ pub struct Schedule {
     policy: DstPolicy,
     times: Times,
 }
-
-/// The maximum length of a description, in characters. The schedule's text is easier to read than a longer one.
-const MAX_WORDS: usize = 60;
-
-/// The workdays as croner lists them.
-const WORKDAYS: &str = "Monday, Tuesday, Wednesday, Thursday, and Friday";
-
-/// The number of days of zone data in a fingerprint: somewhat more than a year.
-const DAYS: i64 = 400;
 
 impl Schedule {
     /// Parses a schedule, which is a pattern or a word after `@`, with an optional zone before it.
@@ -532,13 +539,6 @@ fn offsets(zone: &Zone, from: i64) -> u64 {
     }
     hash.finish()
 }
-
-/// The maximum period, in milliseconds.
-const CENTURY: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
-
-/// Formats periods as `1 hour 30 minutes`.
-const IN_WORDS: SpanPrinter =
-    SpanPrinter::new().designator(Designator::Verbose).spacing(Spacing::BetweenUnitsAndDesignators);
 
 /// The three kinds of schedules.
 #[derive(Clone)]
