@@ -1,6 +1,9 @@
 //! A response body that holds a lock.
 
-use crate::{error::BoxError, handle::Watch, reject::RejectionBody};
+use crate::{
+    handle::Watch,
+    reject::{BoxError, RejectionBody},
+};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use lock_core::LostReason;

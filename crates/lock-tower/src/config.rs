@@ -1,8 +1,8 @@
 //! The settings and limits shared by the clones of a layer.
 
 use crate::{
-    acquire::Acquire,
     detach::DetachedTasks,
+    handle::Acquire,
     log::{LoggedMistakes, OutageLine},
     observer::{ObserverList, Observers},
     policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},

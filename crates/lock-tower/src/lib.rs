@@ -201,12 +201,12 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod acquire;
 mod body;
 mod buffer;
 mod config;
 mod detach;
-mod error;
+#[cfg(feature = "axum")]
+mod extract;
 mod handle;
 #[cfg(feature = "idempotency")]
 pub mod idempotency;
@@ -221,23 +221,25 @@ mod policy;
 mod reject;
 mod request;
 pub mod service;
+/// The types of a layer under construction.
 #[doc(hidden)]
-pub mod typestate;
+pub mod typestate {
+    pub use crate::layer::{Cancel, Detach, Disconnect, InHandler, NoKey};
+}
 
 pub use body::LockLost;
 pub use buffer::BufferRequestLayer;
 pub use detach::{DetachedTasks, DrainTimeout};
-pub use error::BoxError;
+#[cfg(feature = "axum")]
+pub use extract::{Locked, LockedRejection};
 pub use handle::{LockHandle, LockMissing, LockSetHandle, LockStatus, LockView, Unlocked};
 pub use in_handler::LockSlot;
-#[cfg(feature = "axum")]
-pub use in_handler::{Locked, LockedRejection};
 pub use key::{InvalidKey, KeyError, KeyErrorKind, KeyParts, KeyTemplate};
 pub use layer::LockLayer;
 #[cfg(feature = "axum")]
 pub use locked_ext::LockedExt;
 pub use policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn};
-pub use reject::{KeyHash, RejectReason, Rejection, RejectionBody};
+pub use reject::{BoxError, KeyHash, RejectReason, Rejection, RejectionBody};
 
 /// The README's examples.
 #[cfg(doctest)]

@@ -2,8 +2,7 @@
 
 use crate::{
     key::{InvalidKey, KeyTemplate},
-    layer::LockLayer,
-    typestate::{Disconnect, NoKey},
+    layer::{Disconnect, LockLayer, NoKey},
 };
 use axum::routing::MethodRouter;
 use std::convert::Infallible;

@@ -1,10 +1,9 @@
 //! A request that needs a lock, from its arrival to the decision about it.
 
 use crate::{
-    acquire::Acquire,
     config::{CallsHandler, Config, Mode},
     detach::{DetachedTasks, KeepLock, TaskSlot},
-    handle::{Held, RequestGuard, Unlocked},
+    handle::{Acquire, Held, RequestGuard, Unlocked},
     key::KeyErrorKind,
     observer::{Disposition, IdempotencyOutcome, LayerEvent, Observers, elapsed},
     policy::{OnBadKey, OnUnavailable},

@@ -309,7 +309,7 @@ const CIRCLES: [(&str, &[&[&str]]); 9] = [
     ("lock-macros", &[]),
     ("lock-redis", &[&["backend", "connect", "ledger/gathering"], &["pipeline/mod", "pipeline/task"]]),
     ("lock-redis-rs", &[]),
-    ("lock-tower", &[&["layer/mod", "typestate"]]),
+    ("lock-tower", &[]),
 ];
 
 #[test]

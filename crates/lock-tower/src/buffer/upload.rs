@@ -1,22 +1,22 @@
-//! The upload of one request, within its limit and the budget.
+//! The upload of one request, within its limit and the budget of all uploads, and the body that it leaves.
 
-use super::{
-    body::BufferedBody,
-    budget::{Budget, Exceeded, Reservation},
-};
 use crate::{
     body::LockedBody,
-    error::BoxError,
-    reject::{Details, RejectionBody, boxed, kind},
+    reject::{BoxError, Details, ProblemType, RejectionBody, boxed},
 };
-use bytes::{Buf, BufMut, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{HeaderMap, Response, StatusCode};
-use http_body::Body;
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::{LengthLimitError, Limited};
 use pin_project_lite::pin_project;
 use std::{
+    convert::Infallible,
     error::Error,
     pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -26,6 +26,54 @@ const FRAMES_PER_POLL: usize = 128;
 
 /// The minimum delay suggested before a retry. Other requests are likely to free the budget within it.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The complete body of a request, with its trailers.
+#[derive(Debug, Clone, Default)]
+pub struct BufferedBody {
+    data: Bytes,
+    trailers: Option<HeaderMap>,
+}
+
+impl BufferedBody {
+    fn new(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+        Self { data, trailers }
+    }
+
+    /// Returns the bytes that have not been read yet.
+    pub(crate) fn bytes(&self) -> &Bytes {
+        &self.data
+    }
+
+    /// Returns the bytes that have not been read yet.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        self.data
+    }
+}
+
+impl Body for BufferedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let data = std::mem::take(&mut self.data);
+        if !data.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(data))));
+        }
+        Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.data.is_empty() && self.trailers.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.data.len() as u64)
+    }
+}
 
 pin_project! {
     // `http_body_util::Collected` would keep the received frames. A one-byte frame can keep
@@ -115,27 +163,103 @@ impl Failure {
         let details = match self {
             Self::TooLarge => Details::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
-                kind::UPLOAD_TOO_LARGE,
+                ProblemType::UPLOAD_TOO_LARGE,
                 "the request body is too large",
             ),
             Self::TooSlow => Details::new(
                 StatusCode::REQUEST_TIMEOUT,
-                kind::UPLOAD_TIMEOUT,
+                ProblemType::UPLOAD_TIMEOUT,
                 "the request body did not arrive in time",
             ),
             Self::Broken => Details::new(
                 StatusCode::BAD_REQUEST,
-                kind::UPLOAD_FAILED,
+                ProblemType::UPLOAD_FAILED,
                 "the request body could not be read",
             ),
             Self::BufferFull => Details::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                kind::BUFFER_FULL,
+                ProblemType::BUFFER_FULL,
                 "the buffer for request bodies is full",
             )
             .retry_after(RETRY_AFTER),
         };
         let response: Response<RejectionBody> = details.into_response().map(boxed);
         response.map(LockedBody::ready_made)
+    }
+}
+
+/// A byte budget shared by a layer, its clones and all of their requests.
+#[derive(Debug, Clone)]
+pub(super) struct Budget(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    total: usize,
+    used: AtomicUsize,
+}
+
+impl Budget {
+    pub(super) fn new(total: usize) -> Self {
+        Self(Arc::new(Shared { total, used: AtomicUsize::new(0) }))
+    }
+
+    fn total(&self) -> usize {
+        self.0.total
+    }
+
+    fn reservation(&self) -> Reservation {
+        Reservation { budget: self.clone(), bytes: 0 }
+    }
+}
+
+/// The bytes reserved for one upload, returned to the budget on drop.
+#[derive(Debug)]
+struct Reservation {
+    budget: Budget,
+    bytes: usize,
+}
+
+impl Reservation {
+    /// Takes the whole reservation and leaves an empty one.
+    fn take(&mut self) -> Self {
+        Self { bytes: std::mem::take(&mut self.bytes), budget: self.budget.clone() }
+    }
+
+    /// Enlarges the reservation, unless the budget would be exceeded.
+    fn grow(&mut self, bytes: usize) -> Result<(), Exceeded> {
+        let Shared { total, used } = &*self.budget.0;
+        let add = |used: usize| used.checked_add(bytes).filter(|used| used <= total);
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).map_err(|_| Exceeded)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Counts these bytes until their last clone is dropped.
+    fn keep_for(self, data: Bytes) -> Bytes {
+        match data.is_empty() {
+            true => data,
+            false => Bytes::from_owner(Counted { data, _reservation: self }),
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// The error returned if the budget has too few bytes left.
+struct Exceeded;
+
+/// Bytes and their share of the budget; the bytes are dropped first.
+struct Counted {
+    data: Bytes,
+    _reservation: Reservation,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
     }
 }

@@ -1,11 +1,11 @@
-//! The errors of handlers that cannot get their lock handle.
+//! The forms in which a handler can receive its lock, and the reasons why it cannot.
 
-use super::status::LockStatus;
+use super::{LockHandle, LockSetHandle, LockStatus};
 use crate::log::LoggedMistakes;
 use http::StatusCode;
 
-/// The reason why a handler cannot get its [`LockHandle`](crate::LockHandle) or
-/// [`LockSetHandle`](crate::LockSetHandle).
+/// The reason why a handler cannot get its [`LockHandle`] or
+/// [`LockSetHandle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockMissing {
@@ -20,10 +20,10 @@ pub enum LockMissing {
         "this request was passed through without its lock: extract `Option<LockHandle>` or `LockStatus` to handle that case"
     )]
     Unlocked,
-    /// A [`LockSetHandle`](crate::LockSetHandle) was requested, but the key has only one name.
+    /// A [`LockSetHandle`] was requested, but the key has only one name.
     #[error("this route has only one lock: extract `LockHandle` instead")]
     OneKey,
-    /// A [`LockHandle`](crate::LockHandle) was requested, but the key has several names.
+    /// A [`LockHandle`] was requested, but the key has several names.
     #[error("this route has several locks: extract `LockSetHandle` instead")]
     SeveralKeys,
     /// A `Locked` or a [`LockSlot`](crate::LockSlot) was requested on a route whose lock is not acquired in the
@@ -61,7 +61,7 @@ impl LockMissing {
     }
 
     /// Returns the reason why a request's status does not contain the requested handle.
-    pub(super) fn of(status: Option<&LockStatus>) -> Self {
+    fn of(status: Option<&LockStatus>) -> Self {
         match status {
             Some(LockStatus::Held(_)) => Self::OneKey,
             Some(LockStatus::HeldSet(_)) => Self::SeveralKeys,
@@ -81,4 +81,55 @@ impl LockMissing {
         }
         self
     }
+}
+
+/// A form in which a handler can receive its lock: [`LockHandle`], [`LockSetHandle`], an `Option` of one of them, or
+/// [`LockStatus`].
+pub trait LockView: sealed::Sealed + Send + Sized {
+    #[doc(hidden)]
+    fn of(status: Option<&LockStatus>) -> Result<Self, LockMissing>;
+}
+
+impl LockView for LockHandle {
+    fn of(status: Option<&LockStatus>) -> Result<Self, LockMissing> {
+        status.and_then(LockStatus::handle).cloned().ok_or_else(|| LockMissing::of(status))
+    }
+}
+
+impl LockView for LockSetHandle {
+    fn of(status: Option<&LockStatus>) -> Result<Self, LockMissing> {
+        status.and_then(LockStatus::set_handle).cloned().ok_or_else(|| LockMissing::of(status))
+    }
+}
+
+impl LockView for LockStatus {
+    fn of(status: Option<&LockStatus>) -> Result<Self, LockMissing> {
+        status.cloned().ok_or(LockMissing::NoLayer)
+    }
+}
+
+/// `None` means that the request has no lock. A lock in another form is an error.
+impl<H: LockView> LockView for Option<H>
+where
+    Self: sealed::Sealed,
+{
+    fn of(status: Option<&LockStatus>) -> Result<Self, LockMissing> {
+        match H::of(status) {
+            Ok(handle) => Ok(Some(handle)),
+            Err(LockMissing::NoLayer | LockMissing::Unlocked) => Ok(None),
+            Err(wrong) => Err(wrong),
+        }
+    }
+}
+
+mod sealed {
+    use super::{LockHandle, LockSetHandle, LockStatus};
+
+    pub trait Sealed {}
+
+    impl Sealed for LockHandle {}
+    impl Sealed for LockSetHandle {}
+    impl Sealed for LockStatus {}
+    impl Sealed for Option<LockHandle> {}
+    impl Sealed for Option<LockSetHandle> {}
 }

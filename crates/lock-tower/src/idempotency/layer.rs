@@ -1,7 +1,8 @@
 //! The layer, with its lock, its store and its settings.
 
 use super::{
-    key, record,
+    request::{read_key, required},
+    response,
     service::{IdempotencyService, Terms},
     store::IdempotencyStore,
 };
@@ -9,10 +10,9 @@ use crate::{
     buffer::{BufferRequest, BufferRequestLayer},
     detach::DetachService,
     key::{KeyError, KeyParts, KeyTemplate},
-    layer::LockLayer,
+    layer::{Detach, LockLayer, NoKey},
     policy::OnBadKey,
     service::LockService,
-    typestate::{Detach, NoKey},
 };
 use http::{HeaderName, request::Parts};
 use std::{fmt, sync::Arc, time::Duration};
@@ -63,7 +63,7 @@ impl IdempotencyLayer {
     {
         // The scope follows the key, since a missing optional key needs no scope. A key without a
         // scope is never passed through.
-        Self::new(lock, store, key_parts().part(move |head| scope(head).map_err(key::required)))
+        Self::new(lock, store, key_parts().part(move |head| scope(head).map_err(required)))
     }
 
     /// Creates a layer whose keys are shared by all clients, for services with a single client.
@@ -76,7 +76,7 @@ impl IdempotencyLayer {
             store: Arc::new(store),
             retention: DEFAULT_RETENTION,
             max_answer: DEFAULT_MAX_ANSWER,
-            headers: record::DEFAULT_HEADERS.into(),
+            headers: response::DEFAULT_HEADERS.into(),
             recorded_by_handler: false,
             store_timeout: DEFAULT_STORE_TIMEOUT,
             log: Arc::default(),
@@ -135,7 +135,7 @@ impl IdempotencyLayer {
 
 /// Returns the name of the lock and its record: the client's key, followed by its scope.
 fn key_parts() -> KeyParts {
-    KeyTemplate::of("idempotency").part(key::read)
+    KeyTemplate::of("idempotency").part(read_key)
 }
 
 impl<S> Layer<S> for IdempotencyLayer {

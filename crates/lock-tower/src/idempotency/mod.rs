@@ -119,23 +119,17 @@
 //! client. Trailers are not stored, so gRPC is not supported.
 
 mod attempt;
-mod bytes_body;
-mod execution;
-mod fingerprint;
-mod key;
 mod layer;
-mod memory;
-mod record;
+mod request;
+mod response;
 mod service;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "sqlx-any"))]
 mod sql;
 mod store;
 
-pub use attempt::Attempt;
-pub use execution::Execution;
-pub use fingerprint::Fingerprint;
+pub use attempt::{Attempt, Execution};
 pub use layer::IdempotencyLayer;
-pub use memory::MemoryIdempotencyStore;
+pub use request::Fingerprint;
 pub use service::IdempotencyService;
 #[cfg(feature = "sqlx-any")]
 pub use sql::AnyIdempotencyStore;
@@ -143,4 +137,4 @@ pub use sql::AnyIdempotencyStore;
 pub use sql::PostgresIdempotencyStore;
 #[cfg(feature = "sqlite")]
 pub use sql::SqliteIdempotencyStore;
-pub use store::{BeginRequest, Begun, IdempotencyStore, StoreError};
+pub use store::{BeginRequest, Begun, IdempotencyStore, MemoryIdempotencyStore, StoreError};

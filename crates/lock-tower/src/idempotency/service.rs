@@ -1,23 +1,21 @@
 //! The service inside the lock, which begins an attempt, runs the handler and stores the response.
 
 use super::{
-    attempt::Attempt,
-    execution::Execution,
-    fingerprint::Fingerprint,
-    record::{self, Collected},
+    attempt::{Attempt, Execution},
+    request::Fingerprint,
+    response::{self, Collected},
     store::{BeginRequest, Begun, IdempotencyStore, StoreError},
 };
 use crate::{
     buffer::BufferedBody,
     config::Config,
-    error::BoxError,
     handle::{LockHandle, LockStatus},
     log::OutageLine,
     observer::{IdempotencyOutcome, LayerEvent, Observers},
-    reject::{RejectReason, Rejection, RejectionBody},
+    reject::{BoxError, RejectReason, Rejection, RejectionBody},
 };
 use futures_util::future::BoxFuture;
-use http::{HeaderName, Request, Response, response};
+use http::{HeaderName, Request, Response, response::Parts};
 use http_body::Body;
 use lock_core::{LockName, LostReason};
 use std::{
@@ -111,7 +109,7 @@ where
         let Some(lock) = status.and_then(LockStatus::handle).cloned() else {
             // The filters passed the request through, or its optional key is missing.
             let handler = self.inner.call(request);
-            return Box::pin(async move { handler.await.map(record::pass) });
+            return Box::pin(async move { handler.await.map(response::pass) });
         };
         // Takes the ready service and leaves its clone, which is polled before the next call.
         let clone = self.inner.clone();
@@ -152,7 +150,7 @@ impl Exchange {
             Ok(Begun::Started { number }) => number,
             Ok(Begun::Answered(answer)) => {
                 self.notify(IdempotencyOutcome::Replayed);
-                return Ok(record::replay(answer));
+                return Ok(response::replay(answer));
             }
             Ok(Begun::Mismatch) => {
                 return Ok(self.reject(IdempotencyOutcome::KeyReused, RejectReason::KeyReused));
@@ -214,17 +212,17 @@ impl Exchange {
                 );
             }
             self.notify(IdempotencyOutcome::NotStarted);
-            return record::pass(Response::from_parts(head, body));
+            return response::pass(Response::from_parts(head, body));
         }
         if self.terms.recorded_by_handler {
             self.notify(IdempotencyOutcome::Executed);
-            return record::pass(Response::from_parts(head, body));
+            return response::pass(Response::from_parts(head, body));
         }
-        let (answer, body) = match record::collect(body, self.terms.max_answer).await {
+        let (answer, body) = match response::collect(body, self.terms.max_answer).await {
             Collected::Whole(bytes) => {
-                (record::stored(&head, bytes.clone(), &self.terms.headers), record::whole(bytes))
+                (response::stored(&head, bytes.clone(), &self.terms.headers), response::whole(bytes))
             }
-            Collected::TooLarge(body) => (record::too_large(head.status), body),
+            Collected::TooLarge(body) => (response::too_large(head.status), body),
             Collected::Failed(body) => {
                 self.notify(IdempotencyOutcome::NotStored);
                 return Response::from_parts(head, body);
@@ -237,7 +235,7 @@ impl Exchange {
         &self,
         attempt: &Attempt,
         answer: &Response<bytes::Bytes>,
-        head: response::Parts,
+        head: Parts,
         body: RejectionBody,
     ) -> Response<RejectionBody> {
         match self.terms.in_time(self.terms.store.complete(attempt, answer)).await {

@@ -141,7 +141,7 @@ impl LockSlot {
 
     /// Waits for the locks with these names, or for the decision to continue without them. Returns
     /// `None` if the request needs no lock.
-    pub(super) async fn status(
+    pub(crate) async fn status(
         &self,
         names: Result<LockNames, NameError>,
     ) -> Result<Option<LockStatus>, LockMissing> {

@@ -1,6 +1,6 @@
 //! Errors in key rules, detected when the layer is built, and in the keys of individual requests.
 
-use lock_core::{LockName, NameError};
+use lock_core::NameError;
 use std::{borrow::Cow, fmt};
 
 /// An error in a key template or in a key's parts, detected when the layer is built.
@@ -185,9 +185,4 @@ impl From<NameError> for KeyError {
             _ => "the key contains characters that are not allowed",
         })
     }
-}
-
-/// Validates a key as a lock name.
-pub(super) fn name(text: &str) -> Result<LockName, KeyError> {
-    LockName::new(text).map_err(KeyError::from)
 }

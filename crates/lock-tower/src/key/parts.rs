@@ -1,12 +1,11 @@
-//! A key with several parts, each either text or a parsed value.
+//! A key of several parts: text, and values of the request; written as a template, or part by part.
 
 use super::{
     error::{InvalidKey, KeyError},
-    piece::Piece,
-    source::{Canonical, Source, canonical},
+    source::{Canonical, Source, canonical, is_path_parameter},
 };
 use http::request::Parts;
-use lock_core::NameError;
+use lock_core::{__private::separates, NameError};
 use std::{any::type_name, fmt::Display, str::FromStr, sync::Arc};
 
 /// A prefix or a template with further parts, joined by `:`; created by [`KeyTemplate::of`](super::KeyTemplate::of) and
@@ -128,4 +127,67 @@ fn with_exact_text<T, V>(part: Result<V, InvalidKey>) -> Result<V, InvalidKey> {
         ty @ ("f32" | "f64") => Err(InvalidKey::FloatingPoint { ty }),
         _ => part,
     }
+}
+
+/// A piece of a name: fixed text, or a value read from the request.
+#[derive(Clone)]
+pub(super) enum Piece {
+    Literal(String),
+    /// A value, parsed if it has a type.
+    Value(Source, Option<Canonical>),
+}
+
+impl Piece {
+    pub(super) fn literal(&self) -> Option<&str> {
+        match self {
+            Self::Literal(text) => Some(text),
+            Self::Value(..) => None,
+        }
+    }
+}
+
+/// Parses a template such as `"stock:{sku}"`.
+pub(super) fn pieces(template: &str) -> Result<Vec<Piece>, InvalidKey> {
+    let mut pieces = Vec::new();
+    let mut literal = String::new();
+    let mut rest = template.char_indices().peekable();
+    while let Some((at, c)) = rest.next() {
+        match c {
+            '{' | '}' if rest.next_if(|(_, next)| *next == c).is_some() => literal.push(c),
+            '}' => return Err(InvalidKey::UnmatchedBrace { at }),
+            '{' => {
+                let name: String = std::iter::from_fn(|| rest.next_if(|(_, c)| !"{}".contains(*c)))
+                    .map(|(_, c)| c)
+                    .collect();
+                if rest.next_if(|(_, c)| *c == '}').is_none() {
+                    return Err(InvalidKey::UnmatchedBrace { at });
+                }
+                if !is_path_parameter(&name) {
+                    return Err(InvalidKey::BadPlaceholder { at });
+                }
+                if pieces.iter().any(is_value) && !separates(&literal) {
+                    return Err(InvalidKey::NoSeparator { at });
+                }
+                pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+                pieces.push(value(name)?);
+            }
+            c => literal.push(c),
+        }
+    }
+    pieces.push(Piece::Literal(literal));
+    Ok(pieces)
+}
+
+fn is_value(piece: &Piece) -> bool {
+    piece.literal().is_none()
+}
+
+#[cfg(feature = "axum")]
+fn value(name: String) -> Result<Piece, InvalidKey> {
+    Ok(Piece::Value(Source::path(name)?, None))
+}
+
+#[cfg(not(feature = "axum"))]
+fn value(_: String) -> Result<Piece, InvalidKey> {
+    Err(InvalidKey::NeedsAxum)
 }

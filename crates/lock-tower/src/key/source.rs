@@ -1,15 +1,17 @@
-//! The sources of key values.
+//! The values of a request that are part of its key: where they are, and how they are read, parsed and escaped.
 
-use super::{
-    error::{InvalidKey, KeyError},
-    function::Function,
-};
+use super::error::{InvalidKey, KeyError};
 use http::{HeaderName, request::Parts};
-use std::{borrow::Cow, fmt, str::FromStr};
+use lock_core::{__private::escape_part, LockName};
+use std::{borrow::Cow, fmt, str::FromStr, sync::Arc};
 
 /// U+FFFD, in UTF-8.
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
+/// A function of the application that reads part of a key, or a whole one, from the head of a request.
+pub(super) type Function = Arc<dyn Fn(&Parts) -> Result<String, KeyError> + Send + Sync>;
+
+/// The place of a value in a request.
 #[derive(Clone)]
 pub(super) enum Source {
     #[cfg(feature = "axum")]
@@ -84,12 +86,27 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the value as the client sent it, or parsed and formatted by its type.
-    pub(super) fn value(
+    /// Adds a value to a name. It is escaped, so that different values never produce the same name.
+    pub(super) fn push(
         &mut self,
+        name: &mut String,
         source: &Source,
         canonical: Option<Canonical>,
-    ) -> Result<Cow<'_, [u8]>, KeyError> {
+    ) -> Result<(), KeyError> {
+        let value = self.value(source, canonical)?;
+        if value.is_empty() {
+            return Err(KeyError::bad_request(format!("the {source} is empty")));
+        }
+        // Checked before escaping, which can triple the length.
+        if value.len() > LockName::MAX_BYTES {
+            return Err(KeyError::bad_request(format!("the {source} is too long")));
+        }
+        name.extend(escape_part(&value));
+        Ok(())
+    }
+
+    /// Returns the value as the client sent it, or parsed and formatted by its type.
+    fn value(&mut self, source: &Source, canonical: Option<Canonical>) -> Result<Cow<'_, [u8]>, KeyError> {
         let value = self.read(source)?;
         let Some(canonical) = canonical else { return Ok(value) };
         let malformed = || KeyError::bad_request(format!("the {source} is malformed"));

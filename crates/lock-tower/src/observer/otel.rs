@@ -1,6 +1,6 @@
 //! This crate's metrics as OpenTelemetry instruments.
 
-use super::event::{Disposition, LayerEvent, LayerObserver};
+use super::{Disposition, LayerEvent, LayerObserver};
 use lock_core::__private::Instruments;
 use opentelemetry::{
     KeyValue,

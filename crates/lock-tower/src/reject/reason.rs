@@ -1,13 +1,17 @@
-//! Rejection reasons, with their statuses and texts.
+//! The reasons of rejections, with their statuses, problem types (RFC 9457) and texts.
 
-use super::{
-    kind::{self, ProblemType},
-    problem::Details,
-};
 use crate::key::{KeyError, KeyErrorKind};
 use http::StatusCode;
 use lock_core::{LockError, LockErrorKind, LostReason, set::SetError};
-use std::{error::Error, time::Duration};
+use std::{error::Error, fmt, time::Duration};
+
+// The codes of gRPC.
+const INVALID_ARGUMENT: i32 = 3;
+const RESOURCE_EXHAUSTED: i32 = 8;
+const ABORTED: i32 = 10;
+const UNIMPLEMENTED: i32 = 12;
+const INTERNAL: i32 = 13;
+const UNAVAILABLE: i32 = 14;
 
 /// The reason why a request was rejected.
 #[derive(Debug, Clone)]
@@ -88,6 +92,27 @@ impl RejectReason {
         }
     }
 
+    /// Returns the `grpc-status` of the response for gRPC clients.
+    pub(super) fn grpc_status(&self) -> i32 {
+        match self {
+            Self::Contended | Self::Lost(_) => ABORTED,
+            Self::TooManyWaiters | Self::TooManyDetached => RESOURCE_EXHAUSTED,
+            Self::Timeout
+            | Self::Unavailable(_)
+            | Self::RecordsUnavailable
+            | Self::LostBeforeWork(_)
+            | Self::ShutDown => UNAVAILABLE,
+            Self::KeyReused => INVALID_ARGUMENT,
+            Self::Key(error) => match error.kind() {
+                KeyErrorKind::Missing | KeyErrorKind::BadRequest => INVALID_ARGUMENT,
+                KeyErrorKind::Misconfigured => INTERNAL,
+                KeyErrorKind::Unavailable => UNAVAILABLE,
+                KeyErrorKind::NoRoute => UNIMPLEMENTED,
+            },
+            Self::Misconfigured(_) => INTERNAL,
+        }
+    }
+
     /// Returns a short name for metrics and programs. It is stable, like the
     /// [problem type](crate::Rejection::problem_type) that ends with it.
     #[must_use]
@@ -97,28 +122,23 @@ impl RejectReason {
 
     pub(super) fn problem_type(&self) -> ProblemType {
         match self {
-            Self::Contended => kind::CONTENDED,
-            Self::Timeout => kind::TIMEOUT,
-            Self::TooManyWaiters | Self::TooManyDetached => kind::OVERLOADED,
-            Self::Unavailable(_) => kind::BACKEND_ERROR,
-            Self::Lost(_) => kind::LOST,
-            Self::LostBeforeWork(_) => kind::LOST_BEFORE_WORK,
-            Self::ShutDown => kind::SHUT_DOWN,
+            Self::Contended => ProblemType::CONTENDED,
+            Self::Timeout => ProblemType::TIMEOUT,
+            Self::TooManyWaiters | Self::TooManyDetached => ProblemType::OVERLOADED,
+            Self::Unavailable(_) => ProblemType::BACKEND_ERROR,
+            Self::Lost(_) => ProblemType::LOST,
+            Self::LostBeforeWork(_) => ProblemType::LOST_BEFORE_WORK,
+            Self::ShutDown => ProblemType::SHUT_DOWN,
             Self::Key(error) => match error.kind() {
-                KeyErrorKind::Missing | KeyErrorKind::BadRequest => kind::BAD_KEY,
-                KeyErrorKind::Misconfigured => kind::MISCONFIGURED,
-                KeyErrorKind::Unavailable => kind::KEY_UNAVAILABLE,
-                KeyErrorKind::NoRoute => kind::NO_ROUTE,
+                KeyErrorKind::Missing | KeyErrorKind::BadRequest => ProblemType::BAD_KEY,
+                KeyErrorKind::Misconfigured => ProblemType::MISCONFIGURED,
+                KeyErrorKind::Unavailable => ProblemType::KEY_UNAVAILABLE,
+                KeyErrorKind::NoRoute => ProblemType::NO_ROUTE,
             },
-            Self::Misconfigured(_) => kind::MISCONFIGURED,
-            Self::KeyReused => kind::KEY_REUSED,
-            Self::RecordsUnavailable => kind::RECORDS_UNAVAILABLE,
+            Self::Misconfigured(_) => ProblemType::MISCONFIGURED,
+            Self::KeyReused => ProblemType::KEY_REUSED,
+            Self::RecordsUnavailable => ProblemType::RECORDS_UNAVAILABLE,
         }
-    }
-
-    /// Returns the details of the default response, with this status.
-    pub(super) fn details(&self, status: StatusCode) -> Details<'_> {
-        Details::new(status, self.problem_type(), self.detail())
     }
 
     /// Returns `true` if the same request may succeed later and none of its work was done. Clients,
@@ -160,4 +180,49 @@ impl RejectReason {
 fn is_of_number(error: &LockError) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref());
     matches!(cause, Some(SetError::Empty | SetError::TooMany { .. }))
+}
+
+/// A problem type. Its name, which also ends its URI, and its title are stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProblemType {
+    pub(crate) word: &'static str,
+    pub(crate) title: &'static str,
+}
+
+impl ProblemType {
+    pub(crate) const CONTENDED: Self = Self::new("contended", "Lock is held");
+    pub(crate) const TIMEOUT: Self = Self::new("timeout", "Lock was not released in time");
+    pub(crate) const OVERLOADED: Self = Self::new("overloaded", "Too many requests are waiting or running");
+    pub(crate) const BACKEND_ERROR: Self = Self::new("backend_error", "Lock service is unavailable");
+    pub(crate) const LOST: Self = Self::new("lost", "Lock was lost");
+    pub(crate) const LOST_BEFORE_WORK: Self =
+        Self::new("lost_before_work", "Lock was lost before the work began");
+    pub(crate) const SHUT_DOWN: Self = Self::new("shut_down", "Server is shutting down");
+    pub(crate) const BAD_KEY: Self = Self::new("bad_key", "Lock key is missing or malformed");
+    pub(crate) const KEY_UNAVAILABLE: Self = Self::new("key_unavailable", "Lock key could not be determined");
+    pub(crate) const NO_ROUTE: Self = Self::new("no_route", "No route");
+    pub(crate) const MISCONFIGURED: Self = Self::new("misconfigured", "Server is misconfigured");
+    pub(crate) const UPLOAD_TOO_LARGE: Self = Self::new("upload_too_large", "Request body is too large");
+    pub(crate) const UPLOAD_TIMEOUT: Self =
+        Self::new("upload_timeout", "Request body did not arrive in time");
+    pub(crate) const UPLOAD_FAILED: Self = Self::new("upload_failed", "Request body could not be read");
+    pub(crate) const BUFFER_FULL: Self = Self::new("buffer_full", "Too many request bytes are waiting");
+    pub(crate) const KEY_REUSED: Self =
+        Self::new("key_reused", "Idempotency key was used for another request");
+    pub(crate) const RECORDS_UNAVAILABLE: Self =
+        Self::new("records_unavailable", "Idempotency records are unavailable");
+    #[cfg(feature = "idempotency")]
+    pub(crate) const ANSWER_NOT_KEPT: Self = Self::new("answer_not_kept", "Answer was not kept");
+
+    const fn new(word: &'static str, title: &'static str) -> Self {
+        Self { word, title }
+    }
+}
+
+/// Formats the type's URI, which does not resolve because this library has no domain. The URI
+/// `about:blank` would tell a client no more than the status does.
+impl fmt::Display for ProblemType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "urn:problem-type:distlock:{}", self.word)
+    }
 }

@@ -77,14 +77,14 @@ fn problem_types_and_titles_are_stable() {
 
 #[test]
 fn retries_are_spread() {
-    let times: Vec<_> = (0..64).map(|_| retry::after(Duration::from_secs(4))).collect();
+    let times: Vec<_> = (0..64).map(|_| response::retry_after(Duration::from_secs(4))).collect();
     let (first, last) = (times.iter().min().unwrap(), times.iter().max().unwrap());
     assert!(*first >= Duration::from_secs(4) && *last <= Duration::from_secs(8), "{first:?} to {last:?}");
     assert!(*last - *first > Duration::from_secs(1), "{first:?} to {last:?}");
     assert!(times.iter().all(|time| time.subsec_nanos() % 1_000_000 == 0), "the header and the body agree");
-    assert!(retry::after(Duration::ZERO) >= Duration::from_secs(1), "without a wait");
-    assert!(retry::after(Duration::MAX) <= Duration::from_secs(60), "with an unlimited wait");
-    assert_eq!(retry::whole_seconds(Duration::from_millis(1001)), 2);
+    assert!(response::retry_after(Duration::ZERO) >= Duration::from_secs(1), "without a wait");
+    assert!(response::retry_after(Duration::MAX) <= Duration::from_secs(60), "with an unlimited wait");
+    assert_eq!(response::whole_seconds(Duration::from_millis(1001)), 2);
 }
 
 #[test]

@@ -1,19 +1,66 @@
-//! The client's key, from the header `Idempotency-Key`.
+//! The client's key, from the header `Idempotency-Key`, and the fingerprint that distinguishes a retry from a different
+//! request.
 
 use crate::key::{KeyError, KeyErrorKind};
-use http::{HeaderName, request::Parts};
+use http::{HeaderName, Uri, request::Parts};
 use lock_core::__private::escape_part;
 use sha2::{Digest, Sha256};
+use std::fmt;
 
 /// The header that contains the key.
-pub(super) const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
+const HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The maximum length of a key, in bytes.
-pub(super) const MAX_KEY_LENGTH: usize = 255;
+const MAX_KEY_LENGTH: usize = 255;
+
+/// The SHA-256 of the method, the path with its query, and the body of a request.
+///
+/// Headers are excluded, since proxies and clients change them between retries.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// Creates a fingerprint from its bytes.
+    #[must_use]
+    pub const fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Returns the bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Computes the fingerprint. Methods and paths contain no line feeds, so the parts are
+    /// unambiguous.
+    pub(super) fn of(head: &Parts, body: &[u8]) -> Self {
+        let path = whole_uri(head).path_and_query().map_or("", |path| path.as_str());
+        let hash = Sha256::new().chain_update(head.method.as_str()).chain_update("\n").chain_update(path);
+        Self(hash.chain_update("\n").chain_update(body).finalize().into())
+    }
+}
+
+/// Returns the URI that the client requested. A nested router receives only the end of the path.
+fn whole_uri(head: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::OriginalUri(uri)) = head.extensions.get() {
+        return uri;
+    }
+    &head.uri
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fingerprint(")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str(")")
+    }
+}
 
 /// Reads the key. The quoted RFC 9651 string of the draft and the bare text sent by most clients
 /// produce the same key.
-pub(super) fn read(head: &Parts) -> Result<String, KeyError> {
+pub(super) fn read_key(head: &Parts) -> Result<String, KeyError> {
     let mut values = head.headers.get_all(HEADER).iter();
     let value = values.next().ok_or(KeyError::missing("the header `Idempotency-Key` is missing"))?;
     if values.next().is_some() {
@@ -81,7 +128,7 @@ mod tests {
         for value in values {
             request = request.header(HEADER, *value);
         }
-        read(&request.body(()).unwrap().into_parts().0).map_err(|error| error.kind())
+        read_key(&request.body(()).unwrap().into_parts().0).map_err(|error| error.kind())
     }
 
     #[test]

@@ -1,15 +1,16 @@
-//! The stored part of a response, and its replay.
+//! The response of a handler: its body, the part of it that is stored, and its replay.
 
-use super::bytes_body::BytesBody;
-use crate::{
-    error::BoxError,
-    reject::{Details, RejectionBody, boxed, kind},
-};
-use bytes::{Bytes, BytesMut};
+use crate::reject::{BoxError, Details, ProblemType, RejectionBody, boxed};
+use bytes::{Buf, Bytes, BytesMut};
 use futures_util::stream::{self, Stream, StreamExt};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header, response::Parts};
-use http_body::{Body, Frame};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
+use pin_project_lite::pin_project;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
 
 /// The header that marks a replay.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -93,7 +94,7 @@ fn describes_content(name: &HeaderName) -> bool {
 pub(super) fn too_large(status: StatusCode) -> Response<Bytes> {
     let detail =
         format!("the request was executed with status {status}, but its response was too large to be stored");
-    Details::new(StatusCode::GONE, kind::ANSWER_NOT_KEPT, &detail).into_bytes()
+    Details::new(StatusCode::GONE, ProblemType::ANSWER_NOT_KEPT, &detail).into_bytes()
 }
 
 /// Returns a stored response, marked as a replay.
@@ -106,4 +107,39 @@ pub(super) fn replay(stored: Response<Bytes>) -> Response<RejectionBody> {
 /// Returns a complete body.
 pub(super) fn whole(body: Bytes) -> RejectionBody {
     boxed(Full::new(body))
+}
+
+pin_project! {
+    /// A body with `Bytes` as data that keeps the inner body's length and end.
+    // `map_frame` of http-body-util would lose the length.
+    struct BytesBody<R> {
+        #[pin]
+        body: R,
+    }
+}
+
+impl<R> Body for BytesBody<R>
+where
+    R: Body,
+    R::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let to_bytes = |mut data: R::Data| data.copy_to_bytes(data.remaining());
+        let frame = self.project().body.poll_frame(cx);
+        frame.map(|frame| frame.map(|frame| frame.map(|frame| frame.map_data(to_bytes)).map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

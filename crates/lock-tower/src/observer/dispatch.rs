@@ -1,14 +1,11 @@
-//! Dispatch of events to a request's span and its layer's observers.
+//! The observers of a request: its span with the fields that events record, and the observers of its layer.
 
-use super::{
-    event::{LayerEvent, LayerObserver},
-    trace,
-};
+use super::{LayerEvent, LayerObserver};
 use crate::reject::KeyHash;
-use lock_core::{__private::notify_all, FencingToken};
+use lock_core::{__private::notify_all, FencingToken, LostReason};
 use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
-use tracing::Span;
+use tracing::{Span, field::Empty};
 
 /// The observers of a layer: `None` if there are none, so that a clone for each request costs nothing.
 pub(crate) type ObserverList = Option<Arc<[Arc<dyn LayerObserver>]>>;
@@ -30,7 +27,7 @@ static NO_SPAN: Span = Span::none();
 impl Observers {
     /// Opens a request's span, as a child of the current one. The route is looked up if anybody is interested in it.
     pub(crate) fn new<'a>(observers: ObserverList, route: &dyn Fn() -> Option<&'a str>) -> Self {
-        let span = trace::span(route);
+        let span = open_span(route);
         let nobody = observers.is_none() && span.is_disabled();
         Self((!nobody).then(|| {
             // An owned route costs an allocation, and only observers need it.
@@ -71,11 +68,49 @@ impl Observers {
             return;
         }
         let observers = observed.and_then(|observed| observed.observers.as_deref()).unwrap_or_default();
-        notify_all(observers, || trace::event(self.span(), &event), |observer| observer.on_event(&event));
+        notify_all(observers, || record(self.span(), &event), |observer| observer.on_event(&event));
     }
 }
 
 /// Returns the time since [`Observers::now`], or zero if it is not used.
 pub(crate) fn elapsed(since: Option<Instant>) -> Duration {
     since.as_ref().map_or(Duration::ZERO, Instant::elapsed)
+}
+
+fn open_span<'a>(route: &dyn Fn() -> Option<&'a str>) -> Span {
+    tracing::info_span!(
+        "lock.request",
+        http.route = route(),
+        lock.key_hash = Empty,
+        lock.outcome = Empty,
+        lock.waited = Empty,
+        lock.token = Empty,
+        idempotency.outcome = Empty,
+    )
+}
+
+fn record(span: &Span, event: &LayerEvent<'_>) {
+    match *event {
+        LayerEvent::Acquired { waited, .. } => decided(span, "acquired", waited),
+        LayerEvent::NotAcquired { reason, waited, .. } => decided(span, reason.as_str(), waited),
+        LayerEvent::Cancelled { waited, .. } => decided(span, "cancelled", waited),
+        LayerEvent::Lost { reason: LostReason::ShutDown, .. } => {
+            tracing::info!(parent: span, "hold ended: the lock factory was shut down");
+        }
+        LayerEvent::Lost { reason, .. } => {
+            // lock-core reports the loss itself, with the name of the lock.
+            tracing::debug!(parent: span, lock.reason = ?reason, "lock lost while its request was being handled");
+        }
+        LayerEvent::Idempotency { outcome, .. } => {
+            span.record("idempotency.outcome", outcome.as_str());
+        }
+        LayerEvent::Ended { .. } if span.is_disabled() => {}
+        LayerEvent::Ended { held, .. } => {
+            tracing::debug!(parent: span, held = held.as_secs_f64(), "hold ended");
+        }
+    }
+}
+
+fn decided(span: &Span, outcome: &'static str, waited: Duration) {
+    span.record("lock.outcome", outcome).record("lock.waited", waited.as_secs_f64());
 }

@@ -1,17 +1,18 @@
-//! Extractors that acquire the lock for their parsed value.
+//! The extractors of axum: the lock of a request, and the lock of a parsed value.
 
-use super::slot::LockSlot;
 use crate::{
     config::matched_route,
-    handle::{LockHandle, LockMissing, LockStatus, LockView},
+    handle::{LockHandle, LockMissing, LockSetHandle, LockStatus, LockView},
+    in_handler::LockSlot,
+    reject::{Details, ProblemType},
 };
 use axum::{
-    extract::{FromRequest, FromRequestParts, MatchedPath, Request},
+    extract::{FromRequest, FromRequestParts, MatchedPath, OptionalFromRequestParts, Request},
     response::{IntoResponse, Response},
 };
-use http::{Extensions, request::Parts};
+use http::{Extensions, StatusCode, request::Parts};
 use lock_core::LockKey;
-use std::ops::Deref;
+use std::{future::Future, ops::Deref};
 
 /// An extractor that also acquires the lock for its value:
 /// `Locked(Json(order), lock): Locked<Json<NewOrder>>`.
@@ -125,14 +126,6 @@ where
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for LockSlot {
-    type Rejection = LockMissing;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
-        slot(&parts.extensions)
-    }
-}
-
 /// Returns the request's slot. Called before the request is read, so a misconfigured route fails
 /// early.
 fn slot(extensions: &Extensions) -> Result<LockSlot, LockMissing> {
@@ -152,5 +145,73 @@ fn acquire<H: LockView>(
         let status = slot.status(names).await.map_err(log)?;
         let handle = H::of(status.as_ref()).map_err(log)?;
         Ok((handle, status))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for LockSlot {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
+        slot(&parts.extensions)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for LockStatus {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
+        view(parts)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for LockHandle {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
+        view(parts)
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for LockHandle {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, LockMissing> {
+        view(parts)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for LockSetHandle {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, LockMissing> {
+        view(parts)
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for LockSetHandle {
+    type Rejection = LockMissing;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, LockMissing> {
+        view(parts)
+    }
+}
+
+fn view<H: LockView>(parts: &Parts) -> Result<H, LockMissing> {
+    let status = parts.extensions.get::<LockStatus>();
+    let comes_later = status.is_none() && parts.extensions.get().is_some_and(LockSlot::is_needed);
+    let handle = if comes_later { Err(LockMissing::BeforeLock) } else { H::of(status) };
+    handle.map_err(|missing| missing.log(matched_route(&parts.extensions)))
+}
+
+impl IntoResponse for LockMissing {
+    fn into_response(self) -> Response {
+        // Errors in the server's configuration are logged, but not sent to the client.
+        let (kind, detail) = match self.status() {
+            StatusCode::SERVICE_UNAVAILABLE => {
+                (ProblemType::BACKEND_ERROR, "the lock service is not available")
+            }
+            _ => (ProblemType::MISCONFIGURED, "the server is misconfigured"),
+        };
+        Details::new(self.status(), kind, detail).into_response().into_response()
     }
 }
