@@ -5,20 +5,18 @@ use crate::config::CallsHandler;
 use crate::{
     buffer::{BufferRequest, BufferRequestLayer},
     config::{Config, MaxHold, Mode, Waiters},
-    detach::{DetachService, DetachedTasks},
-    in_handler::InHandlerService,
+    detach::DetachedTasks,
+    in_handler::LockSlot,
     key::{BodyKey, InvalidKey, KeyError, KeyTemplate},
     observer::LayerObserver,
     policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
     reject::{BoxError, Rejection, boxed},
     service::LockService,
 };
-#[cfg(feature = "axum")]
-use axum::routing::MethodRouter;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, request::Parts};
 use lock_core::{LockError, LockFactory, LockOptions, names::LockNames};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 use tower_layer::Layer;
 
 /// A layer that serves one request per key at a time, across all processes that share the store.
@@ -61,6 +59,19 @@ use tower_layer::Layer;
 ///     .detach(&tasks);
 /// ```
 ///
+/// The parameters are needed only where a type has to be named, such as in the fields of a struct:
+///
+/// | `K` | key |
+/// | --- | --- |
+/// | `()` | none yet |
+/// | [`KeyTemplate`], [`BodyKey`] | read from the request |
+/// | [`LockSlot`] | from the handler, by [`in_handler`](Self::in_handler) |
+///
+/// | `D` | a client disconnect |
+/// | --- | --- |
+/// | `()` | drops the handler |
+/// | [`DetachedTasks`] | does not affect the handler, which runs in its own task, by [`detach`](Self::detach) |
+///
 /// A layer without a key is an error of the compiler, which lists the methods that add one:
 ///
 /// ```compile_fail,E0277
@@ -71,10 +82,10 @@ use tower_layer::Layer;
 /// ```
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put on a service"]
-pub struct LockLayer<K = NoKey, D = Cancel> {
+pub struct LockLayer<K = (), D = ()> {
     config: Arc<Config>,
     key: K,
-    disconnect: D,
+    disconnect: PhantomData<D>,
 }
 
 impl LockLayer {
@@ -88,11 +99,11 @@ impl LockLayer {
     /// let layer = LockLayer::new(locks).key("report");
     /// ```
     pub fn new(locks: LockFactory) -> Self {
-        Self { config: Arc::new(Config::new(locks)), key: NoKey(()), disconnect: Cancel(()) }
+        Self { config: Arc::new(Config::new(locks)), key: (), disconnect: PhantomData }
     }
 }
 
-impl<D> LockLayer<NoKey, D> {
+impl<D> LockLayer<(), D> {
     /// Sets the rule that derives the name of the lock from a request: a template or a [`KeyTemplate`].
     ///
     /// ```
@@ -265,17 +276,18 @@ impl<D> LockLayer<NoKey, D> {
     ///
     /// With [`detach`](Self::detach), a handler that has its lock continues after its client
     /// disconnects. Before that, a client disconnect drops it.
-    pub fn in_handler(self) -> LockLayer<InHandler, D> {
-        self.with_key(InHandler(()))
+    pub fn in_handler(self) -> LockLayer<LockSlot, D> {
+        // Each request gets a slot of its own.
+        self.with_key(LockSlot::not_needed())
     }
 
     fn with_key<K>(self, key: K) -> LockLayer<K, D> {
         let this = self.with(|config| config.log = Arc::default());
-        LockLayer { config: this.config, key, disconnect: this.disconnect }
+        LockLayer { config: this.config, key, disconnect: PhantomData }
     }
 }
 
-impl<K> LockLayer<K, Cancel> {
+impl<K> LockLayer<K> {
     /// Runs each handler in its own task to the end of its body, even if the client disconnects.
     /// The lock is held until then. Use this for handlers that write.
     ///
@@ -298,9 +310,9 @@ impl<K> LockLayer<K, Cancel> {
     /// tasks.drain(Duration::from_secs(10)).await.expect("the handlers have ended");
     /// # }
     /// ```
-    pub fn detach(self, tasks: &DetachedTasks) -> LockLayer<K, Detach> {
+    pub fn detach(self, tasks: &DetachedTasks) -> LockLayer<K, DetachedTasks> {
         let this = self.with(|config| config.tasks = Some(tasks.clone()));
-        LockLayer { config: this.config, key: this.key, disconnect: Detach(()) }
+        LockLayer { config: this.config, key: this.key, disconnect: PhantomData }
     }
 }
 
@@ -693,12 +705,19 @@ impl<K, D> LockLayer<K, D> {
         Arc::make_mut(&mut self.config).change(change);
         self
     }
+
+    fn locked<S>(&self, inner: S) -> LockService<S, K, D>
+    where
+        K: Clone,
+    {
+        LockService::new(inner, self.config.clone(), self.key.clone())
+    }
 }
 
-impl<K: fmt::Debug, D: fmt::Debug> fmt::Debug for LockLayer<K, D> {
+impl<K: fmt::Debug, D> fmt::Debug for LockLayer<K, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("LockLayer");
-        debug.field("key", &self.key).field("wait", &self.config.wait).field("disconnect", &self.disconnect);
+        debug.field("key", &self.key).field("wait", &self.config.wait).field("detach", &self.config.tasks);
         debug.finish_non_exhaustive()
     }
 }
@@ -734,94 +753,26 @@ pub trait LayerKey<S, D>: Sized {
     fn service(layer: &LockLayer<Self, D>, inner: S) -> Self::Service;
 }
 
-impl<S, D: Disconnect> LayerKey<S, D> for KeyTemplate {
-    type Service = LockService<D::Handler<S>>;
+impl<S, D> LayerKey<S, D> for KeyTemplate {
+    type Service = LockService<S, Self, D>;
 
     fn service(layer: &LockLayer<Self, D>, inner: S) -> Self::Service {
-        LockService::new(D::handler(inner), layer.config.clone(), layer.key.clone())
+        layer.locked(inner)
     }
 }
 
-impl<S, D: Disconnect> LayerKey<S, D> for BodyKey {
-    type Service = BufferRequest<LockService<D::Handler<S>, Self>>;
+impl<S, D> LayerKey<S, D> for BodyKey {
+    type Service = BufferRequest<LockService<S, Self, D>>;
 
     fn service(layer: &LockLayer<Self, D>, inner: S) -> Self::Service {
-        let locked = LockService::new(D::handler(inner), layer.config.clone(), layer.key.clone());
-        layer.key.buffer().layer(locked)
+        layer.key.buffer().layer(layer.locked(inner))
     }
 }
 
-impl<S, D: Disconnect> LayerKey<S, D> for InHandler {
-    type Service = InHandlerService<D::Handler<S>>;
+impl<S, D> LayerKey<S, D> for LockSlot {
+    type Service = LockService<S, Self, D>;
 
     fn service(layer: &LockLayer<Self, D>, inner: S) -> Self::Service {
-        InHandlerService::new(D::handler(inner), layer.config.clone())
-    }
-}
-
-/// The state of a layer without a key.
-#[derive(Debug, Clone, Copy)]
-pub struct NoKey(pub(crate) ());
-
-/// The state of a layer whose handlers determine the key; see
-/// [`LockLayer::in_handler`](crate::LockLayer::in_handler).
-#[derive(Debug, Clone, Copy)]
-pub struct InHandler(pub(crate) ());
-
-/// The policy that cancels a handler when its client disconnects. The handler is dropped at an
-/// `.await`, and the lock is released.
-#[derive(Debug, Clone, Copy)]
-pub struct Cancel(pub(crate) ());
-
-/// The policy that lets a handler continue after its client disconnects; see
-/// [`LockLayer::detach`](crate::LockLayer::detach).
-#[derive(Debug, Clone, Copy)]
-pub struct Detach(pub(crate) ());
-
-/// The policy for client disconnects, as a type: [`Cancel`] or [`Detach`].
-pub trait Disconnect: Clone + Sized {
-    /// The service that runs the handler.
-    type Handler<S>;
-
-    /// Wraps the handler.
-    fn handler<S>(inner: S) -> Self::Handler<S>;
-
-    /// Adds a layer to all methods of a router.
-    #[cfg(feature = "axum")]
-    fn lock_methods<S: Clone + Send + Sync + 'static>(
-        router: MethodRouter<S>,
-        lock: LockLayer<KeyTemplate, Self>,
-    ) -> MethodRouter<S>;
-}
-
-impl Disconnect for Cancel {
-    type Handler<S> = S;
-
-    fn handler<S>(inner: S) -> S {
-        inner
-    }
-
-    #[cfg(feature = "axum")]
-    fn lock_methods<S: Clone + Send + Sync + 'static>(
-        router: MethodRouter<S>,
-        lock: LockLayer<KeyTemplate, Self>,
-    ) -> MethodRouter<S> {
-        router.route_layer(lock)
-    }
-}
-
-impl Disconnect for Detach {
-    type Handler<S> = DetachService<S>;
-
-    fn handler<S>(inner: S) -> DetachService<S> {
-        DetachService::new(inner)
-    }
-
-    #[cfg(feature = "axum")]
-    fn lock_methods<S: Clone + Send + Sync + 'static>(
-        router: MethodRouter<S>,
-        lock: LockLayer<KeyTemplate, Self>,
-    ) -> MethodRouter<S> {
-        router.route_layer(lock)
+        layer.locked(inner)
     }
 }

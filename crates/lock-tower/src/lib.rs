@@ -221,11 +221,6 @@ mod policy;
 mod reject;
 mod request;
 pub mod service;
-/// The types of a layer under construction.
-#[doc(hidden)]
-pub mod typestate {
-    pub use crate::layer::{Cancel, Detach, Disconnect, InHandler, NoKey};
-}
 
 pub use body::LockLost;
 pub use buffer::BufferRequestLayer;

@@ -2,10 +2,16 @@
 
 use crate::{
     key::{InvalidKey, KeyTemplate},
-    layer::{Disconnect, LockLayer, NoKey},
+    layer::LockLayer,
 };
-use axum::routing::MethodRouter;
+use axum::{
+    extract::Request,
+    response::IntoResponse,
+    routing::{MethodRouter, Route},
+};
 use std::convert::Infallible;
+use tower_layer::Layer;
+use tower_service::Service;
 
 /// Locks the methods of a route: `post(order).locked(&lock, "stock:{sku}")`.
 ///
@@ -39,45 +45,67 @@ pub trait LockedExt: Sized + sealed::Sealed {
     /// # Panics
     /// Panics if the template is malformed, or if the router has no methods, as with `any`.
     #[track_caller]
-    fn locked<T, D>(self, lock: &LockLayer<NoKey, D>, key: T) -> Self
+    fn locked<T, D>(self, lock: &LockLayer<(), D>, key: T) -> Self
     where
         T: TryInto<KeyTemplate>,
         InvalidKey: From<T::Error>,
-        D: Disconnect;
+        D: Clone,
+        LockLayer<KeyTemplate, D>: RouteLayer;
 
     /// Adds locks with several keys, which a request acquires together; see [`LockLayer::keys`].
     ///
     /// # Panics
     /// Panics if a template is malformed, if the router has no methods, or if there are no keys or more than 64.
     #[track_caller]
-    fn locked_all<I, D>(self, lock: &LockLayer<NoKey, D>, keys: I) -> Self
+    fn locked_all<I, D>(self, lock: &LockLayer<(), D>, keys: I) -> Self
     where
         I: IntoIterator,
         I::Item: TryInto<KeyTemplate>,
         InvalidKey: From<<I::Item as TryInto<KeyTemplate>>::Error>,
-        D: Disconnect;
+        D: Clone,
+        LockLayer<KeyTemplate, D>: RouteLayer;
 }
 
 impl<S: Clone + Send + Sync + 'static> LockedExt for MethodRouter<S, Infallible> {
-    fn locked<T, D>(self, lock: &LockLayer<NoKey, D>, key: T) -> Self
+    fn locked<T, D>(self, lock: &LockLayer<(), D>, key: T) -> Self
     where
         T: TryInto<KeyTemplate>,
         InvalidKey: From<T::Error>,
-        D: Disconnect,
+        D: Clone,
+        LockLayer<KeyTemplate, D>: RouteLayer,
     {
         assert_has_methods(&self);
-        D::lock_methods(self, lock.clone().key(key))
+        lock.clone().key(key).around(self)
     }
 
-    fn locked_all<I, D>(self, lock: &LockLayer<NoKey, D>, keys: I) -> Self
+    fn locked_all<I, D>(self, lock: &LockLayer<(), D>, keys: I) -> Self
     where
         I: IntoIterator,
         I::Item: TryInto<KeyTemplate>,
         InvalidKey: From<<I::Item as TryInto<KeyTemplate>>::Error>,
-        D: Disconnect,
+        D: Clone,
+        LockLayer<KeyTemplate, D>: RouteLayer,
     {
         assert_has_methods(&self);
-        D::lock_methods(self, lock.clone().keys(keys))
+        lock.clone().keys(keys).around(self)
+    }
+}
+
+/// A layer that axum accepts around the methods of a route.
+pub trait RouteLayer {
+    /// Adds the layer to all methods that a router has.
+    fn around<S: Clone + Send + Sync + 'static>(self, router: MethodRouter<S>) -> MethodRouter<S>;
+}
+
+impl<L> RouteLayer for L
+where
+    L: Layer<Route> + Clone + Send + Sync + 'static,
+    L::Service: Service<Request, Error = Infallible> + Clone + Send + Sync + 'static,
+    <L::Service as Service<Request>>::Response: IntoResponse + 'static,
+    <L::Service as Service<Request>>::Future: Send + 'static,
+{
+    fn around<S: Clone + Send + Sync + 'static>(self, router: MethodRouter<S>) -> MethodRouter<S> {
+        router.route_layer(self)
     }
 }
 

@@ -110,13 +110,13 @@ impl LockRequest {
         Ok(())
     }
 
-    /// Returns the data that the detaching service needs to keep the lock, if the layer detaches handlers.
+    /// Returns the share of the lock for the task of the handler, if the layer detaches handlers.
     pub(crate) fn keep_lock(&mut self, held: Option<&Arc<Held>>) -> Option<KeepLock> {
         let slot = self.task_slot.take()?;
         let tasks = self.config.tasks()?;
         Some(KeepLock {
             tasks: tasks.clone(),
-            _slot: Arc::new(slot),
+            _slot: slot,
             held: held.cloned(),
             on_lost: self.config.on_lost(),
             release_on: self.config.release_on,

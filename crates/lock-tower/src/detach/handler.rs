@@ -1,9 +1,9 @@
 //! Both ends of a detached handler: its task, and the future and the body through which its client follows it.
 
-use super::KeepLock;
-use crate::{handle::Watch, in_handler::LockSlot, log::OutageLine, policy::is_bodiless, reject::BoxError};
+use super::{DetachedTasks, Disconnect, Keep, KeepLock};
+use crate::{handle::Watch, log::OutageLine, policy::is_bodiless, reject::BoxError};
 use bytes::Buf;
-use http::{Request, Response, response};
+use http::{Response, response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use std::{
@@ -20,59 +20,30 @@ use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
 };
-use tower_service::Service;
 use tracing::Instrument;
 
-/// A service that sits between a [`LockService`](crate::service::LockService) and the inner
-/// service, and runs each handler in its own task.
-#[derive(Debug, Clone)]
-pub struct DetachService<S> {
-    inner: S,
-}
-
-impl<S> DetachService<S> {
-    pub(crate) fn new(inner: S) -> Self {
-        Self { inner }
-    }
-
-    /// Returns the inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-}
-
-impl<S, B, R> Service<Request<B>> for DetachService<S>
+impl<F, R, E> Disconnect<F> for DetachedTasks
 where
-    S: Service<Request<B>, Response = Response<R>>,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
+    F: Future<Output = Result<Response<R>, E>> + Send + 'static,
+    E: Send + 'static,
     R: Body + Send + 'static,
     R::Data: Send + 'static,
     R::Error: Into<BoxError>,
 {
-    type Response = Response<DetachedBody<R>>;
-    type Error = S::Error;
-    type Future = DetachFuture<S::Future, R, S::Error>;
+    type Future = DetachFuture<F, R, E>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let keep = request.extensions_mut().remove::<KeepLock>();
-        let later = request.extensions().get::<LockSlot>().and_then(LockSlot::take_keep);
-        let handler = self.inner.call(request);
-        let mode = match (keep, later) {
-            (Some(keep), _) => Mode::detached(Box::pin(handler), keep),
-            (None, Some(keep)) => Mode::Attached { handler: Some(Box::pin(handler)), keep: Some(keep) },
-            (None, None) => Mode::Inline { handler },
+    fn run(handler: F, keep: Keep) -> Self::Future {
+        let mode = match keep {
+            Keep::Nothing => Mode::Inline { handler },
+            Keep::Now(keep) => Mode::detached(Box::pin(handler), keep),
+            Keep::Later(keep) => Mode::Attached { handler: Some(Box::pin(handler)), keep: Some(keep) },
         };
         DetachFuture { mode }
     }
 }
 
 pin_project! {
-    /// The future of a [`DetachService`].
+    /// The future of a handler that may be detached.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop a handler that runs in its own task. Any other handler is dropped.

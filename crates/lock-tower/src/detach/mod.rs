@@ -5,15 +5,13 @@
 
 mod handler;
 
-pub use handler::{DetachFuture, DetachService, DetachedBody};
-
 use crate::{
     handle::Held,
     log::OutageLine,
     policy::{OnLost, ReleaseOn},
 };
 use std::{sync::Arc, time::Duration};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_util::task::TaskTracker;
 
 /// Longer than any handler should need. Without it, a handler that hangs would remain until the
@@ -118,13 +116,39 @@ pub struct DrainTimeout {
     pub handlers: usize,
 }
 
-/// The lock that a handler's task holds, and its settings. The layer adds it to the request's
-/// extensions for the inner detaching service.
-#[derive(Clone)]
-pub(crate) struct KeepLock {
+/// The policy for a client disconnect, as the type of a [`LockLayer`](crate::LockLayer): `()` drops the handler, and
+/// [`DetachedTasks`] runs it in its own task.
+pub trait Disconnect<F> {
+    /// The future of the handler.
+    type Future;
+
+    /// Runs a handler, which may keep its lock.
+    fn run(handler: F, keep: Keep) -> Self::Future;
+}
+
+impl<F> Disconnect<F> for () {
+    type Future = F;
+
+    fn run(handler: F, _: Keep) -> F {
+        handler
+    }
+}
+
+/// The lock that a detached handler keeps.
+pub enum Keep {
+    /// The request needs no lock, or the layer detaches no handlers.
+    Nothing,
+    /// The handler has its lock, or the decision that it runs without one.
+    Now(KeepLock),
+    /// The handler requests its lock later.
+    Later(oneshot::Receiver<KeepLock>),
+}
+
+/// The share of a lock that a handler's task holds, and its settings.
+pub struct KeepLock {
     pub(crate) tasks: DetachedTasks,
-    /// The permit that counts against the task limit until the last clone is dropped.
-    pub(crate) _slot: Arc<TaskSlot>,
+    /// The permit that counts against the task limit until the task ends.
+    pub(crate) _slot: TaskSlot,
     pub(crate) held: Option<Arc<Held>>,
     pub(crate) on_lost: OnLost,
     pub(crate) release_on: ReleaseOn,

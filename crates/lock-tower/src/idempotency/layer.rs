@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     buffer::{BufferRequest, BufferRequestLayer},
-    detach::DetachService,
+    detach::DetachedTasks,
     key::{KeyError, KeyParts, KeyTemplate},
-    layer::{Detach, LockLayer, NoKey},
+    layer::LockLayer,
     policy::OnBadKey,
     service::LockService,
 };
@@ -38,7 +38,7 @@ const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put on a service"]
 pub struct IdempotencyLayer {
-    lock: LockLayer<KeyTemplate, Detach>,
+    lock: LockLayer<KeyTemplate, DetachedTasks>,
     buffer: BufferRequestLayer,
     terms: Terms,
 }
@@ -57,7 +57,7 @@ impl IdempotencyLayer {
     /// halfway.
     ///
     /// If `scope` returns an error, the request is rejected with 400, 500 or 503; see [`KeyError`].
-    pub fn scoped<F>(lock: LockLayer<NoKey, Detach>, store: impl IdempotencyStore, scope: F) -> Self
+    pub fn scoped<F>(lock: LockLayer<(), DetachedTasks>, store: impl IdempotencyStore, scope: F) -> Self
     where
         F: Fn(&Parts) -> Result<String, KeyError> + Send + Sync + 'static,
     {
@@ -67,11 +67,11 @@ impl IdempotencyLayer {
     }
 
     /// Creates a layer whose keys are shared by all clients, for services with a single client.
-    pub fn unscoped(lock: LockLayer<NoKey, Detach>, store: impl IdempotencyStore) -> Self {
+    pub fn unscoped(lock: LockLayer<(), DetachedTasks>, store: impl IdempotencyStore) -> Self {
         Self::new(lock, store, key_parts())
     }
 
-    fn new(lock: LockLayer<NoKey, Detach>, store: impl IdempotencyStore, key: KeyParts) -> Self {
+    fn new(lock: LockLayer<(), DetachedTasks>, store: impl IdempotencyStore, key: KeyParts) -> Self {
         let terms = Terms {
             store: Arc::new(store),
             retention: DEFAULT_RETENTION,
@@ -139,7 +139,7 @@ fn key_parts() -> KeyParts {
 }
 
 impl<S> Layer<S> for IdempotencyLayer {
-    type Service = BufferRequest<LockService<DetachService<IdempotencyService<S>>>>;
+    type Service = BufferRequest<LockService<IdempotencyService<S>, KeyTemplate, DetachedTasks>>;
 
     fn layer(&self, inner: S) -> Self::Service {
         let service = IdempotencyService::new(inner, self.terms.clone(), self.lock.config().clone());

@@ -11,19 +11,17 @@ pub use slot::LockSlot;
 
 use crate::{
     body::LockedBody,
-    config::Config,
-    detach::{DetachedTasks, KeepLock},
+    detach::{DetachedTasks, Keep, KeepLock},
     handle::{Acquire, Held, LockStatus, Watch},
     reject::{RejectReason, RejectionBody},
     request::{Fallback, LockRequest},
     service::Running,
 };
-use http::{Request, Response};
+use http::Response;
 use http_body::Body;
 use pin_project_lite::pin_project;
 use slot::{Answer, LockCall};
 use std::{
-    fmt,
     future::Future,
     mem,
     pin::Pin,
@@ -31,66 +29,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 use tokio::sync::oneshot;
-use tower_service::Service;
 use tracing::Span;
 
-/// A service whose handlers acquire their own locks; created by a layer with
-/// [`in_handler`](crate::LockLayer::in_handler).
-#[derive(Clone)]
-pub struct InHandlerService<S> {
-    inner: S,
-    config: Arc<Config>,
-}
-
-impl<S> InHandlerService<S> {
-    pub(crate) fn new(inner: S, config: Arc<Config>) -> Self {
-        Self { inner, config }
-    }
-
-    /// Returns the inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-}
-
-impl<S, B, R> Service<Request<B>> for InHandlerService<S>
-where
-    S: Service<Request<B>, Response = Response<R>>,
-    R: Body,
-{
-    type Response = Response<LockedBody<R>>;
-    type Error = S::Error;
-    type Future = InHandlerFuture<S::Future>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (mut parts, body) = request.into_parts();
-        if !self.config.needs_lock(&parts) {
-            // An outer layer may have inserted a slot for its lock.
-            parts.extensions.get_or_insert_with(LockSlot::not_needed);
-            return InHandlerFuture::no_lock_needed(self.inner.call(Request::from_parts(parts, body)));
-        }
-        let lock = LockRequest::unasked(self.config.clone(), &parts);
-        let (claim, slot) = Claim::new(&lock);
-        parts.extensions.insert(slot);
-        // Any existing status belongs to an outer layer.
-        parts.extensions.remove::<LockStatus>();
-        let handler = lock.observers.span().in_scope(|| self.inner.call(Request::from_parts(parts, body)));
-        InHandlerFuture::new(handler, claim, lock)
-    }
-}
-
-impl<S: fmt::Debug> fmt::Debug for InHandlerService<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InHandlerService").field("inner", &self.inner).finish_non_exhaustive()
-    }
-}
-
 pin_project! {
-    /// The future of an [`InHandlerService`].
+    /// The future of a request whose handler requests its lock.
     ///
     /// # Cancel safety
     /// Dropping the future drops the handler and releases the lock in the background. A waiting request leaves the
@@ -114,11 +56,11 @@ pin_project! {
 }
 
 impl<F> InHandlerFuture<F> {
-    fn no_lock_needed(handler: F) -> Self {
+    pub(crate) fn no_lock_needed(handler: F) -> Self {
         Self { stage: Stage::NoLockNeeded { handler }, span: Span::none() }
     }
 
-    fn new(handler: F, claim: Claim, lock: LockRequest) -> Self {
+    pub(crate) fn new(handler: F, claim: Claim, lock: LockRequest) -> Self {
         let span = lock.observers.span().clone();
         Self { stage: Stage::Running { running: Running::new(handler, None), claim, lock }, span }
     }
@@ -162,9 +104,9 @@ where
 }
 
 /// The lock that a handler may request.
-struct Claim {
+pub(crate) struct Claim {
     progress: Progress,
-    /// The channel to the inner detaching service.
+    /// The channel to the future of a handler that may be detached.
     keep: Option<oneshot::Sender<KeepLock>>,
 }
 
@@ -185,11 +127,12 @@ enum Decision {
 }
 
 impl Claim {
-    /// Returns the claim of a request and the slot for its handler.
-    fn new(lock: &LockRequest) -> (Self, LockSlot) {
+    /// Returns the claim of a request, the slot for its handler, and the lock that a detached handler keeps.
+    pub(crate) fn new(lock: &LockRequest) -> (Self, LockSlot, Keep) {
         let (ask, asked) = oneshot::channel();
         let (keep, kept) = lock.config.tasks().map(|_: &DetachedTasks| oneshot::channel()).unzip();
-        (Self { progress: Progress::Unasked(asked), keep }, LockSlot::new(ask, kept))
+        let claim = Self { progress: Progress::Unasked(asked), keep };
+        (claim, LockSlot::new(ask), kept.map_or(Keep::Nothing, Keep::Later))
     }
 
     /// Completes when a handler that requested its lock has to be polled again, or dropped. Stays
@@ -254,7 +197,7 @@ impl Claim {
         reply: oneshot::Sender<Answer>,
     ) -> Option<Watch> {
         reply.send(Answer::new(status, held.as_ref())).ok()?;
-        // Nothing receives the lock if there is no detaching service, or if it has ended.
+        // Nothing receives the lock if the handler has ended.
         if let (Some(to), Some(keep)) = (self.keep.take(), lock.keep_lock(held.as_ref())) {
             drop(to.send(keep));
         }

@@ -1,7 +1,6 @@
 //! The channel from a handler to the layer that acquires its lock.
 
 use crate::{
-    detach::KeepLock,
     handle::{Held, LockHandle, LockMissing, LockSetHandle, LockStatus, LockView},
     key::KeyError,
 };
@@ -36,12 +35,7 @@ use tokio::sync::oneshot;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct LockSlot(Option<Arc<Shared>>);
-
-struct Shared {
-    ask: Mutex<Option<oneshot::Sender<LockCall>>>,
-    keep: Mutex<Option<oneshot::Receiver<KeepLock>>>,
-}
+pub struct LockSlot(Option<Arc<Mutex<Option<oneshot::Sender<LockCall>>>>>);
 
 /// A handler's request for its lock.
 pub(super) struct LockCall {
@@ -76,14 +70,13 @@ impl Drop for Answer {
 }
 
 impl LockSlot {
-    /// Creates a slot from the channels for the handler's call and for the lock of a detached
-    /// handler.
-    pub(super) fn new(ask: oneshot::Sender<LockCall>, keep: Option<oneshot::Receiver<KeepLock>>) -> Self {
-        Self(Some(Arc::new(Shared { ask: Mutex::new(Some(ask)), keep: Mutex::new(keep) })))
+    /// Creates a slot from the channel for the handler's call.
+    pub(super) fn new(ask: oneshot::Sender<LockCall>) -> Self {
+        Self(Some(Arc::new(Mutex::new(Some(ask)))))
     }
 
     /// Creates a slot for a request that needs no lock.
-    pub(super) fn not_needed() -> Self {
+    pub(crate) fn not_needed() -> Self {
         Self(None)
     }
 
@@ -91,11 +84,6 @@ impl LockSlot {
     #[cfg(feature = "axum")]
     pub(crate) fn is_needed(&self) -> bool {
         self.0.is_some()
-    }
-
-    /// Returns the receiver of a detached handler's lock, or `None` after the first call.
-    pub(crate) fn take_keep(&self) -> Option<oneshot::Receiver<KeepLock>> {
-        lock(&self.0.as_ref()?.keep).take()
     }
 
     /// Acquires the lock with this name. If the layer rejects the request, it responds and drops
@@ -145,8 +133,8 @@ impl LockSlot {
         &self,
         names: Result<LockNames, NameError>,
     ) -> Result<Option<LockStatus>, LockMissing> {
-        let Some(shared) = &self.0 else { return Ok(None) };
-        let ask = lock(&shared.ask).take().ok_or(LockMissing::SecondLock)?;
+        let Some(ask) = &self.0 else { return Ok(None) };
+        let ask = lock(ask).take().ok_or(LockMissing::SecondLock)?;
         let (reply, decided) = oneshot::channel();
         let call = LockCall { names: names.map_err(KeyError::from), reply };
         ask.send(call).map_err(|_| LockMissing::RequestEnded)?;

@@ -3,6 +3,7 @@
 
 use crate::{
     body::LockedBody,
+    detach::{Disconnect, Keep},
     handle::{Acquire, Held, LockStatus, RequestGuard, Watch},
     key::{KeyError, Read},
     reject::{RejectReason, RejectionBody},
@@ -22,35 +23,44 @@ use std::{
 use tower_service::Service;
 
 pin_project! {
-    /// The future of a [`LockService`](super::LockService). The request begins to wait for its lock at the first poll.
+    /// The future of a request whose layer reads the key. The request begins to wait for its lock at the first poll.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the handler and releases the lock in the background. A waiting request leaves the
-    /// queue.
+    /// Dropping the future drops the handler, unless it is detached, and releases the lock in the background. A waiting
+    /// request leaves the queue.
     #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<S, B>
+    pub struct ResponseFuture<S, B, D>
     where
         S: Service<Request<B>>,
+        D: Disconnect<S::Future>,
     {
         #[pin]
-        mode: Mode<S, S::Future, B>,
+        mode: Mode<S, B, D>,
     }
 }
 
 pin_project! {
     #[project = ModeProj]
-    enum Mode<S, F, B> {
-        NoLockNeeded { #[pin] handler: F },
-        NeedsLock { #[pin] locking: Locking<S, F, B> },
+    enum Mode<S, B, D>
+    where
+        S: Service<Request<B>>,
+        D: Disconnect<S::Future>,
+    {
+        NoLockNeeded { #[pin] handler: D::Future },
+        NeedsLock { #[pin] locking: Locking<S, B, D> },
     }
 }
 
 pin_project! {
     #[project = LockingProj]
-    struct Locking<S, F, B> {
+    struct Locking<S, B, D>
+    where
+        S: Service<Request<B>>,
+        D: Disconnect<S::Future>,
+    {
         // The fields are dropped in this order: the handler before its lock.
         #[pin]
-        stage: Stage<F>,
+        stage: Stage<D::Future>,
         call: Option<Call<S, B>>,
         lock: LockRequest,
     }
@@ -79,12 +89,13 @@ pub(super) struct Call<S, B> {
     pub(super) body: B,
 }
 
-impl<S, B> ResponseFuture<S, B>
+impl<S, B, D> ResponseFuture<S, B, D>
 where
     S: Service<Request<B>>,
+    D: Disconnect<S::Future>,
 {
     pub(super) fn no_lock_needed(handler: S::Future) -> Self {
-        Self { mode: Mode::NoLockNeeded { handler } }
+        Self { mode: Mode::NoLockNeeded { handler: D::run(handler, Keep::Nothing) } }
     }
 
     pub(super) fn new(names: Read, lock: LockRequest, call: Call<S, B>) -> Self {
@@ -93,9 +104,10 @@ where
     }
 }
 
-impl<S, B> LockingProj<'_, S, S::Future, B>
+impl<S, B, D> LockingProj<'_, S, B, D>
 where
     S: Service<Request<B>>,
+    D: Disconnect<S::Future>,
 {
     fn arrived(&mut self, names: Read) {
         match names {
@@ -139,18 +151,18 @@ where
     fn run(&mut self, status: LockStatus, held: Option<Arc<Held>>) {
         let Call { mut service, mut parts, body } = take(self.call);
         parts.extensions.insert(status);
-        if let Some(keep) = self.lock.keep_lock(held.as_ref()) {
-            parts.extensions.insert(keep);
-        }
+        let keep = self.lock.keep_lock(held.as_ref()).map_or(Keep::Nothing, Keep::Now);
         let watch = held.map(|held| Watch::just_granted(held, self.lock.config.on_lost()));
-        let handler = service.call(Request::from_parts(parts, body));
+        let handler = D::run(service.call(Request::from_parts(parts, body)), keep);
         self.stage.set(Stage::Running { running: Running::new(handler, watch) });
     }
 }
 
-impl<S, B, R> Future for ResponseFuture<S, B>
+impl<S, B, D, R> Future for ResponseFuture<S, B, D>
 where
-    S: Service<Request<B>, Response = Response<R>>,
+    S: Service<Request<B>>,
+    D: Disconnect<S::Future>,
+    D::Future: Future<Output = Result<Response<R>, S::Error>>,
     R: Body,
 {
     type Output = Result<Response<LockedBody<R>>, S::Error>;

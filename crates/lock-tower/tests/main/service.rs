@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use lock_testkit::Op;
 use lock_tower::{
     BufferRequestLayer, DetachedTasks, KeyTemplate, LockLayer,
-    service::{BufferRequest, BufferedBody, DetachedBody, LockService, LockedBody, ResponseFuture},
+    service::{BufferRequest, BufferedBody, LockService, LockedBody},
 };
 use std::{
     convert::Infallible,
@@ -190,9 +190,12 @@ fn layers_and_services_can_be_cloned_and_shared() {
     bounds::<lock_tower::LockStatus>();
     bounds::<BufferRequest<Strict2>>();
     fn sends<T: Send>() {}
-    sends::<ResponseFuture<Strict, Full<Bytes>>>();
+    type Locked = LockService<Strict>;
+    type Detached = LockService<Strict, KeyTemplate, DetachedTasks>;
+    sends::<<Locked as Service<Request<Full<Bytes>>>>::Future>();
     sends::<LockedBody<Full<Bytes>>>();
-    sends::<DetachedBody<Full<Bytes>>>();
+    sends::<<Detached as Service<Request<Full<Bytes>>>>::Future>();
+    sends::<<Detached as Service<Request<Full<Bytes>>>>::Response>();
 }
 
 type Strict2 =

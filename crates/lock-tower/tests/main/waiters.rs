@@ -1,18 +1,23 @@
 //! More waiting requests for one key than allowed.
 
 use crate::support::{World, ask, get, problem, secs};
-use axum::{Router, body::to_bytes, routing::any};
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    routing::any,
+};
 use futures_util::poll;
-use http::StatusCode;
+use http::{Request, StatusCode};
 use lock_core::LockFactory;
 use lock_testkit::{FaultyBackend, Op};
-use lock_tower::{KeyTemplate, LockLayer};
+use lock_tower::{KeyTemplate, LockLayer, service::LockService};
 use std::{
     sync::{Arc, Mutex},
     task::Poll,
     time::{Duration, Instant},
 };
 use tokio::{sync::Semaphore, task::JoinSet};
+use tower::Service;
 
 const REQUESTS: usize = 12_000;
 /// The default of lock-core's `Limits`.
@@ -88,7 +93,7 @@ async fn full_queue_rejects_immediately() {
 /// A waiter costs only its request and a queue slot, and rejections do not accumulate memory.
 #[tokio::test(start_paused = true)]
 async fn waiter_cost_is_bounded() {
-    let size = size_of::<lock_tower::service::ResponseFuture<Router, axum::body::Body>>();
+    let size = size_of::<<LockService<Router> as Service<Request<Body>>>::Future>();
     println!("a waiting request: {size} bytes in addition to the request");
     assert!(size < 2_000, "{size} bytes");
     let world = World::new();

@@ -47,10 +47,7 @@ impl Site {
         }
     }
 
-    fn lock_of(
-        &self,
-        locks: LockFactory,
-    ) -> LockLayer<lock_tower::typestate::NoKey, lock_tower::typestate::Detach> {
+    fn lock_of(&self, locks: LockFactory) -> LockLayer<(), DetachedTasks> {
         LockLayer::new(locks).observer(self.outcomes.clone()).detach(&self.tasks)
     }
 

@@ -11,7 +11,7 @@ use crate::support::World;
 use axum::{Json, Router, body::Body, routing::post};
 use http::Request;
 use lock_core::LockKey;
-use lock_tower::{LockLayer, Locked, typestate::InHandler};
+use lock_tower::{LockLayer, LockSlot, Locked};
 
 #[derive(Debug, serde::Deserialize, LockKey)]
 #[lock_key("stock:{sku}")]
@@ -26,7 +26,7 @@ struct Transfer {
     to: u64,
 }
 
-fn layer(world: &World) -> LockLayer<InHandler> {
+fn layer(world: &World) -> LockLayer<LockSlot> {
     world.layer().in_handler()
 }
 
@@ -37,7 +37,7 @@ async fn order(Locked(Json(sku), lock): Locked<Json<Sku>>) -> String {
     lock.name().to_string()
 }
 
-fn orders(layer: LockLayer<InHandler>) -> Router {
+fn orders(layer: LockLayer<LockSlot>) -> Router {
     Router::new().route("/orders", post(order).layer(layer))
 }
 
