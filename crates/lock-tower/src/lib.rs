@@ -229,7 +229,7 @@ pub use detach::{DetachedTasks, DrainTimeout};
 pub use extract::{Locked, LockedRejection};
 pub use handle::{LockHandle, LockMissing, LockSetHandle, LockStatus, LockView, Unlocked};
 pub use in_handler::LockSlot;
-pub use key::{InvalidKey, KeyError, KeyErrorKind, KeyParts, KeyTemplate};
+pub use key::{InvalidKey, KeyError, KeyParts, KeyTemplate};
 pub use layer::LockLayer;
 #[cfg(feature = "axum")]
 pub use locked_ext::LockedExt;

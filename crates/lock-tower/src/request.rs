@@ -4,7 +4,7 @@ use crate::{
     config::{CallsHandler, Config, Mode},
     detach::{DetachedTasks, KeepLock, TaskSlot},
     handle::{Acquire, Held, RequestGuard, Unlocked},
-    key::KeyErrorKind,
+    key::KeyError,
     observer::{Disposition, IdempotencyOutcome, LayerEvent, Observers, elapsed},
     policy::{OnBadKey, OnUnavailable},
     reject::{RejectReason, Rejection, RejectionBody},
@@ -184,9 +184,7 @@ impl LockRequest {
             {
                 Some(Unlocked::Unavailable)
             }
-            RejectReason::Key(error)
-                if error.kind() == KeyErrorKind::Missing && self.config.on_bad_key == OnBadKey::Allow =>
-            {
+            RejectReason::Key(KeyError::Missing(_)) if self.config.on_bad_key == OnBadKey::Allow => {
                 Some(Unlocked::NoKey)
             }
             _ => None,
@@ -222,10 +220,10 @@ impl LockRequest {
             RejectReason::Misconfigured(error) => {
                 self.log_mistake("the options", &format_args!("{error:#}"), extensions);
             }
-            RejectReason::Key(error) if error.kind() == KeyErrorKind::Misconfigured => {
+            RejectReason::Key(error @ KeyError::Misconfigured(_)) => {
                 self.log_mistake("the key", error, extensions);
             }
-            RejectReason::Key(error) if error.kind() == KeyErrorKind::NoRoute => {
+            RejectReason::Key(KeyError::NoRoute) => {
                 if log.mistakes.is_new("no route", None) {
                     tracing::warn!(
                         lock.outcome = outcome,

@@ -1,7 +1,7 @@
 //! The client's key, from the header `Idempotency-Key`, and the fingerprint that distinguishes a retry from a different
 //! request.
 
-use crate::key::{KeyError, KeyErrorKind};
+use crate::key::KeyError;
 use http::{HeaderName, Uri, request::Parts};
 use lock_core::__private::escape_part;
 use sha2::{Digest, Sha256};
@@ -90,9 +90,9 @@ fn shortened(key: String) -> String {
 
 /// Converts the error for a missing scope into one that is never passed through.
 pub(super) fn required(error: KeyError) -> KeyError {
-    match error.kind() {
-        KeyErrorKind::Missing => KeyError::bad_request(error.detail().to_owned()),
-        _ => error,
+    match error {
+        KeyError::Missing(detail) => KeyError::BadRequest(detail),
+        other => other,
     }
 }
 
@@ -123,12 +123,12 @@ mod tests {
     use super::*;
     use http::Request;
 
-    fn of(values: &[&str]) -> Result<String, KeyErrorKind> {
+    fn of(values: &[&str]) -> Result<String, KeyError> {
         let mut request = Request::post("/");
         for value in values {
             request = request.header(HEADER, *value);
         }
-        read_key(&request.body(()).unwrap().into_parts().0).map_err(|error| error.kind())
+        read_key(&request.body(()).unwrap().into_parts().0)
     }
 
     #[test]
@@ -140,14 +140,14 @@ mod tests {
 
     #[test]
     fn keys_are_present_once_and_bounded() {
-        assert_eq!(of(&[]), Err(KeyErrorKind::Missing));
+        assert!(matches!(of(&[]), Err(KeyError::Missing(_))));
         assert_eq!(of(&[&"k".repeat(255)]).map(|key| key.len()), Ok(255));
         let too_long = "k".repeat(256);
         for bad in [&["", "a"] as &[&str], &["a", "a"], &[""], &["\"\""], &[&too_long], &["ä"]] {
-            assert_eq!(of(bad), Err(KeyErrorKind::BadRequest), "{bad:?}");
+            assert!(matches!(of(bad), Err(KeyError::BadRequest(_))), "{bad:?}");
         }
         for bad in ["\"", "\"a", "\"a\";b", "\"a\"\"", r#""\a""#, r#""\""#] {
-            assert_eq!(of(&[bad]), Err(KeyErrorKind::BadRequest), "{bad:?}");
+            assert!(matches!(of(&[bad]), Err(KeyError::BadRequest(_))), "{bad:?}");
         }
     }
 }

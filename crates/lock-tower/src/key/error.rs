@@ -1,7 +1,7 @@
 //! Errors in key rules, detected when the layer is built, and in the keys of individual requests.
 
 use lock_core::NameError;
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, error::Error, fmt};
 
 /// An error in a key template or in a key's parts, detected when the layer is built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,29 +96,23 @@ impl From<std::convert::Infallible> for InvalidKey {
     }
 }
 
-/// The error returned if a request's key cannot be determined.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the lock key could not be determined: {detail}")]
-pub struct KeyError {
-    kind: KeyErrorKind,
-    detail: Cow<'static, str>,
-}
-
-/// The kind of a [`KeyError`], which determines who can fix it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The reason why a request's key cannot be determined. The variant tells who can fix it.
+///
+/// Its text describes the problem.
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum KeyErrorKind {
+pub enum KeyError {
     /// The client omitted part of the key. The request is rejected with 400, unless
-    /// [`OnBadKey::Allow`](crate::OnBadKey::Allow) passes it through.
-    Missing,
+    /// [`on_bad_key`](crate::LockLayer::on_bad_key) passes it through. The text is shown to the client.
+    Missing(Cow<'static, str>),
     /// A part of the key is malformed, ambiguous or too long; the client can fix it. The request is rejected with
-    /// 400.
-    BadRequest,
+    /// 400. The text is shown to the client.
+    BadRequest(Cow<'static, str>),
     /// The layer is in the wrong place, or another layer is missing; the programmer can fix it. The
-    /// request is rejected with 500.
-    Misconfigured,
-    /// The source of the key did not respond. The request is rejected with 503.
-    Unavailable,
+    /// request is rejected with 500. The text is logged and not shown to the client.
+    Misconfigured(Cow<'static, str>),
+    /// The source of the key did not respond. The request is rejected with 503. The text is not shown to the client.
+    Unavailable(Cow<'static, str>),
     /// The request matched no route of the router that the layer is around, so it has no path parameters. The request is
     /// rejected with 404.
     NoRoute,
@@ -128,47 +122,45 @@ impl KeyError {
     /// Creates an error for a part of the key that the client omitted. `detail` is shown to the
     /// client.
     pub fn missing(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(KeyErrorKind::Missing, detail)
+        Self::Missing(detail.into())
     }
 
     /// Creates an error for a malformed part of the key that the client can fix. `detail` is shown to the client.
     pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(KeyErrorKind::BadRequest, detail)
+        Self::BadRequest(detail.into())
     }
 
     /// Creates an error that the programmer must fix. `detail` is logged and not shown to the client.
     pub fn misconfigured(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(KeyErrorKind::Misconfigured, detail)
+        Self::Misconfigured(detail.into())
     }
 
     /// Creates an error for a key source that did not respond. `detail` is logged and not shown to
     /// the client.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(KeyErrorKind::Unavailable, detail)
-    }
-
-    fn new(kind: KeyErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, detail: detail.into() }
-    }
-
-    /// Creates an error for a request without a route.
-    #[cfg(feature = "axum")]
-    pub(crate) fn no_route() -> Self {
-        Self::new(KeyErrorKind::NoRoute, "nothing is at this path")
-    }
-
-    /// Returns the kind of the error.
-    #[must_use]
-    pub fn kind(&self) -> KeyErrorKind {
-        self.kind
+        Self::Unavailable(detail.into())
     }
 
     /// Returns the description of the problem.
     #[must_use]
     pub fn detail(&self) -> &str {
-        &self.detail
+        match self {
+            Self::Missing(detail)
+            | Self::BadRequest(detail)
+            | Self::Misconfigured(detail)
+            | Self::Unavailable(detail) => detail,
+            Self::NoRoute => "nothing is at this path",
+        }
     }
 }
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the lock key could not be determined: {}", self.detail())
+    }
+}
+
+impl Error for KeyError {}
 
 /// The fixed parts of a key are checked when the layer is built or the `LockKey` derive is compiled,
 /// so the error is in a value from the client.

@@ -6,7 +6,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-pub use error::{InvalidKey, KeyError, KeyErrorKind};
+pub use error::{InvalidKey, KeyError};
 pub use parts::KeyParts;
 
 use crate::buffer::{BufferRequestLayer, BufferedBody};
@@ -296,7 +296,7 @@ fn without_route(pieces: &[Piece], parts: &Parts) -> Option<KeyError> {
     // A router inserts the URI before it looks for the route, so a layer outside of all routers sees neither.
     let in_router = parts.extensions.get::<OriginalUri>().is_some();
     let unmatched = in_router && parts.extensions.get::<MatchedPath>().is_none();
-    (reads_path && unmatched).then(KeyError::no_route)
+    (reads_path && unmatched).then_some(KeyError::NoRoute)
 }
 
 #[cfg(not(feature = "axum"))]

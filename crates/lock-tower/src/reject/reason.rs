@@ -1,6 +1,6 @@
 //! The reasons of rejections, with their statuses, problem types (RFC 9457) and texts.
 
-use crate::key::{KeyError, KeyErrorKind};
+use crate::key::KeyError;
 use http::StatusCode;
 use lock_core::{LockError, LockErrorKind, LostReason, set::SetError};
 use std::{error::Error, fmt, time::Duration};
@@ -80,15 +80,14 @@ impl RejectReason {
             | Self::Lost(_)
             | Self::LostBeforeWork(_)
             | Self::RecordsUnavailable
-            | Self::ShutDown => StatusCode::SERVICE_UNAVAILABLE,
+            | Self::ShutDown
+            | Self::Key(KeyError::Unavailable(_)) => StatusCode::SERVICE_UNAVAILABLE,
             Self::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Key(error) => match error.kind() {
-                KeyErrorKind::Missing | KeyErrorKind::BadRequest => StatusCode::BAD_REQUEST,
-                KeyErrorKind::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
-                KeyErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-                KeyErrorKind::NoRoute => StatusCode::NOT_FOUND,
-            },
-            Self::Misconfigured(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Key(KeyError::Missing(_) | KeyError::BadRequest(_)) => StatusCode::BAD_REQUEST,
+            Self::Key(KeyError::NoRoute) => StatusCode::NOT_FOUND,
+            Self::Key(KeyError::Misconfigured(_)) | Self::Misconfigured(_) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         }
     }
 
@@ -101,15 +100,11 @@ impl RejectReason {
             | Self::Unavailable(_)
             | Self::RecordsUnavailable
             | Self::LostBeforeWork(_)
-            | Self::ShutDown => UNAVAILABLE,
-            Self::KeyReused => INVALID_ARGUMENT,
-            Self::Key(error) => match error.kind() {
-                KeyErrorKind::Missing | KeyErrorKind::BadRequest => INVALID_ARGUMENT,
-                KeyErrorKind::Misconfigured => INTERNAL,
-                KeyErrorKind::Unavailable => UNAVAILABLE,
-                KeyErrorKind::NoRoute => UNIMPLEMENTED,
-            },
-            Self::Misconfigured(_) => INTERNAL,
+            | Self::ShutDown
+            | Self::Key(KeyError::Unavailable(_)) => UNAVAILABLE,
+            Self::KeyReused | Self::Key(KeyError::Missing(_) | KeyError::BadRequest(_)) => INVALID_ARGUMENT,
+            Self::Key(KeyError::NoRoute) => UNIMPLEMENTED,
+            Self::Key(KeyError::Misconfigured(_)) | Self::Misconfigured(_) => INTERNAL,
         }
     }
 
@@ -129,13 +124,10 @@ impl RejectReason {
             Self::Lost(_) => ProblemType::LOST,
             Self::LostBeforeWork(_) => ProblemType::LOST_BEFORE_WORK,
             Self::ShutDown => ProblemType::SHUT_DOWN,
-            Self::Key(error) => match error.kind() {
-                KeyErrorKind::Missing | KeyErrorKind::BadRequest => ProblemType::BAD_KEY,
-                KeyErrorKind::Misconfigured => ProblemType::MISCONFIGURED,
-                KeyErrorKind::Unavailable => ProblemType::KEY_UNAVAILABLE,
-                KeyErrorKind::NoRoute => ProblemType::NO_ROUTE,
-            },
-            Self::Misconfigured(_) => ProblemType::MISCONFIGURED,
+            Self::Key(KeyError::Missing(_) | KeyError::BadRequest(_)) => ProblemType::BAD_KEY,
+            Self::Key(KeyError::Unavailable(_)) => ProblemType::KEY_UNAVAILABLE,
+            Self::Key(KeyError::NoRoute) => ProblemType::NO_ROUTE,
+            Self::Key(KeyError::Misconfigured(_)) | Self::Misconfigured(_) => ProblemType::MISCONFIGURED,
             Self::KeyReused => ProblemType::KEY_REUSED,
             Self::RecordsUnavailable => ProblemType::RECORDS_UNAVAILABLE,
         }
@@ -164,12 +156,11 @@ impl RejectReason {
             }
             Self::LostBeforeWork(_) => "the lock was lost before the work began: this request did nothing",
             Self::ShutDown => "the server is shutting down",
-            Self::Key(error) => match error.kind() {
-                KeyErrorKind::Missing | KeyErrorKind::BadRequest | KeyErrorKind::NoRoute => error.detail(),
-                KeyErrorKind::Misconfigured => "the server is misconfigured",
-                KeyErrorKind::Unavailable => "the lock key could not be determined",
-            },
-            Self::Misconfigured(_) => "the server is misconfigured",
+            Self::Key(error @ (KeyError::Missing(_) | KeyError::BadRequest(_) | KeyError::NoRoute)) => {
+                error.detail()
+            }
+            Self::Key(KeyError::Unavailable(_)) => "the lock key could not be determined",
+            Self::Key(KeyError::Misconfigured(_)) | Self::Misconfigured(_) => "the server is misconfigured",
             Self::KeyReused => "this idempotency key was used for another request: send a new key",
             Self::RecordsUnavailable => "the idempotency records are not available",
         }

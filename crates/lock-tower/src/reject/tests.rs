@@ -52,8 +52,7 @@ fn problem_types_and_titles_are_stable() {
         (RejectReason::Key(KeyError::unavailable("")), "key_unavailable", "Lock key could not be determined"),
         (RejectReason::Key(KeyError::misconfigured("")), "misconfigured", "Server is misconfigured"),
         (RejectReason::Misconfigured(lock_error()), "misconfigured", "Server is misconfigured"),
-        #[cfg(feature = "axum")]
-        (RejectReason::Key(KeyError::no_route()), "no_route", "No route"),
+        (RejectReason::Key(KeyError::NoRoute), "no_route", "No route"),
         (RejectReason::KeyReused, "key_reused", "Idempotency key was used for another request"),
         (
             RejectReason::LostBeforeWork(lock_core::LostReason::MaxHold),
