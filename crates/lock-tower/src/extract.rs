@@ -30,8 +30,8 @@ use std::{future::Future, ops::Deref};
 /// | --- | --- |
 /// | [`LockHandle`], the default | a key of one name |
 /// | [`LockSetHandle`](crate::LockSetHandle) | a key of several names |
-/// | `Option` of either | requests that may run without a lock, because of the layer's filter or as [`Unlocked`](crate::Unlocked) |
-/// | [`LockStatus`] | one name, several, or [`Unlocked`](crate::Unlocked), but not requests that the filter lets pass |
+/// | `Option` of either | requests that may run without a lock, because of the layer's filter or as [`Unlocked`](LockStatus::Unlocked) |
+/// | [`LockStatus`] | one name, several, or [`Unlocked`](LockStatus::Unlocked), but not requests that the filter lets pass |
 ///
 /// A missing layer, a handle for the wrong number of names, a second lock in one request, and a
 /// [`LockHandle`] extracted before the lock is acquired are server errors (500), with an

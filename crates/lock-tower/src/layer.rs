@@ -9,7 +9,7 @@ use crate::{
     in_handler::LockSlot,
     key::{BodyKey, InvalidKey, KeyError, KeyTemplate},
     observer::LayerObserver,
-    policy::{OnBadKey, OnLost, OnUnavailable, ReleaseOn},
+    policy::{OnLost, ReleaseOn, WithoutLock},
     reject::{BoxError, Rejection, boxed},
     service::LockService,
 };
@@ -508,33 +508,41 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| config.on_lost = then)
     }
 
-    /// Sets the policy for requests that arrive while the store is not responding.
+    /// Sets the policy for requests that arrive while the store is not responding. They are rejected by default.
+    ///
+    /// It applies only to outages. Error replies from the store, for example because of missing
+    /// permissions or a key with the wrong type, never bypass the lock. Such errors persist, and
+    /// requests would run without locks indefinitely.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
     /// # use lock_tower::LockLayer;
     /// # let locks = LockFactory::new(MemoryBackend::new());
-    /// use lock_tower::OnUnavailable;
+    /// use lock_tower::WithoutLock;
     ///
-    /// let layer = LockLayer::new(locks).key("report").on_unavailable(OnUnavailable::Allow);
+    /// let layer = LockLayer::new(locks).key("report").on_unavailable(WithoutLock::PassThrough);
     /// ```
-    pub fn on_unavailable(self, then: OnUnavailable) -> Self {
+    pub fn on_unavailable(self, then: WithoutLock) -> Self {
         self.with(|config| config.on_unavailable = then)
     }
 
-    /// Sets the policy for requests that lack the client's part of the key. A key that is malformed, or missing
-    /// because the server is misconfigured, is always rejected.
+    /// Sets the policy for requests that lack the client's part of the key: the header or the parameter is
+    /// missing, or the key function returns [`KeyError::Missing`]. They are rejected by default.
+    ///
+    /// A part that is empty, repeated or too long is always rejected. Otherwise a handler could still
+    /// read a value from it, and clients could choose to run without the lock. A key that is missing because the server
+    /// is misconfigured is always rejected too.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
     /// # use lock_tower::LockLayer;
     /// # let locks = LockFactory::new(MemoryBackend::new());
-    /// use lock_tower::{KeyTemplate, OnBadKey};
+    /// use lock_tower::{KeyTemplate, WithoutLock};
     ///
     /// let key = KeyTemplate::of("account").header("x-account");
-    /// let layer = LockLayer::new(locks).key(key).on_bad_key(OnBadKey::Allow);
+    /// let layer = LockLayer::new(locks).key(key).on_bad_key(WithoutLock::PassThrough);
     /// ```
-    pub fn on_bad_key(self, then: OnBadKey) -> Self {
+    pub fn on_bad_key(self, then: WithoutLock) -> Self {
         self.with(|config| config.on_bad_key = then)
     }
 
@@ -683,7 +691,8 @@ impl<K, D> LockLayer<K, D> {
         self.with(|config| {
             config.mode = Mode::Enforce;
             config.calls_handler = CallsHandler::AfterBegin;
-            config.on_unavailable = OnUnavailable::Reject;
+            config.on_unavailable = WithoutLock::Reject;
+            config.on_bad_key = WithoutLock::Reject;
             config.on_lost = OnLost::Stop;
             config.release_on = ReleaseOn::Head;
             config.timeout_status = StatusCode::CONFLICT;

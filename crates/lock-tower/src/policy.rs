@@ -38,34 +38,23 @@ pub enum OnLost {
     Signal,
 }
 
-/// The policy for requests that arrive while the store is not responding.
-///
-/// It applies only to outages. Error replies from the store, for example because of missing
-/// permissions or a key with the wrong type, never bypass the lock. Such errors persist, and
-/// requests would run without locks indefinitely.
+/// The handling of a request that does not get its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
-pub enum OnUnavailable {
-    /// Rejects the requests (fail closed).
+pub enum WithoutLock {
+    /// The layer responds with a [`Rejection`](crate::Rejection) (fail closed).
     #[default]
     Reject,
-    /// Passes the requests through without the lock (fail open). The handler receives
-    /// [`Unlocked::Unavailable`](crate::Unlocked::Unavailable).
-    Allow,
+    /// The handler is called without the lock (fail open), and receives [`LockStatus::Unlocked`](crate::LockStatus::Unlocked).
+    PassThrough,
 }
 
-/// The policy for requests that lack the client's part of the key: the header or the parameter is
-/// missing, or the key function returns [`KeyError::missing`](crate::KeyError::missing).
-///
-/// A part that is empty, repeated or too long is always rejected. Otherwise a handler could still
-/// read a value from it, and clients could choose to run without the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum OnBadKey {
-    /// Rejects the requests.
-    #[default]
-    Reject,
-    /// Passes the requests through without a lock. The handler receives
-    /// [`Unlocked::NoKey`](crate::Unlocked::NoKey).
-    Allow,
+impl WithoutLock {
+    /// Returns the value for metrics and log fields.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Reject => "rejected",
+            Self::PassThrough => "passed_through",
+        }
+    }
 }

@@ -3,10 +3,10 @@
 use crate::{
     config::{CallsHandler, Config, Mode},
     detach::{DetachedTasks, KeepLock, TaskSlot},
-    handle::{Acquire, Held, RequestGuard, Unlocked},
+    handle::{Acquire, Held, RequestGuard},
     key::KeyError,
-    observer::{Disposition, IdempotencyOutcome, LayerEvent, Observers, elapsed},
-    policy::{OnBadKey, OnUnavailable},
+    observer::{IdempotencyOutcome, LayerEvent, Observers, elapsed},
+    policy::WithoutLock,
     reject::{RejectReason, Rejection, RejectionBody},
 };
 use http::{Extensions, Method, Response, request::Parts};
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 /// The outcome of a request that does not acquire its lock.
 pub(crate) enum Fallback {
-    PassThrough(Unlocked),
+    PassThrough(RejectReason),
     Reject(Response<RejectionBody>),
 }
 
@@ -149,18 +149,15 @@ impl LockRequest {
     /// Decides how to proceed without the lock, and notifies the observers. The route in
     /// `extensions` is logged if the key is misconfigured.
     pub(crate) fn without_lock(&mut self, reason: RejectReason, extensions: Option<&Extensions>) -> Fallback {
-        let passes = self.passes_through(&reason).map(|unlocked| (unlocked, self.take_task_slot()));
-        let (reason, unlocked) = match passes {
-            Some((unlocked, Ok(()))) => (reason, Some(unlocked)),
-            Some((_, Err(full))) => (full, None),
-            None => (reason, None),
+        let (reason, disposition) = match self.disposition(&reason) {
+            WithoutLock::Reject => (reason, WithoutLock::Reject),
+            WithoutLock::PassThrough => match self.take_task_slot() {
+                Ok(()) => (reason, WithoutLock::PassThrough),
+                Err(full) => (full, WithoutLock::Reject),
+            },
         };
         self.leave_queue();
         self.undecided = false;
-        let disposition = match unlocked {
-            Some(_) => Disposition::PassedThrough,
-            None => Disposition::Rejected,
-        };
         let waited = elapsed(self.arrived);
         self.observers.notify(|route| LayerEvent::NotAcquired {
             route,
@@ -169,25 +166,20 @@ impl LockRequest {
             disposition,
         });
         self.log(&reason, disposition, extensions);
-        match unlocked {
-            Some(unlocked) => Fallback::PassThrough(unlocked),
-            None => Fallback::Reject(self.reject(reason)),
+        match disposition {
+            WithoutLock::PassThrough => Fallback::PassThrough(reason),
+            WithoutLock::Reject => Fallback::Reject(self.reject(reason)),
         }
     }
 
-    fn passes_through(&self, reason: &RejectReason) -> Option<Unlocked> {
+    fn disposition(&self, reason: &RejectReason) -> WithoutLock {
         match reason {
-            _ if self.config.mode == Mode::Shadow => Some(Unlocked::Shadow(reason.clone())),
-            RejectReason::Unavailable(error)
-                if error.kind() == LockErrorKind::Unavailable
-                    && self.config.on_unavailable == OnUnavailable::Allow =>
-            {
-                Some(Unlocked::Unavailable)
+            _ if self.config.mode == Mode::Shadow => WithoutLock::PassThrough,
+            RejectReason::Unavailable(error) if error.kind() == LockErrorKind::Unavailable => {
+                self.config.on_unavailable
             }
-            RejectReason::Key(KeyError::Missing(_)) if self.config.on_bad_key == OnBadKey::Allow => {
-                Some(Unlocked::NoKey)
-            }
-            _ => None,
+            RejectReason::Key(KeyError::Missing(_)) => self.config.on_bad_key,
+            _ => WithoutLock::Reject,
         }
     }
 
@@ -214,8 +206,9 @@ impl LockRequest {
 
     /// Logs the reason, with bounds that do not contain the number of requests: a mistake once for its route, an
     /// outage once in ten seconds. Timeouts and full queues are normal under load.
-    fn log(&self, reason: &RejectReason, disposition: Disposition, extensions: Option<&Extensions>) {
-        let (outcome, log) = (reason.as_str(), &self.config.log);
+    fn log(&self, reason: &RejectReason, disposition: WithoutLock, extensions: Option<&Extensions>) {
+        let (outcome, disposition) = (reason.as_str(), disposition.as_str());
+        let log = &self.config.log;
         match reason {
             RejectReason::Misconfigured(error) => {
                 self.log_mistake("the options", &format_args!("{error:#}"), extensions);
@@ -236,14 +229,14 @@ impl LockRequest {
                 let error = format_args!("{error:#}");
                 match log.unavailable.due() {
                     Some(left_out) => {
-                        tracing::warn!(lock.outcome = outcome, ?disposition, %error, left_out, "lock not acquired");
+                        tracing::warn!(lock.outcome = outcome, disposition, %error, left_out, "lock not acquired");
                     }
                     None => {
-                        tracing::debug!(lock.outcome = outcome, ?disposition, %error, "lock not acquired")
+                        tracing::debug!(lock.outcome = outcome, disposition, %error, "lock not acquired")
                     }
                 }
             }
-            _ => tracing::debug!(lock.outcome = outcome, ?disposition, "lock not acquired"),
+            _ => tracing::debug!(lock.outcome = outcome, disposition, "lock not acquired"),
         }
     }
 

@@ -15,7 +15,7 @@ pub enum LockMissing {
          requests pass"
     )]
     NoLayer,
-    /// The layer passed the request through without its lock; see [`Unlocked`](crate::Unlocked).
+    /// The layer passed the request through without its lock; see [`Unlocked`](LockStatus::Unlocked).
     #[error(
         "this request was passed through without its lock: extract `Option<LockHandle>` or `LockStatus` to handle that case"
     )]

@@ -27,8 +27,10 @@ pub enum LockStatus {
     /// The request has all of its locks, from a layer with several
     /// [`keys`](crate::LockLayer::keys).
     HeldSet(LockSetHandle),
-    /// The layer passed the request through without its lock.
-    Unlocked(Unlocked),
+    /// The layer passed the request through without its lock, for this reason: because of its policy
+    /// [`on_unavailable`](crate::LockLayer::on_unavailable) or [`on_bad_key`](crate::LockLayer::on_bad_key), or because it
+    /// runs in [`shadow`](crate::LockLayer::shadow) mode.
+    Unlocked(RejectReason),
 }
 
 impl LockStatus {
@@ -59,27 +61,12 @@ impl LockStatus {
 
     /// Returns the reason why the request has no lock, if it has none.
     #[must_use]
-    pub fn unlocked(&self) -> Option<&Unlocked> {
+    pub fn unlocked(&self) -> Option<&RejectReason> {
         match self {
             Self::Held(_) | Self::HeldSet(_) => None,
-            Self::Unlocked(unlocked) => Some(unlocked),
+            Self::Unlocked(reason) => Some(reason),
         }
     }
-}
-
-/// The reason why a handler is called without the lock.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Unlocked {
-    /// The store is not responding, and the layer's policy is
-    /// [`OnUnavailable::Allow`](crate::OnUnavailable::Allow).
-    Unavailable,
-    /// The client's part of the key is missing, and the layer's policy is
-    /// [`OnBadKey::Allow`](crate::OnBadKey::Allow).
-    NoKey,
-    /// The request would have been rejected for this reason, but the layer runs in
-    /// [`shadow`](crate::LockLayer::shadow) mode.
-    Shadow(RejectReason),
 }
 
 /// A handler's view of its request's lock: a [`Hold`] that can be released early.
@@ -87,7 +74,7 @@ pub enum Unlocked {
 /// With axum, it is an extractor. Otherwise, it is in the request's extensions, as
 /// [`LockStatus`]: `request.extensions().get::<LockStatus>()`.
 ///
-/// | as an extractor | held | passed through ([`Unlocked`]) | needs no lock, or there is no layer |
+/// | as an extractor | held | passed through ([`Unlocked`](LockStatus::Unlocked)) | needs no lock, or there is no layer |
 /// | --- | --- | --- | --- |
 /// | `LockHandle` | the handle | 503 | 500, with an explanation in the log |
 /// | `Option<LockHandle>` | `Some` | `None` | `None` |

@@ -11,7 +11,7 @@ use crate::{
     detach::DetachedTasks,
     key::{KeyError, KeyParts, KeyTemplate},
     layer::LockLayer,
-    policy::OnBadKey,
+    policy::WithoutLock,
     service::LockService,
 };
 use http::{HeaderName, request::Parts};
@@ -81,13 +81,13 @@ impl IdempotencyLayer {
             store_timeout: DEFAULT_STORE_TIMEOUT,
             log: Arc::default(),
         };
-        let lock = lock.for_idempotency().on_bad_key(OnBadKey::Reject).key(key);
+        let lock = lock.for_idempotency().key(key);
         Self { lock, buffer: BufferRequestLayer::new(), terms }
     }
 
     /// Passes requests without a key through, without a lock or a record. A malformed key is still rejected with 400.
     pub fn optional(self) -> Self {
-        Self { lock: self.lock.on_bad_key(OnBadKey::Allow), ..self }
+        Self { lock: self.lock.on_bad_key(WithoutLock::PassThrough), ..self }
     }
 
     /// Sets the time after which a key can be used for another request, counted from the start of

@@ -181,8 +181,8 @@ impl Claim {
     ) -> Decision {
         self.progress = Progress::Settled;
         match lock.without_lock(reason, None) {
-            Fallback::PassThrough(unlocked) => {
-                Decision::GoOn(self.settle(LockStatus::Unlocked(unlocked), None, lock, reply))
+            Fallback::PassThrough(reason) => {
+                Decision::GoOn(self.settle(LockStatus::Unlocked(reason), None, lock, reply))
             }
             Fallback::Reject(response) => Decision::Reject(response),
         }

@@ -22,7 +22,7 @@ pub(crate) use dispatch::{ObserverList, Observers, elapsed};
 #[cfg(feature = "otel")]
 pub use otel::OtelLayerObserver;
 
-use crate::reject::RejectReason;
+use crate::{policy::WithoutLock, reject::RejectReason};
 use lock_core::LostReason;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
@@ -85,7 +85,7 @@ pub enum LayerEvent<'a> {
         /// The time since the request arrived, or since its handler requested the lock.
         waited: Duration,
         /// The handling of the request without its lock.
-        disposition: Disposition,
+        disposition: WithoutLock,
     },
     /// The request was dropped before the outcome was known: its client disconnected, or a timeout
     /// outside the layer expired.
@@ -132,18 +132,6 @@ impl<'a> LayerEvent<'a> {
             | Self::Ended { route, .. } => *route,
         }
     }
-}
-
-/// The handling of a request that does not acquire its lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Disposition {
-    /// The layer responds with a [`Rejection`](crate::Rejection).
-    Rejected,
-    /// The handler is called without the lock: the layer allows it
-    /// ([`OnUnavailable::Allow`](crate::OnUnavailable::Allow), [`OnBadKey::Allow`](crate::OnBadKey::Allow)),
-    /// or runs in [`shadow`](crate::LockLayer::shadow) mode.
-    PassedThrough,
 }
 
 /// The outcome of a request with an idempotency key.

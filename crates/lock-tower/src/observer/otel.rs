@@ -1,6 +1,6 @@
 //! This crate's metrics as OpenTelemetry instruments.
 
-use super::{Disposition, LayerEvent, LayerObserver};
+use super::{LayerEvent, LayerObserver};
 use lock_core::__private::Instruments;
 use opentelemetry::{
     KeyValue,
@@ -83,11 +83,7 @@ impl LayerObserver for OtelLayerObserver {
         match *event {
             LayerEvent::Acquired { waited, .. } => decided("acquired", "served", waited),
             LayerEvent::NotAcquired { reason, waited, disposition, .. } => {
-                let disposition = match disposition {
-                    Disposition::Rejected => "rejected",
-                    Disposition::PassedThrough => "passed_through",
-                };
-                decided(reason.as_str(), disposition, waited);
+                decided(reason.as_str(), disposition.as_str(), waited);
             }
             LayerEvent::Cancelled { waited, .. } => decided("cancelled", "none", waited),
             LayerEvent::Lost { .. } => self.lost.add(1, &with(&[])),

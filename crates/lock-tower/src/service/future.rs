@@ -143,7 +143,7 @@ where
     fn without_lock(&mut self, reason: RejectReason) {
         let extensions = self.call.as_ref().map(|call| &call.parts.extensions);
         match self.lock.without_lock(reason, extensions) {
-            Fallback::PassThrough(unlocked) => self.run(LockStatus::Unlocked(unlocked), None),
+            Fallback::PassThrough(reason) => self.run(LockStatus::Unlocked(reason), None),
             Fallback::Reject(response) => self.stage.set(Stage::Rejected { response: Some(response) }),
         }
     }

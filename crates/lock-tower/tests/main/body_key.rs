@@ -90,7 +90,7 @@ async fn requests_without_a_key_are_rejected() {
         (json["reason"].as_str(), json["detail"].as_str()),
         (Some("bad_key"), Some("the body has no `sku`"))
     );
-    assert_eq!(recorder.take(), ["no route: bad_key after 0 ms, Rejected"]);
+    assert_eq!(recorder.take(), ["no route: bad_key after 0 ms, Reject"]);
     let text =
         Request::post("/").header("content-type", "text/plain").body(Body::from("{\"sku\":7}")).unwrap();
     assert_eq!(

@@ -8,7 +8,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use lock_core::LostReason;
 use lock_testkit::Op;
-use lock_tower::{DetachedTasks, DrainTimeout, KeyTemplate, LockHandle, LockLayer, LockLost, OnBadKey};
+use lock_tower::{DetachedTasks, DrainTimeout, KeyTemplate, LockHandle, LockLayer, LockLost, WithoutLock};
 use std::{
     convert::Infallible,
     panic::AssertUnwindSafe,
@@ -229,7 +229,7 @@ async fn limit_covers_waiters_and_unlocked_handlers() {
     let key = KeyTemplate::of("t").header("x-id");
     let app = Router::new()
         .route("/", any(async || std::future::pending::<()>().await))
-        .layer(world.layer().key(key).wait(secs(60)).on_bad_key(OnBadKey::Allow).detach(&tasks));
+        .layer(world.layer().key(key).wait(secs(60)).on_bad_key(WithoutLock::PassThrough).detach(&tasks));
     let mut waiting = JoinSet::new();
     for id in ["1", "2"] {
         let (app, request) = (app.clone(), Request::get("/").header("x-id", id));

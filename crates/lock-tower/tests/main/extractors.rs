@@ -5,7 +5,7 @@ use axum::{Router, routing::get as on_get};
 use http::StatusCode;
 use lock_core::{HoldEnd, LockFactory, ReleaseOutcome};
 use lock_testkit::{Fault, Op, ThreadLog};
-use lock_tower::{LockHandle, LockStatus, OnUnavailable, Unlocked};
+use lock_tower::{LockHandle, LockStatus, RejectReason, WithoutLock};
 use tracing::level_filters::LevelFilter;
 
 #[tokio::test(start_paused = true)]
@@ -83,13 +83,13 @@ async fn handle_rejects_an_unlocked_request() {
     world.faulty.always(Op::Acquire, Fault::FailBefore(lock_core::backend::BackendErrorKind::Unavailable));
     let status = |status: LockStatus| async move {
         assert!(status.handle().is_none());
-        format!("{}", matches!(status.unlocked(), Some(Unlocked::Unavailable)))
+        format!("{}", matches!(status.unlocked(), Some(RejectReason::Unavailable(_))))
     };
     let app = Router::new()
         .route("/handle", on_get(|_: LockHandle| async { "never" }))
         .route("/status", on_get(status))
         .route("/option", on_get(|lock: Option<LockHandle>| async move { lock.is_none().to_string() }))
-        .route_layer(world.layer().key("one").on_unavailable(OnUnavailable::Allow));
+        .route_layer(world.layer().key("one").on_unavailable(WithoutLock::PassThrough));
     let json = problem(ask(&app, get("/handle")).await, StatusCode::SERVICE_UNAVAILABLE).await;
     assert_eq!(json["detail"], "the lock service is not available");
     assert_eq!(text(ask(&app, get("/status")).await).await, "true");

@@ -10,7 +10,7 @@ use axum::{
 use http::{Request, StatusCode};
 use lock_core::LockName;
 use lock_testkit::{Op, ThreadLog};
-use lock_tower::{KeyError, KeyTemplate, LockHandle, LockLayer, OnBadKey};
+use lock_tower::{KeyError, KeyTemplate, LockHandle, LockLayer, WithoutLock};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tracing::level_filters::LevelFilter;
 
@@ -201,10 +201,11 @@ async fn allow_covers_missing_but_not_misconfigured_keys() {
         lock.map_or("none".to_owned(), |lock| lock.name().to_string())
     }
     let world = World::new();
-    let layer = world.layer().key(KeyTemplate::of("t").header("x-tenant")).on_bad_key(OnBadKey::Allow);
+    let layer =
+        world.layer().key(KeyTemplate::of("t").header("x-tenant")).on_bad_key(WithoutLock::PassThrough);
     let app = Router::new().route("/", any(with_or_without)).route_layer(layer);
     assert_eq!(text(ask(&app, get("/")).await).await, "none");
-    let layer = stock(&world).on_bad_key(OnBadKey::Allow);
+    let layer = stock(&world).on_bad_key(WithoutLock::PassThrough);
     let app = Router::new().route("/", any(with_or_without)).route_layer(layer);
     assert_rejected(&world, &app, get("/"), StatusCode::INTERNAL_SERVER_ERROR).await;
 }
@@ -213,7 +214,7 @@ async fn allow_covers_missing_but_not_misconfigured_keys() {
 #[tokio::test(start_paused = true)]
 async fn allow_does_not_cover_malformed_keys() {
     let world = World::new();
-    let layer = world.layer().key(KeyTemplate::of("t").query("account")).on_bad_key(OnBadKey::Allow);
+    let layer = world.layer().key(KeyTemplate::of("t").query("account")).on_bad_key(WithoutLock::PassThrough);
     let app = Router::new().route("/", any(async || "without the lock")).route_layer(layer);
     assert_eq!(text(ask(&app, get("/")).await).await, "without the lock");
     for query in ["account=7&account=8", "account=7&accoun%74=8", "account=", &format!("account={:600}", 7)] {

@@ -8,7 +8,7 @@ use axum::{
 use http::StatusCode;
 use lock_core::backend::BackendErrorKind;
 use lock_testkit::{Fault, Op, ThreadLog};
-use lock_tower::{KeyError, KeyTemplate, LockHandle, LockSlot, OnUnavailable};
+use lock_tower::{KeyError, KeyTemplate, LockHandle, LockSlot, WithoutLock};
 use tracing::level_filters::LevelFilter;
 
 /// Sends many requests, and returns the lines of this crate.
@@ -56,8 +56,8 @@ async fn outage_is_logged_once_in_ten_seconds() {
     let layer = || world.layer().key("one");
     let app = Router::new()
         .route("/closed", on_get(handler).route_layer(layer()))
-        .route("/open", on_get(async || {}).route_layer(layer().on_unavailable(OnUnavailable::Allow)))
-        .route("/lines/open", on_get(handler).route_layer(layer().on_unavailable(OnUnavailable::Allow)));
+        .route("/open", on_get(async || {}).route_layer(layer().on_unavailable(WithoutLock::PassThrough)))
+        .route("/lines/open", on_get(handler).route_layer(layer().on_unavailable(WithoutLock::PassThrough)));
     // The acquires wait for the store, so that some lines are due.
     let began = tokio::time::Instant::now();
     let lines = lines_of(app.clone(), "/closed", StatusCode::SERVICE_UNAVAILABLE).await;

@@ -3,7 +3,7 @@
 use crate::support::{World, ask, get, millis, secs, text};
 use axum::{Router, routing::any};
 use lock_testkit::{Fault, Op};
-use lock_tower::{KeyTemplate, LockLayer, OnUnavailable, observer::OtelLayerObserver};
+use lock_tower::{KeyTemplate, LockLayer, WithoutLock, observer::OtelLayerObserver};
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{
     InMemoryMetricExporter, PeriodicReader, SdkMeterProvider,
@@ -69,7 +69,7 @@ async fn metrics_contain_the_route_and_no_key() {
     ask(&app(layer().max_hold(secs(1))), get("/hangs/4711")).await;
     world.faulty.always(Op::Acquire, Fault::Hang);
     quick(layer()).await;
-    quick(layer().on_unavailable(OnUnavailable::Allow)).await;
+    quick(layer().on_unavailable(WithoutLock::PassThrough)).await;
     world.faulty.heal();
 
     let lines = exported(&provider, &exporter);

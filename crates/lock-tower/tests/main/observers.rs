@@ -31,7 +31,7 @@ async fn events_contain_the_route_template() {
         "/shops/{shop}/items/{id}: ended after 0 ms",
         "orders: acquired",
         "orders: ended after 0 ms",
-        "orders: timeout after 1000 ms, Rejected",
+        "orders: timeout after 1000 ms, Reject",
     ];
     assert_eq!(events, expected);
 }

@@ -6,8 +6,7 @@ use http::StatusCode;
 use lock_core::{Limits, LockFactory, LockOptions, LostReason, MemoryBackend, backend::BackendErrorKind};
 use lock_testkit::{Fault, Op};
 use lock_tower::{
-    DetachedTasks, KeyHash, KeyTemplate, LockHandle, LockLayer, OnLost, OnUnavailable, RejectReason,
-    Rejection,
+    DetachedTasks, KeyHash, KeyTemplate, LockHandle, LockLayer, OnLost, RejectReason, Rejection, WithoutLock,
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -116,7 +115,7 @@ async fn unavailable_store_is_503_or_allowed() {
         assert_rejected(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
         assert_rejected(&app(layer(&world).fail_fast()), StatusCode::SERVICE_UNAVAILABLE, "backend_error")
             .await;
-        let open = app(layer(&world).on_unavailable(OnUnavailable::Allow));
+        let open = app(layer(&world).on_unavailable(WithoutLock::PassThrough));
         assert_eq!(text(ask(&open, get("/1")).await).await, "served");
     }
 }
@@ -127,7 +126,7 @@ async fn unavailable_store_allows_every_waiter() {
     for fault in [Fault::FailBefore(BackendErrorKind::Unavailable), Fault::Hang] {
         let world = World::new();
         world.faulty.always(Op::Acquire, fault);
-        let open = app(layer(&world).on_unavailable(OnUnavailable::Allow));
+        let open = app(layer(&world).on_unavailable(WithoutLock::PassThrough));
         let (first, second) = tokio::join!(ask(&open, get("/1")), ask(&open, get("/1")));
         assert_eq!((text(first).await.as_str(), text(second).await.as_str()), ("served", "served"));
     }
@@ -139,7 +138,7 @@ async fn store_error_is_503_and_never_allowed() {
     for refused in [BackendErrorKind::Denied, BackendErrorKind::WrongType] {
         world.faulty.always(Op::Acquire, Fault::Refuse(refused));
         assert_rejected(&app(layer(&world)), StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
-        let open = app(layer(&world).on_unavailable(OnUnavailable::Allow));
+        let open = app(layer(&world).on_unavailable(WithoutLock::PassThrough));
         assert_rejected(&open, StatusCode::SERVICE_UNAVAILABLE, "backend_error").await;
     }
 }
@@ -148,7 +147,7 @@ async fn store_error_is_503_and_never_allowed() {
 async fn held_lock_is_never_allowed() {
     let world = World::new();
     let _other = held_by_another(&world).await;
-    let open = app(layer(&world).on_unavailable(OnUnavailable::Allow));
+    let open = app(layer(&world).on_unavailable(WithoutLock::PassThrough));
     assert_rejected(&open, StatusCode::SERVICE_UNAVAILABLE, "timeout").await;
 }
 

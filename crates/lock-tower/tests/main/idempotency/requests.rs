@@ -184,7 +184,7 @@ async fn requests_outside_the_filter_pass_without_a_record() {
 async fn lock_is_never_bypassed() {
     let site = Site::new();
     let lock =
-        site.lock_of(site.world.locks.clone()).shadow().on_unavailable(lock_tower::OnUnavailable::Allow);
+        site.lock_of(site.world.locks.clone()).shadow().on_unavailable(lock_tower::WithoutLock::PassThrough);
     let app: Router = site.app(IdempotencyLayer::unscoped(lock, site.store.clone()), paid);
     site.world.faulty.always(lock_testkit::Op::Acquire, lock_testkit::Fault::Hang);
     problem(ask(&app, pay("k", "7 EUR")).await, StatusCode::SERVICE_UNAVAILABLE).await;

@@ -10,7 +10,9 @@ use http::StatusCode;
 use http_body_util::BodyExt;
 use lock_core::{LockFactory, backend::BackendErrorKind};
 use lock_testkit::{Fault, Op, Phase};
-use lock_tower::{DetachedTasks, LockHandle, LockLost, LockStatus, Locked, OnLost, OnUnavailable, Unlocked};
+use lock_tower::{
+    DetachedTasks, LockHandle, LockLost, LockStatus, Locked, OnLost, RejectReason, WithoutLock,
+};
 use std::{
     convert::Infallible,
     panic::AssertUnwindSafe,
@@ -50,7 +52,7 @@ async fn rejections_match_the_layer() {
     let json = problem(ask(&waits, sku(7)).await, StatusCode::SERVICE_UNAVAILABLE).await;
     assert_eq!(json["reason"], "timeout");
     assert!(json["key_hash"].is_string() && json["retry_after_ms"].is_u64(), "{json}");
-    assert_eq!(recorder.take(), ["/orders: timeout after 1000 ms, Rejected"]);
+    assert_eq!(recorder.take(), ["/orders: timeout after 1000 ms, Reject"]);
 
     problem(ask(&orders(layer(&world).fail_fast()), sku(7)).await, StatusCode::CONFLICT).await;
     let full = orders(layer(&world).max_waiters(0));
@@ -77,9 +79,9 @@ async fn outages_are_rejected_or_allowed() {
     world.faulty.always(Op::Acquire, Fault::FailBefore(BackendErrorKind::Unavailable));
     problem(ask(&orders(layer(&world)), sku(7)).await, StatusCode::SERVICE_UNAVAILABLE).await;
 
-    let allows = layer(&world).on_unavailable(OnUnavailable::Allow);
+    let allows = layer(&world).on_unavailable(WithoutLock::PassThrough);
     let status = async |Locked(_, status): Locked<Json<Sku>, LockStatus>| {
-        matches!(status.unlocked(), Some(Unlocked::Unavailable)).to_string()
+        matches!(status.unlocked(), Some(RejectReason::Unavailable(_))).to_string()
     };
     let option = async |Locked(_, lock): Locked<Json<Sku>, Option<LockHandle>>| lock.is_none().to_string();
     let app = Router::new()
@@ -98,7 +100,7 @@ async fn shadow_mode_lets_every_request_run() {
     let world = World::new();
     let _held = world.another_process().named("stock:7").unwrap().acquire().await.unwrap();
     let status = async |Locked(_, status): Locked<Json<Sku>, LockStatus>| {
-        matches!(status.unlocked(), Some(Unlocked::Shadow(_))).to_string()
+        matches!(status.unlocked(), Some(RejectReason::Timeout)).to_string()
     };
     let app = Router::new().route("/orders", post(status).layer(layer(&world).shadow()));
     assert_eq!(text(ask(&app, sku(7)).await).await, "true");
