@@ -6,7 +6,7 @@ use crate::{
     log::{LoggedMistakes, OutageLine},
     observer::{ObserverList, Observers},
     policy::{OnLost, ReleaseOn, WithoutLock},
-    reject::{KeyHash, Rejection, RejectionBody, not_started},
+    reject::{KeyHash, Rejection, RejectionBody, boxed, not_started},
 };
 use http::{Extensions, Method, Response, StatusCode, request::Parts};
 use lock_core::{Lock, LockError, LockFactory, LockName, LockOptions, names::LockNames, set::LockSet};
@@ -91,7 +91,7 @@ impl Config {
             on_unavailable: WithoutLock::default(),
             on_bad_key: WithoutLock::default(),
             timeout_status: StatusCode::SERVICE_UNAVAILABLE,
-            on_reject: Arc::new(Rejection::into_problem_response),
+            on_reject: Arc::new(|rejection| rejection.into_problem_response().map(boxed)),
             waiters: Waiters::new(DEFAULT_MAX_WAITERS),
             mode: Mode::Enforce,
             calls_handler: CallsHandler::Immediately,

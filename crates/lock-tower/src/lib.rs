@@ -227,14 +227,14 @@ pub use buffer::BufferRequestLayer;
 pub use detach::{DetachedTasks, DrainTimeout};
 #[cfg(feature = "axum")]
 pub use extract::{Locked, LockedRejection};
-pub use handle::{LockHandle, LockMissing, LockSetHandle, LockStatus, LockView};
+pub use handle::{LockHandle, LockMissing, LockSetHandle, LockStatus};
 pub use in_handler::LockSlot;
 pub use key::{InvalidKey, KeyError, KeyParts, KeyTemplate};
 pub use layer::LockLayer;
 #[cfg(feature = "axum")]
 pub use locked_ext::LockedExt;
 pub use policy::{OnLost, ReleaseOn, WithoutLock};
-pub use reject::{BoxError, KeyHash, RejectReason, Rejection, RejectionBody};
+pub use reject::{BoxError, KeyHash, RejectReason, Rejection};
 
 /// The README's examples.
 #[cfg(doctest)]

@@ -85,8 +85,9 @@ impl LockMissing {
 
 /// A form in which a handler can receive its lock: [`LockHandle`], [`LockSetHandle`], an `Option` of one of them, or
 /// [`LockStatus`].
-pub trait LockView: sealed::Sealed + Send + Sized {
-    #[doc(hidden)]
+#[cfg_attr(not(feature = "axum"), expect(unreachable_pub, reason = "a bound of `Locked`"))]
+pub trait LockView: Send + Sized {
+    /// Returns the lock, or the reason why there is none.
     fn of(status: Option<&LockStatus>) -> Result<Self, LockMissing>;
 }
 
@@ -108,28 +109,23 @@ impl LockView for LockStatus {
     }
 }
 
-/// `None` means that the request has no lock. A lock in another form is an error.
-impl<H: LockView> LockView for Option<H>
-where
-    Self: sealed::Sealed,
-{
+impl LockView for Option<LockHandle> {
     fn of(status: Option<&LockStatus>) -> Result<Self, LockMissing> {
-        match H::of(status) {
-            Ok(handle) => Ok(Some(handle)),
-            Err(LockMissing::NoLayer | LockMissing::Unlocked) => Ok(None),
-            Err(wrong) => Err(wrong),
-        }
+        optional(status)
     }
 }
 
-mod sealed {
-    use super::{LockHandle, LockSetHandle, LockStatus};
+impl LockView for Option<LockSetHandle> {
+    fn of(status: Option<&LockStatus>) -> Result<Self, LockMissing> {
+        optional(status)
+    }
+}
 
-    pub trait Sealed {}
-
-    impl Sealed for LockHandle {}
-    impl Sealed for LockSetHandle {}
-    impl Sealed for LockStatus {}
-    impl Sealed for Option<LockHandle> {}
-    impl Sealed for Option<LockSetHandle> {}
+/// Returns `None` if the request has no lock. A lock in another form is an error.
+fn optional<H: LockView>(status: Option<&LockStatus>) -> Result<Option<H>, LockMissing> {
+    match H::of(status) {
+        Ok(handle) => Ok(Some(handle)),
+        Err(LockMissing::NoLayer | LockMissing::Unlocked) => Ok(None),
+        Err(wrong) => Err(wrong),
+    }
 }

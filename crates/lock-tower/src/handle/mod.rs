@@ -3,9 +3,10 @@
 mod held;
 mod missing;
 
-pub use missing::{LockMissing, LockView};
+pub use missing::LockMissing;
 
 pub(crate) use held::{Acquire, Held, RequestGuard, Watch};
+pub(crate) use missing::LockView;
 
 #[cfg(feature = "idempotency")]
 use crate::observer::Observers;

@@ -35,6 +35,9 @@ const DEFAULT_STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// | [`buffer`](Self::buffer) | request bodies of up to 2 MiB, received within 30 s |
 /// | [`store_timeout`](Self::store_timeout) | 5 s |
 /// | [`recorded_by_handler`](Self::recorded_by_handler) | the layer stores the responses |
+///
+/// The inner service takes a `Request` with a [`BufferedBody`](crate::service::BufferedBody) and is `Clone`. It, its
+/// futures, errors and bodies are `Send`, since its handlers are detached.
 #[derive(Clone)]
 #[must_use = "a layer does nothing until it is put on a service"]
 pub struct IdempotencyLayer {

@@ -130,7 +130,6 @@ mod store;
 pub use attempt::{Attempt, Execution};
 pub use layer::IdempotencyLayer;
 pub use request::Fingerprint;
-pub use service::IdempotencyService;
 #[cfg(feature = "sqlx-any")]
 pub use sql::AnyIdempotencyStore;
 #[cfg(feature = "postgres")]

@@ -75,11 +75,6 @@ impl<S> IdempotencyService<S> {
     pub(super) fn new(inner: S, terms: Terms, config: Arc<Config>) -> Self {
         Self { inner, terms, config }
     }
-
-    /// Returns the inner service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
 }
 
 impl<S, R> Service<Request<BufferedBody>> for IdempotencyService<S>

@@ -8,13 +8,15 @@ mod tests;
 
 pub use hash::KeyHash;
 pub use reason::RejectReason;
-pub use response::{BoxError, RejectionBody};
+pub use response::BoxError;
 
 pub(crate) use reason::ProblemType;
-pub(crate) use response::{Details, boxed, not_started};
+pub(crate) use response::{Details, RejectionBody, boxed, not_started};
 
 use crate::key::KeyError;
+use bytes::Bytes;
 use http::{Response, StatusCode};
+use http_body_util::Full;
 use lock_core::{LockError, LockErrorKind, LostReason, NameError, RunError};
 use std::time::Duration;
 
@@ -134,16 +136,16 @@ impl Rejection {
     /// }
     /// ```
     #[must_use]
-    pub fn into_problem_response(self) -> Response<RejectionBody> {
+    pub fn into_problem_response(self) -> Response<Full<Bytes>> {
         let Self { reason, status, key, retry_after } = &self;
         let details = Details::new(*status, reason.problem_type(), reason.detail());
-        details.about(*key, *retry_after).into_response().map(boxed)
+        details.about(*key, *retry_after).into_response()
     }
 
     /// Returns a trailers-only response for gRPC clients: `grpc-status` and `grpc-message` in the head, no body, and
     /// `grpc-retry-pushback-ms` if a retry may help.
     #[must_use]
-    pub fn into_grpc_response(self) -> Response<RejectionBody> {
+    pub fn into_grpc_response(self) -> Response<Full<Bytes>> {
         response::trailers_only(&self.reason, self.retry_after)
     }
 }

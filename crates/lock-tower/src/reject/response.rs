@@ -7,7 +7,7 @@ use super::{
 };
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a response that does not come from the handler.
-pub type RejectionBody = UnsyncBoxBody<Bytes, BoxError>;
+pub(crate) type RejectionBody = UnsyncBoxBody<Bytes, BoxError>;
 
 pub(crate) fn boxed<B>(body: B) -> RejectionBody
 where
@@ -91,8 +91,8 @@ impl<'a> Details<'a> {
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// Returns a trailers-only response for gRPC clients.
-pub(super) fn trailers_only(reason: &RejectReason, retry_after: Option<Duration>) -> Response<RejectionBody> {
-    let mut response = Response::new(boxed(Empty::<Bytes>::new()));
+pub(super) fn trailers_only(reason: &RejectReason, retry_after: Option<Duration>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert("grpc-status", reason.grpc_status().into());
