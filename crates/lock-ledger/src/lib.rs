@@ -10,25 +10,21 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod backfill;
-mod connector;
 mod control;
-mod heartbeat;
+mod group;
 mod ids;
 mod instance;
 mod limits;
 mod memory;
-mod reply;
 mod request;
 mod rules;
 mod run;
 mod run_ledger;
-mod summary;
 
-pub use backfill::{Backfill, BackfillRequest};
-pub use connector::LedgerConnector;
-pub use control::{CommandReply, FleetControls, JobCommand, JobControls, PauseNote, Trigger};
-pub use heartbeat::{HeartbeatReply, HeartbeatRequest, LiveNode};
+pub use control::{
+    Backfill, BackfillRequest, CommandReply, FleetControls, JobCommand, JobControls, PauseNote, Trigger,
+};
+pub use group::{GroupSummary, HeartbeatReply, HeartbeatRequest, JobDescription, JobSummary, LiveNode};
 pub use ids::{ClaimId, GroupName, JobId, ParseIdError, RunId};
 pub use instance::{
     AddReply, AddRequest, Definition, Instance, InstanceDetail, Instances, InstancesFrom, Once, Removal,
@@ -42,14 +38,13 @@ pub use limits::{
 #[doc(no_inline)]
 pub use lock_core::clock::UtcTime;
 pub use memory::MemoryLedger;
-pub use reply::{ClaimReply, EndReply, JobStatus, RegisteredJob, RunRenewal};
 pub use request::{
-    AfterAttempt, ClaimRequest, EndRequest, OverlapRule, PoolLimit, Registration, RenewRun, RetryOf, Skip,
+    AfterAttempt, ClaimReply, ClaimRequest, EndReply, EndRequest, JobStatus, OverlapRule, PoolLimit,
+    RegisteredJob, Registration, RenewRun, RetryOf, RunRenewal, Skip,
 };
 pub use rules::GroupLedger;
 pub use run::{Attempt, CatchUp, OpenRun, RunOutcome, RunState};
-pub use run_ledger::RunLedger;
-pub use summary::{GroupSummary, JobDescription, JobSummary};
+pub use run_ledger::{LedgerConnector, RunLedger};
 
 /// The README's examples.
 #[cfg(doctest)]

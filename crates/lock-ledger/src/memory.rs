@@ -2,15 +2,15 @@
 
 use crate::{
     control::{CommandReply, FleetControls, JobCommand},
-    heartbeat::{HeartbeatReply, HeartbeatRequest},
+    group::{GroupSummary, HeartbeatReply, HeartbeatRequest, JobDescription},
     ids::{GroupName, JobId},
     instance::{AddReply, AddRequest, InstanceDetail, Instances, InstancesFrom, Removal, RemoveReply},
-    reply::{ClaimReply, EndReply, RegisteredJob, RunRenewal},
-    request::{ClaimRequest, EndRequest, Registration, RenewRun},
+    request::{
+        ClaimReply, ClaimRequest, EndReply, EndRequest, RegisteredJob, Registration, RenewRun, RunRenewal,
+    },
     rules::GroupLedger,
     run::{Attempt, OpenRun},
     run_ledger::RunLedger,
-    summary::{GroupSummary, JobDescription},
 };
 use async_trait::async_trait;
 use lock_core::{

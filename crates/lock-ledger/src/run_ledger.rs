@@ -1,18 +1,19 @@
-//! The run ledger trait.
+//! The run ledger trait, and connectors of stores that keep a ledger.
 
 use crate::{
     control::{CommandReply, FleetControls, JobCommand},
-    heartbeat::{HeartbeatReply, HeartbeatRequest},
+    group::{GroupSummary, HeartbeatReply, HeartbeatRequest, JobDescription},
     ids::{GroupName, JobId},
     instance::{AddReply, AddRequest, InstanceDetail, Instances, InstancesFrom, Removal, RemoveReply},
-    reply::{ClaimReply, EndReply, RegisteredJob, RunRenewal},
-    request::{ClaimRequest, EndRequest, Registration, RenewRun},
+    request::{
+        ClaimReply, ClaimRequest, EndReply, EndRequest, RegisteredJob, Registration, RenewRun, RunRenewal,
+    },
     run::{Attempt, OpenRun},
-    summary::{GroupSummary, JobDescription},
 };
 use async_trait::async_trait;
 use lock_core::{
-    backend::{BackendError, Reply},
+    LockError, Store,
+    backend::{BackendError, Connector, Reply},
     clock::UtcTime,
 };
 use std::{fmt::Debug, sync::Arc};
@@ -256,4 +257,20 @@ impl<L: RunLedger + ?Sized> RunLedger for Arc<L> {
     ) -> Result<Reply<Instances>, BackendError> {
         (**self).instances(group, from).await
     }
+}
+
+/// A connector whose stores also keep a run ledger, over the same connections.
+#[async_trait]
+pub trait LedgerConnector: Connector {
+    /// Connects once, for locks and for the ledger.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`Connector::connect`].
+    async fn connect_with_ledger(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError>;
+
+    /// Connects in the background, like [`Connector::connect_lazy`].
+    ///
+    /// # Errors
+    /// Returns the same errors as [`Connector::connect_lazy`].
+    fn connect_with_ledger_lazy(&self, url: &str) -> Result<(Store, Arc<dyn RunLedger>), LockError>;
 }

@@ -305,7 +305,7 @@ const CIRCLES: [(&str, &[&[&str]]); 9] = [
     ("lock-core", &[]),
     ("lock-cron", &[]),
     ("lock-fred", &[]),
-    ("lock-ledger", &[&["rules/state", "rules/summary"]]),
+    ("lock-ledger", &[]),
     ("lock-macros", &[]),
     ("lock-redis", &[&["backend", "connect", "ledger/gathering"], &["pipeline/mod", "pipeline/task"]]),
     ("lock-redis-rs", &[]),
