@@ -157,7 +157,7 @@ pub mod __private {
         backoff::Backoff,
         driver::has_timer,
         error::no_runtime,
-        name::{TemplateName, escape as escape_part, separates},
+        name::{TemplateName, escape as escape_part, reserved as reserved_name, separates},
         observer::notify_all,
         store::{Counter as TokenCounter, draw as draw_tokens, expiry},
         sync::lock_raw as lock,

@@ -9,7 +9,7 @@ use crate::{
     factory::LockFactory,
     health::Health,
     inspect::{ForceReleaseOutcome, HeldLock, Inspection, ListLimits, Listing, ProcessCard},
-    name::{LockName, NameError},
+    name::{LockName, NameError, reserved},
 };
 use std::future::Future;
 
@@ -152,9 +152,7 @@ impl LockFactory {
         if self.handle().is_closed() {
             return Err(LockError::new(LockErrorKind::ShutDown));
         }
-        self.in_time(Applied::No, self.handle().backend.inspect(LockName::reserved("health")?))
-            .await
-            .map(drop)
+        self.in_time(Applied::No, self.handle().backend.inspect(reserved("health")?)).await.map(drop)
     }
 
     /// Returns the locks that this factory holds, sorted by name, without any IO.

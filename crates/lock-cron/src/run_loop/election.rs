@@ -5,7 +5,7 @@ use super::{
     unowned::UnownedJobs,
 };
 use crate::{backoff::RETRY_PAUSE, observer::CronEvent};
-use lock_core::{LockError, LockErrorKind, LockGuard, LockName};
+use lock_core::{__private::reserved_name, LockError, LockErrorKind, LockGuard};
 use std::{fmt, sync::atomic::Ordering, time::Duration};
 use tokio::time::{Instant, sleep};
 
@@ -20,7 +20,7 @@ impl RunLoop {
         let name = format!("leader:{{{}}}:{:016x}", node.ledger.group(), self.fingerprint);
         let election = async move {
             sleep(after).await;
-            let name = LockName::reserved(&name).expect("the group name was validated");
+            let name = reserved_name(&name).expect("the group name was validated");
             let lock = node.locks.named(name).and_then(|lock| lock.with_options(options));
             let elected = match lock {
                 Ok(lock) => lock.acquire().await,
