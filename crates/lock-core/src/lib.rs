@@ -71,7 +71,6 @@
 
 mod acquire;
 pub mod backend;
-mod backoff;
 mod blocking;
 mod card;
 pub mod clock;
@@ -154,13 +153,13 @@ pub mod __private {
     #[cfg(feature = "otel")]
     pub use crate::observer::Instruments;
     pub use crate::{
-        backoff::Backoff,
         driver::has_timer,
         error::no_runtime,
         name::{TemplateName, escape as escape_part, reserved as reserved_name, separates},
         observer::notify_all,
         store::{Counter as TokenCounter, draw as draw_tokens, expiry},
         sync::lock_raw as lock,
+        time::Backoff,
         wake::wake_together,
     };
 }

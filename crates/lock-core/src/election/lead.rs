@@ -5,7 +5,7 @@ use super::{
     serve::{LeadEnd, Served},
     term::Term,
 };
-use crate::{backoff::Backoff, error::LockError};
+use crate::{error::LockError, time::Backoff};
 use std::{
     fmt::{self, Display},
     future::Future,

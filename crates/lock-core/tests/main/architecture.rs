@@ -246,7 +246,10 @@ fn effects_live_in_the_driver() {
             ],
         ),
         ("SystemTime::now", &["clock.rs"]),
-        ("Instant::now", &["clock.rs", "driver/worker.rs", "driver/alarm.rs", "driver/backstop.rs"]),
+        (
+            "Instant::now",
+            &["clock.rs", "test_util.rs", "driver/worker.rs", "driver/alarm.rs", "driver/backstop.rs"],
+        ),
         ("opentelemetry", &["observer/otel.rs"]),
     ];
     for (path, text) in lock_core() {

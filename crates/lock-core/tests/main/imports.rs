@@ -185,14 +185,14 @@ fn imports(
     };
     let (mut uses, mut names) = (BTreeSet::new(), BTreeMap::new());
     let (declarations, body) = declarations(code);
-    let body: BTreeSet<_> = body.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let words: BTreeSet<_> = body.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
     for Declaration { is_public, tree } in &declarations {
         let mut leaves = Vec::new();
         expand(&mut Vec::new(), tree, &mut leaves);
         for (path, name) in leaves {
             if let Some(path) = absolute(&path) {
                 // A name that is only re-exported is not used here.
-                if !is_public || body.contains(name.as_str()) {
+                if !is_public || words.contains(name.as_str()) {
                     uses.insert(path.clone());
                 }
                 names.insert(name, path);
@@ -201,12 +201,12 @@ fn imports(
     }
     // Paths in expressions.
     for start in ["crate::", "super::"] {
-        for (at, _) in code.match_indices(start) {
+        for (at, _) in body.match_indices(start) {
             let path =
-                code[at..].split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').next().unwrap();
+                body[at..].split(|c: char| !c.is_alphanumeric() && c != '_' && c != ':').next().unwrap();
             let path: ItemPath =
                 path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
-            let is_whole = !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
+            let is_whole = !body[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':');
             if is_whole && path.len() > 1 {
                 uses.extend(absolute(&path));
             }
