@@ -242,7 +242,7 @@ fn effects_live_in_the_driver() {
                 "driver/runtime.rs",
                 "driver/card.rs",
                 "quorum/timer.rs",
-                "election/follow.rs",
+                "election/candidate.rs",
             ],
         ),
         ("SystemTime::now", &["clock.rs"]),
