@@ -21,7 +21,7 @@
 //! the reply and dispatches it. Other stores return futures: a future is polled once in place and, if pending, by
 //! the worker of that runtime. In both cases no caller has to be polled for others to make progress.
 //!
-//! Lock order, as defined in `sync/rank.rs`: shard before entry; entry before schedule, deadlines, hold, deferred
+//! Lock order, as defined in `sync.rs`: shard before entry; entry before schedule, deadlines, hold, deferred
 //! events; work queue and alarm last. No mutex is held across an await, or while a waker, an observer or the backend is
 //! called. Debug builds panic at the first lock or call that violates this.
 //!
