@@ -9,7 +9,7 @@ use opentelemetry::{
     KeyValue,
     metrics::{Counter, Histogram, Meter, UpDownCounter},
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 /// Bucket boundaries of all durations, in seconds: 0.5 ms to 30 s.
 const SECONDS: [f64; 15] =
@@ -159,7 +159,7 @@ impl LockObserver for OtelObserver {
             LockEvent::WaitStarted { .. } => self.waiting.add(1, &common),
             LockEvent::WaitEnded { outcome, waited, .. } => {
                 self.waiting.add(-1, &common);
-                self.acquire.record(seconds(waited), &with("lock.outcome", outcome.as_str()));
+                self.acquire.record(waited.as_secs_f64(), &with("lock.outcome", outcome.as_str()));
             }
             LockEvent::Granted { source, .. } => {
                 self.held.add(1, &common);
@@ -173,7 +173,7 @@ impl LockObserver for OtelObserver {
                     HoldEnd::Released => "released",
                     HoldEnd::Lost(_) => "lost",
                 };
-                self.hold.record(seconds(held), &with("lock.outcome", outcome));
+                self.hold.record(held.as_secs_f64(), &with("lock.outcome", outcome));
                 if let HoldEnd::Lost(reason) = end {
                     self.lost.add(1, &with("lock.reason", lost_reason(reason)));
                 }
@@ -184,8 +184,8 @@ impl LockObserver for OtelObserver {
                 self.release.add(1, &attributes);
             }
             LockEvent::Renewal { outcome, took, remaining, .. } => {
-                self.renewal.record(seconds(took), &with("lock.outcome", outcome.as_str()));
-                self.remaining.record(seconds(remaining), &common);
+                self.renewal.record(took.as_secs_f64(), &with("lock.outcome", outcome.as_str()));
+                self.remaining.record(remaining.as_secs_f64(), &common);
             }
             LockEvent::Voted { votes, .. } => {
                 for vote in votes.iter() {
@@ -198,15 +198,11 @@ impl LockObserver for OtelObserver {
             LockEvent::TermStarted { .. } => self.leading.add(1, &common),
             LockEvent::TermEnded { end, led, .. } => {
                 self.leading.add(-1, &common);
-                self.term.record(seconds(led), &with("lock.outcome", end.as_str()));
+                self.term.record(led.as_secs_f64(), &with("lock.outcome", end.as_str()));
             }
             LockEvent::RenewalFailed { .. } | LockEvent::SelfDeadlock { .. } => {}
         }
     }
-}
-
-fn seconds(d: Duration) -> f64 {
-    d.as_secs_f64()
 }
 
 fn lost_reason(reason: LostReason) -> &'static str {
