@@ -2,12 +2,12 @@
 
 use crate::{
     backend::{Store, with_prefix},
-    card::CardOptions,
     clock::{BootClock, Clock},
     driver::{self, Parts},
     error::LockError,
     factory::LockFactory,
     ids::ProcessId,
+    inspect::CardOptions,
     machine::MachineConfig,
     name::Prefix,
     observer::{LockObserver, Observers},

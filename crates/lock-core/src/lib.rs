@@ -72,7 +72,6 @@
 mod acquire;
 pub mod backend;
 mod blocking;
-mod card;
 pub mod clock;
 mod connect;
 mod driver;
@@ -82,11 +81,9 @@ mod factory;
 mod factory_builder;
 mod fifo_map;
 mod guard;
-mod health;
 mod hold;
 mod ids;
 pub mod inspect;
-mod listing;
 mod lock;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod machine;
@@ -95,7 +92,6 @@ mod name;
 pub mod observer;
 mod options;
 mod owner;
-mod queries;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 pub mod quorum;
 mod random;

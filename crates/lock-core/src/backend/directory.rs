@@ -2,9 +2,8 @@
 
 use super::BackendError;
 use crate::{
-    card::ProcessCard,
     ids::ProcessId,
-    listing::{ListLimits, Listing},
+    inspect::{ListLimits, Listing, ProcessCard},
 };
 use async_trait::async_trait;
 use std::{fmt::Debug, time::Duration};

@@ -8,9 +8,8 @@ use super::{
     Renewed, Reply, Store, SubscriberId, Subscriptions, WakeListener,
 };
 use crate::{
-    card::ProcessCard,
     ids::ProcessId,
-    listing::{ListLimits, Listing},
+    inspect::{ListLimits, Listing, ProcessCard},
     name::{LockName, Prefix},
     time::UtcTime,
 };

@@ -13,12 +13,10 @@ use super::{
 };
 use crate::{
     backend::{Backend, Directory, Pipeline, Store, SubscriberId, Subscriptions},
-    card::ProcessCard,
     clock::Clock,
     error::{LockError, LockErrorKind},
-    health::Checks,
     ids::ProcessId,
-    inspect::{HeldLock, LocalHold, LocalView},
+    inspect::{Checks, HeldLock, LocalHold, LocalView, ProcessCard},
     machine::{HoldId, MachineConfig, OwnerId},
     name::{LockName, NameError, Prefix},
     observer::{LockEvent, Notable, Observers, sum_up},

@@ -311,7 +311,7 @@ fn public_types() -> BTreeSet<String> {
         include_str!("../../../../crates/lock-core/src/lib.rs"),
         include_str!("../../../../crates/lock-core/src/backend/mod.rs"),
         include_str!("../../../../crates/lock-core/src/clock.rs"),
-        include_str!("../../../../crates/lock-core/src/inspect.rs"),
+        include_str!("../../../../crates/lock-core/src/inspect/mod.rs"),
         include_str!("../../../../crates/lock-core/src/observer/mod.rs"),
         include_str!("../../../../crates/lock-redis/src/lib.rs"),
         include_str!("../../../../crates/lock-redis/src/client/mod.rs"),

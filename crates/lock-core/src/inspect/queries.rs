@@ -1,5 +1,6 @@
 //! Queries about locks and their store (holder, process, held locks, health), and forced releases.
 
+use super::{ForceReleaseOutcome, Health, HeldLock, Inspection, ListLimits, Listing, ProcessCard};
 use crate::{
     backend::{
         Applied, BackendError, BackendErrorKind, ForceReleaseRequest, ForceReleased, Inspected, LeaseId,
@@ -7,8 +8,6 @@ use crate::{
     },
     error::{LockError, LockErrorKind},
     factory::LockFactory,
-    health::Health,
-    inspect::{ForceReleaseOutcome, HeldLock, Inspection, ListLimits, Listing, ProcessCard},
     name::{LockName, NameError, reserved},
 };
 use std::future::Future;
