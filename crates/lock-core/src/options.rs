@@ -1,20 +1,15 @@
-//! The options of a lock, and their validation.
+//! The options of a lock, the limits of a factory, and their validation.
 
 use crate::{
     backend::Retention,
     terms::{HandOffBudget, Keep, TermValues, Terms},
     token::FencingToken,
 };
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
-mod debug;
 mod error;
-mod limits;
-#[cfg(test)]
-mod tests;
 
 pub use error::OptionsError;
-pub use limits::Limits;
 
 /// Options for a lock: the length of its lease, its renewal, and its timeouts.
 ///
@@ -338,6 +333,36 @@ impl LockOptions {
             hand_off,
         }))
     }
+
+    /// Adds the lease, and each option that differs from its default.
+    pub(crate) fn debug_fields(&self, text: &mut fmt::DebugStruct<'_, '_>) {
+        text.field(if self.fixed { "fixed_lease" } else { "lease" }, &self.lease);
+        let default = Self::new();
+        let chosen = |value, default| Some(value).filter(|value| *value != default);
+        let intervals = [
+            ("renew_every", self.renew_every),
+            ("operation_timeout", self.operation_timeout),
+            ("margin", self.margin),
+            ("outage_budget", self.outage_budget),
+            ("poll_interval", chosen(self.poll_interval, default.poll_interval)),
+            ("max_hold", self.max_hold),
+            ("min_hold", chosen(self.min_hold, default.min_hold)),
+        ];
+        for (option, interval) in intervals {
+            if let Some(interval) = interval {
+                text.field(option, &interval);
+            }
+        }
+        if let Some(floor) = &self.token_floor {
+            text.field("token_floor", floor);
+        }
+        if self.retention != default.retention {
+            text.field("retention", &self.retention);
+        }
+        if self.hand_off != default.hand_off {
+            text.field("hand_off", &self.hand_off);
+        }
+    }
 }
 
 impl Default for LockOptions {
@@ -346,6 +371,189 @@ impl Default for LockOptions {
     }
 }
 
+impl fmt::Debug for LockOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("LockOptions");
+        self.debug_fields(&mut text);
+        text.finish_non_exhaustive()
+    }
+}
+
 fn whole_millis(d: Duration) -> Duration {
     Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The limits of a factory. A call that exceeds one fails with [`TooManyWaiters`](crate::LockErrorKind::TooManyWaiters)
+/// or [`InvalidOptions`](crate::LockErrorKind::InvalidOptions).
+///
+/// | limit | default |
+/// | --- | --- |
+/// | [`waiters_per_name`](Self::waiters_per_name) | 10,000 |
+/// | [`waiters`](Self::waiters) | 100,000 |
+/// | [`max_lease`](Self::max_lease) | 24 h |
+/// | [`max_wait`](Self::max_wait) | 24 h |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Limits {
+    pub(crate) waiters_per_name: usize,
+    pub(crate) waiters: usize,
+    pub(crate) max_lease: Duration,
+    pub(crate) max_wait: Duration,
+}
+
+impl Limits {
+    /// Creates the default limits.
+    pub const fn new() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        Self { waiters_per_name: 10_000, waiters: 100_000, max_lease: DAY, max_wait: DAY }
+    }
+
+    /// Sets the maximum number of acquires in progress for one name in this factory.
+    pub const fn waiters_per_name(mut self, most: usize) -> Self {
+        self.waiters_per_name = most;
+        self
+    }
+
+    /// Sets the maximum number of acquires in progress in this factory, waiting or trying.
+    pub const fn waiters(mut self, most: usize) -> Self {
+        self.waiters = most;
+        self
+    }
+
+    /// Sets the longest lease that options may request; at most ten years.
+    pub const fn max_lease(mut self, most: Duration) -> Self {
+        self.max_lease = most;
+        self
+    }
+
+    /// Sets the longest wait of [`acquire_timeout`](crate::Lock::acquire_timeout).
+    pub const fn max_wait(mut self, most: Duration) -> Self {
+        self.max_wait = most;
+        self
+    }
+
+    pub(crate) fn check_wait(&self, wait: Duration) -> Result<(), OptionsError> {
+        match self.max_wait {
+            most if wait > most => Err(OptionsError::WaitTooLong { wait, most }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), OptionsError> {
+        let limits = [("waiters_per_name", self.waiters_per_name), ("waiters", self.waiters)];
+        if let Some((option, _)) = limits.into_iter().find(|(_, most)| *most == 0) {
+            return Err(OptionsError::Zero { option });
+        }
+        if self.max_lease < LockOptions::MIN_LEASE {
+            let least = LockOptions::MIN_LEASE;
+            return Err(OptionsError::LeaseTooShort { lease: self.max_lease, least });
+        }
+        if self.max_lease > LEASE_FOR_EVER {
+            return Err(OptionsError::LeaseTooLong { lease: self.max_lease, most: LEASE_FOR_EVER });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn terms(&self, options: &LockOptions) -> Result<Terms, OptionsError> {
+        let terms = options.terms()?;
+        match terms.lease > self.max_lease {
+            true => Err(OptionsError::LeaseTooLong { lease: terms.lease, most: self.max_lease }),
+            false => Ok(terms),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn the_defaults_are_as_documented() {
+        let terms = LockOptions::new().terms().unwrap();
+        assert_eq!((terms.lease, terms.operation_timeout), (secs(30), secs(3)));
+        assert_eq!(terms.keep, Keep::Renewed { every: secs(10) });
+        assert_eq!(terms.margin, Duration::from_millis(302));
+        assert_eq!((terms.outage_budget, terms.max_hold), (secs(30), None));
+        assert_eq!(terms.poll_interval, secs(30));
+        let nightly = LockOptions::new().lease(secs(24 * 60 * 60)).terms().unwrap();
+        assert_eq!(nightly.operation_timeout, secs(3), "an outage must not block a name for hours");
+        assert!(
+            LockOptions::new().lease(LockOptions::MIN_LEASE).check().is_ok(),
+            "the shortest lease fits its own defaults"
+        );
+    }
+
+    #[test]
+    fn contradictory_options_are_refused_with_a_remedy() {
+        let o = LockOptions::new();
+        let cases = [
+            (o.lease(Duration::ZERO), "at least 100ms"),
+            (o.fixed_lease(Duration::from_millis(99)), "at least 100ms"),
+            (o.renew_every(Duration::ZERO), "`renew_every` is too short"),
+            (o.operation_timeout(Duration::ZERO), "`operation_timeout` is too short"),
+            (o.outage_budget(Duration::ZERO), "`outage_budget` is too short"),
+            (o.max_hold(Duration::ZERO), "`max_hold` is too short"),
+            (o.operation_timeout(secs(4)), "at most 3s"),
+            (o.poll_interval(Duration::ZERO), "`poll_interval` is too short"),
+            (o.max_hold(secs(3)), "or a shorter `operation_timeout`"),
+            (o.min_hold(secs(31)), "use at most the lease (30s)"),
+            (o.retention(Retention::For(Duration::ZERO)), "use 1s to"),
+            (o.retention(Retention::For(Duration::MAX)), "or `Retention::Forever`"),
+            (o.renew_every(secs(27)), "renew more often"),
+            (o.renew_every(Duration::MAX), "renew more often"),
+            (o.margin(secs(30)), "renew more often"),
+            (o.fixed_lease(secs(1)).margin(secs(1)), "renew more often"),
+        ];
+        for (options, cure) in cases {
+            let error = options.check().unwrap_err().to_string();
+            assert!(error.contains(cure), "{error} says {cure}");
+        }
+    }
+
+    #[test]
+    fn options_show_what_was_chosen() {
+        let o = LockOptions::new();
+        assert_eq!(format!("{o:?}"), "LockOptions { lease: 30s, .. }");
+        assert_eq!(format!("{:?}", o.poll_interval(secs(30)).min_hold(Duration::ZERO)), format!("{o:?}"));
+        let chosen = o
+            .fixed_lease(secs(5))
+            .margin(secs(1))
+            .hand_off(0, Duration::ZERO)
+            .token_floor(FencingToken::new(7));
+        for shown in ["fixed_lease: 5s", "margin: 1s", "token_floor: ", "hand_off: "] {
+            assert!(format!("{chosen:?}").contains(shown), "{chosen:?}");
+        }
+        // Each other option is shown as well.
+        let others = [
+            o.renew_every(secs(1)),
+            o.operation_timeout(secs(1)),
+            o.outage_budget(secs(1)),
+            o.poll_interval(secs(1)),
+            o.max_hold(secs(60)),
+            o.min_hold(secs(1)),
+            o.retention(Retention::Forever),
+        ];
+        for other in others {
+            assert_ne!(format!("{other:?}"), format!("{o:?}"));
+        }
+    }
+
+    #[test]
+    fn options_are_checked_against_the_limits() {
+        let limits = Limits::new().max_lease(secs(60));
+        assert!(limits.terms(&LockOptions::new().lease(secs(60))).is_ok());
+        let error = limits.terms(&LockOptions::new().lease(secs(61))).unwrap_err();
+        assert_eq!(error, OptionsError::LeaseTooLong { lease: secs(61), most: secs(60) });
+        assert!(Limits::new().waiters(0).check().is_err());
+    }
 }
