@@ -241,11 +241,19 @@ impl LockFactoryBuilder {
         self.limits.check()?;
         self.limits.terms(&self.options)?;
         let prefix = match self.prefix.take() {
-            Some(prefix) => Some(Prefix::new(&prefix).ok_or(OptionsError::InvalidPrefix { prefix })?),
+            Some(prefix) => Some(Prefix::new(&prefix).ok_or_else(|| invalid_prefix(&prefix))?),
             None => None,
         };
         let factory = LockFactory::with_parts(self, prefix);
         factory.handle().terms(&factory.handle().options)?;
         Ok(factory)
     }
+}
+
+fn invalid_prefix(prefix: &str) -> OptionsError {
+    OptionsError::new(format!(
+        "`{}` is not a valid prefix: use 1 to 64 ASCII letters, digits, `-`, `_` or `.`, except `distlock` and words that \
+         start with `redisson_`",
+        prefix.escape_debug()
+    ))
 }

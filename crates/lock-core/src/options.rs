@@ -7,10 +7,6 @@ use crate::{
 };
 use std::{fmt, time::Duration};
 
-mod error;
-
-pub use error::OptionsError;
-
 /// Options for a lock: the length of its lease, its renewal, and its timeouts.
 ///
 /// | option | default | meaning |
@@ -272,7 +268,7 @@ impl LockOptions {
     pub(crate) fn terms(&self) -> Result<Terms, OptionsError> {
         let lease = whole_millis(self.lease);
         if lease < Self::MIN_LEASE {
-            return Err(OptionsError::LeaseTooShort { lease, least: Self::MIN_LEASE });
+            return Err(OptionsError::lease_too_short(lease));
         }
         let operation_timeout = self.operation_timeout.unwrap_or((lease / 10).min(MAX_DEFAULT_TIMEOUT));
         let margin = self.margin.unwrap_or(lease / 100 + Duration::from_millis(2));
@@ -286,37 +282,55 @@ impl LockOptions {
             ("max_hold", self.max_hold.unwrap_or(Duration::MAX), SHORTEST_TIMEOUT),
         ];
         if let Some((option, _, least)) = least.into_iter().find(|(_, value, least)| value < least) {
-            return Err(OptionsError::TooShort { option, least });
+            return Err(OptionsError::too_short(option, least));
         }
         if operation_timeout > lease / 10 {
-            return Err(OptionsError::OperationTimeoutTooLong { operation_timeout, most: lease / 10 });
+            let most = lease / 10;
+            return Err(OptionsError::new(format!(
+                "an operation timeout of {operation_timeout:?} exceeds a tenth of the lease: use at most {most:?}, or a \
+                 longer lease"
+            )));
         }
         // This leaves time for a second renewal after one that is sent on time and fails: the pause before it is
         // shorter than an operation timeout.
         let twice = operation_timeout.saturating_mul(2);
         let needed = if self.fixed { operation_timeout } else { every.saturating_add(twice) };
-        if lease.saturating_sub(margin) <= needed {
-            return Err(OptionsError::NoTimeToRenew { valid: lease.saturating_sub(margin), needed });
+        let valid = lease.saturating_sub(margin);
+        if valid <= needed {
+            return Err(OptionsError::new(format!(
+                "the lease minus its margin ({valid:?}) must exceed {needed:?}, which is the renewal interval plus two \
+                 operation timeouts, or one timeout for a fixed lease: renew more often, shorten the margin or \
+                 the timeout, or use a longer lease"
+            )));
         }
+        // With less, a hold could end before the reply that grants it arrives.
         if let Some(max_hold) = self.max_hold.filter(|max_hold| *max_hold <= operation_timeout) {
-            return Err(OptionsError::MaxHoldTooShort { max_hold, operation_timeout });
+            return Err(OptionsError::new(format!(
+                "a `max_hold` of {max_hold:?} may elapse before the grant arrives: use more than the operation timeout \
+                 ({operation_timeout:?}), or a shorter `operation_timeout`"
+            )));
         }
         // After a crash, only the lease keeps the lock taken.
         if self.min_hold > lease {
-            return Err(OptionsError::MinHoldTooLong { min_hold: self.min_hold, lease });
+            return Err(OptionsError::new(format!(
+                "a `min_hold` of {:?} would end early if the process died: use at most the lease ({lease:?}), or a longer \
+                 lease",
+                self.min_hold
+            )));
         }
         if let Some(floor) = self.token_floor.filter(|floor| *floor >= HIGHEST_FLOOR) {
-            return Err(OptionsError::FloorTooHigh { floor, most: HIGHEST_FLOOR });
+            return Err(OptionsError::new(format!(
+                "a token floor of {floor} leaves too few tokens above it: use a floor below {HIGHEST_FLOOR}"
+            )));
         }
         let keep = if self.fixed { Keep::Fixed } else { Keep::Renewed { every } };
         if let Retention::For(retention) = self.retention
             && !(MIN_RETENTION..=MAX_RETENTION).contains(&retention)
         {
-            return Err(OptionsError::RetentionOutOfRange {
-                retention,
-                least: MIN_RETENTION,
-                most: MAX_RETENTION,
-            });
+            return Err(OptionsError::new(format!(
+                "a retention of {retention:?} is out of range: use {MIN_RETENTION:?} to {MAX_RETENTION:?}, or \
+                 `Retention::Forever`"
+            )));
         }
         let Self { poll_interval, max_hold, min_hold, token_floor, retention, hand_off, .. } = *self;
         Ok(Terms::from(TermValues {
@@ -379,10 +393,6 @@ impl fmt::Debug for LockOptions {
     }
 }
 
-fn whole_millis(d: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
-}
-
 /// The limits of a factory. A call that exceeds one fails with [`TooManyWaiters`](crate::LockErrorKind::TooManyWaiters)
 /// or [`InvalidOptions`](crate::LockErrorKind::InvalidOptions).
 ///
@@ -434,7 +444,9 @@ impl Limits {
 
     pub(crate) fn check_wait(&self, wait: Duration) -> Result<(), OptionsError> {
         match self.max_wait {
-            most if wait > most => Err(OptionsError::WaitTooLong { wait, most }),
+            most if wait > most => Err(OptionsError::new(format!(
+                "a wait of {wait:?} exceeds the limit: use at most {most:?}, or raise `max_wait`"
+            ))),
             _ => Ok(()),
         }
     }
@@ -442,14 +454,13 @@ impl Limits {
     pub(crate) fn check(&self) -> Result<(), OptionsError> {
         let limits = [("waiters_per_name", self.waiters_per_name), ("waiters", self.waiters)];
         if let Some((option, _)) = limits.into_iter().find(|(_, most)| *most == 0) {
-            return Err(OptionsError::Zero { option });
+            return Err(OptionsError::new(format!("`{option}` is zero: set it to a positive value")));
         }
         if self.max_lease < LockOptions::MIN_LEASE {
-            let least = LockOptions::MIN_LEASE;
-            return Err(OptionsError::LeaseTooShort { lease: self.max_lease, least });
+            return Err(OptionsError::lease_too_short(self.max_lease));
         }
         if self.max_lease > LEASE_FOR_EVER {
-            return Err(OptionsError::LeaseTooLong { lease: self.max_lease, most: LEASE_FOR_EVER });
+            return Err(OptionsError::lease_too_long(self.max_lease, LEASE_FOR_EVER));
         }
         Ok(())
     }
@@ -457,7 +468,7 @@ impl Limits {
     pub(crate) fn terms(&self, options: &LockOptions) -> Result<Terms, OptionsError> {
         let terms = options.terms()?;
         match terms.lease > self.max_lease {
-            true => Err(OptionsError::LeaseTooLong { lease: terms.lease, most: self.max_lease }),
+            true => Err(OptionsError::lease_too_long(terms.lease, self.max_lease)),
             false => Ok(terms),
         }
     }
@@ -467,6 +478,42 @@ impl Default for Limits {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Options that contradict each other or exceed a bound. Its text names the option and says what to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionsError(String);
+
+impl OptionsError {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub(crate) fn too_short(option: &str, least: Duration) -> Self {
+        Self(format!("`{option}` is too short: use at least {least:?}"))
+    }
+
+    fn lease_too_short(lease: Duration) -> Self {
+        Self(format!("a lease of {lease:?} is too short: use at least {:?}", LockOptions::MIN_LEASE))
+    }
+
+    fn lease_too_long(lease: Duration, most: Duration) -> Self {
+        Self(format!(
+            "a lease of {lease:?} exceeds the limit set by `max_lease`, the store or the library: use at most {most:?}"
+        ))
+    }
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OptionsError {}
+
+fn whole_millis(d: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -552,8 +599,8 @@ mod tests {
     fn options_are_checked_against_the_limits() {
         let limits = Limits::new().max_lease(secs(60));
         assert!(limits.terms(&LockOptions::new().lease(secs(60))).is_ok());
-        let error = limits.terms(&LockOptions::new().lease(secs(61))).unwrap_err();
-        assert_eq!(error, OptionsError::LeaseTooLong { lease: secs(61), most: secs(60) });
+        let error = limits.terms(&LockOptions::new().lease(secs(61))).unwrap_err().to_string();
+        assert!(error.starts_with("a lease of 61s") && error.ends_with("at most 60s"), "{error}");
         assert!(Limits::new().waiters(0).check().is_err());
     }
 }
