@@ -147,12 +147,12 @@ pub mod names {
 #[doc(hidden)]
 pub mod __private {
     #[cfg(feature = "otel")]
-    pub use crate::observer::Instruments;
+    pub use crate::observer::otel::Instruments;
     pub use crate::{
         driver::has_timer,
         error::no_runtime,
         name::{TemplateName, escape as escape_part, reserved as reserved_name, separates},
-        observer::notify_all,
+        observer::event::notify_all,
         store::{Counter as TokenCounter, draw as draw_tokens, expiry},
         sync::lock_raw as lock,
         time::Backoff,

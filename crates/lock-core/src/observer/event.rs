@@ -3,11 +3,17 @@
 use crate::{
     backend::{BackendError, Votes},
     ids::LeaseId,
-    machine::{GrantSource, HoldEnd, LostReason, ReleaseAnswer, RenewalOutcome},
+    machine::{GrantSource, HoldEnd, LostReason, ReleaseOutcome, RenewalOutcome},
     name::LockName,
+    sync::assert_unlocked,
     token::FencingToken,
 };
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{
+    fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Observes a factory's locks.
 ///
@@ -103,9 +109,9 @@ pub enum LockEvent<'a> {
         backend: &'static str,
         /// The lock.
         name: &'a LockName,
-        /// The result, as returned by [`LockGuard::release`](crate::LockGuard::release). A drop does not wait for the
-        /// store: its result is based on what this process knows.
-        result: ReleaseAnswer,
+        /// The outcome, as returned by [`LockGuard::release`](crate::LockGuard::release); `None` if the store did not
+        /// confirm the release. A drop does not wait for the store: its outcome is based on what this process knows.
+        outcome: Option<ReleaseOutcome>,
         /// The kind of the release.
         kind: ReleaseKind,
     },
@@ -363,5 +369,29 @@ impl WakeSource {
             Self::Lagged => "lagged",
             Self::Reconnected => "reconnected",
         }
+    }
+}
+
+/// Logs an event and passes it to each observer. A panic of an observer is caught and ends only that call: it must not
+/// affect a release or a renewal.
+pub fn notify_all<O: ?Sized>(observers: &[Arc<O>], log: impl FnOnce(), call: impl Fn(&O)) {
+    assert_unlocked("an observer");
+    drop(catch_unwind(AssertUnwindSafe(log)));
+    for observer in observers {
+        drop(catch_unwind(AssertUnwindSafe(|| call(observer))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::{Mutex, lock, rank};
+
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "an observer is called under the mutex `Entry`"))]
+    fn observer_under_a_mutex_panics_in_debug_builds() {
+        let entry = Mutex::<rank::Entry, _>::new(());
+        let _entry = lock(&entry);
+        notify_all::<()>(&[], || (), |()| ());
     }
 }

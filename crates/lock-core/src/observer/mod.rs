@@ -14,22 +14,20 @@
 //!
 //! Metrics never contain lock names; `tracing` events and spans do.
 
-mod event;
+pub(crate) mod event;
 #[cfg(feature = "otel")]
-mod otel;
+pub(crate) mod otel;
 mod trace;
 
-pub use crate::machine::{GrantSource, ReleaseAnswer, RenewalOutcome, Unconfirmed};
+pub use crate::machine::{GrantSource, RenewalOutcome};
 pub use event::{AcquireOutcome, LockEvent, LockObserver, ReleaseKind, TermEnd, WakeSource};
 #[cfg(feature = "otel")]
-pub use otel::{Instruments, OtelObserver};
+pub use otel::OtelObserver;
 pub(crate) use trace::{AcquireSpan, Notable, sum_up};
 
-use crate::{clock::Clock, sync::assert_unlocked, time::Moment};
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use crate::{clock::Clock, time::Moment};
+use event::notify_all;
+use std::sync::Arc;
 use trace::{Digest, Sum};
 
 /// The observers of a factory, and the name of its backend.
@@ -79,29 +77,5 @@ impl Observers {
     /// Returns the warnings to sum up at `now`.
     pub(crate) fn take_due(&self, now: Moment) -> Vec<Sum> {
         self.digest.take_due(now)
-    }
-}
-
-/// Logs an event and passes it to each observer. A panic of an observer is caught and ends only that call: it must not
-/// affect a release or a renewal.
-pub fn notify_all<O: ?Sized>(observers: &[Arc<O>], log: impl FnOnce(), call: impl Fn(&O)) {
-    assert_unlocked("an observer");
-    drop(catch_unwind(AssertUnwindSafe(log)));
-    for observer in observers {
-        drop(catch_unwind(AssertUnwindSafe(|| call(observer))));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sync::{Mutex, lock, rank};
-
-    #[test]
-    #[cfg_attr(debug_assertions, should_panic(expected = "an observer is called under the mutex `Entry`"))]
-    fn observer_under_a_mutex_panics_in_debug_builds() {
-        let entry = Mutex::<rank::Entry, _>::new(());
-        let _entry = lock(&entry);
-        notify_all::<()>(&[], || (), |()| ());
     }
 }

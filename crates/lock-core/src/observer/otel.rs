@@ -2,7 +2,7 @@
 
 use super::event::{LockEvent, LockObserver};
 use crate::{
-    machine::{GrantSource, HoldEnd, LostReason, ReleaseAnswer, ReleaseOutcome, Unconfirmed},
+    machine::{GrantSource, HoldEnd, LostReason, ReleaseOutcome},
     name::LockName,
 };
 use opentelemetry::{
@@ -178,8 +178,8 @@ impl LockObserver for OtelObserver {
                     self.lost.add(1, &with("lock.reason", lost_reason(reason)));
                 }
             }
-            LockEvent::GuardReleased { result, kind, .. } => {
-                let mut attributes = with("lock.outcome", release_outcome(result));
+            LockEvent::GuardReleased { outcome, kind, .. } => {
+                let mut attributes = with("lock.outcome", release_outcome(outcome));
                 attributes.push(KeyValue::new("lock.release.kind", kind.as_str()));
                 self.release.add(1, &attributes);
             }
@@ -215,13 +215,13 @@ fn lost_reason(reason: LostReason) -> &'static str {
     }
 }
 
-fn release_outcome(result: ReleaseAnswer) -> &'static str {
-    match result {
-        Ok(ReleaseOutcome::Released) => "released",
-        Ok(ReleaseOutcome::HandedOn) => "handed_on",
-        Ok(ReleaseOutcome::StillHeld { .. }) => "still_held",
-        Ok(ReleaseOutcome::AlreadyExpired) => "already_expired",
-        Ok(ReleaseOutcome::HeldByOther) => "held_by_other",
-        Err(Unconfirmed) => "unconfirmed",
+fn release_outcome(outcome: Option<ReleaseOutcome>) -> &'static str {
+    match outcome {
+        Some(ReleaseOutcome::Released) => "released",
+        Some(ReleaseOutcome::HandedOn) => "handed_on",
+        Some(ReleaseOutcome::StillHeld { .. }) => "still_held",
+        Some(ReleaseOutcome::AlreadyExpired) => "already_expired",
+        Some(ReleaseOutcome::HeldByOther) => "held_by_other",
+        None => "unconfirmed",
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     backend::BackendError,
     clock::Clock,
     error::LockError,
-    machine::{HoldEnd, LostReason, Unconfirmed},
+    machine::{HoldEnd, LostReason},
     name::LockName,
     sync::{Mutex, lock, rank},
     time::Moment,
@@ -163,7 +163,7 @@ pub(super) fn event(event: &LockEvent<'_>, digest: &Digest) -> Option<Moment> {
                 held = held.as_secs_f64(), "hold lost");
         }
         // The lock may still have been held when it was released.
-        LockEvent::GuardReleased { result: Err(Unconfirmed), kind, .. } => {
+        LockEvent::GuardReleased { outcome: None, kind, .. } => {
             return bounded!(
                 digest,
                 Unconfirmed,
@@ -174,7 +174,7 @@ pub(super) fn event(event: &LockEvent<'_>, digest: &Digest) -> Option<Moment> {
                 "store did not confirm the release"
             );
         }
-        LockEvent::GuardReleased { result: Ok(outcome), kind, .. } if !outcome.was_held() => {
+        LockEvent::GuardReleased { outcome: Some(outcome), kind, .. } if !outcome.was_held() => {
             return bounded!(digest, AlreadyEnded, String::new(), warn,
                 lock.name = name, lock.outcome = ?outcome, kind = kind.as_str(),
                 "guard released, but its hold had already ended");
@@ -216,8 +216,8 @@ pub(super) fn event(event: &LockEvent<'_>, digest: &Digest) -> Option<Moment> {
             lock.name = name, lock.token = token.get(), lock.lease_id = %lease,
             held = held.as_secs_f64(), "hold ended by shutdown"
         ),
-        LockEvent::GuardReleased { result, kind, .. } => {
-            tracing::debug!(lock.name = name, lock.outcome = ?result, kind = kind.as_str(), "guard released");
+        LockEvent::GuardReleased { outcome: Some(outcome), kind, .. } => {
+            tracing::debug!(lock.name = name, lock.outcome = ?outcome, kind = kind.as_str(), "guard released");
         }
         LockEvent::Renewal { outcome, took, remaining, .. } => {
             tracing::debug!(lock.name = name, lock.outcome = ?outcome, took = took.as_secs_f64(), remaining = remaining.as_secs_f64(), "renewal ended"
