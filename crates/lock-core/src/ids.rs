@@ -1,6 +1,6 @@
 //! The ids of a process and of a lease, as stores see them.
 
-use std::{fmt, num::ParseIntError, str::FromStr};
+use std::fmt;
 use uuid::Uuid;
 
 /// The v4 UUID of a [`LockFactory`](crate::LockFactory), and so of a process. It distinguishes the holders of different
@@ -82,6 +82,15 @@ impl LeaseId {
         Self { process, number }
     }
 
+    /// Parses the id of a stored lease. Returns `None` for a holder that is not of this library.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (process, number) = text.split_once(':')?;
+        let process = Uuid::try_parse(process).ok()?;
+        let number: i64 = number.parse().ok()?;
+        Some(Self::new(ProcessId(process), LeaseNumber::new(number.try_into().ok()?)))
+    }
+
     /// Returns the process that drew the id.
     #[must_use]
     pub fn process(&self) -> ProcessId {
@@ -107,37 +116,6 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// The error returned for a string that is not a lease id of this library, for example because another
-/// program holds the lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ParseLeaseIdError;
-
-impl fmt::Display for ParseLeaseIdError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "invalid lease id: expected the form `<uuid>:<number>`")
-    }
-}
-
-impl std::error::Error for ParseLeaseIdError {}
-
-impl From<ParseIntError> for ParseLeaseIdError {
-    fn from(_: ParseIntError) -> Self {
-        Self
-    }
-}
-
-impl FromStr for LeaseId {
-    type Err = ParseLeaseIdError;
-    fn from_str(text: &str) -> Result<Self, ParseLeaseIdError> {
-        let (process, number) = text.split_once(':').ok_or(ParseLeaseIdError)?;
-        let process = Uuid::try_parse(process).map_err(|_| ParseLeaseIdError)?;
-        let number = i64::from_str(number)?;
-        let number = u64::try_from(number).map_err(|_| ParseLeaseIdError)?;
-        Ok(Self::new(ProcessId(process), LeaseNumber::new(number)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,7 +124,7 @@ mod tests {
     fn lease_id_is_parsed_from_its_text() {
         let lease = LeaseId::new(ProcessId::random(), LeaseNumber::new(u64::MAX));
         assert_eq!(lease.number().get(), i64::MAX as u64, "it fits the i64 of a Java thread id");
-        assert_eq!(lease.to_string().parse(), Ok(lease));
+        assert_eq!(LeaseId::parse(&lease.to_string()), Some(lease));
     }
 
     #[test]
@@ -158,7 +136,7 @@ mod tests {
             "67e55044-10b1-426f-9247-bb680e5fe0c8:-4",
             "67e55044-10b1-426f-9247-bb680e5fe0c8",
         ] {
-            assert_eq!(text.parse::<LeaseId>(), Err(ParseLeaseIdError), "{text}");
+            assert_eq!(LeaseId::parse(text), None, "{text}");
         }
     }
 }

@@ -18,7 +18,7 @@ mod votes;
 
 pub use crate::{
     connect::Connector,
-    ids::{LeaseId, LeaseNumber, ParseLeaseIdError, ProcessId},
+    ids::{LeaseId, LeaseNumber, ProcessId},
 };
 pub use directory::Directory;
 pub use error::{Applied, BackendError, BackendErrorKind};

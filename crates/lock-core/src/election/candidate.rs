@@ -74,7 +74,7 @@ impl Leader {
     /// Returns the [process](crate::LockFactory::process_id) that leads; `None` if another program holds the lock.
     #[must_use]
     pub fn process(&self) -> Option<ProcessId> {
-        self.lease.parse().ok().map(|lease: LeaseId| lease.process())
+        LeaseId::parse(&self.lease).map(|lease| lease.process())
     }
 }
 

@@ -36,7 +36,7 @@ impl Inspection {
     /// Returns the holder's note on its hold; see [`LockGuard::note`](crate::LockGuard::note).
     #[must_use]
     pub fn note(&self) -> Option<&str> {
-        let lease: LeaseId = self.stored.as_ref()?.lease.parse().ok()?;
+        let lease = LeaseId::parse(&self.stored.as_ref()?.lease)?;
         self.process.as_ref()?.notes.get(&lease.number()).map(String::as_str)
     }
 }

@@ -210,7 +210,7 @@ impl LockFactory {
 
     /// Returns the card of the holder's process. Nothing depends on it, so a failure counts as a missing card.
     async fn card_of(&self, stored: &StoredHold) -> Option<ProcessCard> {
-        let lease: LeaseId = stored.lease.parse().ok()?;
+        let lease = LeaseId::parse(&stored.lease)?;
         let directory = self.handle().directory.as_ref()?;
         let within = self.handle().terms(&self.handle().options).ok()?.operation_timeout;
         match tokio::time::timeout(within, directory.read_card(lease.process())).await {
