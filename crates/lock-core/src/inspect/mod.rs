@@ -26,8 +26,10 @@ pub struct Inspection {
     /// The process of the stored hold, if it has a card in the store. Redisson writes none, and a process writes its
     /// card half a second after its first acquire.
     pub process: Option<ProcessCard>,
-    /// The state in this process, if it holds or waits for the lock.
-    pub local: Option<LocalView>,
+    /// The hold of this process, if it has one.
+    pub local: Option<LocalHold>,
+    /// The number of acquires that wait in this process.
+    pub waiters: usize,
     /// The reply of each quorum node; empty if the store is not a quorum.
     pub votes: Votes,
 }
@@ -39,16 +41,6 @@ impl Inspection {
         let lease = LeaseId::parse(&self.stored.as_ref()?.lease)?;
         self.process.as_ref()?.notes.get(&lease.number()).map(String::as_str)
     }
-}
-
-/// The state of a name in this process.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LocalView {
-    /// This process's hold, if it has one.
-    pub hold: Option<LocalHold>,
-    /// The number of acquires that wait in this process.
-    pub waiters: usize,
 }
 
 /// A hold of this process.
@@ -67,16 +59,6 @@ pub struct LocalHold {
     pub remaining: Duration,
     /// `true` after a failed renewal or a clock jump, until the hold is renewed.
     pub suspect: bool,
-}
-
-/// A lock that this process holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HeldLock {
-    /// The name of the lock.
-    pub name: LockName,
-    /// The hold.
-    pub hold: LocalHold,
 }
 
 /// The result of a forced release.

@@ -1,6 +1,6 @@
 //! Queries about locks and their store (holder, process, held locks, health), and forced releases.
 
-use super::{ForceReleaseOutcome, Health, HeldLock, Inspection, ListLimits, Listing, ProcessCard};
+use super::{ForceReleaseOutcome, Health, Inspection, ListLimits, Listing, LocalHold, ProcessCard};
 use crate::{
     backend::{
         Applied, BackendError, BackendErrorKind, ForceReleaseRequest, ForceReleased, Inspected, LeaseId,
@@ -10,7 +10,7 @@ use crate::{
     factory::LockFactory,
     name::{LockName, NameError, reserved},
 };
-use std::future::Future;
+use std::{collections::BTreeMap, future::Future};
 
 impl LockFactory {
     /// Looks up a name: its holder in the store, the [card](ProcessCard) of the holder's process, and the hold and the
@@ -52,7 +52,8 @@ impl LockFactory {
             Some(stored) => self.card_of(stored).await,
             None => None,
         };
-        Ok(Inspection { stored, process, local: self.handle().local_view(&name), votes })
+        let (local, waiters) = self.handle().local_view(&name);
+        Ok(Inspection { stored, process, local, waiters, votes })
     }
 
     /// Forcibly releases a lock: looks up the holder, and frees the lock if that holder still has it. The holder
@@ -154,20 +155,20 @@ impl LockFactory {
         self.in_time(Applied::No, self.handle().backend.inspect(reserved("health")?)).await.map(drop)
     }
 
-    /// Returns the locks that this factory holds, sorted by name, without any IO.
+    /// Returns the locks that this factory holds, by name, without any IO.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = LockFactory::new(MemoryBackend::new());
     /// let _guard = locks.named("stock:42")?.acquire().await?;
-    /// for held in locks.holds() {
-    ///     println!("{} for {:?}", held.name, held.hold.held_for);
+    /// for (name, hold) in locks.holds() {
+    ///     println!("{name} for {:?}", hold.held_for);
     /// }
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn holds(&self) -> Vec<HeldLock> {
+    pub fn holds(&self) -> BTreeMap<LockName, LocalHold> {
         self.handle().local_holds()
     }
 

@@ -89,7 +89,7 @@ async fn earlier_locks_are_renewed_while_a_later_one_is_waited_for() {
         let other = world.another_process().named("b").unwrap().acquire().await.unwrap();
         let waiting = tokio::spawn(set.acquire());
         world.settle().await;
-        let held = world.locks.inspect("a").await.unwrap().local.unwrap().hold.unwrap();
+        let held = world.locks.inspect("a").await.unwrap().local.unwrap();
         tokio::time::sleep(secs(600)).await;
         other.release().await.unwrap();
         let guard = waiting.await.unwrap().unwrap();
