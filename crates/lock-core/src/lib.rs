@@ -111,8 +111,8 @@ mod token;
 mod wake;
 mod worker;
 
-#[doc(no_inline)]
-pub use backend::{Retention, Store};
+pub use backend::request::Retention;
+pub use backend::store::Store;
 pub use connect::Connectors;
 pub use driver::ShutdownReport;
 pub use error::{LockError, LockErrorKind, RunError};

@@ -16,11 +16,11 @@ use crate::{
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use lock_core::{
-    LockError, LockName, Worker,
+    LockError, LockName, Store, Worker,
     backend::{
         AcquireRequest, Acquired, Backend, BackendError, Capabilities, Completion, ForceReleaseRequest,
         ForceReleased, Inspected, Operation, Pipeline, ReleaseRequest, Released, RenewRequest, Renewed,
-        Reply, Store, SubscriberId, WakeListener,
+        Reply, SubscriberId, WakeListener,
     },
     clock::UtcTime,
 };

@@ -1,11 +1,10 @@
 //! A lease id with a method for each store operation, used by the conformance properties.
 
 use lock_core::{
-    FencingToken, LockName,
+    FencingToken, LockName, Retention,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Backend, Floor, Inspected, LeaseId, LeaseNumber,
-        NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply, Retention,
-        StoredHold,
+        NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply, StoredHold,
     },
     clock::UtcTime,
 };

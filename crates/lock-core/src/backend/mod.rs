@@ -2,7 +2,7 @@
 //!
 //! To add a backend, implement [`Backend`], [`Subscriptions`] if the store can push wake-ups, and [`Directory`] if it
 //! can report which process holds a lock. Then write a small harness and run the conformance suite of `lock-testkit`. A
-//! [`Store`] passes them to a factory.
+//! [`Store`](crate::Store) passes them to a factory.
 
 mod directory;
 mod error;
@@ -11,8 +11,8 @@ mod pipeline;
 mod prefixed;
 mod registry;
 mod reply;
-mod request;
-mod store;
+pub(crate) mod request;
+pub(crate) mod store;
 mod subscriptions;
 mod votes;
 
@@ -28,11 +28,11 @@ pub use pipeline::{Answer, Completion, Operation, Pipeline};
 pub(crate) use prefixed::with_prefix;
 pub use registry::SubscriptionRegistry;
 pub use reply::{Acquired, ForceReleased, Inspected, Released, Renewed, Reply, StoredHold};
+pub(crate) use request::Retention;
 pub use request::{
     AcquireMode, AcquireRequest, Floor, ForceReleaseRequest, NotifyWaiters, ReleaseRequest, RenewRequest,
-    Retention,
 };
-pub use store::Store;
+pub(crate) use store::Store;
 pub use subscriptions::Subscriptions;
 pub use votes::{NodeVote, VoteKind, Votes};
 

@@ -2,11 +2,11 @@
 
 use super::*;
 use lock_core::{
-    LockName, MemoryBackend,
+    LockName, MemoryBackend, Retention,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Applied, Backend as _, BackendError, BackendErrorKind,
         LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
-        Reply, Retention,
+        Reply,
     },
     clock::{TestClock, UtcTime},
 };

@@ -2,8 +2,8 @@
 
 use divan::Bencher;
 use lock_core::{
-    FencingToken,
-    backend::{Acquired, LeaseNumber, Released, Reply, Retention},
+    FencingToken, Retention,
+    backend::{Acquired, LeaseNumber, Released, Reply},
     clock::{Moment, UtcTime},
     model::{
         Command, Entry, Env, Event, HandOffBudget, HoldId, Keep, Machine, MachineConfig, OwnerId, TermValues,

@@ -7,11 +7,11 @@ use crate::client::{
 use lock_core::backend::{
     AcquireMode, AcquireRequest, Acquired, Capabilities, Completion, ForceReleaseRequest, ForceReleased,
     Inspected, MissedWakes, NodeVote, NotifyWaiters, Operation, ReleaseRequest, Released, RenewRequest,
-    Renewed, Reply, Retention, StoredHold, SubscriberId, SubscriptionRegistry, VoteKind, Votes,
+    Renewed, Reply, StoredHold, SubscriberId, SubscriptionRegistry, VoteKind, Votes,
 };
 use lock_core::{
     Connectors, HoldEnd, Limits, LockErrorKind, LockFactory, LockName, LockOptions, LostReason,
-    MemoryBackend, ReleaseOutcome, RunError, Store, Worker,
+    MemoryBackend, ReleaseOutcome, Retention, RunError, Store, Worker,
     backend::{Applied, BackendErrorKind, LeaseId, LeaseNumber},
     clock::{BootClock, Moment, SteadyClock, TestClock, UtcTime},
     inspect::{ForceReleaseOutcome, ListLimits, Listing, ProcessCard},

@@ -7,10 +7,10 @@ use super::{
 };
 use futures_util::future::join_all;
 use lock_core::{
-    FencingToken,
+    FencingToken, Retention,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind, LeaseId,
-        LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Retention,
+        LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
     },
     clock::UtcTime,
 };

@@ -2,10 +2,10 @@
 
 use super::{Fleet, node::Mode, pass, take};
 use lock_core::{
-    LockName,
+    LockName, Retention,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Backend, LeaseId, LeaseNumber, MissedWakes, ProcessId,
-        Retention, Subscriptions, WakeListener,
+        Subscriptions, WakeListener,
     },
     clock::TestClock,
 };
