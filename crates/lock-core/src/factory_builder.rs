@@ -6,13 +6,12 @@ use crate::{
     driver::{self, Parts},
     error::LockError,
     factory::LockFactory,
-    ids::ProcessId,
+    ids::{ProcessId, Random},
     inspect::CardOptions,
     machine::MachineConfig,
     name::Prefix,
     observer::{LockObserver, Observers},
     options::{Limits, LockOptions, OptionsError},
-    random::Random,
     worker::Worker,
 };
 #[cfg(doc)]

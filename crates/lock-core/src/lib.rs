@@ -94,7 +94,6 @@ mod options;
 mod owner;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 pub mod quorum;
-mod random;
 pub mod set;
 #[cfg(feature = "signal")]
 mod signal;

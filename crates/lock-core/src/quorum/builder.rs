@@ -4,8 +4,8 @@ use super::{member::Member, node::MAX_CLOCK_DISTANCE, shared::Shared};
 use crate::{
     clock::{BootClock, Clock},
     error::LockError,
+    ids::Random,
     options::OptionsError,
-    random::Random,
 };
 use std::{sync::Arc, time::Duration};
 
