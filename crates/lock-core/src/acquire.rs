@@ -177,7 +177,10 @@ impl AcquireFuture {
                 "the operating system has no random number for the lease id: allow the system call `getrandom`",
             ),
             Refusal::Lost => LockError::new(LockErrorKind::Lost),
-            Refusal::BelowFloor(token) => LockError::from(OptionsError::FloorAboveHold { token }),
+            Refusal::BelowFloor(token) => LockError::from(OptionsError::new(format!(
+                "a re-entry keeps the hold's token, {token}, which does not exceed the `token_floor`: lower the floor, or \
+                 release the lock first"
+            ))),
             Refusal::ShutDown => LockError::new(LockErrorKind::ShutDown),
         };
         error.of(&self.spec.name)

@@ -1,11 +1,8 @@
 //! Clocks. This is the only module of this crate that reads the time.
 
 #[cfg(feature = "test-util")]
-mod test_clock;
-
+pub use crate::test_util::TestClock;
 pub use crate::time::{Moment, UtcTime};
-#[cfg(feature = "test-util")]
-pub use test_clock::TestClock;
 
 use std::{fmt::Debug, time::SystemTime};
 

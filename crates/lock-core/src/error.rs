@@ -371,11 +371,3 @@ impl fmt::Display for LostReason {
 }
 
 impl Error for LostReason {}
-
-impl fmt::Display for Unconfirmed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(LockErrorKind::Unconfirmed.says())
-    }
-}
-
-impl Error for Unconfirmed {}

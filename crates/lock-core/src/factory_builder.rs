@@ -2,17 +2,16 @@
 
 use crate::{
     backend::Store,
-    card::CardOptions,
     clock::{BootClock, Clock},
     driver::{self, Parts},
     error::LockError,
     factory::LockFactory,
-    ids::ProcessId,
+    ids::{ProcessId, Random},
+    inspect::CardOptions,
     machine::MachineConfig,
     name::Prefix,
     observer::{LockObserver, Observers},
     options::{Limits, LockOptions, OptionsError},
-    random::Random,
     worker::Worker,
 };
 #[cfg(doc)]
@@ -238,11 +237,19 @@ impl LockFactoryBuilder {
         self.limits.check()?;
         self.limits.terms(&self.options)?;
         let prefix = match self.prefix.take() {
-            Some(prefix) => Some(Prefix::new(&prefix).ok_or(OptionsError::InvalidPrefix { prefix })?),
+            Some(prefix) => Some(Prefix::new(&prefix).ok_or_else(|| invalid_prefix(&prefix))?),
             None => None,
         };
         let factory = LockFactory::with_parts(self, prefix);
         factory.handle().terms(&factory.handle().options)?;
         Ok(factory)
     }
+}
+
+fn invalid_prefix(prefix: &str) -> OptionsError {
+    OptionsError::new(format!(
+        "`{}` is not a valid prefix: use 1 to 64 ASCII letters, digits, `-`, `_` or `.`, except `distlock` and words that \
+         start with `redisson_`",
+        prefix.escape_debug()
+    ))
 }

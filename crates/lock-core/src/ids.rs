@@ -1,6 +1,8 @@
-//! The ids of a process and of a lease, as stores see them.
+//! The ids of a process and of a lease, as stores see them, and the random numbers that they are drawn from.
 
-use std::{fmt, num::ParseIntError, str::FromStr};
+use std::fmt;
+#[cfg(feature = "__internal")]
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// The v4 UUID of a [`LockFactory`](crate::LockFactory), and so of a process. It distinguishes the holders of different
@@ -82,6 +84,15 @@ impl LeaseId {
         Self { process, number }
     }
 
+    /// Parses the id of a stored lease. Returns `None` for a holder that is not of this library.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (process, number) = text.split_once(':')?;
+        let process = Uuid::try_parse(process).ok()?;
+        let number: i64 = number.parse().ok()?;
+        Some(Self::new(ProcessId(process), LeaseNumber::new(number.try_into().ok()?)))
+    }
+
     /// Returns the process that drew the id.
     #[must_use]
     pub fn process(&self) -> ProcessId {
@@ -107,34 +118,37 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// The error returned for a string that is not a lease id of this library, for example because another
-/// program holds the lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ParseLeaseIdError;
+/// The source of lease ids and jitter: the operating system, or, in a simulation, a seed.
+///
+/// No numbers are kept for later: a copy of the process would have them as well.
+#[derive(Clone, Default)]
+pub(crate) enum Random {
+    #[default]
+    System,
+    #[cfg(feature = "__internal")]
+    Given(Arc<dyn Fn() -> u64 + Send + Sync>),
+}
 
-impl fmt::Display for ParseLeaseIdError {
+impl Random {
+    /// Draws a number that nothing else has, not even a copy of this process. Returns `None` if the operating system
+    /// has no random numbers.
+    pub(crate) fn unique(&self) -> Option<u64> {
+        match self {
+            Self::System => getrandom::u64().ok(),
+            #[cfg(feature = "__internal")]
+            Self::Given(number) => Some(number()),
+        }
+    }
+
+    /// Draws a number that spreads times. Without random numbers, nothing is spread.
+    pub(crate) fn jitter(&self) -> u64 {
+        self.unique().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Random {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "invalid lease id: expected the form `<uuid>:<number>`")
-    }
-}
-
-impl std::error::Error for ParseLeaseIdError {}
-
-impl From<ParseIntError> for ParseLeaseIdError {
-    fn from(_: ParseIntError) -> Self {
-        Self
-    }
-}
-
-impl FromStr for LeaseId {
-    type Err = ParseLeaseIdError;
-    fn from_str(text: &str) -> Result<Self, ParseLeaseIdError> {
-        let (process, number) = text.split_once(':').ok_or(ParseLeaseIdError)?;
-        let process = Uuid::try_parse(process).map_err(|_| ParseLeaseIdError)?;
-        let number = i64::from_str(number)?;
-        let number = u64::try_from(number).map_err(|_| ParseLeaseIdError)?;
-        Ok(Self::new(ProcessId(process), LeaseNumber::new(number)))
+        f.write_str("Random")
     }
 }
 
@@ -146,7 +160,7 @@ mod tests {
     fn lease_id_is_parsed_from_its_text() {
         let lease = LeaseId::new(ProcessId::random(), LeaseNumber::new(u64::MAX));
         assert_eq!(lease.number().get(), i64::MAX as u64, "it fits the i64 of a Java thread id");
-        assert_eq!(lease.to_string().parse(), Ok(lease));
+        assert_eq!(LeaseId::parse(&lease.to_string()), Some(lease));
     }
 
     #[test]
@@ -158,7 +172,18 @@ mod tests {
             "67e55044-10b1-426f-9247-bb680e5fe0c8:-4",
             "67e55044-10b1-426f-9247-bb680e5fe0c8",
         ] {
-            assert_eq!(text.parse::<LeaseId>(), Err(ParseLeaseIdError), "{text}");
+            assert_eq!(LeaseId::parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn copy_draws_other_numbers() {
+        let original = Random::default();
+        original.unique();
+        let copy = original.clone();
+        let drawn = |random: &Random| (0..64).filter_map(|_| random.unique()).collect::<Vec<_>>();
+        let (of_original, of_copy) = (drawn(&original), drawn(&copy));
+        assert_eq!(of_original.len(), 64);
+        assert!(of_original.iter().all(|number| !of_copy.contains(number)));
     }
 }

@@ -71,9 +71,7 @@
 
 mod acquire;
 pub mod backend;
-mod backoff;
 mod blocking;
-mod card;
 pub mod clock;
 mod connect;
 mod driver;
@@ -83,11 +81,9 @@ mod factory;
 mod factory_builder;
 mod fifo_map;
 mod guard;
-mod health;
 mod hold;
 mod ids;
 pub mod inspect;
-mod listing;
 mod lock;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 mod machine;
@@ -96,10 +92,8 @@ mod name;
 pub mod observer;
 mod options;
 mod owner;
-mod queries;
 #[cfg_attr(not(feature = "__internal"), allow(unreachable_pub))]
 pub mod quorum;
-mod random;
 pub mod set;
 #[cfg(feature = "signal")]
 mod signal;
@@ -116,8 +110,8 @@ mod token;
 mod wake;
 mod worker;
 
-#[doc(no_inline)]
-pub use backend::{Retention, Store};
+pub use backend::request::Retention;
+pub use backend::store::Store;
 pub use connect::Connectors;
 pub use driver::ShutdownReport;
 pub use error::{LockError, LockErrorKind, RunError};
@@ -152,15 +146,15 @@ pub mod names {
 #[doc(hidden)]
 pub mod __private {
     #[cfg(feature = "otel")]
-    pub use crate::observer::Instruments;
+    pub use crate::observer::otel::Instruments;
     pub use crate::{
-        backoff::Backoff,
         driver::has_timer,
         error::no_runtime,
-        name::{TemplateName, escape as escape_part, separates},
-        observer::notify_all,
+        name::{TemplateName, escape as escape_part, reserved as reserved_name, separates},
+        observer::event::notify_all,
         store::{Counter as TokenCounter, draw as draw_tokens, expiry},
         sync::lock_raw as lock,
+        time::Backoff,
         wake::wake_together,
     };
 }

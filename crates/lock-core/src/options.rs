@@ -1,20 +1,11 @@
-//! The options of a lock, and their validation.
+//! The options of a lock, the limits of a factory, and their validation.
 
 use crate::{
     backend::Retention,
     terms::{HandOffBudget, Keep, TermValues, Terms},
     token::FencingToken,
 };
-use std::time::Duration;
-
-mod debug;
-mod error;
-mod limits;
-#[cfg(test)]
-mod tests;
-
-pub use error::OptionsError;
-pub use limits::Limits;
+use std::{fmt, time::Duration};
 
 /// Options for a lock: the length of its lease, its renewal, and its timeouts.
 ///
@@ -277,7 +268,7 @@ impl LockOptions {
     pub(crate) fn terms(&self) -> Result<Terms, OptionsError> {
         let lease = whole_millis(self.lease);
         if lease < Self::MIN_LEASE {
-            return Err(OptionsError::LeaseTooShort { lease, least: Self::MIN_LEASE });
+            return Err(OptionsError::lease_too_short(lease));
         }
         let operation_timeout = self.operation_timeout.unwrap_or((lease / 10).min(MAX_DEFAULT_TIMEOUT));
         let margin = self.margin.unwrap_or(lease / 100 + Duration::from_millis(2));
@@ -291,37 +282,55 @@ impl LockOptions {
             ("max_hold", self.max_hold.unwrap_or(Duration::MAX), SHORTEST_TIMEOUT),
         ];
         if let Some((option, _, least)) = least.into_iter().find(|(_, value, least)| value < least) {
-            return Err(OptionsError::TooShort { option, least });
+            return Err(OptionsError::too_short(option, least));
         }
         if operation_timeout > lease / 10 {
-            return Err(OptionsError::OperationTimeoutTooLong { operation_timeout, most: lease / 10 });
+            let most = lease / 10;
+            return Err(OptionsError::new(format!(
+                "an operation timeout of {operation_timeout:?} exceeds a tenth of the lease: use at most {most:?}, or a \
+                 longer lease"
+            )));
         }
         // This leaves time for a second renewal after one that is sent on time and fails: the pause before it is
         // shorter than an operation timeout.
         let twice = operation_timeout.saturating_mul(2);
         let needed = if self.fixed { operation_timeout } else { every.saturating_add(twice) };
-        if lease.saturating_sub(margin) <= needed {
-            return Err(OptionsError::NoTimeToRenew { valid: lease.saturating_sub(margin), needed });
+        let valid = lease.saturating_sub(margin);
+        if valid <= needed {
+            return Err(OptionsError::new(format!(
+                "the lease minus its margin ({valid:?}) must exceed {needed:?}, which is the renewal interval plus two \
+                 operation timeouts, or one timeout for a fixed lease: renew more often, shorten the margin or \
+                 the timeout, or use a longer lease"
+            )));
         }
+        // With less, a hold could end before the reply that grants it arrives.
         if let Some(max_hold) = self.max_hold.filter(|max_hold| *max_hold <= operation_timeout) {
-            return Err(OptionsError::MaxHoldTooShort { max_hold, operation_timeout });
+            return Err(OptionsError::new(format!(
+                "a `max_hold` of {max_hold:?} may elapse before the grant arrives: use more than the operation timeout \
+                 ({operation_timeout:?}), or a shorter `operation_timeout`"
+            )));
         }
         // After a crash, only the lease keeps the lock taken.
         if self.min_hold > lease {
-            return Err(OptionsError::MinHoldTooLong { min_hold: self.min_hold, lease });
+            return Err(OptionsError::new(format!(
+                "a `min_hold` of {:?} would end early if the process died: use at most the lease ({lease:?}), or a longer \
+                 lease",
+                self.min_hold
+            )));
         }
         if let Some(floor) = self.token_floor.filter(|floor| *floor >= HIGHEST_FLOOR) {
-            return Err(OptionsError::FloorTooHigh { floor, most: HIGHEST_FLOOR });
+            return Err(OptionsError::new(format!(
+                "a token floor of {floor} leaves too few tokens above it: use a floor below {HIGHEST_FLOOR}"
+            )));
         }
         let keep = if self.fixed { Keep::Fixed } else { Keep::Renewed { every } };
         if let Retention::For(retention) = self.retention
             && !(MIN_RETENTION..=MAX_RETENTION).contains(&retention)
         {
-            return Err(OptionsError::RetentionOutOfRange {
-                retention,
-                least: MIN_RETENTION,
-                most: MAX_RETENTION,
-            });
+            return Err(OptionsError::new(format!(
+                "a retention of {retention:?} is out of range: use {MIN_RETENTION:?} to {MAX_RETENTION:?}, or \
+                 `Retention::Forever`"
+            )));
         }
         let Self { poll_interval, max_hold, min_hold, token_floor, retention, hand_off, .. } = *self;
         Ok(Terms::from(TermValues {
@@ -338,6 +347,36 @@ impl LockOptions {
             hand_off,
         }))
     }
+
+    /// Adds the lease, and each option that differs from its default.
+    pub(crate) fn debug_fields(&self, text: &mut fmt::DebugStruct<'_, '_>) {
+        text.field(if self.fixed { "fixed_lease" } else { "lease" }, &self.lease);
+        let default = Self::new();
+        let chosen = |value, default| Some(value).filter(|value| *value != default);
+        let intervals = [
+            ("renew_every", self.renew_every),
+            ("operation_timeout", self.operation_timeout),
+            ("margin", self.margin),
+            ("outage_budget", self.outage_budget),
+            ("poll_interval", chosen(self.poll_interval, default.poll_interval)),
+            ("max_hold", self.max_hold),
+            ("min_hold", chosen(self.min_hold, default.min_hold)),
+        ];
+        for (option, interval) in intervals {
+            if let Some(interval) = interval {
+                text.field(option, &interval);
+            }
+        }
+        if let Some(floor) = &self.token_floor {
+            text.field("token_floor", floor);
+        }
+        if self.retention != default.retention {
+            text.field("retention", &self.retention);
+        }
+        if self.hand_off != default.hand_off {
+            text.field("hand_off", &self.hand_off);
+        }
+    }
 }
 
 impl Default for LockOptions {
@@ -346,6 +385,222 @@ impl Default for LockOptions {
     }
 }
 
+impl fmt::Debug for LockOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = f.debug_struct("LockOptions");
+        self.debug_fields(&mut text);
+        text.finish_non_exhaustive()
+    }
+}
+
+/// The limits of a factory. A call that exceeds one fails with [`TooManyWaiters`](crate::LockErrorKind::TooManyWaiters)
+/// or [`InvalidOptions`](crate::LockErrorKind::InvalidOptions).
+///
+/// | limit | default |
+/// | --- | --- |
+/// | [`waiters_per_name`](Self::waiters_per_name) | 10,000 |
+/// | [`waiters`](Self::waiters) | 100,000 |
+/// | [`max_lease`](Self::max_lease) | 24 h |
+/// | [`max_wait`](Self::max_wait) | 24 h |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Limits {
+    pub(crate) waiters_per_name: usize,
+    pub(crate) waiters: usize,
+    pub(crate) max_lease: Duration,
+    pub(crate) max_wait: Duration,
+}
+
+impl Limits {
+    /// Creates the default limits.
+    pub const fn new() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        Self { waiters_per_name: 10_000, waiters: 100_000, max_lease: DAY, max_wait: DAY }
+    }
+
+    /// Sets the maximum number of acquires in progress for one name in this factory.
+    pub const fn waiters_per_name(mut self, most: usize) -> Self {
+        self.waiters_per_name = most;
+        self
+    }
+
+    /// Sets the maximum number of acquires in progress in this factory, waiting or trying.
+    pub const fn waiters(mut self, most: usize) -> Self {
+        self.waiters = most;
+        self
+    }
+
+    /// Sets the longest lease that options may request; at most ten years.
+    pub const fn max_lease(mut self, most: Duration) -> Self {
+        self.max_lease = most;
+        self
+    }
+
+    /// Sets the longest wait of [`acquire_timeout`](crate::Lock::acquire_timeout).
+    pub const fn max_wait(mut self, most: Duration) -> Self {
+        self.max_wait = most;
+        self
+    }
+
+    pub(crate) fn check_wait(&self, wait: Duration) -> Result<(), OptionsError> {
+        match self.max_wait {
+            most if wait > most => Err(OptionsError::new(format!(
+                "a wait of {wait:?} exceeds the limit: use at most {most:?}, or raise `max_wait`"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), OptionsError> {
+        let limits = [("waiters_per_name", self.waiters_per_name), ("waiters", self.waiters)];
+        if let Some((option, _)) = limits.into_iter().find(|(_, most)| *most == 0) {
+            return Err(OptionsError::new(format!("`{option}` is zero: set it to a positive value")));
+        }
+        if self.max_lease < LockOptions::MIN_LEASE {
+            return Err(OptionsError::lease_too_short(self.max_lease));
+        }
+        if self.max_lease > LEASE_FOR_EVER {
+            return Err(OptionsError::lease_too_long(self.max_lease, LEASE_FOR_EVER));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn terms(&self, options: &LockOptions) -> Result<Terms, OptionsError> {
+        let terms = options.terms()?;
+        match terms.lease > self.max_lease {
+            true => Err(OptionsError::lease_too_long(terms.lease, self.max_lease)),
+            false => Ok(terms),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Options that contradict each other or exceed a bound. Its text names the option and says what to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionsError(String);
+
+impl OptionsError {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    pub(crate) fn too_short(option: &str, least: Duration) -> Self {
+        Self(format!("`{option}` is too short: use at least {least:?}"))
+    }
+
+    fn lease_too_short(lease: Duration) -> Self {
+        Self(format!("a lease of {lease:?} is too short: use at least {:?}", LockOptions::MIN_LEASE))
+    }
+
+    fn lease_too_long(lease: Duration, most: Duration) -> Self {
+        Self(format!(
+            "a lease of {lease:?} exceeds the limit set by `max_lease`, the store or the library: use at most {most:?}"
+        ))
+    }
+}
+
+impl fmt::Display for OptionsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OptionsError {}
+
 fn whole_millis(d: Duration) -> Duration {
     Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    #[test]
+    fn the_defaults_are_as_documented() {
+        let terms = LockOptions::new().terms().unwrap();
+        assert_eq!((terms.lease, terms.operation_timeout), (secs(30), secs(3)));
+        assert_eq!(terms.keep, Keep::Renewed { every: secs(10) });
+        assert_eq!(terms.margin, Duration::from_millis(302));
+        assert_eq!((terms.outage_budget, terms.max_hold), (secs(30), None));
+        assert_eq!(terms.poll_interval, secs(30));
+        let nightly = LockOptions::new().lease(secs(24 * 60 * 60)).terms().unwrap();
+        assert_eq!(nightly.operation_timeout, secs(3), "an outage must not block a name for hours");
+        assert!(
+            LockOptions::new().lease(LockOptions::MIN_LEASE).check().is_ok(),
+            "the shortest lease fits its own defaults"
+        );
+    }
+
+    #[test]
+    fn contradictory_options_are_refused_with_a_remedy() {
+        let o = LockOptions::new();
+        let cases = [
+            (o.lease(Duration::ZERO), "at least 100ms"),
+            (o.fixed_lease(Duration::from_millis(99)), "at least 100ms"),
+            (o.renew_every(Duration::ZERO), "`renew_every` is too short"),
+            (o.operation_timeout(Duration::ZERO), "`operation_timeout` is too short"),
+            (o.outage_budget(Duration::ZERO), "`outage_budget` is too short"),
+            (o.max_hold(Duration::ZERO), "`max_hold` is too short"),
+            (o.operation_timeout(secs(4)), "at most 3s"),
+            (o.poll_interval(Duration::ZERO), "`poll_interval` is too short"),
+            (o.max_hold(secs(3)), "or a shorter `operation_timeout`"),
+            (o.min_hold(secs(31)), "use at most the lease (30s)"),
+            (o.retention(Retention::For(Duration::ZERO)), "use 1s to"),
+            (o.retention(Retention::For(Duration::MAX)), "or `Retention::Forever`"),
+            (o.renew_every(secs(27)), "renew more often"),
+            (o.renew_every(Duration::MAX), "renew more often"),
+            (o.margin(secs(30)), "renew more often"),
+            (o.fixed_lease(secs(1)).margin(secs(1)), "renew more often"),
+        ];
+        for (options, cure) in cases {
+            let error = options.check().unwrap_err().to_string();
+            assert!(error.contains(cure), "{error} says {cure}");
+        }
+    }
+
+    #[test]
+    fn options_show_what_was_chosen() {
+        let o = LockOptions::new();
+        assert_eq!(format!("{o:?}"), "LockOptions { lease: 30s, .. }");
+        assert_eq!(format!("{:?}", o.poll_interval(secs(30)).min_hold(Duration::ZERO)), format!("{o:?}"));
+        let chosen = o
+            .fixed_lease(secs(5))
+            .margin(secs(1))
+            .hand_off(0, Duration::ZERO)
+            .token_floor(FencingToken::new(7));
+        for shown in ["fixed_lease: 5s", "margin: 1s", "token_floor: ", "hand_off: "] {
+            assert!(format!("{chosen:?}").contains(shown), "{chosen:?}");
+        }
+        // Each other option is shown as well.
+        let others = [
+            o.renew_every(secs(1)),
+            o.operation_timeout(secs(1)),
+            o.outage_budget(secs(1)),
+            o.poll_interval(secs(1)),
+            o.max_hold(secs(60)),
+            o.min_hold(secs(1)),
+            o.retention(Retention::Forever),
+        ];
+        for other in others {
+            assert_ne!(format!("{other:?}"), format!("{o:?}"));
+        }
+    }
+
+    #[test]
+    fn options_are_checked_against_the_limits() {
+        let limits = Limits::new().max_lease(secs(60));
+        assert!(limits.terms(&LockOptions::new().lease(secs(60))).is_ok());
+        let error = limits.terms(&LockOptions::new().lease(secs(61))).unwrap_err().to_string();
+        assert!(error.starts_with("a lease of 61s") && error.ends_with("at most 60s"), "{error}");
+        assert!(Limits::new().waiters(0).check().is_err());
+    }
 }

@@ -4,7 +4,7 @@ mod sale;
 mod settings;
 
 use distlock::{
-    LockFactory, LockOptions, MemoryBackend, backend,
+    LockFactory, LockOptions, MemoryBackend,
     cron::{MemoryLedger, RunLedger, Scheduler},
     tower::DetachedTasks,
 };
@@ -97,19 +97,19 @@ async fn bind(name: &str, address: SocketAddr) -> Result<TcpListener, BoxError> 
 
 /// Connects in the background, so that the shop starts while Redis is down. Its readiness says so until Redis answers.
 #[cfg(feature = "servers")]
-fn connect(url: &str) -> Result<(backend::Store, Arc<dyn RunLedger>), BoxError> {
+fn connect(url: &str) -> Result<(distlock::Store, Arc<dyn RunLedger>), BoxError> {
     use distlock::{fred::Redis, ledger::LedgerConnector};
 
     Ok(if url == MEMORY { in_memory() } else { Redis.connect_with_ledger_lazy(url)? })
 }
 
 #[cfg(not(feature = "servers"))]
-fn connect(url: &str) -> Result<(backend::Store, Arc<dyn RunLedger>), BoxError> {
+fn connect(url: &str) -> Result<(distlock::Store, Arc<dyn RunLedger>), BoxError> {
     if url == MEMORY { Ok(in_memory()) } else { Err("SHOP_LOCKS: Redis needs the feature `servers`".into()) }
 }
 
 /// Returns the stores of a single process.
-fn in_memory() -> (backend::Store, Arc<dyn RunLedger>) {
+fn in_memory() -> (distlock::Store, Arc<dyn RunLedger>) {
     (MemoryBackend::new().into(), Arc::new(MemoryLedger::new()))
 }
 

@@ -14,9 +14,9 @@ use crate::{
 };
 use async_trait::async_trait;
 use lock_core::{
-    LockError, LockName, Worker,
+    LockError, LockName, Store, Worker,
     backend::{
-        Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased, Inspected, Reply, Store,
+        Backend, BackendError, Capabilities, ForceReleaseRequest, ForceReleased, Inspected, Reply,
         Submission, SubscriberId, WakeListener,
     },
     clock::UtcTime,

@@ -1,11 +1,11 @@
 //! A lease id with a method for each store operation, used by the conformance properties.
 
 use lock_core::{
-    FencingToken, LockName,
+    FencingToken, LockName, Retention,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Backend, BackendExt as _, Floor, Inspected, LeaseId,
         LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed, Reply,
-        Retention, StoredHold,
+        StoredHold,
     },
     clock::UtcTime,
 };

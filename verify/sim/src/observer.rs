@@ -67,8 +67,8 @@ impl LockObserver for Ear {
                 let pause = &state.pauses[state.links[link].process];
                 state.oracle.ended(state.now, (name, lease, token), end, &state.links[link], pause);
             }
-            LockEvent::GuardReleased { result, kind: ReleaseKind::Explicit, .. } => {
-                state.note(who, "release answered", (result.is_ok().into(), 0));
+            LockEvent::GuardReleased { outcome, kind: ReleaseKind::Explicit, .. } => {
+                state.note(who, "release answered", (outcome.is_some().into(), 0));
             }
             LockEvent::Renewal { outcome, took, .. } => {
                 state.note(who, "renewal", (outcome as u64, took.as_micros() as u64));

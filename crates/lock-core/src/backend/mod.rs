@@ -2,7 +2,7 @@
 //!
 //! To add a backend, implement [`AsyncBackend`] or [`Backend`], [`Subscriptions`] if the store can push wake-ups, and [`Directory`] if it
 //! can report which process holds a lock. Then write a small harness and run the conformance suite of `lock-testkit`. A
-//! [`Store`] passes them to a factory.
+//! [`Store`](crate::Store) passes them to a factory.
 
 mod async_backend;
 mod directory;
@@ -11,14 +11,14 @@ mod listener;
 mod operation;
 mod registry;
 mod reply;
-mod request;
-mod store;
+pub(crate) mod request;
+pub(crate) mod store;
 mod subscriptions;
 mod votes;
 
 pub use crate::{
     connect::Connector,
-    ids::{LeaseId, LeaseNumber, ParseLeaseIdError, ProcessId},
+    ids::{LeaseId, LeaseNumber, ProcessId},
 };
 pub use async_backend::{AsyncBackend, BackendExt};
 pub(crate) use async_backend::{in_background, leave_to, poll_in_place};
@@ -29,11 +29,11 @@ pub use operation::{Answer, Operation, OperationReply, Outcome, Submission};
 pub(crate) use operation::{Receiver, acquired, released, renewed};
 pub use registry::SubscriptionRegistry;
 pub use reply::{Acquired, ForceReleased, Inspected, Released, Renewed, Reply, StoredHold};
+pub(crate) use request::Retention;
 pub use request::{
     AcquireMode, AcquireRequest, Floor, ForceReleaseRequest, NotifyWaiters, ReleaseRequest, RenewRequest,
-    Retention,
 };
-pub use store::Store;
+pub(crate) use store::Store;
 pub use subscriptions::Subscriptions;
 pub use votes::{NodeVote, VoteKind, Votes};
 

@@ -39,7 +39,7 @@ impl Shared {
 
     async fn write_card(&self, own: &OwnCard) {
         let card = own.current(|name, token| {
-            let hold = self.local_view(name).and_then(|view| view.hold);
+            let (hold, _) = self.local_view(name);
             hold.is_some_and(|hold| hold.token == token)
         });
         let written = answer(async { own.directory.write_card(self.process, card, TTL).await }).await;

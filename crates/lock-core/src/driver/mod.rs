@@ -20,7 +20,7 @@
 //! Operations are [submitted](crate::backend::Backend::submit) to the store, whose task dispatches the reply. A reply that comes
 //! while the store's `submit` is on the stack is handled after it. No caller has to be polled for others to make progress.
 //!
-//! Lock order, as defined in `sync/rank.rs`: shard before entry; entry before schedule, deadlines, hold, deferred
+//! Lock order, as defined in `sync.rs`: shard before entry; entry before schedule, deadlines, hold, deferred
 //! events; work queue and alarm last. No mutex is held across an await, or while a waker, an observer or the backend is
 //! called. Debug builds panic at the first lock or call that violates this.
 //!

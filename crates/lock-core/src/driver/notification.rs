@@ -44,7 +44,12 @@ impl Shared {
                 self.observe(|backend| LockEvent::Ended { backend, name, token, lease, end, held });
             }
             Notification::Released { result, kind } => {
-                self.observe(|backend| LockEvent::GuardReleased { backend, name, result, kind });
+                self.observe(|backend| LockEvent::GuardReleased {
+                    backend,
+                    name,
+                    outcome: result.ok(),
+                    kind,
+                });
             }
             Notification::Notice(Notice::Renewal { outcome, took, remaining }, _) => {
                 self.observe(|backend| LockEvent::Renewal { backend, name, outcome, took, remaining });

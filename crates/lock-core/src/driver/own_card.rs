@@ -2,8 +2,8 @@
 
 use crate::{
     backend::Directory,
-    card::{ProcessCard, printable},
     ids::LeaseNumber,
+    inspect::{ProcessCard, printable},
     machine::HoldId,
     name::LockName,
     sync::{

@@ -12,18 +12,15 @@ use super::{
 };
 use crate::{
     backend::{Backend, Directory, Store, SubscriberId, Subscriptions},
-    card::ProcessCard,
     clock::Clock,
     error::{LockError, LockErrorKind},
-    health::Checks,
-    ids::ProcessId,
-    inspect::{HeldLock, LocalHold, LocalView},
+    ids::{ProcessId, Random},
+    inspect::{Checks, LocalHold, ProcessCard},
     machine::{HoldId, MachineConfig, OwnerId},
     name::{LockName, NameError, Prefix},
     observer::{LockEvent, Notable, Observers, sum_up},
     options::{Limits, LockOptions, OptionsError},
     owner::Owner,
-    random::Random,
     sync::{
         Handle, Id, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -34,6 +31,7 @@ use crate::{
     worker::Worker,
 };
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, OnceLock, Weak},
     time::Duration,
@@ -272,23 +270,18 @@ impl Shared {
         self.table.len()
     }
 
-    /// Returns the local state of a name.
-    pub(crate) fn local_view(&self, name: &LockName) -> Option<LocalView> {
-        Some(self.view_of(&*self.table.get(name)?))
+    /// Returns this process's hold of a name, and the number of its waiters.
+    pub(crate) fn local_view(&self, name: &LockName) -> (Option<LocalHold>, usize) {
+        self.table.get(name).map_or((None, 0), |entry| self.view_of(&entry))
     }
 
-    /// Returns the holds of this factory, sorted by name.
-    pub(crate) fn local_holds(&self) -> Vec<HeldLock> {
-        let held = |entry: Arc<LockEntry>| {
-            let hold = self.view_of(&entry).hold?;
-            Some(HeldLock { name: entry.name.clone(), hold })
-        };
-        let mut holds: Vec<_> = self.table.all().into_iter().filter_map(held).collect();
-        holds.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        holds
+    /// Returns the holds of this factory.
+    pub(crate) fn local_holds(&self) -> BTreeMap<LockName, LocalHold> {
+        let held = |entry: Arc<LockEntry>| Some((entry.name.clone(), self.view_of(&entry).0?));
+        self.table.all().into_iter().filter_map(held).collect()
     }
 
-    fn view_of(&self, entry: &LockEntry) -> LocalView {
+    fn view_of(&self, entry: &LockEntry) -> (Option<LocalHold>, usize) {
         let state = lock(&entry.state);
         let now = self.clock.now();
         let hold = state.machine.holder().map(|(owner, hold, depth, deadline)| LocalHold {
@@ -299,7 +292,7 @@ impl Shared {
             remaining: deadline.since(now),
             suspect: state.machine.is_suspect(),
         });
-        LocalView { hold, waiters: state.machine.waiters() }
+        (hold, state.machine.waiters())
     }
 
     pub(crate) fn is_closed(&self) -> bool {

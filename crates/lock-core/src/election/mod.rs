@@ -60,17 +60,9 @@
 //! instruments `lock.leading` and `lock.term.duration`.
 
 mod candidate;
-mod follow;
 mod handle;
-mod lead;
 mod options;
-mod role;
-mod serve;
-mod term;
 
-pub use handle::Election;
-pub use lead::Lead;
+pub use candidate::{LeadEnd, Leader, Role, Term};
+pub use handle::{Election, Lead};
 pub use options::ElectionOptions;
-pub use role::{Leader, Role};
-pub use serve::LeadEnd;
-pub use term::Term;

@@ -103,14 +103,19 @@ impl ElectionOptions {
     pub fn check(&self) -> Result<(), OptionsError> {
         self.lock.check()?;
         if self.lock.is_fixed() {
-            return Err(OptionsError::FixedLease);
+            return Err(OptionsError::new(
+                "a fixed lease would cut every leadership term short: use `lease`, which is renewed",
+            ));
         }
         if self.initial_delay < MIN_DELAY {
-            return Err(OptionsError::TooShort { option: "initial_delay", least: MIN_DELAY });
+            return Err(OptionsError::too_short("initial_delay", MIN_DELAY));
         }
         if self.initial_delay > self.max_delay {
             let Self { initial_delay, max_delay, .. } = *self;
-            return Err(OptionsError::DelaysReversed { initial_delay, max_delay });
+            return Err(OptionsError::new(format!(
+                "an initial delay of {initial_delay:?} exceeds the maximum delay of {max_delay:?}: lower the initial delay \
+                 or raise the maximum"
+            )));
         }
         Ok(())
     }

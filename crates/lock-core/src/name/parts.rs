@@ -1,4 +1,5 @@
-//! Names that are built from parts. Each part is percent-encoded, so that different parts never produce the same name.
+//! Names that are built from parts, and from the templates of derived keys. Each part is percent-encoded, so that different
+//! parts never produce the same name.
 
 use super::{LockName, NameError};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -10,11 +11,6 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 /// Percent-encodes a part of a name, in pieces.
 pub fn escape(part: &[u8]) -> impl Iterator<Item = &str> {
     percent_encode(part, ESCAPED)
-}
-
-/// Returns whether an escaped part may contain this character.
-pub(super) const fn may_stand_in_a_part(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '%')
 }
 
 impl LockName {
@@ -41,9 +37,7 @@ impl LockName {
     /// - [`NameError::ReservedPrefix`] if the first part is `distlock` or begins with `redisson_`;
     /// - [`NameError::UnwrittenPart`] if the `Display` of a part returns an error.
     pub fn of(parts: impl NameParts) -> Result<Self, NameError> {
-        let mut joined = Joined::default();
-        parts.join(&mut joined)?;
-        Self::new(joined.finish()?)
+        parts.join(TemplateName::default())?.finish()
     }
 
     /// Returns this name with one more part, percent-encoded, after a `:`. Use it to build a name step by step, for
@@ -61,10 +55,9 @@ impl LockName {
     /// # Errors
     /// Same as [`of`](Self::of), but never [`NameError::ReservedPrefix`].
     pub fn part(&self, part: impl Display) -> Result<Self, NameError> {
-        let mut joined = Joined { text: self.as_str().to_owned(), bytes: self.as_str().len(), parts: 0 };
-        joined.add(&part)?;
+        let name = TemplateName { text: self.as_str().to_owned(), bytes: self.as_str().len(), fields: 0 };
         // A valid name stays valid when encoded text is added.
-        Ok(Self::shared(&joined.finish()?))
+        Ok(Self::shared(&name.part(&part)?.whole()?))
     }
 }
 
@@ -72,61 +65,78 @@ impl LockName {
 pub trait NameParts: sealed::Join {}
 
 mod sealed {
-    use super::{Joined, NameError};
-
     pub trait Join {
-        fn join(&self, joined: &mut Joined) -> Result<(), NameError>;
+        /// Adds each part to the name.
+        fn join(&self, name: super::TemplateName) -> Result<super::TemplateName, super::NameError>;
     }
 }
 
-/// A name under construction.
+/// A name under construction, made of fixed texts and percent-encoded fields.
 #[derive(Debug, Default)]
-pub struct Joined {
+pub struct TemplateName {
     /// The name, up to the maximum length.
     text: String,
     /// The length of the whole name.
     bytes: usize,
-    parts: usize,
+    fields: usize,
 }
 
-impl Joined {
-    /// Adds a part, after a `:` unless it is the first.
-    fn add(&mut self, part: &dyn Display) -> Result<(), NameError> {
-        if self.bytes > 0 {
-            self.push(":");
-        }
-        self.value(part)
+impl TemplateName {
+    /// Adds a fixed text.
+    #[must_use]
+    pub fn text(mut self, text: &str) -> Self {
+        self.push(text);
+        self
     }
 
-    /// Adds the text of a value, percent-encoded.
-    pub(super) fn value(&mut self, part: &dyn Display) -> Result<(), NameError> {
-        let place = self.parts;
-        self.parts += 1;
+    /// Adds a field, percent-encoded.
+    ///
+    /// # Errors
+    /// [`NameError::EmptyPart`] if its text is empty, [`NameError::UnwrittenPart`] if its `Display` fails.
+    pub fn field(mut self, field: &dyn Display) -> Result<Self, NameError> {
+        let part = self.fields;
+        self.fields += 1;
         let before = self.bytes;
-        write!(self, "{part}").map_err(|_| NameError::UnwrittenPart { part: place })?;
+        write!(self, "{field}").map_err(|_| NameError::UnwrittenPart { part })?;
         match self.bytes == before {
-            true => Err(NameError::EmptyPart { part: place }),
-            false => Ok(()),
+            true => Err(NameError::EmptyPart { part }),
+            false => Ok(self),
         }
     }
 
-    /// Adds text. Text beyond the maximum length is counted but not stored.
-    pub(super) fn push(&mut self, text: &str) {
-        self.bytes += text.len();
-        if self.bytes <= LockName::MAX_BYTES {
-            self.text.push_str(text);
-        }
+    /// Adds a field, after a `:` unless the name is empty.
+    fn part(self, part: &dyn Display) -> Result<Self, NameError> {
+        let begun = if self.bytes > 0 { self.text(":") } else { self };
+        begun.field(part)
     }
 
-    pub(super) fn finish(self) -> Result<String, NameError> {
+    /// Checks the name.
+    ///
+    /// # Errors
+    /// Same as [`LockName::new`].
+    pub fn finish(self) -> Result<LockName, NameError> {
+        LockName::new(self.whole()?)
+    }
+
+    /// Returns the text, unless it is too long.
+    fn whole(self) -> Result<String, NameError> {
         match self.bytes {
             bytes if bytes > LockName::MAX_BYTES => Err(NameError::TooLong { bytes }),
             _ => Ok(self.text),
         }
     }
+
+    /// Adds text. Text beyond the maximum length is counted but not stored.
+    fn push(&mut self, text: &str) {
+        self.bytes += text.len();
+        if self.bytes <= LockName::MAX_BYTES {
+            self.text.push_str(text);
+        }
+    }
 }
 
-impl Write for Joined {
+/// Percent-encodes the text of a field.
+impl Write for TemplateName {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         escape(text.as_bytes()).for_each(|piece| self.push(piece));
         Ok(())
@@ -139,10 +149,10 @@ macro_rules! tuples {
 
         impl<$($part: Display),+> sealed::Join for ($($part,)+) {
             #[allow(non_snake_case)]
-            fn join(&self, joined: &mut Joined) -> Result<(), NameError> {
+            fn join(&self, name: TemplateName) -> Result<TemplateName, NameError> {
                 let ($($part,)+) = self;
-                $(joined.add($part)?;)+
-                Ok(())
+                $(let name = name.part($part)?;)+
+                Ok(name)
             }
         }
     )+};
@@ -159,9 +169,29 @@ tuples! {
     (A, B, C, D, E, F, G, H)
 }
 
+/// Returns `true` if a fixed text marks the end of the value before it.
+#[must_use]
+pub const fn separates(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        // No byte of a multi-byte character may stand in a part.
+        if !may_stand_in_a_part(bytes[at] as char) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Returns whether an escaped part may contain this character.
+const fn may_stand_in_a_part(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '%')
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::reserved, *};
 
     #[test]
     fn parts_are_encoded_and_joined() {
@@ -203,7 +233,7 @@ mod tests {
 
     #[test]
     fn library_names_accept_parts() {
-        let name = LockName::reserved("run").unwrap().part("a b").unwrap();
+        let name = reserved("run").unwrap().part("a b").unwrap();
         assert_eq!(name.as_str(), "distlock:run:a%20b");
     }
 }

@@ -1,14 +1,19 @@
-//! The events of a factory's locks, and the trait for observers.
+//! The events of a factory's locks with their outcomes, and the trait for observers.
 
-use super::outcome::{AcquireOutcome, ReleaseKind, RenewalOutcome, TermEnd, WakeSource};
 use crate::{
     backend::{BackendError, Votes},
     ids::LeaseId,
-    machine::{GrantSource, HoldEnd, LostReason, ReleaseAnswer},
+    machine::{GrantSource, HoldEnd, LostReason, ReleaseOutcome, RenewalOutcome},
     name::LockName,
+    sync::assert_unlocked,
     token::FencingToken,
 };
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{
+    fmt::Debug,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 /// Observes a factory's locks.
 ///
@@ -104,9 +109,9 @@ pub enum LockEvent<'a> {
         backend: &'static str,
         /// The lock.
         name: &'a LockName,
-        /// The result, as returned by [`LockGuard::release`](crate::LockGuard::release). A drop does not wait for the
-        /// store: its result is based on what this process knows.
-        result: ReleaseAnswer,
+        /// The outcome, as returned by [`LockGuard::release`](crate::LockGuard::release); `None` if the store did not
+        /// confirm the release. A drop does not wait for the store: its outcome is based on what this process knows.
+        outcome: Option<ReleaseOutcome>,
         /// The kind of the release.
         kind: ReleaseKind,
     },
@@ -238,5 +243,155 @@ impl<'a> LockEvent<'a> {
             Self::Ended { end: HoldEnd::Lost(reason), .. } => Some(*reason),
             _ => None,
         }
+    }
+}
+
+/// The outcome of an acquire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AcquireOutcome {
+    /// The lock was acquired.
+    Acquired,
+    /// It was a single attempt, and the lock was held or had waiters.
+    Contended,
+    /// The waiting time passed.
+    Timeout,
+    /// Its future was dropped.
+    Cancelled,
+    /// It failed with another error.
+    Error,
+}
+
+impl AcquireOutcome {
+    /// Returns the value used in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Acquired => "acquired",
+            Self::Contended => "contended",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// The way a guard was released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReleaseKind {
+    /// By `release().await`.
+    Explicit,
+    /// By dropping the guard.
+    Dropped,
+}
+
+impl ReleaseKind {
+    /// Returns the value used in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Explicit => "explicit",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+impl RenewalOutcome {
+    /// Returns the value used in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Renewed => "renewed",
+            Self::Gone => "gone",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The way a term of leadership ended; see [`election`](crate::election).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TermEnd {
+    /// The body returned `Ok`.
+    Finished,
+    /// The body returned an error.
+    Failed,
+    /// The body panicked.
+    Panicked,
+    /// The lock was lost.
+    Lost(LostReason),
+    /// The process resigned.
+    Resigned,
+    /// The shutdown began.
+    Stopped,
+    /// The future of [`Lead::until`](crate::election::Lead::until) was dropped.
+    Cancelled,
+}
+
+impl TermEnd {
+    /// Returns the value used in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Failed => "failed",
+            Self::Panicked => "panicked",
+            Self::Lost(_) => "lost",
+            Self::Resigned => "resigned",
+            Self::Stopped => "stopped",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// The source of a wake-up of waiters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WakeSource {
+    /// The store reported that the lock was released.
+    Push,
+    /// The poll interval passed.
+    Poll,
+    /// The reader of wake-ups lagged behind, so all waiters retry.
+    Lagged,
+    /// The connection that carries wake-ups was replaced, so all waiters retry.
+    Reconnected,
+}
+
+impl WakeSource {
+    /// Returns the value used in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Poll => "poll",
+            Self::Lagged => "lagged",
+            Self::Reconnected => "reconnected",
+        }
+    }
+}
+
+/// Logs an event and passes it to each observer. A panic of an observer is caught and ends only that call: it must not
+/// affect a release or a renewal.
+pub fn notify_all<O: ?Sized>(observers: &[Arc<O>], log: impl FnOnce(), call: impl Fn(&O)) {
+    assert_unlocked("an observer");
+    drop(catch_unwind(AssertUnwindSafe(log)));
+    for observer in observers {
+        drop(catch_unwind(AssertUnwindSafe(|| call(observer))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::{Mutex, lock, rank};
+
+    #[test]
+    #[cfg_attr(debug_assertions, should_panic(expected = "an observer is called under the mutex `Entry`"))]
+    fn observer_under_a_mutex_panics_in_debug_builds() {
+        let entry = Mutex::<rank::Entry, _>::new(());
+        let _entry = lock(&entry);
+        notify_all::<()>(&[], || (), |()| ());
     }
 }

@@ -14,22 +14,68 @@
 //!
 //! Metrics never contain lock names; `tracing` events and spans do.
 
-mod digest;
-mod event;
-mod observers;
+pub(crate) mod event;
 #[cfg(feature = "otel")]
-mod otel;
-mod outcome;
-mod span;
+pub(crate) mod otel;
 mod trace;
 
-pub use crate::machine::{GrantSource, ReleaseAnswer, Unconfirmed};
-pub use event::{LockEvent, LockObserver};
+pub use crate::machine::{GrantSource, RenewalOutcome};
+pub use event::{AcquireOutcome, LockEvent, LockObserver, ReleaseKind, TermEnd, WakeSource};
 #[cfg(feature = "otel")]
-pub use otel::{Instruments, OtelObserver};
-pub use outcome::{AcquireOutcome, ReleaseKind, RenewalOutcome, TermEnd, WakeSource};
+pub use otel::OtelObserver;
+pub(crate) use trace::{AcquireSpan, Notable, sum_up};
 
-pub(crate) use observers::Observers;
-pub use observers::notify_all;
-pub(crate) use span::AcquireSpan;
-pub(crate) use trace::{Notable, sum_up};
+use crate::{clock::Clock, time::Moment};
+use event::notify_all;
+use std::sync::Arc;
+use trace::{Digest, Sum};
+
+/// The observers of a factory, and the name of its backend.
+#[derive(Debug)]
+pub(crate) struct Observers {
+    observers: Vec<Arc<dyn LockObserver>>,
+    backend: &'static str,
+    digest: Digest,
+}
+
+impl Observers {
+    pub(crate) fn new(
+        observers: Vec<Arc<dyn LockObserver>>,
+        backend: &'static str,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { observers, backend, digest: Digest::new(clock) }
+    }
+
+    /// Returns the short name of the backend.
+    pub(crate) fn backend(&self) -> &'static str {
+        self.backend
+    }
+
+    /// Builds an event with the name of the backend and dispatches it. Returns the time at which to
+    /// [sum up](Self::take_due), if that is new.
+    pub(crate) fn notify<'a>(&self, make: impl FnOnce(&'static str) -> LockEvent<'a>) -> Option<Moment> {
+        let event = make(self.backend);
+        let mut sum_up_at = None;
+        let log = || sum_up_at = trace::event(&event, &self.digest);
+        notify_all(&self.observers, log, |observer| observer.on_event(&event));
+        sum_up_at
+    }
+
+    /// Logs a line that is no event for observers. Returns the time at which to sum up, if that is new.
+    pub(crate) fn log(&self, notable: &Notable<'_>) -> Option<Moment> {
+        let mut sum_up_at = None;
+        notify_all::<()>(&[], || sum_up_at = trace::notable(notable, &self.digest), |()| ());
+        sum_up_at
+    }
+
+    /// Returns the time at which to sum up.
+    pub(crate) fn next_sum(&self) -> Option<Moment> {
+        self.digest.next()
+    }
+
+    /// Returns the warnings to sum up at `now`.
+    pub(crate) fn take_due(&self, now: Moment) -> Vec<Sum> {
+        self.digest.take_due(now)
+    }
+}

@@ -2,14 +2,14 @@
 
 use super::event::{LockEvent, LockObserver};
 use crate::{
-    machine::{GrantSource, HoldEnd, LostReason, ReleaseAnswer, ReleaseOutcome, Unconfirmed},
+    machine::{GrantSource, HoldEnd, LostReason, ReleaseOutcome},
     name::LockName,
 };
 use opentelemetry::{
     KeyValue,
     metrics::{Counter, Histogram, Meter, UpDownCounter},
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 /// Bucket boundaries of all durations, in seconds: 0.5 ms to 30 s.
 const SECONDS: [f64; 15] =
@@ -159,7 +159,7 @@ impl LockObserver for OtelObserver {
             LockEvent::WaitStarted { .. } => self.waiting.add(1, &common),
             LockEvent::WaitEnded { outcome, waited, .. } => {
                 self.waiting.add(-1, &common);
-                self.acquire.record(seconds(waited), &with("lock.outcome", outcome.as_str()));
+                self.acquire.record(waited.as_secs_f64(), &with("lock.outcome", outcome.as_str()));
             }
             LockEvent::Granted { source, .. } => {
                 self.held.add(1, &common);
@@ -173,19 +173,19 @@ impl LockObserver for OtelObserver {
                     HoldEnd::Released => "released",
                     HoldEnd::Lost(_) => "lost",
                 };
-                self.hold.record(seconds(held), &with("lock.outcome", outcome));
+                self.hold.record(held.as_secs_f64(), &with("lock.outcome", outcome));
                 if let HoldEnd::Lost(reason) = end {
                     self.lost.add(1, &with("lock.reason", lost_reason(reason)));
                 }
             }
-            LockEvent::GuardReleased { result, kind, .. } => {
-                let mut attributes = with("lock.outcome", release_outcome(result));
+            LockEvent::GuardReleased { outcome, kind, .. } => {
+                let mut attributes = with("lock.outcome", release_outcome(outcome));
                 attributes.push(KeyValue::new("lock.release.kind", kind.as_str()));
                 self.release.add(1, &attributes);
             }
             LockEvent::Renewal { outcome, took, remaining, .. } => {
-                self.renewal.record(seconds(took), &with("lock.outcome", outcome.as_str()));
-                self.remaining.record(seconds(remaining), &common);
+                self.renewal.record(took.as_secs_f64(), &with("lock.outcome", outcome.as_str()));
+                self.remaining.record(remaining.as_secs_f64(), &common);
             }
             LockEvent::Voted { votes, .. } => {
                 for vote in votes.iter() {
@@ -198,15 +198,11 @@ impl LockObserver for OtelObserver {
             LockEvent::TermStarted { .. } => self.leading.add(1, &common),
             LockEvent::TermEnded { end, led, .. } => {
                 self.leading.add(-1, &common);
-                self.term.record(seconds(led), &with("lock.outcome", end.as_str()));
+                self.term.record(led.as_secs_f64(), &with("lock.outcome", end.as_str()));
             }
             LockEvent::RenewalFailed { .. } | LockEvent::SelfDeadlock { .. } => {}
         }
     }
-}
-
-fn seconds(d: Duration) -> f64 {
-    d.as_secs_f64()
 }
 
 fn lost_reason(reason: LostReason) -> &'static str {
@@ -219,13 +215,13 @@ fn lost_reason(reason: LostReason) -> &'static str {
     }
 }
 
-fn release_outcome(result: ReleaseAnswer) -> &'static str {
-    match result {
-        Ok(ReleaseOutcome::Released) => "released",
-        Ok(ReleaseOutcome::HandedOn) => "handed_on",
-        Ok(ReleaseOutcome::StillHeld { .. }) => "still_held",
-        Ok(ReleaseOutcome::AlreadyExpired) => "already_expired",
-        Ok(ReleaseOutcome::HeldByOther) => "held_by_other",
-        Err(Unconfirmed) => "unconfirmed",
+fn release_outcome(outcome: Option<ReleaseOutcome>) -> &'static str {
+    match outcome {
+        Some(ReleaseOutcome::Released) => "released",
+        Some(ReleaseOutcome::HandedOn) => "handed_on",
+        Some(ReleaseOutcome::StillHeld { .. }) => "still_held",
+        Some(ReleaseOutcome::AlreadyExpired) => "already_expired",
+        Some(ReleaseOutcome::HeldByOther) => "held_by_other",
+        None => "unconfirmed",
     }
 }

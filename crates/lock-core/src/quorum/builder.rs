@@ -4,8 +4,8 @@ use super::{member::Member, node::MAX_CLOCK_DISTANCE, shared::Shared};
 use crate::{
     clock::{BootClock, Clock},
     error::LockError,
+    ids::Random,
     options::OptionsError,
-    random::Random,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -59,12 +59,15 @@ impl QuorumBuilder {
     pub(super) fn checked(self) -> Result<Shared, LockError> {
         let nodes = self.nodes.len();
         if nodes < MIN_NODES {
-            return Err(OptionsError::TooFewNodes { nodes, least: MIN_NODES }.into());
+            let text = format!(
+                "a quorum of {nodes} nodes cannot tolerate the loss of one: use at least {MIN_NODES}"
+            );
+            return Err(OptionsError::new(text).into());
         }
         let least = MAX_CLOCK_DISTANCE * 4;
         if self.max_lease <= least {
             let least = least + Duration::from_millis(1);
-            return Err(OptionsError::TooShort { option: "max_lease", least }.into());
+            return Err(OptionsError::too_short("max_lease", least).into());
         }
         if nodes.is_multiple_of(2) {
             tracing::warn!(

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     backend::{Applied, BackendError, BackendErrorKind, NodeVote, Reply, VoteKind, Votes},
     clock::Clock,
-    random::Random,
+    ids::Random,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},

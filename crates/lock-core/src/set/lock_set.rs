@@ -1,6 +1,9 @@
-//! Several locks that are acquired together.
+//! Several locks that are acquired together: their number and equality, and their acquisition in the order of their names.
 
-use super::{acquire::acquire_all, error::SetError, guard::LockSetGuard, hold::SetHold, lost::MemberLost};
+use super::{
+    error::{MemberLost, SetError},
+    guard::{LockSetGuard, Losses, SetHold, give_back},
+};
 use crate::{
     acquire::Wait,
     error::{LockError, LockErrorKind, RunError},
@@ -271,12 +274,47 @@ impl LockSet {
         async move { acquired.await?.map_err(|busy| LockError::new(LockErrorKind::Timeout).of(&busy)) }
     }
 
-    /// If a single attempt finds a lock busy, the inner error is its name.
+    /// Acquires one lock after the other, in the order of their names. If a single attempt finds a lock busy, the inner
+    /// error is its name.
+    ///
+    /// On failure, it first releases the locks that it has acquired. A dropped future drops the pending acquire, and then
+    /// the guards, which the factory's worker releases.
     fn acquire_all(
         &self,
         wait: Wait,
     ) -> impl Future<Output = Result<Result<LockSetGuard, LockName>, LockError>> + Send + 'static {
-        acquire_all(self.template.clone(), self.names.clone(), wait)
+        let Self { template, names } = self.clone();
+        async move {
+            let wait = begin(&template, wait)?;
+            let handle = template.handle();
+            let given = template.given_owner();
+            let owner = given.unwrap_or_else(|| Owner::new(handle.process, handle.fresh_owner()));
+            let mut guards = Vec::with_capacity(names.len());
+            let mut losses = Losses::default();
+            for name in &*names {
+                let acquire = template.acquire_member(name.clone(), owner, wait);
+                let acquired = tokio::select! {
+                    biased;
+                    acquired = acquire => acquired,
+                    lost = losses.first() => Err(lost.into()),
+                };
+                match acquired {
+                    Ok(Some(guard)) => {
+                        losses.add(guard.hold());
+                        guards.push(guard);
+                    }
+                    failed => {
+                        give_back(guards).await;
+                        return failed.map(|_| Err(name.clone()));
+                    }
+                }
+            }
+            if let Some(lost) = losses.now() {
+                give_back(guards).await;
+                return Err(lost.into());
+            }
+            Ok(Ok(LockSetGuard::new(guards)))
+        }
     }
 
     /// Acquires all locks, runs `work`, and releases the locks. If one of them is lost, `work` is dropped at its
@@ -330,5 +368,18 @@ fn check_equal(first: &Lock, other: &Lock) -> Result<(), SetError> {
     match first.options() == other.options() {
         true => Ok(()),
         false => Err(SetError::UnequalOptions { name: name() }),
+    }
+}
+
+/// Turns a waiting time into a deadline that all locks share.
+fn begin(template: &Lock, wait: Wait) -> Result<Wait, LockError> {
+    let handle = template.handle();
+    match wait {
+        Wait::For(Duration::ZERO) => Ok(Wait::Once),
+        Wait::For(wait) => {
+            handle.limits.check_wait(wait)?;
+            Ok(Wait::Until(handle.clock.now() + wait))
+        }
+        Wait::Once | Wait::Until(_) | Wait::Forever => Ok(wait),
     }
 }

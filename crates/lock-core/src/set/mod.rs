@@ -26,16 +26,10 @@
 //! # Ok(()) }
 //! ```
 
-mod acquire;
 mod error;
 mod guard;
-mod hold;
 mod lock_set;
-mod losses;
-mod lost;
 
-pub use error::SetError;
-pub use guard::LockSetGuard;
-pub use hold::SetHold;
+pub use error::{MemberLost, SetError};
+pub use guard::{LockSetGuard, SetHold};
 pub use lock_set::LockSet;
-pub use lost::MemberLost;

@@ -1,4 +1,4 @@
-//! The store rules: the replies of a store, as pure functions of its record of one name.
+//! The store rules: the replies of a store, and of a node of a quorum, as pure functions of its record of one name.
 //!
 //! ```text
 //!            acquire: token drawn                       release(0) · expiry · force
@@ -16,20 +16,29 @@
 //! - the expiry of a lease never decreases;
 //! - tokens increase, even after the loss of the counter, as long as the clock is not behind the last token.
 //!
+//! # Tokens
+//! The counter never runs more than [`LEAD`] ahead of the clock (unless a floor puts it there), and a missing counter
+//! starts that far ahead of it. So a lost or stale counter cannot repeat a token, and one-off names need not be kept
+//! forever. (A plain counter that is seeded by the clock fails both ways: a promoted replica repeats a token, and
+//! 120,000 quick acquires put it 5 s ahead, after which a loss of data makes tokens decrease.)
+//!
+//! Residual risk: tokens decrease only if the counter is lost or stale *while* the clock is behind the last token.
+//!
+//! # Implementations
 //! The in-memory backend calls these functions behind a mutex. Other backends implement the same rules (Redis in Lua)
 //! and are compared with them.
 
-mod node;
-mod tokens;
-
 use crate::{
-    backend::{AcquireMode, Acquired, ForceReleased, Released, Renewed},
+    backend::{AcquireMode, Acquired, Floor, ForceReleased, Released, Renewed},
     ids::LeaseId,
+    quorum::{
+        Extended, Extension, Healed, Healing, MAX_CLOCK_DISTANCE, MIN_COUNTER_RETENTION, Proposal,
+        TOKEN_BOUND, Vote,
+    },
     time::UtcTime,
+    token::FencingToken,
 };
 use std::time::Duration;
-pub(crate) use tokens::LEAD;
-pub use tokens::{Counter, draw};
 
 /// The record of one name in a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -44,22 +53,6 @@ struct Held {
     depth: u32,
     /// Milliseconds since the epoch, as in Redis; the lease ends *after* this millisecond.
     expires_ms: u64,
-}
-
-impl Held {
-    fn raise_expiry(&mut self, now: UtcTime, duration: Duration) {
-        self.expires_ms = self.expires_ms.max(expiry(now, duration));
-    }
-
-    fn remaining(&self, now: UtcTime) -> Duration {
-        Duration::from_millis(self.expires_ms.saturating_sub(now.as_millis()))
-    }
-}
-
-/// Returns the last millisecond of a lease of this length.
-#[must_use]
-pub fn expiry(now: UtcTime, duration: Duration) -> u64 {
-    now.as_millis().saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Slot {
@@ -91,13 +84,10 @@ impl Slot {
         }
         match mode {
             AcquireMode::New { reserve, floor } => {
-                match &mut self.held {
-                    Some(held) if held.lease != lease => {
-                        return Acquired::Busy { remaining: Some(held.remaining(now)) };
-                    }
-                    Some(repeat) => repeat.raise_expiry(now, duration),
-                    free => *free = Some(Held { lease, depth: 1, expires_ms: expiry(now, duration) }),
+                if let Some(held) = self.held_by_other(lease) {
+                    return Acquired::Busy { remaining: Some(held.remaining(now)) };
                 }
+                self.hold(now, lease, duration, 1);
                 let (first, last) = draw(&mut self.counter, now, reserve, floor, retention);
                 Acquired::Granted { first, last }
             }
@@ -161,9 +151,179 @@ impl Slot {
         self.held.as_ref().map(|held| (held.lease, held.depth, held.remaining(now)))
     }
 
+    /// Votes on a proposal. `age` is the time for which this store has kept its data.
+    pub fn propose(
+        &mut self,
+        now: UtcTime,
+        age: Duration,
+        p: &Proposal,
+        retention: Option<Duration>,
+    ) -> Vote {
+        self.expire(now);
+        if now > p.not_after {
+            return Vote::Late;
+        }
+        if age < p.min_age {
+            return Vote::Quarantined;
+        }
+        let counter = self.last_token();
+        if let Some(held) = self.held_by_other(p.lease) {
+            let (holder, remaining) = (held.lease.to_string(), Some(held.remaining(now)));
+            return Vote::Busy { holder, remaining, counter };
+        }
+        let is_repeat = self.held.is_some() && counter == p.last.get();
+        if !is_repeat {
+            if p.token.get() <= counter {
+                return Vote::Stale { counter };
+            }
+            if !is_near_clock(now, counter, p) {
+                return Vote::ClockOff;
+            }
+            raise(&mut self.counter, now, p.last.get(), at_least(retention));
+        }
+        self.hold(now, p.lease, p.duration, 1);
+        Vote::Granted
+    }
+
+    /// Restores a lease that this store lost, unless another holds the lock.
+    pub fn heal(&mut self, now: UtcTime, h: &Healing, retention: Option<Duration>) -> Healed {
+        self.expire(now);
+        if now > h.not_after {
+            return Healed::Late;
+        }
+        if self.held_by_other(h.lease).is_some() {
+            return Healed::Busy;
+        }
+        let counter = self.last_token();
+        raise(&mut self.counter, now, counter.max(h.last.get()), at_least(retention));
+        self.hold(now, h.lease, h.duration, h.depth);
+        Healed::Set
+    }
+
+    /// Extends an existing lease, and sets its depth if one is given.
+    pub fn extend(&mut self, now: UtcTime, e: &Extension) -> Extended {
+        self.expire(now);
+        if now > e.not_after {
+            return Extended::Late;
+        }
+        let Some(held) = self.held_by(e.lease) else { return Extended::Gone };
+        held.depth = e.depth.unwrap_or(held.depth);
+        held.raise_expiry(now, e.duration);
+        Extended::Extended
+    }
+
+    /// Raises the expiry of the lease, or creates it.
+    fn hold(&mut self, now: UtcTime, lease: LeaseId, duration: Duration, depth: u32) {
+        match &mut self.held {
+            Some(held) => held.raise_expiry(now, duration),
+            free => *free = Some(Held { lease, depth, expires_ms: expiry(now, duration) }),
+        }
+    }
+
+    /// Returns the hold of another lease.
+    fn held_by_other(&self, lease: LeaseId) -> Option<&Held> {
+        self.held.as_ref().filter(|held| held.lease != lease)
+    }
+
+    fn last_token(&self) -> u64 {
+        self.counter.as_ref().map_or(0, |counter| counter.last)
+    }
+
     fn held_by(&mut self, lease: LeaseId) -> Option<&mut Held> {
         self.held.as_mut().filter(|held| held.lease == lease)
     }
+}
+
+impl Held {
+    fn raise_expiry(&mut self, now: UtcTime, duration: Duration) {
+        self.expires_ms = self.expires_ms.max(expiry(now, duration));
+    }
+
+    fn remaining(&self, now: UtcTime) -> Duration {
+        Duration::from_millis(self.expires_ms.saturating_sub(now.as_millis()))
+    }
+}
+
+/// Returns the last millisecond of a lease of this length.
+#[must_use]
+pub fn expiry(now: UtcTime, duration: Duration) -> u64 {
+    now.as_millis().saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Returns the retention of a counter in a node. The counter is kept at least until the clock of the node rules out
+/// every lower token.
+fn at_least(retention: Option<Duration>) -> Option<Duration> {
+    retention.map(|retention| retention.max(MIN_COUNTER_RETENTION))
+}
+
+/// Returns `true` if the proposal is near the clock. Otherwise a client whose clock is years ahead would raise every
+/// counter forever, and one that is behind would reuse tokens that were issued before a loss of the counter.
+fn is_near_clock(now: UtcTime, counter: u64, p: &Proposal) -> bool {
+    let (clock, distance) = (now.as_micros(), UtcTime::default() + MAX_CLOCK_DISTANCE);
+    let floor = p.floor.map_or(0, |floor| floor.get());
+    let highest = counter.max(clock).max(floor).saturating_add(distance.as_micros());
+    p.token.get() > clock.saturating_sub(distance.as_micros())
+        && p.token.get() <= highest
+        && p.last.get() <= highest
+        && p.last.get() < TOKEN_BOUND
+}
+
+/// The maximum lead of the counter over the clock, in microseconds.
+pub(crate) const LEAD: u64 = 1000;
+
+/// The last token issued or reserved.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Counter {
+    last: u64,
+    expires_ms: Option<u64>,
+}
+
+impl Counter {
+    /// Returns `true` if a grant renews the expiry.
+    fn is_renewed(&self, now: UtcTime, retention: Duration) -> bool {
+        let eighth = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX).max(1).saturating_mul(125);
+        self.expires_ms.is_some() && self.last / eighth != now.as_micros() / eighth
+    }
+
+    fn is_over(&self, now: UtcTime) -> bool {
+        self.expires_ms.is_some_and(|at| now.as_millis() > at)
+    }
+}
+
+/// Draws `first` and up to `reserve` further tokens. `retention` is the life of a new counter; without it, a new one does
+/// not expire. An existing one keeps its expiry, which the first grant in each eighth of the retention renews. A counter
+/// without an expiry keeps none: Redisson, which creates such counters, restarts a missing one at 1. The counter lasts
+/// at least until the clock has caught up with it.
+pub fn draw(
+    counter: &mut Option<Counter>,
+    now: UtcTime,
+    reserve: u32,
+    floor: Floor,
+    retention: Option<Duration>,
+) -> (FencingToken, FencingToken) {
+    let clock = now.as_micros();
+    let next = match counter {
+        Some(Counter { last, .. }) => clock.max(last.saturating_add(1)),
+        None => clock.saturating_add(LEAD),
+    };
+    let first = next.max(floor.map_or(0, |floor| floor.next().get()));
+    let last = first.max(first.saturating_add(reserve.into()).min(clock.saturating_add(LEAD)));
+    let renewed =
+        retention.filter(|&retention| counter.as_ref().is_none_or(|c| c.is_renewed(now, retention)));
+    raise(counter, now, last, renewed);
+    (FencingToken::new(first), FencingToken::new(last))
+}
+
+/// Sets the counter, with its retention.
+fn raise(counter: &mut Option<Counter>, now: UtcTime, last: u64, retention: Option<Duration>) {
+    // A floor may put the counter further ahead: then it lives at least until the clock has caught up.
+    let ahead = last > now.as_micros().saturating_add(LEAD);
+    let caught_up_ms = if ahead { UtcTime::from_micros(last).as_millis().saturating_add(1) } else { 0 };
+    let expires_ms = match retention {
+        Some(keep) => Some((now + keep).as_millis()),
+        None => counter.as_ref().and_then(|counter| counter.expires_ms),
+    };
+    *counter = Some(Counter { last, expires_ms: expires_ms.map(|at| at.max(caught_up_ms)) });
 }
 
 #[cfg(test)]

@@ -5,8 +5,6 @@ use crate::{
     backend::Retention,
     ids::{LeaseNumber, ProcessId},
     name::LockName,
-    quorum::{Proposal, Vote},
-    token::FencingToken,
 };
 use uuid::Uuid;
 
@@ -256,7 +254,7 @@ fn first_grant_in_an_eighth_of_the_retention_renews_the_expiry() {
     let mut lasts = |at: UtcTime| {
         take(&mut slot, at, a);
         slot.release(at, a, 0);
-        let expires = slot.counter.as_ref().unwrap().expires_ms().unwrap();
+        let expires = slot.counter.as_ref().unwrap().expires_ms.unwrap();
         Duration::from_millis(expires - at.as_millis())
     };
     assert_eq!(lasts(begin + second), DAY.unwrap());

@@ -248,11 +248,14 @@ fn effects_live_in_the_driver() {
                 "driver/runtime.rs",
                 "driver/card.rs",
                 "quorum/timer.rs",
-                "election/follow.rs",
+                "election/candidate.rs",
             ],
         ),
         ("SystemTime::now", &["clock.rs"]),
-        ("Instant::now", &["clock.rs", "driver/worker.rs", "driver/alarm.rs", "driver/backstop.rs"]),
+        (
+            "Instant::now",
+            &["clock.rs", "test_util.rs", "driver/worker.rs", "driver/alarm.rs", "driver/backstop.rs"],
+        ),
         ("opentelemetry", &["observer/otel.rs"]),
     ];
     for (path, text) in lock_core() {

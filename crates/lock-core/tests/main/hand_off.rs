@@ -27,7 +27,7 @@ impl LockObserver for Log {
     fn on_event(&self, event: &LockEvent<'_>) {
         let seen = match *event {
             LockEvent::Granted { source, .. } => (Some(source), None),
-            LockEvent::GuardReleased { result, .. } => (None, result.ok()),
+            LockEvent::GuardReleased { outcome, .. } => (None, outcome),
             _ => return,
         };
         self.0.lock().unwrap().push(seen);

@@ -60,7 +60,7 @@ async fn failed_renewal_is_retried_quickly_and_the_hold_survives() {
     world.faulty.always(Op::Renew, Fault::FailBefore(BackendErrorKind::Unavailable));
     tokio::time::sleep(secs(25)).await;
     assert!(guard.is_held(), "unknown is not lost");
-    let view = world.locks.inspect(&name("x")).await.unwrap().local.unwrap().hold.unwrap();
+    let view = world.locks.inspect(&name("x")).await.unwrap().local.unwrap();
     assert!(view.suspect && view.remaining < secs(5));
     world.faulty.heal();
     tokio::time::sleep(secs(3)).await;

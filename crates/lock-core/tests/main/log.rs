@@ -2,14 +2,12 @@
 
 use crate::support::{World, secs};
 use lock_core::{
-    LockError, LockErrorKind, LockFactory, MemoryBackend,
+    LockErrorKind, LockFactory, MemoryBackend,
     backend::BackendErrorKind,
     clock::{Clock, Moment, UtcTime},
-    observer::Unconfirmed,
 };
 use lock_testkit::{Fault, Op, ThreadLog};
 use std::{
-    error::Error,
     future::Future,
     sync::{
         Arc,
@@ -170,23 +168,8 @@ async fn unconfirmed_release_is_not_reported_as_late() {
     world.faulty.always(Op::Release, Fault::Hang);
     let error = guard.release().await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Unconfirmed);
+    assert!(error.is_ambiguous());
     assert_eq!(log.count("WARN"), 1, "{}", log.text());
     assert_eq!(log.count("store did not confirm the release"), 1, "{}", log.text());
     assert_eq!(log.count("guard released, but its hold had already ended"), 0, "{}", log.text());
-}
-
-/// Matches the result of a `GuardReleased` in an observer.
-#[test]
-fn unconfirmed_is_an_error() {
-    fn told() -> Result<(), Box<dyn Error>> {
-        Err(Unconfirmed)?
-    }
-    fn of_the_lock() -> Result<(), LockError> {
-        Err(Unconfirmed)?
-    }
-    assert!(told().unwrap_err().is::<Unconfirmed>());
-    let error = of_the_lock().unwrap_err();
-    assert_eq!(error.kind(), LockErrorKind::Unconfirmed);
-    assert!(error.is_ambiguous());
-    assert_eq!(error.to_string(), Unconfirmed.to_string());
 }

@@ -17,9 +17,8 @@ async fn inspection_shows_holder_and_waiters() {
     let stored = seen.stored.unwrap();
     assert_eq!(stored.lease, guard.hold().lease_id().to_string());
     assert_eq!((stored.depth, stored.remaining), (1, Some(secs(26))));
-    let local = seen.local.unwrap();
-    assert_eq!(local.waiters, 1);
-    let hold = local.hold.unwrap();
+    assert_eq!(seen.waiters, 1);
+    let hold = seen.local.unwrap();
     assert_eq!((hold.owner, hold.token, hold.depth), (*guard.owner(), guard.fencing_token(), 1));
     assert!(!hold.suspect);
 

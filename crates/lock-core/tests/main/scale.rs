@@ -70,7 +70,7 @@ async fn drain(n: usize, owned: bool) -> Duration {
         let lock = if owned { lock.with_owner(&locks.owner()).unwrap() } else { lock.clone() };
         tasks.push(tokio::spawn(async move { drop(lock.acquire().await.unwrap().release().await) }));
     }
-    while locks.inspect("x").await.unwrap().local.is_none_or(|local| local.waiters < n) {
+    while locks.inspect("x").await.unwrap().waiters < n {
         tokio::task::yield_now().await;
     }
     let begin = worked();

@@ -80,7 +80,7 @@ impl World {
     }
 
     pub(crate) async fn waiters(&self, name: &LockName) -> usize {
-        self.locks.inspect(name).await.unwrap().local.map_or(0, |local| local.waiters)
+        self.locks.inspect(name).await.unwrap().waiters
     }
 
     /// Asserts that nothing is left: no lease in the store, no subscription, no name in the process.

@@ -22,6 +22,7 @@ use futures_util::FutureExt;
 use known::{ClockOffset, DeclinedRuns, KnownInstances, LostData, UnownedJobs};
 use lock_core::{
     __private::lock,
+    __private::reserved_name,
     LockError, LockErrorKind, LockGuard, LockName, LostReason,
     backend::{Applied, BackendError, BackendErrorKind, Reply},
     clock::{Moment, UtcTime},
@@ -265,7 +266,7 @@ impl RunLoop {
         let name = format!("leader:{{{}}}:{:016x}", node.ledger.group(), self.fingerprint);
         let election = async move {
             sleep(after).await;
-            let name = LockName::reserved(&name).expect("the group name was validated");
+            let name = reserved_name(&name).expect("the group name was validated");
             let lock = node.locks.named(name).and_then(|lock| lock.with_options(options));
             let elected = match lock {
                 Ok(lock) => lock.acquire().await,

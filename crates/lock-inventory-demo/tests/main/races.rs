@@ -57,8 +57,8 @@ async fn order_that_lost_its_key_goes_on_and_its_repeat_receives_the_answer() {
     };
     stop.arrived().await;
     let holds = shop.locks.holds();
-    let key = holds.iter().find(|held| held.name.as_str().starts_with("idempotency:")).unwrap();
-    shop.locks.force_release(key.name.as_str()).await.unwrap();
+    let key = holds.keys().find(|name| name.as_str().starts_with("idempotency:")).unwrap();
+    shop.locks.force_release(key.as_str()).await.unwrap();
     let lost = paused.await.unwrap();
     assert_eq!((lost.status, lost.problem()), (503, "lost"));
     stop.resume();

@@ -26,8 +26,8 @@ use crate::{
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use lock_core::{
-    LockName,
-    backend::{BackendError, BackendErrorKind, NotifyWaiters, ReleaseRequest, Released, Reply, Retention},
+    LockName, Retention,
+    backend::{BackendError, BackendErrorKind, NotifyWaiters, ReleaseRequest, Released, Reply},
     quorum::{
         Extended, Extension, Freed, Healed, Healing, MIN_COUNTER_RETENTION, NodeReply, Proposal, QuorumNode,
         Vote,

@@ -159,8 +159,7 @@ pub(super) type Waiter = tokio::task::JoinHandle<Result<LockGuard, LockError>>;
 /// Starts an acquire and waits until it is queued in its factory.
 pub(super) async fn queue_up(h: &impl Harness, factory: &LockFactory, lock: &Lock) -> Waiter {
     let waiting = || async {
-        let seen = factory.inspect(lock.name()).await.expect("inspection failed on a healthy store");
-        seen.local.map_or(0, |local| local.waiters)
+        factory.inspect(lock.name()).await.expect("inspection failed on a healthy store").waiters
     };
     let before = waiting().await;
     let waiter = tokio::spawn(lock.acquire());

@@ -2,11 +2,11 @@
 
 use super::*;
 use lock_core::{
-    LockName, MemoryBackend,
+    LockName, MemoryBackend, Retention,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Applied, AsyncBackend as _, Backend as _, BackendError,
         BackendErrorKind, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released,
-        RenewRequest, Renewed, Reply, Retention,
+        RenewRequest, Renewed, Reply,
     },
     clock::{TestClock, UtcTime},
 };

@@ -76,7 +76,7 @@
 //! [prefix](lock_core::LockFactoryBuilder::prefix). Give each application its own prefix.
 //! Otherwise, applications that share a table receive each other's responses for the same key and
 //! scope, even if each has its own Redis. An invalid prefix is rejected when the factory is built
-//! ([`OptionsError::InvalidPrefix`](lock_core::OptionsError::InvalidPrefix)).
+//! ([`LockErrorKind::InvalidOptions`](lock_core::LockErrorKind::InvalidOptions)).
 //!
 //! # Exactly once
 //! <div class="warning">

@@ -63,7 +63,7 @@ async fn full_queue_rejects_immediately() {
     while took.lock().unwrap().len() < REQUESTS - SERVED {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let waiting = locks.inspect("one").await.unwrap().local.unwrap().waiters;
+    let waiting = locks.inspect("one").await.unwrap().waiters;
     gate.add_permits(SERVED);
     let answers = requests.join_all().await;
     let served = answers.iter().filter(|status| **status == StatusCode::OK).count();
@@ -106,7 +106,7 @@ async fn waiter_cost_is_bounded() {
         waiting.spawn(async move { ask(&app, get("/")).await.status() });
     }
     world.settle().await;
-    assert_eq!(world.locks.inspect("one").await.unwrap().local.unwrap().waiters, 10);
+    assert_eq!(world.locks.inspect("one").await.unwrap().waiters, 10);
     assert!(waiting.join_all().await.iter().all(|status| *status == StatusCode::SERVICE_UNAVAILABLE));
     tokio::time::sleep(secs(10)).await;
     assert_eq!(world.locks.active_locks(), 0);
@@ -124,7 +124,7 @@ async fn default_limit_is_1000_waiters() {
         waiting.spawn(async move { ask(&app, get("/")).await.status() });
     }
     world.settle().await;
-    assert_eq!(world.locks.inspect("one").await.unwrap().local.unwrap().waiters, 1_000);
+    assert_eq!(world.locks.inspect("one").await.unwrap().waiters, 1_000);
 }
 
 #[tokio::test(start_paused = true)]

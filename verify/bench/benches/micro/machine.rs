@@ -2,8 +2,8 @@
 
 use divan::Bencher;
 use lock_core::{
-    FencingToken, LockName,
-    backend::{Acquired, LeaseNumber, Operation, ProcessId, Released, Reply, Retention},
+    FencingToken, LockName, Retention,
+    backend::{Acquired, LeaseNumber, Operation, ProcessId, Released, Reply},
     clock::{Moment, UtcTime},
     model::{
         Command, Entry, Env, Event, HandOffBudget, HoldId, Keep, Machine, MachineConfig, OwnerId, TermValues,

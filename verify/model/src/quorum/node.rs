@@ -5,8 +5,8 @@ use super::{
     message::{QuorumMessage, Sort},
 };
 use lock_core::{
-    FencingToken, LockName,
-    backend::{AcquireMode, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, Released, Retention},
+    FencingToken, LockName, Retention,
+    backend::{AcquireMode, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, Released},
     model::Slot,
     quorum::{Extension, Healed, Healing, Proposal, Vote},
 };

@@ -7,11 +7,11 @@ use super::{
 };
 use futures_util::future::join_all;
 use lock_core::{
-    FencingToken,
+    FencingToken, Retention,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Applied, Backend, BackendError, BackendErrorKind,
         BackendExt as _, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released,
-        RenewRequest, Renewed, Retention,
+        RenewRequest, Renewed,
     },
     clock::UtcTime,
 };

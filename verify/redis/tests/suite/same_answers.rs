@@ -3,11 +3,11 @@
 use super::support::{client, long, name};
 use futures_util::future::join_all;
 use lock_core::{
-    FencingToken, LockName,
+    FencingToken, LockName, Retention,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Backend, BackendExt as _, Floor, ForceReleaseRequest,
         ForceReleased, Inspected, LeaseId, LeaseNumber, NotifyWaiters, ProcessId, ReleaseRequest, Released,
-        RenewRequest, Renewed, Reply, Retention, StoredHold,
+        RenewRequest, Renewed, Reply, StoredHold,
     },
     clock::UtcTime,
     model::Slot,

@@ -80,8 +80,7 @@ async fn prefixes_are_stored_and_wake_waiters() {
     let mut held = guard;
     for waiting in [&one, &two].into_iter().cycle().skip(1).take(20) {
         let waiter = tokio::spawn(waiting.named("{eu}:x").unwrap().acquire());
-        let waits =
-            async || waiting.inspect("{eu}:x").await.unwrap().local.is_some_and(|local| local.waiters > 0);
+        let waits = async || waiting.inspect("{eu}:x").await.unwrap().waiters > 0;
         until("the acquire waits", waits).await;
         tokio::time::sleep(Duration::from_millis(2)).await;
         held.release().await.unwrap();

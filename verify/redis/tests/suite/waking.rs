@@ -20,8 +20,7 @@ async fn message_wakes_the_waiter_of_another_process() {
     for turn in 1..=hand_overs {
         let waiting = tokio::spawn(lock(turn).acquire());
         // Until the first attempt is answered. The waiter then waits for a message.
-        while locks[turn % 2].inspect(&name("x")).await.unwrap().local.is_none_or(|local| local.waiters == 0)
-        {
+        while locks[turn % 2].inspect(&name("x")).await.unwrap().waiters == 0 {
             tokio::task::yield_now().await;
         }
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -2,10 +2,10 @@
 
 use super::{Fleet, node::Mode, pass, take};
 use lock_core::{
-    LockName,
+    LockName, Retention,
     backend::{
         AcquireMode, AcquireRequest, Acquired, AsyncBackend as _, LeaseId, LeaseNumber, MissedWakes,
-        ProcessId, Retention, Subscriptions, WakeListener,
+        ProcessId, Subscriptions, WakeListener,
     },
     clock::TestClock,
 };

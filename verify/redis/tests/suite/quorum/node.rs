@@ -3,10 +3,10 @@
 use super::super::support::{calls, grow_old, has, name, redis, until};
 use crate::client::RedisBackend;
 use lock_core::{
-    FencingToken, LockName,
+    FencingToken, LockName, Retention,
     backend::{
         Backend, BackendError, BackendErrorKind, BackendExt as _, LeaseId, LeaseNumber, NotifyWaiters,
-        ProcessId, ReleaseRequest, Retention,
+        ProcessId, ReleaseRequest,
     },
     clock::{BootClock, Clock, UtcTime},
     quorum::{Extended, Extension, NodeReply, Proposal, QuorumNode, Vote},

@@ -3,10 +3,10 @@
 use super::super::support::{long, name, redis};
 use crate::client::RedisBackend;
 use lock_core::{
-    FencingToken, LockName,
+    FencingToken, LockName, Retention,
     backend::{
         AcquireMode, AcquireRequest, Acquired, Backend, BackendExt as _, Inspected, LeaseId, LeaseNumber,
-        NotifyWaiters, ProcessId, ReleaseRequest, Released, Retention,
+        NotifyWaiters, ProcessId, ReleaseRequest, Released,
     },
     clock::UtcTime,
     model::Slot,

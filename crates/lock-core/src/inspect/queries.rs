@@ -1,5 +1,6 @@
 //! Queries about locks and their store (holder, process, held locks, health), and forced releases.
 
+use super::{ForceReleaseOutcome, Health, Inspection, ListLimits, Listing, LocalHold, ProcessCard};
 use crate::{
     backend::{
         Applied, BackendError, BackendErrorKind, ForceReleaseRequest, ForceReleased, Inspected, LeaseId,
@@ -7,11 +8,9 @@ use crate::{
     },
     error::{LockError, LockErrorKind},
     factory::LockFactory,
-    health::Health,
-    inspect::{ForceReleaseOutcome, HeldLock, Inspection, ListLimits, Listing, ProcessCard},
-    name::{LockName, NameError},
+    name::{LockName, NameError, reserved},
 };
-use std::future::Future;
+use std::{collections::BTreeMap, future::Future};
 
 impl LockFactory {
     /// Looks up a name: its holder in the store, the [card](ProcessCard) of the holder's process, and the hold and the
@@ -53,7 +52,8 @@ impl LockFactory {
             Some(stored) => self.card_of(stored).await,
             None => None,
         };
-        Ok(Inspection { stored, process, local: self.handle().local_view(&name), votes })
+        let (local, waiters) = self.handle().local_view(&name);
+        Ok(Inspection { stored, process, local, waiters, votes })
     }
 
     /// Forcibly releases a lock: looks up the holder, and frees the lock if that holder still has it. The holder
@@ -152,28 +152,24 @@ impl LockFactory {
         if self.handle().is_closed() {
             return Err(LockError::new(LockErrorKind::ShutDown));
         }
-        self.in_time(
-            Applied::No,
-            self.handle().backend.inspect(self.handle().stored(&LockName::reserved("health")?)),
-        )
-        .await
-        .map(drop)
+        let name = self.handle().stored(&reserved("health")?);
+        self.in_time(Applied::No, self.handle().backend.inspect(name)).await.map(drop)
     }
 
-    /// Returns the locks that this factory holds, sorted by name, without any IO.
+    /// Returns the locks that this factory holds, by name, without any IO.
     ///
     /// ```
     /// # use lock_core::{LockFactory, MemoryBackend};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let locks = LockFactory::new(MemoryBackend::new());
     /// let _guard = locks.named("stock:42")?.acquire().await?;
-    /// for held in locks.holds() {
-    ///     println!("{} for {:?}", held.name, held.hold.held_for);
+    /// for (name, hold) in locks.holds() {
+    ///     println!("{name} for {:?}", hold.held_for);
     /// }
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn holds(&self) -> Vec<HeldLock> {
+    pub fn holds(&self) -> BTreeMap<LockName, LocalHold> {
         self.handle().local_holds()
     }
 
@@ -220,7 +216,7 @@ impl LockFactory {
 
     /// Returns the card of the holder's process. Nothing depends on it, so a failure counts as a missing card.
     async fn card_of(&self, stored: &StoredHold) -> Option<ProcessCard> {
-        let lease: LeaseId = stored.lease.parse().ok()?;
+        let lease = LeaseId::parse(&stored.lease)?;
         let directory = self.handle().directory.as_ref()?;
         let within = self.handle().terms(&self.handle().options).ok()?.operation_timeout;
         match tokio::time::timeout(within, directory.read_card(lease.process())).await {
