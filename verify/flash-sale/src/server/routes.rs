@@ -1,15 +1,18 @@
-//! The routes of a server: those of the bench, and behind them the shop's router, or another strategy's for orders.
+//! The routes of a server: those of the bench, and behind them the shop's router, or another strategy's for orders. The routes
+//! under `/control` accept only JSON, which other origins cannot send without a preflight request.
 
-use super::{Bench, control, state};
+use super::{Bench, state};
+use crate::{faults::Fault, problem::Problem, strategy::Strategy};
 use axum::{
-    Router,
+    Json, Router,
     body::{Body, to_bytes},
-    extract::{Request, State},
-    http::{HeaderName, HeaderValue, Method, header},
+    extract::{Request, State, rejection::JsonRejection},
+    http::{HeaderName, HeaderValue, Method, StatusCode, header},
     middleware::map_response_with_state,
     response::Response,
     routing::{get, post},
 };
+use serde::Deserialize;
 use serde_json::Value;
 use std::{process, sync::Arc};
 use tower::ServiceExt;
@@ -23,9 +26,9 @@ pub(super) fn router(bench: Arc<Bench>) -> Router {
     let name = HeaderValue::from_str(&format!("{}/{}", bench.name, process::id()));
     let name = name.unwrap_or(HeaderValue::from_static("shop"));
     Router::new()
-        .route("/state", get(state::now))
-        .route("/control/strategy", post(control::strategy))
-        .route("/control/fault", post(control::fault))
+        .route("/state", get(state::report))
+        .route("/control/strategy", post(strategy))
+        .route("/control/fault", post(fault))
         .fallback(dispatch)
         .layer(map_response_with_state(name, name_shop))
         .with_state(bench)
@@ -88,4 +91,40 @@ impl Bench {
         let fence = sqlx::query_scalar("select fence from products where sku = $1");
         fence.bind(sku).fetch_one(self.shop.store.pool()).await
     }
+}
+
+/// The body of `POST /control/strategy`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    strategy: Strategy,
+}
+
+/// Switches the strategy. Orders under way end with the strategy with which they began.
+async fn strategy(
+    State(bench): State<Arc<Bench>>,
+    body: Result<Json<Change>, JsonRejection>,
+) -> Result<StatusCode, Problem> {
+    let Json(Change { strategy }) = body?;
+    if strategy.keeps_own_stock() || bench.strategy.get().keeps_own_stock() {
+        let detail = "cannot switch to or from `units` and `redis-lua`, which keep their own stock count: start a server \
+             on new databases with --strategy";
+        return Err(Problem::new(StatusCode::CONFLICT, "own-stock", detail));
+    }
+    if strategy.needs_redis() && !bench.has_redis {
+        let detail = "this strategy keeps its data in Redis: set --locks to the address of a Redis server";
+        return Err(Problem::new(StatusCode::CONFLICT, "strategy-unavailable", detail));
+    }
+    bench.strategy.set(strategy);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Arms a fault.
+async fn fault(
+    State(bench): State<Arc<Bench>>,
+    body: Result<Json<Fault>, JsonRejection>,
+) -> Result<StatusCode, Problem> {
+    let Json(fault) = body?;
+    bench.faults.arm(fault);
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -1,4 +1,4 @@
-//! A private Redis server that can be restarted without its data, and the cleanup of keys on a shared server.
+//! A private Redis server that can be restarted without its data, and a plain connection for commands of the bench itself.
 
 use distlock::fred::fred::{
     clients::Client,
@@ -82,13 +82,13 @@ impl PrivateRedis {
     }
 }
 
-/// A Redis connection for the run's own commands.
+/// A plain Redis connection. Clones share it.
 #[derive(Clone)]
-pub struct RedisAdmin {
+pub struct RedisConnection {
     client: Client,
 }
 
-impl RedisAdmin {
+impl RedisConnection {
     /// Connects to Redis.
     ///
     /// # Errors
@@ -137,14 +137,25 @@ impl RedisAdmin {
         }
     }
 
-    async fn command<R: FromValue>(&self, name: &'static str, arguments: Vec<String>) -> Result<R, Error> {
-        self.client.custom(CustomCommand::new_static(name, ClusterHash::Random, false), arguments).await
+    /// Sends a command.
+    ///
+    /// # Errors
+    /// Returns fred's error.
+    ///
+    /// # Cancel safety
+    /// If this is dropped, the server may still execute the command.
+    pub async fn command<R: FromValue>(
+        &self,
+        name: &'static str,
+        arguments: Vec<String>,
+    ) -> Result<R, Error> {
+        self.client.custom(CustomCommand::new_static(name, ClusterHash::FirstKey, false), arguments).await
     }
 }
 
-impl fmt::Debug for RedisAdmin {
+impl fmt::Debug for RedisConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Omit the client, because its configuration may contain a password.
-        f.debug_struct("RedisAdmin").finish_non_exhaustive()
+        f.debug_struct("RedisConnection").finish_non_exhaustive()
     }
 }
