@@ -1,8 +1,98 @@
-//! The figures of the cycles of one run.
+//! The cycles of all tasks: the file in which a process passes them to its parent, the check of every run, and their figures.
 
-use super::Section;
-use crate::metric::{Figures, Metric};
-use std::collections::BTreeMap;
+use crate::{
+    Result,
+    metric::{Figures, Metric},
+};
+use std::{collections::BTreeMap, fmt, fs, path::Path};
+
+const BYTES: usize = 7 * 8;
+
+/// One cycle of a task. Times are readings of the monotonic clock, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Section {
+    /// Number of the process, in the order of start. The file does not contain it.
+    pub(crate) process: u64,
+    pub(crate) task: u64,
+    pub(crate) name: u64,
+    /// Fencing token; 0 if the library has none.
+    pub(crate) token: u64,
+    /// Time before the acquire.
+    pub(crate) asked: u64,
+    /// Time after the acquire.
+    pub(crate) enter: u64,
+    /// Time before the release.
+    pub(crate) leave: u64,
+    /// Time after the release.
+    pub(crate) done: u64,
+}
+
+/// Writes the records of one process.
+pub(crate) fn write(path: &Path, sections: &[Section]) -> Result<()> {
+    let mut bytes = Vec::with_capacity(sections.len() * BYTES);
+    for section in sections {
+        let Section { process: _, task, name, token, asked, enter, leave, done } = *section;
+        for field in [task, name, token, asked, enter, leave, done] {
+            bytes.extend(field.to_le_bytes());
+        }
+    }
+    Ok(fs::write(path, bytes)?)
+}
+
+/// Reads the records of one process.
+pub(crate) fn read(path: &Path, process: u64) -> Result<Vec<Section>> {
+    let bytes = fs::read(path)?;
+    let (records, rest) = bytes.as_chunks::<BYTES>();
+    if !rest.is_empty() {
+        return Err(format!("{} ends in the middle of a record", path.display()).into());
+    }
+    let section = |record: &[u8; BYTES]| {
+        let mut fields = record.as_chunks::<8>().0.iter().map(|field| u64::from_le_bytes(*field));
+        let mut next = || fields.next().unwrap_or_default();
+        let [task, name, token, asked, enter, leave, done] = std::array::from_fn(|_| next());
+        Section { process, task, name, token, asked, enter, leave, done }
+    };
+    Ok(records.iter().map(section).collect())
+}
+
+/// A violated guarantee of a lock.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Violation {
+    /// The second section started before the first one ended.
+    Overlap(Box<[Section; 2]>),
+    /// The token of the second section is not above that of the first.
+    Token(Box<[Section; 2]>),
+}
+
+/// Checks the sections of all processes, and sorts them by name and time.
+pub(crate) fn check(sections: &mut [Section]) -> std::result::Result<(), Violation> {
+    sections.sort_unstable_by_key(|section| (section.name, section.enter, section.leave, section.token));
+    for pair in sections.windows(2) {
+        let both @ [first, second] = [pair[0], pair[1]];
+        if first.name != second.name {
+            continue;
+        }
+        if second.enter < first.leave {
+            return Err(Violation::Overlap(both.into()));
+        }
+        if first.token > 0 && second.token <= first.token {
+            return Err(Violation::Token(both.into()));
+        }
+    }
+    Ok(())
+}
+
+impl std::error::Error for Violation {}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (broken, [first, second]) = match self {
+            Self::Overlap(both) => ("EXCLUSION VIOLATED: two tasks held one lock at once", &**both),
+            Self::Token(both) => ("TOKEN ORDER VIOLATED: the later section has no higher token", &**both),
+        };
+        write!(f, "{broken}: {first:?}, {second:?}")
+    }
+}
 
 /// Computes the figures of sections, which are sorted by name and time. The window lasts from `start` to `end`.
 pub(crate) fn summarize(
@@ -83,6 +173,28 @@ fn seconds(nanos: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn section(process: u64, name: u64, token: u64, enter: u64, leave: u64) -> Section {
+        Section { process, task: 0, name, token, asked: 0, enter, leave, done: leave + 1 }
+    }
+
+    #[test]
+    fn consecutive_sections_are_accepted_in_any_record_order() {
+        let mut sections = [section(1, 0, 8, 20, 30), section(0, 0, 7, 10, 20), section(0, 1, 1, 15, 25)];
+        assert_eq!(check(&mut sections), Ok(()));
+    }
+
+    #[test]
+    fn overlap_of_two_processes_is_found() {
+        let (first, second) = (section(0, 0, 7, 10, 20), section(1, 0, 8, 19, 30));
+        assert_eq!(check(&mut [second, first]), Err(Violation::Overlap([first, second].into())));
+    }
+
+    #[test]
+    fn token_that_does_not_rise_is_found() {
+        let (first, second) = (section(0, 0, 7, 10, 20), section(1, 0, 7, 20, 30));
+        assert_eq!(check(&mut [first, second]), Err(Violation::Token([first, second].into())));
+    }
 
     #[test]
     fn figures_only_cover_the_window() {
