@@ -1,13 +1,13 @@
-//! Replies of any shape to operations, and those that count as successes.
+//! Replies of any shape to operations, biased towards those that resemble the reply of a script: their decoding, and those that
+//! count as successes.
 
-use crate::value::{self, TIME_MICROS};
 use arbitrary::{Result, Unstructured};
 use futures_util::FutureExt;
 use lock_core::{
     FencingToken, LockName, Retention,
     backend::{
-        AcquireMode, AcquireRequest, Acquired, Completion, LeaseId, LeaseNumber, NotifyWaiters, Operation,
-        ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
+        AcquireMode, AcquireRequest, Acquired, Applied, Completion, LeaseId, LeaseNumber, NotifyWaiters,
+        Operation, ProcessId, ReleaseRequest, Released, RenewRequest, Renewed,
     },
     clock::UtcTime,
 };
@@ -17,20 +17,63 @@ use std::time::Duration;
 /// The time in which the test itself may read the clock.
 const SLACK: u64 = 5_000_000;
 
+/// The time in a reply that resembles one of a script.
+const TIME: &str = "1763640000123456";
+
+/// [`TIME`] as a number.
+const TIME_MICROS: i64 = 1_763_640_000_123_456;
+
+const WORDS: [&str; 14] = [
+    "granted",
+    "busy",
+    "late",
+    "refused",
+    "error",
+    "reentered",
+    "gone",
+    "released",
+    "kept",
+    "free",
+    "held",
+    "forced",
+    "changed",
+    "renewed",
+];
+
+/// Checks replies of scripts, of any shape.
+///
+/// # Panics
+/// If a nonsensical reply is taken for a certain failure, although the script may have run.
+pub fn replies(data: &[u8]) {
+    check_replies(&mut Unstructured::new(data)).expect("numbers and choices need no bytes");
+}
+
+fn check_replies(u: &mut Unstructured<'_>) -> Result<()> {
+    let value = any(u, 3)?;
+    let said = format!("{value:?}");
+    for error in model::read(value, u.int_in_range(0..=3)?) {
+        // The words of the scripts that mean "nothing was done".
+        let certain = ["refused", "held", "lacks", "failed"].iter().any(|word| said.contains(word));
+        assert!(error.applied() == Applied::Unknown || certain, "{error}: {said}");
+        assert!(error.to_string().len() < 1_000);
+    }
+    Ok(())
+}
+
 /// Checks that a reply is a success only if the script of its request can give it.
 ///
 /// # Panics
 /// If any other reply is.
 pub fn grants(data: &[u8]) {
-    check(&mut Unstructured::new(data)).expect("numbers and choices need no bytes");
+    check_grants(&mut Unstructured::new(data)).expect("numbers and choices need no bytes");
 }
 
-fn check(u: &mut Unstructured<'_>) -> Result<()> {
+fn check_grants(u: &mut Unstructured<'_>) -> Result<()> {
     let steps = [0, 59, -59, 61, -61, 3_600, -3_600].map(|seconds: i64| seconds * 1_000_000);
     let server = UtcTime::from_micros((TIME_MICROS + *u.choose(&steps)?).unsigned_abs());
     let reserve = *u.choose(&[0, 64, u32::MAX])?;
     let floor = u.arbitrary::<Option<u64>>()?.map(FencingToken::new);
-    let reply = value::any(u, 3)?;
+    let reply = any(u, 3)?;
     let near = |time: &u64| time.abs_diff(server.as_micros()) <= 60_000_000 + SLACK;
     let (bare, listed) = match &reply {
         Reply::Integer(number) => (time(*number).filter(near), None),
@@ -127,4 +170,49 @@ fn released(reply: &Reply, server: UtcTime) -> bool {
     model::answer(Operation::Release(request, completion), reply.clone(), server);
     let answer = answer.now_or_never();
     answer.is_some_and(|answer| answer.is_ok_and(|reply| matches!(reply.outcome, Released::Released { .. })))
+}
+
+/// Returns a reply of at most this depth.
+fn any(u: &mut Unstructured<'_>, depth: u8) -> Result<Reply> {
+    Ok(match u.int_in_range(0..=if depth == 0 { 5 } else { 8 })? {
+        0 => Reply::Nil,
+        1 => Reply::Error((*u.choose(&WORDS)?).to_owned()),
+        2 => Reply::Integer(number(u)?),
+        3 => Reply::Bytes((*u.choose(&WORDS)?).into()),
+        4 => {
+            let many = usize::from(u.arbitrary::<u8>()?).min(u.len());
+            Reply::Bytes(u.bytes(many)?.to_vec().into())
+        }
+        // Like the reply of a batch: the time, and lines.
+        5 => {
+            let lines = (0..u.int_in_range(1..=8)?).map(|_| {
+                Ok(match u.arbitrary()? {
+                    true => (*u.choose(&WORDS)?).to_owned(),
+                    false => u.arbitrary::<i64>()?.to_string(),
+                })
+            });
+            let lines = lines.collect::<Result<Vec<_>>>()?;
+            Reply::Bytes(format!("{TIME}\n{}", lines.join("\n")).into())
+        }
+        6 => Reply::List(several(u, depth)?),
+        // Like the reply of a script: the time, a word, and the rest.
+        _ => {
+            let time = Reply::Bytes(TIME.into());
+            let word = Reply::Bytes((*u.choose(&WORDS)?).into());
+            Reply::List([time, word].into_iter().chain(several(u, depth)?).collect())
+        }
+    })
+}
+
+/// Returns a number: any, a small one as other commands return it, or one near [`TIME`].
+fn number(u: &mut Unstructured<'_>) -> Result<i64> {
+    Ok(match u.int_in_range(0..=3)? {
+        0 => u.arbitrary()?,
+        1 => u.int_in_range(-1..=3)?,
+        _ => TIME_MICROS + i64::from(u.arbitrary::<i32>()?),
+    })
+}
+
+fn several(u: &mut Unstructured<'_>, depth: u8) -> Result<Vec<Reply>> {
+    (0..u.int_in_range(0..=4)?).map(|_| any(u, depth - 1)).collect()
 }
