@@ -20,7 +20,7 @@ use crate::http_client::{HttpClient, SendError};
 use http::{Request, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
-use rand::{RngExt, SeedableRng, rngs::StdRng};
+use lock_testkit::Seed;
 use std::{
     error::Error,
     io,
@@ -224,16 +224,16 @@ struct Answer {
 impl Sender {
     /// Places the order. Its latency counts from `intended`.
     async fn place(&self, wish: Wish, intended: Instant) -> Entry {
-        let mut random = StdRng::seed_from_u64(wish.seed);
+        let mut random = Seed::new(wish.seed).stream();
         let mut attempts = 0;
         let mut answer;
         let mut is_open = false;
         loop {
             attempts += 1;
             let aborted =
-                self.aborts.filter(|aborts| attempts == 1 && random.random_ratio(aborts.percent, 100));
+                self.aborts.filter(|aborts| attempts == 1 && random.below(100) < aborts.percent.into());
             let limit = match aborted {
-                Some(_) => random.random_range(Duration::ZERO..ABORTED_WITHIN),
+                Some(_) => Duration::from_micros(random.below(micros(ABORTED_WITHIN))),
                 None => self.timeout,
             };
             answer = match timeout(limit, self.send(&wish)).await {

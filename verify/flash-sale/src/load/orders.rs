@@ -1,6 +1,6 @@
 //! The orders of a load and their arrival times. The same seed gives the same orders.
 
-use rand::{RngExt, SeedableRng, rngs::StdRng};
+use lock_testkit::{Seed, Stream};
 use std::time::Duration;
 
 const BURST_EVERY: Duration = Duration::from_secs(5);
@@ -95,7 +95,7 @@ pub struct Wish {
 #[derive(Debug)]
 pub struct Orders {
     mix: OrderMix,
-    random: StdRng,
+    random: Stream,
     number: u64,
 }
 
@@ -107,7 +107,7 @@ impl Orders {
     #[must_use]
     pub fn new(mix: OrderMix) -> Self {
         assert!(!mix.skus.is_empty(), "the mix contains no product");
-        let random = StdRng::seed_from_u64(mix.seed);
+        let random = Seed::new(mix.seed).stream();
         Self { mix, random, number: 0 }
     }
 }
@@ -117,12 +117,14 @@ impl Iterator for Orders {
 
     fn next(&mut self) -> Option<Wish> {
         self.number += 1;
-        let sku = self.random.random_range(0..self.mix.skus.len());
+        let skus = &self.mix.skus;
+        let sku = usize::try_from(self.random.below(skus.len() as u64)).unwrap_or(0);
+        let more = self.random.below(self.mix.max_quantity.into());
         Some(Wish {
             key: format!("{}-{}", self.mix.keys, self.number),
-            sku: self.mix.skus[sku].clone(),
-            quantity: self.random.random_range(1..=self.mix.max_quantity.max(1)),
-            seed: self.random.random(),
+            sku: skus[sku].clone(),
+            quantity: 1 + u32::try_from(more).unwrap_or(0),
+            seed: self.random.number(),
         })
     }
 }

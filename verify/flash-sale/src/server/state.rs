@@ -168,7 +168,7 @@ impl CurrentStrategy {
     }
 
     /// Returns `true` while orders from before the latest change are in flight.
-    pub(super) fn is_changing(&self) -> bool {
+    fn is_changing(&self) -> bool {
         self.with(|strategies| {
             strategies.earlier.retain(|earlier| earlier.strong_count() > 0);
             !strategies.earlier.is_empty()
